@@ -1,0 +1,57 @@
+//! What machine this is: plain data, taken once, knowing nothing of models.
+//!
+//! `probe()` never fails: what could not be read is absent, and `notes` says why in words for the owner.
+
+/// One reading of the machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Machine {
+    pub cpu: Cpu,
+    pub memory: Memory,
+    pub gpus: Vec<Gpu>,
+    /// Version of the NVIDIA driver, and the newest CUDA it can run, when there is one.
+    pub driver: Option<Driver>,
+    /// What the owner should know: no driver, a card that could not be read, and so on.
+    pub notes: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cpu {
+    pub model: String,
+    /// Threads this process may use (affinity and cgroup limits counted in).
+    pub threads: usize,
+    /// Instruction sets the kernels care about, e.g. `avx2`, `avx512-vnni`.
+    pub features: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    pub total_bytes: u64,
+    pub available_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Driver {
+    pub version: String,
+    pub cuda: Option<(u32, u32)>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gpu {
+    pub index: u32,
+    pub name: String,
+    pub uuid: Option<String>,
+    pub memory_total_bytes: u64,
+    pub memory_free_bytes: u64,
+    pub compute_capability: Option<(u32, u32)>,
+    pub power_watts: Option<f64>,
+    pub power_limit_watts: Option<f64>,
+    pub temperature_celsius: Option<u32>,
+    pub processes: Vec<GpuProcess>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuProcess {
+    pub pid: u32,
+    pub name: Option<String>,
+    pub memory_bytes: Option<u64>,
+}

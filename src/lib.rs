@@ -1,0 +1,28 @@
+//! Muster turns idle GPUs into one generation service. Start reading here.
+//!
+//! | folder | what it is | whom it may know |
+//! | --- | --- | --- |
+//! | [`cli`] | one file per subcommand | everything below |
+//! | [`config`] | `worker.toml`: raw text in, checked values out | nobody |
+//! | [`daemon`] | the worker process: probe, fit, pull, load, serve, drain | `runtime`, `hub`, `catalog`, `hardware` |
+//! | [`hardware`] | what machine this is: plain data, taken once | nobody |
+//! | [`catalog`] | reads `models/`: which models exist and where their weights are | nobody |
+//! | [`hub`] | brings files here: resumable, verified, shared with other programs | nobody |
+//! | [`runtime`] | jobs in, events out; one thread owns each device | `networks`, `kernels` |
+//! | [`networks`] | networks only: tensors in, tensors out | `kernels` |
+//! | [`kernels`] | the operations candle lacks or does slowly | candle |
+//! | `telemetry`, `tasks` | logs; every task of the process and the one signal that ends them | nobody |
+//!
+//! Arrows go down: `tests/it/layering.rs` holds them.
+
+pub mod catalog;
+pub mod cli;
+pub mod config;
+pub mod daemon;
+pub mod hardware;
+pub mod hub;
+pub mod kernels;
+pub mod networks;
+pub mod runtime;
+pub mod tasks;
+pub mod telemetry;

@@ -1,0 +1,5 @@
+//! Networks only: tensors in, tensors out.
+
+pub mod layers;
+pub mod text;
+pub mod weights;

@@ -1,0 +1,122 @@
+//! Jobs in, events out. One ordinary thread owns each device and everything on it; others hold a
+//! [`Runtime`], which is one bounded sender.
+//!
+//! A [`Request`] becomes a [`Generation`]: a stream of [`Event`]s. Dropping the generation is cancellation.
+
+use std::sync::Arc;
+
+/// What somebody wants generated, with everything the model's defaults would fill in left `None`.
+#[derive(Debug, Clone)]
+pub struct TextRequest {
+    /// The name under which the model was loaded.
+    pub model: String,
+    pub prompt: Prompt,
+    /// Tokens of an interrupted run: generation goes on after them exactly as it would have.
+    pub generated: Vec<u32>,
+    pub sampling: Sampling,
+    /// At most this many tokens, `generated` counted in.
+    pub max_tokens: Option<usize>,
+    pub stop: Vec<String>,
+    /// Report the log probability of each token, and of this many best alternatives.
+    pub logprobs: Option<usize>,
+    /// Which of the request's choices this is; part of every random draw.
+    pub choice: u32,
+}
+
+#[derive(Debug, Clone)]
+pub enum Prompt {
+    /// Text as it is, special tokens parsed, the tokenizer's own prefix (BOS) added.
+    Text(String),
+    /// Token ids, used as they are.
+    Tokens(Vec<u32>),
+    /// Messages for the model's chat template: what the template sees, as JSON.
+    Chat(Chat),
+}
+
+/// What a chat template is rendered with.
+#[derive(Debug, Clone, Default)]
+pub struct Chat {
+    /// Objects with `role`, `content`, and whatever else the template knows.
+    pub messages: Vec<serde_json::Value>,
+    pub tools: Vec<serde_json::Value>,
+    /// Further variables of the template (`enable_thinking` and the like).
+    pub variables: serde_json::Map<String, serde_json::Value>,
+}
+
+/// How the next token is chosen. `None` leaves a setting to the model's defaults, and those to the neutral value.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sampling {
+    pub temperature: Option<f32>,
+    pub top_k: Option<usize>,
+    pub top_p: Option<f32>,
+    pub min_p: Option<f32>,
+    pub repetition_penalty: Option<f32>,
+    pub presence_penalty: Option<f32>,
+    pub frequency_penalty: Option<f32>,
+    pub logit_bias: Vec<(u32, f32)>,
+    pub seed: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The prompt is read: so many tokens, of which so many were shared with an earlier prompt.
+    Started {
+        prompt_tokens: usize,
+        cached_tokens: usize,
+    },
+    /// Text that is final (never half a character, never part of a stop string), and the tokens drawn since
+    /// the last event. The text may lag behind its tokens.
+    Text {
+        text: String,
+        tokens: Vec<TokenInfo>,
+    },
+    Done {
+        reason: FinishReason,
+        usage: Usage,
+    },
+    Failed(Failure),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenInfo {
+    pub id: u32,
+    pub logprob: Option<f32>,
+    /// The best alternatives, best first, when they were asked for.
+    pub top: Vec<(u32, f32)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FinishReason {
+    /// The model ended its turn.
+    EndOfTurn,
+    /// This stop string appeared.
+    Stop(String),
+    /// `max_tokens` or the model's context was reached.
+    Length,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub prompt_tokens: usize,
+    pub cached_tokens: usize,
+    pub completion_tokens: usize,
+}
+
+/// Why a job cannot go on, for whoever decides what to tell its client.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Failure {
+    #[error("the model {model} is not loaded; loaded: {}", if .loaded.is_empty() { "none".to_owned() } else { .loaded.join(", ") })]
+    NotLoaded { model: String, loaded: Vec<String> },
+    #[error("the engine is full: {running} jobs are running and {waiting} are waiting")]
+    Busy { running: usize, waiting: usize },
+    #[error("the prompt has {found} tokens and the model takes {limit}")]
+    PromptTooLong { found: usize, limit: usize },
+    #[error("{0}")]
+    BadRequest(String),
+    #[error("the engine is paused")]
+    Paused,
+    #[error("the engine has stopped")]
+    Stopped,
+    #[error("the engine failed: {0}")]
+    Internal(Arc<str>),
+}
