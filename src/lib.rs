@@ -6,7 +6,7 @@
 //! | [`config`] | `worker.toml`: raw text in, checked values out | nobody |
 //! | [`daemon`] | the worker process: probe, fit, pull, load, serve, drain | `runtime`, `hub`, `catalog`, `hardware` |
 //! | [`hardware`] | what machine this is: plain data, taken once | nobody |
-//! | [`catalog`] | reads `models/`: which models exist and where their weights are | nobody |
+//! | [`catalog`] | reads `models/`: which models exist and where their weights are | `hub`, for its names of files |
 //! | [`hub`] | brings files here: resumable, verified, shared with other programs | nobody |
 //! | [`runtime`] | jobs in, events out; one thread owns each device | `networks`, `kernels` |
 //! | [`networks`] | networks only: tensors in, tensors out | `kernels` |
@@ -14,6 +14,11 @@
 //! | `telemetry`, `tasks` | logs; every task of the process and the one signal that ends them | nobody |
 //!
 //! Arrows go down: `tests/it/layering.rs` holds them.
+
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")
+)]
 
 pub mod catalog;
 pub mod cli;
