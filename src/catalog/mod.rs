@@ -1,1 +1,128 @@
-//! (being built)
+//! Which models there are: reads `models/*.toml` and says under which names they are served, where their
+//! weights come from and what they need.
+//!
+//! The entries of this repository are embedded in the program; a folder of the owner's adds more and replaces
+//! those with the same id. Nothing here touches the network or opens weights.
+
+mod builtin;
+mod entry;
+mod file;
+mod keys;
+mod names;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+pub use entry::{Defaults, Entry, Family, Kind, Names, Shape, Source, UnknownQuantization};
+pub use names::{AmbiguousModel, FindError, UnknownModel};
+
+/// All models known to this program.
+#[derive(Debug, Clone)]
+pub struct Catalog {
+    entries: Vec<Entry>,
+}
+
+/// An entry that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    #[error("the models in {folder} cannot be listed: {cause}", folder = .folder.display())]
+    Folder {
+        folder: PathBuf,
+        cause: std::io::Error,
+    },
+    #[error("{place}: {what}")]
+    Entry { place: String, what: String },
+    #[error("the name {name} is used by {first} and by {second}; a name leads to one model")]
+    SharedName {
+        name: String,
+        first: String,
+        second: String,
+    },
+}
+
+impl Catalog {
+    /// The models this program was built with.
+    pub fn builtin() -> Result<Self, CatalogError> {
+        Self::open(None)
+    }
+
+    /// The models this program was built with, and those of a folder of the owner's.
+    pub fn open(extra: Option<&Path>) -> Result<Self, CatalogError> {
+        let mut entries = BTreeMap::new();
+        for (file, text) in builtin::ENTRIES {
+            let entry = read_entry(&format!("models/{file}"), text, None)?;
+            entries.insert(entry.id.clone(), entry);
+        }
+        for path in extra.map(toml_files).transpose()?.unwrap_or_default() {
+            let entry = open_entry(&path)?;
+            entries.insert(entry.id.clone(), entry);
+        }
+        let entries: Vec<Entry> = entries.into_values().collect();
+        names::refuse_shared(&entries)?;
+        Ok(Self { entries })
+    }
+
+    /// Every entry, by id.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The model with this id or one of these names, in any case where that leaves one model.
+    pub fn find(&self, name: &str) -> Result<&Entry, FindError> {
+        names::find(&self.entries, name)
+    }
+
+    /// Like `find`, of `NAME` or `NAME:QUANTIZATION`; the quantization is `None` when none was named.
+    pub fn find_with_quantization<'a>(
+        &self,
+        name: &'a str,
+    ) -> Result<(&Entry, Option<&'a str>), FindError> {
+        match name.rsplit_once(':') {
+            Some((model, quantization)) => Ok((self.find(model)?, Some(quantization))),
+            None => Ok((self.find(name)?, None)),
+        }
+    }
+}
+
+fn toml_files(folder: &Path) -> Result<Vec<PathBuf>, CatalogError> {
+    let list = || {
+        let mut paths = Vec::new();
+        for item in fs::read_dir(folder)? {
+            let path = item?.path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "toml")
+            {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        Ok(paths)
+    };
+    list().map_err(|cause| CatalogError::Folder {
+        folder: folder.to_owned(),
+        cause,
+    })
+}
+
+fn open_entry(path: &Path) -> Result<Entry, CatalogError> {
+    let place = path.display().to_string();
+    let text = fs::read_to_string(path).map_err(|cause| CatalogError::Entry {
+        place: place.clone(),
+        what: format!("the entry cannot be read: {cause}"),
+    })?;
+    read_entry(&place, &text, path.parent())
+}
+
+fn read_entry(place: &str, text: &str, folder: Option<&Path>) -> Result<Entry, CatalogError> {
+    file::read(text, folder).map_err(|what| CatalogError::Entry {
+        place: place.to_owned(),
+        what,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use paths::Named;
 
 /// Which folders of `src/` a folder may name, besides itself. Every folder has a row.
 const MAY_KNOW: &[(&str, &[&str])] = &[
-    ("catalog", &[]),
+    ("catalog", &["hub"]),
     ("cli", &["*"]),
     ("config", &[]),
     (

@@ -1,0 +1,26 @@
+//! The entries this program was built with: every `models/*.toml`, as a test holds.
+
+macro_rules! entry {
+    ($file:literal) => {
+        ($file, include_str!(concat!("../../models/", $file)))
+    };
+}
+
+/// File name and text.
+pub const ENTRIES: &[(&str, &str)] = &[
+    entry!("llama-3.1-8b-instruct.toml"),
+    entry!("llama-3.2-1b-instruct.toml"),
+    entry!("llama-3.2-3b-instruct.toml"),
+    entry!("qwen2.5-0.5b-instruct.toml"),
+    entry!("qwen2.5-1.5b-instruct.toml"),
+    entry!("qwen2.5-3b-instruct.toml"),
+    entry!("qwen2.5-7b-instruct.toml"),
+    entry!("qwen3-0.6b.toml"),
+    entry!("qwen3-1.7b.toml"),
+    entry!("qwen3-4b.toml"),
+    entry!("qwen3-8b.toml"),
+    entry!("smollm2-1.7b-instruct.toml"),
+    entry!("smollm2-135m-instruct.toml"),
+    entry!("smollm2-360m-instruct.toml"),
+    entry!("tinyllama-1.1b-chat.toml"),
+];

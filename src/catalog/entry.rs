@@ -1,0 +1,186 @@
+//! One model of the catalog, complete and checked.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use crate::hub;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The key of the model everywhere inside.
+    pub id: String,
+    pub description: String,
+    pub names: Names,
+    pub family: Family,
+    pub kind: Kind,
+    pub licence: String,
+    /// The most tokens the model can attend to.
+    pub context: u64,
+    pub defaults: Defaults,
+    pub shape: Shape,
+    pub default_quantization: String,
+    /// Where the weights are, by quantization.
+    pub sources: BTreeMap<String, Source>,
+}
+
+/// Under which names a model is asked for, in each of the two worlds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names {
+    pub v1: Vec<String>,
+    pub legacy: Vec<String>,
+}
+
+/// Which network a model is; one word per decoder that `networks` can build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    Llama,
+    Qwen2,
+    Qwen3,
+}
+
+impl Family {
+    pub const ALL: &[(&'static str, Self)] = &[
+        ("llama", Self::Llama),
+        ("qwen2", Self::Qwen2),
+        ("qwen3", Self::Qwen3),
+    ];
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Text,
+}
+
+impl Kind {
+    pub const ALL: &[(&'static str, Self)] = &[("text", Self::Text)];
+}
+
+macro_rules! word {
+    ($($name:ty),+) => {$(
+        impl $name {
+            /// The word that stands for this in an entry.
+            pub fn word(self) -> &'static str {
+                let found = Self::ALL.iter().find(|(_, value)| *value == self);
+                found.map_or("", |(word, _)| word)
+            }
+        }
+    )+};
+}
+
+word!(Family, Kind);
+
+/// How tokens are chosen when a request does not say.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Defaults {
+    pub temperature: Option<f32>,
+    pub top_k: Option<usize>,
+    pub top_p: Option<f32>,
+    pub min_p: Option<f32>,
+    pub repetition_penalty: Option<f32>,
+}
+
+/// What memory is counted from before the weights are here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    pub parameters: u64,
+    pub layers: u64,
+    pub kv_heads: u64,
+    pub head_dim: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    Hub(hub::Source),
+    /// A file or a folder on this machine.
+    Path(PathBuf),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{model} has no quantization {found}; it has {}", .known.join(", "))]
+pub struct UnknownQuantization {
+    pub model: String,
+    pub found: String,
+    pub known: Vec<String>,
+}
+
+/// What a quantization costs, in thousandths of a bit per weight. Files mix types, so the numbers of the mixed
+/// ones are what whole files of 1 to 8 billion parameters come to.
+pub(super) const QUANTIZATIONS: &[(&str, u64)] = &[
+    ("f32", 32_000),
+    ("f16", 16_000),
+    ("bf16", 16_000),
+    ("q8_0", 8_500),
+    ("q6_k", 6_600),
+    ("q5_k_m", 5_800),
+    ("q5_k_s", 5_650),
+    ("q5_0", 5_700),
+    ("q4_k_m", 5_200),
+    ("q4_k_s", 4_900),
+    ("q4_0", 4_850),
+    ("q3_k_m", 4_200),
+    ("q2_k", 3_500),
+];
+
+/// The context that the stated memory leaves room for.
+pub const MINIMUM_CONTEXT: u64 = 4096;
+
+/// Activations, logits and the program itself.
+const WORKSPACE_BYTES: u64 = 256 * 1024 * 1024;
+
+impl Entry {
+    /// Where the weights of a quantization are; those of the default one for `None`.
+    pub fn source(
+        &self,
+        quantization: Option<&str>,
+    ) -> Result<(&str, &Source), UnknownQuantization> {
+        let wanted = quantization.unwrap_or(&self.default_quantization);
+        let found = self
+            .sources
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        found
+            .map(|(name, source)| (name.as_str(), source))
+            .ok_or_else(|| UnknownQuantization {
+                model: self.id.clone(),
+                found: wanted.to_owned(),
+                known: self.sources.keys().cloned().collect(),
+            })
+    }
+
+    /// Memory for weights, `MINIMUM_CONTEXT` tokens and the work itself. An estimate from the model's shape;
+    /// the fit before loading counts from the file's own header.
+    pub fn minimum_memory_bytes(&self, quantization: &str) -> Option<u64> {
+        let weights = self.weight_bytes(quantization)?;
+        let context = self.context.min(MINIMUM_CONTEXT);
+        let numbers_per_token = [
+            2,
+            self.shape.layers,
+            self.shape.kv_heads,
+            self.shape.head_dim,
+        ]
+        .iter()
+        .try_fold(1, |product: u64, factor| product.checked_mul(*factor))?;
+        let kv = numbers_per_token.checked_mul(2)?.checked_mul(context)?;
+        weights.checked_add(kv)?.checked_add(WORKSPACE_BYTES)
+    }
+
+    /// What the weights of a quantization take: as stated for the files, or counted from the parameters.
+    pub fn weight_bytes(&self, quantization: &str) -> Option<u64> {
+        match self.source(Some(quantization)).ok()?.1 {
+            Source::Hub(source) => stated_bytes(source),
+            Source::Path(_) => None,
+        }
+        .or_else(|| {
+            let (_, milli_bits) = QUANTIZATIONS
+                .iter()
+                .find(|(name, _)| name.eq_ignore_ascii_case(quantization))?;
+            Some(self.shape.parameters.checked_mul(*milli_bits)? / 8000)
+        })
+    }
+}
+
+fn stated_bytes(source: &hub::Source) -> Option<u64> {
+    let weights = source.files.iter().filter(|file| file.path.is_weights());
+    weights
+        .map(|file| file.size_bytes)
+        .try_fold(0, |sum: u64, size| sum.checked_add(size?))
+}

@@ -1,0 +1,297 @@
+//! What may be written in an entry of the catalog. Never leaves this file: out comes an [`Entry`] that is
+//! complete and coherent, or a sentence about what is wrong.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde::Deserialize;
+
+use super::{
+    Defaults, Entry, Family, Kind, Names, Shape, Source,
+    entry::QUANTIZATIONS,
+    keys::{refuse_unknown, unknown},
+};
+use crate::hub;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EntryToml {
+    id: String,
+    #[serde(default)]
+    description: String,
+    family: String,
+    kind: String,
+    licence: String,
+    context: u64,
+    default_quantization: String,
+    names: NamesToml,
+    shape: ShapeToml,
+    #[serde(default)]
+    defaults: DefaultsToml,
+    sources: BTreeMap<String, SourceToml>,
+}
+
+const ENTRY: &[&str] = &[
+    "id",
+    "description",
+    "family",
+    "kind",
+    "licence",
+    "context",
+    "default_quantization",
+    "names",
+    "shape",
+    "defaults",
+    "sources",
+];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamesToml {
+    #[serde(default)]
+    v1: Vec<String>,
+    #[serde(default)]
+    legacy: Vec<String>,
+}
+
+const NAMES: &[&str] = &["v1", "legacy"];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ShapeToml {
+    parameters: u64,
+    layers: u64,
+    kv_heads: u64,
+    head_dim: u64,
+}
+
+const SHAPE: &[&str] = &["parameters", "layers", "kv_heads", "head_dim"];
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct DefaultsToml {
+    temperature: Option<f32>,
+    top_k: Option<usize>,
+    top_p: Option<f32>,
+    min_p: Option<f32>,
+    repetition_penalty: Option<f32>,
+}
+
+const DEFAULTS: &[&str] = &[
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SourceToml {
+    repository: Option<String>,
+    revision: Option<String>,
+    #[serde(default)]
+    files: Vec<FileToml>,
+    path: Option<String>,
+}
+
+const SOURCE: &[&str] = &["repository", "revision", "files", "path"];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileToml {
+    path: String,
+    size: Option<u64>,
+    sha256: Option<String>,
+}
+
+const FILE: &[&str] = &["path", "size", "sha256"];
+
+/// Paths in the entry are relative to `folder`.
+pub fn read(text: &str, folder: Option<&Path>) -> Result<Entry, String> {
+    let table: toml::Table = toml::from_str(text).map_err(|error| error.to_string())?;
+    refuse_unknown_keys(&table)?;
+    let raw: EntryToml = toml::from_str(text).map_err(|error| error.to_string())?;
+    let entry = Entry {
+        family: word("family", &raw.family, Family::ALL)?,
+        kind: word("kind", &raw.kind, Kind::ALL)?,
+        sources: sources(raw.sources, folder)?,
+        id: raw.id,
+        description: raw.description,
+        licence: raw.licence,
+        context: raw.context,
+        default_quantization: raw.default_quantization,
+        names: Names {
+            v1: raw.names.v1,
+            legacy: raw.names.legacy,
+        },
+        shape: Shape {
+            parameters: raw.shape.parameters,
+            layers: raw.shape.layers,
+            kv_heads: raw.shape.kv_heads,
+            head_dim: raw.shape.head_dim,
+        },
+        defaults: Defaults {
+            temperature: raw.defaults.temperature,
+            top_k: raw.defaults.top_k,
+            top_p: raw.defaults.top_p,
+            min_p: raw.defaults.min_p,
+            repetition_penalty: raw.defaults.repetition_penalty,
+        },
+    };
+    check(&entry)?;
+    Ok(entry)
+}
+
+/// Serde would list all keys; this names the nearest one.
+fn refuse_unknown_keys(table: &toml::Table) -> Result<(), String> {
+    refuse_unknown(table, ENTRY, "the entry")?;
+    for (part, known) in [("names", NAMES), ("shape", SHAPE), ("defaults", DEFAULTS)] {
+        if let Some(toml::Value::Table(part_table)) = table.get(part) {
+            refuse_unknown(part_table, known, part)?;
+        }
+    }
+    let Some(toml::Value::Table(sources)) = table.get("sources") else {
+        return Ok(());
+    };
+    for (name, source) in sources
+        .iter()
+        .filter_map(|(name, value)| Some((name, value.as_table()?)))
+    {
+        refuse_unknown(source, SOURCE, &format!("sources.{name}"))?;
+        let files = source.get("files").and_then(toml::Value::as_array);
+        for file in files
+            .into_iter()
+            .flatten()
+            .filter_map(toml::Value::as_table)
+        {
+            refuse_unknown(file, FILE, &format!("a file of sources.{name}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn word<T: Copy>(what: &str, found: &str, all: &[(&str, T)]) -> Result<T, String> {
+    let known: Vec<&str> = all.iter().map(|(word, _)| *word).collect();
+    all.iter()
+        .find(|(word, _)| *word == found)
+        .map(|(_, value)| *value)
+        .ok_or_else(|| unknown(what, found, &known))
+}
+
+fn sources(
+    raw: BTreeMap<String, SourceToml>,
+    folder: Option<&Path>,
+) -> Result<BTreeMap<String, Source>, String> {
+    raw.into_iter()
+        .map(|(quantization, raw)| {
+            word("quantization", &quantization, QUANTIZATIONS)?;
+            let source =
+                source(raw, folder).map_err(|what| format!("sources.{quantization}: {what}"))?;
+            Ok((quantization, source))
+        })
+        .collect()
+}
+
+fn source(raw: SourceToml, folder: Option<&Path>) -> Result<Source, String> {
+    match (raw.repository, raw.path) {
+        (Some(repository), None) => {
+            let source = hub::Source {
+                repository: parsed(&repository)?,
+                revision: raw.revision.as_deref().map(parsed).transpose()?,
+                files: raw
+                    .files
+                    .into_iter()
+                    .map(file)
+                    .collect::<Result<_, String>>()?,
+            };
+            refuse_incomplete(&source)?;
+            Ok(Source::Hub(source))
+        }
+        (None, Some(path)) if raw.files.is_empty() && raw.revision.is_none() => {
+            Ok(Source::Path(folder.unwrap_or(Path::new("")).join(path)))
+        }
+        (None, Some(_)) => Err("a path has no revision and no files of its own".to_owned()),
+        _ => Err("a source has either a repository or a path".to_owned()),
+    }
+}
+
+fn file(raw: FileToml) -> Result<hub::SourceFile, String> {
+    Ok(hub::SourceFile {
+        path: parsed(&raw.path)?,
+        size_bytes: raw.size,
+        sha256: raw.sha256.as_deref().map(parsed).transpose()?,
+    })
+}
+
+fn parsed<T: std::str::FromStr<Err = hub::BadName>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|bad: hub::BadName| bad.to_string())
+}
+
+/// A GGUF holds all there is to know; safetensors need their configuration and tokenizer beside them.
+fn refuse_incomplete(source: &hub::Source) -> Result<(), String> {
+    let weights: Vec<_> = source
+        .files
+        .iter()
+        .filter(|file| file.path.is_weights())
+        .collect();
+    match weights.as_slice() {
+        [] => Err("no file with weights (.gguf or .safetensors) is named".to_owned()),
+        [one] if one.path.is_gguf() => Ok(()),
+        several if several.iter().any(|file| file.path.is_gguf()) => Err(format!(
+            "a GGUF is one file, and {} files with weights are named",
+            several.len()
+        )),
+        _ => match ["config.json", "tokenizer.json"]
+            .into_iter()
+            .find(|wanted| {
+                !source
+                    .files
+                    .iter()
+                    .any(|file| file.path.as_str() == *wanted)
+            }) {
+            Some(missing) => Err(format!("safetensors need {missing} beside them")),
+            None => Ok(()),
+        },
+    }
+}
+
+fn check(entry: &Entry) -> Result<(), String> {
+    let plain =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-_".contains(&byte);
+    if entry.id.is_empty() || !entry.id.bytes().all(plain) {
+        return Err(format!(
+            "an id has lower-case letters, digits, dots and dashes, found {:?}",
+            entry.id
+        ));
+    }
+    // `NAME:QUANTIZATION` must stay readable.
+    if let Some(name) = entry
+        .all_names()
+        .find(|name| name.is_empty() || name.contains(':'))
+    {
+        return Err(format!(
+            "a name is not empty and has no colon, found {name:?}"
+        ));
+    }
+    let shape = &entry.shape;
+    if [
+        entry.context,
+        shape.parameters,
+        shape.layers,
+        shape.kv_heads,
+        shape.head_dim,
+    ]
+    .contains(&0)
+    {
+        return Err("context and shape must be greater than 0".to_owned());
+    }
+    let known: Vec<&str> = entry.sources.keys().map(String::as_str).collect();
+    match known.contains(&entry.default_quantization.as_str()) {
+        true => Ok(()),
+        false => Err(format!(
+            "default_quantization is {}, and the sources are {}",
+            entry.default_quantization,
+            known.join(", ")
+        )),
+    }
+}

@@ -1,0 +1,31 @@
+//! Refuses words nobody knows, and says which one was probably meant.
+
+/// The known word closest to what was found, if one is close at all.
+pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|word| (word, likeness(found, word)))
+        .filter(|(_, likeness)| *likeness > 0.6)
+        .max_by(|a, b| a.1.total_cmp(&b.1))
+        .map(|(word, _)| word)
+}
+
+/// From 0 to 1, blind to case.
+pub fn likeness(a: &str, b: &str) -> f64 {
+    strsim::jaro_winkler(&a.to_lowercase(), &b.to_lowercase())
+}
+
+/// `what` names the kind of word: `unknown key`, `unknown family`.
+pub fn unknown(what: &str, found: &str, known: &[&str]) -> String {
+    match nearest(found, known.iter().copied()) {
+        Some(nearest) => format!("unknown {what} {found}; did you mean {nearest}?"),
+        None => format!("unknown {what} {found}; known: {}", known.join(", ")),
+    }
+}
+
+pub fn refuse_unknown(table: &toml::Table, known: &[&str], place: &str) -> Result<(), String> {
+    match table.keys().find(|key| !known.contains(&key.as_str())) {
+        Some(key) => Err(unknown(&format!("key in {place}:"), key, known)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,264 @@
+use std::{collections::BTreeSet, fs, path::Path};
+
+use super::{Catalog, CatalogError, Entry, Family, FindError, Source, builtin, file};
+
+const SMALL: &str = r#"
+id = "small"
+family = "llama"
+kind = "text"
+licence = "Apache-2.0"
+context = 8192
+default_quantization = "q8_0"
+[names]
+v1 = ["Small", "org/Small"]
+legacy = ["koboldcpp/Small"]
+[shape]
+parameters = 1_000_000_000
+layers = 16
+kv_heads = 8
+head_dim = 64
+[sources.q8_0]
+repository = "org/small-GGUF"
+files = [{ path = "small-q8_0.gguf" }]
+"#;
+
+fn read(text: &str) -> Result<Entry, String> {
+    file::read(text, None)
+}
+
+/// The small entry with one piece of text exchanged is refused, and the reason says this.
+fn check_refused(from: &str, to: &str, reason: &str) {
+    assert!(SMALL.contains(from), "{from}");
+    let found = read(&SMALL.replace(from, to)).unwrap_err();
+    assert!(found.contains(reason), "{found}");
+}
+
+#[test]
+fn every_entry_of_the_folder_is_embedded() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    let files: BTreeSet<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|item| item.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".toml"))
+        .collect();
+    let embedded: BTreeSet<String> = builtin::ENTRIES
+        .iter()
+        .map(|(name, _)| (*name).to_owned())
+        .collect();
+    assert_eq!(files, embedded);
+}
+
+#[test]
+fn every_entry_parses_and_is_kept_in_a_file_of_its_name() {
+    for (name, text) in builtin::ENTRIES {
+        let entry = read(text).unwrap_or_else(|what| panic!("{name}: {what}"));
+        assert_eq!(format!("{}.toml", entry.id), *name);
+        assert!(!entry.description.is_empty(), "{name}");
+        assert!(
+            !entry.names.v1.is_empty() && !entry.names.legacy.is_empty(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn names_are_unique_in_any_case() {
+    let catalog = Catalog::builtin().unwrap();
+    for entry in catalog.entries() {
+        for name in entry.all_names() {
+            assert_eq!(catalog.find(name).unwrap().id, entry.id);
+            assert_eq!(catalog.find(&name.to_uppercase()).unwrap().id, entry.id);
+        }
+    }
+}
+
+#[test]
+fn sources_are_coherent_with_family_and_quantization() {
+    for entry in Catalog::builtin().unwrap().entries() {
+        for (quantization, source) in &entry.sources {
+            let Source::Hub(source) = source else {
+                continue;
+            };
+            let repository = source.repository.as_str().to_lowercase();
+            let word = match entry.family {
+                Family::Llama if entry.id.starts_with("smollm2") => "smollm2",
+                Family::Llama => "llama",
+                Family::Qwen2 => "qwen2",
+                Family::Qwen3 => "qwen3",
+            };
+            assert!(repository.contains(word), "{} from {repository}", entry.id);
+            for file in source.files.iter().filter(|file| file.path.is_gguf()) {
+                let name = file.path.as_str().to_lowercase();
+                assert!(name.contains(quantization), "{}: {name}", entry.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_shape_agrees_with_every_stated_size() {
+    for entry in Catalog::builtin().unwrap().entries() {
+        for (quantization, source) in &entry.sources {
+            let Source::Hub(source) = source else {
+                continue;
+            };
+            for stated in source.files.iter().filter_map(|file| file.size_bytes) {
+                let mut unstated = entry.clone();
+                unstated
+                    .sources
+                    .insert(quantization.clone(), Source::Path("x".into()));
+                let counted = unstated.weight_bytes(quantization).unwrap();
+                let ratio = stated as f64 / counted as f64;
+                assert!((0.85..1.2).contains(&ratio), "{}: {ratio}", entry.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn memory_is_weights_and_context_and_workspace() {
+    let entry = read(SMALL).unwrap();
+    let kv = 2 * 16 * 8 * 64 * 2 * 4096;
+    assert_eq!(
+        entry.minimum_memory_bytes("q8_0"),
+        Some(1_062_500_000 + kv + (256 << 20))
+    );
+    assert_eq!(entry.minimum_memory_bytes("bf16"), None);
+}
+
+#[test]
+fn an_unknown_word_is_refused_with_the_nearest() {
+    check_refused("licence", "license", "did you mean licence?");
+    check_refused("kv_heads", "kv_head", "did you mean kv_heads?");
+    check_refused("[{ path", "[{ pth", "did you mean path?");
+    check_refused("repository", "repo", "did you mean repository?");
+    check_refused(
+        "\"llama\"",
+        "\"lama\"",
+        "unknown family lama; did you mean llama?",
+    );
+    check_refused("[sources.q8_0]", "[sources.q80]", "did you mean q8_0?");
+}
+
+#[test]
+fn an_incoherent_entry_is_refused() {
+    check_refused(
+        "small-q8_0.gguf",
+        "../small.gguf",
+        "found \"../small.gguf\"",
+    );
+    check_refused("small-q8_0.gguf", "model.bin", "found \"model.bin\"");
+    check_refused("small-q8_0.gguf", "model.safetensors", "need config.json");
+    check_refused("small-q8_0.gguf", "config.json", "no file with weights");
+    check_refused(
+        "default_quantization = \"q8_0\"",
+        "default_quantization = \"q4_0\"",
+        "sources are q8_0",
+    );
+    check_refused(
+        "id = \"small\"",
+        "id = \"Small Model\"",
+        "an id has lower-case",
+    );
+    check_refused("layers = 16", "layers = 0", "greater than 0");
+    check_refused("context = 8192", "context = -1", "context");
+    check_refused("org/Small\"", "org/Small:8b\"", "no colon");
+}
+
+#[test]
+fn a_wrong_name_is_answered_with_the_nearest() {
+    let catalog = Catalog::builtin().unwrap();
+    let error = catalog.find("lama-3.2-1b").unwrap_err();
+    let FindError::Unknown(unknown) = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(unknown.nearest[0], "llama-3.2-1b-instruct");
+    assert!(
+        error
+            .to_string()
+            .starts_with("no model is named lama-3.2-1b; the nearest are")
+    );
+}
+
+#[test]
+fn a_name_that_differs_only_in_case_is_ambiguous_unless_exact() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.toml"), SMALL).unwrap();
+    let other = SMALL
+        .replace("id = \"small\"", "id = \"other\"")
+        .replace("\"Small\", \"org/Small\"", "\"SMALL\"")
+        .replace("koboldcpp/Small", "koboldcpp/Other");
+    fs::write(folder.path().join("b.toml"), other).unwrap();
+    let catalog = Catalog::open(Some(folder.path())).unwrap();
+    assert_eq!(catalog.find("SMALL").unwrap().id, "other");
+    assert_eq!(catalog.find("Small").unwrap().id, "small");
+    let error = catalog.find("sMaLl").unwrap_err();
+    assert!(matches!(error, FindError::Ambiguous(_)), "{error}");
+}
+
+#[test]
+fn a_folder_of_the_owners_adds_and_replaces() {
+    let folder = tempfile::tempdir().unwrap();
+    let mine = SMALL.replace("id = \"small\"", "id = \"qwen3-0.6b\"");
+    fs::write(folder.path().join("mine.toml"), mine).unwrap();
+    fs::write(folder.path().join("notes.md"), "not an entry").unwrap();
+    let catalog = Catalog::open(Some(folder.path())).unwrap();
+    assert_eq!(catalog.entries().len(), builtin::ENTRIES.len());
+    assert_eq!(
+        catalog.find("koboldcpp/small").unwrap().licence,
+        "Apache-2.0"
+    );
+    assert!(
+        catalog.find("Qwen/Qwen3-0.6B").is_err(),
+        "the entry it replaces is gone"
+    );
+}
+
+#[test]
+fn a_path_is_relative_to_its_entry() {
+    let folder = tempfile::tempdir().unwrap();
+    let hub = "repository = \"org/small-GGUF\"\nfiles = [{ path = \"small-q8_0.gguf\" }]";
+    let text = SMALL.replace(hub, "path = \"weights/small.gguf\"");
+    fs::write(folder.path().join("small.toml"), text).unwrap();
+    let catalog = Catalog::open(Some(folder.path())).unwrap();
+    let (_, source) = catalog.find("small").unwrap().source(None).unwrap();
+    assert_eq!(
+        *source,
+        Source::Path(folder.path().join("weights/small.gguf"))
+    );
+}
+
+#[test]
+fn two_models_cannot_share_a_name() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.toml"), SMALL).unwrap();
+    let other = SMALL.replace("id = \"small\"", "id = \"other\"");
+    fs::write(folder.path().join("b.toml"), other).unwrap();
+    let error = Catalog::open(Some(folder.path())).unwrap_err();
+    assert!(matches!(error, CatalogError::SharedName { .. }), "{error}");
+}
+
+#[test]
+fn a_broken_entry_of_the_owners_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("bad.toml"), "id = ").unwrap();
+    let error = Catalog::open(Some(folder.path())).unwrap_err().to_string();
+    assert!(error.contains("bad.toml: "), "{error}");
+    let missing = Catalog::open(Some(&folder.path().join("nowhere"))).unwrap_err();
+    assert!(
+        missing.to_string().contains("nowhere cannot be listed"),
+        "{missing}"
+    );
+}
+
+#[test]
+fn a_quantization_is_named_after_a_colon() {
+    let catalog = Catalog::builtin().unwrap();
+    let (entry, quantization) = catalog.find_with_quantization("qwen3-4b:Q8_0").unwrap();
+    assert_eq!(entry.source(quantization).unwrap().0, "q8_0");
+    let error = entry.source(Some("q3")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "qwen3-4b has no quantization q3; it has bf16, q4_k_m, q8_0"
+    );
+}
