@@ -8,16 +8,17 @@
 
 pub mod cpu;
 
+mod attention;
+mod gates;
+mod matrix;
+mod norm;
+mod rope;
+
+pub use attention::{AttentionOptions, AttentionPlan, LayerPages, Span, paged_attention};
+pub use gates::{gelu_erf_mul, gelu_mul, silu_mul};
+pub use matrix::PackedMatrix;
+pub use norm::{add_rms_norm, rms_norm};
+pub use rope::{RopeStyle, RopeTable, rotate};
+
 /// Tokens in one page of keys and values. Paged flash attention wants a multiple of 32.
 pub const PAGE_TOKENS: usize = 32;
-
-/// One sequence's part of a step: which rows of the flat batch are its new tokens, and where its context lies.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Span {
-    /// How many new tokens, in order, directly after those of the spans before it.
-    pub new_tokens: usize,
-    /// How many tokens are already in the pages; the position of the first new token.
-    pub past_tokens: usize,
-    /// The pages that hold the sequence, in order; room for `past_tokens + new_tokens`.
-    pub pages: Vec<u32>,
-}

@@ -1,1 +1,21 @@
-//! (being built)
+//! The CPU's operations: the reference for other devices, and as fast as the machine allows.
+//!
+//! Results are the same bits at every instruction level for quantized weights: integer sums are exact and
+//! the few roundings that remain happen in one order everywhere.
+
+mod attention;
+mod gates;
+mod level;
+mod memory;
+mod norm;
+mod products;
+mod rope;
+mod tensors;
+mod threads;
+
+pub use attention::{Pages, paged_attention};
+pub use gates::{Gate, gate};
+pub use level::Level;
+pub use norm::{add_rms_norm, rms_norm};
+pub use products::{Matrix, products};
+pub use rope::rotate;

@@ -1,0 +1,120 @@
+//! Attention over pages: what a step knows of its sequences, one layer's pages, and the operation.
+
+use candle_core::{DType, Device, Result, Tensor, bail};
+
+use super::{PAGE_TOKENS, cpu};
+
+/// One sequence's part of a step: which rows of the flat batch are its new tokens, and where its context lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// How many new tokens, in order, directly after those of the spans before it.
+    pub new_tokens: usize,
+    /// How many tokens are already in the pages; the position of the first new token.
+    pub past_tokens: usize,
+    /// The pages that hold the sequence, in order; room for `past_tokens + new_tokens`.
+    pub pages: Vec<u32>,
+}
+
+impl Span {
+    fn check(&self) -> Result<()> {
+        let room = self.pages.len().saturating_mul(PAGE_TOKENS);
+        match self.past_tokens.checked_add(self.new_tokens) {
+            Some(tokens) if tokens <= room => Ok(()),
+            _ => bail!(
+                "a span of {} + {} tokens does not fit in its {} pages of {PAGE_TOKENS}",
+                self.past_tokens,
+                self.new_tokens,
+                self.pages.len()
+            ),
+        }
+    }
+}
+
+/// A step's spans, with what the device needs to know of them, made once per step and shared by all layers.
+#[derive(Debug, Clone)]
+pub struct AttentionPlan {
+    spans: Vec<Span>,
+    positions: Tensor,
+}
+
+impl AttentionPlan {
+    pub fn new(spans: Vec<Span>, device: &Device) -> Result<Self> {
+        let mut positions = Vec::new();
+        for span in &spans {
+            span.check()?;
+            let end = span.past_tokens + span.new_tokens;
+            positions.extend((span.past_tokens..end).map(|position| position as u32));
+        }
+        let positions = Tensor::new(positions, device)?;
+        Ok(Self { spans, positions })
+    }
+
+    /// The position of each row of the flat batch, u32 `[rows]`.
+    pub fn positions(&self) -> &Tensor {
+        &self.positions
+    }
+
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+}
+
+/// What differs between layers that attend.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AttentionOptions {
+    /// What the products of queries and keys are multiplied by.
+    pub scale: f32,
+    /// How many tokens a query sees, itself included; `None` is all before it.
+    pub window: Option<usize>,
+    /// Scores become `cap * tanh(score / cap)`.
+    pub softcap: Option<f32>,
+}
+
+/// One layer's keys and values in pages, on a device.
+#[derive(Debug)]
+pub struct LayerPages(Store);
+
+#[derive(Debug)]
+enum Store {
+    Cpu(cpu::Pages),
+}
+
+impl LayerPages {
+    /// Pages of [`PAGE_TOKENS`] tokens each, stored as `dtype` (F32, F16 or BF16).
+    pub fn new(
+        pages: usize,
+        kv_heads: usize,
+        head_dim: usize,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Self> {
+        match device {
+            Device::Cpu => Ok(Self(Store::Cpu(cpu::Pages::new(
+                pages, kv_heads, head_dim, dtype,
+            )?))),
+            other => bail!("pages of keys and values cannot live on {other:?} yet"),
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        match &self.0 {
+            Store::Cpu(pages) => pages.bytes(),
+        }
+    }
+}
+
+/// Writes `k` and `v` of the new tokens into the pages, then attends causally.
+///
+/// `q` is `[t, heads, d]`, `k` and `v` are `[t, kv_heads, d]`, the result is `[t, heads, d]`.
+pub fn paged_attention(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    pages: &mut LayerPages,
+    plan: &AttentionPlan,
+    options: AttentionOptions,
+) -> Result<Tensor> {
+    match &mut pages.0 {
+        Store::Cpu(pages) => cpu::paged_attention(q, k, v, pages, plan.spans(), options),
+    }
+}

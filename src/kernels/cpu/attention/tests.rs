@@ -1,0 +1,187 @@
+use candle_core::{DType, Device, Tensor};
+use proptest::prelude::*;
+
+use super::*;
+
+/// One sequence's keys, values and queries, `[tokens, heads, d]` each, and where its pages lie.
+struct Sequence {
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pages: Vec<u32>,
+}
+
+fn random(tokens: usize, heads: usize, d: usize) -> Tensor {
+    Tensor::randn(0f32, 1.0, (tokens, heads, d), &Device::Cpu).unwrap()
+}
+
+/// Attention of one sequence in f64, straight from the definition.
+fn naive(sequence: &Sequence, dtype: DType, options: AttentionOptions) -> Vec<f64> {
+    let rounded = |t: &Tensor| {
+        let t = t.to_dtype(dtype).unwrap().to_dtype(DType::F64).unwrap();
+        t.flatten_all().unwrap().to_vec1::<f64>().unwrap()
+    };
+    let (tokens, heads, d) = sequence.q.dims3().unwrap();
+    let kv_heads = sequence.k.dim(1).unwrap();
+    let q = sequence
+        .q
+        .to_dtype(DType::F64)
+        .unwrap()
+        .flatten_all()
+        .unwrap()
+        .to_vec1::<f64>()
+        .unwrap();
+    let (k, v) = (rounded(&sequence.k), rounded(&sequence.v));
+    let mut out = Vec::new();
+    for token in 0..tokens {
+        for head in 0..heads {
+            let kv = head / (heads / kv_heads);
+            let first = options
+                .window
+                .map_or(0, |window| (token + 1).saturating_sub(window));
+            let weights: Vec<f64> = (first..=token)
+                .map(|past| {
+                    let (a, b) = ((token * heads + head) * d, (past * kv_heads + kv) * d);
+                    let dot: f64 = (0..d).map(|i| q[a + i] * k[b + i]).sum();
+                    let score = dot * f64::from(options.scale);
+                    let cap = options.softcap.map(f64::from);
+                    cap.map_or(score, |cap| cap * (score / cap).tanh()).exp()
+                })
+                .collect();
+            let total: f64 = weights.iter().sum();
+            out.extend((0..d).map(|i| {
+                let terms = weights.iter().zip(first..);
+                terms
+                    .map(|(w, past)| w * v[(past * kv_heads + kv) * d + i])
+                    .sum::<f64>()
+                    / total
+            }));
+        }
+    }
+    out
+}
+
+/// Runs the sequences in steps of the given sizes (in turn, all sequences in one step), and returns each one's rows.
+fn paged(
+    sequences: &[Sequence],
+    steps: &[usize],
+    dtype: DType,
+    options: AttentionOptions,
+) -> Vec<Vec<f32>> {
+    let (_, kv_heads, d) = sequences[0].k.dims3().unwrap();
+    let count = sequences.iter().map(|s| s.pages.len()).sum::<usize>();
+    let mut pages = Pages::new(count, kv_heads, d, dtype).unwrap();
+    let mut done = vec![0; sequences.len()];
+    let mut rows = vec![Vec::new(); sequences.len()];
+    for step in steps.iter().cycle() {
+        let (mut spans, mut parts) = (Vec::new(), Vec::new());
+        for (sequence, done) in sequences.iter().zip(&mut done) {
+            let new_tokens = (*step).min(sequence.q.dim(0).unwrap() - *done);
+            spans.push(Span {
+                new_tokens,
+                past_tokens: *done,
+                pages: sequence.pages.clone(),
+            });
+            parts.push(
+                [&sequence.q, &sequence.k, &sequence.v]
+                    .map(|t| t.narrow(0, *done, new_tokens).unwrap()),
+            );
+            *done += new_tokens;
+        }
+        let [q, k, v] = [0, 1, 2].map(|i| {
+            let parts: Vec<_> = parts.iter().map(|part| &part[i]).collect();
+            Tensor::cat(&parts, 0).unwrap()
+        });
+        if q.dim(0).unwrap() == 0 {
+            return rows;
+        }
+        let result = paged_attention(&q, &k, &v, &mut pages, &spans, options).unwrap();
+        let mut at = 0;
+        for (span, rows) in spans.iter().zip(&mut rows) {
+            let part = result.narrow(0, at, span.new_tokens).unwrap();
+            rows.extend(part.flatten_all().unwrap().to_vec1::<f32>().unwrap());
+            at += span.new_tokens;
+        }
+    }
+    rows
+}
+
+/// Sequences of these lengths on pages dealt out in a shuffled order.
+fn sequences(lengths: &[usize], heads: usize, kv_heads: usize, d: usize) -> Vec<Sequence> {
+    let needed = lengths.iter().map(|tokens| tokens.div_ceil(PAGE_TOKENS));
+    let count: usize = needed.clone().sum();
+    let mut free: Vec<u32> = (0..count as u32).rev().collect();
+    free.rotate_left(count / 3);
+    lengths
+        .iter()
+        .zip(needed)
+        .map(|(&tokens, pages)| Sequence {
+            q: random(tokens, heads, d),
+            k: random(tokens, kv_heads, d),
+            v: random(tokens, kv_heads, d),
+            pages: free.drain(..pages).collect(),
+        })
+        .collect()
+}
+
+fn check(
+    lengths: &[usize],
+    shape: (usize, usize, usize),
+    step: usize,
+    dtype: DType,
+    options: AttentionOptions,
+) {
+    let (heads, kv_heads, d) = shape;
+    let sequences = sequences(lengths, heads, kv_heads, d);
+    let found = paged(&sequences, &[step], dtype, options);
+    let in_other_chunks = paged(&sequences, &[1, 64, 5, 13], dtype, options);
+    for ((sequence, found), other) in sequences.iter().zip(found).zip(in_other_chunks) {
+        assert!(found == other, "bits depend on how the prompt was cut");
+        for (found, wanted) in found.iter().zip(naive(sequence, dtype, options)) {
+            let gap = (f64::from(*found) - wanted).abs();
+            assert!(gap < 2e-5, "found {found}, wanted {wanted}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn paged_attention_is_attention(
+        lengths in prop::collection::vec(1usize..100, 1..4),
+        kv_heads in 1usize..3,
+        group in 1usize..5,
+        d in prop::sample::select(vec![8usize, 16, 40, 64, 128]),
+        step in 1usize..80,
+        dtype in prop::sample::select(vec![DType::F32, DType::F16, DType::BF16]),
+        window in prop::option::of(1usize..50),
+        softcap in prop::option::of(5f32..30.0),
+    ) {
+        let options = AttentionOptions { scale: (d as f32).powf(-0.5), window, softcap };
+        check(&lengths, (kv_heads * group, kv_heads, d), step, dtype, options);
+    }
+}
+
+#[test]
+fn pages_that_do_not_exist_are_refused() {
+    let mut pages = Pages::new(1, 1, 8, DType::F32).unwrap();
+    let x = random(1, 1, 8);
+    let span = Span {
+        new_tokens: 1,
+        past_tokens: 0,
+        pages: vec![1],
+    };
+    let options = AttentionOptions {
+        scale: 1.0,
+        window: None,
+        softcap: None,
+    };
+    let error = paged_attention(&x, &x, &x, &mut pages, &[span], options).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("page 1 was asked for and there are 1"),
+        "{error}"
+    );
+}

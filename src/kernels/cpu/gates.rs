@@ -1,0 +1,70 @@
+#![expect(unsafe_code, reason = "threads write disjoint parts of one result")]
+//! Gated activations.
+
+use candle_core::{Result, Tensor, bail};
+
+use super::tensors::{from_floats, with_floats};
+use super::threads::{Disjoint, share};
+
+/// What the gate goes through before it multiplies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    Silu,
+    GeluTanh,
+}
+
+impl Gate {
+    fn apply(self, x: f32) -> f32 {
+        match self {
+            Self::Silu => x / (1.0 + (-x).exp()),
+            Self::GeluTanh => {
+                let inner = 0.797_884_6 * (x + 0.044_715 * x * x * x);
+                0.5 * x * (1.0 + inner.tanh())
+            }
+        }
+    }
+}
+
+/// `gate(a) * b`, value by value.
+pub fn gate(a: &Tensor, b: &Tensor, kind: Gate) -> Result<Tensor> {
+    if a.dims() != b.dims() {
+        bail!("a gate of shape {:?} does not fit {:?}", a.dims(), b.dims());
+    }
+    with_floats(a, |gates| {
+        with_floats(b, |values| {
+            let mut result = vec![0f32; gates.len()];
+            let parts = Disjoint::new(&mut result);
+            share(gates.len().div_ceil(256), gates.len() * 2, |chunks| {
+                let range = chunks.start * 256..(chunks.end * 256).min(gates.len());
+                // SAFETY: `share` hands out ranges that do not overlap.
+                let part = unsafe { parts.part(range.clone()) };
+                let inputs = gates[range.clone()].iter().zip(&values[range]);
+                for (out, (gate, value)) in part.iter_mut().zip(inputs) {
+                    *out = kind.apply(*gate) * value;
+                }
+            });
+            from_floats(result, a.dims())
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::Device;
+
+    fn gap(a: &Tensor, b: &Tensor) -> f32 {
+        let gap = (a - b).unwrap().abs().unwrap().max_all().unwrap();
+        gap.to_scalar().unwrap()
+    }
+
+    #[test]
+    fn gates_agree_with_candle() {
+        let a = Tensor::randn(0f32, 4.0, (3, 1000), &Device::Cpu).unwrap();
+        let b = Tensor::randn(0f32, 1.0, (3, 1000), &Device::Cpu).unwrap();
+        let silu = (a.silu().unwrap() * &b).unwrap();
+        assert!(gap(&gate(&a, &b, Gate::Silu).unwrap(), &silu) < 1e-5);
+        let gelu = (a.gelu().unwrap() * &b).unwrap();
+        assert!(gap(&gate(&a, &b, Gate::GeluTanh).unwrap(), &gelu) < 1e-5);
+    }
+}

@@ -1,0 +1,116 @@
+//! What a block of each kind of weights looks like, as GGUF stores it and as a panel holds it.
+
+use candle_core::quantized::GgmlDType;
+
+use super::PANEL_ROWS;
+use super::activations::Form;
+
+/// The kinds of weights that can be packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    F32,
+    F16,
+    BF16,
+    Q8_0,
+    Q4K,
+    Q6K,
+}
+
+impl Kind {
+    pub fn of(dtype: GgmlDType) -> Option<Self> {
+        match dtype {
+            GgmlDType::F32 => Some(Self::F32),
+            GgmlDType::F16 => Some(Self::F16),
+            GgmlDType::BF16 => Some(Self::BF16),
+            GgmlDType::Q8_0 => Some(Self::Q8_0),
+            GgmlDType::Q4K => Some(Self::Q4K),
+            GgmlDType::Q6K => Some(Self::Q6K),
+            _ => None,
+        }
+    }
+
+    /// Columns of one block in a GGUF file.
+    pub fn stored_cols(self) -> usize {
+        match self {
+            Self::F32 | Self::F16 | Self::BF16 => 1,
+            Self::Q8_0 => 32,
+            Self::Q4K | Self::Q6K => 256,
+        }
+    }
+
+    /// Bytes of one block in a GGUF file.
+    pub fn stored_bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::BF16 => 2,
+            Self::Q8_0 => 34,
+            Self::Q4K => 144,
+            Self::Q6K => 210,
+        }
+    }
+
+    /// Columns of one block of a panel.
+    pub fn block_cols(self) -> usize {
+        match self {
+            Self::F32 | Self::F16 | Self::BF16 => 1,
+            Self::Q8_0 => q8_0::COLS,
+            Self::Q4K | Self::Q6K => 256,
+        }
+    }
+
+    /// Bytes of one block of a panel, all sixteen rows.
+    pub fn block_bytes(self) -> usize {
+        match self {
+            Self::F32 => 4 * PANEL_ROWS,
+            Self::F16 | Self::BF16 => 2 * PANEL_ROWS,
+            Self::Q8_0 => q8_0::BYTES,
+            Self::Q4K => q4k::BYTES,
+            Self::Q6K => q6k::BYTES,
+        }
+    }
+
+    pub fn panel_bytes(self, cols: usize) -> usize {
+        (cols.div_ceil(self.block_cols()) * self.block_bytes()).next_multiple_of(64)
+    }
+
+    /// How activations are prepared for it.
+    pub fn form(self) -> Form {
+        match self {
+            Self::F32 | Self::F16 | Self::BF16 => Form::Floats,
+            Self::Q8_0 => Form::Blocks32,
+            Self::Q4K | Self::Q6K => Form::Blocks256,
+        }
+    }
+}
+
+/// Two stored blocks, so that quants start on a cache line: scales f16 `[2][16]`, then quants
+/// `[2][8][16 rows][4]`, each plus 128 so that they are unsigned.
+pub mod q8_0 {
+    pub const COLS: usize = 64;
+    pub const SCALES: usize = 0;
+    pub const QUANTS: usize = 64;
+    pub const BYTES: usize = QUANTS + 1024;
+}
+
+/// Scales f16 `[16]`, scales of minima f16 `[16]`, sub-scales u8 `[8][16]`, minima u8 `[4][16][2]` (those of
+/// two neighbouring sub-blocks side by side), quants `[32][16 rows][4]`: the low nibbles are four columns, the
+/// high ones the next four.
+pub mod q4k {
+    pub const SCALES: usize = 0;
+    pub const MIN_SCALES: usize = 32;
+    pub const SUB_SCALES: usize = 64;
+    pub const MINIMA: usize = 192;
+    pub const QUANTS: usize = 320;
+    pub const BYTES: usize = QUANTS + 2048;
+}
+
+/// Scales f32 `[16]`, sub-scales i8 `[16][16 rows]`, then for each sub-block of sixteen columns the low four bits
+/// `[2][16 rows][4]` (low nibbles four columns, high nibbles the next four) and the high two bits
+/// `[16 rows][4]` (bits 2g and 2g + 1 belong to the g-th four columns). Quants are plus 32, so unsigned.
+pub mod q6k {
+    pub const SCALES: usize = 0;
+    pub const SUB_SCALES: usize = 64;
+    pub const QUANTS: usize = 320;
+    pub const SUB_BLOCK_BYTES: usize = 192;
+    pub const BYTES: usize = QUANTS + 16 * SUB_BLOCK_BYTES;
+}

@@ -1,0 +1,52 @@
+#![expect(unsafe_code, reason = "threads write disjoint parts of one result")]
+//! Work shared by the threads of the pool.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use candle_core::utils::barrier_pool;
+
+/// Below this many steps (of about a nanosecond) waking the others costs more than it saves.
+const WORTH_SHARING: usize = 20_000;
+
+/// Calls `work` with ranges that cover `0..items`, on all threads if `cost` (steps in all) is worth it.
+pub fn share(items: usize, cost: usize, work: impl Fn(Range<usize>) + Sync) {
+    if items < 2 || cost < WORTH_SHARING {
+        if items > 0 {
+            work(0..items);
+        }
+        return;
+    }
+    barrier_pool().execute_chunked(items, work);
+}
+
+/// A mutable slice that threads write in parts that do not overlap.
+pub struct Disjoint<'a, T> {
+    start: *mut T,
+    len: usize,
+    slice: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: parts handed out do not overlap, by the contract of `part`.
+unsafe impl<T: Send> Sync for Disjoint<'_, T> {}
+// SAFETY: as a mutable slice.
+unsafe impl<T: Send> Send for Disjoint<'_, T> {}
+
+impl<'a, T> Disjoint<'a, T> {
+    pub fn new(slice: &'a mut [T]) -> Self {
+        Self {
+            start: slice.as_mut_ptr(),
+            len: slice.len(),
+            slice: PhantomData,
+        }
+    }
+
+    /// # Safety
+    /// No two parts that are alive at the same time overlap.
+    #[expect(clippy::mut_from_ref, reason = "that is what the type is for")]
+    pub unsafe fn part(&self, range: Range<usize>) -> &mut [T] {
+        assert!(range.start <= range.end && range.end <= self.len);
+        // SAFETY: in bounds by the line above; exclusive by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
+    }
+}

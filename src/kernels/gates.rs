@@ -1,0 +1,26 @@
+//! Gated activations: `activation(gate) * up` in one pass.
+
+use candle_core::{Device, Result, Tensor};
+
+use super::cpu;
+
+/// `silu(gate) * up`.
+pub fn silu_mul(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+    match gate.device() {
+        Device::Cpu => cpu::gate(gate, up, cpu::Gate::Silu),
+        _ => gate.silu()? * up,
+    }
+}
+
+/// `gelu(gate) * up`, with the tanh approximation that Gemma uses.
+pub fn gelu_mul(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+    match gate.device() {
+        Device::Cpu => cpu::gate(gate, up, cpu::Gate::GeluTanh),
+        _ => gate.gelu()? * up,
+    }
+}
+
+/// `gelu(gate) * up`, exact.
+pub fn gelu_erf_mul(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+    gate.gelu_erf()? * up
+}

@@ -1,0 +1,52 @@
+//! Weights as the products of this machine's CPU want them.
+
+use candle_core::{Result, Tensor, quantized::GgmlDType};
+
+use super::cpu;
+
+/// A weight matrix `[rows = out, cols = in]`, laid out in tiles of sixteen rows.
+///
+/// The layout is the same for every instruction set; which one computes is chosen at run time.
+#[derive(Debug)]
+pub struct PackedMatrix(cpu::Matrix);
+
+impl PackedMatrix {
+    /// Whether [`Self::pack`] takes this type and shape.
+    pub fn supports(dtype: GgmlDType, rows: usize, cols: usize) -> bool {
+        cpu::Matrix::supports(dtype, rows, cols)
+    }
+
+    /// Packs `bytes`, row-major blocks as GGUF stores them, which may lie in a mapped file: nothing but the
+    /// packed copy is allocated.
+    pub fn pack(dtype: GgmlDType, bytes: &[u8], rows: usize, cols: usize) -> Result<Self> {
+        cpu::Matrix::pack(dtype, bytes, rows, cols).map(Self)
+    }
+
+    pub fn rows(&self) -> usize {
+        self.0.rows()
+    }
+
+    pub fn cols(&self) -> usize {
+        self.0.cols()
+    }
+
+    /// Memory held.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    /// `x · selfᵀ`: from f32 `[.., cols]` to f32 `[.., rows]`.
+    pub fn product(&self, x: &Tensor) -> Result<Tensor> {
+        let mut results = Self::products(&[self], x)?;
+        match results.pop() {
+            Some(result) => Ok(result),
+            None => candle_core::bail!("a product of one matrix gave no result"),
+        }
+    }
+
+    /// The products of several matrices with the same `x`, whose quantization they share.
+    pub fn products(matrices: &[&Self], x: &Tensor) -> Result<Vec<Tensor>> {
+        let inner: Vec<_> = matrices.iter().map(|matrix| &matrix.0).collect();
+        cpu::products(&inner, x)
+    }
+}
