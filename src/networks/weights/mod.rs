@@ -1,1 +1,22 @@
-//! (being built)
+//! Weights from disk to device: files are mapped, their headers are checked with our own arithmetic before
+//! anything is allocated, and only `.safetensors` and `.gguf` are ever opened.
+//!
+//! [`Checkpoint`] is what a model's files say; what a matrix becomes on a device is decided in `weight.rs`.
+
+mod checkpoint;
+mod cursor;
+mod error;
+#[cfg(test)]
+mod fuzz;
+mod gguf;
+mod header;
+mod mapping;
+mod safetensors;
+
+pub use self::{
+    checkpoint::{Checkpoint, Description},
+    error::{CheckpointError, Flaw},
+    gguf::{GgufMetadata, GgufValue, GgufWriter},
+    header::{TensorHeader, TensorType},
+    mapping::{Mapping, TensorBytes},
+};

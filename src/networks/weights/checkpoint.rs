@@ -1,0 +1,276 @@
+//! A model's files on disk, opened and checked as one thing.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde::Deserialize;
+
+use super::{
+    error::{CheckpointError, Flaw},
+    gguf::{self, GgufMetadata},
+    header::TensorHeader,
+    mapping::{Mapping, TensorBytes},
+    safetensors,
+};
+
+/// Where the weights of a model are, and what its files say about it. Opening reads headers only.
+pub struct Checkpoint {
+    path: PathBuf,
+    files: Vec<Arc<Mapping>>,
+    tensors: Vec<TensorHeader>,
+    by_name: HashMap<String, usize>,
+    description: Description,
+}
+
+/// What a model says of itself.
+pub enum Description {
+    /// `config.json` as the Hugging Face hub keeps it.
+    Config(serde_json::Value),
+    Gguf(GgufMetadata),
+}
+
+/// `config.json` and an index are small; what is larger is something else.
+const MAX_JSON_BYTES: u64 = 1 << 26;
+const INDEX: &str = "model.safetensors.index.json";
+const PICKLES: &[&str] = &["bin", "pt", "pth", "ckpt", "pkl", "pickle"];
+
+impl Checkpoint {
+    /// Opens a `.gguf` file, a `.safetensors` file beside its `config.json`, or a folder of either.
+    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+        let metadata = fs::metadata(path).map_err(|error| unreadable(path, error))?;
+        if metadata.is_dir() {
+            return Self::open_folder(path);
+        }
+        match extension(path).as_str() {
+            "gguf" => Self::open_gguf(path),
+            "safetensors" => Self::open_safetensors(path),
+            other if PICKLES.contains(&other) => Err(pickle(path)),
+            _ => Err(CheckpointError::Refused {
+                path: path.to_owned(),
+                reason: "only .safetensors and .gguf files are opened as weights".to_owned(),
+            }),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn tensors(&self) -> &[TensorHeader] {
+        &self.tensors
+    }
+
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// The metadata of a GGUF file: tokenizer, chat template and all.
+    pub fn gguf_metadata(&self) -> Option<&GgufMetadata> {
+        match &self.description {
+            Description::Gguf(metadata) => Some(metadata),
+            Description::Config(_) => None,
+        }
+    }
+
+    pub fn tensor(&self, name: &str) -> Option<&TensorHeader> {
+        self.by_name.get(name).map(|&index| &self.tensors[index])
+    }
+
+    pub fn bytes(&self, header: &TensorHeader) -> TensorBytes {
+        TensorBytes::mapped(self.files[header.file].clone(), header.range.clone())
+    }
+
+    fn open_folder(folder: &Path) -> Result<Self, CheckpointError> {
+        let names = list(folder)?;
+        let ending = |end: &str| -> Vec<&String> {
+            let ends = |name: &&String| extension(Path::new(name)) == end;
+            names.iter().filter(ends).collect()
+        };
+        let (tensors, ggufs) = (ending("safetensors"), ending("gguf"));
+        if names.iter().any(|name| name == INDEX) {
+            return Self::open_shards(folder);
+        }
+        match (tensors.as_slice(), ggufs.as_slice()) {
+            ([one], _) => Self::open_safetensors(&folder.join(one)),
+            ([], [one]) => Self::open_gguf(&folder.join(one)),
+            ([], []) => match PICKLES.iter().find_map(|end| ending(end).first().copied()) {
+                Some(name) => Err(pickle(&folder.join(name))),
+                None => Err(not_found(folder, "no weights")),
+            },
+            ([], many) | (many, _) => {
+                let found = format!("{} files of weights", many.len());
+                Err(not_found(folder, &found))
+            }
+        }
+    }
+
+    fn open_gguf(path: &Path) -> Result<Self, CheckpointError> {
+        let mapping = map(path)?;
+        let gguf = gguf::parse(mapping.bytes()).map_err(|flaw| flaw.in_file(path))?;
+        let description = Description::Gguf(gguf.metadata);
+        Self::assemble(path, vec![mapping], gguf.tensors, description)
+    }
+
+    fn open_safetensors(path: &Path) -> Result<Self, CheckpointError> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        if folder.join(INDEX).is_file() {
+            return Self::open_shards(folder);
+        }
+        let description = Description::Config(read_config(folder)?);
+        let mapping = map(path)?;
+        let tensors = safetensors::parse(mapping.bytes()).map_err(|flaw| flaw.in_file(path))?;
+        Self::assemble(path, vec![mapping], tensors, description)
+    }
+
+    fn open_shards(folder: &Path) -> Result<Self, CheckpointError> {
+        let path = folder.join(INDEX);
+        let index: IndexJson = read_json(&path)?;
+        let description = Description::Config(read_config(folder)?);
+        let mut names: Vec<&String> = index.weight_map.values().collect();
+        names.sort();
+        names.dedup();
+        let (mut files, mut tensors) = (Vec::new(), Vec::new());
+        for (file, name) in names.into_iter().enumerate() {
+            check_shard_name(name).map_err(|flaw| flaw.in_file(&path))?;
+            let shard = folder.join(name);
+            let mapping = map(&shard)?;
+            let headers =
+                safetensors::parse(mapping.bytes()).map_err(|flaw| flaw.in_file(&shard))?;
+            tensors.extend(
+                headers
+                    .into_iter()
+                    .map(|header| TensorHeader { file, ..header }),
+            );
+            files.push(mapping);
+        }
+        let checkpoint = Self::assemble(&path, files, tensors, description)?;
+        let missing = |name: &&String| checkpoint.tensor(name).is_none();
+        match index.weight_map.keys().find(missing) {
+            None => Ok(checkpoint),
+            Some(name) => Err(Flaw::broken(
+                format!("the tensor {name:?}"),
+                "it in the index only",
+                "it in the file that the index names",
+            )
+            .in_file(&path)),
+        }
+    }
+
+    fn assemble(
+        path: &Path,
+        files: Vec<Arc<Mapping>>,
+        tensors: Vec<TensorHeader>,
+        description: Description,
+    ) -> Result<Self, CheckpointError> {
+        let mut by_name = HashMap::with_capacity(tensors.len());
+        for (index, header) in tensors.iter().enumerate() {
+            if by_name.insert(header.name.clone(), index).is_some() {
+                let what = format!("the tensor {:?}", header.name);
+                return Err(Flaw::broken(what, "it in two files", "it in one").in_file(path));
+            }
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            files,
+            tensors,
+            by_name,
+            description,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct IndexJson {
+    weight_map: HashMap<String, String>,
+}
+
+/// An index may only name files beside itself, and only of the one format.
+fn check_shard_name(name: &str) -> Result<(), Flaw> {
+    let plain = Path::new(name).file_name().is_some_and(|file| file == name);
+    if plain && extension(Path::new(name)) == "safetensors" {
+        return Ok(());
+    }
+    let wanted = "the name of a .safetensors file in the same folder";
+    Err(Flaw::broken("weight_map", format!("{name:?}"), wanted))
+}
+
+fn read_config(folder: &Path) -> Result<serde_json::Value, CheckpointError> {
+    let path = folder.join("config.json");
+    if path.is_file() {
+        return read_json(&path);
+    }
+    Err(CheckpointError::NotFound {
+        path,
+        found: "no such file".to_owned(),
+        wanted: "the model's config.json beside its weights".to_owned(),
+    })
+}
+
+fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, CheckpointError> {
+    let size = fs::metadata(path).map_err(|error| unreadable(path, error))?;
+    if size.len() > MAX_JSON_BYTES {
+        let wanted = format!("at most {MAX_JSON_BYTES}");
+        let flaw = Flaw::broken("the file", format!("{} bytes", size.len()), wanted);
+        return Err(flaw.in_file(path));
+    }
+    let text = fs::read(path).map_err(|error| unreadable(path, error))?;
+    serde_json::from_slice(&text)
+        .map_err(|error| Flaw::broken("the file", error, "JSON of its kind").in_file(path))
+}
+
+fn list(folder: &Path) -> Result<Vec<String>, CheckpointError> {
+    let read = || {
+        let names = fs::read_dir(folder)?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<Result<Vec<_>, std::io::Error>>()?;
+        Ok(names)
+    };
+    read().map_err(|error| unreadable(folder, error))
+}
+
+fn map(path: &Path) -> Result<Arc<Mapping>, CheckpointError> {
+    Mapping::open(path).map_err(|error| unreadable(path, error))
+}
+
+fn unreadable(path: &Path, source: std::io::Error) -> CheckpointError {
+    match source.kind() {
+        std::io::ErrorKind::NotFound => not_found(path, "no such file or folder"),
+        _ => CheckpointError::Unreadable {
+            path: path.to_owned(),
+            source,
+        },
+    }
+}
+
+fn not_found(path: &Path, found: &str) -> CheckpointError {
+    CheckpointError::NotFound {
+        path: path.to_owned(),
+        found: found.to_owned(),
+        wanted: format!(
+            "a .gguf file, a .safetensors file with its config.json, or a folder with one model ({INDEX} \
+             when it has several files)"
+        ),
+    }
+}
+
+fn pickle(path: &Path) -> CheckpointError {
+    CheckpointError::Refused {
+        path: path.to_owned(),
+        reason: "pickled weights can run code and are never opened; take the model's .safetensors or .gguf \
+                 files, or convert it with a tool you trust"
+            .to_owned(),
+    }
+}
+
+fn extension(path: &Path) -> String {
+    let extension = path.extension().unwrap_or_default();
+    extension.to_string_lossy().to_ascii_lowercase()
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

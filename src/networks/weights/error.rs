@@ -1,0 +1,118 @@
+//! Why a checkpoint cannot be used, with a variant for each thing a caller would do about it.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+pub enum CheckpointError {
+    /// Nothing to load where we were sent.
+    #[error("{}: {found}, wanted {wanted}", .path.display())]
+    NotFound {
+        path: PathBuf,
+        found: String,
+        wanted: String,
+    },
+    /// The file is there and the system would not let us read it.
+    #[error("{}: cannot be read: {source}", .path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    /// A format that we never open.
+    #[error("{}: {reason}", .path.display())]
+    Refused { path: PathBuf, reason: String },
+    /// The file contradicts itself or its own length.
+    #[error("{}: {what}: found {found}, wanted {wanted}", .path.display())]
+    Broken {
+        path: PathBuf,
+        what: String,
+        found: String,
+        wanted: String,
+    },
+    /// The file is sound and asks for something this program does not do.
+    #[error("{}: {what}: found {found}, and this program knows {known}", .path.display())]
+    Unsupported {
+        path: PathBuf,
+        what: String,
+        found: String,
+        known: String,
+    },
+    /// The device or its memory failed.
+    #[error("{}: cannot be put on the device: {source}", .path.display())]
+    Device {
+        path: PathBuf,
+        source: candle_core::Error,
+    },
+}
+
+/// What is wrong with something read, before it is known in which file.
+#[derive(Debug)]
+pub enum Flaw {
+    Broken {
+        what: String,
+        found: String,
+        wanted: String,
+    },
+    Unsupported {
+        what: String,
+        found: String,
+        known: String,
+    },
+    Device(candle_core::Error),
+}
+
+impl Flaw {
+    pub fn broken(
+        what: impl Into<String>,
+        found: impl ToString,
+        wanted: impl Into<String>,
+    ) -> Self {
+        Self::Broken {
+            what: what.into(),
+            found: found.to_string(),
+            wanted: wanted.into(),
+        }
+    }
+
+    pub fn unsupported(
+        what: impl Into<String>,
+        found: impl ToString,
+        known: impl Into<String>,
+    ) -> Self {
+        Self::Unsupported {
+            what: what.into(),
+            found: found.to_string(),
+            known: known.into(),
+        }
+    }
+
+    pub fn in_file(self, path: &Path) -> CheckpointError {
+        let path = path.to_owned();
+        match self {
+            Self::Broken {
+                what,
+                found,
+                wanted,
+            } => CheckpointError::Broken {
+                path,
+                what,
+                found,
+                wanted,
+            },
+            Self::Unsupported { what, found, known } => CheckpointError::Unsupported {
+                path,
+                what,
+                found,
+                known,
+            },
+            Self::Device(source) => CheckpointError::Device { path, source },
+        }
+    }
+}
+
+impl From<candle_core::Error> for Flaw {
+    fn from(error: candle_core::Error) -> Self {
+        Self::Device(error)
+    }
+}

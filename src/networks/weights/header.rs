@@ -1,0 +1,149 @@
+//! What a file says of its tensors, checked against the file before anybody believes it.
+
+use std::{collections::HashSet, fmt, ops::Range};
+
+use candle_core::quantized::GgmlDType;
+
+use super::error::Flaw;
+
+/// One tensor of a checkpoint, as its file describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorHeader {
+    pub name: String,
+    /// Rows first, as everywhere in this program; a GGUF file lists the other way round.
+    pub shape: Vec<usize>,
+    pub dtype: TensorType,
+    /// Its size in the file.
+    pub bytes: u64,
+    /// Which of the checkpoint's files holds it, and where in that file.
+    pub(super) file: usize,
+    pub(super) range: Range<usize>,
+}
+
+impl TensorHeader {
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().map(|&dim| dim as u64).product()
+    }
+}
+
+/// How a tensor's numbers are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TensorType {
+    /// Something weights are made of, dense or in quantized blocks.
+    Weight(GgmlDType),
+    /// Something else that files carry (positions, masks): known by name and size, never loaded.
+    Other {
+        name: &'static str,
+        size_bytes: usize,
+    },
+}
+
+impl TensorType {
+    /// Numbers in the smallest piece that can be stored.
+    pub fn block_size(self) -> usize {
+        match self {
+            Self::Weight(dtype) => dtype.block_size(),
+            Self::Other { .. } => 1,
+        }
+    }
+
+    pub fn block_bytes(self) -> usize {
+        match self {
+            Self::Weight(dtype) => dtype.type_size(),
+            Self::Other { size_bytes, .. } => size_bytes,
+        }
+    }
+
+    /// The bytes a tensor of this shape takes, when its rows are whole blocks and nothing overflows.
+    pub fn bytes_of(self, shape: &[usize]) -> Option<u64> {
+        let columns = shape.last().copied().unwrap_or(1);
+        if !columns.is_multiple_of(self.block_size()) {
+            return None;
+        }
+        let elements = shape
+            .iter()
+            .try_fold(1_u64, |product, &dim| product.checked_mul(dim as u64))?;
+        (elements / self.block_size() as u64).checked_mul(self.block_bytes() as u64)
+    }
+}
+
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Weight(dtype) => write!(f, "{dtype:?}"),
+            Self::Other { name, .. } => f.write_str(name),
+        }
+    }
+}
+
+/// What a file claims of one tensor: its place counts from the start of the file's data.
+pub struct Claim {
+    pub name: String,
+    pub shape: Vec<usize>,
+    pub dtype: TensorType,
+    pub start: u64,
+}
+
+/// Turns claims into headers: whole blocks, inside the file, one name each, nothing on top of anything.
+pub fn check_claims(
+    claims: Vec<Claim>,
+    data_start: u64,
+    file_bytes: u64,
+) -> Result<Vec<TensorHeader>, Flaw> {
+    let mut names = HashSet::with_capacity(claims.len());
+    for claim in &claims {
+        if !names.insert(claim.name.as_str()) {
+            let what = format!("the name {:?}", claim.name);
+            return Err(Flaw::broken(what, "more than one tensor", "one"));
+        }
+    }
+    let headers = claims
+        .into_iter()
+        .map(|claim| placed(claim, data_start, file_bytes))
+        .collect::<Result<Vec<_>, _>>()?;
+    check_overlap(&headers)?;
+    Ok(headers)
+}
+
+fn placed(claim: Claim, data_start: u64, file_bytes: u64) -> Result<TensorHeader, Flaw> {
+    let what = || format!("the tensor {:?}", claim.name);
+    let Some(bytes) = claim.dtype.bytes_of(&claim.shape) else {
+        let wanted = format!("rows of whole blocks of {}", claim.dtype.block_size());
+        let found = format!("{} of shape {:?}", claim.dtype, claim.shape);
+        return Err(Flaw::broken(what(), found, wanted));
+    };
+    let start = data_start.checked_add(claim.start);
+    let end = start.and_then(|start| start.checked_add(bytes));
+    let (Some(start), Some(end)) = (start, end.filter(|&end| end <= file_bytes)) else {
+        let found = format!("{bytes} bytes at {} of the data", claim.start);
+        let wanted = format!(
+            "an end within the {} bytes that follow the header",
+            file_bytes.saturating_sub(data_start)
+        );
+        return Err(Flaw::broken(what(), found, wanted));
+    };
+    Ok(TensorHeader {
+        // The file is mapped, so whatever lies inside it fits a usize.
+        range: start as usize..end as usize,
+        name: claim.name,
+        shape: claim.shape,
+        dtype: claim.dtype,
+        bytes,
+        file: 0,
+    })
+}
+
+fn check_overlap(headers: &[TensorHeader]) -> Result<(), Flaw> {
+    let mut in_order: Vec<&TensorHeader> = headers.iter().collect();
+    in_order.sort_by_key(|header| header.range.start);
+    for pair in in_order.windows(2) {
+        if pair[0].range.end > pair[1].range.start {
+            return Err(Flaw::broken(
+                format!("the tensor {:?}", pair[1].name),
+                format!("a place inside {:?}", pair[0].name),
+                "a place of its own",
+            ));
+        }
+    }
+    Ok(())
+}
