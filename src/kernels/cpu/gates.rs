@@ -1,5 +1,6 @@
-#![expect(unsafe_code, reason = "threads write disjoint parts of one result")]
 //! Gated activations.
+
+#![expect(unsafe_code, reason = "threads write disjoint parts of one result")]
 
 use candle_core::{Result, Tensor, bail};
 

@@ -1,5 +1,6 @@
-#![expect(unsafe_code, reason = "aligned memory is allocated and viewed by hand")]
 //! Memory that starts on a cache line, zeroed without being touched.
+
+#![expect(unsafe_code, reason = "aligned memory is allocated and viewed by hand")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;

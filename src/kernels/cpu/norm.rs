@@ -1,5 +1,6 @@
-#![expect(unsafe_code, reason = "threads write disjoint rows of one result")]
 //! Root-mean-square normalization.
+
+#![expect(unsafe_code, reason = "threads write disjoint rows of one result")]
 
 use candle_core::{D, Result, Tensor, bail};
 

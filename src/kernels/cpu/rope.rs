@@ -1,5 +1,6 @@
-#![expect(unsafe_code, reason = "threads write disjoint rows of one result")]
 //! Rotation of queries and keys by position.
+
+#![expect(unsafe_code, reason = "threads write disjoint rows of one result")]
 
 use candle_core::{Result, Tensor, bail};
 

@@ -1,5 +1,6 @@
-#![expect(unsafe_code, reason = "threads write disjoint parts of one result")]
 //! Work shared by the threads of the pool.
+
+#![expect(unsafe_code, reason = "threads write disjoint parts of one result")]
 
 use std::marker::PhantomData;
 use std::ops::Range;

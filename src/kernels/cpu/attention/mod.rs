@@ -1,9 +1,10 @@
-#![expect(unsafe_code, reason = "threads write disjoint rows of one result")]
 //! Attention over pages.
 //!
 //! A page holds, for each key/value head, its keys transposed in two sub-tiles of sixteen tokens
 //! (`[2][d][16]`) and its values row-wise (`[32][d]`). A query goes through its pages in order, so its
 //! result depends on nothing but its own context.
+
+#![expect(unsafe_code, reason = "threads write disjoint rows of one result")]
 
 use candle_core::{DType, Result, Tensor, bail};
 use half::{bf16, f16};

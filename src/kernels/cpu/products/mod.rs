@@ -1,9 +1,10 @@
-#![expect(unsafe_code, reason = "threads write disjoint parts of one result")]
 //! Products of activations with packed weights.
 //!
 //! A weight matrix is cut into panels of sixteen rows, a panel into blocks along the columns. A micro-kernel
 //! multiplies one panel with a group of up to eight activation rows; the driver here cuts the work into
 //! panels and groups. Each result is accumulated along its row in one fixed order, whatever the group.
+
+#![expect(unsafe_code, reason = "threads write disjoint parts of one result")]
 
 mod activations;
 mod blocks;

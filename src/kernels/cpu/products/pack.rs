@@ -1,5 +1,6 @@
-#![expect(unsafe_code, reason = "threads write disjoint panels")]
 //! From the blocks of a GGUF file to panels.
+
+#![expect(unsafe_code, reason = "threads write disjoint panels")]
 
 use candle_core::Result;
 
