@@ -1,0 +1,246 @@
+//! Which page belongs to whom. Pages are counted, shared between equal prefixes, and forgotten oldest first.
+//!
+//! A full page of computed tokens is *sealed*: from then on its content is a fact, named by the fact before it
+//! and its own tokens. That name is the key of the cache, compared as a whole, so neither a hash collision nor
+//! a page put to new use can make two different prefixes share. Pages nobody holds stay findable until their
+//! room is needed; a chain is released tail first, so what is forgotten is never the parent of what is kept.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::kernels::PAGE_TOKENS;
+
+/// All pages of one model on one device.
+#[derive(Debug)]
+pub struct Blocks {
+    pages: Vec<Page>,
+    /// Pages without content worth keeping.
+    empty: Vec<u32>,
+    /// Sealed pages that nobody holds, least recently released first.
+    resting: BTreeSet<(u64, u32)>,
+    sealed: HashMap<Content, u32>,
+    clock: u64,
+}
+
+/// The pages of one sequence, in order. Give it back with [`Blocks::release`].
+#[derive(Debug, Default)]
+#[must_use = "pages that are not released are lost"]
+pub struct Chain {
+    pages: Vec<u32>,
+    /// How many of them, from the front, are sealed; and the name of the last of those.
+    sealed: usize,
+    last: Option<Fact>,
+}
+
+/// Names the content of a sealed page, and through its parent everything before it. Never used twice.
+type Fact = u64;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Content {
+    parent: Option<Fact>,
+    tokens: [u32; PAGE_TOKENS],
+}
+
+#[derive(Debug, Default)]
+struct Page {
+    holders: u32,
+    sealed: Option<(Fact, Content)>,
+    released_at: u64,
+}
+
+impl Chain {
+    pub fn pages(&self) -> &[u32] {
+        &self.pages
+    }
+
+    /// How many tokens there is room for.
+    pub fn room(&self) -> usize {
+        self.pages.len() * PAGE_TOKENS
+    }
+}
+
+impl Blocks {
+    pub fn new(pages: usize) -> Self {
+        let count = u32::try_from(pages).unwrap_or(u32::MAX);
+        Self {
+            pages: (0..count).map(|_| Page::default()).collect(),
+            empty: (0..count).rev().collect(),
+            resting: BTreeSet::new(),
+            sealed: HashMap::new(),
+            clock: 0,
+        }
+    }
+
+    pub fn total(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Pages that could be handed out now: empty ones, and cached ones that nobody holds.
+    pub fn free(&self) -> usize {
+        self.empty.len() + self.resting.len()
+    }
+
+    /// Puts every page that already exists for `tokens` after the chain's sealed ones, in place of its own that
+    /// were still to be computed. Returns how many tokens are then known. At least one token is always left to
+    /// compute, because a sequence whose every token is known has no logits to go on from.
+    pub fn share(&mut self, chain: &mut Chain, tokens: &[u32]) -> usize {
+        while let Some(page) = self.next_shared(chain, tokens) {
+            self.hold(page);
+            match chain.pages.get_mut(chain.sealed) {
+                Some(own) => {
+                    let own = std::mem::replace(own, page);
+                    self.let_go(own);
+                }
+                None => chain.pages.push(page),
+            }
+            chain.sealed += 1;
+            chain.last = self.fact(page);
+        }
+        chain.sealed * PAGE_TOKENS
+    }
+
+    /// How many pages [`share`](Self::share) would find for a new chain, and how many of those nobody holds
+    /// (taking those uses up free pages).
+    pub fn shareable(&self, tokens: &[u32]) -> (usize, usize) {
+        let mut probe = Chain::default();
+        let mut unheld = 0;
+        while let Some(page) = self.next_shared(&probe, tokens) {
+            unheld += usize::from(self.pages[page as usize].holders == 0);
+            probe.sealed += 1;
+            probe.last = self.fact(page);
+        }
+        (probe.sealed, unheld)
+    }
+
+    /// Makes room for `tokens` tokens in all, or changes nothing and says `false`.
+    pub fn grow(&mut self, chain: &mut Chain, tokens: usize) -> bool {
+        let missing = tokens
+            .div_ceil(PAGE_TOKENS)
+            .saturating_sub(chain.pages.len());
+        if missing > self.free() {
+            return false;
+        }
+        for _ in 0..missing {
+            let page = self.take().expect("free pages were just counted");
+            chain.pages.push(page);
+        }
+        true
+    }
+
+    /// Tells that the first `computed` of `tokens` are in the chain's pages. Pages that this fills become
+    /// shareable; where another sequence sealed the same content meanwhile, its page replaces ours.
+    pub fn seal(&mut self, chain: &mut Chain, tokens: &[u32], computed: usize) {
+        let full = computed.min(tokens.len()).min(chain.room()) / PAGE_TOKENS;
+        while chain.sealed < full {
+            let Some(content) = content_at(tokens, chain.sealed, chain.last) else {
+                return;
+            };
+            let own = chain.pages[chain.sealed];
+            let page = match self.sealed.get(&content).copied() {
+                Some(page) => {
+                    self.hold(page);
+                    self.let_go(own);
+                    page
+                }
+                None => {
+                    self.name(own, content);
+                    own
+                }
+            };
+            chain.pages[chain.sealed] = page;
+            chain.sealed += 1;
+            chain.last = self.fact(page);
+        }
+    }
+
+    /// A second chain on the sealed pages of the first. What was not sealed yet must be computed again.
+    pub fn fork(&mut self, chain: &Chain) -> Chain {
+        let pages = chain.pages[..chain.sealed].to_vec();
+        for &page in &pages {
+            self.hold(page);
+        }
+        Chain {
+            pages,
+            sealed: chain.sealed,
+            last: chain.last,
+        }
+    }
+
+    pub fn release(&mut self, chain: Chain) {
+        for &page in chain.pages.iter().rev() {
+            self.let_go(page);
+        }
+    }
+
+    /// The page after the chain's last, if it exists for these tokens.
+    fn next_shared(&self, chain: &Chain, tokens: &[u32]) -> Option<u32> {
+        if (chain.sealed + 1) * PAGE_TOKENS >= tokens.len() {
+            return None;
+        }
+        let content = content_at(tokens, chain.sealed, chain.last)?;
+        self.sealed.get(&content).copied()
+    }
+
+    fn fact(&self, page: u32) -> Option<Fact> {
+        self.pages[page as usize]
+            .sealed
+            .as_ref()
+            .map(|(fact, _)| *fact)
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    fn name(&mut self, page: u32, content: Content) {
+        let fact = self.tick();
+        self.sealed.insert(content.clone(), page);
+        self.pages[page as usize].sealed = Some((fact, content));
+    }
+
+    fn hold(&mut self, page: u32) {
+        let state = &mut self.pages[page as usize];
+        if state.holders == 0 {
+            self.resting.remove(&(state.released_at, page));
+        }
+        state.holders += 1;
+    }
+
+    fn let_go(&mut self, page: u32) {
+        let now = self.tick();
+        let state = &mut self.pages[page as usize];
+        state.holders -= 1;
+        if state.holders > 0 {
+            return;
+        }
+        state.released_at = now;
+        match state.sealed {
+            Some(_) => drop(self.resting.insert((now, page))),
+            None => self.empty.push(page),
+        }
+    }
+
+    /// An empty page, or the one that was released longest ago.
+    fn take(&mut self) -> Option<u32> {
+        let page = match self.empty.pop() {
+            Some(page) => page,
+            None => self.resting.pop_first()?.1,
+        };
+        let state = &mut self.pages[page as usize];
+        if let Some((_, content)) = state.sealed.take() {
+            self.sealed.remove(&content);
+        }
+        state.holders = 1;
+        Some(page)
+    }
+}
+
+fn content_at(tokens: &[u32], page: usize, parent: Option<Fact>) -> Option<Content> {
+    let start = page * PAGE_TOKENS;
+    let tokens = tokens.get(start..start + PAGE_TOKENS)?.try_into().ok()?;
+    Some(Content { parent, tokens })
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,229 @@
+//! Sharing never gives a sequence somebody else's past, whatever is admitted, grown, forked and finished.
+
+use proptest::prelude::{Strategy, prop_oneof, proptest};
+
+use super::{Blocks, Chain};
+use crate::kernels::PAGE_TOKENS;
+
+fn prompt(pages: usize, word: u32) -> Vec<u32> {
+    (0..pages * PAGE_TOKENS)
+        .map(|i| (i / PAGE_TOKENS) as u32 * 7 + word)
+        .collect()
+}
+
+/// A chain that holds all of `tokens`, computed and sealed.
+fn computed(blocks: &mut Blocks, tokens: &[u32]) -> Chain {
+    let mut chain = Chain::default();
+    blocks.share(&mut chain, tokens);
+    assert!(blocks.grow(&mut chain, tokens.len()), "there is room");
+    blocks.seal(&mut chain, tokens, tokens.len());
+    chain
+}
+
+#[test]
+fn equal_prefixes_share_whole_pages_and_leave_one_token_to_compute() {
+    let mut blocks = Blocks::new(8);
+    let tokens = prompt(2, 1);
+    let first = computed(&mut blocks, &tokens);
+
+    let mut second = Chain::default();
+    assert_eq!(blocks.share(&mut second, &tokens), PAGE_TOKENS);
+    assert_eq!(second.pages(), &first.pages()[..1]);
+
+    let mut longer = tokens.clone();
+    longer.push(5);
+    assert_eq!(blocks.share(&mut second, &longer), 2 * PAGE_TOKENS);
+    assert_eq!(second.pages(), first.pages());
+    blocks.release(first);
+    blocks.release(second);
+    assert_eq!(blocks.free(), 8);
+}
+
+#[test]
+fn a_page_is_found_again_only_under_the_same_beginning() {
+    let mut blocks = Blocks::new(8);
+    let chain = computed(&mut blocks, &prompt(2, 1));
+    let mut other_beginning = prompt(2, 1);
+    other_beginning[0] = 99;
+    other_beginning.push(5);
+    assert_eq!(blocks.shareable(&other_beginning), (0, 0));
+    blocks.release(chain);
+}
+
+#[test]
+fn what_was_used_longest_ago_is_forgotten_first_and_from_its_end() {
+    let mut blocks = Blocks::new(4);
+    let (old, young) = (prompt(2, 1), prompt(2, 2));
+    for tokens in [&old, &young] {
+        let chain = computed(&mut blocks, tokens);
+        blocks.release(chain);
+    }
+    let mut chain = Chain::default();
+    assert!(blocks.grow(&mut chain, PAGE_TOKENS));
+    let found = |tokens: &[u32]| blocks.shareable(&[tokens, &[0]].concat()).0;
+    assert_eq!((found(&old), found(&young)), (1, 2));
+    blocks.release(chain);
+}
+
+#[test]
+fn two_sequences_that_computed_the_same_end_on_the_same_page() {
+    let mut blocks = Blocks::new(8);
+    let tokens = prompt(1, 3);
+    let (mut a, mut b) = (Chain::default(), Chain::default());
+    assert!(blocks.grow(&mut a, tokens.len()) && blocks.grow(&mut b, tokens.len()));
+    assert_ne!(a.pages(), b.pages());
+    blocks.seal(&mut a, &tokens, tokens.len());
+    blocks.seal(&mut b, &tokens, tokens.len());
+    assert_eq!(a.pages(), b.pages());
+    assert_eq!(blocks.free(), 7);
+    blocks.release(a);
+    blocks.release(b);
+}
+
+#[test]
+fn growing_past_the_last_page_changes_nothing() {
+    let mut blocks = Blocks::new(2);
+    let mut chain = Chain::default();
+    assert!(!blocks.grow(&mut chain, 3 * PAGE_TOKENS));
+    assert_eq!((chain.pages().len(), blocks.free()), (0, 2));
+    blocks.release(chain);
+}
+
+#[derive(Debug, Clone)]
+enum Act {
+    /// A prompt of few different words, so that prefixes meet.
+    Admit {
+        pages: usize,
+        word: u32,
+        tail: usize,
+    },
+    Grow {
+        who: usize,
+        tokens: usize,
+    },
+    Fork {
+        who: usize,
+    },
+    Finish {
+        who: usize,
+    },
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        (0..4_usize, 0..3_u32, 0..40_usize).prop_map(|(pages, word, tail)| Act::Admit {
+            pages,
+            word,
+            tail
+        }),
+        (0..8_usize, 1..50_usize).prop_map(|(who, tokens)| Act::Grow { who, tokens }),
+        (0..8_usize).prop_map(|who| Act::Fork { who }),
+        (0..8_usize).prop_map(|who| Act::Finish { who }),
+    ]
+}
+
+/// Sequences, and what a device would have written into each page: the truth that sharing must not break.
+struct World {
+    blocks: Blocks,
+    written: Vec<Vec<u32>>,
+    running: Vec<(Chain, Vec<u32>)>,
+}
+
+impl World {
+    fn new(pages: usize) -> Self {
+        Self {
+            blocks: Blocks::new(pages),
+            written: vec![Vec::new(); pages],
+            running: Vec::new(),
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Admit { pages, word, tail } => {
+                let mut tokens = prompt(pages, word);
+                tokens.extend((0..=tail as u32).map(|i| i * word));
+                let mut chain = Chain::default();
+                let shared = self.blocks.share(&mut chain, &tokens);
+                self.compute(chain, tokens, shared);
+            }
+            Act::Grow { who, tokens } if who < self.running.len() => {
+                let (chain, mut all) = self.running.swap_remove(who);
+                let from = all.len();
+                all.extend((0..tokens as u32).map(|i| i % 3));
+                self.compute(chain, all, from);
+            }
+            Act::Fork { who } if who < self.running.len() => {
+                let (chain, tokens) = &self.running[who];
+                let tokens = tokens.clone();
+                let fork = self.blocks.fork(chain);
+                let from = fork.room();
+                self.compute(fork, tokens, from);
+            }
+            Act::Finish { who } if who < self.running.len() => {
+                let (chain, _) = self.running.swap_remove(who);
+                self.blocks.release(chain);
+            }
+            _ => {}
+        }
+        self.check();
+    }
+
+    /// Writes `tokens[from..]` as a step would, or gives up the sequence when there is no room.
+    fn compute(&mut self, mut chain: Chain, tokens: Vec<u32>, from: usize) {
+        if !self.blocks.grow(&mut chain, tokens.len()) {
+            return self.blocks.release(chain);
+        }
+        for (position, &token) in tokens.iter().enumerate().skip(from) {
+            let page = &mut self.written[chain.pages()[position / PAGE_TOKENS] as usize];
+            page.truncate(position % PAGE_TOKENS);
+            page.push(token);
+        }
+        self.blocks.seal(&mut chain, &tokens, tokens.len());
+        self.running.push((chain, tokens));
+    }
+
+    fn check(&self) {
+        let mut held = std::collections::HashSet::<u32>::new();
+        for (chain, tokens) in &self.running {
+            let read: Vec<u32> = (0..tokens.len())
+                .map(|i| self.written[chain.pages()[i / PAGE_TOKENS] as usize][i % PAGE_TOKENS])
+                .collect();
+            assert_eq!(
+                &read, tokens,
+                "every sequence finds its own tokens in its pages"
+            );
+            held.extend(chain.pages());
+        }
+        assert_eq!(
+            self.blocks.free(),
+            self.written.len() - held.len(),
+            "no page is lost"
+        );
+        for (page, state) in self.blocks.pages.iter().enumerate() {
+            let holders = self
+                .running
+                .iter()
+                .filter(|(c, _)| c.pages().contains(&(page as u32)));
+            assert_eq!(
+                state.holders as usize,
+                holders.count(),
+                "page {page} counts its holders"
+            );
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_page_is_leaked_or_shared_wrongly(acts in proptest::collection::vec(act(), 1..120)) {
+        let mut world = World::new(12);
+        for act in acts {
+            world.act(act);
+        }
+        for (chain, _) in std::mem::take(&mut world.running) {
+            world.blocks.release(chain);
+        }
+        assert_eq!(world.blocks.free(), 12);
+    }
+}
