@@ -1,1 +1,210 @@
-//! (being built)
+//! From logits to the next token.
+//!
+//! In this order: repetition, presence and frequency penalties, logit bias, the mask of a grammar; then at
+//! temperature 0 the best token (the lowest id among equals), else temperature, top_k, top_p over what top_k
+//! left, min_p relative to the best, and one draw. Log probabilities are those of the model itself, before any
+//! of this. Nothing here sorts a whole vocabulary.
+
+mod candidates;
+mod draw;
+mod numbers;
+mod penalties;
+mod settings;
+
+pub use draw::uniform;
+pub use settings::{MAX_LOGPROBS, Settings};
+
+use super::TokenInfo;
+use candidates::{Candidate, best_of, nucleus};
+use penalties::Penalties;
+
+/// Chooses the tokens of one sequence.
+#[derive(Debug)]
+pub struct Sampler {
+    settings: Settings,
+    penalties: Option<Penalties>,
+    choice: u32,
+    logprobs: Option<usize>,
+}
+
+/// Working memory of [`Sampler::sample`], shared by all sequences of a thread.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    untouched: Vec<f32>,
+    weights: Vec<f32>,
+    candidates: Vec<Candidate>,
+}
+
+/// Which tokens a grammar allows: one bit each. What lies past its end is not allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenMask {
+    words: Vec<u64>,
+}
+
+/// The network returned nothing a token could be chosen from. Ends this sequence and no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadLogits {
+    #[error("the model's logits hold a value that is not a number")]
+    NotANumber,
+    #[error("the model's logits hold an infinite value")]
+    Infinite,
+    #[error("no token is allowed")]
+    NothingAllowed,
+}
+
+impl Sampler {
+    /// For choice `choice` of a request, after `prompt` and `generated`.
+    pub fn new(
+        settings: Settings,
+        choice: u32,
+        logprobs: Option<usize>,
+        prompt: &[u32],
+        generated: &[u32],
+    ) -> Self {
+        let penalties = Penalties::after(&settings, prompt, generated);
+        Self {
+            settings,
+            penalties,
+            choice,
+            logprobs,
+        }
+    }
+
+    /// Whether the token is simply the best one, so that sampling is a single pass.
+    pub fn is_plain_greedy(&self) -> bool {
+        self.settings.is_greedy()
+            && self.penalties.is_none()
+            && self.settings.logit_bias.is_empty()
+            && self.logprobs.is_none()
+    }
+
+    /// Chooses the token with number `index` of this choice. Changes `logits`.
+    pub fn sample(
+        &mut self,
+        logits: &mut [f32],
+        mask: Option<&TokenMask>,
+        index: usize,
+        scratch: &mut Scratch,
+    ) -> Result<TokenInfo, BadLogits> {
+        if self.logprobs.is_some() {
+            scratch.untouched.clear();
+            scratch.untouched.extend_from_slice(logits);
+        }
+        self.adjust(logits, mask);
+        let (best, best_logit) = numbers::best(logits)?;
+        let id = if self.settings.is_greedy() {
+            best
+        } else {
+            let random = uniform(self.settings.seed, self.choice, index as u64);
+            self.draw(logits, best_logit, random, scratch)
+        };
+        if let Some(penalties) = &mut self.penalties {
+            penalties.count(id);
+        }
+        self.report(id, scratch)
+    }
+
+    fn adjust(&self, logits: &mut [f32], mask: Option<&TokenMask>) {
+        if let Some(penalties) = &self.penalties {
+            penalties.apply(logits);
+        }
+        for &(id, bias) in &self.settings.logit_bias {
+            if let Some(logit) = logits.get_mut(id as usize) {
+                *logit += bias;
+            }
+        }
+        if let Some(mask) = mask {
+            mask.apply(logits);
+        }
+    }
+
+    fn draw(&self, logits: &[f32], best_logit: f32, random: f64, scratch: &mut Scratch) -> u32 {
+        let Settings {
+            temperature,
+            top_k,
+            top_p,
+            min_p,
+            ..
+        } = self.settings;
+        let Scratch {
+            weights,
+            candidates,
+            ..
+        } = scratch;
+        let scale = temperature.recip();
+        if top_k < logits.len() {
+            best_of(logits, top_k, candidates);
+            for candidate in candidates.iter_mut() {
+                candidate.weight = numbers::exp((candidate.logit - best_logit) * scale);
+            }
+            let total = candidates.iter().map(|c| f64::from(c.weight)).sum::<f64>();
+            nucleus(candidates, f64::from(top_p) * total);
+        } else if top_p < 1.0 {
+            let total = numbers::weigh(logits, best_logit, scale, 0.0, weights).total();
+            candidates::heavy(
+                logits,
+                weights,
+                (1.0 - f64::from(top_p)) * total,
+                candidates,
+            );
+            nucleus(candidates, f64::from(top_p) * total);
+        } else {
+            return numbers::weigh(logits, best_logit, scale, min_p, weights).at(weights, random);
+        }
+        candidates.retain(|candidate| candidate.weight >= min_p);
+        candidates::at(candidates, random)
+    }
+
+    fn report(&self, id: u32, scratch: &mut Scratch) -> Result<TokenInfo, BadLogits> {
+        let Some(alternatives) = self.logprobs else {
+            return Ok(TokenInfo {
+                id,
+                logprob: None,
+                top: Vec::new(),
+            });
+        };
+        let logits = &scratch.untouched;
+        let (_, best) = numbers::best(logits)?;
+        let total = numbers::weigh(logits, best, 1.0, 0.0, &mut scratch.weights).total();
+        let logprob = |logit: f32| (f64::from(logit) - f64::from(best) - total.ln()) as f32;
+        best_of(logits, alternatives, &mut scratch.candidates);
+        scratch.candidates.sort_unstable_by(Candidate::rank);
+        Ok(TokenInfo {
+            id,
+            logprob: Some(logprob(logits[id as usize])),
+            top: scratch
+                .candidates
+                .iter()
+                .map(|c| (c.id, logprob(c.logit)))
+                .collect(),
+        })
+    }
+}
+
+impl TokenMask {
+    pub fn allowing(ids: impl IntoIterator<Item = u32>) -> Self {
+        let mut words = Vec::new();
+        for id in ids {
+            let word = id as usize / 64;
+            if words.len() <= word {
+                words.resize(word + 1, 0);
+            }
+            words[word] |= 1_u64 << (id % 64);
+        }
+        Self { words }
+    }
+
+    fn apply(&self, logits: &mut [f32]) {
+        for (word, logits) in logits.chunks_mut(64).enumerate() {
+            let bits = self.words.get(word).copied().unwrap_or(0);
+            for (bit, logit) in logits.iter_mut().enumerate() {
+                if bits >> bit & 1 == 0 {
+                    *logit = f32::NEG_INFINITY;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

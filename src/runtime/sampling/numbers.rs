@@ -1,0 +1,215 @@
+//! Passes over a whole vocabulary, written so that the compiler makes vector code of them.
+
+use super::BadLogits;
+
+const LANES: usize = 16;
+const BLOCK: usize = 1024;
+
+/// The best token and its logit; the lowest id among equals.
+pub fn best(logits: &[f32]) -> Result<(u32, f32), BadLogits> {
+    let mut most = [f32::NEG_INFINITY; LANES];
+    let mut not_a_number = [false; LANES];
+    let (chunks, rest) = logits.as_chunks::<LANES>();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            most[lane] = if chunk[lane] > most[lane] {
+                chunk[lane]
+            } else {
+                most[lane]
+            };
+            not_a_number[lane] |= chunk[lane].is_nan();
+        }
+    }
+    if not_a_number.contains(&true) || rest.iter().any(|logit| logit.is_nan()) {
+        return Err(BadLogits::NotANumber);
+    }
+    let best = most
+        .iter()
+        .chain(rest)
+        .copied()
+        .fold(f32::NEG_INFINITY, f32::max);
+    if best == f32::INFINITY {
+        return Err(BadLogits::Infinite);
+    }
+    if best == f32::NEG_INFINITY {
+        return Err(BadLogits::NothingAllowed);
+    }
+    let id = logits.iter().position(|&logit| logit == best).unwrap_or(0);
+    Ok((id as u32, best))
+}
+
+/// `exp` for arguments up to about 88, exact to 2 units in the last place and the same on every machine: no
+/// library call, no fused operation. Below -87 it is 0, so that what is masked is never drawn.
+pub fn exp(x: f32) -> f32 {
+    // Adding 1.5 * 2^23 leaves the rounded integer in the low bits.
+    const ROUND: f32 = 12_582_912.0;
+    let shifted = x * std::f32::consts::LOG2_E + ROUND;
+    let whole = shifted - ROUND;
+    // ln 2 in two parts, so that the rest is exact.
+    let rest = x - whole * 0.693_359_4 + whole * 2.121_944_4e-4;
+    // Taylor's terms, the last two adjusted for |rest| <= ln 2 / 2 (Cephes, expf).
+    let mut sum = 1.987_569_2e-4;
+    for coefficient in [
+        1.398_199_9e-3,
+        8.333_452e-3,
+        4.166_579_6e-2,
+        0.166_666_65,
+        0.5,
+    ] {
+        sum = sum * rest + coefficient;
+    }
+    let fraction = sum * rest * rest + rest + 1.0;
+    let exponent = shifted
+        .to_bits()
+        .wrapping_sub(ROUND.to_bits())
+        .wrapping_add(127)
+        << 23;
+    let power = fraction * f32::from_bits(exponent);
+    if x < -87.0 { 0.0 } else { power }
+}
+
+/// Sums of the weights of 1024 tokens each.
+pub struct Sums(Vec<f64>);
+
+/// Fills `weights` with `exp((logit - best) * scale)`; what is below `least` becomes 0.
+pub fn weigh(logits: &[f32], best: f32, scale: f32, least: f32, weights: &mut Vec<f32>) -> Sums {
+    weights.clear();
+    weights.extend(logits.iter().map(|&logit| {
+        let weight = exp((logit - best) * scale);
+        if weight < least { 0.0 } else { weight }
+    }));
+    Sums(weights.chunks(BLOCK).map(sum).collect())
+}
+
+fn sum(weights: &[f32]) -> f64 {
+    let mut sums = [0.0_f32; LANES];
+    let (chunks, rest) = weights.as_chunks::<LANES>();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            sums[lane] += chunk[lane];
+        }
+    }
+    sums.iter()
+        .chain(rest)
+        .map(|&weight| f64::from(weight))
+        .sum()
+}
+
+impl Sums {
+    pub fn total(&self) -> f64 {
+        self.0.iter().sum()
+    }
+
+    /// The token where the running sum of the weights passes `random` (in `[0, 1)`) of the total.
+    pub fn at(&self, weights: &[f32], random: f64) -> u32 {
+        let mut left = random * self.total();
+        let mut block = 0;
+        let mut last_heavy = 0;
+        for (index, &sum) in self.0.iter().enumerate() {
+            if sum > 0.0 {
+                last_heavy = index;
+            }
+            if left < sum {
+                break;
+            }
+            left -= sum;
+            block = index + 1;
+        }
+        if block == self.0.len() {
+            // Rounding carried us past the end.
+            (block, left) = (last_heavy, f64::INFINITY);
+        }
+        let start = block * BLOCK;
+        let end = weights.len().min(start + BLOCK);
+        (start + walk(&weights[start..end], left)) as u32
+    }
+}
+
+/// Where the running sum passes `left`, or else the last weight that is not 0.
+fn walk(weights: &[f32], mut left: f64) -> usize {
+    let mut last = 0;
+    for (index, &weight) in weights.iter().enumerate() {
+        if weight > 0.0 {
+            last = index;
+            if left < f64::from(weight) {
+                return index;
+            }
+            left -= f64::from(weight);
+        }
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Sums, best, exp, weigh};
+    use crate::runtime::sampling::BadLogits;
+
+    #[test]
+    fn exp_agrees_with_the_library() {
+        for step in 0..=8700 {
+            let x = -(step as f32) / 100.0;
+            let (found, wanted) = (f64::from(exp(x)), f64::from(x).exp());
+            assert!(
+                (found - wanted).abs() <= wanted * 3e-7,
+                "exp({x}) is {wanted}, not {found}"
+            );
+        }
+        assert_eq!(
+            (exp(0.0), exp(f32::NEG_INFINITY), exp(-1e30)),
+            (1.0, 0.0, 0.0)
+        );
+    }
+
+    #[test]
+    fn the_lowest_id_wins_among_equals() {
+        let mut logits = vec![0.0; 100];
+        for id in [77, 33, 98] {
+            logits[id] = 2.0;
+        }
+        assert_eq!(best(&logits), Ok((33, 2.0)));
+    }
+
+    #[test]
+    fn logits_that_mean_nothing_are_refused_by_kind() {
+        for (value, wanted) in [
+            (f32::NAN, BadLogits::NotANumber),
+            (f32::INFINITY, BadLogits::Infinite),
+        ] {
+            for place in [0, 15, 16, 36] {
+                let mut logits = vec![0.0; 37];
+                logits[place] = value;
+                assert_eq!(best(&logits), Err(wanted), "at {place}");
+            }
+        }
+        assert_eq!(
+            best(&[f32::NEG_INFINITY; 20]),
+            Err(BadLogits::NothingAllowed)
+        );
+        assert_eq!(best(&[]), Err(BadLogits::NothingAllowed));
+    }
+
+    #[test]
+    fn a_draw_never_lands_on_a_token_without_weight() {
+        let logits: Vec<f32> = (0..3000)
+            .map(|i| {
+                if i % 1500 == 7 {
+                    1.0
+                } else {
+                    f32::NEG_INFINITY
+                }
+            })
+            .collect();
+        let mut weights = Vec::new();
+        let sums: Sums = weigh(&logits, 1.0, 1.0, 0.0, &mut weights);
+        for (random, wanted) in [
+            (0.0, 7),
+            (0.49, 7),
+            (0.5, 1507),
+            (0.999_999_999, 1507),
+            (1.0, 1507),
+        ] {
+            assert_eq!(sums.at(&weights, random), wanted, "at {random}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What a request asks for, completed by the model's defaults and checked.
+
+use std::hash::{BuildHasher, RandomState};
+
+use crate::runtime::Sampling;
+
+/// The most alternatives a request may ask for with each token.
+pub const MAX_LOGPROBS: usize = 20;
+
+/// Below this a temperature means "the best token": the division would only lose digits.
+const LEAST_TEMPERATURE: f32 = 1e-4;
+
+/// How one sequence is sampled: complete and within bounds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    pub(super) temperature: f32,
+    /// `usize::MAX` where nothing is cut.
+    pub(super) top_k: usize,
+    pub(super) top_p: f32,
+    pub(super) min_p: f32,
+    pub(super) repetition_penalty: f32,
+    pub(super) presence_penalty: f32,
+    pub(super) frequency_penalty: f32,
+    pub(super) logit_bias: Vec<(u32, f32)>,
+    pub(super) seed: u64,
+}
+
+impl Settings {
+    /// Takes what the request leaves open from the model's defaults, then from the neutral values
+    /// (temperature 1, nothing cut, no penalty). Without a seed one is made up. The error is for the client.
+    pub fn resolve(
+        request: &Sampling,
+        defaults: &Sampling,
+        vocabulary: usize,
+    ) -> Result<Self, String> {
+        let number = |name, value: fn(&Sampling) -> Option<f32>, neutral, least, most| {
+            let value = value(request).or(value(defaults)).unwrap_or(neutral);
+            within(name, value, least, most)
+        };
+        let top_k = request.top_k.or(defaults.top_k).unwrap_or(0);
+        let bias = if request.logit_bias.is_empty() {
+            &defaults.logit_bias
+        } else {
+            &request.logit_bias
+        };
+        Ok(Self {
+            temperature: number("temperature", |s| s.temperature, 1.0, 0.0, 100.0)?,
+            top_k: if top_k == 0 { usize::MAX } else { top_k },
+            top_p: number("top_p", |s| s.top_p, 1.0, 0.0, 1.0)?,
+            min_p: number("min_p", |s| s.min_p, 0.0, 0.0, 1.0)?,
+            repetition_penalty: number(
+                "repetition_penalty",
+                |s| s.repetition_penalty,
+                1.0,
+                0.01,
+                100.0,
+            )?,
+            presence_penalty: number(
+                "presence_penalty",
+                |s| s.presence_penalty,
+                0.0,
+                -100.0,
+                100.0,
+            )?,
+            frequency_penalty: number(
+                "frequency_penalty",
+                |s| s.frequency_penalty,
+                0.0,
+                -100.0,
+                100.0,
+            )?,
+            logit_bias: checked_bias(bias, vocabulary)?,
+            seed: request.seed.or(defaults.seed).unwrap_or_else(made_up_seed),
+        })
+    }
+
+    pub fn is_greedy(&self) -> bool {
+        self.temperature < LEAST_TEMPERATURE
+    }
+}
+
+fn within(name: &str, value: f32, least: f32, most: f32) -> Result<f32, String> {
+    if (least..=most).contains(&value) {
+        Ok(value)
+    } else {
+        Err(format!(
+            "{name} must be between {least} and {most}, found {value}"
+        ))
+    }
+}
+
+fn checked_bias(bias: &[(u32, f32)], vocabulary: usize) -> Result<Vec<(u32, f32)>, String> {
+    for &(id, value) in bias {
+        if id as usize >= vocabulary {
+            return Err(format!(
+                "logit_bias names token {id} and the model has {vocabulary}"
+            ));
+        }
+        within("logit_bias", value, -1000.0, 1000.0)?;
+    }
+    Ok(bias.to_vec())
+}
+
+/// The standard library seeds its hash maps from the system; that is random enough for an unseeded request.
+fn made_up_seed() -> u64 {
+    RandomState::new().hash_one("seed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Settings;
+    use crate::runtime::Sampling;
+
+    #[test]
+    fn the_request_goes_before_the_models_defaults() {
+        let defaults = Sampling {
+            temperature: Some(0.6),
+            top_p: Some(0.9),
+            ..Sampling::default()
+        };
+        let request = Sampling {
+            temperature: Some(0.0),
+            seed: Some(1),
+            ..Sampling::default()
+        };
+        let settings = Settings::resolve(&request, &defaults, 10).unwrap();
+        assert!(settings.is_greedy());
+        assert_eq!(
+            (settings.top_p, settings.min_p, settings.seed),
+            (0.9, 0.0, 1)
+        );
+    }
+
+    #[test]
+    fn what_is_out_of_bounds_is_refused_by_name() {
+        let check = |request: Sampling, wanted: &str| {
+            let refusal = Settings::resolve(&request, &Sampling::default(), 10).unwrap_err();
+            assert_eq!(refusal, wanted);
+        };
+        check(
+            Sampling {
+                top_p: Some(1.5),
+                ..Sampling::default()
+            },
+            "top_p must be between 0 and 1, found 1.5",
+        );
+        check(
+            Sampling {
+                temperature: Some(f32::NAN),
+                ..Sampling::default()
+            },
+            "temperature must be between 0 and 100, found NaN",
+        );
+        check(
+            Sampling {
+                logit_bias: vec![(10, 1.0)],
+                ..Sampling::default()
+            },
+            "logit_bias names token 10 and the model has 10",
+        );
+    }
+}
