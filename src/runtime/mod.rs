@@ -3,6 +3,11 @@
 //!
 //! A [`Request`] becomes a [`Generation`]: a stream of [`Event`]s. Dropping the generation is cancellation.
 
+pub mod kv_cache;
+pub mod sampling;
+pub mod scheduler;
+pub mod text;
+
 use std::sync::Arc;
 
 /// What somebody wants generated, with everything the model's defaults would fill in left `None`.

@@ -1,0 +1,256 @@
+//! Which sequences take part in the next step, and with how many tokens. Pure: no tensor, no clock.
+//!
+//! A step holds one token of every sequence that is generating, and up to `prefill_chunk` tokens of prompts
+//! that are still being read, oldest first. A sequence is admitted when its known tokens fit into free pages,
+//! and keeps its place: when pages run out, the youngest is sent back to wait at the front and later reads its
+//! prompt and what it generated again. So the oldest always advances, and everybody becomes the oldest.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::kv_cache::{Blocks, Chain};
+use crate::kernels::PAGE_TOKENS;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Sequences in one step.
+    pub max_running: usize,
+    /// Prompt tokens in one step.
+    pub prefill_chunk: usize,
+}
+
+/// Names a sequence for as long as the engine runs. Smaller is older.
+pub type SequenceId = u64;
+
+#[derive(Debug)]
+pub struct Scheduler {
+    limits: Limits,
+    blocks: Blocks,
+    /// Oldest first; all of them older than what will be submitted.
+    waiting: VecDeque<Entry>,
+    /// Oldest first, so in the order of their ids.
+    running: Vec<Entry>,
+}
+
+/// One sequence's part of the next step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    pub id: SequenceId,
+    /// Which of its tokens are computed.
+    pub tokens: Range<usize>,
+    /// Whether they are its last known ones, so that the next is drawn from the last row's logits.
+    pub draws: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: SequenceId,
+    /// Prompt and generated tokens.
+    tokens: Vec<u32>,
+    /// How many of them are in the pages.
+    computed: usize,
+    /// How many of those were found there. Not counted again when it reads its prompt a second time.
+    cached: usize,
+    was_preempted: bool,
+    chain: Chain,
+}
+
+impl Entry {
+    fn missing(&self) -> usize {
+        self.tokens.len() - self.computed
+    }
+
+    /// Skips what others computed already, also since the last step: choices of one prompt start together.
+    fn share(&mut self, blocks: &mut Blocks) {
+        let known = blocks.share(&mut self.chain, &self.tokens);
+        let skipped = known.saturating_sub(self.computed);
+        self.computed += skipped;
+        if !self.was_preempted {
+            self.cached += skipped;
+        }
+    }
+}
+
+impl Scheduler {
+    pub fn new(limits: Limits, pages: usize) -> Self {
+        Self {
+            limits,
+            blocks: Blocks::new(pages),
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+        }
+    }
+
+    /// The most tokens a sequence can ever hold here: what fits when it is alone.
+    pub fn capacity(&self) -> usize {
+        self.blocks.total() * PAGE_TOKENS
+    }
+
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub fn pages(&self) -> usize {
+        self.blocks.total()
+    }
+
+    pub fn free_pages(&self) -> usize {
+        self.blocks.free()
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Queues a sequence of at least one and at most [`capacity`](Self::capacity) tokens. Ids must ascend.
+    pub fn submit(&mut self, id: SequenceId, tokens: Vec<u32>) {
+        debug_assert!(!tokens.is_empty() && tokens.len() <= self.capacity());
+        self.waiting.push_back(Entry {
+            id,
+            tokens,
+            computed: 0,
+            cached: 0,
+            was_preempted: false,
+            chain: Chain::default(),
+        });
+    }
+
+    /// Removes a sequence, wherever it is, and frees its pages.
+    pub fn finish(&mut self, id: SequenceId) {
+        if let Some(at) = self.find(id) {
+            let entry = self.running.remove(at);
+            self.blocks.release(entry.chain);
+        } else if let Some(at) = self.waiting.iter().position(|entry| entry.id == id) {
+            self.waiting.remove(at);
+        }
+    }
+
+    /// What the next step computes: generating sequences first, then prompts, each oldest first.
+    /// The rows stay true until [`advance`](Self::advance), unless one of their sequences is finished before.
+    pub fn plan(&mut self) -> Vec<Row> {
+        self.secure_generating();
+        self.admit();
+        let mut rows: Vec<Row> = self.running.iter().filter_map(generating_row).collect();
+        let mut budget = self.limits.prefill_chunk.max(1);
+        for entry in &mut self.running {
+            if budget == 0 {
+                break;
+            }
+            rows.extend(prompt_row(&mut self.blocks, entry, &mut budget));
+        }
+        rows
+    }
+
+    /// Tells that the rows were computed: their tokens are in the pages now.
+    pub fn advance(&mut self, rows: &[Row]) {
+        for row in rows {
+            if let Some(at) = self.find(row.id) {
+                let entry = &mut self.running[at];
+                entry.computed = row.tokens.end;
+                self.blocks
+                    .seal(&mut entry.chain, &entry.tokens, entry.computed);
+            }
+        }
+    }
+
+    /// Appends the token that was drawn for a running sequence.
+    pub fn push(&mut self, id: SequenceId, token: u32) {
+        if let Some(at) = self.find(id) {
+            self.running[at].tokens.push(token);
+        }
+    }
+
+    /// The tokens of a row and the pages of its sequence.
+    pub fn row_input(&self, row: &Row) -> Option<(&[u32], &[u32])> {
+        let entry = &self.running[self.find(row.id)?];
+        Some((entry.tokens.get(row.tokens.clone())?, entry.chain.pages()))
+    }
+
+    /// How many tokens of a running sequence were found computed by others.
+    pub fn cached_tokens(&self, id: SequenceId) -> usize {
+        self.find(id).map_or(0, |at| self.running[at].cached)
+    }
+
+    fn find(&self, id: SequenceId) -> Option<usize> {
+        self.running
+            .binary_search_by_key(&id, |entry| entry.id)
+            .ok()
+    }
+
+    /// Gives every generating sequence room for its next token, oldest first, sending the youngest back to
+    /// wait while there is none.
+    fn secure_generating(&mut self) {
+        let mut at = 0;
+        while at < self.running.len() {
+            let entry = &mut self.running[at];
+            let wanted = entry.tokens.len();
+            if entry.chain.room() >= wanted || self.blocks.grow(&mut entry.chain, wanted) {
+                at += 1;
+            } else {
+                self.preempt_youngest();
+            }
+        }
+    }
+
+    fn preempt_youngest(&mut self) {
+        if let Some(mut entry) = self.running.pop() {
+            self.blocks.release(std::mem::take(&mut entry.chain));
+            entry.computed = 0;
+            entry.was_preempted = true;
+            self.waiting.push_front(entry);
+        }
+    }
+
+    fn admit(&mut self) {
+        while self.running.len() < self.limits.max_running {
+            let Some(mut entry) = self.waiting.pop_front() else {
+                return;
+            };
+            if !self.fits(&entry) {
+                return self.waiting.push_front(entry);
+            }
+            entry.share(&mut self.blocks);
+            let has_room = self.blocks.grow(&mut entry.chain, entry.tokens.len());
+            debug_assert!(has_room, "an admitted sequence fits");
+            self.running.push(entry);
+        }
+    }
+
+    /// Whether all known tokens fit, with one page to spare for each running sequence, so that admitting one
+    /// does not soon send another back. Alone it may have everything.
+    fn fits(&self, entry: &Entry) -> bool {
+        let (shared, unheld) = self.blocks.shareable(&entry.tokens);
+        let needed = entry.tokens.len().div_ceil(PAGE_TOKENS) - shared + unheld;
+        let spare = self.running.len();
+        needed + spare <= self.blocks.free()
+    }
+}
+
+fn generating_row(entry: &Entry) -> Option<Row> {
+    (entry.missing() == 1).then_some(Row {
+        id: entry.id,
+        tokens: entry.computed..entry.tokens.len(),
+        draws: true,
+    })
+}
+
+fn prompt_row(blocks: &mut Blocks, entry: &mut Entry, budget: &mut usize) -> Option<Row> {
+    if entry.missing() <= 1 {
+        return None;
+    }
+    entry.share(blocks);
+    let end = entry.tokens.len().min(entry.computed + *budget);
+    *budget -= end - entry.computed;
+    Some(Row {
+        id: entry.id,
+        tokens: entry.computed..end,
+        draws: end == entry.tokens.len(),
+    })
+}
+
+#[cfg(test)]
+mod tests;
