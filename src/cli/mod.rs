@@ -1,7 +1,162 @@
-//! (being built)
+//! The command line: one file per subcommand, each with its `Args` and a `run`.
+//!
+//! A subcommand returns [`Failure`], which knows its exit code; [`main`] is the only place that prints it.
+//! What goes to the owner goes through [`output`], so that a closed pipe ends a command quietly.
+//! Nothing here computes: it asks the parts below and shows what they say.
+
+mod bench;
+mod completions;
+mod config;
+mod doctor;
+mod eval;
+pub mod failure;
+mod generate;
+mod init;
+mod man;
+mod models;
+pub mod output;
+mod probe;
+mod root;
+mod serve;
+mod up;
 
 use std::process::ExitCode;
 
+use clap::{CommandFactory, Parser, Subcommand};
+
+pub use failure::{Exit, Failure};
+pub use root::Root;
+
+const EXAMPLES: &str = "\
+Examples:
+  worker init                                write a worker.toml that fits this machine
+  worker --config worker.toml                run the worker with it
+  worker doctor --config worker.toml         find out why something does not work
+  worker generate tiny.gguf \"Once upon\"      generate text with a model file";
+
+/// Turns idle GPUs into one generation service.
+///
+/// With `--config` and no command this is the worker itself: it loads the models of the configuration and
+/// serves them until it is told to stop.
+#[derive(Debug, Parser)]
+#[command(
+    name = "worker",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
+#[command(after_help = after_help(), disable_help_subcommand = true)]
+struct CommandLine {
+    #[command(flatten)]
+    root: Root,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Up(up::Args),
+    Serve(serve::Args),
+    Init(init::Args),
+    Probe(probe::Args),
+    Doctor(doctor::Args),
+    Models(models::Args),
+    Generate(generate::Args),
+    Bench(bench::Args),
+    Eval(eval::Args),
+    Config(config::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+}
+
+/// Runs the program; the exit code is decided here and nowhere else.
 pub fn main() -> ExitCode {
-    ExitCode::SUCCESS
+    let line = match CommandLine::try_parse() {
+        Ok(line) => line,
+        Err(error) => return failure::report_usage(&error),
+    };
+    match run(line) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(line: CommandLine) -> Result<(), Failure> {
+    let root = line.root;
+    match line.command {
+        None if root.config.is_some() => {
+            Err(Failure::unavailable("the worker itself is not built yet"))
+        }
+        None => Err(nothing_to_run()),
+        Some(Command::Up(args)) => up::run(args),
+        Some(Command::Serve(args)) => serve::run(args),
+        Some(Command::Init(args)) => init::run(args),
+        Some(Command::Probe(args)) => probe::run(args),
+        Some(Command::Doctor(args)) => doctor::run(args),
+        Some(Command::Models(args)) => models::run(args, &root),
+        Some(Command::Generate(args)) => generate::run(args),
+        Some(Command::Bench(args)) => bench::run(args, &root),
+        Some(Command::Eval(args)) => eval::run(args, &root),
+        Some(Command::Config(args)) => config::run(args),
+        Some(Command::Completions(args)) => completions::run(args),
+        Some(Command::Man(args)) => man::run(args),
+    }
+}
+
+fn nothing_to_run() -> Failure {
+    Failure::new(
+        Exit::Usage,
+        "there is nothing to run: no command and no --config FILE",
+    )
+    .hint("`worker init` writes a worker.toml, `worker --help` lists the commands")
+}
+
+/// What `up` and `serve` need and this version does not have.
+fn coordinator_is_missing(command: &str) -> Failure {
+    match cfg!(feature = "coordinator") {
+        true => Failure::unavailable(format!(
+            "`worker {command}` needs the coordinator, which is not built yet"
+        ))
+        .hint("`worker generate MODEL PROMPT` already generates text on this machine"),
+        false => Failure::unavailable(format!(
+            "`worker {command}` needs the coordinator, which this build leaves out"
+        ))
+        .hint("build it with `--features coordinator`"),
+    }
+}
+
+/// The whole command line as data, for completions and manual pages.
+fn command() -> clap::Command {
+    CommandLine::command()
+}
+
+fn after_help() -> String {
+    format!("{EXAMPLES}\n\nExit codes:\n{}", Exit::table())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_examples_in_its_help() {
+        fn check(command: &clap::Command) {
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(
+                help.contains("Example"),
+                "`{}` shows no example",
+                command.get_name()
+            );
+            command.get_subcommands().for_each(check);
+        }
+        check(&command());
+    }
 }

@@ -1,7 +1,10 @@
 //! One test binary; one module per capability, named like the resource it is about.
+
 #![expect(
     clippy::unwrap_used,
     reason = "a test that cannot go on says so by panicking"
 )]
 
+mod cli;
 mod layering;
+mod support;

@@ -1,0 +1,211 @@
+//! How a command ends: one table of exit codes, and the one line that says why.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// The exit codes, in the tradition of `sysexits.h`. Scripts rely on them: a code never changes its meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Failed = 1,
+    Usage = 2,
+    BadData = 65,
+    NotFound = 66,
+    Unavailable = 69,
+    CannotWrite = 73,
+    BadConfiguration = 78,
+}
+
+impl Exit {
+    const ALL: [(Self, &str); 7] = [
+        (Self::Failed, "it was tried and failed"),
+        (Self::Usage, "the command line makes no sense"),
+        (
+            Self::BadData,
+            "a file is broken: a damaged model, a wrong hash",
+        ),
+        (Self::NotFound, "a file or a model does not exist"),
+        (
+            Self::Unavailable,
+            "not available: not built in, no network, no room",
+        ),
+        (
+            Self::CannotWrite,
+            "a file cannot be written: no permission, disk full",
+        ),
+        (Self::BadConfiguration, "the configuration is wrong"),
+    ];
+
+    /// The table shown in `worker --help`.
+    pub fn table() -> String {
+        let rows = Self::ALL
+            .iter()
+            .map(|(exit, meaning)| format!("  {:>2}  {meaning}", *exit as u8));
+        std::iter::once("   0  it worked".to_owned())
+            .chain(rows)
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+}
+
+/// Why a command could not do what it was asked, for the owner and for the exit code.
+#[derive(Debug)]
+pub struct Failure {
+    end: End,
+    message: String,
+    hint: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    With(Exit),
+    /// Whoever read our output has left (`worker probe | head -1`): nobody to tell, and nothing went wrong.
+    ReaderLeft,
+}
+
+impl Failure {
+    pub fn new(exit: Exit, message: impl Display) -> Self {
+        Self {
+            end: End::With(exit),
+            message: message.to_string(),
+            hint: None,
+        }
+    }
+
+    /// What the owner can do about it.
+    #[must_use]
+    pub fn hint(self, hint: impl Display) -> Self {
+        Self {
+            hint: Some(hint.to_string()),
+            ..self
+        }
+    }
+
+    /// Something that a later version does, or that this build leaves out.
+    pub fn unavailable(message: impl Display) -> Self {
+        Self::new(Exit::Unavailable, message)
+    }
+
+    /// A file that could not be read: missing files and everything else end differently.
+    pub fn reading(path: &std::path::Path, error: &io::Error) -> Self {
+        let exit = match error.kind() {
+            io::ErrorKind::NotFound => Exit::NotFound,
+            _ => Exit::Failed,
+        };
+        Self::new(
+            exit,
+            format!("cannot read {}: {}", path.display(), words(error)),
+        )
+    }
+
+    /// A file that could not be written.
+    pub fn writing(path: &std::path::Path, error: &io::Error) -> Self {
+        Self::new(
+            Exit::CannotWrite,
+            format!("cannot write {}: {}", path.display(), words(error)),
+        )
+    }
+
+    /// What went wrong on standard output.
+    pub fn showing(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self {
+                end: End::ReaderLeft,
+                message: String::new(),
+                hint: None,
+            },
+            _ => Self::new(
+                Exit::CannotWrite,
+                format!("cannot write to standard output: {}", words(error)),
+            ),
+        }
+    }
+
+    pub fn exit(&self) -> Option<Exit> {
+        match self.end {
+            End::With(exit) => Some(exit),
+            End::ReaderLeft => None,
+        }
+    }
+
+    /// Prints the failure and turns it into the exit code.
+    pub fn report(self) -> ExitCode {
+        let Some(exit) = self.exit() else {
+            return ExitCode::SUCCESS;
+        };
+        let mut stderr = io::stderr().lock();
+        // Nobody is left to hear about a closed standard error.
+        let _ = writeln!(stderr, "error: {}", self.message);
+        if let Some(hint) = &self.hint {
+            let _ = writeln!(stderr, "hint: {hint}");
+        }
+        ExitCode::from(exit as u8)
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// Any failure whose only consequence is to stop. A part whose failures differ has its own `From`.
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::new(Exit::Failed, format!("{error:#}"))
+    }
+}
+
+/// What clap has to say: help and version on standard output, misuse on standard error.
+pub fn report_usage(error: &clap::Error) -> ExitCode {
+    // A closed pipe is no reason to complain: `worker --help | head -1`.
+    let _ = error.print();
+    match error.use_stderr() {
+        true => ExitCode::from(Exit::Usage as u8),
+        false => ExitCode::SUCCESS,
+    }
+}
+
+/// An operating system's error without its number: `no such file or directory`.
+fn words(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_lowercase().chain(letters).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_exit_code_is_in_the_help() {
+        for (exit, meaning) in Exit::ALL {
+            assert!(Exit::table().contains(&format!("{:>2}  {meaning}", exit as u8)));
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_not_found_and_an_unreadable_one_a_failure() {
+        let path = std::path::Path::new("/x");
+        let kind = |kind| Failure::reading(path, &io::Error::from(kind)).exit();
+        assert_eq!(kind(io::ErrorKind::NotFound), Some(Exit::NotFound));
+        assert_eq!(kind(io::ErrorKind::PermissionDenied), Some(Exit::Failed));
+    }
+
+    #[test]
+    fn system_errors_are_quoted_without_their_numbers() {
+        let error = io::Error::from_raw_os_error(libc::ENOENT);
+        assert_eq!(words(&error), "no such file or directory");
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_failure() {
+        assert_eq!(
+            Failure::showing(&io::Error::from(io::ErrorKind::BrokenPipe)).exit(),
+            None
+        );
+    }
+}

@@ -1,0 +1,36 @@
+//! Standard output, written so that a reader who leaves early ends the command instead of panicking in it.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::Failure;
+
+/// One line for the owner.
+pub fn line(text: impl Display) -> Result<(), Failure> {
+    bytes(format!("{text}\n").as_bytes())
+}
+
+/// Text as it is, visible at once.
+pub fn text(text: impl Display) -> Result<(), Failure> {
+    bytes(text.to_string().as_bytes())
+}
+
+/// A report for programs: one value, indented.
+pub fn json(value: &impl Serialize) -> Result<(), Failure> {
+    line(serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?)
+}
+
+/// One event of a stream for programs: one value on one line.
+pub fn json_line(value: &impl Serialize) -> Result<(), Failure> {
+    line(serde_json::to_string(value).map_err(anyhow::Error::from)?)
+}
+
+pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    stdout
+        .write_all(bytes)
+        .and_then(|()| stdout.flush())
+        .map_err(|error| Failure::showing(&error))
+}

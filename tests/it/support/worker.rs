@@ -1,0 +1,116 @@
+//! Runs the real binary, as its user would, with nothing of this machine's environment.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// One run of `worker`, to be described and then run.
+pub struct Worker {
+    command: Command,
+    input: Option<String>,
+}
+
+/// What a run left behind.
+#[derive(Debug)]
+pub struct Run {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// `worker` with these arguments. Nothing it finds in the environment decides what it does.
+pub fn worker(arguments: &[&str]) -> Worker {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_worker"));
+    command
+        .args(arguments)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HOME", "/nonexistent");
+    Worker {
+        command,
+        input: None,
+    }
+}
+
+impl Worker {
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// The folder it runs in.
+    pub fn inside(mut self, folder: &Path) -> Self {
+        self.command.current_dir(folder);
+        self
+    }
+
+    /// What it reads from standard input; nothing unless told.
+    pub fn input(mut self, text: &str) -> Self {
+        self.input = Some(text.to_owned());
+        self
+    }
+
+    /// The command itself, for tests that keep a hand on the process.
+    pub fn command(self) -> Command {
+        self.command
+    }
+
+    pub fn run(mut self) -> Run {
+        let stdin = self
+            .input
+            .as_ref()
+            .map_or_else(Stdio::null, |_| Stdio::piped());
+        let mut child = self
+            .command
+            .stdin(stdin)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        if let (Some(text), Some(mut stdin)) = (self.input, child.stdin.take()) {
+            stdin.write_all(text.as_bytes()).unwrap();
+        }
+        child.wait_with_output().unwrap().into()
+    }
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Run {
+    /// It worked: what it wrote.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, 0, "it failed:\n{}", self.stderr);
+        self.stdout
+    }
+
+    /// It failed with this code, and said something like this on a line that starts with `error:`.
+    #[track_caller]
+    pub fn fails(self, code: i32, message: &str) -> String {
+        assert_eq!(self.code, code, "stderr:\n{}", self.stderr);
+        assert!(
+            self.stderr.starts_with("error: "),
+            "stderr:\n{}",
+            self.stderr
+        );
+        assert!(
+            self.stderr.contains(message),
+            "{message:?} is not in:\n{}",
+            self.stderr
+        );
+        assert!(
+            !self.stderr.contains("panicked"),
+            "stderr:\n{}",
+            self.stderr
+        );
+        self.stderr
+    }
+}
