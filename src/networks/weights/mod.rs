@@ -4,6 +4,7 @@
 //! [`Checkpoint`] is what a model's files say; what a matrix becomes on a device is decided in `weight.rs`.
 
 mod checkpoint;
+pub(in crate::networks) mod convert;
 mod cursor;
 mod error;
 #[cfg(test)]
@@ -12,11 +13,16 @@ mod gguf;
 mod header;
 mod mapping;
 mod safetensors;
+mod source;
+mod weight;
 
 pub use self::{
     checkpoint::{Checkpoint, Description},
+    convert::Quantize,
     error::{CheckpointError, Flaw},
     gguf::{GgufMetadata, GgufValue, GgufWriter},
     header::{TensorHeader, TensorType},
     mapping::{Mapping, TensorBytes},
+    source::TensorSource,
+    weight::Weight,
 };

@@ -148,13 +148,11 @@ const WEIGHT_TYPES: &[(u32, GgmlDType)] = &[
     (6, GgmlDType::Q5_0),
     (7, GgmlDType::Q5_1),
     (8, GgmlDType::Q8_0),
-    (9, GgmlDType::Q8_1),
     (10, GgmlDType::Q2K),
     (11, GgmlDType::Q3K),
     (12, GgmlDType::Q4K),
     (13, GgmlDType::Q5K),
     (14, GgmlDType::Q6K),
-    (15, GgmlDType::Q8K),
     (30, GgmlDType::BF16),
 ];
 
@@ -166,8 +164,10 @@ const OTHER_TYPES: &[(u32, &str, usize)] = &[
     (28, "F64", 8),
 ];
 
-/// Types that exist and that candle cannot multiply by, so that the refusal can say their names.
+/// Types that exist and that nothing here can multiply by, so that the refusal can say their names.
 const STRANGE_TYPES: &[(u32, &str)] = &[
+    (9, "Q8_1"),
+    (15, "Q8_K"),
     (16, "IQ2_XXS"),
     (17, "IQ2_XS"),
     (18, "IQ3_XXS"),

@@ -1,0 +1,103 @@
+//! A matrix of weights on its device: dense or quantized is its own business.
+
+use std::borrow::Cow;
+
+use candle_core::{
+    DType, Device, Module, Result, Tensor,
+    quantized::{GgmlDType, QMatMul, QStorage, QTensor},
+};
+
+use super::convert;
+use crate::kernels::PackedMatrix;
+
+/// A matrix of `rows` outputs by `cols` inputs.
+#[derive(Debug)]
+pub struct Weight {
+    kind: Kind,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// Laid out for this CPU's own products.
+    Packed(PackedMatrix),
+    /// In candle's blocks, for types we have no layout for, and on other devices.
+    Blocks(QMatMul),
+    /// Other devices' dense matrices, in the type of the activations.
+    Dense(Tensor),
+}
+
+impl Weight {
+    /// Puts the bytes of a matrix, as files store it, on a device. `dense` is the type that dense weights take
+    /// there; `None` leaves them as they are.
+    pub fn place(
+        dtype: GgmlDType,
+        bytes: &[u8],
+        (rows, cols): (usize, usize),
+        device: &Device,
+        dense: Option<DType>,
+    ) -> Result<Self> {
+        let (dtype, bytes) = match convert::is_dense(dtype) {
+            true => convert::dense_as(dtype, bytes, dense)?,
+            false => (dtype, Cow::Borrowed(bytes)),
+        };
+        let size = bytes.len() as u64;
+        if device.is_cpu() && PackedMatrix::supports(dtype, rows, cols) {
+            let packed = PackedMatrix::pack(dtype, &bytes, rows, cols)?;
+            let bytes = packed.bytes() as u64;
+            let kind = Kind::Packed(packed);
+            return Ok(Self { kind, bytes });
+        }
+        let kind = match convert::dense_dtype(dtype) {
+            Some(dtype) => Kind::Dense(Tensor::from_raw_buffer(
+                &bytes,
+                dtype,
+                &[rows, cols],
+                device,
+            )?),
+            None => Kind::Blocks(blocks(dtype, &bytes, (rows, cols), device)?),
+        };
+        Ok(Self { kind, bytes: size })
+    }
+
+    /// What it takes of the device's memory.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// `x [t, cols]` times the matrix: `[t, rows]`.
+    pub fn product(&self, x: &Tensor) -> Result<Tensor> {
+        match &self.kind {
+            Kind::Packed(matrix) => matrix.product(x),
+            Kind::Blocks(matrix) => matrix.forward(x),
+            Kind::Dense(matrix) => x.matmul(&matrix.t()?),
+        }
+    }
+
+    /// Several products of the same rows; where the device quantizes activations it does so once.
+    pub fn products(weights: &[&Self], x: &Tensor) -> Result<Vec<Tensor>> {
+        let packed = weights.iter().map(|weight| weight.packed());
+        match packed.collect::<Option<Vec<_>>>() {
+            Some(matrices) => PackedMatrix::products(&matrices, x),
+            None => weights.iter().map(|weight| weight.product(x)).collect(),
+        }
+    }
+
+    fn packed(&self) -> Option<&PackedMatrix> {
+        match &self.kind {
+            Kind::Packed(matrix) => Some(matrix),
+            _ => None,
+        }
+    }
+}
+
+fn blocks(
+    dtype: GgmlDType,
+    bytes: &[u8],
+    shape: (usize, usize),
+    device: &Device,
+) -> Result<QMatMul> {
+    let bytes = convert::aligned(bytes);
+    let storage = QStorage::from_data(bytes, device, dtype)?;
+    QMatMul::from_qtensor(QTensor::new(storage, shape)?)
+}
