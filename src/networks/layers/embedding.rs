@@ -1,0 +1,86 @@
+//! From token ids to rows of the embedding table.
+
+use candle_core::{
+    DType, Device, Result, Tensor, bail,
+    quantized::{GgmlDType, QStorage, QTensor},
+};
+
+use crate::networks::weights::{TensorBytes, convert};
+
+pub struct Embedding {
+    table: Table,
+    rows: usize,
+    cols: usize,
+    /// The type of the rows it hands out.
+    dtype: DType,
+}
+
+enum Table {
+    /// Rows are widened one by one as they are asked for; the table stays as the file has it, and of a mapped
+    /// file only the rows that were ever asked for are in memory.
+    Stored {
+        dtype: GgmlDType,
+        bytes: TensorBytes,
+    },
+    Dense(Tensor),
+    Blocks(QTensor),
+}
+
+impl Embedding {
+    pub fn place(
+        stored: GgmlDType,
+        bytes: TensorBytes,
+        (rows, cols): (usize, usize),
+        device: &Device,
+        dtype: DType,
+    ) -> Result<Self> {
+        let table = match convert::dense_dtype(stored) {
+            _ if device.is_cpu() => Table::Stored {
+                dtype: stored,
+                bytes,
+            },
+            Some(dense) => {
+                let table = Tensor::from_raw_buffer(&bytes, dense, &[rows, cols], device)?;
+                Table::Dense(table.to_dtype(dtype)?)
+            }
+            None => {
+                let storage = QStorage::from_data(convert::aligned(&bytes), device, stored)?;
+                Table::Blocks(QTensor::new(storage, (rows, cols))?)
+            }
+        };
+        Ok(Self {
+            table,
+            rows,
+            cols,
+            dtype,
+        })
+    }
+
+    /// One row for each token: `[tokens, cols]`.
+    pub fn gather(&self, tokens: &[u32], device: &Device) -> Result<Tensor> {
+        if let Some(token) = tokens.iter().find(|&&token| token as usize >= self.rows) {
+            bail!(
+                "the token {token} is outside the vocabulary of {}",
+                self.rows
+            );
+        }
+        match &self.table {
+            Table::Stored { dtype, bytes } => self.gather_stored(*dtype, bytes, tokens),
+            Table::Dense(table) => table.index_select(&Tensor::new(tokens, device)?, 0),
+            Table::Blocks(table) => {
+                let rows = table.embedding(&Tensor::new(tokens, device)?)?;
+                rows.to_dtype(self.dtype)
+            }
+        }
+    }
+
+    fn gather_stored(&self, dtype: GgmlDType, bytes: &[u8], tokens: &[u32]) -> Result<Tensor> {
+        let row_bytes = self.cols / dtype.block_size() * dtype.type_size();
+        let mut gathered = Vec::with_capacity(tokens.len() * self.cols);
+        for &token in tokens {
+            let start = token as usize * row_bytes;
+            gathered.extend(convert::floats(dtype, &bytes[start..start + row_bytes])?);
+        }
+        Tensor::from_vec(gathered, (tokens.len(), self.cols), &Device::Cpu)
+    }
+}

@@ -1,0 +1,145 @@
+//! The families there are, and what files call them and their tensors.
+
+use std::fmt;
+
+/// A family of decoders: the names its files use. What it computes is in its `DecoderSpec`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    Llama,
+    Mistral,
+    Qwen2,
+    Qwen3,
+}
+
+/// Family, `architectures` of config.json, `general.architecture` of a GGUF file.
+const FAMILIES: &[(Family, &str, &str)] = &[
+    (Family::Llama, "LlamaForCausalLM", "llama"),
+    (Family::Mistral, "MistralForCausalLM", "llama"),
+    (Family::Qwen2, "Qwen2ForCausalLM", "qwen2"),
+    (Family::Qwen3, "Qwen3ForCausalLM", "qwen3"),
+];
+
+impl Family {
+    pub fn of_architecture(name: &str) -> Option<Self> {
+        FAMILIES
+            .iter()
+            .find(|entry| entry.1 == name)
+            .map(|entry| entry.0)
+    }
+
+    pub fn of_gguf(name: &str) -> Option<Self> {
+        FAMILIES
+            .iter()
+            .find(|entry| entry.2 == name)
+            .map(|entry| entry.0)
+    }
+
+    pub fn gguf_name(self) -> &'static str {
+        let entry = FAMILIES.iter().find(|entry| entry.0 == self);
+        entry.map_or("llama", |entry| entry.2)
+    }
+
+    pub fn known_architectures() -> String {
+        joined(FAMILIES.iter().map(|entry| entry.1))
+    }
+
+    pub fn known_gguf_names() -> String {
+        let mut names: Vec<&str> = FAMILIES.iter().map(|entry| entry.2).collect();
+        names.dedup();
+        joined(names.into_iter())
+    }
+}
+
+fn joined(names: impl Iterator<Item = &'static str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// A tensor of a decoder by what it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    Embedding,
+    FinalNorm,
+    /// From the last hidden state to logits.
+    Head,
+    Layer(usize, Part),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Part {
+    AttentionNorm,
+    Query,
+    Key,
+    Value,
+    QueryNorm,
+    KeyNorm,
+    AttentionOutput,
+    FeedNorm,
+    Gate,
+    Up,
+    Down,
+}
+
+/// Whose names a file uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    /// The Hugging Face hub's.
+    Hub,
+    Gguf,
+}
+
+const PARTS: &[(Part, &str, &str)] = &[
+    (Part::AttentionNorm, "input_layernorm", "attn_norm"),
+    (Part::Query, "self_attn.q_proj", "attn_q"),
+    (Part::Key, "self_attn.k_proj", "attn_k"),
+    (Part::Value, "self_attn.v_proj", "attn_v"),
+    (Part::QueryNorm, "self_attn.q_norm", "attn_q_norm"),
+    (Part::KeyNorm, "self_attn.k_norm", "attn_k_norm"),
+    (Part::AttentionOutput, "self_attn.o_proj", "attn_output"),
+    (Part::FeedNorm, "post_attention_layernorm", "ffn_norm"),
+    (Part::Gate, "mlp.gate_proj", "ffn_gate"),
+    (Part::Up, "mlp.up_proj", "ffn_up"),
+    (Part::Down, "mlp.down_proj", "ffn_down"),
+];
+
+impl Naming {
+    pub fn weight(self, role: Role) -> String {
+        format!("{}.weight", self.stem(role))
+    }
+
+    pub fn bias(self, role: Role) -> String {
+        format!("{}.bias", self.stem(role))
+    }
+
+    fn stem(self, role: Role) -> String {
+        match (self, role) {
+            (Self::Hub, Role::Embedding) => "model.embed_tokens".to_owned(),
+            (Self::Hub, Role::FinalNorm) => "model.norm".to_owned(),
+            (Self::Hub, Role::Head) => "lm_head".to_owned(),
+            (Self::Hub, Role::Layer(layer, part)) => {
+                format!("model.layers.{layer}.{}", part.names().0)
+            }
+            (Self::Gguf, Role::Embedding) => "token_embd".to_owned(),
+            (Self::Gguf, Role::FinalNorm) => "output_norm".to_owned(),
+            (Self::Gguf, Role::Head) => "output".to_owned(),
+            (Self::Gguf, Role::Layer(layer, part)) => format!("blk.{layer}.{}", part.names().1),
+        }
+    }
+}
+
+impl Part {
+    fn names(self) -> (&'static str, &'static str) {
+        let entry = PARTS.iter().find(|entry| entry.0 == self);
+        entry.map_or(("", ""), |entry| (entry.1, entry.2))
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Llama => "Llama",
+            Self::Mistral => "Mistral",
+            Self::Qwen2 => "Qwen2",
+            Self::Qwen3 => "Qwen3",
+        })
+    }
+}

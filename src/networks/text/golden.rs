@@ -1,0 +1,140 @@
+//! Every family against the reference implementation: seeded checkpoints in `tests/fixtures/golden`, made by
+//! `tests/fixtures/make/golden.py`.
+
+use std::path::PathBuf;
+
+use candle_core::{DType, Device, Tensor};
+use safetensors::SafeTensors;
+
+use super::{Batch, Decoder, LoadOptions};
+use crate::{
+    kernels::{PAGE_TOKENS, Span},
+    networks::weights::Checkpoint,
+};
+
+const FAMILIES: &[&str] = &[
+    "llama-1",
+    "llama-3",
+    "llama-biased",
+    "mistral",
+    "qwen2",
+    "qwen2-window",
+    "qwen3",
+];
+
+pub fn fixture(name: &str) -> PathBuf {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    root.join("tests/fixtures").join(name)
+}
+
+pub fn load(name: &str, dtype: Option<DType>) -> Decoder {
+    let checkpoint = Checkpoint::open(&fixture(name)).unwrap();
+    let options = LoadOptions {
+        dtype,
+        quantize: None,
+    };
+    Decoder::load(&checkpoint, &Device::Cpu, &options, &mut |_, _| {}).unwrap()
+}
+
+/// One sequence after `past` tokens, in the first pages there are.
+pub fn one_sequence(tokens: &[u32], past: usize) -> Batch {
+    let pages = (past + tokens.len()).div_ceil(PAGE_TOKENS);
+    Batch {
+        tokens: tokens.to_vec(),
+        spans: vec![Span {
+            new_tokens: tokens.len(),
+            past_tokens: past,
+            pages: (0..pages as u32).collect(),
+        }],
+        logit_rows: (0..tokens.len() as u32).collect(),
+    }
+}
+
+pub fn best(logits: &Tensor) -> Vec<u32> {
+    let best = logits.argmax(candle_core::D::Minus1).unwrap();
+    best.to_vec1().unwrap()
+}
+
+struct Golden {
+    bytes: Vec<u8>,
+}
+
+impl Golden {
+    fn open(name: &str) -> Self {
+        let path = fixture("golden").join(name).join("golden.tensors");
+        let bytes = std::fs::read(path).unwrap();
+        Self { bytes }
+    }
+
+    fn tokens(&self, name: &str) -> Vec<u32> {
+        let file = SafeTensors::deserialize(&self.bytes).unwrap();
+        let eights = file.tensor(name).unwrap().data().as_chunks().0;
+        eights
+            .iter()
+            .map(|eight| i64::from_le_bytes(*eight) as u32)
+            .collect()
+    }
+
+    fn tensor(&self, name: &str) -> Tensor {
+        let file = SafeTensors::deserialize(&self.bytes).unwrap();
+        let view = file.tensor(name).unwrap();
+        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), &Device::Cpu).unwrap()
+    }
+}
+
+/// The largest difference, in parts of the largest number wanted.
+pub fn gap(found: &Tensor, wanted: &Tensor) -> f32 {
+    let largest = |tensor: &Tensor| {
+        let largest = tensor.abs().unwrap().max_all().unwrap();
+        largest.to_scalar::<f32>().unwrap()
+    };
+    largest(&(found - wanted).unwrap()) / largest(wanted)
+}
+
+#[test]
+fn logits_are_those_of_the_reference() {
+    for name in FAMILIES {
+        let golden = Golden::open(name);
+        let decoder = load(&format!("golden/{name}"), Some(DType::F32));
+        let mut pages = decoder.new_pages(4, DType::F32).unwrap();
+        let batch = one_sequence(&golden.tokens("prompt"), 0);
+        let logits = decoder.forward(&batch, &mut pages).unwrap();
+        let gap = gap(&logits, &golden.tensor("logits"));
+        assert!(gap < 1e-4, "{name}: {gap}");
+    }
+}
+
+#[test]
+fn sixty_four_greedy_tokens_are_those_of_the_reference() {
+    for name in FAMILIES {
+        let golden = Golden::open(name);
+        let decoder = load(&format!("golden/{name}"), Some(DType::F32));
+        let mut pages = decoder.new_pages(4, DType::F32).unwrap();
+        let mut next = golden.tokens("prompt");
+        let (mut past, mut drawn) = (0, Vec::<u32>::new());
+        for _ in 0..64 {
+            let logits = decoder
+                .forward(&one_sequence(&next, past), &mut pages)
+                .unwrap();
+            past += next.len();
+            next = vec![*best(&logits).last().unwrap()];
+            drawn.extend(&next);
+        }
+        assert_eq!(drawn, golden.tokens("greedy"), "{name}");
+    }
+}
+
+#[test]
+fn hidden_states_are_those_of_the_reference() {
+    for name in FAMILIES {
+        let golden = Golden::open(name);
+        let decoder = load(&format!("golden/{name}"), Some(DType::F32));
+        let states = decoder
+            .hidden_states(&golden.tokens("prompt"), &[2, 0, 1])
+            .unwrap();
+        for (state, layer) in states.iter().zip([2, 0, 1]) {
+            let gap = gap(state, &golden.tensor(&format!("hidden.{layer}")));
+            assert!(gap < 1e-4, "{name}, layer {layer}: {gap}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Whoever else is in a batch, however a prompt is cut and wherever its pages lie: a row's logits are the same
+//! to the last bit.
+
+use candle_core::{DType, Device, Tensor};
+
+use super::{
+    Batch, Decoder, LoadOptions,
+    golden::{fixture, load},
+};
+use crate::{
+    kernels::{PAGE_TOKENS, Span},
+    networks::weights::{Checkpoint, Quantize},
+};
+
+const SEQUENCES: usize = 16;
+
+/// Sequences of different lengths that share nothing.
+fn prompts() -> Vec<Vec<u32>> {
+    let token =
+        |sequence: usize, place: usize| ((sequence * 37 + place * 11 + place * place) % 120) as u32;
+    let length = |sequence: usize| 1 + (sequence * 13) % 70;
+    (0..SEQUENCES)
+        .map(|sequence| {
+            (0..length(sequence))
+                .map(|place| token(sequence, place))
+                .collect()
+        })
+        .collect()
+}
+
+fn span(tokens: usize, past: usize, first_page: u32) -> Span {
+    let pages = (past + tokens).div_ceil(PAGE_TOKENS) as u32;
+    Span {
+        new_tokens: tokens,
+        past_tokens: past,
+        pages: (first_page..first_page + pages).collect(),
+    }
+}
+
+fn bits(row: &Tensor) -> Vec<u32> {
+    let numbers: Vec<f32> = row.flatten_all().unwrap().to_vec1().unwrap();
+    numbers.into_iter().map(f32::to_bits).collect()
+}
+
+/// The last row's logits of one sequence computed in parts of these lengths, with nobody else.
+fn alone(decoder: &Decoder, tokens: &[u32], part: usize, first_page: u32) -> Vec<u32> {
+    let mut pages = decoder.new_pages(16, decoder.kv_dtype()).unwrap();
+    let mut past = 0;
+    let mut last = Vec::new();
+    for tokens in tokens.chunks(part) {
+        let batch = Batch {
+            tokens: tokens.to_vec(),
+            spans: vec![span(tokens.len(), past, first_page)],
+            logit_rows: vec![tokens.len() as u32 - 1],
+        };
+        last = bits(&decoder.forward(&batch, &mut pages).unwrap());
+        past += tokens.len();
+    }
+    last
+}
+
+fn together(decoder: &Decoder, prompts: &[Vec<u32>]) -> Vec<Vec<u32>> {
+    let mut pages = decoder
+        .new_pages(SEQUENCES * 4, decoder.kv_dtype())
+        .unwrap();
+    let mut batch = Batch::default();
+    for (sequence, tokens) in prompts.iter().enumerate() {
+        batch.tokens.extend(tokens);
+        batch.spans.push(span(tokens.len(), 0, sequence as u32 * 4));
+        batch.logit_rows.push(batch.tokens.len() as u32 - 1);
+    }
+    let logits = decoder.forward(&batch, &mut pages).unwrap();
+    (0..prompts.len())
+        .map(|row| bits(&logits.get(row).unwrap()))
+        .collect()
+}
+
+fn check(name: &str, decoder: &Decoder) {
+    let prompts = prompts();
+    let batched = together(decoder, &prompts);
+    for (sequence, tokens) in prompts.iter().enumerate() {
+        let whole = alone(decoder, tokens, 1000, 0);
+        assert!(
+            whole == batched[sequence],
+            "{name}: sequence {sequence} in a batch"
+        );
+        let parts: &[usize] = if sequence % 5 == 0 { &[1, 7, 32] } else { &[] };
+        for &part in parts {
+            let chunked = alone(decoder, tokens, part, 3);
+            assert!(
+                whole == chunked,
+                "{name}: sequence {sequence} in parts of {part}"
+            );
+        }
+    }
+    check_shared(name, decoder, &prompts[5]);
+}
+
+/// Two sequences go on from the same full pages.
+fn check_shared(name: &str, decoder: &Decoder, prefix: &[u32]) {
+    let prefix = &prefix[..2 * PAGE_TOKENS];
+    let mut pages = decoder.new_pages(16, decoder.kv_dtype()).unwrap();
+    let step = |tokens: &[u32], spans, logit_rows| Batch {
+        tokens: tokens.to_vec(),
+        spans,
+        logit_rows,
+    };
+    let first = step(prefix, vec![span(prefix.len(), 0, 0)], vec![]);
+    decoder.forward(&first, &mut pages).unwrap();
+    let on = |own: u32, new_tokens| Span {
+        new_tokens,
+        past_tokens: prefix.len(),
+        pages: vec![0, 1, own],
+    };
+    let tails: [&[u32]; 2] = [&[5, 6, 7], &[90]];
+    let second = step(&tails.concat(), vec![on(9, 3), on(4, 1)], vec![2, 3]);
+    let logits = decoder.forward(&second, &mut pages).unwrap();
+    for (row, tail) in tails.iter().enumerate() {
+        let whole = alone(decoder, &[prefix, tail].concat(), 1000, 0);
+        assert!(
+            whole == bits(&logits.get(row).unwrap()),
+            "{name}: shared pages, row {row}"
+        );
+    }
+}
+
+#[test]
+fn dense_logits_do_not_depend_on_the_company() {
+    for (name, dtype) in [
+        ("llama-3", DType::F32),
+        ("mistral", DType::BF16),
+        ("qwen2-window", DType::F32),
+        ("qwen3", DType::F16),
+    ] {
+        let decoder = load(&format!("golden/{name}"), Some(dtype));
+        check(&format!("{name} {dtype:?}"), &decoder);
+    }
+}
+
+#[test]
+fn quantized_logits_do_not_depend_on_the_company() {
+    check("tiny-llama.gguf", &load("tiny-llama.gguf", None));
+    for quantize in [Quantize::Q8_0, Quantize::Q4K] {
+        let checkpoint = Checkpoint::open(&fixture("tiny-llama")).unwrap();
+        let options = LoadOptions {
+            quantize: Some(quantize),
+            dtype: None,
+        };
+        let decoder = Decoder::load(&checkpoint, &Device::Cpu, &options, &mut |_, _| {}).unwrap();
+        check(&format!("{quantize:?}"), &decoder);
+    }
+}

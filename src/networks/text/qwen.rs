@@ -1,0 +1,45 @@
+//! Qwen2 and 2.5, which add a bias to queries, keys and values, and Qwen3, which norms queries and keys.
+
+use super::{
+    config::ConfigJson,
+    family::Family,
+    llama,
+    spec::{Biases, DecoderSpec},
+};
+use crate::networks::weights::Flaw;
+
+pub fn qwen2_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
+    Ok(DecoderSpec {
+        family: Family::Qwen2,
+        biases: Biases {
+            query_key_value: true,
+            attention_output: false,
+            feed_forward: false,
+        },
+        windows: windows(config)?,
+        ..llama::spec(config)?
+    })
+}
+
+pub fn qwen3_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
+    let llama = llama::spec(config)?;
+    Ok(DecoderSpec {
+        family: Family::Qwen3,
+        query_key_norm: true,
+        biases: Biases {
+            feed_forward: false,
+            ..llama.biases
+        },
+        windows: windows(config)?,
+        ..llama
+    })
+}
+
+/// The field `sliding_window` is always there and counts only when it is switched on, from a layer upwards.
+fn windows(config: &ConfigJson) -> Result<Vec<Option<usize>>, Flaw> {
+    if !config.use_sliding_window.unwrap_or(false) {
+        return Ok(Vec::new());
+    }
+    let first = config.max_window_layers.unwrap_or(0);
+    config.windows(|layer| layer >= first)
+}
