@@ -7,6 +7,8 @@
 #![expect(unsafe_code, reason = "threads write disjoint parts of one result")]
 
 mod activations;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod blocks;
 mod pack;
 mod portable;
@@ -157,13 +159,19 @@ fn result_cost(matrix: &Matrix, rows: usize) -> usize {
 }
 
 fn kernel(
-    _level: Level,
+    level: Level,
     matrix: &Matrix,
     panel: usize,
     group: &activations::Group,
     sums: &mut [[f32; PANEL_ROWS]],
 ) {
-    portable::multiply(matrix.kind, matrix.panel(panel), matrix.cols, group, sums);
+    let (kind, panel, cols) = (matrix.kind, matrix.panel(panel), matrix.cols);
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level was detected; panels and groups of one matrix fit each other.
+        Level::Avx512 => unsafe { avx512::multiply(kind, panel, cols, group, sums) },
+        _ => portable::multiply(kind, panel, cols, group, sums),
+    }
 }
 
 #[cfg(test)]

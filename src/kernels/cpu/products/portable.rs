@@ -113,8 +113,8 @@ fn q4k_block(
     let activation = group.scales[index * group.rows + row];
     let scale = half_at(block, q4k::SCALES + column * 2).to_f32() * activation;
     let min_scale = half_at(block, q4k::MIN_SCALES + column * 2).to_f32() * activation;
-    let sum = quants.mul_add(scale, sum);
-    (-(minima as f32)).mul_add(min_scale, sum)
+    let sum = (-(minima as f32)).mul_add(min_scale, sum);
+    quants.mul_add(scale, sum)
 }
 
 fn q6k_block(

@@ -1,0 +1,301 @@
+//! The micro-kernels in AVX-512 with VNNI: one register holds four columns of all sixteen rows of a panel, and
+//! `vpdpbusd` multiplies it with four activations broadcast from memory.
+
+#![expect(
+    unsafe_code,
+    reason = "panels and activations are read through pointers"
+)]
+
+#[allow(clippy::wildcard_imports, reason = "the names are the instructions")]
+use core::arch::x86_64::*;
+
+use super::PANEL_ROWS;
+use super::activations::Group;
+use super::blocks::{Kind, q4k, q6k, q8_0};
+
+/// `sums[row][column]` becomes the product of the group's rows with the panel's sixteen.
+///
+/// # Safety
+/// The CPU has the features of [`crate::kernels::cpu::Level::Avx512`]; the panel and the group have the
+/// blocks that `cols` calls for.
+pub unsafe fn multiply(
+    kind: Kind,
+    panel: &[u8],
+    cols: usize,
+    group: &Group,
+    sums: &mut [[f32; PANEL_ROWS]],
+) {
+    let blocks = cols.div_ceil(kind.block_cols());
+    assert!(panel.len() >= blocks * kind.block_bytes());
+    assert!(sums.len() == group.rows);
+    // SAFETY: the caller's promise.
+    unsafe {
+        match group.rows {
+            1 => multiply_rows::<1>(kind, panel.as_ptr(), blocks, group, sums),
+            2 => multiply_rows::<2>(kind, panel.as_ptr(), blocks, group, sums),
+            3 => multiply_rows::<3>(kind, panel.as_ptr(), blocks, group, sums),
+            4 => multiply_rows::<4>(kind, panel.as_ptr(), blocks, group, sums),
+            5 => multiply_rows::<5>(kind, panel.as_ptr(), blocks, group, sums),
+            6 => multiply_rows::<6>(kind, panel.as_ptr(), blocks, group, sums),
+            7 => multiply_rows::<7>(kind, panel.as_ptr(), blocks, group, sums),
+            _ => multiply_rows::<8>(kind, panel.as_ptr(), blocks, group, sums),
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
+unsafe fn multiply_rows<const R: usize>(
+    kind: Kind,
+    panel: *const u8,
+    blocks: usize,
+    group: &Group,
+    sums: &mut [[f32; PANEL_ROWS]],
+) {
+    // SAFETY: the caller's promise.
+    let totals: [__m512; R] = unsafe {
+        match kind {
+            Kind::F32 => dense::<R, 4>(panel, blocks, group, |at| _mm512_loadu_ps(at.cast())),
+            Kind::F16 => dense::<R, 2>(panel, blocks, group, |at| {
+                _mm512_cvtph_ps(_mm256_loadu_si256(at.cast()))
+            }),
+            Kind::BF16 => dense::<R, 2>(panel, blocks, group, |at| {
+                let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(at.cast()));
+                _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))
+            }),
+            Kind::Q8_0 => q8_0_rows(panel, blocks, group),
+            Kind::Q4K => q4k_rows(panel, blocks, group),
+            Kind::Q6K => q6k_rows(panel, blocks, group),
+        }
+    };
+    for (sums, total) in sums.iter_mut().zip(totals) {
+        // SAFETY: sixteen floats fit.
+        unsafe { _mm512_storeu_ps(sums.as_mut_ptr(), total) };
+    }
+}
+
+/// Four quants of a row in every lane.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn four(at: *const i8) -> __m512i {
+    // SAFETY: the caller points at four quants.
+    _mm512_set1_epi32(unsafe { at.cast::<i32>().read_unaligned() })
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn halves(at: *const u8) -> __m512 {
+    // SAFETY: the caller points at sixteen halves.
+    _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(at.cast()) })
+}
+
+#[inline(always)]
+unsafe fn dense<const R: usize, const BYTES: usize>(
+    panel: *const u8,
+    cols: usize,
+    group: &Group,
+    widen: impl Fn(*const u8) -> __m512,
+) -> [__m512; R] {
+    // SAFETY: reads `cols` columns of the panel and of the group, by the caller's promise.
+    unsafe {
+        let mut totals = [_mm512_setzero_ps(); R];
+        let mut floats = group.floats.as_ptr();
+        for col in 0..cols {
+            let weights = widen(panel.add(col * BYTES * PANEL_ROWS));
+            for (row, total) in totals.iter_mut().enumerate() {
+                *total = _mm512_fmadd_ps(weights, _mm512_set1_ps(*floats.add(row)), *total);
+            }
+            floats = floats.add(R);
+        }
+        totals
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
+unsafe fn q8_0_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Group) -> [__m512; R] {
+    let mut totals = [_mm512_setzero_ps(); R];
+    let (mut quants, mut offsets) = (group.quants.as_ptr(), group.offsets.as_ptr());
+    let mut scales = group.scales.as_ptr();
+    for sub in 0..blocks * 2 {
+        // SAFETY: the panel has `blocks` blocks of two halves, the group as many scales and quants.
+        unsafe {
+            let block = panel.add(sub / 2 * q8_0::BYTES);
+            let lines = block.add(q8_0::QUANTS + sub % 2 * 512);
+            let mut integers = [_mm512_setzero_si512(); R];
+            for (row, integer) in integers.iter_mut().enumerate() {
+                *integer = _mm512_set1_epi32(*offsets.add(row));
+            }
+            for line in 0..8 {
+                let weights = _mm512_loadu_si512(lines.add(line * 64).cast());
+                for (row, integer) in integers.iter_mut().enumerate() {
+                    *integer = _mm512_dpbusd_epi32(
+                        *integer,
+                        weights,
+                        four(quants.add((line * R + row) * 4)),
+                    );
+                }
+            }
+            let scale = halves(block.add(q8_0::SCALES + sub % 2 * 32));
+            for (row, total) in totals.iter_mut().enumerate() {
+                let scale = _mm512_mul_ps(scale, _mm512_set1_ps(*scales.add(row)));
+                *total = _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[row]), scale, *total);
+            }
+            quants = quants.add(32 * R);
+            offsets = offsets.add(R);
+            scales = scales.add(R);
+        }
+    }
+    totals
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
+unsafe fn q4k_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Group) -> [__m512; R] {
+    let low_bits = _mm512_set1_epi8(15);
+    let mut totals = [_mm512_setzero_ps(); R];
+    for index in 0..blocks {
+        // SAFETY: the panel has `blocks` blocks, the group as many scales, sums and quants.
+        unsafe {
+            let block = panel.add(index * q4k::BYTES);
+            let scales = group.scales.as_ptr().add(index * R);
+            q4k_minima(
+                block,
+                group.sums.as_ptr().add(index * 8 * R),
+                scales,
+                &mut totals,
+            );
+            let mut products = [_mm512_setzero_ps(); R];
+            let mut quants = group.quants.as_ptr().add(index * 256 * R);
+            for sub in 0..8 {
+                let lines = block.add(q4k::QUANTS + sub * 256);
+                let mut integers = [_mm512_setzero_si512(); R];
+                for line in 0..4 {
+                    let packed = _mm512_loadu_si512(lines.add(line * 64).cast());
+                    let low = _mm512_and_si512(packed, low_bits);
+                    let high = _mm512_and_si512(_mm512_srli_epi16(packed, 4), low_bits);
+                    for (row, integer) in integers.iter_mut().enumerate() {
+                        *integer = _mm512_dpbusd_epi32(*integer, low, four(quants.add(row * 4)));
+                    }
+                    for (row, integer) in integers.iter_mut().enumerate() {
+                        *integer =
+                            _mm512_dpbusd_epi32(*integer, high, four(quants.add((R + row) * 4)));
+                    }
+                    quants = quants.add(8 * R);
+                }
+                let scale = _mm_loadu_si128(block.add(q4k::SUB_SCALES + sub * 16).cast());
+                let scale = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(scale));
+                for (row, product) in products.iter_mut().enumerate() {
+                    *product = _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[row]), scale, *product);
+                }
+            }
+            let scale = halves(block.add(q4k::SCALES));
+            for (row, total) in totals.iter_mut().enumerate() {
+                let scale = _mm512_mul_ps(scale, _mm512_set1_ps(*scales.add(row)));
+                *total = _mm512_fmadd_ps(products[row], scale, *total);
+            }
+        }
+    }
+    totals
+}
+
+/// Takes off the minima: each times the sum of its sub-block's activations.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
+unsafe fn q4k_minima<const R: usize>(
+    block: *const u8,
+    sums: *const i16,
+    scales: *const f32,
+    totals: &mut [__m512; R],
+) {
+    // SAFETY: reads one block, and the group's sums and scales for it.
+    unsafe {
+        let mut integers = [_mm512_setzero_si512(); R];
+        for pair in 0..4 {
+            let minima = _mm256_loadu_si256(block.add(q4k::MINIMA + pair * 32).cast());
+            let minima = _mm512_cvtepu8_epi16(minima);
+            for (row, integer) in integers.iter_mut().enumerate() {
+                let sums = sums
+                    .add((pair * R + row) * 2)
+                    .cast::<i32>()
+                    .read_unaligned();
+                *integer = _mm512_dpwssd_epi32(*integer, minima, _mm512_set1_epi32(sums));
+            }
+        }
+        let scale = halves(block.add(q4k::MIN_SCALES));
+        for (row, total) in totals.iter_mut().enumerate() {
+            let scale = _mm512_mul_ps(scale, _mm512_set1_ps(*scales.add(row)));
+            *total = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(integers[row]), scale, *total);
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
+unsafe fn q6k_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Group) -> [__m512; R] {
+    let mut totals = [_mm512_setzero_ps(); R];
+    for index in 0..blocks {
+        // SAFETY: the panel has `blocks` blocks, the group as many scales, offsets and quants.
+        unsafe {
+            let block = panel.add(index * q6k::BYTES);
+            let mut products = [_mm512_setzero_ps(); R];
+            let mut quants = group.quants.as_ptr().add(index * 256 * R);
+            let mut offsets = group.offsets.as_ptr().add(index * 16 * R);
+            for sub in 0..16 {
+                let weights = q6k_weights(block.add(q6k::QUANTS + sub * q6k::SUB_BLOCK_BYTES));
+                let mut integers = [_mm512_setzero_si512(); R];
+                for (row, integer) in integers.iter_mut().enumerate() {
+                    *integer = _mm512_set1_epi32(*offsets.add(row));
+                }
+                for weights in weights {
+                    for (row, integer) in integers.iter_mut().enumerate() {
+                        *integer =
+                            _mm512_dpbusd_epi32(*integer, weights, four(quants.add(row * 4)));
+                    }
+                    quants = quants.add(4 * R);
+                }
+                offsets = offsets.add(R);
+                let scale = _mm_loadu_si128(block.add(q6k::SUB_SCALES + sub * 16).cast());
+                let scale = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(scale));
+                for (row, product) in products.iter_mut().enumerate() {
+                    *product = _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[row]), scale, *product);
+                }
+            }
+            let scale = _mm512_loadu_ps(block.add(q6k::SCALES).cast());
+            let activations = group.scales.as_ptr().add(index * R);
+            for (row, total) in totals.iter_mut().enumerate() {
+                let scale = _mm512_mul_ps(scale, _mm512_set1_ps(*activations.add(row)));
+                *total = _mm512_fmadd_ps(products[row], scale, *total);
+            }
+        }
+    }
+    totals
+}
+
+/// The sixteen columns of a sub-block, four to a register.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn q6k_weights(at: *const u8) -> [__m512i; 4] {
+    const LOW_OR_MASKED: i32 = 0xF8; // a | (b & c)
+    let (low_bits, high_bits) = (_mm512_set1_epi8(0x0F), _mm512_set1_epi8(0x30));
+    // SAFETY: the caller points at a sub-block of three lines.
+    let (a, b, high) = unsafe {
+        (
+            _mm512_loadu_si512(at.cast()),
+            _mm512_loadu_si512(at.add(64).cast()),
+            _mm512_loadu_si512(at.add(128).cast()),
+        )
+    };
+    let low = [a, _mm512_srli_epi16(a, 4), b, _mm512_srli_epi16(b, 4)];
+    let high = [
+        _mm512_slli_epi16(high, 4),
+        _mm512_slli_epi16(high, 2),
+        high,
+        _mm512_srli_epi16(high, 2),
+    ];
+    let mut weights = [_mm512_setzero_si512(); 4];
+    for (weights, (low, high)) in weights.iter_mut().zip(low.into_iter().zip(high)) {
+        let low = _mm512_and_si512(low, low_bits);
+        *weights = _mm512_ternarylogic_epi32::<LOW_OR_MASKED>(low, high, high_bits);
+    }
+    weights
+}
