@@ -1,0 +1,336 @@
+//! The tokenizer that a GGUF file carries in its metadata.
+
+use std::collections::HashMap;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokenizers::models::bpe::{BPE, Merges, Vocab};
+use tokenizers::{AddedToken, ModelWrapper};
+
+use super::TextError;
+
+/// What the file says about its tokens.
+#[derive(Debug, Clone, Default)]
+pub struct Vocabulary {
+    pub kind: VocabularyKind,
+    pub tokens: Vec<String>,
+    /// One of the format's token types each, or nothing at all.
+    pub types: Vec<u64>,
+    pub bos: Option<u32>,
+    pub unknown: Option<u32>,
+    /// Whether a text begins with BOS; the kind decides where the file does not.
+    pub add_bos: Option<bool>,
+    /// Whether a text is read as if a space stood before it (SentencePiece only).
+    pub add_space_prefix: Option<bool>,
+}
+
+#[derive(Debug, Clone)]
+pub enum VocabularyKind {
+    /// Byte-level BPE; `pre` names how text is cut into words first.
+    BytePairs { pre: String, merges: Vec<String> },
+    /// SentencePiece BPE with byte fallback: of all neighbours the pair with the best score merges.
+    SentencePiece { scores: Vec<f64> },
+}
+
+impl Default for VocabularyKind {
+    fn default() -> Self {
+        Self::SentencePiece { scores: Vec::new() }
+    }
+}
+
+const CONTROL: u64 = 3;
+const USER_DEFINED: u64 = 4;
+const UNKNOWN: u64 = 2;
+
+const LLAMA_3_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN_2_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+impl Vocabulary {
+    pub fn tokenizer(&self) -> Result<tokenizers::Tokenizer, TextError> {
+        let mut tokenizer = match &self.kind {
+            VocabularyKind::BytePairs { pre, merges } => self.byte_pairs(pre, merges)?,
+            VocabularyKind::SentencePiece { scores } => self.sentence_piece(scores)?,
+        };
+        if let Some(processor) = self.bos_processor() {
+            tokenizer
+                .with_post_processor(Some(part::<tokenizers::PostProcessorWrapper>(processor)?));
+        }
+        tokenizer.add_tokens(self.added_tokens()).map_err(broken)?;
+        Ok(tokenizer)
+    }
+
+    fn byte_pairs(&self, pre: &str, merges: &[String]) -> Result<tokenizers::Tokenizer, TextError> {
+        let words = words(pre)?;
+        let merges = merges
+            .iter()
+            .map(|merge| pair(merge))
+            .collect::<Result<Merges, _>>()?;
+        let model = BPE::builder()
+            .vocab_and_merges(self.ids(), merges)
+            .ignore_merges(words == Some(LLAMA_3_WORDS))
+            .build()
+            .map_err(broken)?;
+        let mut tokenizer = tokenizers::Tokenizer::new(ModelWrapper::BPE(model));
+        if words == Some(QWEN_2_WORDS) {
+            let normalizer = part::<tokenizers::NormalizerWrapper>(json!({"type": "NFC"}))?;
+            tokenizer
+                .with_normalizer(Some(normalizer))
+                .map_err(broken)?;
+        }
+        tokenizer.with_pre_tokenizer(Some(part::<tokenizers::PreTokenizerWrapper>(cut_into(
+            words,
+        ))?));
+        tokenizer.with_decoder(Some(part::<tokenizers::DecoderWrapper>(byte_level(true))?));
+        Ok(tokenizer)
+    }
+
+    fn sentence_piece(&self, scores: &[f64]) -> Result<tokenizers::Tokenizer, TextError> {
+        let mut model = BPE::builder()
+            .vocab_and_merges(self.ids(), self.merges_by(scores))
+            .byte_fallback(true)
+            .fuse_unk(true);
+        if let Some(unknown) = self.unknown.and_then(|id| self.tokens.get(id as usize)) {
+            model = model.unk_token(unknown.clone());
+        }
+        let model = model.build().map_err(broken)?;
+        let mut tokenizer = tokenizers::Tokenizer::new(ModelWrapper::BPE(model));
+        let has_prefix = self.add_space_prefix.unwrap_or(true);
+        let spaces = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
+        let normalizer = match has_prefix {
+            true => {
+                json!({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, spaces]})
+            }
+            false => spaces,
+        };
+        let normalizer = part::<tokenizers::NormalizerWrapper>(normalizer)?;
+        tokenizer
+            .with_normalizer(Some(normalizer))
+            .map_err(broken)?;
+        let decoder = json!({"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+            {"type": "ByteFallback"},
+            {"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": usize::from(has_prefix), "stop": 0},
+        ]});
+        tokenizer.with_decoder(Some(part::<tokenizers::DecoderWrapper>(decoder)?));
+        Ok(tokenizer)
+    }
+
+    /// The first of equal tokens keeps the name.
+    fn ids(&self) -> Vocab {
+        let mut ids = Vocab::default();
+        for (id, token) in (0_u32..).zip(&self.tokens) {
+            ids.entry(token.clone()).or_insert(id);
+        }
+        ids
+    }
+
+    /// Every way to put a token together from two others, the best token first.
+    fn merges_by(&self, scores: &[f64]) -> Merges {
+        let ids: HashMap<&str, usize> = self.tokens.iter().map(String::as_str).zip(0..).collect();
+        let score = |id: usize| scores.get(id).copied().unwrap_or(f64::NEG_INFINITY);
+        let mut merges = Vec::new();
+        for (id, token) in self.tokens.iter().enumerate() {
+            for (cut, _) in token.char_indices().skip(1) {
+                let (left, right) = token.split_at(cut);
+                if ids.contains_key(left) && ids.contains_key(right) {
+                    merges.push((id, left, right));
+                }
+            }
+        }
+        merges.sort_by(|a, b| score(b.0).total_cmp(&score(a.0)).then(a.0.cmp(&b.0)));
+        merges
+            .iter()
+            .map(|&(_, left, right)| (left.to_owned(), right.to_owned()))
+            .collect()
+    }
+
+    fn added_tokens(&self) -> Vec<AddedToken> {
+        let added = |(token, kind): (&String, &u64)| match *kind {
+            CONTROL | UNKNOWN => Some(AddedToken::from(token.clone(), true)),
+            USER_DEFINED => Some(AddedToken::from(token.clone(), false).normalized(false)),
+            _ => None,
+        };
+        self.tokens
+            .iter()
+            .zip(&self.types)
+            .filter_map(added)
+            .collect()
+    }
+
+    fn bos_processor(&self) -> Option<Value> {
+        let by_default = match &self.kind {
+            VocabularyKind::BytePairs { pre, .. } => matches!(words(pre), Ok(Some(LLAMA_3_WORDS))),
+            VocabularyKind::SentencePiece { .. } => true,
+        };
+        let id = self.bos.filter(|_| self.add_bos.unwrap_or(by_default))?;
+        let bos = self.tokens.get(id as usize)?;
+        let first = json!({"SpecialToken": {"id": bos, "type_id": 0}});
+        let text = |name: &str| json!({"Sequence": {"id": name, "type_id": 0}});
+        let special = serde_json::Map::from_iter([(
+            bos.clone(),
+            json!({"id": bos, "ids": [id], "tokens": [bos]}),
+        )]);
+        Some(json!({
+            "type": "TemplateProcessing",
+            "single": [first, text("A")],
+            "pair": [first, text("A"), text("B")],
+            "special_tokens": special,
+        }))
+    }
+}
+
+/// The pattern of a named pre-tokenizer; none is GPT-2's, which is built in.
+fn words(pre: &str) -> Result<Option<&'static str>, TextError> {
+    match pre {
+        "llama-bpe" | "llama3" | "llama-v3" | "smaug-bpe" => Ok(Some(LLAMA_3_WORDS)),
+        "qwen2" | "deepseek-r1-qwen" => Ok(Some(QWEN_2_WORDS)),
+        "default" | "gpt-2" => Ok(None),
+        _ => Err(TextError::Unsupported {
+            what: "tokenizer.ggml.pre".to_owned(),
+            found: pre.to_owned(),
+            known: "llama-bpe, qwen2, gpt-2 and default".to_owned(),
+        }),
+    }
+}
+
+fn cut_into(words: Option<&str>) -> Value {
+    match words {
+        None => byte_level(true),
+        Some(pattern) => json!({"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false},
+            byte_level(false),
+        ]}),
+    }
+}
+
+fn byte_level(use_regex: bool) -> Value {
+    json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": use_regex})
+}
+
+fn pair(merge: &str) -> Result<(String, String), TextError> {
+    let (left, right) = merge.split_once(' ').ok_or_else(|| {
+        TextError::broken(
+            "tokenizer.ggml.merges",
+            format!("found {merge:?}, wanted two tokens"),
+        )
+    })?;
+    Ok((left.to_owned(), right.to_owned()))
+}
+
+fn part<T: DeserializeOwned>(json: Value) -> Result<T, TextError> {
+    serde_json::from_value(json).map_err(broken)
+}
+
+fn broken(error: impl std::fmt::Display) -> TextError {
+    TextError::broken("the tokenizer in the GGUF file", error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CONTROL, Vocabulary, VocabularyKind};
+    use crate::runtime::text::{Begins, Detokenizer, Tokenizer};
+
+    fn decode(tokenizer: &Tokenizer, begins: Begins, ids: &[u32]) -> String {
+        let mut detokenizer = Detokenizer::new(tokenizer.pieces(), begins);
+        let mut out = String::new();
+        ids.iter()
+            .for_each(|&id| detokenizer.push(tokenizer.pieces(), id, &mut out));
+        out
+    }
+
+    fn tokens(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|&text| text.to_owned()).collect()
+    }
+
+    fn sentence_piece() -> Tokenizer {
+        let mut all = tokens(&["<unk>", "<s>", "</s>"]);
+        all.extend((0..=255).map(|byte| format!("<0x{byte:02X}>")));
+        let words = [
+            "▁", "H", "e", "l", "o", "▁H", "el", "lo", "ello", "▁Hello", "▁l", "ll",
+        ];
+        all.extend(tokens(&words));
+        let score = |id: usize| if id < 264 { 0.0 } else { -(id as f64) };
+        let vocabulary = Vocabulary {
+            kind: VocabularyKind::SentencePiece {
+                scores: (0..all.len()).map(score).collect(),
+            },
+            types: [
+                vec![2, CONTROL, CONTROL],
+                vec![6; 256],
+                vec![1; words.len()],
+            ]
+            .concat(),
+            tokens: all,
+            bos: Some(1),
+            unknown: Some(0),
+            ..Vocabulary::default()
+        };
+        Tokenizer::new(vocabulary.tokenizer().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn sentence_piece_merges_by_score_and_falls_back_to_bytes() {
+        let tokenizer = sentence_piece();
+        let ids = tokenizer.encode("Hello é", true).unwrap();
+        let texts: Vec<_> = ids.iter().map(|&id| tokenizer.token(id).unwrap()).collect();
+        assert_eq!(texts, ["<s>", "▁Hello", "▁", "<0xC3>", "<0xA9>"]);
+        assert_eq!(decode(&tokenizer, Begins::Fresh, &ids), "Hello é");
+        assert_eq!(decode(&tokenizer, Begins::AfterPrompt, &ids), " Hello é");
+    }
+
+    fn byte_pairs(pre: &str) -> Vocabulary {
+        let mut all: Vec<String> = ('!'..='~')
+            .chain('\u{a1}'..='\u{ac}')
+            .chain('\u{ae}'..='\u{143}')
+            .map(String::from)
+            .collect();
+        let first = all.len();
+        all.extend(tokens(&["12", "123", "ab", "Ġab", "<|end|>"]));
+        Vocabulary {
+            kind: VocabularyKind::BytePairs {
+                pre: pre.to_owned(),
+                merges: tokens(&["1 2", "12 3", "a b", "Ġ ab"]),
+            },
+            types: [vec![1; first + 4], vec![CONTROL]].concat(),
+            bos: Some(first as u32 + 4),
+            tokens: all,
+            ..Vocabulary::default()
+        }
+    }
+
+    fn check(pre: &str, text: &str, wanted: &[&str]) {
+        let tokenizer = Tokenizer::new(byte_pairs(pre).tokenizer().unwrap()).unwrap();
+        let ids = tokenizer.encode(text, true).unwrap();
+        let texts: Vec<_> = ids.iter().map(|&id| tokenizer.token(id).unwrap()).collect();
+        assert_eq!(texts, wanted, "{pre}");
+        assert_eq!(
+            decode(&tokenizer, Begins::Fresh, &ids),
+            text.replace("<|end|>", "")
+        );
+    }
+
+    #[test]
+    fn each_pre_tokenizer_cuts_in_its_own_way() {
+        check(
+            "llama-bpe",
+            "ab 123<|end|>",
+            &["<|end|>", "ab", "Ġ", "123", "<|end|>"],
+        );
+        check(
+            "qwen2",
+            "ab 123<|end|> ab",
+            &["ab", "Ġ", "1", "2", "3", "<|end|>", "Ġab"],
+        );
+        check("default", "ab é", &["ab", "Ġ", "Ã", "©"]);
+    }
+
+    #[test]
+    fn an_unknown_pre_tokenizer_is_refused_by_name() {
+        let error = byte_pairs("klingon").tokenizer().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "tokenizer.ggml.pre: found klingon, and this program knows llama-bpe, qwen2, gpt-2 and default"
+        );
+    }
+}

@@ -1,0 +1,218 @@
+//! Chat templates: messages to the text a model was trained on, by the Jinja template in its own files.
+//!
+//! Templates come with downloaded models, so they are given a bounded number of instructions and of output
+//! bytes, no files and no other templates. Python's string methods and JSON spelling are kept, because the
+//! templates were written against them.
+
+mod clock;
+mod json;
+
+use std::error::Error as _;
+use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Kwargs, Serde};
+use minijinja::{Environment, Error, ErrorKind, Value};
+
+use super::TextError;
+use crate::runtime::Chat;
+
+/// Instructions of one rendering: a template spends about a hundred on a message.
+const FUEL: u64 = 5_000_000;
+const MAX_RENDERED_BYTES: usize = 16 << 20;
+const MAX_TEMPLATE_BYTES: usize = 1 << 20;
+
+const DEFAULT: &str = "default";
+const TOOL_USE: &str = "tool_use";
+
+/// A model's templates, compiled.
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    bos: String,
+    eos: String,
+}
+
+/// What a template said through `raise_exception`: meant for whoever wrote the messages.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Refusal(String);
+
+impl ChatTemplate {
+    /// Of templates by name; what has no other use is called `default`.
+    pub fn new(templates: &[(String, String)], bos: &str, eos: &str) -> Result<Self, TextError> {
+        let mut environment =
+            environment().map_err(|error| TextError::broken("the template engine", error))?;
+        for (name, source) in templates {
+            if source.len() > MAX_TEMPLATE_BYTES {
+                let reason = format!(
+                    "it has {} bytes, at most {MAX_TEMPLATE_BYTES} are read",
+                    source.len()
+                );
+                return Err(TextError::broken("the chat template", reason));
+            }
+            let source = without_generation_tags(source);
+            let added = environment.add_template_owned(name.clone(), source);
+            added.map_err(|error| TextError::broken("the chat template", sentence(&error)))?;
+        }
+        Ok(Self {
+            environment,
+            bos: bos.to_owned(),
+            eos: eos.to_owned(),
+        })
+    }
+
+    /// The prompt for the model's next turn. The error is for the client.
+    pub fn render(&self, chat: &Chat) -> Result<String, String> {
+        let name = self.name_for(chat)?;
+        let template = self
+            .environment
+            .get_template(name)
+            .map_err(|error| sentence(&error))?;
+        let mut out = Bounded::default();
+        let rendered = template.render_captured_to(self.variables(chat), &mut out);
+        if out.is_full {
+            let limit = MAX_RENDERED_BYTES;
+            return Err(format!(
+                "the model's chat template failed: more than {limit} bytes came out"
+            ));
+        }
+        rendered.map_err(|error| complaint(&error))?;
+        String::from_utf8(out.bytes)
+            .map_err(|_| "the model's chat template wrote text that is not UTF-8".to_owned())
+    }
+
+    fn name_for(&self, chat: &Chat) -> Result<&str, String> {
+        let has = |wanted: &str| self.environment.templates().any(|(name, _)| name == wanted);
+        if !chat.tools.is_empty() && has(TOOL_USE) {
+            return Ok(TOOL_USE);
+        }
+        if has(DEFAULT) {
+            return Ok(DEFAULT);
+        }
+        let names: Vec<&str> = self.environment.templates().map(|(name, _)| name).collect();
+        Err(format!(
+            "the model has chat templates for {} and none for this request",
+            names.join(", ")
+        ))
+    }
+
+    fn variables(&self, chat: &Chat) -> Value {
+        let mut variables = serde_json::Map::new();
+        variables.insert("add_generation_prompt".to_owned(), true.into());
+        variables.extend(chat.variables.clone());
+        variables.insert("bos_token".to_owned(), self.bos.as_str().into());
+        variables.insert("eos_token".to_owned(), self.eos.as_str().into());
+        variables.insert("messages".to_owned(), chat.messages.clone().into());
+        let tools = match chat.tools.is_empty() {
+            true => serde_json::Value::Null,
+            false => chat.tools.clone().into(),
+        };
+        variables.insert("tools".to_owned(), tools);
+        Value::from(Serde(variables))
+    }
+}
+
+fn environment() -> Result<Environment<'static>, Error> {
+    let mut environment = Environment::new();
+    let syntax = SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build()?;
+    environment.set_syntax(syntax);
+    environment.set_fuel(Some(FUEL));
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.add_filter("tojson", tojson);
+    environment.add_function("raise_exception", raise_exception);
+    environment.add_function("strftime_now", strftime_now);
+    Ok(environment)
+}
+
+fn tojson(value: Value, options: Kwargs) -> Result<String, Error> {
+    let indent: Option<usize> = options.get("indent")?;
+    // What Python's encoder knows besides and templates pass along without effect here.
+    for ignored in ["ensure_ascii", "sort_keys", "separators"] {
+        let _: Option<Value> = options.get(ignored)?;
+    }
+    options.assert_all_used()?;
+    json::spell(&value, indent)
+}
+
+fn raise_exception(message: String) -> Result<Value, Error> {
+    Err(Error::from(ErrorKind::InvalidOperation).with_source(Refusal(message)))
+}
+
+/// The time in UTC: a worker serves people in every zone.
+fn strftime_now(format: String) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    clock::format(&format, now.map_or(0, |since| since.as_secs()))
+}
+
+/// `{% generation %}` marks what to train on in some templates; here it is nothing.
+fn without_generation_tags(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some((before, after)) = rest.split_once("{%") {
+        let Some((tag, after)) = after.split_once("%}") else {
+            break;
+        };
+        let replaced = match tag.trim_matches(|c: char| c.is_whitespace() || "+-".contains(c)) {
+            "generation" => tag.replace("generation", "if true"),
+            "endgeneration" => tag.replace("endgeneration", "endif"),
+            _ => tag.to_owned(),
+        };
+        out.extend([before, "{%", &replaced, "%}"]);
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+fn complaint(error: &Error) -> String {
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        if let Some(Refusal(message)) = source.downcast_ref() {
+            return format!("the model's chat template refuses the messages: {message}");
+        }
+        cause = source.source();
+    }
+    format!("the model's chat template failed: {}", sentence(error))
+}
+
+/// What went wrong and where, in one line.
+fn sentence(error: &Error) -> String {
+    let what = error.detail().map_or_else(
+        || error.kind().to_string(),
+        |detail| format!("{}: {detail}", error.kind()),
+    );
+    match error.line() {
+        Some(line) => format!("{what} (line {line})"),
+        None => what,
+    }
+}
+
+/// Takes at most so many bytes.
+#[derive(Default)]
+struct Bounded {
+    bytes: Vec<u8>,
+    is_full: bool,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > MAX_RENDERED_BYTES {
+            self.is_full = true;
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Text to tokens, by the model's own `tokenizer.json` or the vocabulary in its GGUF file.
+
+use std::path::Path;
+
+use super::TextError;
+use super::detokenize::Pieces;
+
+/// One model's tokenizer, and the table that turns its tokens back.
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    pieces: Pieces,
+}
+
+impl Tokenizer {
+    pub fn open(path: &Path) -> Result<Self, TextError> {
+        let bytes = std::fs::read(path).map_err(|error| TextError::unreadable(path, &error))?;
+        let inner = tokenizers::Tokenizer::from_bytes(bytes);
+        let inner = inner.map_err(|error| TextError::broken(path.display(), error))?;
+        Self::new(inner).map_err(|error| error.in_file(path))
+    }
+
+    pub fn new(mut inner: tokenizers::Tokenizer) -> Result<Self, TextError> {
+        // Some files carry the truncation and padding of their training.
+        inner.with_padding(None);
+        let truncation = inner.with_truncation(None).map(drop);
+        truncation.map_err(|error| TextError::broken("the tokenizer", error))?;
+        let pieces = pieces_of(&inner)?;
+        Ok(Self { inner, pieces })
+    }
+
+    /// Special tokens that stand in the text are read as such. `prefix` adds what the tokenizer puts around a
+    /// text of its own (BOS).
+    pub fn encode(&self, text: &str, prefix: bool) -> Result<Vec<u32>, TextError> {
+        let encoding = self.inner.encode_fast(text, prefix);
+        let encoding = encoding.map_err(|error| TextError::broken("the tokenizer", error))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// Whether the text names a token that stands for no text.
+    pub fn is_special(&self, token: &str) -> bool {
+        let id = self.inner.token_to_id(token);
+        id.is_some_and(|id| self.pieces.bytes(id).is_empty())
+    }
+
+    pub fn pieces(&self) -> &Pieces {
+        &self.pieces
+    }
+}
+
+/// How a vocabulary writes bytes that are not text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Spelling {
+    /// Each byte is a printable character (GPT-2's table).
+    ByteLevel,
+    /// `▁` is a space, `<0xE2>` a byte.
+    SentencePiece { strips_first_space: bool },
+}
+
+fn pieces_of(tokenizer: &tokenizers::Tokenizer) -> Result<Pieces, TextError> {
+    let decoder = serde_json::to_value(tokenizer.get_decoder());
+    let decoder = decoder.map_err(|error| TextError::broken("the tokenizer's decoder", error))?;
+    let spelling = spelling(&decoder)?;
+    let strips = spelling
+        == Spelling::SentencePiece {
+            strips_first_space: true,
+        };
+    let added = tokenizer.get_added_tokens_decoder();
+    let vocabulary = tokenizer.get_vocab(true);
+    let size = vocabulary
+        .values()
+        .max()
+        .map_or(0, |&most| most as usize + 1);
+    let mut tokens = vec![""; size.min(MAX_VOCABULARY)];
+    for (token, &id) in &vocabulary {
+        if let Some(place) = tokens.get_mut(id as usize) {
+            *place = token;
+        }
+    }
+    let table = byte_table();
+    let mut pieces = Pieces::new(strips);
+    for (id, token) in (0_u32..).zip(tokens) {
+        match added.get(&id) {
+            Some(added) if added.special => pieces.push(&[]),
+            Some(added) => pieces.push(added.content.as_bytes()),
+            None => pieces.push(&bytes_of(token, spelling, &table)),
+        }
+    }
+    Ok(pieces)
+}
+
+/// No vocabulary is larger; a file that says so is broken.
+const MAX_VOCABULARY: usize = 1 << 21;
+
+fn spelling(decoder: &serde_json::Value) -> Result<Spelling, TextError> {
+    let parts = match decoder["type"].as_str() {
+        Some("Sequence") => decoder["decoders"]
+            .as_array()
+            .map_or(&[][..], Vec::as_slice),
+        _ => std::slice::from_ref(decoder),
+    };
+    let part = |name: &str| parts.iter().find(|part| part["type"] == name);
+    if part("ByteLevel").is_some() {
+        return Ok(Spelling::ByteLevel);
+    }
+    if let Some(metaspace) = part("Metaspace") {
+        let strips_first_space = metaspace["prepend_scheme"] != "never";
+        return Ok(Spelling::SentencePiece { strips_first_space });
+    }
+    if part("ByteFallback").is_some() || part("Replace").is_some() {
+        let strips_first_space = part("Strip").is_some_and(|strip| strip["start"] != 0);
+        return Ok(Spelling::SentencePiece { strips_first_space });
+    }
+    let found = decoder["type"].as_str().unwrap_or("none").to_owned();
+    Err(TextError::Unsupported {
+        what: "the tokenizer's decoder".to_owned(),
+        found,
+        known: "ByteLevel, Metaspace, and sequences with Replace and ByteFallback".to_owned(),
+    })
+}
+
+fn bytes_of(token: &str, spelling: Spelling, table: &[Option<u8>; 512]) -> Vec<u8> {
+    match spelling {
+        Spelling::ByteLevel => {
+            let byte = |letter: char| table.get(letter as usize).copied().flatten();
+            let bytes: Option<Vec<u8>> = token.chars().map(byte).collect();
+            bytes.unwrap_or_else(|| token.as_bytes().to_vec())
+        }
+        Spelling::SentencePiece { .. } => match fallback_byte(token) {
+            Some(byte) => vec![byte],
+            None => token.replace('▁', " ").into_bytes(),
+        },
+    }
+}
+
+fn fallback_byte(token: &str) -> Option<u8> {
+    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
+    (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok())?
+}
+
+/// GPT-2's table the other way round: bytes that print as themselves do so, the others are the characters from
+/// U+0100 on, in order.
+fn byte_table() -> [Option<u8>; 512] {
+    let mut table = [None; 512];
+    let mut next = 256;
+    for byte in 0..=255_u8 {
+        if matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff) {
+            table[byte as usize] = Some(byte);
+        } else {
+            table[next] = Some(byte);
+            next += 1;
+        }
+    }
+    table
+}
