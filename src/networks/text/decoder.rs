@@ -226,7 +226,7 @@ struct State {
 }
 
 impl Layer {
-    fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.attention.bytes() + self.feed_forward.bytes()
     }
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     kernels::RopeStyle,
-    networks::weights::{Checkpoint, Flaw, GgufMetadata, TensorType},
+    networks::weights::{Checkpoint, Flaw, GgufMetadata, GgufWriter, TensorType},
 };
 
 /// What Llama 3's rope scaling comes to, one number for each frequency.
@@ -198,5 +198,32 @@ impl File<'_> {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Writes down a spec as `spec` above reads it.
+pub fn describe(spec: &DecoderSpec, writer: &mut GgufWriter) {
+    let arch = spec.family.gguf_name();
+    let key = |name: &str| format!("{arch}.{name}");
+    writer.text("general.architecture", arch);
+    for (name, size) in [
+        ("vocab_size", spec.vocab_size),
+        ("context_length", spec.context),
+        ("embedding_length", spec.hidden_size),
+        ("feed_forward_length", spec.intermediate_size),
+        ("block_count", spec.layers),
+        ("attention.head_count", spec.heads),
+        ("attention.head_count_kv", spec.kv_heads),
+        ("attention.key_length", spec.head_dim),
+        ("attention.value_length", spec.head_dim),
+        ("rope.dimension_count", spec.rope.dims),
+    ] {
+        writer.unsigned(key(name), size as u64);
+    }
+    writer.float(key("rope.freq_base"), spec.rope.theta);
+    writer.float(key("attention.layer_norm_rms_epsilon"), spec.norm_eps);
+    if let RopeScaling::Linear { factor } = spec.rope.scaling {
+        writer.text(key("rope.scaling.type"), "linear");
+        writer.float(key("rope.scaling.factor"), factor);
     }
 }

@@ -4,20 +4,27 @@
 //! A step takes a flat batch: the new tokens of all sequences one after the other, without padding.
 
 mod config;
+mod cost;
 mod decoder;
 mod family;
 mod gguf;
 mod limits;
 mod llama;
 mod load;
+mod noise;
 mod qwen;
+mod shapes;
 mod spec;
+mod synthetic;
+mod vocabulary;
 
 pub use self::{
+    cost::StepCost,
     decoder::{Batch, Decoder, KvPages},
     family::Family,
     load::LoadOptions,
     spec::{Biases, DecoderSpec, Rope, RopeScaling},
+    synthetic::{Synthetic, SyntheticQuant},
 };
 
 #[cfg(test)]

@@ -21,6 +21,18 @@ pub struct TensorHeader {
 }
 
 impl TensorHeader {
+    /// A tensor that no file holds.
+    pub fn described(name: String, shape: Vec<usize>, dtype: TensorType) -> Self {
+        Self {
+            bytes: dtype.bytes_of(&shape).unwrap_or(0),
+            name,
+            shape,
+            dtype,
+            file: 0,
+            range: 0..0,
+        }
+    }
+
     pub fn elements(&self) -> u64 {
         self.shape.iter().map(|&dim| dim as u64).product()
     }

@@ -1,0 +1,92 @@
+//! What a step takes of a machine at the least: bytes through its memory, operations through its units.
+
+use candle_core::DType;
+
+use super::decoder::{Decoder, Layer};
+use crate::kernels::Span;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StepCost {
+    /// Weights read once, keys and values read and written once.
+    pub bytes: u64,
+    /// Multiplications and additions.
+    pub operations: u64,
+}
+
+impl Decoder {
+    /// The cost of a step of these spans that asks for so many rows of logits.
+    pub fn step_cost(&self, spans: &[Span], logit_rows: usize, kv_dtype: DType) -> StepCost {
+        StepCost {
+            bytes: self.step_bytes(spans, logit_rows, kv_dtype),
+            operations: self.step_operations(spans, logit_rows),
+        }
+    }
+
+    fn step_bytes(&self, spans: &[Span], logit_rows: usize, kv_dtype: DType) -> u64 {
+        let weights: u64 = self.layers.iter().map(Layer::bytes).sum();
+        let head = if logit_rows > 0 { self.head.bytes() } else { 0 };
+        let tokens = spans
+            .iter()
+            .map(|span| span.past_tokens + 2 * span.new_tokens);
+        let tokens = tokens.sum::<usize>() as u64;
+        weights + head + tokens * self.spec.kv_bytes_per_token(kv_dtype)
+    }
+
+    fn step_operations(&self, spans: &[Span], logit_rows: usize) -> u64 {
+        let spec = &self.spec;
+        let tokens = spans.iter().map(|span| span.new_tokens as u64).sum::<u64>();
+        let (rows, layers) = (logit_rows as u64, spec.layers as u64);
+        let hidden = spec.hidden_size as u64;
+        let (query, kv) = (spec.query_size() as u64, spec.kv_size() as u64);
+        let before = hidden * (query + 2 * kv);
+        let after = hidden * (query + 3 * spec.intermediate_size as u64);
+        let multiplied = before * layers * tokens
+            // The last layer goes on with the asked rows alone.
+            + after * ((layers - 1) * tokens + rows)
+            + hidden * spec.vocab_size as u64 * rows;
+        let seen = (0..spec.layers)
+            .map(|layer| self.seen(spans, layer))
+            .sum::<u64>();
+        2 * multiplied + 4 * query * seen
+    }
+
+    /// How many keys the new tokens look at in a layer, all together.
+    fn seen(&self, spans: &[Span], layer: usize) -> u64 {
+        let window = self.spec.window(layer).unwrap_or(usize::MAX);
+        let of_span = |span: &Span| {
+            let places = span.past_tokens + 1..=span.past_tokens + span.new_tokens;
+            places.map(|seen| seen.min(window) as u64).sum::<u64>()
+        };
+        spans.iter().map(of_span).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::{
+        super::{DecoderSpec, SyntheticQuant},
+        *,
+    };
+
+    #[test]
+    fn a_step_reads_every_weight_once_and_multiplies_each_by_each_token() {
+        let spec = DecoderSpec::named("tiny").unwrap();
+        let parameters = spec.multiplied_parameters();
+        let decoder = Decoder::synthetic(spec, SyntheticQuant::F16, &Device::Cpu).unwrap();
+        let span = |past_tokens| Span {
+            new_tokens: 1,
+            past_tokens,
+            pages: vec![],
+        };
+        let none_before = decoder.step_cost(&[span(0)], 1, DType::F16);
+        let attended = 4 * 256 * 2;
+        assert_eq!(none_before.operations, 2 * parameters + attended);
+        let kv = 2 * 2 * 128 * 2;
+        assert_eq!(none_before.bytes, decoder.weight_bytes() + 2 * kv);
+        let many_before = decoder.step_cost(&[span(9), span(9)], 2, DType::F16);
+        assert_eq!(many_before.operations, 4 * parameters + 20 * attended);
+        assert_eq!(many_before.bytes, decoder.weight_bytes() + 2 * 11 * kv);
+    }
+}

@@ -1,0 +1,175 @@
+//! Shapes of well-known models by name, so that a benchmark needs no file of theirs.
+
+use super::{
+    family::Family,
+    spec::{Biases, DecoderSpec, Rope, RopeScaling},
+};
+use crate::kernels::RopeStyle;
+
+impl DecoderSpec {
+    /// The shape that goes by this name, its rope as a GGUF file of the model has it.
+    pub fn named(name: &str) -> Option<Self> {
+        let shape = SHAPES.iter().find(|shape| shape.name == name);
+        shape.map(Shape::spec)
+    }
+
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        SHAPES.iter().map(|shape| shape.name)
+    }
+}
+
+struct Shape {
+    name: &'static str,
+    family: Family,
+    vocab: usize,
+    hidden: usize,
+    feed: usize,
+    layers: usize,
+    /// Query heads, key heads, numbers in a head.
+    heads: (usize, usize, usize),
+    context: usize,
+    theta: f64,
+    /// By how much Llama 3.1 and later slow their long waves.
+    slowed: Option<f64>,
+    tied: bool,
+}
+
+const LLAMA_3: Shape = Shape {
+    name: "",
+    family: Family::Llama,
+    vocab: 128_256,
+    hidden: 0,
+    feed: 0,
+    layers: 0,
+    heads: (0, 8, 128),
+    context: 131_072,
+    theta: 500_000.0,
+    slowed: Some(32.0),
+    tied: true,
+};
+
+const SHAPES: &[Shape] = &[
+    Shape {
+        name: "llama-3.2-1b",
+        hidden: 2048,
+        feed: 8192,
+        layers: 16,
+        heads: (32, 8, 64),
+        ..LLAMA_3
+    },
+    Shape {
+        name: "llama-3.2-3b",
+        hidden: 3072,
+        feed: 8192,
+        layers: 28,
+        heads: (24, 8, 128),
+        ..LLAMA_3
+    },
+    Shape {
+        name: "llama-3.1-8b",
+        hidden: 4096,
+        feed: 14_336,
+        layers: 32,
+        heads: (32, 8, 128),
+        slowed: Some(8.0),
+        tied: false,
+        ..LLAMA_3
+    },
+    Shape {
+        name: "qwen2.5-0.5b",
+        family: Family::Qwen2,
+        vocab: 151_936,
+        hidden: 896,
+        feed: 4864,
+        layers: 24,
+        heads: (14, 2, 64),
+        context: 32_768,
+        theta: 1_000_000.0,
+        slowed: None,
+        tied: true,
+    },
+    Shape {
+        name: "qwen3-0.6b",
+        family: Family::Qwen3,
+        vocab: 151_936,
+        hidden: 1024,
+        feed: 3072,
+        layers: 28,
+        heads: (16, 8, 128),
+        context: 40_960,
+        theta: 1_000_000.0,
+        slowed: None,
+        tied: true,
+    },
+    Shape {
+        name: "tiny",
+        vocab: 1024,
+        hidden: 256,
+        feed: 512,
+        layers: 2,
+        heads: (4, 2, 64),
+        context: 4096,
+        slowed: None,
+        tied: false,
+        ..LLAMA_3
+    },
+];
+
+impl Shape {
+    fn spec(&self) -> DecoderSpec {
+        let (heads, kv_heads, head_dim) = self.heads;
+        DecoderSpec {
+            family: self.family,
+            vocab_size: self.vocab,
+            hidden_size: self.hidden,
+            intermediate_size: self.feed,
+            layers: self.layers,
+            heads,
+            kv_heads,
+            head_dim,
+            context: self.context,
+            // As f32, because that is what files of these models hold.
+            norm_eps: match self.family {
+                Family::Llama | Family::Mistral => f64::from(1e-5_f32),
+                Family::Qwen2 | Family::Qwen3 => f64::from(1e-6_f32),
+            },
+            rope: self.rope(head_dim),
+            query_key_norm: self.family == Family::Qwen3,
+            biases: Biases {
+                query_key_value: self.family == Family::Qwen2,
+                ..Biases::default()
+            },
+            tied_embeddings: self.tied,
+            windows: Vec::new(),
+        }
+    }
+
+    fn rope(&self, head_dim: usize) -> Rope {
+        let style = match self.family {
+            Family::Llama | Family::Mistral => RopeStyle::Pairs,
+            Family::Qwen2 | Family::Qwen3 => RopeStyle::Halves,
+        };
+        let plain = Rope::plain(self.theta, style, head_dim);
+        let Some(factor) = self.slowed else {
+            return plain;
+        };
+        let slowed = Rope {
+            scaling: RopeScaling::Llama3 {
+                factor,
+                low_frequency_factor: 1.0,
+                high_frequency_factor: 4.0,
+                original_context: 8192,
+            },
+            ..plain.clone()
+        };
+        let (before, after) = (plain.inverse_frequencies(), slowed.inverse_frequencies());
+        let factors = before
+            .iter()
+            .zip(after)
+            .map(|(before, after)| (before / after) as f32);
+        Rope {
+            scaling: RopeScaling::Factors(factors.collect()),
+            ..plain
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Decoders of random weights, made in place: what a benchmark runs when nobody has the file.
+//!
+//! The numbers are a function of a tensor's name alone, so a decoder made here and the GGUF file written here
+//! compute the same.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    fs::File,
+    io::{self, BufWriter},
+    path::Path,
+    str::FromStr,
+};
+
+use candle_core::{Device, quantized::GgmlDType};
+
+use super::{
+    LoadOptions,
+    decoder::Decoder,
+    family::{Naming, Part, Role},
+    gguf::{self, ROPE_FACTORS},
+    noise,
+    spec::{DecoderSpec, RopeScaling},
+};
+use crate::networks::weights::{
+    CheckpointError, GgufWriter, TensorBytes, TensorHeader, TensorSource, TensorType,
+};
+
+/// How the matrices of a synthetic decoder are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyntheticQuant {
+    /// The mix that llama.cpp makes under this name.
+    Q4KM,
+    Q8_0,
+    F16,
+    BF16,
+    F32,
+}
+
+/// Name, and the number by which GGUF files name the mix.
+const QUANTS: &[(SyntheticQuant, &str, u64)] = &[
+    (SyntheticQuant::Q4KM, "q4_k_m", 15),
+    (SyntheticQuant::Q8_0, "q8_0", 7),
+    (SyntheticQuant::F16, "f16", 1),
+    (SyntheticQuant::BF16, "bf16", 32),
+    (SyntheticQuant::F32, "f32", 0),
+];
+
+/// The tensors of a decoder that nobody trained, under the names that GGUF files use.
+pub struct Synthetic {
+    spec: DecoderSpec,
+    quant: SyntheticQuant,
+    headers: Vec<TensorHeader>,
+    by_name: HashMap<String, usize>,
+}
+
+impl Decoder {
+    pub fn synthetic(
+        spec: DecoderSpec,
+        quant: SyntheticQuant,
+        device: &Device,
+    ) -> Result<Self, CheckpointError> {
+        let source = Synthetic::new(spec.clone(), quant);
+        let options = LoadOptions::default();
+        Self::from_source(
+            &source,
+            Naming::Gguf,
+            spec,
+            device,
+            &options,
+            &mut |_, _| {},
+        )
+    }
+}
+
+impl Synthetic {
+    pub fn new(spec: DecoderSpec, quant: SyntheticQuant) -> Self {
+        let mut made = Self {
+            spec,
+            quant,
+            headers: Vec::new(),
+            by_name: HashMap::new(),
+        };
+        made.describe();
+        made
+    }
+
+    /// Writes the decoder as a GGUF file, with a vocabulary that any program can read.
+    pub fn write_gguf(&self, path: &Path) -> io::Result<()> {
+        let mut writer = GgufWriter::default();
+        let (_, name, number) = self.quant.entry();
+        writer.text("general.name", format!("synthetic {name}"));
+        writer.unsigned("general.file_type", *number);
+        writer.unsigned("general.quantization_version", 2);
+        gguf::describe(&self.spec, &mut writer);
+        super::vocabulary::describe(self.spec.vocab_size, &mut writer);
+        for header in &self.headers {
+            writer.tensor(&header.name, &header.shape, stored(header));
+        }
+        let file = BufWriter::new(File::create(path)?);
+        writer.write(file, |index| Ok(self.made(&self.headers[index])))
+    }
+
+    fn describe(&mut self) {
+        let spec = self.spec.clone();
+        let hidden = spec.hidden_size;
+        self.matrix(Role::Embedding, spec.vocab_size, hidden);
+        for layer in 0..spec.layers {
+            self.describe_layer(&spec, layer);
+        }
+        self.vector(Naming::Gguf.weight(Role::FinalNorm), hidden);
+        if !spec.tied_embeddings {
+            self.matrix(Role::Head, spec.vocab_size, hidden);
+        }
+        if let RopeScaling::Factors(factors) = &spec.rope.scaling {
+            self.vector(ROPE_FACTORS.to_owned(), factors.len());
+        }
+    }
+
+    fn describe_layer(&mut self, spec: &DecoderSpec, layer: usize) {
+        let (hidden, feed) = (spec.hidden_size, spec.intermediate_size);
+        let (query, kv) = (spec.query_size(), spec.kv_size());
+        for (part, rows, cols, has_bias) in [
+            (Part::Query, query, hidden, spec.biases.query_key_value),
+            (Part::Key, kv, hidden, spec.biases.query_key_value),
+            (Part::Value, kv, hidden, spec.biases.query_key_value),
+            (
+                Part::AttentionOutput,
+                hidden,
+                query,
+                spec.biases.attention_output,
+            ),
+            (Part::Gate, feed, hidden, spec.biases.feed_forward),
+            (Part::Up, feed, hidden, spec.biases.feed_forward),
+            (Part::Down, hidden, feed, spec.biases.feed_forward),
+        ] {
+            let role = Role::Layer(layer, part);
+            self.matrix(role, rows, cols);
+            if has_bias {
+                self.vector(Naming::Gguf.bias(role), rows);
+            }
+        }
+        let norms = [(Part::AttentionNorm, hidden), (Part::FeedNorm, hidden)];
+        let head_norms = [
+            (Part::QueryNorm, spec.head_dim),
+            (Part::KeyNorm, spec.head_dim),
+        ];
+        let head_norms = head_norms.iter().filter(|_| spec.query_key_norm);
+        for &(part, size) in norms.iter().chain(head_norms) {
+            self.vector(Naming::Gguf.weight(Role::Layer(layer, part)), size);
+        }
+    }
+
+    fn matrix(&mut self, role: Role, rows: usize, cols: usize) {
+        let dtype = self.quant.dtype(role, cols, &self.spec);
+        self.add(TensorHeader::described(
+            Naming::Gguf.weight(role),
+            vec![rows, cols],
+            TensorType::Weight(dtype),
+        ));
+    }
+
+    fn vector(&mut self, name: String, size: usize) {
+        let dtype = TensorType::Weight(GgmlDType::F32);
+        self.add(TensorHeader::described(name, vec![size], dtype));
+    }
+
+    fn add(&mut self, header: TensorHeader) {
+        self.by_name.insert(header.name.clone(), self.headers.len());
+        self.headers.push(header);
+    }
+
+    fn made(&self, header: &TensorHeader) -> Vec<u8> {
+        let numbers = |numbers: Vec<f32>| numbers.into_iter().flat_map(f32::to_le_bytes).collect();
+        match (&self.spec.rope.scaling, header.shape.as_slice()) {
+            (RopeScaling::Factors(factors), _) if header.name == ROPE_FACTORS => {
+                numbers(factors.clone())
+            }
+            (_, [size]) if header.name.ends_with("norm.weight") => numbers(vec![1.0; *size]),
+            (_, shape) => {
+                let cols = shape.last().copied().unwrap_or(1);
+                let spread = 1.0 / (cols as f32).sqrt();
+                noise::blocks(stored(header), header.bytes as usize, &header.name, spread)
+            }
+        }
+    }
+}
+
+impl TensorSource for Synthetic {
+    fn path(&self) -> &Path {
+        Path::new("random weights")
+    }
+
+    fn headers(&self) -> &[TensorHeader] {
+        &self.headers
+    }
+
+    fn header(&self, name: &str) -> Option<&TensorHeader> {
+        self.by_name.get(name).map(|&index| &self.headers[index])
+    }
+
+    fn bytes(&self, header: &TensorHeader) -> TensorBytes {
+        TensorBytes::Owned(self.made(header))
+    }
+}
+
+fn stored(header: &TensorHeader) -> GgmlDType {
+    match header.dtype {
+        TensorType::Weight(dtype) => dtype,
+        TensorType::Other { .. } => GgmlDType::F32,
+    }
+}
+
+impl SyntheticQuant {
+    fn entry(self) -> &'static (Self, &'static str, u64) {
+        let entry = QUANTS.iter().find(|entry| entry.0 == self);
+        entry.unwrap_or(&QUANTS[0])
+    }
+
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        QUANTS.iter().map(|entry| entry.1)
+    }
+
+    fn dtype(self, role: Role, cols: usize, spec: &DecoderSpec) -> GgmlDType {
+        let wanted = match self {
+            Self::Q4KM if needs_more_bits(role, spec) => GgmlDType::Q6K,
+            Self::Q4KM => GgmlDType::Q4K,
+            Self::Q8_0 => GgmlDType::Q8_0,
+            Self::F16 => GgmlDType::F16,
+            Self::BF16 => GgmlDType::BF16,
+            Self::F32 => GgmlDType::F32,
+        };
+        match wanted {
+            dtype if cols.is_multiple_of(dtype.block_size()) => dtype,
+            GgmlDType::Q4K => GgmlDType::Q5_0,
+            _ => GgmlDType::Q8_0,
+        }
+    }
+}
+
+/// Where llama.cpp's mix spends two bits more: the output, and values and the way down in the first and last
+/// eighth of the layers and every third between.
+fn needs_more_bits(role: Role, spec: &DecoderSpec) -> bool {
+    let eighth = spec.layers / 8;
+    match role {
+        Role::Head => true,
+        Role::Embedding => spec.tied_embeddings,
+        Role::Layer(layer, Part::Value | Part::Down) => {
+            layer < eighth || layer >= 7 * spec.layers / 8 || (layer - eighth) % 3 == 2
+        }
+        _ => false,
+    }
+}
+
+impl FromStr for SyntheticQuant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let entry = QUANTS.iter().find(|entry| entry.1 == text);
+        entry.map(|entry| entry.0).ok_or_else(|| {
+            let known: Vec<&str> = Self::names().collect();
+            format!("found {text}, wanted one of {}", known.join(", "))
+        })
+    }
+}
+
+impl fmt::Display for SyntheticQuant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.entry().1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::DType;
+
+    use super::{
+        super::golden::{gap, one_sequence},
+        *,
+    };
+    use crate::networks::weights::Checkpoint;
+
+    fn logits(decoder: &Decoder) -> candle_core::Tensor {
+        let mut pages = decoder.new_pages(1, DType::F32).unwrap();
+        let batch = one_sequence(&[1, 2, 3, 500], 0);
+        decoder.forward(&batch, &mut pages).unwrap()
+    }
+
+    #[test]
+    fn a_written_decoder_reads_back_as_the_one_made_in_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tiny.gguf");
+        for name in SyntheticQuant::names() {
+            let quant = name.parse().unwrap();
+            let spec = DecoderSpec::named("tiny").unwrap();
+            Synthetic::new(spec.clone(), quant)
+                .write_gguf(&path)
+                .unwrap();
+            let checkpoint = Checkpoint::open(&path).unwrap();
+            assert_eq!(checkpoint.spec().unwrap(), spec);
+            let options = LoadOptions::default();
+            let loaded =
+                Decoder::load(&checkpoint, &Device::Cpu, &options, &mut |_, _| {}).unwrap();
+            let made = Decoder::synthetic(spec, quant, &Device::Cpu).unwrap();
+            assert_eq!(loaded.weight_bytes(), made.weight_bytes());
+            assert_eq!(gap(&logits(&loaded), &logits(&made)), 0.0, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_named_shape_is_what_its_file_says() {
+        for name in DecoderSpec::names() {
+            let spec = DecoderSpec::named(name).unwrap();
+            let source = Synthetic::new(spec.clone(), SyntheticQuant::Q4KM);
+            let parameters: u64 = source.headers.iter().map(TensorHeader::elements).sum();
+            let billions = |text: &str| text.trim_end_matches('b').parse::<f64>().ok();
+            if let Some(wanted) = name.rsplit('-').next().and_then(billions) {
+                let found = parameters as f64 / 1e9;
+                assert!((found / wanted - 1.0).abs() < 0.26, "{name}: {found}");
+            }
+        }
+    }
+
+    #[test]
+    fn half_the_values_and_ways_down_of_the_mix_have_six_bits() {
+        let spec = DecoderSpec::named("llama-3.2-1b").unwrap();
+        let source = Synthetic::new(spec, SyntheticQuant::Q4KM);
+        let six = |part| {
+            let names = (0..16).map(|layer| Naming::Gguf.weight(Role::Layer(layer, part)));
+            let headers = names.map(|name| source.header(&name).unwrap());
+            headers
+                .filter(|header| stored(header) == GgmlDType::Q6K)
+                .count()
+        };
+        assert_eq!(
+            [six(Part::Value), six(Part::Down), six(Part::Up)],
+            [8, 8, 0]
+        );
+        let bytes: u64 = source.headers.iter().map(|header| header.bytes).sum();
+        // Published files of this model and mix have about 0.81 GB, some 8 MB of it vocabulary.
+        assert!((795_000_000..808_000_000).contains(&bytes), "{bytes}");
+    }
+}
