@@ -1,8 +1,186 @@
 //! Brings files here: resumable, verified, and shared with other programs.
 //!
-//! The cache has the layout of the Hugging Face tools, so that what they brought is found and what we bring is
-//! found by them.
+//! A [`Source`] names files of a repository. [`Hub::pull`] brings what is missing of them into the Hugging Face
+//! cache, where the hub's own tools find it; [`Hub::locate`] finds what is there without asking the network.
+//! Files come in parallel ranges into a part with a journal, so that a pull killed at any moment goes on where it
+//! was, and get their name only when their hash is right. Nothing that could run code is ever brought.
 
+mod cache;
+mod client;
+mod digest;
+mod disk;
+mod download;
+mod error;
+mod extents;
+mod keep;
+mod part;
+mod progress;
+mod pull;
+mod record;
+mod remote;
+mod retry;
+mod settings;
 mod source;
 
+use std::path::PathBuf;
+
+use cache::CachedRepository;
+use client::Client;
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+pub use disk::free_bytes;
+pub use error::HubError;
+pub use keep::{Checked, Removed, State};
+pub use progress::{Event, Progress, Unwatched};
+pub use settings::{BadVariable, HubSettings, Patience, parse_endpoint};
 pub use source::{BadName, FilePath, Repository, Revision, Sha256, Source, SourceFile};
+
+/// The hub and the cache of what came from it.
+pub struct Hub {
+    settings: HubSettings,
+    // Made at the first question, so that what is here is found on a machine without certificates.
+    client: OnceCell<Client>,
+}
+
+/// Files that are here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pulled {
+    /// The commit they belong to.
+    pub revision: Revision,
+    /// Where they are, in the order of the source.
+    pub files: Vec<PathBuf>,
+}
+
+impl Hub {
+    pub fn new(settings: HubSettings) -> Self {
+        Self {
+            settings,
+            client: OnceCell::new(),
+        }
+    }
+
+    pub fn settings(&self) -> &HubSettings {
+        &self.settings
+    }
+
+    /// All files of a source, if they are here. Asks nobody.
+    pub fn locate(&self, source: &Source) -> Option<Pulled> {
+        self.commits(source).into_iter().find_map(|revision| {
+            let cached = self.cached(&source.repository);
+            let files = source.files.iter().map(|file| {
+                let path = cached.file(&revision, &file.path)?;
+                let right = |wanted| path.metadata().is_ok_and(|found| found.len() == wanted);
+                file.size_bytes.is_none_or(right).then_some(path)
+            });
+            let files = files.collect::<Option<_>>()?;
+            Some(Pulled { revision, files })
+        })
+    }
+
+    /// Brings all files of a source here, or what is missing of them.
+    pub async fn pull(
+        &self,
+        source: &Source,
+        progress: &dyn Progress,
+        stop: &CancellationToken,
+    ) -> Result<Pulled, HubError> {
+        if let Some(found) = self.locate(source) {
+            return Ok(found);
+        }
+        let pull = pull::Pull {
+            hub: self,
+            source,
+            cached: self.cached(&source.repository),
+            line: self.line(source, progress, stop).await?,
+        };
+        survive_file_size_limits();
+        pull.run().await
+    }
+
+    /// The commit of a repository and its files that are of use here.
+    pub async fn list(
+        &self,
+        repository: &Repository,
+        revision: Option<&Revision>,
+        progress: &dyn Progress,
+        stop: &CancellationToken,
+    ) -> Result<(Revision, Vec<FilePath>), HubError> {
+        let nothing = Source {
+            repository: repository.clone(),
+            revision: revision.cloned(),
+            files: Vec::new(),
+        };
+        let line = self.line(&nothing, progress, stop).await?;
+        let main = Revision::main();
+        line.listing(repository, revision.unwrap_or(&main)).await
+    }
+
+    async fn line<'a>(
+        &'a self,
+        source: &Source,
+        progress: &'a dyn Progress,
+        stop: &'a CancellationToken,
+    ) -> Result<remote::Line<'a>, HubError> {
+        if self.settings.offline {
+            return Err(self.offline(source));
+        }
+        let client = self
+            .client
+            .get_or_try_init(async || Client::new(&self.settings));
+        Ok(remote::Line {
+            client: client.await?,
+            patience: self.settings.patience,
+            progress,
+            stop,
+        })
+    }
+
+    fn offline(&self, source: &Source) -> HubError {
+        let missing: Vec<&str> = source
+            .files
+            .iter()
+            .filter(|file| self.present(source, file).is_none())
+            .map(|file| file.path.as_str())
+            .collect();
+        let what = match missing.as_slice() {
+            [] => "the list of files".to_owned(),
+            names => names.join(", "),
+        };
+        HubError::Offline {
+            what: format!("{what} of {}", source.repository),
+            cache_dir: self.settings.cache_dir.clone(),
+        }
+    }
+
+    fn cached(&self, repository: &Repository) -> CachedRepository {
+        CachedRepository::new(&self.settings.cache_dir, repository)
+    }
+
+    /// What a source is pinned to: by itself, or since its first pull.
+    fn pinned(&self, source: &Source) -> Option<Revision> {
+        source.revision.clone().or_else(|| {
+            let record = record::Record::read(&self.settings.records_dir, &source.repository);
+            let recorded = source.files.iter().find_map(|file| record.file(&file.path));
+            recorded.map(|file| file.commit)
+        })
+    }
+
+    /// The commits whose files would do, best first.
+    fn commits(&self, source: &Source) -> Vec<Revision> {
+        let cached = self.cached(&source.repository);
+        let main = source.revision.is_none().then(Revision::main);
+        let asked = self.pinned(source).into_iter().chain(main);
+        asked
+            .filter_map(|revision| cached.commit_of(&revision))
+            .collect()
+    }
+}
+
+/// A write past the limit on the size of files kills a process that does not handle SIGXFSZ; one that does is
+/// told by an error, and can say so.
+fn survive_file_size_limits() {
+    let kind = tokio::signal::unix::SignalKind::from_raw(libc::SIGXFSZ);
+    // Once it is registered it stays so; without it the pull still works where there is no such limit.
+    tokio::signal::unix::signal(kind).ok();
+}

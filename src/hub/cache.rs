@@ -1,0 +1,186 @@
+//! The Hugging Face cache on disk: `models--org--name/{blobs,refs,snapshots}`.
+//!
+//! Bytes lie once, under the name the hub gives their content; a snapshot of a commit links to them. Locks are
+//! those of the hub's own tools, so that a pull of theirs and one of ours do not meet in one blob.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io,
+    path::{Path, PathBuf},
+};
+
+use hf_hub::{Cache, CacheRepo, Repo, RepoType};
+
+use super::source::{FilePath, Repository, Revision};
+
+/// One repository in the cache.
+pub struct CachedRepository {
+    root: PathBuf,
+    locks: PathBuf,
+    repo: CacheRepo,
+    repository: Repository,
+    cache: Cache,
+}
+
+impl CachedRepository {
+    pub fn new(cache_dir: &Path, repository: &Repository) -> Self {
+        let cache = Cache::new(cache_dir.to_owned());
+        let repo = Repo::model(repository.to_string());
+        let folder = repo.folder_name();
+        Self {
+            root: cache_dir.join(&folder),
+            locks: cache_dir.join(".locks").join(&folder),
+            repo: cache.repo(repo),
+            repository: repository.clone(),
+            cache,
+        }
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn blobs(&self) -> PathBuf {
+        self.root.join("blobs")
+    }
+
+    pub fn blob(&self, etag: &str) -> PathBuf {
+        self.blobs().join(etag)
+    }
+
+    /// The commit that a revision stood for when somebody last asked the hub.
+    pub fn commit_of(&self, revision: &Revision) -> Option<Revision> {
+        if revision.is_commit() {
+            return Some(revision.clone());
+        }
+        let path = self.root.join("refs").join(revision.as_str());
+        let commit: Revision = fs::read_to_string(path).ok()?.trim().parse().ok()?;
+        commit.is_commit().then_some(commit)
+    }
+
+    /// A file of a commit, if its bytes are here.
+    pub fn file(&self, commit: &Revision, file: &FilePath) -> Option<PathBuf> {
+        let path = self.link(commit, file);
+        path.is_file().then_some(path)
+    }
+
+    /// Makes a file of a commit out of a blob that is here.
+    pub fn add_link(&self, commit: &Revision, file: &FilePath, etag: &str) -> io::Result<PathBuf> {
+        let link = self.link(commit, file);
+        if let Some(folder) = link.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        // From snapshots/<commit>/ up two, and one more for each folder inside the repository.
+        let up = "../".repeat(2 + file.as_str().matches('/').count());
+        let target = PathBuf::from(format!("{up}blobs/{etag}"));
+        match fs::read_link(&link) {
+            Ok(found) if found == target => return Ok(link),
+            _ if link.symlink_metadata().is_ok() => fs::remove_file(&link)?,
+            _ => {}
+        }
+        match std::os::unix::fs::symlink(target, &link) {
+            // Another process made the same link in between.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(link),
+            other => other.map(|()| link),
+        }
+    }
+
+    /// Remembers what a branch or tag stands for, as the hub's tools do.
+    pub fn add_ref(&self, revision: &Revision, commit: &Revision) -> io::Result<()> {
+        if revision.is_commit() {
+            return Ok(());
+        }
+        let repo = Repo::with_revision(
+            self.repository.to_string(),
+            RepoType::Model,
+            revision.to_string(),
+        );
+        self.cache.repo(repo).create_ref(commit.as_str())
+    }
+
+    /// Tries to be the only process that brings this blob.
+    pub fn try_lock(&self, etag: &str) -> io::Result<Option<BlobLock>> {
+        // The Python tools lock in `.locks`, the Rust ones beside the blob.
+        let paths = [
+            self.locks.join(format!("{etag}.lock")),
+            self.blobs().join(format!("{etag}.lock")),
+        ];
+        let mut held = Vec::new();
+        for path in paths {
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            let mut options = OpenOptions::new();
+            let file = options
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path)?;
+            match file.try_lock() {
+                Ok(()) => held.push(file),
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                // Some network file systems know no locks; the hash still holds.
+                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Ok(Some(BlobLock { _held: held }))
+    }
+
+    /// The link of a file in a snapshot, whether it is there or not.
+    pub fn link(&self, commit: &Revision, file: &FilePath) -> PathBuf {
+        self.repo.pointer_path(commit.as_str()).join(file.as_str())
+    }
+
+    pub fn snapshot(&self, commit: &Revision) -> PathBuf {
+        self.repo.pointer_path(commit.as_str())
+    }
+}
+
+/// Held until dropped; a killed process drops it too.
+pub struct BlobLock {
+    _held: Vec<File>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn what_is_linked_is_found_by_the_hubs_own_crate() {
+        let folder = tempfile::tempdir().unwrap();
+        let cached = CachedRepository::new(folder.path(), &parsed("org/name"));
+        let commit: Revision = parsed(&"a".repeat(40));
+        fs::create_dir_all(cached.blobs()).unwrap();
+        fs::write(cached.blob("etag"), "bytes").unwrap();
+        cached
+            .add_link(&commit, &parsed("deep/config.json"), "etag")
+            .unwrap();
+        cached
+            .add_link(&commit, &parsed("deep/config.json"), "etag")
+            .unwrap();
+        cached.add_ref(&Revision::main(), &commit).unwrap();
+
+        let theirs = Cache::new(folder.path().to_owned()).model("org/name".to_owned());
+        let path = theirs.get("deep/config.json").unwrap();
+        assert_eq!(fs::read_to_string(path).unwrap(), "bytes");
+        assert_eq!(cached.commit_of(&Revision::main()), Some(commit.clone()));
+        assert!(cached.file(&commit, &parsed("config.json")).is_none());
+    }
+
+    #[test]
+    fn one_blob_is_brought_by_one_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let cached = CachedRepository::new(folder.path(), &parsed("org/name"));
+        let held = cached.try_lock("etag").unwrap();
+        assert!(held.is_some());
+        assert!(cached.try_lock("etag").unwrap().is_none());
+        assert!(cached.try_lock("other").unwrap().is_some());
+        drop(held);
+        assert!(cached.try_lock("etag").unwrap().is_some());
+    }
+}

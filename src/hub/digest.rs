@@ -1,0 +1,116 @@
+//! What a file's bytes must come to.
+//!
+//! The hub names large files by their SHA-256 and small ones by the SHA-1 that git gives them. A mirror may name
+//! them otherwise; then only a hash from the catalog or from the first pull can hold them.
+
+use std::{fs::File, io, io::Read, path::Path};
+
+use sha1::Sha1;
+use sha2::{Digest, Sha256 as Sha256Hasher};
+
+use super::source::Sha256;
+
+/// Both names of the same bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Digests {
+    pub sha256: Sha256,
+    pub git_sha1: String,
+}
+
+/// Hashes that a file has to have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Expected {
+    pub sha256: Vec<Sha256>,
+    pub git_sha1: Option<String>,
+}
+
+impl Expected {
+    /// What the name of a blob says of its bytes, and what is known from elsewhere.
+    pub fn new(etag: &str, known: impl IntoIterator<Item = Sha256>) -> Self {
+        let mut expected = Self {
+            sha256: known.into_iter().collect(),
+            git_sha1: None,
+        };
+        let is_hex = etag.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match (etag.parse(), etag.len()) {
+            (Ok(sha256), _) => expected.sha256.push(sha256),
+            (_, 40) if is_hex => expected.git_sha1 = Some(etag.to_ascii_lowercase()),
+            _ => {}
+        }
+        expected
+    }
+
+    /// Whether there is anything to compare with.
+    pub fn is_known(&self) -> bool {
+        !self.sha256.is_empty() || self.git_sha1.is_some()
+    }
+
+    /// Two sources that want different bytes: what the last one wants, and what the first one wants.
+    pub fn contradiction(&self) -> Option<(String, String)> {
+        let (first, rest) = self.sha256.split_first()?;
+        let other = rest.iter().find(|other| *other != first)?;
+        Some((other.to_string(), first.to_string()))
+    }
+
+    /// The first hash that differs: found and wanted.
+    pub fn mismatch(&self, digests: &Digests) -> Option<(String, String)> {
+        let sha256 = self.sha256.iter().find(|wanted| **wanted != digests.sha256);
+        let sha1 = self
+            .git_sha1
+            .as_ref()
+            .filter(|wanted| **wanted != digests.git_sha1);
+        sha256
+            .map(|wanted| (digests.sha256.to_string(), wanted.to_string()))
+            .or_else(|| sha1.map(|wanted| (digests.git_sha1.clone(), wanted.clone())))
+    }
+}
+
+/// Reads the whole file; not for an async thread.
+pub fn of_file(path: &Path) -> io::Result<Digests> {
+    let mut file = File::open(path)?;
+    let mut sha256 = Sha256Hasher::new();
+    let mut git_sha1 = Sha1::new();
+    git_sha1.update(format!("blob {}\0", file.metadata()?.len()));
+    let mut buffer = vec![0; 1024 * 1024];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => break,
+            count => {
+                sha256.update(&buffer[..count]);
+                git_sha1.update(&buffer[..count]);
+            }
+        }
+    }
+    let sha256 = hex(&sha256.finalize()).parse().map_err(io::Error::other)?;
+    Ok(Digests {
+        sha256,
+        git_sha1: hex(&git_sha1.finalize()),
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_the_names_that_the_hub_and_git_give_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hello");
+        std::fs::write(&path, "hello\n").unwrap();
+        let digests = of_file(&path).unwrap();
+        // `sha256sum` and `git hash-object` of the same bytes.
+        let sha256 = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+        let sha1 = "ce013625030ba8dba906f756967f9e9ca394464a";
+        assert_eq!(digests.sha256.as_str(), sha256);
+        assert_eq!(digests.git_sha1, sha1);
+        assert_eq!(Expected::new(sha256, []).mismatch(&digests), None);
+        assert_eq!(Expected::new(sha1, []).mismatch(&digests), None);
+        let wrong = Expected::new(&"0".repeat(40), []).mismatch(&digests);
+        assert_eq!(wrong, Some((sha1.to_owned(), "0".repeat(40))));
+        assert!(!Expected::new("some-mirror-etag", []).is_known());
+    }
+}

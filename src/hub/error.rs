@@ -1,0 +1,108 @@
+//! Why a file could not be brought, with what was found and what was wanted.
+
+use std::{io, path::PathBuf, time::Duration};
+
+use super::source::{BadName, FilePath, Repository};
+
+#[derive(Debug, thiserror::Error)]
+pub enum HubError {
+    #[error("offline, and {what} is not on disk: looked in {}", .cache_dir.display())]
+    Offline { what: String, cache_dir: PathBuf },
+    #[error("{what} was not found on {host}{}", in_brackets(.said))]
+    NotFound {
+        what: String,
+        host: String,
+        said: Option<String>,
+    },
+    /// 401 and 403: gated, private, or misspelt, which the hub does not tell apart for strangers.
+    #[error("{host} does not give {what} {}{}", if *.had_token { "to this token: accept the model's terms on its page, or check the token's rights" } else { "without a token: it does not exist, or its terms must be accepted on its page; then set HF_TOKEN" }, in_brackets(.said))]
+    Denied {
+        what: String,
+        host: String,
+        had_token: bool,
+        said: Option<String>,
+    },
+    #[error("{host} asks to be left alone for {} seconds; try again then", .wait.as_secs())]
+    TooManyRequests { host: String, wait: Duration },
+    #[error("{what} could not be had from {host}: {cause} (tried {attempts} times)")]
+    Unreachable {
+        what: String,
+        host: String,
+        cause: String,
+        attempts: u32,
+    },
+    #[error("{host} answered what a hub does not: {what}")]
+    BadAnswer { host: String, what: String },
+    #[error("{file} kept changing on the hub while it was on its way")]
+    KeepsChanging { file: FilePath },
+    #[error(
+        "{file} has the wrong hash: found {found}, wanted {wanted}; what was brought is deleted"
+    )]
+    WrongHash {
+        file: FilePath,
+        found: String,
+        wanted: String,
+    },
+    #[error("{file} on the hub has {found} bytes and {wanted} were wanted: it is another file")]
+    WrongSize {
+        file: FilePath,
+        found: u64,
+        wanted: u64,
+    },
+    #[error(
+        "{} has no room: {wanted} bytes are to come and {free} are free, {} too few", .folder.display(), .wanted.saturating_sub(*.free)
+    )]
+    NoRoom {
+        folder: PathBuf,
+        wanted: u64,
+        free: u64,
+    },
+    #[error("{} cannot be written: {cause}; {wanted} bytes were still to come and {} are free. What is here stays, and the next pull goes on from it", .path.display(), free_words(.free))]
+    CannotWrite {
+        path: PathBuf,
+        cause: io::Error,
+        wanted: u64,
+        free: Option<u64>,
+    },
+    #[error("{}: {cause}", .path.display())]
+    Disk { path: PathBuf, cause: io::Error },
+    #[error("{0}")]
+    BadName(#[from] BadName),
+    #[error("{repository} holds {}; name one as {repository}:FILE", list(.files))]
+    WhichFile {
+        repository: Repository,
+        files: Vec<String>,
+    },
+    #[error("{repository} has no file that is used here (.safetensors with config.json and tokenizer.json, or .gguf){}", in_brackets(.said))]
+    NothingUsable {
+        repository: Repository,
+        said: Option<String>,
+    },
+    #[error("stopped; what is here stays, and the next pull goes on from it")]
+    Stopped,
+}
+
+impl HubError {
+    pub(super) fn disk(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |cause| Self::Disk { path, cause }
+    }
+}
+
+fn list(files: &[String]) -> String {
+    match files.len() {
+        0..=12 => files.join(", "),
+        more => format!("{} and {} more", files[..12].join(", "), more - 12),
+    }
+}
+
+fn in_brackets(words: &Option<String>) -> String {
+    words
+        .as_ref()
+        .map(|words| format!(" ({words})"))
+        .unwrap_or_default()
+}
+
+fn free_words(free: &Option<u64>) -> String {
+    free.map_or_else(|| "an unknown number".to_owned(), |free| free.to_string())
+}

@@ -1,0 +1,187 @@
+//! What is here: how much of it, whether it is still right, and taking it away.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    Hub, HubError,
+    cache::CachedRepository,
+    digest::{self, Expected},
+    part,
+    record::{self, Record},
+    source::{FilePath, Revision, Source, SourceFile},
+};
+
+/// How much of a source is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct State {
+    pub files: usize,
+    pub present: usize,
+    /// Of the files that are present.
+    pub bytes: u64,
+}
+
+/// One file after a look at all its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Checked {
+    Right,
+    Wrong {
+        found: String,
+        wanted: String,
+    },
+    Missing,
+    /// Nobody ever said what its hash should be.
+    Unknown {
+        found: String,
+    },
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Removed {
+    pub bytes: u64,
+    pub files: Vec<FilePath>,
+    /// Present, but brought by another program.
+    pub kept: Vec<FilePath>,
+}
+
+impl Hub {
+    pub fn state(&self, source: &Source) -> State {
+        let present: Vec<u64> = source
+            .files
+            .iter()
+            .filter_map(|file| Some(self.present(source, file)?.metadata().ok()?.len()))
+            .collect();
+        State {
+            files: source.files.len(),
+            present: present.len(),
+            bytes: present.iter().sum(),
+        }
+    }
+
+    /// Compares the bytes of a file with every hash that is known of it. Reads the whole file.
+    pub fn verify(&self, source: &Source, file: &SourceFile) -> Result<Checked, HubError> {
+        let Some(path) = self.present(source, file) else {
+            return Ok(Checked::Missing);
+        };
+        let etag = blob_name(&path).unwrap_or_default();
+        let recorded = Record::read(&self.settings.records_dir, &source.repository)
+            .file(&file.path)
+            .filter(|recorded| recorded.etag == etag);
+        let known = file.sha256.clone().into_iter();
+        let expected = Expected::new(&etag, known.chain(recorded.map(|file| file.sha256)));
+        let digests = digest::of_file(&path).map_err(HubError::disk(&path))?;
+        Ok(match expected.mismatch(&digests) {
+            Some((found, wanted)) => Checked::Wrong { found, wanted },
+            None if expected.is_known() => Checked::Right,
+            None => Checked::Unknown {
+                found: digests.sha256.to_string(),
+            },
+        })
+    }
+
+    /// Takes away the files of a source: those that were pulled from here, or those of other programs too.
+    pub fn remove(&self, source: &Source, all: bool) -> Result<Removed, HubError> {
+        let cached = self.cached(&source.repository);
+        let record = Record::read(&self.settings.records_dir, &source.repository);
+        let mut removed = Removed::default();
+        for file in &source.files {
+            let Some(path) = self.present(source, file) else {
+                continue;
+            };
+            if !all && record.file(&file.path).is_none() {
+                removed.kept.push(file.path.clone());
+                continue;
+            }
+            removed.bytes += remove_file(&cached, &path).map_err(HubError::disk(&path))?;
+            removed.files.push(file.path.clone());
+        }
+        for commit in self.commits(source) {
+            remove_if_empty(&cached, &commit);
+        }
+        let records_dir = &self.settings.records_dir;
+        record::forget(records_dir, &source.repository, &removed.files)
+            .map_err(HubError::disk(records_dir))?;
+        Ok(removed)
+    }
+
+    /// Where one file is, in the best commit that has it.
+    pub fn present(&self, source: &Source, file: &SourceFile) -> Option<PathBuf> {
+        let cached = self.cached(&source.repository);
+        let commits = self.commits(source);
+        commits
+            .iter()
+            .find_map(|commit| cached.file(commit, &file.path))
+    }
+}
+
+/// The name by content of the blob that a file links to.
+fn blob_name(path: &Path) -> Option<String> {
+    let target = fs::read_link(path).ok()?;
+    Some(target.file_name()?.to_str()?.to_owned())
+}
+
+/// The link, and the blob when nothing else links to it. Says how many bytes are free now.
+fn remove_file(cached: &CachedRepository, path: &Path) -> io::Result<u64> {
+    let size = path.metadata()?.len();
+    let blob = fs::canonicalize(path)?;
+    let is_link = path.symlink_metadata()?.is_symlink();
+    fs::remove_file(path)?;
+    if !is_link {
+        return Ok(size);
+    }
+    if is_linked(&cached.root().join("snapshots"), &blob)? {
+        return Ok(0);
+    }
+    fs::remove_file(&blob)?;
+    fs::remove_file(blob.with_extension("lock")).ok();
+    Ok(size + part::remove_leftovers(&blob))
+}
+
+/// Whether any file below a folder leads to this blob.
+fn is_linked(folder: &Path, blob: &Path) -> io::Result<bool> {
+    for item in fs::read_dir(folder)? {
+        let path = item?.path();
+        let found = match path.symlink_metadata()?.is_dir() {
+            true => is_linked(&path, blob)?,
+            false => fs::canonicalize(&path).is_ok_and(|target| target == blob),
+        };
+        if found {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Empty folders of a snapshot, then of the repository. What is not empty stays: `remove_dir` refuses it.
+fn remove_if_empty(cached: &CachedRepository, commit: &Revision) {
+    let snapshot = cached.snapshot(commit);
+    remove_empty_folders(&snapshot);
+    if snapshot.exists() {
+        return;
+    }
+    remove_refs_to(&cached.root().join("refs"), commit);
+    for folder in ["snapshots", "refs", "blobs", ""] {
+        fs::remove_dir(cached.root().join(folder)).ok();
+    }
+}
+
+fn remove_empty_folders(folder: &Path) {
+    for item in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if item.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_empty_folders(&item.path());
+        }
+    }
+    fs::remove_dir(folder).ok();
+}
+
+/// A branch that stands for a commit of which nothing is here would mislead.
+fn remove_refs_to(refs: &Path, commit: &Revision) {
+    for item in fs::read_dir(refs).into_iter().flatten().flatten() {
+        let path = item.path();
+        if fs::read_to_string(&path).is_ok_and(|text| text.trim() == commit.as_str()) {
+            fs::remove_file(path).ok();
+        }
+    }
+}
