@@ -6,5 +6,6 @@
 )]
 
 mod cli;
+mod hub;
 mod layering;
 mod support;

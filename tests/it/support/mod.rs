@@ -2,4 +2,5 @@
 
 #![allow(dead_code, reason = "a word may wait for its first test")]
 
+pub mod hub;
 pub mod worker;

@@ -1,0 +1,552 @@
+//! Bringing files from a server that behaves like the hub, and misbehaves.
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use muster::hub::{
+    Event, FilePath, Hub, HubError, HubSettings, Patience, Progress, Pulled, Source, SourceFile,
+};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::hub::{FakeHub, Fault, REPOSITORY, git_sha1, noise, sha256};
+
+const KIB: usize = 1024;
+
+/// A folder with a cache in it, and pulls into that.
+struct Place {
+    folder: TempDir,
+    events: Events,
+    stop: CancellationToken,
+}
+
+/// What a pull reported, in words.
+#[derive(Default)]
+struct Events(Mutex<Vec<String>>);
+
+impl Progress for Events {
+    fn report(&self, event: Event<'_>) {
+        self.0.lock().unwrap().push(format!("{event:?}"));
+    }
+}
+
+impl Place {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            events: Events::default(),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    fn cache(&self) -> PathBuf {
+        self.folder.path().join("cache")
+    }
+
+    fn settings(&self, hub: &FakeHub) -> HubSettings {
+        HubSettings {
+            endpoint: hub.endpoint.parse().unwrap(),
+            token: None,
+            cache_dir: self.cache(),
+            records_dir: self.folder.path().join("records"),
+            offline: false,
+            connections: 4,
+            piece_bytes: 64 * KIB as u64,
+            patience: Patience {
+                first_wait: Duration::from_millis(1),
+                ..Patience::default()
+            },
+        }
+    }
+
+    async fn pull(&self, hub: &FakeHub, files: &[&str]) -> Result<Pulled, HubError> {
+        self.pull_with(self.settings(hub), &source(files)).await
+    }
+
+    async fn pull_with(&self, settings: HubSettings, source: &Source) -> Result<Pulled, HubError> {
+        Hub::new(settings)
+            .pull(source, &self.events, &self.stop)
+            .await
+    }
+
+    /// The words of the first report that has this in it.
+    #[track_caller]
+    fn event(&self, part: &str) -> String {
+        let events = self.events.0.lock().unwrap();
+        let found = events.iter().find(|event| event.contains(part));
+        found
+            .unwrap_or_else(|| panic!("{part:?} is not in {events:#?}"))
+            .clone()
+    }
+
+    /// Names in the folder of blobs, without locks.
+    fn blobs(&self) -> Vec<String> {
+        let folder = self.cache().join("models--org--model/blobs");
+        let names = fs::read_dir(folder).into_iter().flatten();
+        let names = names.map(|item| item.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter(|name| !name.ends_with(".lock")).collect();
+        names.sort();
+        names
+    }
+}
+
+fn source(files: &[&str]) -> Source {
+    Source {
+        repository: REPOSITORY.parse().unwrap(),
+        revision: None,
+        files: files
+            .iter()
+            .map(|file| SourceFile::from(file.parse::<FilePath>().unwrap()))
+            .collect(),
+    }
+}
+
+#[tokio::test]
+async fn files_come_in_ranges_and_are_found_afterwards() {
+    let hub = FakeHub::start();
+    let weights = noise(1000 * KIB + 7, 1);
+    hub.large_file("model.safetensors", weights.clone())
+        .small_file("config.json", "{}");
+    let place = Place::new();
+
+    let pulled = place
+        .pull(&hub, &["model.safetensors", "config.json"])
+        .await
+        .unwrap();
+
+    assert_eq!(fs::read(&pulled.files[0]).unwrap(), weights);
+    assert_eq!(fs::read(&pulled.files[1]).unwrap(), b"{}");
+    assert_eq!(pulled.revision.as_str(), hub.commit());
+    assert_eq!(
+        hub.served_bytes(),
+        weights.len() as u64 + 2,
+        "no byte came twice"
+    );
+    assert!(
+        hub.seen()
+            .iter()
+            .filter(|seen| seen.range.is_some())
+            .count()
+            > 10
+    );
+    let mut blobs = vec![sha256(&weights), git_sha1(b"{}")];
+    blobs.sort();
+    assert_eq!(place.blobs(), blobs);
+}
+
+#[tokio::test]
+async fn what_we_bring_is_found_by_the_hubs_own_crate() {
+    let hub = FakeHub::start();
+    hub.small_file("deep/config.json", "{}");
+    let place = Place::new();
+    place.pull(&hub, &["deep/config.json"]).await.unwrap();
+    let theirs = hf_hub::Cache::new(place.cache()).model(REPOSITORY.to_owned());
+    assert_eq!(
+        fs::read(theirs.get("deep/config.json").unwrap()).unwrap(),
+        b"{}"
+    );
+}
+
+#[tokio::test]
+async fn a_repository_in_the_cache_is_found_without_network() {
+    let hub = FakeHub::start();
+    let place = Place::new();
+    // As the hub's own tools leave it.
+    let root = place.cache().join("models--org--model");
+    let commit = "d".repeat(40);
+    for folder in ["blobs", "refs", &format!("snapshots/{commit}")] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    fs::write(root.join("blobs/abc"), "{}").unwrap();
+    fs::write(root.join("refs/main"), &commit).unwrap();
+    let link = root.join(format!("snapshots/{commit}/config.json"));
+    std::os::unix::fs::symlink("../../blobs/abc", &link).unwrap();
+
+    let pulled = place.pull(&hub, &["config.json"]).await.unwrap();
+
+    assert_eq!(pulled.files, [link]);
+    assert_eq!(hub.seen(), []);
+}
+
+#[tokio::test]
+async fn the_token_is_sent_to_the_hub_and_not_to_the_second_host() {
+    let hub = FakeHub::start();
+    hub.large_file("model.gguf", noise(100, 1))
+        .wants_token("secret");
+    let place = Place::new();
+    let settings = HubSettings {
+        token: Some("secret".to_owned()),
+        ..place.settings(&hub)
+    };
+    place
+        .pull_with(settings, &source(&["model.gguf"]))
+        .await
+        .unwrap();
+    let seen = hub.seen();
+    assert!(seen.iter().any(|seen| seen.second_host), "{seen:?}");
+    for request in seen {
+        assert_eq!(request.token.is_some(), !request.second_host, "{request:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_gated_model_says_how_to_get_in() {
+    let hub = FakeHub::start();
+    hub.small_file("config.json", "{}").wants_token("secret");
+    let place = Place::new();
+    let error = place.pull(&hub, &["config.json"]).await.unwrap_err();
+    let HubError::Denied { had_token, .. } = &error else {
+        panic!("{error}")
+    };
+    assert!(!had_token);
+    let message = error.to_string();
+    assert!(message.contains("set HF_TOKEN"), "{message}");
+    assert!(
+        message.contains("Access to this model is restricted."),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_there_is_named() {
+    let hub = FakeHub::start();
+    let place = Place::new();
+    let error = place.pull(&hub, &["config.json"]).await.unwrap_err();
+    assert!(matches!(error, HubError::NotFound { .. }), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with("config.json of org/model at main was not found")
+    );
+}
+
+#[tokio::test]
+async fn too_many_requests_are_answered_with_patience() {
+    let hub = FakeHub::start();
+    hub.large_file("model.gguf", noise(100, 1))
+        .on_questions([Fault::TooMany(1)]);
+    let place = Place::new();
+    let begun = Instant::now();
+    place.pull(&hub, &["model.gguf"]).await.unwrap();
+    assert!(begun.elapsed() >= Duration::from_secs(1));
+    assert!(place.event("Waiting").contains("wait: 1s"));
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_an_hour_is_left_alone() {
+    let hub = FakeHub::start();
+    hub.large_file("model.gguf", noise(100, 1))
+        .on_questions([Fault::TooMany(3600)]);
+    let place = Place::new();
+    let error = place.pull(&hub, &["model.gguf"]).await.unwrap_err();
+    assert!(error.to_string().contains("3600 seconds"), "{error}");
+}
+
+#[tokio::test]
+async fn servers_that_fail_for_a_while_are_asked_again() {
+    let hub = FakeHub::start();
+    let weights = noise(300 * KIB, 1);
+    hub.large_file("model.gguf", weights.clone());
+    hub.on_questions([Fault::Status(503), Fault::Status(500)]);
+    hub.on_redirects([Fault::Status(502)]);
+    hub.on_bytes([Fault::Status(500), Fault::Status(403)]);
+    let place = Place::new();
+    let pulled = place.pull(&hub, &["model.gguf"]).await.unwrap();
+    assert_eq!(fs::read(&pulled.files[0]).unwrap(), weights);
+}
+
+#[tokio::test]
+async fn a_server_that_fails_for_ever_is_given_up() {
+    let hub = FakeHub::start();
+    hub.small_file("config.json", "{}")
+        .on_questions(vec![Fault::Status(500); 4]);
+    let place = Place::new();
+    let error = place.pull(&hub, &["config.json"]).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("500 Internal Server Error (tried 4 times)"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn truncated_bodies_go_on_where_they_broke() {
+    let hub = FakeHub::start();
+    let weights = noise(60 * KIB, 1);
+    hub.large_file("model.gguf", weights.clone());
+    hub.on_bytes([Fault::CutAfter(20 * KIB), Fault::CutAfter(10 * KIB)]);
+    let place = Place::new();
+    let pulled = place.pull(&hub, &["model.gguf"]).await.unwrap();
+    assert_eq!(fs::read(&pulled.files[0]).unwrap(), weights);
+    let ranges: Vec<_> = hub
+        .seen()
+        .into_iter()
+        .filter(|seen| seen.second_host)
+        .collect();
+    assert_eq!(ranges[0].range, None);
+    assert_eq!(ranges[1].range.as_deref(), Some("bytes=20480-61439"));
+    assert_eq!(ranges[2].range.as_deref(), Some("bytes=30720-61439"));
+    assert_eq!(hub.served_bytes(), weights.len() as u64);
+}
+
+#[tokio::test]
+async fn a_server_without_ranges_sends_whole_files() {
+    let hub = FakeHub::start();
+    let weights = noise(500 * KIB, 1);
+    hub.large_file("model.gguf", weights.clone())
+        .ignores_ranges();
+    let place = Place::new();
+    let pulled = place.pull(&hub, &["model.gguf"]).await.unwrap();
+    assert_eq!(fs::read(&pulled.files[0]).unwrap(), weights);
+}
+
+#[tokio::test]
+async fn a_wrong_hash_deletes_what_came_and_says_found_and_wanted() {
+    let hub = FakeHub::start();
+    let weights = noise(10 * KIB, 1);
+    hub.large_file("model.gguf", weights.clone())
+        .on_bytes([Fault::Corrupt]);
+    let place = Place::new();
+    let error = place.pull(&hub, &["model.gguf"]).await.unwrap_err();
+    let flipped: Vec<u8> = weights.iter().map(|byte| byte ^ 1).collect();
+    let HubError::WrongHash { found, wanted, .. } = error else {
+        panic!("{error}")
+    };
+    assert_eq!((found, wanted), (sha256(&flipped), sha256(&weights)));
+    assert_eq!(place.blobs(), Vec::<String>::new());
+    place.pull(&hub, &["model.gguf"]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_small_file_is_held_to_the_name_git_gives_it() {
+    let hub = FakeHub::start();
+    hub.small_file("config.json", "{}");
+    let place = Place::new();
+    // Another file of the same length while the hub's own name for it stays.
+    let root = place.cache().join("models--org--model/blobs");
+    fs::create_dir_all(&root).unwrap();
+    let blob = root.join(git_sha1(b"{}"));
+    fs::write(blob.with_extension("muster.incomplete"), "[]").unwrap();
+    fs::write(
+        blob.with_extension("muster.journal"),
+        "muster part 1 of 2 bytes\n0 2\n",
+    )
+    .unwrap();
+    // What was spoilt is found by its hash, and comes again.
+    let pulled = place.pull(&hub, &["config.json"]).await.unwrap();
+    assert_eq!(fs::read(&pulled.files[0]).unwrap(), b"{}");
+    assert!(place.event("Restarted").contains("spoilt"));
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_the_one_in_the_catalog_is_refused_before_it_comes() {
+    let hub = FakeHub::start();
+    hub.large_file("model.gguf", noise(100, 1));
+    let place = Place::new();
+    let mut wanted = source(&["model.gguf"]);
+    wanted.files[0].size_bytes = Some(99);
+    let error = place
+        .pull_with(place.settings(&hub), &wanted)
+        .await
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("has 100 bytes and 99 were wanted"),
+        "{error}"
+    );
+    wanted.files[0].size_bytes = None;
+    wanted.files[0].sha256 = Some("0".repeat(64).parse().unwrap());
+    let error = place
+        .pull_with(place.settings(&hub), &wanted)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, HubError::WrongHash { .. }), "{error}");
+    assert_eq!(hub.served_bytes(), 0);
+}
+
+#[tokio::test]
+async fn a_file_that_changes_midway_starts_over() {
+    let hub = FakeHub::start();
+    let new = noise(400 * KIB, 2);
+    hub.large_file("model.gguf", noise(400 * KIB, 1));
+    hub.on_redirects([
+        Fault::Nothing,
+        Fault::Nothing,
+        Fault::Change("model.gguf", new.clone()),
+    ]);
+    let place = Place::new();
+    let settings = HubSettings {
+        connections: 1,
+        ..place.settings(&hub)
+    };
+    let pulled = place
+        .pull_with(settings, &source(&["model.gguf"]))
+        .await
+        .unwrap();
+    assert_eq!(fs::read(&pulled.files[0]).unwrap(), new);
+    assert_eq!(
+        place.blobs(),
+        [sha256(&new)],
+        "nothing of the old file is left"
+    );
+    assert!(place.event("Restarted").contains("it changed on the hub"));
+}
+
+#[tokio::test]
+async fn a_file_that_never_stops_changing_is_given_up() {
+    let hub = FakeHub::start();
+    hub.large_file("model.gguf", noise(KIB, 0));
+    hub.on_redirects((1..9).map(|seed| Fault::Change("model.gguf", noise(KIB, seed))));
+    let place = Place::new();
+    let error = place.pull(&hub, &["model.gguf"]).await.unwrap_err();
+    assert!(matches!(error, HubError::KeepsChanging { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_stopped_pull_loses_nothing() {
+    let hub = FakeHub::start();
+    let weights = noise(4096 * KIB, 1);
+    hub.large_file("model.gguf", weights.clone())
+        .hold_after(2048 * KIB as u64);
+    let place = Place::new();
+    let stop = async {
+        hub.until_held().await;
+        place.stop.cancel();
+    };
+    let (result, ()) = tokio::join!(place.pull(&hub, &["model.gguf"]), stop);
+    assert!(matches!(result, Err(HubError::Stopped)), "{result:?}");
+
+    hub.release();
+    let again = Hub::new(place.settings(&hub));
+    let go_on = CancellationToken::new();
+    let pulled = again
+        .pull(&source(&["model.gguf"]), &place.events, &go_on)
+        .await
+        .unwrap();
+    assert_eq!(fs::read(&pulled.files[0]).unwrap(), weights);
+    // What was between the server and us when we stopped comes again, and nothing else.
+    assert!(
+        hub.served_bytes() < (weights.len() + 1024 * KIB) as u64,
+        "{}",
+        hub.served_bytes()
+    );
+}
+
+#[tokio::test]
+async fn two_pulls_at_once_bring_every_byte_once() {
+    let hub = FakeHub::start();
+    let weights = noise(1024 * KIB, 1);
+    hub.large_file("model.gguf", weights.clone())
+        .hold_after(512 * KIB as u64);
+    let [one, two] = [Place::new(), Place::new()];
+    let mut settings = two.settings(&hub);
+    settings.cache_dir = one.cache();
+    let release = async {
+        hub.until_held().await;
+        hub.release();
+    };
+    let wanted = source(&["model.gguf"]);
+    let (first, second, ()) = tokio::join!(
+        one.pull(&hub, &["model.gguf"]),
+        two.pull_with(settings, &wanted),
+        release
+    );
+    assert_eq!(first.unwrap(), second.unwrap());
+    assert_eq!(hub.served_bytes(), weights.len() as u64);
+}
+
+#[tokio::test]
+async fn offline_says_what_is_missing_and_asks_nobody() {
+    let hub = FakeHub::start();
+    hub.small_file("config.json", "{}")
+        .small_file("tokenizer.json", "{}");
+    let place = Place::new();
+    place.pull(&hub, &["config.json"]).await.unwrap();
+    let before = hub.seen().len();
+    let settings = || HubSettings {
+        offline: true,
+        ..place.settings(&hub)
+    };
+    place
+        .pull_with(settings(), &source(&["config.json"]))
+        .await
+        .unwrap();
+    let both = source(&["config.json", "tokenizer.json"]);
+    let error = place.pull_with(settings(), &both).await.unwrap_err();
+    let message = error.to_string();
+    assert!(
+        message.starts_with("offline, and tokenizer.json of org/model is not on disk"),
+        "{message}"
+    );
+    assert_eq!(hub.seen().len(), before);
+}
+
+#[tokio::test]
+async fn the_first_pull_pins_the_commit() {
+    let hub = FakeHub::start();
+    hub.small_file("config.json", "{}")
+        .small_file("tokenizer.json", "{}");
+    let place = Place::new();
+    let first = place.pull(&hub, &["config.json"]).await.unwrap();
+    hub.on_questions([Fault::Change("tokenizer.json", b"[]".to_vec())]);
+    place
+        .pull(&hub, &["config.json", "tokenizer.json"])
+        .await
+        .unwrap();
+    let asked = hub
+        .seen()
+        .into_iter()
+        .rev()
+        .find(|seen| seen.method == "HEAD")
+        .unwrap();
+    assert!(!asked.path.contains("/main/"), "{asked:?}");
+    let question = hub
+        .seen()
+        .into_iter()
+        .filter(|seen| seen.method == "HEAD")
+        .nth(1)
+        .unwrap();
+    assert!(
+        question.path.contains(first.revision.as_str()),
+        "{question:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_files_of_a_repository_are_listed_without_those_that_run_code() {
+    let hub = FakeHub::start();
+    for file in [
+        "config.json",
+        "model.safetensors",
+        "pytorch_model.bin",
+        "modeling.py",
+    ] {
+        hub.small_file(file, "");
+    }
+    let place = Place::new();
+    let listed = Hub::new(place.settings(&hub))
+        .list(
+            &REPOSITORY.parse().unwrap(),
+            None,
+            &place.events,
+            &place.stop,
+        )
+        .await;
+    let names: Vec<String> = listed.unwrap().1.iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["config.json", "model.safetensors"]);
+}
+
+#[tokio::test]
+async fn an_empty_file_is_a_file() {
+    let hub = FakeHub::start();
+    hub.small_file("merges.txt", "");
+    let place = Place::new();
+    let pulled = place.pull(&hub, &["merges.txt"]).await.unwrap();
+    assert_eq!(fs::read(&pulled.files[0]).unwrap(), b"");
+}
