@@ -1,14 +1,27 @@
 //! Jobs in, events out. One ordinary thread owns each device and everything on it; others hold a
 //! [`Runtime`], which is one bounded sender.
 //!
-//! A [`Request`] becomes a [`Generation`]: a stream of [`Event`]s. Dropping the generation is cancellation.
+//! A [`TextRequest`] becomes a [`Generation`]: a stream of [`Event`]s. Dropping the generation is cancellation.
 
+mod engine;
+mod handle;
 pub mod kv_cache;
+mod load;
+mod model;
+mod outbox;
+mod prepare;
 pub mod sampling;
 pub mod scheduler;
+mod sequence;
+mod shared;
 pub mod text;
 
+use std::fmt::Display;
 use std::sync::Arc;
+
+pub use handle::{Generation, Runtime};
+pub use load::{CacheRoom, DEFAULT_CACHE_TOKENS, LoadError, ModelSource};
+pub use outbox::{SLOW_READER_TOKENS, UNREAD_EVENTS};
 
 /// What somebody wants generated, with everything the model's defaults would fill in left `None`.
 #[derive(Debug, Clone)]
@@ -60,6 +73,28 @@ pub struct Sampling {
     pub frequency_penalty: Option<f32>,
     pub logit_bias: Vec<(u32, f32)>,
     pub seed: Option<u64>,
+}
+
+impl Sampling {
+    /// These settings, and where they say nothing, those.
+    #[must_use]
+    pub fn or(self, those: &Self) -> Self {
+        Self {
+            temperature: self.temperature.or(those.temperature),
+            top_k: self.top_k.or(those.top_k),
+            top_p: self.top_p.or(those.top_p),
+            min_p: self.min_p.or(those.min_p),
+            repetition_penalty: self.repetition_penalty.or(those.repetition_penalty),
+            presence_penalty: self.presence_penalty.or(those.presence_penalty),
+            frequency_penalty: self.frequency_penalty.or(those.frequency_penalty),
+            logit_bias: if self.logit_bias.is_empty() {
+                those.logit_bias.clone()
+            } else {
+                self.logit_bias
+            },
+            seed: self.seed.or(those.seed),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -118,10 +153,78 @@ pub enum Failure {
     PromptTooLong { found: usize, limit: usize },
     #[error("{0}")]
     BadRequest(String),
+    #[error("the reader left {unread} tokens unread")]
+    SlowReader { unread: usize },
     #[error("the engine is paused")]
     Paused,
     #[error("the engine has stopped")]
     Stopped,
     #[error("the engine failed: {0}")]
     Internal(Arc<str>),
+}
+
+impl Failure {
+    fn internal(reason: impl Display) -> Self {
+        Self::Internal(reason.to_string().into())
+    }
+}
+
+/// The device that a thread owns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceChoice {
+    Cpu,
+    /// An NVIDIA GPU, by its index.
+    Cuda(usize),
+}
+
+/// How much a thread takes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineLimits {
+    /// Sequences of one model that advance together.
+    pub max_running: usize,
+    /// Jobs beyond those that may wait. One more is answered [`Failure::Busy`].
+    pub max_waiting: usize,
+    /// Prompt tokens in one step: more read prompts faster, fewer keep running texts flowing.
+    pub prefill_chunk: usize,
+}
+
+impl Default for EngineLimits {
+    fn default() -> Self {
+        Self {
+            max_running: 32,
+            max_waiting: 64,
+            prefill_chunk: 512,
+        }
+    }
+}
+
+/// What a loaded model is and takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelInfo {
+    pub name: String,
+    pub vocabulary: usize,
+    /// The most tokens of one sequence here, prompt and answer together.
+    pub context: usize,
+    pub weight_bytes: u64,
+    pub cache_bytes: u64,
+    /// Tokens of all sequences together.
+    pub cache_tokens: usize,
+    pub can_chat: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelStatus {
+    pub info: Arc<ModelInfo>,
+    pub running: usize,
+    pub waiting: usize,
+    pub pages: usize,
+    pub free_pages: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    pub models: Vec<ModelStatus>,
+    pub running: usize,
+    pub waiting: usize,
+    pub is_paused: bool,
 }

@@ -7,5 +7,6 @@
 
 mod cli;
 mod hub;
+mod engine;
 mod layering;
 mod support;

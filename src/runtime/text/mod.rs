@@ -4,6 +4,7 @@
 //! come from, and only tokens reach the inference thread.
 
 mod detokenize;
+mod embedded;
 mod gguf;
 mod language;
 mod stop;

@@ -1,0 +1,219 @@
+//! The loop on the inference thread. It owns the device and everything on it; nothing else touches a tensor.
+//!
+//! Idle is parked on the inbox. A step is the unit of everything: commands are obeyed and abandoned sequences
+//! retired between two steps. The last [`Runtime`](super::Runtime) dropped closes the inbox: what runs finishes
+//! first, then the thread ends.
+
+mod resident;
+mod work;
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::load::{LoadError, Loaded, ModelSource};
+use super::scheduler::{Limits, SequenceId};
+use super::sequence::Job;
+use super::shared::Shared;
+use super::{Failure, ModelInfo};
+use crate::kernels;
+use resident::Resident;
+use work::{Queue, Work, entry_level, next_work};
+
+/// What others may ask of the thread.
+pub enum Command {
+    Run(Box<Job>),
+    Load {
+        name: String,
+        source: Box<ModelSource>,
+        progress: Progress,
+        reply: oneshot::Sender<Result<Arc<ModelInfo>, LoadError>>,
+    },
+    Unload {
+        name: String,
+        reply: oneshot::Sender<Result<(), Failure>>,
+    },
+    /// Start no further step until told to resume; what runs keeps its place.
+    Pause(oneshot::Sender<()>),
+    Resume(oneshot::Sender<()>),
+    /// Somebody stopped listening: look around, even when parked.
+    Wake,
+}
+
+/// Told how many bytes of a model are loaded, and how many there are.
+pub type Progress = Box<dyn FnMut(u64, u64) + Send>;
+
+/// Brings a model to the device. Lives on the inference thread.
+pub type Loader =
+    Box<dyn FnMut(&ModelSource, &mut dyn FnMut(u64, u64)) -> Result<Loaded, LoadError> + Send>;
+
+pub struct Engine {
+    residents: Vec<Resident>,
+    loader: Loader,
+    limits: Limits,
+    shared: Arc<Shared>,
+    is_paused: bool,
+    next_id: SequenceId,
+}
+
+pub fn run(mut engine: Engine, mut inbox: mpsc::Receiver<Command>) {
+    loop {
+        while let Ok(command) = inbox.try_recv() {
+            engine.obey(command);
+        }
+        engine.retire_abandoned();
+        engine.report();
+        match engine.next_work() {
+            Work::Step(index) => engine.residents[index].step(),
+            Work::Wait => match inbox.blocking_recv() {
+                Some(command) => engine.obey(command),
+                None => return engine.stop(),
+            },
+        }
+    }
+}
+
+impl Engine {
+    pub fn new(loader: Loader, limits: Limits, shared: Arc<Shared>) -> Self {
+        Self {
+            residents: Vec::new(),
+            loader,
+            limits,
+            shared,
+            is_paused: false,
+            next_id: 0,
+        }
+    }
+
+    fn next_work(&self) -> Work {
+        match self.is_paused {
+            true => Work::Wait,
+            false => next_work(&self.queues()),
+        }
+    }
+
+    fn queues(&self) -> Vec<Queue> {
+        self.residents.iter().map(Resident::queue).collect()
+    }
+
+    fn obey(&mut self, command: Command) {
+        // Whoever asked may be gone; what was asked is done all the same.
+        match command {
+            Command::Run(job) => self.admit(*job),
+            Command::Load {
+                name,
+                source,
+                mut progress,
+                reply,
+            } => {
+                let loaded = self.load(name, &source, &mut *progress);
+                self.report();
+                let _ = reply.send(loaded);
+            }
+            Command::Unload { name, reply } => {
+                let unloaded = self.unload(&name);
+                self.report();
+                let _ = reply.send(unloaded);
+            }
+            Command::Pause(reply) => {
+                self.pause(true);
+                let _ = reply.send(());
+            }
+            Command::Resume(reply) => {
+                self.pause(false);
+                let _ = reply.send(());
+            }
+            Command::Wake => {}
+        }
+    }
+
+    fn pause(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
+        self.shared.pause(is_paused);
+    }
+
+    fn report(&self) {
+        self.shared
+            .report(self.residents.iter().map(Resident::status));
+    }
+
+    fn admit(&mut self, job: Job) {
+        let queues = self.queues();
+        let Some(resident) = self
+            .residents
+            .iter_mut()
+            .find(|resident| resident.info.name == job.model)
+        else {
+            let failure = self.shared.not_loaded(&job.model);
+            return job.outbox.finish(super::Event::Failed(failure));
+        };
+        let id = self.next_id;
+        self.next_id += 1;
+        let level = entry_level(&queues, resident.queue().served);
+        resident.admit(id, job, level);
+    }
+
+    fn retire_abandoned(&mut self) {
+        self.residents
+            .iter_mut()
+            .for_each(Resident::retire_abandoned);
+    }
+
+    fn load(
+        &mut self,
+        name: String,
+        source: &ModelSource,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Arc<ModelInfo>, LoadError> {
+        if self
+            .residents
+            .iter()
+            .any(|resident| resident.info.name == name)
+        {
+            return Err(LoadError::AlreadyLoaded { name });
+        }
+        let Loaded {
+            model,
+            language,
+            pages,
+            mut info,
+            defaults,
+        } = (self.loader)(source, progress)?;
+        info.name = name;
+        let (info, language) = (Arc::new(info), Arc::new(language));
+        self.shared
+            .enlist(Arc::clone(&info), Arc::clone(&language), defaults);
+        self.residents.push(Resident::new(
+            Arc::clone(&info),
+            model,
+            language,
+            self.limits,
+            pages,
+        ));
+        Ok(info)
+    }
+
+    fn unload(&mut self, name: &str) -> Result<(), Failure> {
+        self.shared.delist(name);
+        let failure = self.shared.not_loaded(name);
+        let Some(index) = self
+            .residents
+            .iter()
+            .position(|resident| resident.info.name == name)
+        else {
+            return Err(failure);
+        };
+        let mut resident = self.residents.remove(index);
+        resident.fail_all(&failure);
+        drop(resident);
+        kernels::return_memory();
+        Ok(())
+    }
+
+    /// Only what was paused is still there: nobody can resume it.
+    fn stop(mut self) {
+        for resident in &mut self.residents {
+            resident.fail_all(&Failure::Stopped);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A loaded model and the sequences that run on it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::work::Queue;
+use crate::kernels::Span;
+use crate::networks::text::Batch;
+use crate::runtime::model::{self, Model};
+use crate::runtime::outbox::{SLOW_READER_TOKENS, TooSlow};
+use crate::runtime::sampling::Scratch;
+use crate::runtime::scheduler::{Limits, Row, Scheduler, SequenceId};
+use crate::runtime::sequence::{Job, Sequence};
+use crate::runtime::text::Language;
+use crate::runtime::{Failure, FinishReason, ModelInfo, ModelStatus};
+
+pub struct Resident {
+    pub info: Arc<ModelInfo>,
+    model: Box<dyn Model>,
+    language: Arc<Language>,
+    scheduler: Scheduler,
+    sequences: BTreeMap<SequenceId, Sequence>,
+    served: Duration,
+    // Kept from step to step for their memory.
+    batch: Batch,
+    scratch: Scratch,
+}
+
+impl Resident {
+    pub fn new(
+        info: Arc<ModelInfo>,
+        model: Box<dyn Model>,
+        language: Arc<Language>,
+        limits: Limits,
+        pages: usize,
+    ) -> Self {
+        Self {
+            info,
+            model,
+            language,
+            scheduler: Scheduler::new(limits, pages),
+            sequences: BTreeMap::new(),
+            served: Duration::ZERO,
+            batch: Batch::default(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    pub fn queue(&self) -> Queue {
+        Queue {
+            has_work: !self.scheduler.is_idle(),
+            served: self.served,
+        }
+    }
+
+    pub fn status(&self) -> ModelStatus {
+        ModelStatus {
+            info: Arc::clone(&self.info),
+            running: self.scheduler.running(),
+            waiting: self.scheduler.waiting(),
+            free_pages: self.scheduler.free_pages(),
+            pages: self.scheduler.pages(),
+        }
+    }
+
+    /// Takes a job in. `level` is where its device time starts to count if it was idle.
+    pub fn admit(&mut self, id: SequenceId, job: Job, level: Duration) {
+        if self.scheduler.is_idle() {
+            self.served = level;
+        }
+        let (sequence, tokens, reason) = Sequence::begin(job, &self.language);
+        if let Some(reason) = reason {
+            return sequence.finish(reason);
+        }
+        self.scheduler.submit(id, tokens);
+        self.sequences.insert(id, sequence);
+    }
+
+    /// Frees what belongs to sequences nobody listens to any more.
+    pub fn retire_abandoned(&mut self) {
+        let abandoned = self
+            .sequences
+            .iter()
+            .filter(|(_, sequence)| sequence.is_abandoned());
+        let abandoned: Vec<SequenceId> = abandoned.map(|(&id, _)| id).collect();
+        for id in abandoned {
+            self.remove(id);
+        }
+    }
+
+    /// One step of everything that runs here.
+    pub fn step(&mut self) {
+        let began = Instant::now();
+        let rows = self.scheduler.plan();
+        self.fill_batch(&rows);
+        let logits = self
+            .model
+            .forward(&self.batch)
+            .and_then(|logits| model::to_host(&logits));
+        match logits {
+            Ok(mut logits) => {
+                self.scheduler.advance(&rows);
+                self.draw(&rows, &mut logits);
+            }
+            Err(error) => self.fail_rows(&rows, &error),
+        }
+        self.served += began.elapsed();
+    }
+
+    /// Ends every sequence.
+    pub fn fail_all(&mut self, failure: &Failure) {
+        for (id, sequence) in std::mem::take(&mut self.sequences) {
+            self.scheduler.finish(id);
+            sequence.fail(failure.clone());
+        }
+    }
+
+    fn fill_batch(&mut self, rows: &[Row]) {
+        self.batch.tokens.clear();
+        self.batch.spans.clear();
+        self.batch.logit_rows.clear();
+        for row in rows {
+            let Some((tokens, pages)) = self.scheduler.row_input(row) else {
+                continue;
+            };
+            self.batch.tokens.extend_from_slice(tokens);
+            self.batch.spans.push(Span {
+                new_tokens: tokens.len(),
+                past_tokens: row.tokens.start,
+                pages: pages.to_vec(),
+            });
+            if row.draws {
+                self.batch
+                    .logit_rows
+                    .push(self.batch.tokens.len() as u32 - 1);
+            }
+        }
+    }
+
+    fn draw(&mut self, rows: &[Row], logits: &mut [f32]) {
+        let vocabulary = self.model.vocabulary().max(1);
+        let drawing = rows.iter().filter(|row| row.draws);
+        for (row, logits) in drawing.zip(logits.chunks_exact_mut(vocabulary)) {
+            self.draw_one(row.id, logits);
+        }
+    }
+
+    fn draw_one(&mut self, id: SequenceId, logits: &mut [f32]) {
+        let Some(sequence) = self.sequences.get_mut(&id) else {
+            return;
+        };
+        sequence.start(self.scheduler.cached_tokens(id));
+        let token = match sequence.draw(logits, &mut self.scratch) {
+            Ok(token) => token,
+            Err(error) => return self.fail(id, Failure::internal(error)),
+        };
+        let token_id = token.id;
+        match sequence.accept(token, &self.language) {
+            Some(reason) => self.finish(id, reason),
+            None => {
+                self.scheduler.push(id, token_id);
+                if sequence.flush() == Err(TooSlow) {
+                    self.fail(
+                        id,
+                        Failure::SlowReader {
+                            unread: SLOW_READER_TOKENS,
+                        },
+                    );
+                }
+            }
+        }
+    }
+
+    fn fail_rows(&mut self, rows: &[Row], error: &candle_core::Error) {
+        for row in rows {
+            self.fail(row.id, Failure::internal(error));
+        }
+    }
+
+    fn finish(&mut self, id: SequenceId, reason: FinishReason) {
+        if let Some(sequence) = self.remove(id) {
+            sequence.finish(reason);
+        }
+    }
+
+    fn fail(&mut self, id: SequenceId, failure: Failure) {
+        if let Some(sequence) = self.remove(id) {
+            sequence.fail(failure);
+        }
+    }
+
+    fn remove(&mut self, id: SequenceId) -> Option<Sequence> {
+        self.scheduler.finish(id);
+        self.sequences.remove(&id)
+    }
+}

@@ -1,0 +1,90 @@
+//! What a device does next. Pure.
+
+use std::time::Duration;
+
+/// One thing the device can be busy with, as the choice sees it. Today a loaded text model; a pipeline of image
+/// steps will be another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queue {
+    pub has_work: bool,
+    /// How much of the device's time it has had.
+    pub served: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Nothing to do: park until somebody asks for something.
+    Wait,
+    /// One step of this queue.
+    Step(usize),
+}
+
+/// Whoever has work and has had the least of the device's time.
+pub fn next_work(queues: &[Queue]) -> Work {
+    let busy = queues
+        .iter()
+        .enumerate()
+        .filter(|(_, queue)| queue.has_work);
+    match busy.min_by_key(|(_, queue)| queue.served) {
+        Some((index, _)) => Work::Step(index),
+        None => Work::Wait,
+    }
+}
+
+/// Where a queue that was idle starts to count: level with those that are busy, so that it neither pays for
+/// their work nor makes up for its own rest.
+pub fn entry_level(queues: &[Queue], own: Duration) -> Duration {
+    let busy = queues.iter().filter(|queue| queue.has_work);
+    busy.map(|queue| queue.served)
+        .min()
+        .map_or(own, |least| own.max(least))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Queue, Work, entry_level, next_work};
+
+    fn queue(has_work: bool, millis: u64) -> Queue {
+        Queue {
+            has_work,
+            served: Duration::from_millis(millis),
+        }
+    }
+
+    #[test]
+    fn whoever_had_the_least_is_next() {
+        assert_eq!(next_work(&[]), Work::Wait);
+        assert_eq!(next_work(&[queue(false, 0)]), Work::Wait);
+        assert_eq!(
+            next_work(&[queue(false, 0), queue(true, 9), queue(true, 7)]),
+            Work::Step(2)
+        );
+    }
+
+    #[test]
+    fn two_busy_queues_get_equal_time_whatever_their_steps_cost() {
+        let mut queues = [queue(true, 0), queue(true, 0)];
+        for _ in 0..1000 {
+            if let Work::Step(index) = next_work(&queues) {
+                queues[index].served += Duration::from_millis([3, 40][index]);
+            }
+        }
+        let [first, second] = queues.map(|queue| queue.served.as_millis());
+        assert!(first.abs_diff(second) <= 40, "{first} {second}");
+    }
+
+    #[test]
+    fn a_rest_is_not_made_up_for() {
+        let queues = [queue(true, 500), queue(false, 10)];
+        assert_eq!(
+            entry_level(&queues, Duration::from_millis(10)),
+            Duration::from_millis(500)
+        );
+        assert_eq!(
+            entry_level(&queues[1..], Duration::from_millis(10)),
+            Duration::from_millis(10)
+        );
+    }
+}

@@ -1,0 +1,198 @@
+//! What everybody else holds: a [`Runtime`] to ask with, a [`Generation`] to listen to.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use candle_core::Device;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use super::engine::{self, Command, Engine, Loader};
+use super::load::{self, LoadError, ModelSource};
+use super::prepare::prepare;
+use super::scheduler::Limits;
+use super::shared::Shared;
+use super::{DeviceChoice, EngineLimits, Event, Failure, ModelInfo, Status, TextRequest};
+
+/// Commands besides jobs that may wait for the thread, which never leaves them waiting longer than a step.
+const INBOX_SPARE: usize = 64;
+
+/// The way to one inference thread. When the last clone is dropped the thread finishes what runs and ends.
+#[derive(Clone)]
+pub struct Runtime {
+    inbox: mpsc::Sender<Command>,
+    shared: Arc<Shared>,
+    /// One for each job that may run or wait.
+    places: Arc<Semaphore>,
+    /// Closed by the end of the thread.
+    end: mpsc::Sender<()>,
+    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+/// One job's events. Dropping it cancels the job within one step.
+pub struct Generation {
+    events: mpsc::Receiver<Event>,
+    wake: mpsc::WeakSender<Command>,
+    has_ended: bool,
+}
+
+impl Runtime {
+    /// Starts the thread of a device.
+    pub fn start(device: DeviceChoice, limits: EngineLimits) -> Result<Self, LoadError> {
+        let device = match device {
+            DeviceChoice::Cpu => Ok(Device::Cpu),
+            DeviceChoice::Cuda(index) => Device::new_cuda(index),
+        };
+        let device = device.map_err(|error| LoadError::Device(error.to_string()))?;
+        Self::start_with(load::loader(device), limits)
+    }
+
+    pub(super) fn start_with(loader: Loader, limits: EngineLimits) -> Result<Self, LoadError> {
+        let places = limits.max_running + limits.max_waiting;
+        let (inbox, commands) = mpsc::channel(places + INBOX_SPARE);
+        let (end, ended) = mpsc::channel(1);
+        let shared = Arc::new(Shared::default());
+        let steps = Limits {
+            max_running: limits.max_running,
+            prefill_chunk: limits.prefill_chunk,
+        };
+        let engine = Engine::new(loader, steps, Arc::clone(&shared));
+        let body = move || {
+            // Dropped last, also by a panic.
+            let _ended = ended;
+            engine::run(engine, commands);
+        };
+        let thread = thread::Builder::new()
+            .name("muster-engine".to_owned())
+            .spawn(body);
+        let thread =
+            thread.map_err(|error| LoadError::Device(format!("no thread to run on: {error}")))?;
+        Ok(Self {
+            inbox,
+            shared,
+            places: Arc::new(Semaphore::new(places)),
+            end,
+            thread: Arc::new(Mutex::new(Some(thread))),
+        })
+    }
+
+    /// Loads a model under a name. What already runs waits meanwhile. `progress` is told bytes done and in all.
+    pub async fn load(
+        &self,
+        name: &str,
+        source: ModelSource,
+        progress: impl FnMut(u64, u64) + Send + 'static,
+    ) -> Result<Arc<ModelInfo>, LoadError> {
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Load {
+            name: name.to_owned(),
+            source: Box::new(source),
+            progress: Box::new(progress),
+            reply,
+        };
+        self.inbox
+            .send(command)
+            .await
+            .map_err(|_| LoadError::Stopped)?;
+        answer.await.unwrap_or(Err(LoadError::Stopped))
+    }
+
+    /// Gives a model's memory back. Jobs that still run on it fail.
+    pub async fn unload(&self, name: &str) -> Result<(), Failure> {
+        let name = name.to_owned();
+        self.ask(|reply| Command::Unload { name, reply }).await?
+    }
+
+    /// Returns when the device is quiet: what runs keeps its place, and new jobs are refused.
+    pub async fn pause(&self) -> Result<(), Failure> {
+        self.ask(Command::Pause).await
+    }
+
+    pub async fn resume(&self) -> Result<(), Failure> {
+        self.ask(Command::Resume).await
+    }
+
+    pub fn status(&self) -> Status {
+        self.shared.status()
+    }
+
+    /// Starts a job, or refuses it at once. The prompt is rendered and tokenized off the inference thread.
+    pub async fn generate(&self, request: TextRequest) -> Result<Generation, Failure> {
+        let listing = self.shared.listing(&request.model)?;
+        if self.shared.is_paused() {
+            return Err(Failure::Paused);
+        }
+        let place = Arc::clone(&self.places)
+            .try_acquire_owned()
+            .map_err(|_| self.busy())?;
+        let prepared = tokio::task::spawn_blocking(move || prepare(request, &listing, place));
+        let (job, events) = prepared.await.map_err(Failure::internal)??;
+        match self.inbox.try_send(Command::Run(Box::new(job))) {
+            Ok(()) => Ok(Generation {
+                events,
+                wake: self.inbox.downgrade(),
+                has_ended: false,
+            }),
+            Err(TrySendError::Full(_)) => Err(self.busy()),
+            Err(TrySendError::Closed(_)) => Err(Failure::Stopped),
+        }
+    }
+
+    /// Waits until the thread has ended: until every other `Runtime` is dropped and what runs has finished.
+    pub async fn drain(self) {
+        let Self {
+            inbox, end, thread, ..
+        } = self;
+        drop(inbox);
+        end.closed().await;
+        let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Over but for its last instructions. A panic in it was printed, and there is nobody to pass it on to.
+        let _ = thread.map(JoinHandle::join);
+    }
+
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, Failure> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.inbox.send(command(reply)).await;
+        sent.map_err(|_| Failure::Stopped)?;
+        answer.await.map_err(|_| Failure::Stopped)
+    }
+
+    fn busy(&self) -> Failure {
+        let Status {
+            running, waiting, ..
+        } = self.status();
+        Failure::Busy { running, waiting }
+    }
+}
+
+impl Generation {
+    /// The next event. After [`Event::Done`] or [`Event::Failed`], which always comes, `None`.
+    pub async fn next(&mut self) -> Option<Event> {
+        if self.has_ended {
+            return None;
+        }
+        let event = self
+            .events
+            .recv()
+            .await
+            .unwrap_or(Event::Failed(Failure::Stopped));
+        self.has_ended = matches!(event, Event::Done { .. } | Event::Failed(_));
+        Some(event)
+    }
+}
+
+impl Drop for Generation {
+    fn drop(&mut self) {
+        self.events.close();
+        if self.has_ended {
+            return;
+        }
+        // A thread that is paused would not look. One that is too busy to take this looks anyway.
+        if let Some(inbox) = self.wake.upgrade() {
+            let _ = inbox.try_send(Command::Wake);
+        }
+    }
+}

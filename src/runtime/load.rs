@@ -1,0 +1,187 @@
+//! From files to a model on the device, with room for its sequences.
+
+use std::path::PathBuf;
+
+use candle_core::{DType, Device};
+
+use super::model::{Model, PagedDecoder};
+use super::text::{EmbeddedText, Language, TextError, TextSource};
+use super::{ModelInfo, Sampling};
+use crate::kernels::PAGE_TOKENS;
+use crate::networks::text::{Decoder, LoadOptions};
+use crate::networks::weights::{Checkpoint, CheckpointError, Quantize};
+
+/// Room for keys and values where nothing else is said: this many tokens, or the model's context if that is less.
+pub const DEFAULT_CACHE_TOKENS: usize = 16_384;
+
+/// Where a model is, and how to hold it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelSource {
+    /// A `.gguf` file, a `.safetensors` file beside its configuration, or a folder.
+    pub path: PathBuf,
+    /// Used instead of the tokenizer that the model brings.
+    pub tokenizer: Option<PathBuf>,
+    /// Used instead of the chat template that the model brings.
+    pub template: Option<String>,
+    /// Quantize dense weights while loading.
+    pub quantize: Option<Quantize>,
+    /// Hold dense weights as this type; `None` leaves them as they are stored.
+    pub dtype: Option<DType>,
+    /// The most tokens of one sequence, when less than the model could.
+    pub context: Option<usize>,
+    pub cache: CacheRoom,
+    /// Goes before what the model's files recommend.
+    pub defaults: Sampling,
+}
+
+/// How much room the keys and values of all sequences together get.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CacheRoom {
+    /// [`DEFAULT_CACHE_TOKENS`].
+    #[default]
+    Default,
+    Tokens(usize),
+    Bytes(u64),
+}
+
+/// A model that is ready to run.
+pub struct Loaded {
+    pub model: Box<dyn Model>,
+    pub language: Language,
+    pub pages: usize,
+    pub info: ModelInfo,
+    pub defaults: Sampling,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("{name} is already loaded")]
+    AlreadyLoaded { name: String },
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
+    Text(#[from] TextError),
+    #[error("the cache has room for {found} tokens and a page alone takes {PAGE_TOKENS}")]
+    CacheTooSmall { found: u64 },
+    #[error("no room on the device: {0}")]
+    Device(String),
+    #[error("the engine has stopped")]
+    Stopped,
+}
+
+impl ModelSource {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            tokenizer: None,
+            template: None,
+            quantize: None,
+            dtype: None,
+            context: None,
+            cache: CacheRoom::Default,
+            defaults: Sampling::default(),
+        }
+    }
+}
+
+/// Opens, checks and loads a decoder. The text side comes first: it is quick, and as likely to be wrong.
+pub fn load_decoder(
+    source: &ModelSource,
+    device: &Device,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Loaded, LoadError> {
+    let checkpoint = Checkpoint::open(&source.path)?;
+    let spec = checkpoint.spec()?;
+    let language = open_language(source, &checkpoint)?;
+    let options = LoadOptions {
+        quantize: source.quantize,
+        dtype: source.dtype,
+    };
+    let decoder = Decoder::load(&checkpoint, device, &options, progress)?;
+    let context = source.context.unwrap_or(spec.context).min(spec.context);
+    let pages = pages(
+        source.cache,
+        context,
+        spec.kv_bytes_per_token(decoder.kv_dtype()),
+    )?;
+    let weight_bytes = decoder.weight_bytes();
+    let model =
+        PagedDecoder::new(decoder, pages).map_err(|error| LoadError::Device(error.to_string()))?;
+    let info = ModelInfo {
+        name: String::new(),
+        vocabulary: spec.vocab_size,
+        context: context.min(pages * PAGE_TOKENS),
+        weight_bytes,
+        cache_bytes: model.cache_bytes(),
+        cache_tokens: pages * PAGE_TOKENS,
+        can_chat: language.template.is_ok(),
+    };
+    let defaults = source.defaults.clone().or(&language.defaults);
+    Ok(Loaded {
+        model: Box::new(model),
+        language,
+        pages,
+        info,
+        defaults,
+    })
+}
+
+fn open_language(source: &ModelSource, checkpoint: &Checkpoint) -> Result<Language, LoadError> {
+    let embedded = checkpoint
+        .gguf_metadata()
+        .map(EmbeddedText::from_gguf)
+        .transpose()?;
+    let is_self_contained = embedded
+        .as_ref()
+        .is_some_and(|embedded| embedded.vocabulary.is_some());
+    let folder = if source.path.is_dir() {
+        Some(source.path.as_path())
+    } else {
+        source.path.parent()
+    };
+    Ok(Language::open(TextSource {
+        folder: folder.filter(|_| !is_self_contained),
+        embedded: embedded.as_ref(),
+        tokenizer: source.tokenizer.as_deref(),
+        template: source.template.as_deref(),
+    })?)
+}
+
+fn pages(room: CacheRoom, context: usize, bytes_per_token: u64) -> Result<usize, LoadError> {
+    let tokens = match room {
+        CacheRoom::Default => DEFAULT_CACHE_TOKENS.min(context) as u64,
+        CacheRoom::Tokens(tokens) => tokens as u64,
+        CacheRoom::Bytes(bytes) => bytes / bytes_per_token.max(1),
+    };
+    let pages = match room {
+        // A budget is not exceeded; so many tokens are given their room.
+        CacheRoom::Bytes(_) => tokens / PAGE_TOKENS as u64,
+        _ => tokens.div_ceil(PAGE_TOKENS as u64),
+    };
+    match usize::try_from(pages) {
+        Ok(pages) if pages > 0 && u32::try_from(pages).is_ok() => Ok(pages),
+        _ => Err(LoadError::CacheTooSmall { found: tokens }),
+    }
+}
+
+/// A loader for [`Engine`](super::engine::Engine) that puts decoders on this device.
+pub fn loader(device: Device) -> super::engine::Loader {
+    Box::new(move |source, progress| load_decoder(source, &device, progress))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CacheRoom, LoadError, pages};
+
+    #[test]
+    fn the_cache_is_counted_in_whole_pages() {
+        assert_eq!(pages(CacheRoom::Tokens(33), 2048, 100).ok(), Some(2));
+        assert_eq!(pages(CacheRoom::Bytes(6500), 2048, 100).ok(), Some(2));
+        assert_eq!(pages(CacheRoom::Default, 2048, 100).ok(), Some(64));
+        let too_small = pages(CacheRoom::Bytes(100), 2048, 100);
+        assert!(matches!(
+            too_small,
+            Err(LoadError::CacheTooSmall { found: 1 })
+        ));
+    }
+}

@@ -1,0 +1,50 @@
+//! What the engine needs of a network: steps in, logits out. The network and its pages stay on this side.
+
+use candle_core::{DType, Device, Result, Tensor};
+
+use crate::networks::text::{Batch, Decoder, KvPages};
+
+/// A network with the pages its sequences live in.
+pub trait Model: Send {
+    /// How many logits a row has.
+    fn vocabulary(&self) -> usize;
+
+    /// Computes a step and returns the logits, f32 `[asked, vocabulary]`, of the rows asked for.
+    fn forward(&mut self, batch: &Batch) -> Result<Tensor>;
+}
+
+/// A decoder and its keys and values.
+pub struct PagedDecoder {
+    decoder: Decoder,
+    pages: KvPages,
+}
+
+impl PagedDecoder {
+    pub fn new(decoder: Decoder, pages: usize) -> Result<Self> {
+        let pages = decoder.new_pages(pages, decoder.kv_dtype())?;
+        Ok(Self { decoder, pages })
+    }
+
+    pub fn cache_bytes(&self) -> u64 {
+        self.pages.bytes()
+    }
+}
+
+impl Model for PagedDecoder {
+    fn vocabulary(&self) -> usize {
+        self.decoder.spec().vocab_size
+    }
+
+    fn forward(&mut self, batch: &Batch) -> Result<Tensor> {
+        self.decoder.forward(batch, &mut self.pages)
+    }
+}
+
+/// The logits of a step, on the host, as one flat list.
+pub fn to_host(logits: &Tensor) -> Result<Vec<f32>> {
+    logits
+        .to_device(&Device::Cpu)?
+        .to_dtype(DType::F32)?
+        .flatten_all()?
+        .to_vec1()
+}

@@ -1,0 +1,146 @@
+//! The way out for one sequence's events. Nothing here ever waits for the reader.
+//!
+//! What does not fit into the channel stays and leaves with the next event. Two places of the channel are kept
+//! for the end, so that the last text and the last word always arrive.
+
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::{Event, TokenInfo};
+
+/// Events a reader may leave unread before text starts to gather here.
+pub const UNREAD_EVENTS: usize = 64;
+/// Tokens that may gather before the reader counts as gone.
+pub const SLOW_READER_TOKENS: usize = 4096;
+/// Without text, tokens leave only in such groups: nobody sees them, and each event costs.
+const SILENT_TOKENS: usize = 32;
+
+/// More than [`SLOW_READER_TOKENS`] tokens wait for the reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooSlow;
+
+#[derive(Debug)]
+pub struct Outbox {
+    events: mpsc::Sender<Event>,
+    last_text: mpsc::OwnedPermit<Event>,
+    last_word: mpsc::OwnedPermit<Event>,
+    /// Final text that has not left yet.
+    pub text: String,
+    pub tokens: Vec<TokenInfo>,
+}
+
+impl Outbox {
+    /// `None` when the channel has no room even for the end, which a new one of [`channel`](Self::channel) has.
+    pub fn new(events: mpsc::Sender<Event>) -> Option<Self> {
+        Some(Self {
+            last_text: events.clone().try_reserve_owned().ok()?,
+            last_word: events.clone().try_reserve_owned().ok()?,
+            events,
+            text: String::new(),
+            tokens: Vec::new(),
+        })
+    }
+
+    pub fn channel() -> (mpsc::Sender<Event>, mpsc::Receiver<Event>) {
+        mpsc::channel(UNREAD_EVENTS + 2)
+    }
+
+    pub fn is_abandoned(&self) -> bool {
+        self.events.is_closed()
+    }
+
+    pub fn start(&mut self, prompt_tokens: usize, cached_tokens: usize) {
+        // The first event of all always fits.
+        let _ = self.events.try_send(Event::Started {
+            prompt_tokens,
+            cached_tokens,
+        });
+    }
+
+    /// Lets text and tokens go if there is something to see and room to put it.
+    pub fn flush(&mut self) -> Result<(), TooSlow> {
+        if self.text.is_empty() && self.tokens.len() < SILENT_TOKENS {
+            return Ok(());
+        }
+        let event = self.take();
+        match self.events.try_send(event) {
+            Err(TrySendError::Full(Event::Text { text, tokens })) => {
+                (self.text, self.tokens) = (text, tokens);
+                if self.tokens.len() > SLOW_READER_TOKENS {
+                    Err(TooSlow)
+                } else {
+                    Ok(())
+                }
+            }
+            // A closed channel is noticed before the next step.
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends what is left, and the last word.
+    pub fn finish(mut self, last: Event) {
+        let rest = self.take();
+        if !matches!(&rest, Event::Text { text, tokens } if text.is_empty() && tokens.is_empty()) {
+            self.last_text.send(rest);
+        }
+        self.last_word.send(last);
+    }
+
+    fn take(&mut self) -> Event {
+        Event::Text {
+            text: std::mem::take(&mut self.text),
+            tokens: std::mem::take(&mut self.tokens),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outbox, SLOW_READER_TOKENS, TooSlow, UNREAD_EVENTS};
+    use crate::runtime::{Event, Failure, TokenInfo};
+
+    fn token(id: u32) -> TokenInfo {
+        TokenInfo {
+            id,
+            logprob: None,
+            top: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_slow_reader_gets_everything_in_fewer_events() {
+        let (sender, mut events) = Outbox::channel();
+        let mut outbox = Outbox::new(sender).unwrap();
+        let count = UNREAD_EVENTS as u32 + 50;
+        for id in 0..count {
+            outbox.text.push('x');
+            outbox.tokens.push(token(id));
+            assert_eq!(outbox.flush(), Ok(()));
+        }
+        outbox.finish(Event::Failed(Failure::Stopped));
+        let (mut text, mut ids, mut messages) = (String::new(), Vec::new(), 0);
+        while let Ok(Event::Text { text: more, tokens }) = events.try_recv() {
+            text.push_str(&more);
+            ids.extend(tokens.iter().map(|token| token.id));
+            messages += 1;
+        }
+        assert_eq!((text.len(), ids), (count as usize, (0..count).collect()));
+        assert_eq!(messages, UNREAD_EVENTS + 1);
+    }
+
+    #[test]
+    fn a_reader_that_never_reads_is_given_up() {
+        let (sender, _events) = Outbox::channel();
+        let mut outbox = Outbox::new(sender).unwrap();
+        let mut given_up_at = None;
+        for id in 0..2 * SLOW_READER_TOKENS as u32 {
+            outbox.text.push('x');
+            outbox.tokens.push(token(id));
+            if outbox.flush() == Err(TooSlow) {
+                given_up_at = Some(id as usize);
+                break;
+            }
+        }
+        assert_eq!(given_up_at, Some(UNREAD_EVENTS + SLOW_READER_TOKENS));
+    }
+}

@@ -1,0 +1,117 @@
+//! From what somebody asks to a job that the inference thread can run: everything that can be refused is refused
+//! here, on the asker's own time.
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use super::outbox::Outbox;
+use super::sampling::{MAX_LOGPROBS, Sampler, Settings};
+use super::sequence::Job;
+use super::shared::Listing;
+use super::text::{Begins, Detokenizer, StopStrings};
+use super::{Event, Failure, Prompt, TextRequest};
+
+pub fn prepare(
+    request: TextRequest,
+    listing: &Listing,
+    place: OwnedSemaphorePermit,
+) -> Result<(Job, mpsc::Receiver<Event>), Failure> {
+    let Listing {
+        info,
+        language,
+        defaults,
+    } = listing;
+    let prompt = language.prompt_tokens(&request.prompt)?;
+    check_ids("the prompt", &prompt, info.vocabulary)?;
+    check_ids("generated", &request.generated, info.vocabulary)?;
+    let max_tokens = max_tokens(request.max_tokens, prompt.len(), info.context)?;
+    if let Some(found) = request.logprobs.filter(|&found| found > MAX_LOGPROBS) {
+        let refusal = format!("logprobs may ask for {MAX_LOGPROBS} alternatives, found {found}");
+        return Err(Failure::BadRequest(refusal));
+    }
+    let settings = Settings::resolve(&request.sampling, defaults, info.vocabulary)
+        .map_err(Failure::BadRequest)?;
+    let sampler = Sampler::new(
+        settings,
+        request.choice,
+        request.logprobs,
+        &prompt,
+        &request.generated,
+    );
+    let stops = StopStrings::new(request.stop).map_err(Failure::BadRequest)?;
+    let (sender, events) = Outbox::channel();
+    let outbox = Outbox::new(sender).ok_or(Failure::Stopped)?;
+    let begins = match request.prompt {
+        Prompt::Chat(_) => Begins::Fresh,
+        Prompt::Text(_) | Prompt::Tokens(_) => Begins::AfterPrompt,
+    };
+    let job = Job {
+        model: request.model,
+        prompt,
+        generated: request.generated,
+        sampler,
+        max_tokens,
+        stops,
+        detokenizer: Detokenizer::new(language.tokenizer.pieces(), begins),
+        outbox,
+        place,
+    };
+    Ok((job, events))
+}
+
+/// What was asked for, but never more than there is room for: a prompt and its answer share the context.
+fn max_tokens(asked: Option<usize>, prompt: usize, context: usize) -> Result<usize, Failure> {
+    let Some(room) = context.checked_sub(prompt).filter(|&room| room > 0) else {
+        let limit = context.saturating_sub(1);
+        return Err(Failure::PromptTooLong {
+            found: prompt,
+            limit,
+        });
+    };
+    match asked {
+        Some(0) => Err(Failure::BadRequest(
+            "max_tokens must be at least 1, found 0".to_owned(),
+        )),
+        Some(asked) => Ok(asked.min(room)),
+        None => Ok(room),
+    }
+}
+
+fn check_ids(what: &str, ids: &[u32], vocabulary: usize) -> Result<(), Failure> {
+    match ids.iter().find(|&&id| id as usize >= vocabulary) {
+        Some(id) => Err(Failure::BadRequest(format!(
+            "{what} has token {id} and the model has {vocabulary}"
+        ))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check_ids, max_tokens};
+    use crate::runtime::Failure;
+
+    #[test]
+    fn an_answer_gets_what_the_prompt_leaves() {
+        assert_eq!(max_tokens(None, 10, 100), Ok(90));
+        assert_eq!(max_tokens(Some(500), 10, 100), Ok(90));
+        assert_eq!(max_tokens(Some(5), 10, 100), Ok(5));
+        let refusal = max_tokens(None, 100, 100);
+        assert_eq!(
+            refusal,
+            Err(Failure::PromptTooLong {
+                found: 100,
+                limit: 99
+            })
+        );
+    }
+
+    #[test]
+    fn tokens_the_model_does_not_have_are_refused() {
+        assert_eq!(check_ids("the prompt", &[1, 2], 3), Ok(()));
+        let refusal = check_ids("the prompt", &[1, 3], 3).unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            "the prompt has token 3 and the model has 3"
+        );
+    }
+}
