@@ -31,3 +31,7 @@ pub use self::{
 mod golden;
 #[cfg(test)]
 mod invariance;
+#[cfg(test)]
+mod quantized;
+#[cfg(test)]
+mod refusals;

@@ -1,0 +1,161 @@
+//! What a decoder would have to ignore is refused by name.
+
+use serde_json::{Value, json};
+
+use super::{RopeScaling, config, golden::fixture};
+use crate::networks::weights::{Checkpoint, CheckpointError};
+
+fn llama() -> Value {
+    json!({
+        "architectures": ["LlamaForCausalLM"],
+        "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "max_position_embeddings": 2048, "rms_norm_eps": 1e-6,
+        "hidden_act": "silu",
+    })
+}
+
+/// The error for a Llama with these fields changed.
+fn refusal(changes: Value) -> String {
+    let flaw = config::spec(&changed(changes)).unwrap_err();
+    flaw.in_file("config.json".as_ref()).to_string()
+}
+
+fn changed(changes: Value) -> Value {
+    let mut config = llama();
+    for (key, value) in changes.as_object().unwrap() {
+        config[key] = value.clone();
+    }
+    config
+}
+
+fn check(changes: Value, expected: &str) {
+    let message = refusal(changes);
+    assert!(message.contains(expected), "{message}");
+}
+
+#[test]
+fn old_files_leave_out_what_goes_without_saying() {
+    let spec = config::spec(&llama()).unwrap();
+    assert_eq!(
+        (spec.kv_heads, spec.head_dim, spec.rope.theta),
+        (32, 128, 10_000.0)
+    );
+    assert_eq!(spec.rope.scaling, RopeScaling::None);
+    assert!(!spec.tied_embeddings && spec.windows.is_empty());
+}
+
+#[test]
+fn what_older_and_newer_files_call_rope_scaling_is_the_same() {
+    let scaling = json!({"type": "linear", "factor": 4.0});
+    let older = config::spec(&changed(
+        json!({"rope_scaling": scaling, "rope_theta": 5.0}),
+    ));
+    let scaling = json!({"rope_type": "linear", "factor": 4.0, "rope_theta": 5.0});
+    let newer = config::spec(&changed(json!({"rope_parameters": scaling})));
+    assert_eq!(older.unwrap(), newer.unwrap());
+}
+
+#[test]
+fn an_unknown_architecture_is_named_beside_those_we_know() {
+    check(
+        json!({"architectures": ["MambaForCausalLM"]}),
+        "architectures: found MambaForCausalLM, and this program knows LlamaForCausalLM, Mistral",
+    );
+    check(json!({"architectures": null}), "architectures: found none");
+}
+
+#[test]
+fn values_that_would_be_ignored_are_refused() {
+    check(
+        json!({"hidden_act": "gelu"}),
+        "hidden_act: found gelu, and this program knows silu",
+    );
+    check(
+        json!({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}),
+        "the type of rope_scaling: found longrope",
+    );
+    check(
+        json!({"rope_scaling": {"type": "linear"}}),
+        "rope_scaling.factor: found nothing",
+    );
+    check(
+        json!({"quantization_config": {"quant_method": "gptq"}}),
+        "quantization_config: found gptq",
+    );
+    check(
+        json!({
+            "architectures": ["Qwen2ForCausalLM"], "sliding_window": 4, "use_sliding_window": true,
+            "layer_types": ["chunked_attention"],
+        }),
+        "layer_types: found chunked_attention",
+    );
+}
+
+#[test]
+fn absurd_sizes_are_refused() {
+    check(
+        json!({"num_hidden_layers": 0}),
+        "the number of layers: found 0, wanted 1 to 4096",
+    );
+    check(
+        json!({"num_attention_heads": 0}),
+        "the number of heads: found 0",
+    );
+    check(
+        json!({"hidden_size": 1u64 << 60}),
+        "the hidden size: found 1152921504606846976",
+    );
+    check(
+        json!({"num_key_value_heads": 5}),
+        "32 heads over 5 key heads",
+    );
+    check(
+        json!({"head_dim": 7}),
+        "the numbers of a head that turn: found 7",
+    );
+    check(json!({"rope_theta": 0.0}), "the rope");
+    check(
+        json!({"vocab_size": "many"}),
+        "config.json: config.json: found invalid type",
+    );
+}
+
+#[test]
+fn tensors_that_do_not_fit_the_spec_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let load = |changes: Value| -> Result<(), CheckpointError> {
+        let text = std::fs::read(fixture("tiny-llama/config.json")).unwrap();
+        let mut config: Value = serde_json::from_slice(&text).unwrap();
+        for (key, value) in changes.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        let weights = folder.path().join("model.safetensors");
+        std::fs::copy(fixture("tiny-llama/model.safetensors"), weights).unwrap();
+        let checkpoint = Checkpoint::open(folder.path())?;
+        let options = super::LoadOptions::default();
+        let device = candle_core::Device::Cpu;
+        super::Decoder::load(&checkpoint, &device, &options, &mut |_, _| {}).map(drop)
+    };
+    load(json!({})).unwrap();
+    let check = |changes: Value, expected: &str| {
+        let message = load(changes).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    };
+    check(
+        json!({"vocab_size": 511}),
+        "found [512, 64], wanted [511, 64]",
+    );
+    check(
+        json!({"attention_bias": true}),
+        "the tensor \"model.layers.0.self_attn.q_proj.bias\": found nothing",
+    );
+    check(
+        json!({"num_hidden_layers": 1}),
+        "\"model.layers.1.input_layernorm.weight\": found something that a Llama decoder has no place for",
+    );
+    check(
+        json!({"architectures": ["Qwen3ForCausalLM"]}),
+        "q_norm.weight\": found nothing",
+    );
+}
