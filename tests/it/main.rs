@@ -5,6 +5,7 @@
     reason = "a test that cannot go on says so by panicking"
 )]
 
+mod bench;
 mod cli;
 mod hub;
 mod engine;

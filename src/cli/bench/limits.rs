@@ -1,0 +1,128 @@
+//! What the machine could do at best, measured here and now: how fast it reads memory, how fast it multiplies.
+//!
+//! Text generation is bound by one of the two, so a speed means something only beside them.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use candle_core::utils::get_num_threads;
+use candle_core::{DType, Device, Result, Tensor};
+use serde::Serialize;
+
+/// The best of so many tries: noise only ever makes a machine slower.
+const TRIES: usize = 7;
+/// Larger than any cache, small enough for a laptop.
+const CPU_BYTES: usize = 1 << 30;
+const CUDA_BYTES: usize = 4 << 30;
+/// Side of the square matrices multiplied.
+const CPU_SIDE: usize = 1536;
+const CUDA_SIDE: usize = 8192;
+
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Limits {
+    pub threads: usize,
+    /// All threads reading a buffer larger than the caches; on a GPU a copy inside it, both ways counted.
+    pub bytes_per_second: f64,
+    /// Multiplications and additions of a dense product: f32 on a CPU, bf16 on a GPU. Products of integers can
+    /// be faster than this.
+    pub operations_per_second: f64,
+}
+
+impl Limits {
+    pub fn measure(device: &Device) -> Result<Self> {
+        let threads = get_num_threads();
+        Ok(Self {
+            threads,
+            bytes_per_second: match device {
+                Device::Cpu => reading_speed(threads),
+                _ => copying_speed(device)?,
+            },
+            operations_per_second: multiplying_speed(device)?,
+        })
+    }
+}
+
+fn reading_speed(threads: usize) -> f64 {
+    // Not zeros: those would all be one page until somebody writes to them.
+    let buffer = vec![1u64; CPU_BYTES / size_of::<u64>()];
+    let quickest = quickest(|| {
+        read_all(&buffer, threads);
+        Ok(())
+    });
+    quickest.map_or(0.0, |time| CPU_BYTES as f64 / time.as_secs_f64())
+}
+
+fn read_all(buffer: &[u64], threads: usize) {
+    let part = buffer.len().div_ceil(threads.max(1));
+    std::thread::scope(|scope| {
+        for part in buffer.chunks(part) {
+            scope.spawn(move || black_box(sum(part)));
+        }
+    });
+}
+
+/// Many sums at once, so that loads and not one chain of additions set the pace.
+fn sum(numbers: &[u64]) -> u64 {
+    let mut sums = [0u64; 32];
+    for block in numbers.chunks_exact(sums.len()) {
+        for (sum, number) in sums.iter_mut().zip(block) {
+            *sum = sum.wrapping_add(*number);
+        }
+    }
+    sums.iter().fold(0, |all, sum| all.wrapping_add(*sum))
+}
+
+fn copying_speed(device: &Device) -> Result<f64> {
+    let buffer = Tensor::zeros(CUDA_BYTES, DType::U8, device)?;
+    let time = quickest(|| {
+        black_box(buffer.copy()?);
+        device.synchronize()
+    })?;
+    Ok(2.0 * CUDA_BYTES as f64 / time.as_secs_f64())
+}
+
+fn multiplying_speed(device: &Device) -> Result<f64> {
+    let (side, dtype) = match device {
+        Device::Cpu => (CPU_SIDE, DType::F32),
+        _ => (CUDA_SIDE, DType::BF16),
+    };
+    let matrix = Tensor::ones((side, side), dtype, device)?;
+    let time = quickest(|| {
+        black_box(matrix.matmul(&matrix)?);
+        device.synchronize()
+    })?;
+    Ok(2.0 * (side as f64).powi(3) / time.as_secs_f64())
+}
+
+fn quickest(mut work: impl FnMut() -> Result<()>) -> Result<Duration> {
+    work()?;
+    let mut quickest = Duration::MAX;
+    for _ in 0..TRIES {
+        let began = Instant::now();
+        work()?;
+        quickest = quickest.min(began.elapsed());
+    }
+    Ok(quickest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_read() {
+        let numbers: Vec<u64> = (0..1024).collect();
+        assert_eq!(sum(&numbers), 1023 * 512);
+    }
+
+    #[test]
+    fn the_quickest_try_counts() {
+        let mut tries = 0;
+        quickest(|| {
+            tries += 1;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(tries, TRIES + 1);
+    }
+}

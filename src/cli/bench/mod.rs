@@ -1,0 +1,27 @@
+//! `worker bench`: how fast this machine is, beside how fast it could be at best.
+
+mod figures;
+mod limits;
+mod memory;
+mod text;
+
+use super::{Failure, Root};
+
+/// Measure this machine.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  worker bench text --synthetic llama-3.2-1b --quant q4_k_m")]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    Text(text::Args),
+}
+
+pub fn run(args: Args, _: &Root) -> Result<(), Failure> {
+    match args.what {
+        What::Text(args) => text::run(&args),
+    }
+}

@@ -1,0 +1,224 @@
+//! A decoder on its own: batches go in as the engine would put them in, and the clock runs.
+
+use std::time::{Duration, Instant};
+
+use candle_core::{DType, Result};
+use serde::Serialize;
+
+use crate::kernels::{PAGE_TOKENS, Span};
+use crate::networks::text::{Batch, Decoder, KvPages, StepCost};
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// A prompt of so many tokens, in one step.
+    Prefill(usize),
+    /// So many streams, one token each in every step.
+    Decode(usize),
+}
+
+impl Phase {
+    pub fn name(self) -> String {
+        match self {
+            Self::Prefill(tokens) => format!("prefill {tokens}"),
+            Self::Decode(streams) => format!("decode {streams}"),
+        }
+    }
+
+    pub fn tokens_per_step(self) -> usize {
+        match self {
+            Self::Prefill(tokens) => tokens,
+            Self::Decode(streams) => streams,
+        }
+    }
+
+    fn streams(self) -> usize {
+        match self {
+            Self::Prefill(_) => 0,
+            Self::Decode(streams) => streams,
+        }
+    }
+}
+
+/// How decoding is measured.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Course {
+    /// Tokens in each stream's context when it begins.
+    pub context: usize,
+    pub steps: usize,
+}
+
+pub struct Driver {
+    decoder: Decoder,
+    kv: DType,
+    pages: KvPages,
+    course: Course,
+    random: Random,
+}
+
+impl Driver {
+    /// Contexts for the largest phase, filled as prompts fill them.
+    pub fn new(decoder: Decoder, course: Course, phases: &[Phase]) -> Result<Self> {
+        let kv = decoder.kv_dtype();
+        let pages = phases.iter().map(|phase| course.pages(*phase)).max();
+        let pages = decoder.new_pages(pages.unwrap_or(0), kv)?;
+        let mut driver = Self {
+            decoder,
+            kv,
+            pages,
+            course,
+            random: Random(1),
+        };
+        driver.fill(phases)?;
+        Ok(driver)
+    }
+
+    pub fn decoder(&self) -> &Decoder {
+        &self.decoder
+    }
+
+    /// Does the phase once: tokens that went through, per second.
+    pub fn measure(&mut self, phase: Phase) -> Result<f64> {
+        let (tokens, time) = match phase {
+            Phase::Prefill(tokens) => (tokens, self.step(vec![self.course.prompt(tokens, 0)])?),
+            Phase::Decode(streams) => (streams * self.course.steps, self.decode(streams)?),
+        };
+        Ok(tokens as f64 / time.as_secs_f64())
+    }
+
+    /// What a typical step of the phase costs at the least.
+    pub fn cost(&self, phase: Phase) -> StepCost {
+        let spans = match phase {
+            Phase::Prefill(tokens) => vec![self.course.prompt(tokens, 0)],
+            Phase::Decode(streams) => self.course.decoding(streams, self.course.steps / 2),
+        };
+        self.decoder.step_cost(&spans, spans.len(), self.kv)
+    }
+
+    fn decode(&mut self, streams: usize) -> Result<Duration> {
+        let mut time = Duration::ZERO;
+        for step in 0..self.course.steps {
+            time += self.step(self.course.decoding(streams, step))?;
+        }
+        Ok(time)
+    }
+
+    fn fill(&mut self, phases: &[Phase]) -> Result<()> {
+        let streams = phases.iter().map(|phase| phase.streams()).max();
+        for stream in 0..streams.unwrap_or(0) {
+            self.step(vec![self.course.prompt(self.course.context, stream)])?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, spans: Vec<Span>) -> Result<Duration> {
+        let batch = self.batch(spans);
+        let began = Instant::now();
+        let logits = self.decoder.forward(&batch, &mut self.pages)?;
+        logits.device().synchronize()?;
+        Ok(began.elapsed())
+    }
+
+    /// Random tokens for these spans; logits of the last of each.
+    fn batch(&mut self, spans: Vec<Span>) -> Batch {
+        let vocabulary = self.decoder.spec().vocab_size;
+        let tokens: usize = spans.iter().map(|span| span.new_tokens).sum();
+        let ends = spans.iter().scan(0, |end, span| {
+            *end += span.new_tokens as u32;
+            Some(*end - 1)
+        });
+        Batch {
+            logit_rows: ends.collect(),
+            tokens: (0..tokens).map(|_| self.random.below(vocabulary)).collect(),
+            spans,
+        }
+    }
+}
+
+impl Course {
+    fn prompt(self, tokens: usize, stream: usize) -> Span {
+        self.span(tokens, 0, stream)
+    }
+
+    fn decoding(self, streams: usize, step: usize) -> Vec<Span> {
+        let past_tokens = self.context + step;
+        (0..streams)
+            .map(|stream| self.span(1, past_tokens, stream))
+            .collect()
+    }
+
+    /// Streams lie one after the other; a long prompt takes the pages of those behind it.
+    fn span(self, new_tokens: usize, past_tokens: usize, stream: usize) -> Span {
+        let first = stream * self.pages_per_stream();
+        let pages = (past_tokens + new_tokens).div_ceil(PAGE_TOKENS);
+        Span {
+            new_tokens,
+            past_tokens,
+            pages: (first..first + pages).map(|page| page as u32).collect(),
+        }
+    }
+
+    fn pages(self, phase: Phase) -> usize {
+        match phase {
+            Phase::Prefill(tokens) => tokens.div_ceil(PAGE_TOKENS),
+            Phase::Decode(streams) => streams * self.pages_per_stream(),
+        }
+    }
+
+    fn pages_per_stream(self) -> usize {
+        (self.context + self.steps).div_ceil(PAGE_TOKENS)
+    }
+}
+
+/// SplitMix64: the same tokens every time.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        ((mixed ^ (mixed >> 27)) % bound.max(1) as u64) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::networks::text::{DecoderSpec, SyntheticQuant};
+
+    const COURSE: Course = Course {
+        context: 2 * PAGE_TOKENS,
+        steps: 1,
+    };
+
+    #[test]
+    fn streams_share_no_page() {
+        let spans = COURSE.decoding(3, 0);
+        let pages: Vec<u32> = spans.into_iter().flat_map(|span| span.pages).collect();
+        assert_eq!(pages, (0..9).collect::<Vec<_>>());
+        assert_eq!(COURSE.pages(Phase::Decode(3)), 9);
+    }
+
+    #[test]
+    fn a_prompt_has_room_for_itself() {
+        assert_eq!(COURSE.pages(Phase::Prefill(PAGE_TOKENS + 1)), 2);
+        assert_eq!(COURSE.prompt(PAGE_TOKENS + 1, 0).pages, [0, 1]);
+    }
+
+    #[test]
+    fn a_tiny_decoder_is_measured_in_every_phase() {
+        let spec = DecoderSpec::named("tiny").unwrap();
+        let decoder =
+            Decoder::synthetic(spec, SyntheticQuant::Q8_0, &candle_core::Device::Cpu).unwrap();
+        let phases = [Phase::Prefill(70), Phase::Decode(1), Phase::Decode(3)];
+        let mut driver = Driver::new(decoder, COURSE, &phases).unwrap();
+        for phase in phases {
+            assert!(driver.measure(phase).unwrap() > 0.0, "{phase:?}");
+            assert!(
+                driver.cost(phase).bytes > driver.decoder().weight_bytes(),
+                "{phase:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! `worker bench text`: prefill and decode, driven as the engine drives a decoder, step by step.
+
+mod driver;
+mod report;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use candle_core::Device;
+
+use self::driver::{Course, Driver, Phase};
+use self::report::{Report, Run};
+use super::figures::Figure;
+use super::limits::Limits;
+use super::memory;
+use crate::cli::{Exit, Failure, output};
+use crate::networks::text::{Decoder, DecoderSpec, LoadOptions, Synthetic, SyntheticQuant};
+use crate::networks::weights::{Checkpoint, CheckpointError};
+
+/// Measure text generation: tokens per second, and the share of what this machine could do at best.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A model file (.gguf), or the folder of a checkpoint in safetensors.
+    #[arg(value_name = "FILE", required_unless_present = "synthetic")]
+    pub file: Option<PathBuf>,
+    /// Random weights of a known model's shape instead of a file.
+    #[arg(long, value_name = "SHAPE", conflicts_with = "file")]
+    pub synthetic: Option<String>,
+    /// How those weights are stored.
+    #[arg(
+        long,
+        value_name = "TYPE",
+        default_value = "q4_k_m",
+        requires = "synthetic"
+    )]
+    pub quant: SyntheticQuant,
+    /// Also keep those weights as a GGUF file that other programs load; nothing is measured.
+    #[arg(long, value_name = "FILE", requires = "synthetic")]
+    pub write: Option<PathBuf>,
+    /// Where to run: cpu, cuda, cuda:1.
+    #[arg(long, default_value = "cpu", value_parser = device)]
+    pub device: Device,
+    /// Lengths of the prompts to read.
+    #[arg(
+        long,
+        value_name = "TOKENS",
+        value_delimiter = ',',
+        default_value = "128,512"
+    )]
+    pub prefill: Vec<usize>,
+    /// Numbers of streams to decode at once.
+    #[arg(
+        long,
+        value_name = "STREAMS",
+        value_delimiter = ',',
+        default_value = "1,8"
+    )]
+    pub batch: Vec<usize>,
+    /// Tokens in each stream's context before the decoding that is measured.
+    #[arg(long, value_name = "TOKENS", default_value_t = 128)]
+    pub context: usize,
+    /// Decoding steps in one measurement.
+    #[arg(long, default_value_t = 32)]
+    pub steps: usize,
+    /// Measure everything so many times, in turns, and take the median.
+    #[arg(long, default_value_t = 5)]
+    pub repeat: usize,
+    /// Print a report for programs.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  worker bench text model.gguf
+  worker bench text --synthetic llama-3.2-1b --quant q8_0 --prefill 512 --batch 1,8,32
+  worker bench text --synthetic llama-3.2-1b --quant q4_k_m --write model.gguf";
+
+pub fn run(args: &Args) -> Result<(), Failure> {
+    check(args)?;
+    match (&args.synthetic, &args.write) {
+        (Some(shape), Some(file)) => write(&spec(shape)?, args.quant, file),
+        _ => measure(args),
+    }
+}
+
+/// What the command line's own grammar cannot say.
+fn check(args: &Args) -> Result<(), Failure> {
+    let counts =
+        args.prefill
+            .iter()
+            .chain(&args.batch)
+            .chain([&args.context, &args.steps, &args.repeat]);
+    match counts.min() {
+        Some(0) => Err(Failure::new(
+            Exit::Usage,
+            "found 0, and every number of tokens, streams, steps and repeats must be at least 1",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn write(spec: &DecoderSpec, quant: SyntheticQuant, file: &Path) -> Result<(), Failure> {
+    Synthetic::new(spec.clone(), quant)
+        .write_gguf(file)
+        .map_err(|error| Failure::writing(file, &error))?;
+    output::line(format!("wrote {}", file.display()))
+}
+
+fn measure(args: &Args) -> Result<(), Failure> {
+    let phases = phases(args);
+    let decoder = decoder(args)?;
+    fits(decoder.spec(), args)?;
+    let course = Course {
+        context: args.context,
+        steps: args.steps,
+    };
+    let mut driver = Driver::new(decoder, course, &phases).map_err(failed)?;
+    let speeds = speeds(&mut driver, &phases, args.repeat).map_err(failed)?;
+    // Before the machine's limits are measured, which takes memory of its own.
+    let resident_bytes = memory::resident_bytes();
+    let limits = Limits::measure(&args.device).map_err(failed)?;
+    let runs = phases.iter().zip(speeds);
+    let runs = runs.filter_map(|(phase, speeds)| {
+        Some(Run::new(
+            *phase,
+            Figure::of(speeds)?,
+            driver.cost(*phase),
+            &limits,
+        ))
+    });
+    show(
+        args,
+        &Report {
+            model: model_name(args),
+            device: device_name(&args.device),
+            weight_bytes: driver.decoder().weight_bytes(),
+            file_bytes: args.file.as_deref().and_then(file_bytes),
+            resident_bytes,
+            course,
+            repeat: args.repeat,
+            runs: runs.collect(),
+            limits,
+        },
+    )
+}
+
+fn phases(args: &Args) -> Vec<Phase> {
+    let prefill = args.prefill.iter().copied().map(Phase::Prefill);
+    prefill
+        .chain(args.batch.iter().copied().map(Phase::Decode))
+        .collect()
+}
+
+fn decoder(args: &Args) -> Result<Decoder, Failure> {
+    if let Some(shape) = &args.synthetic {
+        return Decoder::synthetic(spec(shape)?, args.quant, &args.device)
+            .map_err(|error| cannot_load(&error));
+    }
+    let file = args.file.as_deref().unwrap_or(Path::new(""));
+    let checkpoint = Checkpoint::open(file).map_err(|error| cannot_load(&error))?;
+    let options = LoadOptions::default();
+    Decoder::load(&checkpoint, &args.device, &options, &mut |_, _| {})
+        .map_err(|error| cannot_load(&error))
+}
+
+fn spec(shape: &str) -> Result<DecoderSpec, Failure> {
+    DecoderSpec::named(shape).ok_or_else(|| {
+        let known: Vec<_> = DecoderSpec::names().collect();
+        Failure::new(
+            Exit::Usage,
+            format!("no shape is called {shape}; there are {}", known.join(", ")),
+        )
+    })
+}
+
+fn fits(spec: &DecoderSpec, args: &Args) -> Result<(), Failure> {
+    let longest = args
+        .prefill
+        .iter()
+        .copied()
+        .chain([args.context + args.steps])
+        .max()
+        .unwrap_or(0);
+    match longest > spec.context {
+        true => Err(Failure::new(
+            Exit::Usage,
+            format!(
+                "{longest} tokens were asked for and the model takes {}",
+                spec.context
+            ),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// In turns, so that whatever else the machine does falls on all phases alike; once beforehand to warm up.
+fn speeds(
+    driver: &mut Driver,
+    phases: &[Phase],
+    repeat: usize,
+) -> candle_core::Result<Vec<Vec<f64>>> {
+    let mut speeds = vec![Vec::new(); phases.len()];
+    for phase in phases {
+        driver.measure(*phase)?;
+    }
+    for _ in 0..repeat {
+        for (phase, speeds) in phases.iter().zip(&mut speeds) {
+            speeds.push(driver.measure(*phase)?);
+        }
+    }
+    Ok(speeds)
+}
+
+fn show(args: &Args, report: &Report) -> Result<(), Failure> {
+    match args.json {
+        true => output::json(report),
+        false => output::line(report.table()),
+    }
+}
+
+fn model_name(args: &Args) -> String {
+    match (&args.synthetic, &args.file) {
+        (Some(shape), _) => format!("{shape} {} (random weights)", args.quant),
+        (None, Some(file)) => file.display().to_string(),
+        (None, None) => String::new(),
+    }
+}
+
+fn file_bytes(file: &Path) -> Option<u64> {
+    let metadata = fs::metadata(file).ok()?;
+    metadata.is_file().then_some(metadata.len())
+}
+
+fn device(text: &str) -> Result<Device, String> {
+    let number = match text {
+        "cpu" => return Ok(Device::Cpu),
+        "cuda" => Ok(0),
+        _ => text.strip_prefix("cuda:").unwrap_or(text).parse(),
+    };
+    let number = number.map_err(|_| "wanted cpu, cuda or cuda:N".to_owned())?;
+    Device::new_cuda(number).map_err(|error| format!("this GPU cannot be used: {error}"))
+}
+
+fn device_name(device: &Device) -> String {
+    match device {
+        Device::Cpu => "the CPU".to_owned(),
+        _ => "the GPU".to_owned(),
+    }
+}
+
+fn failed(error: candle_core::Error) -> Failure {
+    anyhow::Error::from(error).into()
+}
+
+fn cannot_load(error: &CheckpointError) -> Failure {
+    let exit = match error {
+        CheckpointError::NotFound { .. } => Exit::NotFound,
+        CheckpointError::Broken { .. } | CheckpointError::Refused { .. } => Exit::BadData,
+        CheckpointError::Unsupported { .. } => Exit::Unavailable,
+        CheckpointError::Unreadable { .. } | CheckpointError::Device { .. } => Exit::Failed,
+    };
+    Failure::new(exit, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_named_or_refused_in_words() {
+        assert!(matches!(device("cpu"), Ok(Device::Cpu)));
+        assert_eq!(device("gpu").unwrap_err(), "wanted cpu, cuda or cuda:N");
+        assert_eq!(device("cuda:x").unwrap_err(), "wanted cpu, cuda or cuda:N");
+    }
+
+    #[test]
+    fn an_unknown_shape_is_answered_with_the_known_ones() {
+        let failure = spec("llama-9").unwrap_err();
+        assert_eq!(failure.exit(), Some(Exit::Usage));
+        assert!(failure.to_string().contains("llama-3.2-1b"), "{failure}");
+    }
+}

@@ -1,0 +1,110 @@
+//! `worker bench`: figures beside the limits of the machine, for people and for programs.
+
+use std::fs;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::worker::worker;
+
+const QUICK: &[&str] = &[
+    "--prefill",
+    "40",
+    "--batch",
+    "1,3",
+    "--context",
+    "33",
+    "--steps",
+    "2",
+    "--repeat",
+    "2",
+];
+
+fn bench(arguments: &[&str]) -> crate::support::worker::Worker {
+    worker(&[&["bench", "text"], arguments].concat())
+}
+
+fn report(arguments: &[&str]) -> Value {
+    let text = bench(&[arguments, QUICK, &["--json"]].concat()).run().ok();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// A file of the tiny shape, written by the program itself.
+fn written(folder: &TempDir) -> String {
+    let file = folder.path().join("tiny.gguf").display().to_string();
+    bench(&["--synthetic", "tiny", "--quant", "q8_0", "--write", &file])
+        .run()
+        .ok();
+    file
+}
+
+#[test]
+fn random_weights_are_measured_beside_the_machines_limits() {
+    let report = report(&["--synthetic", "tiny", "--quant", "q4_k_m"]);
+    let runs = report["runs"].as_array().unwrap();
+    let names: Vec<_> = runs
+        .iter()
+        .map(|run| run["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["prefill 40", "decode 1", "decode 3"]);
+    for run in runs {
+        assert!(
+            run["tokens_per_second"]["median"].as_f64().unwrap() > 0.0,
+            "{run}"
+        );
+        assert!(
+            run["bytes_per_step"].as_u64().unwrap() >= report["weight_bytes"].as_u64().unwrap(),
+            "{run}"
+        );
+        assert!(run["reached"]["memory"].as_f64().unwrap() > 0.0, "{run}");
+    }
+    assert!(report["limits"]["bytes_per_second"].as_f64().unwrap() > 1e8);
+    assert!(report["resident_bytes"].as_u64().unwrap() > 1 << 20);
+}
+
+#[test]
+fn a_file_written_for_a_shape_weighs_what_the_shape_weighs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = written(&folder);
+    let of_file = report(&[&file]);
+    let of_shape = report(&["--synthetic", "tiny", "--quant", "q8_0"]);
+    assert_eq!(of_file["weight_bytes"], of_shape["weight_bytes"]);
+    assert_eq!(of_file["file_bytes"], fs::metadata(&file).unwrap().len());
+}
+
+#[test]
+fn people_get_a_table() {
+    let table = bench(&[&["--synthetic", "tiny"], QUICK].concat())
+        .run()
+        .ok();
+    for part in ["tok/s", "GB/s", "decode 3", "median of 2"] {
+        assert!(table.contains(part), "{part:?} is not in:\n{table}");
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = written(&folder);
+    fs::write(&file, &fs::read(&file).unwrap()[..1000]).unwrap();
+    bench(&[&file]).run().fails(65, "tiny.gguf");
+    bench(&["nowhere.gguf"]).run().fails(66, "nowhere.gguf");
+    bench(&["--synthetic", "llama-9"])
+        .run()
+        .fails(2, "llama-3.2-1b");
+    bench(&["--synthetic", "tiny", "--quant", "q9"])
+        .run()
+        .fails(2, "q8_0");
+    bench(&["--synthetic", "tiny", "--prefill", "5000"])
+        .run()
+        .fails(2, "takes 4096");
+    bench(&["--synthetic", "tiny", "--batch", "0"])
+        .run()
+        .fails(2, "at least 1");
+    bench(&["--synthetic", "tiny", "--write", "/proc/nowhere"])
+        .run()
+        .fails(73, "/proc/nowhere");
+    bench(&["--synthetic", "tiny", "--device", "cuda:99"])
+        .run()
+        .fails(2, "GPU");
+}
