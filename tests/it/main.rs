@@ -10,4 +10,5 @@ mod cli;
 mod hub;
 mod engine;
 mod layering;
+mod readme;
 mod support;

@@ -1,0 +1,208 @@
+//! What `README.md` says is so: its table of what works is looked up, command by command and test by test.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::worker::worker;
+
+#[test]
+fn every_command_is_in_the_table() {
+    let rows = rows();
+    let missing: Vec<_> = commands()
+        .into_iter()
+        .filter(|command| !rows.iter().any(|row| row.command() == Some(command)))
+        .collect();
+    assert!(missing.is_empty(), "README.md has no row for {missing:?}");
+}
+
+#[test]
+fn every_command_of_the_table_exists() {
+    let commands = commands();
+    for row in rows() {
+        let known = row
+            .command()
+            .is_none_or(|name| commands.iter().any(|command| command == name));
+        assert!(
+            known,
+            "the program has no command `worker {:?}`",
+            row.command()
+        );
+    }
+}
+
+#[test]
+fn what_works_names_a_test_or_a_check_that_exists() {
+    for row in rows().iter().filter(|row| row.state != NOT_BUILT) {
+        assert!(
+            held(&row.held_by),
+            "{}: nothing is called {}",
+            row.what,
+            row.held_by
+        );
+    }
+}
+
+#[test]
+fn a_command_that_works_does_not_say_that_it_is_not_built() {
+    for row in rows().iter().filter(|row| row.state == WORKS) {
+        let Some(command) = row.command() else {
+            continue;
+        };
+        let help = worker(&[command, "--help"]).run().ok();
+        assert!(
+            !help.contains(NOT_BUILT),
+            "{} is not built yet: say so in README.md",
+            row.what
+        );
+    }
+}
+
+#[test]
+fn what_is_not_built_yet_says_so_and_exits_69() {
+    for row in rows().iter().filter(|row| row.state == NOT_BUILT) {
+        let words: Vec<&str> = row.what.trim_matches('`').split(' ').skip(1).collect();
+        let run = worker(&words).run();
+        let says_so = run.code == 69 && run.stderr.contains(NOT_BUILT);
+        assert!(
+            says_so,
+            "README.md says that {} is not built yet, and it is",
+            row.what
+        );
+    }
+}
+
+#[test]
+fn every_state_is_one_of_three() {
+    for row in rows() {
+        let known = [WORKS, NOT_BUILT, COMPILES].contains(&row.state.as_str());
+        assert!(known, "{} is {:?}", row.what, row.state);
+    }
+}
+
+#[test]
+fn the_exit_codes_are_those_of_the_program() {
+    let help = worker(&["--help"]).run().ok();
+    let (_, codes) = help
+        .split_once("Exit codes:\n")
+        .expect("the help has exit codes");
+    for line in codes.lines().take_while(|line| !line.trim().is_empty()) {
+        let (code, meaning) = line
+            .trim()
+            .split_once("  ")
+            .expect("a code and its meaning");
+        let row = format!("| {code} | {meaning} |");
+        assert!(readme().contains(&row), "README.md lacks {row}");
+    }
+}
+
+#[test]
+fn every_path_it_names_exists() {
+    for path in quoted(&readme()).filter(|word| is_path(word)) {
+        assert!(root().join(path).exists(), "README.md names {path}");
+    }
+}
+
+#[test]
+fn a_table_that_lies_is_caught() {
+    assert!(held("`tests/it/readme.rs: a_table_that_lies_is_caught`"));
+    assert!(!held("`tests/it/readme.rs: a_test_nobody_wrote`"));
+    assert!(!held("`tests/it/nowhere.rs: a_table_that_lies_is_caught`"));
+    assert!(held("`./test cuda`") && !held("`./test everything`"));
+    assert!(!held("hope"));
+}
+
+const WORKS: &str = "works";
+const NOT_BUILT: &str = "not built yet";
+const COMPILES: &str = "compiles, not yet run on a GPU";
+
+/// One row of the table under "What works".
+struct Row {
+    what: String,
+    state: String,
+    held_by: String,
+}
+
+impl Row {
+    /// The subcommand, when the row is about one: `worker models pull` is about `models`.
+    fn command(&self) -> Option<&str> {
+        let words = self.what.split('`').nth(1)?.strip_prefix("worker ")?;
+        words
+            .split(' ')
+            .next()
+            .filter(|word| !word.starts_with('-'))
+    }
+}
+
+fn rows() -> Vec<Row> {
+    let readme = readme();
+    let (_, section) = readme
+        .split_once("## What works\n")
+        .expect("README.md has \"What works\"");
+    let table = section.lines().skip_while(|line| !line.starts_with('|'));
+    let rows = table.skip(2).take_while(|line| line.starts_with('|'));
+    rows.map(|line| {
+        let mut cells = line
+            .trim_matches('|')
+            .split('|')
+            .map(|cell| cell.trim().to_owned());
+        let mut cell = || cells.next().unwrap_or_default();
+        let (what, _, state, held_by) = (cell(), cell(), cell(), cell());
+        Row {
+            what,
+            state,
+            held_by,
+        }
+    })
+    .collect()
+}
+
+/// Is there a test or a check of this name? `` `FILE: TEST` `` or `` `./test PART` ``.
+fn held(by: &str) -> bool {
+    let by = by.trim_matches('`');
+    if let Some(part) = by.strip_prefix("./test ") {
+        return read("test").contains(&format!("part_{part}() {{"));
+    }
+    by.split_once(": ").is_some_and(|(file, test)| {
+        root().join(file).is_file() && read(file).contains(&format!("fn {test}("))
+    })
+}
+
+/// The subcommands, as the program lists them.
+fn commands() -> Vec<String> {
+    let help = worker(&["--help"]).run().ok();
+    let (_, listed) = help
+        .split_once("Commands:\n")
+        .expect("the help lists commands");
+    let lines = listed.lines().take_while(|line| !line.is_empty());
+    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names: Vec<String> = names
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect();
+    assert!(names.len() > 5, "found only {names:?}");
+    names
+}
+
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Is it a path of this repository, and one file or folder rather than a pattern?
+fn is_path(word: &str) -> bool {
+    let folders = ["src/", "tests/", "benches/", "models/", "cuda/", ".ci/"];
+    let starts = folders.iter().any(|folder| word.starts_with(folder));
+    starts && !word.contains(['*', '<', ' ', ':'])
+}
+
+fn readme() -> String {
+    // Blocks of commands would upset the count of backticks.
+    read("README.md").replace("```", "\n")
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
