@@ -1,6 +1,17 @@
 //! What machine this is: plain data, taken once, knowing nothing of models.
 //!
 //! `probe()` never fails: what could not be read is absent, and `notes` says why in words for the owner.
+//! Limits put on this process (affinity, control groups) count: what it cannot use is not there.
+
+mod cpu;
+mod disk;
+mod memory;
+mod nvml;
+pub mod readings;
+
+pub use disk::{Disk, disk};
+
+use readings::{Graphics, NoDriver, Readings};
 
 /// One reading of the machine.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,4 +65,25 @@ pub struct GpuProcess {
     pub pid: u32,
     pub name: Option<String>,
     pub memory_bytes: Option<u64>,
+}
+
+/// Reads the machine.
+pub fn probe() -> Machine {
+    assemble(cpu::read(), memory::read(), nvml::read())
+}
+
+/// The machine that these readings describe.
+pub fn assemble(cpu: Cpu, memory: Memory, nvml: Result<Readings, NoDriver>) -> Machine {
+    let Graphics {
+        driver,
+        gpus,
+        notes,
+    } = readings::graphics(nvml);
+    Machine {
+        cpu,
+        memory,
+        gpus,
+        driver,
+        notes,
+    }
 }

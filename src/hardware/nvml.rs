@@ -1,0 +1,86 @@
+//! Asks NVML. Everything it says is taken as it says it; `readings` knows what it means.
+
+use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
+use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::struct_wrappers::device::ProcessInfo;
+use nvml_wrapper::{Device, Nvml};
+
+use super::GpuProcess;
+use super::readings::{CardReading, NoDriver, Readings};
+
+pub fn read() -> Result<Readings, NoDriver> {
+    let nvml = open().map_err(why_not)?;
+    let count = nvml.device_count().map_err(why_not)?;
+    Ok(Readings {
+        driver_version: nvml.sys_driver_version().ok(),
+        cuda_version: nvml.sys_cuda_driver_version().ok(),
+        cards: (0..count).map(|index| card(&nvml, index)).collect(),
+    })
+}
+
+/// The library has a second name where only the driver, and no development package, is installed.
+fn open() -> Result<Nvml, NvmlError> {
+    Nvml::init().or_else(|error| match error {
+        NvmlError::LibloadingError(_) => Nvml::builder()
+            .lib_path("libnvidia-ml.so.1".as_ref())
+            .init(),
+        error => Err(error),
+    })
+}
+
+fn why_not(error: NvmlError) -> NoDriver {
+    match error {
+        NvmlError::LibloadingError(_) | NvmlError::LibraryNotFound => NoDriver::NotInstalled,
+        NvmlError::DriverNotLoaded => NoDriver::NotLoaded,
+        error => NoDriver::Failed(error.to_string()),
+    }
+}
+
+fn card(nvml: &Nvml, index: u32) -> Result<CardReading, String> {
+    let device = nvml
+        .device_by_index(index)
+        .map_err(|error| error.to_string())?;
+    Ok(CardReading {
+        name: device.name().ok(),
+        uuid: device.uuid().ok(),
+        memory: device
+            .memory_info()
+            .ok()
+            .map(|memory| (memory.total, memory.free)),
+        compute_capability: device
+            .cuda_compute_capability()
+            .ok()
+            .map(|version| (version.major, version.minor)),
+        power_milliwatts: device.power_usage().ok(),
+        power_limit_milliwatts: device.enforced_power_limit().ok(),
+        temperature_celsius: device.temperature(TemperatureSensor::Gpu).ok(),
+        processes: processes(nvml, &device),
+    })
+}
+
+/// Who uses the card, for computing or drawing; a process that does both is one.
+fn processes(nvml: &Nvml, device: &Device<'_>) -> Vec<GpuProcess> {
+    let computing = device.running_compute_processes().unwrap_or_default();
+    let drawing = device.running_graphics_processes().unwrap_or_default();
+    let mut all: Vec<GpuProcess> = computing
+        .into_iter()
+        .chain(drawing)
+        .map(|process| named(nvml, &process))
+        .collect();
+    all.sort_by_key(|process| process.pid);
+    all.dedup_by_key(|process| process.pid);
+    all
+}
+
+fn named(nvml: &Nvml, process: &ProcessInfo) -> GpuProcess {
+    let memory_bytes = match process.used_gpu_memory {
+        UsedGpuMemory::Used(bytes) => Some(bytes),
+        UsedGpuMemory::Unavailable => None,
+    };
+    GpuProcess {
+        pid: process.pid,
+        name: nvml.sys_process_name(process.pid, 128).ok(),
+        memory_bytes,
+    }
+}

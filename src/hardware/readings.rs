@@ -1,0 +1,119 @@
+//! What NVML says about graphics cards, in its own units, and what it means. Pure: machines can be made up.
+
+use super::{Driver, Gpu, GpuProcess};
+
+/// Everything asked of NVML, once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Readings {
+    pub driver_version: Option<String>,
+    /// 13000 for CUDA 13.0.
+    pub cuda_version: Option<i32>,
+    /// By index; a card that could not be opened is the reason why.
+    pub cards: Vec<Result<CardReading, String>>,
+}
+
+/// One card. What it would not tell is `None`: cheap cards have no power sensor, containers hide processes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CardReading {
+    pub name: Option<String>,
+    pub uuid: Option<String>,
+    /// Total and free bytes.
+    pub memory: Option<(u64, u64)>,
+    pub compute_capability: Option<(i32, i32)>,
+    pub power_milliwatts: Option<u32>,
+    pub power_limit_milliwatts: Option<u32>,
+    pub temperature_celsius: Option<u32>,
+    pub processes: Vec<GpuProcess>,
+}
+
+/// Why NVML could not be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoDriver {
+    /// The library is not on this machine.
+    NotInstalled,
+    /// The library is there and the kernel's part is not, as after an update without a restart.
+    NotLoaded,
+    Failed(String),
+}
+
+/// The part of a machine that NVML knows about.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Graphics {
+    pub driver: Option<Driver>,
+    pub gpus: Vec<Gpu>,
+    pub notes: Vec<String>,
+}
+
+pub fn graphics(nvml: Result<Readings, NoDriver>) -> Graphics {
+    match nvml {
+        Ok(readings) => cards(readings),
+        Err(reason) => Graphics {
+            notes: vec![without_driver(&reason)],
+            ..Graphics::default()
+        },
+    }
+}
+
+fn cards(readings: Readings) -> Graphics {
+    let mut found = Graphics {
+        driver: driver(&readings),
+        ..Graphics::default()
+    };
+    if readings.cards.is_empty() {
+        found
+            .notes
+            .push("the NVIDIA driver sees no card; models run on the CPU".to_owned());
+    }
+    for (index, card) in (0..).zip(readings.cards) {
+        match card.and_then(|card| gpu(index, card)) {
+            Ok(gpu) => found.gpus.push(gpu),
+            Err(reason) => found
+                .notes
+                .push(format!("card {index} cannot be used: {reason}")),
+        }
+    }
+    found
+}
+
+fn driver(readings: &Readings) -> Option<Driver> {
+    let version = readings.driver_version.clone()?;
+    let cuda = readings
+        .cuda_version
+        .and_then(|version| u32::try_from(version).ok());
+    Some(Driver {
+        version,
+        cuda: cuda.map(|version| (version / 1000, version % 1000 / 10)),
+    })
+}
+
+/// A card is of use when its memory is known; everything else may be missing.
+fn gpu(index: u32, card: CardReading) -> Result<Gpu, String> {
+    let (total, free) = card
+        .memory
+        .ok_or("it does not say how much memory it has")?;
+    let watts = |milliwatts: u32| f64::from(milliwatts) / 1000.0;
+    Ok(Gpu {
+        index,
+        name: card.name.unwrap_or_else(|| "NVIDIA card".to_owned()),
+        uuid: card.uuid,
+        memory_total_bytes: total,
+        memory_free_bytes: free.min(total),
+        compute_capability: card.compute_capability.and_then(|(major, minor)| {
+            Some((u32::try_from(major).ok()?, u32::try_from(minor).ok()?))
+        }),
+        power_watts: card.power_milliwatts.map(watts),
+        power_limit_watts: card.power_limit_milliwatts.map(watts),
+        temperature_celsius: card.temperature_celsius,
+        processes: card.processes,
+    })
+}
+
+fn without_driver(reason: &NoDriver) -> String {
+    match reason {
+        NoDriver::NotInstalled => "there is no NVIDIA driver; models run on the CPU".to_owned(),
+        NoDriver::NotLoaded => {
+            "the NVIDIA driver is installed but not loaded (restart the machine?); models run on the CPU".to_owned()
+        }
+        NoDriver::Failed(what) => format!("the NVIDIA driver does not answer: {what}; models run on the CPU"),
+    }
+}
