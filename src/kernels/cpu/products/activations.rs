@@ -1,6 +1,13 @@
 //! Activations as the micro-kernels read them: in groups of rows, interleaved along the columns.
 
+#![expect(
+    unsafe_code,
+    reason = "threads fill disjoint groups; instructions are chosen at run time"
+)]
+
 use super::GROUP_ROWS;
+use crate::kernels::cpu::level::Level;
+use crate::kernels::cpu::threads::{Disjoint, share};
 
 /// What kind of numbers activations become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,11 +21,12 @@ pub enum Form {
 }
 
 impl Form {
-    fn block(self) -> usize {
+    /// Lengths of the arrays (floats, quants, scales, sums, offsets) for so many values.
+    fn lengths(self, values: usize) -> [usize; 5] {
         match self {
-            Self::Floats => 1,
-            Self::Blocks32 => 32,
-            Self::Blocks256 => 256,
+            Self::Floats => [values, 0, 0, 0, 0],
+            Self::Blocks32 => [0, values, values / 32, 0, values / 32],
+            Self::Blocks256 => [0, values, values / 256, values / 32, values / 16],
         }
     }
 
@@ -72,7 +80,7 @@ pub struct Group<'a> {
 }
 
 impl Activations {
-    pub fn new(form: Form, values: &[f32], cols: usize) -> Self {
+    pub fn new(level: Level, form: Form, values: &[f32], cols: usize) -> Self {
         let rows = values.len() / cols;
         let padded = match form {
             Form::Floats => cols,
@@ -80,88 +88,37 @@ impl Activations {
             Form::Blocks256 => cols.next_multiple_of(256),
         };
         let mut new = Self::empty(form, rows, padded);
-        for first in (0..rows).step_by(GROUP_ROWS) {
-            let group = GROUP_ROWS.min(rows - first);
-            for row in 0..group {
-                let at = (first + row) * cols;
-                new.place(first, group, row, &values[at..at + cols]);
+        let arrays = Arrays {
+            floats: Disjoint::new(&mut new.floats),
+            quants: Disjoint::new(&mut new.quants),
+            scales: Disjoint::new(&mut new.scales),
+            sums: Disjoint::new(&mut new.sums),
+            offsets: Disjoint::new(&mut new.offsets),
+        };
+        share(rows.div_ceil(GROUP_ROWS), values.len(), |groups| {
+            for index in groups {
+                let first = index * GROUP_ROWS;
+                let count = GROUP_ROWS.min(rows - first);
+                // SAFETY: each group is visited once.
+                let mut group = unsafe { arrays.group(form, first, count, padded) };
+                let values = &values[first * cols..(first + count) * cols];
+                fill_at(level, form, &mut group, values, cols);
             }
-        }
+        });
         new
     }
 
     fn empty(form: Form, rows: usize, cols: usize) -> Self {
-        let quantized = usize::from(form != Form::Floats);
-        let wide = usize::from(form == Form::Blocks256);
+        let [floats, quants, scales, sums, offsets] = form.lengths(rows * cols);
         Self {
             form,
             rows,
             cols,
-            floats: vec![0.0; (1 - quantized) * rows * cols],
-            quants: vec![0; quantized * rows * cols],
-            scales: vec![0.0; quantized * rows * cols / form.block()],
-            sums: vec![0; wide * rows * cols / 32],
-            offsets: vec![0; quantized * rows * cols / form.offset_block()],
-        }
-    }
-
-    fn place(&mut self, first: usize, group: usize, row: usize, values: &[f32]) {
-        if self.form == Form::Floats {
-            let floats = &mut self.floats[first * self.cols..];
-            for (col, value) in values.iter().enumerate() {
-                floats[col * group + row] = *value;
-            }
-            return;
-        }
-        let block = self.form.block();
-        for (index, values) in values.chunks(block).enumerate() {
-            self.place_block(first, group, row, index, values);
-        }
-    }
-
-    fn place_block(
-        &mut self,
-        first: usize,
-        group: usize,
-        row: usize,
-        index: usize,
-        values: &[f32],
-    ) {
-        let block = self.form.block();
-        let largest = values
-            .iter()
-            .fold(0f32, |largest, value| largest.max(value.abs()));
-        let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
-        let mut quants = [0i8; 256];
-        for (quant, value) in quants.iter_mut().zip(values) {
-            *quant = (value * inverse).round_ties_even() as i8;
-        }
-        let quants = &quants[..block];
-        let scales = &mut self.scales[first * self.cols / block..];
-        scales[index * group + row] = largest / 127.0;
-        let places = &mut self.quants[first * self.cols..];
-        for (four, quants) in quants.chunks_exact(4).enumerate() {
-            let at = ((index * block / 4 + four) * group + row) * 4;
-            places[at..at + 4].copy_from_slice(quants);
-        }
-        self.place_sums(first, group, row, index, quants);
-    }
-
-    fn place_sums(&mut self, first: usize, group: usize, row: usize, index: usize, quants: &[i8]) {
-        let block = self.form.offset_block();
-        let offsets = &mut self.offsets[first * self.cols / block..];
-        for (sub, quants) in quants.chunks_exact(block).enumerate() {
-            let sum: i32 = quants.iter().map(|quant| i32::from(*quant)).sum();
-            let at = (index * self.form.block() / block + sub) * group + row;
-            offsets[at] = -self.form.raised() * sum;
-        }
-        if self.form != Form::Blocks256 {
-            return;
-        }
-        let sums = &mut self.sums[first * self.cols / 32..];
-        for (sub, quants) in quants.chunks_exact(32).enumerate() {
-            let sum = quants.iter().map(|quant| i16::from(*quant)).sum();
-            sums[((index * 4 + sub / 2) * group + row) * 2 + sub % 2] = sum;
+            floats: vec![0.0; floats],
+            quants: vec![0; quants],
+            scales: vec![0.0; scales],
+            sums: vec![0; sums],
+            offsets: vec![0; offsets],
         }
     }
 
@@ -173,46 +130,188 @@ impl Activations {
         self.rows
     }
 
-    pub fn groups(&self) -> impl Iterator<Item = Group<'_>> {
-        (0..self.rows)
+    /// Bytes that one row takes, about.
+    pub fn row_bytes(&self) -> usize {
+        match self.form {
+            Form::Floats => 4 * self.cols,
+            _ => self.cols,
+        }
+    }
+
+    /// The groups of the rows from `first` (a multiple of [`GROUP_ROWS`]) to before `end`.
+    pub fn groups(&self, first: usize, end: usize) -> impl Iterator<Item = Group<'_>> {
+        let end = end.min(self.rows);
+        (first..end)
             .step_by(GROUP_ROWS)
             .map(|first| self.group(first))
     }
 
     fn group(&self, first: usize) -> Group<'_> {
         let rows = GROUP_ROWS.min(self.rows - first);
-        let (from, to) = (first * self.cols, (first + rows) * self.cols);
-        let quantized = self.form != Form::Floats;
-        let wide = self.form == Form::Blocks256;
-        let (scale, offset) = (self.form.block(), self.form.offset_block());
+        let from = self.form.lengths(first * self.cols);
+        let to = self.form.lengths((first + rows) * self.cols);
         Group {
             first,
             rows,
-            floats: if quantized {
-                &[]
-            } else {
-                &self.floats[from..to]
-            },
-            quants: if quantized {
-                &self.quants[from..to]
-            } else {
-                &[]
-            },
-            scales: if quantized {
-                &self.scales[from / scale..to / scale]
-            } else {
-                &[]
-            },
-            sums: if wide {
-                &self.sums[from / 32..to / 32]
-            } else {
-                &[]
-            },
-            offsets: if quantized {
-                &self.offsets[from / offset..to / offset]
-            } else {
-                &[]
-            },
+            floats: &self.floats[from[0]..to[0]],
+            quants: &self.quants[from[1]..to[1]],
+            scales: &self.scales[from[2]..to[2]],
+            sums: &self.sums[from[3]..to[3]],
+            offsets: &self.offsets[from[4]..to[4]],
         }
     }
+}
+
+/// The arrays while groups are filled.
+struct Arrays<'a> {
+    floats: Disjoint<'a, f32>,
+    quants: Disjoint<'a, i8>,
+    scales: Disjoint<'a, f32>,
+    sums: Disjoint<'a, i16>,
+    offsets: Disjoint<'a, i32>,
+}
+
+/// One group while it is filled; see [`Group`].
+struct GroupMut<'a> {
+    rows: usize,
+    floats: &'a mut [f32],
+    quants: &'a mut [i8],
+    scales: &'a mut [f32],
+    sums: &'a mut [i16],
+    offsets: &'a mut [i32],
+}
+
+impl Arrays<'_> {
+    /// # Safety
+    /// No group is asked for twice.
+    unsafe fn group(&self, form: Form, first: usize, rows: usize, cols: usize) -> GroupMut<'_> {
+        let from = form.lengths(first * cols);
+        let to = form.lengths((first + rows) * cols);
+        // SAFETY: groups do not overlap, and none is asked for twice.
+        unsafe {
+            GroupMut {
+                rows,
+                floats: self.floats.part(from[0]..to[0]),
+                quants: self.quants.part(from[1]..to[1]),
+                scales: self.scales.part(from[2]..to[2]),
+                sums: self.sums.part(from[3]..to[3]),
+                offsets: self.offsets.part(from[4]..to[4]),
+            }
+        }
+    }
+}
+
+/// The same code at every level, compiled with what the level has.
+fn fill_at(level: Level, form: Form, group: &mut GroupMut, values: &[f32], cols: usize) {
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level was detected.
+        Level::Avx512 => unsafe { fill_avx512(form, group, values, cols) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level was detected.
+        Level::Avx2 | Level::AvxVnni => unsafe { fill_avx2(form, group, values, cols) },
+        _ => fill(form, group, values, cols),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,fma")]
+unsafe fn fill_avx512(form: Form, group: &mut GroupMut, values: &[f32], cols: usize) {
+    fill(form, group, values, cols);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn fill_avx2(form: Form, group: &mut GroupMut, values: &[f32], cols: usize) {
+    fill(form, group, values, cols);
+}
+
+#[inline(always)]
+fn fill(form: Form, group: &mut GroupMut, values: &[f32], cols: usize) {
+    for (row, values) in values.chunks_exact(cols).enumerate() {
+        match form {
+            Form::Floats => {
+                let places = group.floats.chunks_exact_mut(group.rows);
+                for (place, value) in places.zip(values) {
+                    place[row] = *value;
+                }
+            }
+            Form::Blocks32 => {
+                for (index, values) in values.chunks_exact(32).enumerate() {
+                    fill_block::<32>(group, row, index, values);
+                }
+            }
+            Form::Blocks256 => {
+                for (index, values) in values.chunks_exact(256).enumerate() {
+                    fill_block::<256>(group, row, index, values);
+                    fill_sums(group, row, index);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn fill_block<const BLOCK: usize>(group: &mut GroupMut, row: usize, index: usize, values: &[f32]) {
+    let rows = group.rows;
+    let (quants, scale) = quantized::<BLOCK>(values);
+    group.scales[index * rows + row] = scale;
+    let (fours, _) = quants.as_chunks::<4>();
+    let (places, _) = group.quants.as_chunks_mut::<4>();
+    let places = &mut places[index * BLOCK / 4 * rows..][..BLOCK / 4 * rows];
+    for (place, four) in places.chunks_exact_mut(rows).zip(fours) {
+        place[row] = *four;
+    }
+    let form = if BLOCK == 32 {
+        Form::Blocks32
+    } else {
+        Form::Blocks256
+    };
+    let sub = form.offset_block();
+    let places = &mut group.offsets[index * (BLOCK / sub) * rows..];
+    for (place, quants) in places.chunks_exact_mut(rows).zip(quants.chunks_exact(sub)) {
+        let sum: i32 = quants.iter().map(|quant| i32::from(*quant)).sum();
+        place[row] = -form.raised() * sum;
+    }
+}
+
+/// The sums of 32 quants from the offsets, each of which is `-raised` times the sum of sixteen.
+#[inline(always)]
+fn fill_sums(group: &mut GroupMut, row: usize, index: usize) {
+    let (rows, raised) = (group.rows, Form::Blocks256.raised());
+    for sub in 0..8 {
+        let at = (index * 16 + sub * 2) * rows + row;
+        let sum = (group.offsets[at] + group.offsets[at + rows]) / -raised;
+        group.sums[((index * 4 + sub / 2) * rows + row) * 2 + sub % 2] = sum as i16;
+    }
+}
+
+/// Adding this to a float of moderate size leaves it rounded to an integer, ties to even, in the low bits.
+const ROUNDING: f32 = 12_582_912.0;
+
+/// Smaller values than this are zero: their inverse would not be finite.
+const SMALLEST: f32 = 1e-35;
+
+#[inline(always)]
+fn quantized<const BLOCK: usize>(values: &[f32]) -> ([i8; BLOCK], f32) {
+    let mut lanes = [0f32; 16];
+    let (chunks, _) = values.as_chunks::<16>();
+    for chunk in chunks {
+        for (lane, value) in lanes.iter_mut().zip(chunk) {
+            let size = value.abs();
+            *lane = if size > *lane { size } else { *lane };
+        }
+    }
+    let largest = lanes.into_iter().fold(0f32, f32::max);
+    let inverse = if largest > SMALLEST {
+        127.0 / largest
+    } else {
+        0.0
+    };
+    let mut quants = [0i8; BLOCK];
+    for (quant, value) in quants.iter_mut().zip(values) {
+        let rounded = (value * inverse + ROUNDING).to_bits();
+        *quant = rounded.wrapping_sub(ROUNDING.to_bits()) as i8;
+    }
+    (quants, largest / 127.0)
 }

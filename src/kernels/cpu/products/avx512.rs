@@ -9,36 +9,29 @@
 #[allow(clippy::wildcard_imports, reason = "the names are the instructions")]
 use core::arch::x86_64::*;
 
-use super::PANEL_ROWS;
 use super::activations::Group;
 use super::blocks::{Kind, q4k, q6k, q8_0};
+use super::{PANEL_ROWS, Place};
 
-/// `sums[row][column]` becomes the product of the group's rows with the panel's sixteen.
+/// Leaves the products of the group's rows with the panel's sixteen at `place`.
 ///
 /// # Safety
 /// The CPU has the features of [`crate::kernels::cpu::Level::Avx512`]; the panel and the group have the
-/// blocks that `cols` calls for.
-pub unsafe fn multiply(
-    kind: Kind,
-    panel: &[u8],
-    cols: usize,
-    group: &Group,
-    sums: &mut [[f32; PANEL_ROWS]],
-) {
+/// blocks that `cols` calls for; the place can be written.
+pub unsafe fn multiply(kind: Kind, panel: &[u8], cols: usize, group: &Group, place: Place) {
     let blocks = cols.div_ceil(kind.block_cols());
     assert!(panel.len() >= blocks * kind.block_bytes());
-    assert!(sums.len() == group.rows);
     // SAFETY: the caller's promise.
     unsafe {
         match group.rows {
-            1 => multiply_rows::<1>(kind, panel.as_ptr(), blocks, group, sums),
-            2 => multiply_rows::<2>(kind, panel.as_ptr(), blocks, group, sums),
-            3 => multiply_rows::<3>(kind, panel.as_ptr(), blocks, group, sums),
-            4 => multiply_rows::<4>(kind, panel.as_ptr(), blocks, group, sums),
-            5 => multiply_rows::<5>(kind, panel.as_ptr(), blocks, group, sums),
-            6 => multiply_rows::<6>(kind, panel.as_ptr(), blocks, group, sums),
-            7 => multiply_rows::<7>(kind, panel.as_ptr(), blocks, group, sums),
-            _ => multiply_rows::<8>(kind, panel.as_ptr(), blocks, group, sums),
+            1 => multiply_rows::<1>(kind, panel.as_ptr(), blocks, group, place),
+            2 => multiply_rows::<2>(kind, panel.as_ptr(), blocks, group, place),
+            3 => multiply_rows::<3>(kind, panel.as_ptr(), blocks, group, place),
+            4 => multiply_rows::<4>(kind, panel.as_ptr(), blocks, group, place),
+            5 => multiply_rows::<5>(kind, panel.as_ptr(), blocks, group, place),
+            6 => multiply_rows::<6>(kind, panel.as_ptr(), blocks, group, place),
+            7 => multiply_rows::<7>(kind, panel.as_ptr(), blocks, group, place),
+            _ => multiply_rows::<8>(kind, panel.as_ptr(), blocks, group, place),
         }
     }
 }
@@ -49,7 +42,7 @@ unsafe fn multiply_rows<const R: usize>(
     panel: *const u8,
     blocks: usize,
     group: &Group,
-    sums: &mut [[f32; PANEL_ROWS]],
+    place: Place,
 ) {
     // SAFETY: the caller's promise.
     let totals: [__m512; R] = unsafe {
@@ -67,9 +60,13 @@ unsafe fn multiply_rows<const R: usize>(
             Kind::Q6K => q6k_rows(panel, blocks, group),
         }
     };
-    for (sums, total) in sums.iter_mut().zip(totals) {
-        // SAFETY: sixteen floats fit.
-        unsafe { _mm512_storeu_ps(sums.as_mut_ptr(), total) };
+    let columns = (0xFFFFu32 >> (PANEL_ROWS - place.width)) as __mmask16;
+    for (row, total) in totals.into_iter().enumerate() {
+        // SAFETY: the caller's promise; the mask leaves out what is not this matrix's.
+        unsafe {
+            let at = place.start.add(row * place.stride);
+            _mm512_mask_storeu_ps(at, columns, total);
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use self::blocks::Kind;
 use super::level::Level;
 use super::memory::Aligned;
 use super::tensors::{from_floats, with_floats};
-use super::threads::{Disjoint, share};
+use super::threads::share;
 
 /// Rows of weights in a panel.
 const PANEL_ROWS: usize = 16;
@@ -103,74 +103,152 @@ fn products_at(level: Level, matrices: &[&Matrix], x: &Tensor) -> Result<Vec<Ten
             );
         }
     }
-    let prepared = with_floats(x, |values| Ok(prepare(matrices, values, cols)))?;
-    let mut results = Vec::with_capacity(matrices.len());
+    let prepared = with_floats(x, |values| Ok(prepare(level, matrices, values, cols)))?;
+    let mut jobs = Vec::with_capacity(matrices.len());
     for matrix in matrices {
         let Some(activations) = prepared.iter().find(|a| a.form() == matrix.kind.form()) else {
             bail!("activations were not prepared for {:?}", matrix.kind);
         };
-        let values = multiply(level, matrix, activations);
+        jobs.push(Job::new(matrix, activations));
+    }
+    multiply(level, &jobs);
+    let results = jobs.into_iter().map(|job| {
         let mut shape = x.dims().to_vec();
         shape.pop();
-        shape.push(matrix.rows);
-        results.push(from_floats(values, &shape)?);
-    }
-    Ok(results)
+        shape.push(job.matrix.rows);
+        from_floats(job.finished(), &shape)
+    });
+    results.collect()
 }
 
 /// The activations in every form that one of the matrices wants.
-fn prepare(matrices: &[&Matrix], values: &[f32], cols: usize) -> Vec<Activations> {
+fn prepare(level: Level, matrices: &[&Matrix], values: &[f32], cols: usize) -> Vec<Activations> {
     let forms = [Form::Floats, Form::Blocks32, Form::Blocks256];
     let wanted = forms
         .into_iter()
         .filter(|form| matrices.iter().any(|matrix| matrix.kind.form() == *form));
     wanted
-        .map(|form| Activations::new(form, values, cols))
+        .map(|form| Activations::new(level, form, values, cols))
         .collect()
 }
 
-fn multiply(level: Level, matrix: &Matrix, activations: &Activations) -> Vec<f32> {
-    let mut result = vec![0f32; activations.rows() * matrix.rows];
-    let parts = Disjoint::new(&mut result);
-    let cost = result_cost(matrix, activations.rows());
-    share(matrix.panel_count(), cost, |panels| {
-        for index in panels {
-            let first = index * PANEL_ROWS;
-            let width = PANEL_ROWS.min(matrix.rows - first);
-            for group in activations.groups() {
-                let mut sums = [[0f32; PANEL_ROWS]; GROUP_ROWS];
-                let sums = &mut sums[..group.rows];
-                kernel(level, matrix, index, &group, sums);
-                for (row, sums) in sums.iter().enumerate() {
-                    let at = (group.first + row) * matrix.rows + first;
-                    // SAFETY: each panel is visited once and owns its columns.
-                    let out = unsafe { parts.part(at..at + width) };
-                    out.copy_from_slice(&sums[..width]);
-                }
+/// Activations that are multiplied with a panel while it is in a near cache, in bytes.
+const NEAR_BYTES: usize = 1 << 20;
+
+/// One product, cut into pieces: a panel times a block of activation rows.
+struct Job<'a> {
+    matrix: &'a Matrix,
+    activations: &'a Activations,
+    block_rows: usize,
+    start: *mut f32,
+    result: Vec<f32>,
+}
+
+// SAFETY: threads write through `start`, each its own pieces.
+unsafe impl Sync for Job<'_> {}
+
+/// Where a micro-kernel leaves its sums: `width` columns of each row of the group, rows `stride` apart.
+#[derive(Clone, Copy)]
+struct Place {
+    start: *mut f32,
+    stride: usize,
+    width: usize,
+}
+
+impl<'a> Job<'a> {
+    fn new(matrix: &'a Matrix, activations: &'a Activations) -> Self {
+        let mut result = Vec::with_capacity(activations.rows() * matrix.rows);
+        let near = NEAR_BYTES / activations.row_bytes().max(1);
+        Self {
+            matrix,
+            activations,
+            block_rows: near.next_multiple_of(GROUP_ROWS).max(GROUP_ROWS),
+            start: result.as_mut_ptr(),
+            result,
+        }
+    }
+
+    fn pieces(&self) -> usize {
+        self.matrix.panel_count() * self.activations.rows().div_ceil(self.block_rows)
+    }
+
+    /// About how many nanoseconds one thread would take.
+    fn cost(&self) -> usize {
+        let once = self.matrix.rows * self.matrix.cols / 16;
+        once.saturating_mul(self.activations.rows().div_ceil(4))
+    }
+
+    /// # Safety
+    /// No two threads do the same piece.
+    unsafe fn do_piece(&self, level: Level, piece: usize) {
+        let panels = self.matrix.panel_count();
+        let (block, panel) = (piece / panels, piece % panels);
+        let column = panel * PANEL_ROWS;
+        let first = block * self.block_rows;
+        for group in self.activations.groups(first, first + self.block_rows) {
+            let at = group.first * self.matrix.rows + column;
+            let place = Place {
+                // SAFETY: the row and column lie in the result.
+                start: unsafe { self.start.add(at) },
+                stride: self.matrix.rows,
+                width: PANEL_ROWS.min(self.matrix.rows - column),
+            };
+            // SAFETY: the place lies in the result and belongs to this piece.
+            unsafe { kernel(level, self.matrix, panel, &group, place) };
+        }
+    }
+
+    fn finished(mut self) -> Vec<f32> {
+        // SAFETY: the pieces wrote every row and column.
+        unsafe {
+            self.result
+                .set_len(self.activations.rows() * self.matrix.rows)
+        };
+        self.result
+    }
+}
+
+fn multiply(level: Level, jobs: &[Job]) {
+    let pieces = jobs.iter().map(Job::pieces).sum();
+    let cost = jobs.iter().map(Job::cost).fold(0, usize::saturating_add);
+    share(pieces, cost, |range| {
+        let mut first = 0;
+        for job in jobs {
+            let end = first + job.pieces();
+            for piece in range.start.max(first)..range.end.min(end) {
+                // SAFETY: `share` hands out every piece once.
+                unsafe { job.do_piece(level, piece - first) };
             }
+            first = end;
         }
     });
-    result
 }
 
-/// About how many nanoseconds one thread would take.
-fn result_cost(matrix: &Matrix, rows: usize) -> usize {
-    (matrix.rows * matrix.cols / 16).saturating_mul(rows.div_ceil(4))
-}
-
-fn kernel(
+/// # Safety
+/// The place can be written, for as many rows as the group has.
+unsafe fn kernel(
     level: Level,
     matrix: &Matrix,
     panel: usize,
     group: &activations::Group,
-    sums: &mut [[f32; PANEL_ROWS]],
+    place: Place,
 ) {
     let (kind, panel, cols) = (matrix.kind, matrix.panel(panel), matrix.cols);
     match level {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level was detected; panels and groups of one matrix fit each other.
-        Level::Avx512 => unsafe { avx512::multiply(kind, panel, cols, group, sums) },
-        _ => portable::multiply(kind, panel, cols, group, sums),
+        Level::Avx512 => unsafe { avx512::multiply(kind, panel, cols, group, place) },
+        _ => {
+            let mut sums = [[0f32; PANEL_ROWS]; GROUP_ROWS];
+            let sums = &mut sums[..group.rows];
+            portable::multiply(kind, panel, cols, group, sums);
+            for (row, sums) in sums.iter().enumerate() {
+                for (column, sum) in sums[..place.width].iter().enumerate() {
+                    // SAFETY: the caller's promise.
+                    unsafe { place.start.add(row * place.stride + column).write(*sum) };
+                }
+            }
+        }
     }
 }
 
