@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use crate::config::ConfigError;
+
 /// The exit codes, in the tradition of `sysexits.h`. Scripts rely on them: a code never changes its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -153,6 +155,16 @@ impl Display for Failure {
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         Self::new(Exit::Failed, format!("{error:#}"))
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        let failure = match &error {
+            ConfigError::Unreadable { file, cause } => return Self::reading(file, cause),
+            ConfigError::Wrong(_) => Self::new(Exit::BadConfiguration, error),
+        };
+        failure.hint("`worker config example` prints every setting")
     }
 }
 

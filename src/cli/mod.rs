@@ -16,8 +16,10 @@ mod man;
 mod models;
 pub mod output;
 mod probe;
+mod quantity;
 mod root;
 mod serve;
+mod table;
 mod up;
 
 use std::process::ExitCode;
@@ -91,13 +93,13 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         Some(Command::Up(args)) => up::run(args),
         Some(Command::Serve(args)) => serve::run(args),
         Some(Command::Init(args)) => init::run(args),
-        Some(Command::Probe(args)) => probe::run(args),
+        Some(Command::Probe(args)) => probe::run(args, &root),
         Some(Command::Doctor(args)) => doctor::run(args),
         Some(Command::Models(args)) => models::run(args, &root),
         Some(Command::Generate(args)) => generate::run(args),
         Some(Command::Bench(args)) => bench::run(args, &root),
         Some(Command::Eval(args)) => eval::run(args, &root),
-        Some(Command::Config(args)) => config::run(args),
+        Some(Command::Config(args)) => config::run(args, &root),
         Some(Command::Completions(args)) => completions::run(args),
         Some(Command::Man(args)) => man::run(args),
     }

@@ -1,8 +1,13 @@
-//! The options every command takes.
+//! The options every command takes, and the configuration they lead to.
 
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum};
+use tracing::Level;
+
+use super::Failure;
+use crate::config::{Config, Flag, Loaded, LogFormat, LogLevel, Sources};
+use crate::telemetry::{self, Format};
 
 /// Options before or after any command.
 #[derive(Debug, Clone, Default, Args)]
@@ -25,7 +30,7 @@ pub struct Root {
     pub offline: bool,
     /// How the log on standard error looks.
     #[arg(long, global = true, value_name = "FORMAT")]
-    pub log_format: Option<LogFormat>,
+    pub log_format: Option<LogChoice>,
     /// Say more: -v what the program does, -vv what each job does.
     #[arg(long, short, global = true, action = ArgAction::Count)]
     pub verbose: u8,
@@ -35,7 +40,117 @@ pub struct Root {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
+pub enum LogChoice {
     Text,
     Json,
+}
+
+impl Root {
+    /// The configuration: file, environment, then these options.
+    pub fn load(&self) -> Result<Loaded, Failure> {
+        self.load_from(self.config.clone(), Vec::new())
+    }
+
+    /// The configuration with a command's own flags on top.
+    pub fn load_with(&self, flags: Vec<Flag>) -> Result<Loaded, Failure> {
+        self.load_from(self.config.clone(), flags)
+    }
+
+    /// The configuration of another file.
+    pub fn load_file(&self, file: PathBuf) -> Result<Loaded, Failure> {
+        self.load_from(Some(file), Vec::new())
+    }
+
+    fn load_from(&self, file: Option<PathBuf>, mut flags: Vec<Flag>) -> Result<Loaded, Failure> {
+        flags.extend(self.flags());
+        Ok(Config::load(&Sources::of_process(file, flags))?)
+    }
+
+    /// Starts the log of a command that does one thing and ends: it speaks up only when something is odd.
+    pub fn start_log(&self) -> Result<(), Failure> {
+        let format = match self.log_format {
+            Some(LogChoice::Json) => Format::Json,
+            _ => Format::Text,
+        };
+        self.start_log_as(format, LogLevel::Warn)
+    }
+
+    /// Starts the log as the configuration wants it.
+    pub fn start_log_of(&self, config: &Config) -> Result<(), Failure> {
+        let format = match config.worker.log_format {
+            LogFormat::Text => Format::Text,
+            LogFormat::Json => Format::Json,
+        };
+        self.start_log_as(format, config.worker.log_level)
+    }
+
+    fn start_log_as(&self, format: Format, usual: LogLevel) -> Result<(), Failure> {
+        telemetry::start(format, self.level(usual)).map_err(|error| {
+            anyhow::Error::from(error)
+                .context("the log cannot be started")
+                .into()
+        })
+    }
+
+    fn level(&self, usual: LogLevel) -> Level {
+        if self.quiet {
+            return Level::ERROR;
+        }
+        let levels = [
+            Level::ERROR,
+            Level::WARN,
+            Level::INFO,
+            Level::DEBUG,
+            Level::TRACE,
+        ];
+        let wanted = usual as usize + usize::from(self.verbose);
+        levels.get(wanted).copied().unwrap_or(Level::TRACE)
+    }
+
+    /// Those options that stand for settings.
+    fn flags(&self) -> Vec<Flag> {
+        let flag = |name, setting, value| Flag {
+            name,
+            setting,
+            value,
+        };
+        let data_dir = self
+            .data_dir
+            .as_ref()
+            .map(|folder| folder.to_string_lossy().into_owned());
+        let format = self
+            .log_format
+            .and_then(|format| format.to_possible_value());
+        let format = format.map(|format| format.get_name().to_owned());
+        let offline = self.offline.then(|| "true".to_owned());
+        [
+            data_dir.map(|value| flag("--data-dir", "worker.data_dir", value)),
+            format.map(|value| flag("--log-format", "worker.log_format", value)),
+            offline.map(|value| flag("--offline", "hub.offline", value)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_v_says_more_and_q_only_errors() {
+        let level = |verbose, quiet| {
+            Root {
+                verbose,
+                quiet,
+                ..Root::default()
+            }
+            .level(LogLevel::Warn)
+        };
+        assert_eq!(level(0, false), Level::WARN);
+        assert_eq!(level(1, false), Level::INFO);
+        assert_eq!(level(9, false), Level::TRACE);
+        assert_eq!(level(0, true), Level::ERROR);
+    }
 }

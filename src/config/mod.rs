@@ -1,1 +1,105 @@
-//! (being built)
+//! `worker.toml`: raw text in, checked values out.
+//!
+//! Every setting is declared once, in its section's file, by [`settings!`](setting::settings): name, type, range,
+//! default and one line on why to change it. Reading the file, the environment and the flags, naming the nearest
+//! known key, `worker config check` and `worker.example.toml` all come from that declaration.
+//!
+//! A value comes from the flag, else `MUSTER_<SECTION>_<KEY>`, else the file, else a variable other programs
+//! share with us (`HF_TOKEN`), else the default. All problems are found in one pass.
+
+mod choice;
+mod coordinator;
+mod document;
+mod engine;
+mod example;
+mod hub;
+mod models;
+mod nearest;
+mod owner;
+mod problem;
+mod raw;
+mod secret;
+mod setting;
+mod sources;
+mod units;
+mod value;
+mod worker;
+
+pub use coordinator::{CoordinatorConfig, CoordinatorKind};
+pub use engine::{DeviceSetting, EngineConfig};
+pub use example::example;
+pub use hub::HubConfig;
+pub use models::ModelsConfig;
+pub use nearest::nearest;
+pub use owner::OwnerConfig;
+pub use problem::{ConfigError, Problem};
+pub use secret::Secret;
+pub use setting::{Found, Origin, Setting};
+pub use sources::{Environment, Flag, Sources};
+pub use units::{Size, parse_duration, show_duration};
+pub use worker::{LogFormat, LogLevel, WorkerConfig};
+
+use document::Document;
+use setting::Reader;
+
+/// The whole configuration: complete, typed, checked. Parts are handed their own section.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub worker: WorkerConfig,
+    pub models: ModelsConfig,
+    pub engine: EngineConfig,
+    pub hub: HubConfig,
+    pub owner: OwnerConfig,
+    pub coordinators: Vec<CoordinatorConfig>,
+}
+
+/// A configuration, and where each of its values came from.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    pub config: Config,
+    pub found: Vec<Found>,
+    /// What is odd without being wrong.
+    pub warnings: Vec<String>,
+}
+
+/// The sections that stand once in a file, and the ones that may be repeated.
+pub fn sections() -> [&'static [Setting]; 5] {
+    [
+        WorkerConfig::SETTINGS,
+        ModelsConfig::SETTINGS,
+        EngineConfig::SETTINGS,
+        HubConfig::SETTINGS,
+        OwnerConfig::SETTINGS,
+    ]
+}
+
+impl Config {
+    /// Reads the configuration from everywhere it may come from.
+    pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
+        let document = match &sources.file {
+            Some(path) => Document::open(path)?,
+            None => Document::default(),
+        };
+        let mut reader = Reader::new(sources, &document);
+        reader.refuse_unknown();
+        let config = Self::read(&mut reader);
+        reader.finish(config)
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let worker = WorkerConfig::read(reader);
+        let models = ModelsConfig::read(reader);
+        let engine = EngineConfig::read(reader);
+        let hub = HubConfig::read(reader);
+        let owner = OwnerConfig::read(reader);
+        let coordinators = reader.each(CoordinatorConfig::SECTION, CoordinatorConfig::read_one);
+        Some(Self {
+            worker: worker?,
+            models: models?,
+            engine: engine?,
+            hub: hub?,
+            owner: owner?,
+            coordinators: coordinators?,
+        })
+    }
+}

@@ -7,8 +7,10 @@
 
 mod bench;
 mod cli;
-mod hub;
+mod config;
 mod engine;
+mod hub;
 mod layering;
+mod probe;
 mod readme;
 mod support;

@@ -3,4 +3,5 @@
 #![allow(dead_code, reason = "a word may wait for its first test")]
 
 pub mod hub;
+pub mod machines;
 pub mod worker;

@@ -1,0 +1,36 @@
+//! Settings that are one of a few words.
+
+/// An enum whose variants are words of the configuration.
+macro_rules! choice {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name { $($(#[$doc])* $variant),+ }
+
+        impl $name {
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl $crate::config::value::Value for $name {
+            fn wanted() -> String {
+                let words: Vec<_> = Self::ALL.iter().map(|choice| format!("{:?}", choice.word())).collect();
+                format!("one of {}", words.join(", "))
+            }
+
+            fn parse(raw: &$crate::config::raw::Raw, _: &$crate::config::value::Place<'_>) -> Result<Self, String> {
+                let text = raw.text().unwrap_or_default();
+                Self::ALL.iter().copied().find(|choice| choice.word() == text).ok_or_else(String::new)
+            }
+
+            fn show(&self) -> Option<String> {
+                Some($crate::config::value::quote(self.word()))
+            }
+        }
+    };
+}
+
+pub(super) use choice;

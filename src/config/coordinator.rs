@@ -1,0 +1,44 @@
+//! `[[coordinator]]`: whom the worker works for. May be repeated.
+
+use url::Url;
+
+use super::choice::choice;
+use super::secret::Secret;
+use super::setting::{Reader, settings};
+
+settings! {
+    /// Whom the worker works for; repeat the section for several.
+    pub struct CoordinatorConfig = "coordinator" {
+        /// Its address: ws:// or wss:// for a socket, http:// or https:// for the legacy calls.
+        url: Url,
+        /// Your key there: its text, "file:PATH" or "env:NAME".
+        key: Option<Secret>; unset "none",
+        /// How to talk to it: socket, or legacy for the pop and submit calls.
+        kind: CoordinatorKind = "socket",
+    }
+}
+
+choice! {
+    pub enum CoordinatorKind { Socket = "socket", Legacy = "legacy" }
+}
+
+impl CoordinatorConfig {
+    /// One section, its address held against its kind.
+    pub(super) fn read_one(reader: &mut Reader<'_>) -> Option<Self> {
+        let coordinator = Self::read(reader)?;
+        let schemes: &[&str] = match coordinator.kind {
+            CoordinatorKind::Socket => &["ws", "wss"],
+            CoordinatorKind::Legacy => &["http", "https"],
+        };
+        if schemes.contains(&coordinator.url.scheme()) {
+            return Some(coordinator);
+        }
+        let (found, kind) = (coordinator.url.scheme(), coordinator.kind.word());
+        let what = format!(
+            "a {kind} coordinator's url must begin with {}://, found {found}://",
+            schemes.join(":// or ")
+        );
+        reader.problem_here(what);
+        None
+    }
+}

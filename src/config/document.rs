@@ -1,0 +1,163 @@
+//! A configuration file as tables of raw values, each with the line it stands on.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::problem::{ConfigError, Problem};
+use super::raw::Raw;
+
+/// The tables of a file. The empty document stands for no file at all.
+#[derive(Debug, Default)]
+pub struct Document {
+    pub file: PathBuf,
+    pub tables: Vec<Table>,
+}
+
+/// One `[section]`, or one of several `[[section]]`.
+#[derive(Debug)]
+pub struct Table {
+    pub name: String,
+    pub line: usize,
+    pub repeated: bool,
+    pub entries: Vec<Entry>,
+}
+
+#[derive(Debug)]
+pub struct Entry {
+    pub key: String,
+    pub line: usize,
+    pub value: Raw,
+}
+
+impl Document {
+    pub fn open(file: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read(file)
+            .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other))
+            .map_err(|cause| ConfigError::Unreadable {
+                file: file.to_owned(),
+                cause,
+            })?;
+        Self::parse(file, &text).map_err(|problem| ConfigError::Wrong(vec![problem]))
+    }
+
+    pub fn parse(file: &Path, text: &str) -> Result<Self, Problem> {
+        let lines = Lines { file, text };
+        let root = DeTable::parse(text).map_err(|error| lines.syntax(&error))?;
+        let mut tables = Vec::new();
+        for (key, value) in root.get_ref() {
+            lines.tables(key, value, &mut tables)?;
+        }
+        tables.sort_by_key(|table| table.line);
+        Ok(Self {
+            file: file.to_owned(),
+            tables,
+        })
+    }
+
+    /// The one table of this name.
+    pub fn table(&self, name: &str) -> Option<&Table> {
+        self.tables.iter().find(|table| table.name == name)
+    }
+
+    pub fn place(&self, line: usize) -> String {
+        format!("{}:{line}", self.file.display())
+    }
+}
+
+impl Table {
+    pub fn entry(&self, key: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.key == key)
+    }
+}
+
+/// The text of a file, to find lines in.
+struct Lines<'a> {
+    file: &'a Path,
+    text: &'a str,
+}
+
+type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
+
+impl Lines<'_> {
+    fn tables(
+        &self,
+        key: &Key<'_>,
+        value: &Spanned<DeValue<'_>>,
+        into: &mut Vec<Table>,
+    ) -> Result<(), Problem> {
+        match value.get_ref() {
+            DeValue::Table(table) => {
+                into.push(self.table(key, table, self.line(&key.span()), false))
+            }
+            DeValue::Array(items)
+                if items.iter().all(|item| item.get_ref().is_table()) && !items.is_empty() =>
+            {
+                for item in items {
+                    let line = self.line(&item.span());
+                    into.extend(
+                        item.get_ref()
+                            .as_table()
+                            .map(|table| self.table(key, table, line, true)),
+                    );
+                }
+            }
+            _ => return Err(self.outside(key)),
+        }
+        Ok(())
+    }
+
+    fn table(&self, key: &Key<'_>, table: &DeTable<'_>, line: usize, repeated: bool) -> Table {
+        let mut entries: Vec<Entry> = table
+            .iter()
+            .map(|(key, value)| self.entry(key, value))
+            .collect();
+        entries.sort_by_key(|entry| entry.line);
+        Table {
+            name: key.get_ref().to_string(),
+            line,
+            repeated,
+            entries,
+        }
+    }
+
+    fn entry(&self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Entry {
+        let line = self.line(&key.span());
+        Entry {
+            key: key.get_ref().to_string(),
+            line,
+            value: Raw::from_toml(value.get_ref()),
+        }
+    }
+
+    fn outside(&self, key: &Key<'_>) -> Problem {
+        let what = format!(
+            "{} stands outside a section; settings belong under a [section]",
+            key.get_ref()
+        );
+        self.problem(&key.span(), what)
+    }
+
+    fn syntax(&self, error: &toml::de::Error) -> Problem {
+        let what = error.message().lines().collect::<Vec<_>>().join(", ");
+        self.problem(&error.span().unwrap_or(0..0), what)
+    }
+
+    fn problem(&self, span: &Range<usize>, what: String) -> Problem {
+        Problem {
+            place: format!("{}:{}", self.file.display(), self.line(span)),
+            what,
+        }
+    }
+
+    fn line(&self, span: &Range<usize>) -> usize {
+        let before = self
+            .text
+            .as_bytes()
+            .get(..span.start)
+            .unwrap_or(self.text.as_bytes());
+        1 + before.iter().filter(|byte| **byte == b'\n').count()
+    }
+}

@@ -1,0 +1,62 @@
+//! A token or key: usable, never shown.
+
+use std::fmt;
+
+use super::raw::Raw;
+use super::value::{Place, Value};
+
+/// Something only its owner may know. It has no `Display`, and its `Debug` hides it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// For the one place that sends it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(hidden)")
+    }
+}
+
+impl Value for Secret {
+    fn wanted() -> String {
+        "a secret: its text, \"file:PATH\" or \"env:NAME\"".to_owned()
+    }
+
+    fn parse(raw: &Raw, place: &Place<'_>) -> Result<Self, String> {
+        let text = raw.text().ok_or_else(String::new)?;
+        let secret = match text.split_once(':') {
+            Some(("file", path)) => from_file(path, place)?,
+            Some(("env", name)) => from_variable(name, place)?,
+            _ => text.to_owned(),
+        };
+        match secret.trim() {
+            "" => Err("a secret that is not empty".to_owned()),
+            secret if secret.contains(char::is_control) => Err("a secret of one line".to_owned()),
+            secret => Ok(Self(secret.to_owned())),
+        }
+    }
+
+    fn show(&self) -> Option<String> {
+        Some("(hidden)".to_owned())
+    }
+}
+
+fn from_file(path: &str, place: &Place<'_>) -> Result<String, String> {
+    let path = place.path(path)?;
+    std::fs::read_to_string(&path).map_err(|error| {
+        format!(
+            "a secret in a file that can be read; {}: {error}",
+            path.display()
+        )
+    })
+}
+
+fn from_variable(name: &str, place: &Place<'_>) -> Result<String, String> {
+    let value = place.environment.get(name).cloned();
+    value.ok_or_else(|| format!("a secret in an environment variable that is set; {name} is not"))
+}

@@ -1,0 +1,104 @@
+//! What the probe makes of machines, made up and real.
+
+use muster::hardware::readings::{CardReading, NoDriver};
+
+use crate::support::machines::{MIB, h200, machine, readings, rtx_3070, rtx_3090};
+use crate::support::worker::worker;
+
+#[test]
+fn without_a_driver_there_are_no_cards_and_a_note_says_why() {
+    for (reason, word) in [
+        (NoDriver::NotInstalled, "no NVIDIA driver"),
+        (NoDriver::NotLoaded, "not loaded"),
+        (
+            NoDriver::Failed("version mismatch".to_owned()),
+            "version mismatch",
+        ),
+    ] {
+        let machine = machine(Err(reason));
+        assert!(machine.gpus.is_empty() && machine.driver.is_none());
+        let [note] = machine.notes.as_slice() else {
+            panic!("{:?}", machine.notes)
+        };
+        assert!(
+            note.contains(word) && note.contains("run on the CPU"),
+            "{note}"
+        );
+    }
+}
+
+#[test]
+fn one_8_gb_card_is_read_whole() {
+    let machine = machine(readings(vec![Ok(rtx_3070())]));
+    let [gpu] = machine.gpus.as_slice() else {
+        panic!("{:?}", machine.gpus)
+    };
+    assert_eq!(gpu.memory_total_bytes, 8 << 30);
+    assert_eq!(gpu.compute_capability, Some((8, 6)));
+    assert_eq!(
+        (gpu.power_watts, gpu.power_limit_watts),
+        (Some(31.5), Some(220.0))
+    );
+    assert_eq!(gpu.processes[0].name.as_deref(), Some("Xorg"));
+    assert_eq!(machine.driver.unwrap().cuda, Some((13, 0)));
+    assert!(machine.notes.is_empty());
+}
+
+#[test]
+fn two_unequal_cards_keep_their_numbers() {
+    let machine = machine(readings(vec![Ok(rtx_3070()), Ok(rtx_3090())]));
+    let cards: Vec<_> = machine
+        .gpus
+        .iter()
+        .map(|gpu| (gpu.index, gpu.memory_total_bytes >> 30))
+        .collect();
+    assert_eq!(cards, [(0, 8), (1, 24)]);
+}
+
+#[test]
+fn an_h200_is_a_card_like_any_other() {
+    let machine = machine(readings(vec![Ok(h200())]));
+    assert_eq!(machine.gpus[0].compute_capability, Some((9, 0)));
+    assert_eq!(machine.gpus[0].memory_total_bytes, 141_000_000_000);
+}
+
+#[test]
+fn a_broken_card_is_a_note_and_the_others_keep_their_numbers() {
+    let machine = machine(readings(vec![
+        Err("the GPU is lost".to_owned()),
+        Ok(rtx_3090()),
+    ]));
+    assert_eq!(machine.gpus[0].index, 1);
+    assert_eq!(machine.notes, ["card 0 cannot be used: the GPU is lost"]);
+}
+
+#[test]
+fn a_card_that_hides_all_but_its_memory_is_of_use() {
+    let card = CardReading {
+        memory: Some((MIB, 2 * MIB)),
+        ..CardReading::default()
+    };
+    let machine = machine(readings(vec![Ok(card), Ok(CardReading::default())]));
+    assert_eq!(machine.gpus.len(), 1);
+    assert_eq!(
+        machine.gpus[0].memory_free_bytes, MIB,
+        "no more is free than there is"
+    );
+    assert!(machine.notes[0].contains("card 1"), "{:?}", machine.notes);
+}
+
+#[test]
+fn probe_describes_this_machine_for_people_and_for_programs() {
+    let text = worker(&["probe"]).run().ok();
+    for word in ["processor", "thread", "memory", "free of"] {
+        assert!(text.contains(word), "{word} is not in:\n{text}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&worker(&["probe", "--json"]).run().ok()).unwrap();
+    assert!(json["cpu"]["threads"].as_u64().unwrap() >= 1);
+    assert!(
+        json["memory"]["total_bytes"].as_u64().unwrap()
+            >= json["memory"]["available_bytes"].as_u64().unwrap()
+    );
+    assert!(json["gpus"].is_array() && json["notes"].is_array());
+}
