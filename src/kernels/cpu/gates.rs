@@ -4,6 +4,8 @@
 
 use candle_core::{Result, Tensor, bail};
 
+use super::level::{Level, at_every_level};
+use super::math::{sigmoid, tanh};
 use super::tensors::{from_floats, with_floats};
 use super::threads::{Disjoint, share};
 
@@ -14,13 +16,24 @@ pub enum Gate {
     GeluTanh,
 }
 
-impl Gate {
-    fn apply(self, x: f32) -> f32 {
-        match self {
-            Self::Silu => x / (1.0 + (-x).exp()),
-            Self::GeluTanh => {
-                let inner = 0.797_884_6 * (x + 0.044_715 * x * x * x);
-                0.5 * x * (1.0 + inner.tanh())
+at_every_level! {
+    /// `out = gate(a) * b`.
+    fn gate_slice(kind: Gate, a: &[f32], b: &[f32], out: &mut [f32]) = gate_slice_as;
+}
+
+#[inline(always)]
+fn gate_slice_as<const FAST: bool>(kind: Gate, a: &[f32], b: &[f32], out: &mut [f32]) {
+    let inputs = a.iter().zip(b);
+    match kind {
+        Gate::Silu => {
+            for (out, (a, b)) in out.iter_mut().zip(inputs) {
+                *out = a * sigmoid(*a) * b;
+            }
+        }
+        Gate::GeluTanh => {
+            for (out, (a, b)) in out.iter_mut().zip(inputs) {
+                let inner = 0.797_884_6 * (a + 0.044_715 * a * a * a);
+                *out = 0.5 * a * (1.0 + tanh(inner)) * b;
             }
         }
     }
@@ -39,10 +52,13 @@ pub fn gate(a: &Tensor, b: &Tensor, kind: Gate) -> Result<Tensor> {
                 let range = chunks.start * 256..(chunks.end * 256).min(gates.len());
                 // SAFETY: `share` hands out ranges that do not overlap.
                 let part = unsafe { parts.part(range.clone()) };
-                let inputs = gates[range.clone()].iter().zip(&values[range]);
-                for (out, (gate, value)) in part.iter_mut().zip(inputs) {
-                    *out = kind.apply(*gate) * value;
-                }
+                gate_slice(
+                    Level::best(),
+                    kind,
+                    &gates[range.clone()],
+                    &values[range],
+                    part,
+                );
             });
             from_floats(result, a.dims())
         })

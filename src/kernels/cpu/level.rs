@@ -63,3 +63,40 @@ fn detected() -> Level {
 fn has_avx_vnni() -> bool {
     false
 }
+
+/// Defines a function that does what a generic one (`#[inline(always)]`) does, compiled once for each level.
+///
+/// The generic function may take `const FAST: bool`: whether FMA and F16C are there.
+macro_rules! at_every_level {
+    ($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) = $($generic:ident)::+ $(<$($param:ty),*>)?;) => {
+        $(#[$meta])*
+        #[cfg_attr(
+            target_arch = "x86_64",
+            expect(unsafe_code, reason = "instructions are chosen at run time")
+        )]
+        fn $name(level: $crate::kernels::cpu::Level, $($argument: $type),*) {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,fma,f16c")]
+            fn avx512($($argument: $type),*) {
+                $($generic)::+::<$($($param,)*)? true>($($argument),*);
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c")]
+            fn avx2($($argument: $type),*) {
+                $($generic)::+::<$($($param,)*)? true>($($argument),*);
+            }
+            match level {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the level was detected.
+                $crate::kernels::cpu::Level::Avx512 => unsafe { avx512($($argument),*) },
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the level was detected.
+                $crate::kernels::cpu::Level::Avx2 | $crate::kernels::cpu::Level::AvxVnni => unsafe {
+                    avx2($($argument),*)
+                },
+                _ => $($generic)::+::<$($($param,)*)? false>($($argument),*),
+            }
+        }
+    };
+}
+pub(crate) use at_every_level;

@@ -6,6 +6,7 @@
 mod attention;
 mod gates;
 mod level;
+mod math;
 mod memory;
 mod norm;
 mod products;

@@ -4,6 +4,7 @@
 
 use candle_core::{D, Result, Tensor, bail};
 
+use super::level::{Level, at_every_level};
 use super::tensors::{from_floats, with_floats};
 use super::threads::{Disjoint, share};
 
@@ -80,7 +81,16 @@ fn width(x: &Tensor, weight: &Tensor) -> Result<usize> {
     Ok(cols)
 }
 
+at_every_level! {
+    fn norm_row_at(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) = norm_row_as;
+}
+
 fn norm_row(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    norm_row_at(Level::best(), x, weight, eps, out);
+}
+
+#[inline(always)]
+fn norm_row_as<const FAST: bool>(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     let mean = sum_of_squares(x) / x.len() as f32;
     let scale = 1.0 / (mean + eps).sqrt();
     for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
@@ -88,6 +98,7 @@ fn norm_row(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     }
 }
 
+#[inline(always)]
 fn sum_of_squares(x: &[f32]) -> f32 {
     let mut lanes = [0f32; LANES];
     let (whole, rest) = x.as_chunks::<LANES>();

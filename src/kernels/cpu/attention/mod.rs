@@ -9,7 +9,13 @@
 use candle_core::{DType, Result, Tensor, bail};
 use half::{bf16, f16};
 
-use super::memory::{Aligned, Plain};
+mod queries;
+mod stored;
+
+use self::queries::{AtEveryLevel, Query, attend};
+use self::stored::Stored;
+use super::level::Level;
+use super::memory::Aligned;
 use super::tensors::{from_floats, with_floats};
 use super::threads::{Disjoint, share};
 use crate::kernels::{AttentionOptions, PAGE_TOKENS, Span};
@@ -40,39 +46,6 @@ impl Shape {
 
     fn tile_at(self, page: u32, head: usize) -> usize {
         (page as usize * self.kv_heads + head) * 2 * self.half_tile()
-    }
-}
-
-/// A number as pages store it.
-trait Stored: Plain {
-    fn from_f32(value: f32) -> Self;
-    fn to_f32(self) -> f32;
-}
-
-impl Stored for f32 {
-    fn from_f32(value: f32) -> Self {
-        value
-    }
-    fn to_f32(self) -> f32 {
-        self
-    }
-}
-
-impl Stored for f16 {
-    fn from_f32(value: f32) -> Self {
-        f16::from_f32(value)
-    }
-    fn to_f32(self) -> f32 {
-        f16::to_f32(self)
-    }
-}
-
-impl Stored for bf16 {
-    fn from_f32(value: f32) -> Self {
-        bf16::from_f32(value)
-    }
-    fn to_f32(self) -> f32 {
-        bf16::to_f32(self)
     }
 }
 
@@ -121,11 +94,21 @@ pub fn paged_attention(
     spans: &[Span],
     options: AttentionOptions,
 ) -> Result<Tensor> {
+    paged_attention_at(Level::best(), [q, k, v], pages, spans, options)
+}
+
+fn paged_attention_at(
+    level: Level,
+    [q, k, v]: [&Tensor; 3],
+    pages: &mut Pages,
+    spans: &[Span],
+    options: AttentionOptions,
+) -> Result<Tensor> {
     check(q, k, v, pages, spans)?;
     match pages.dtype {
-        DType::F32 => attend_as::<f32>(q, k, v, pages, spans, options),
-        DType::F16 => attend_as::<f16>(q, k, v, pages, spans, options),
-        _ => attend_as::<bf16>(q, k, v, pages, spans, options),
+        DType::F32 => attend_as::<f32>(level, [q, k, v], pages, spans, options),
+        DType::F16 => attend_as::<f16>(level, [q, k, v], pages, spans, options),
+        _ => attend_as::<bf16>(level, [q, k, v], pages, spans, options),
     }
 }
 
@@ -163,10 +146,9 @@ fn check(q: &Tensor, k: &Tensor, v: &Tensor, pages: &Pages, spans: &[Span]) -> R
     }
 }
 
-fn attend_as<T: Stored>(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
+fn attend_as<T: AtEveryLevel>(
+    level: Level,
+    [q, k, v]: [&Tensor; 3],
     pages: &mut Pages,
     spans: &[Span],
     options: AttentionOptions,
@@ -180,30 +162,58 @@ fn attend_as<T: Stored>(
         })
     })?;
     let stored = pages.memory.view::<T>();
-    let (tokens, heads, _) = q.dims3()?;
-    with_floats(q, |queries| {
-        let mut result = vec![0f32; queries.len()];
+    let (_, heads, head_dim) = q.dims3()?;
+    let group = heads / shape.kv_heads;
+    with_floats(q, |values| {
+        let mut result = vec![0f32; values.len()];
         let rows = Disjoint::new(&mut result);
         let places = placed(spans);
-        let longest: usize = places.iter().map(|(_, position)| position + 1).sum();
-        share(tokens * heads, longest * heads * shape.head_dim, |range| {
-            let mut scratch = Scratch::default();
+        let blocks = blocks(spans);
+        let seen: usize = places.iter().map(|(_, position)| position + 1).sum();
+        let cost = seen.saturating_mul(heads * head_dim / 8);
+        share(blocks.len() * shape.kv_heads, cost, |range| {
             for item in range {
-                let (span, position) = places[item / heads];
-                let head = item % heads / (heads / shape.kv_heads);
-                let at = item * shape.head_dim..(item + 1) * shape.head_dim;
-                // SAFETY: each item is visited once.
-                let out = unsafe { rows.part(at.clone()) };
-                let one = Query {
-                    values: &queries[at],
-                    position,
-                    head,
-                };
-                attend_one(stored, shape, &span.pages, one, options, &mut scratch, out);
+                let (block, head) = (&blocks[item / shape.kv_heads], item % shape.kv_heads);
+                let mut queries: Vec<_> = (block.start..block.end)
+                    .flat_map(|row| (head * group..(head + 1) * group).map(move |head| (row, head)))
+                    .map(|(row, head)| {
+                        let at = (row * heads + head) * head_dim;
+                        let at = at..at + head_dim;
+                        Query {
+                            values: &values[at.clone()],
+                            position: places[row].1,
+                            // SAFETY: each row and head belongs to one item.
+                            out: unsafe { rows.part(at) },
+                        }
+                    })
+                    .collect();
+                let span = places[block.start].0;
+                let tiles = span.pages.iter().map(|page| {
+                    let at = shape.tile_at(*page, head);
+                    stored[at..at + 2 * shape.half_tile()].split_at(shape.half_tile())
+                });
+                let tiles: Vec<_> = tiles.collect();
+                attend(level, &tiles, &mut queries, options);
             }
         });
         from_floats(result, q.dims())
     })
+}
+
+/// Rows of the flat batch that are attended together: a few neighbours of one span.
+fn blocks(spans: &[Span]) -> Vec<std::ops::Range<usize>> {
+    const ROWS: usize = 16;
+    let (mut blocks, mut first) = (Vec::new(), 0);
+    for span in spans {
+        let end = first + span.new_tokens;
+        blocks.extend(
+            (first..end)
+                .step_by(ROWS)
+                .map(|row| row..end.min(row + ROWS)),
+        );
+        first = end;
+    }
+    blocks
 }
 
 /// The span and position of each row of the flat batch.
@@ -237,86 +247,6 @@ fn write<T: Stored>(stored: &mut [T], shape: Shape, spans: &[Span], k: &[f32], v
             }
         }
     }
-}
-
-struct Query<'a> {
-    values: &'a [f32],
-    position: usize,
-    head: usize,
-}
-
-#[derive(Default)]
-struct Scratch {
-    sums: Vec<f32>,
-}
-
-fn attend_one<T: Stored>(
-    stored: &[T],
-    shape: Shape,
-    pages: &[u32],
-    query: Query,
-    options: AttentionOptions,
-    scratch: &mut Scratch,
-    out: &mut [f32],
-) {
-    let first = options
-        .window
-        .map_or(0, |window| (query.position + 1).saturating_sub(window));
-    let sums = &mut scratch.sums;
-    sums.clear();
-    sums.resize(shape.head_dim, 0.0);
-    let (mut highest, mut total) = (f32::NEG_INFINITY, 0f32);
-    let seen = pages
-        .iter()
-        .enumerate()
-        .take(query.position / PAGE_TOKENS + 1);
-    for (page, id) in seen.skip(first / PAGE_TOKENS) {
-        let at = shape.tile_at(*id, query.head);
-        let (keys, values) = stored[at..at + 2 * shape.half_tile()].split_at(shape.half_tile());
-        let mut scores = scores(keys, query.values, options);
-        for (token, score) in scores.iter_mut().enumerate() {
-            let position = page * PAGE_TOKENS + token;
-            if position < first || position > query.position {
-                *score = f32::NEG_INFINITY;
-            }
-        }
-        let high = scores.iter().copied().fold(highest, f32::max);
-        let fade = (highest - high).exp();
-        highest = high;
-        total *= fade;
-        sums.iter_mut().for_each(|sum| *sum *= fade);
-        for (score, values) in scores.iter().zip(values.chunks_exact(shape.head_dim)) {
-            let weight = (score - highest).exp();
-            total += weight;
-            if weight > 0.0 {
-                for (sum, value) in sums.iter_mut().zip(values) {
-                    *sum += weight * value.to_f32();
-                }
-            }
-        }
-    }
-    for (out, sum) in out.iter_mut().zip(sums.iter()) {
-        *out = sum / total;
-    }
-}
-
-fn scores<T: Stored>(keys: &[T], query: &[f32], options: AttentionOptions) -> [f32; PAGE_TOKENS] {
-    let mut scores = [0f32; PAGE_TOKENS];
-    let tiles = keys.chunks_exact(query.len() * LANES);
-    for (scores, tile) in scores.chunks_exact_mut(LANES).zip(tiles) {
-        for (value, keys) in query.iter().zip(tile.chunks_exact(LANES)) {
-            for (score, key) in scores.iter_mut().zip(keys) {
-                *score += value * key.to_f32();
-            }
-        }
-    }
-    for score in &mut scores {
-        *score *= options.scale;
-        if let Some(cap) = options.softcap {
-            *score = cap * (*score / cap).tanh();
-        }
-    }
-    scores
 }
 
 #[cfg(test)]

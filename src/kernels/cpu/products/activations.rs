@@ -1,12 +1,9 @@
 //! Activations as the micro-kernels read them: in groups of rows, interleaved along the columns.
 
-#![expect(
-    unsafe_code,
-    reason = "threads fill disjoint groups; instructions are chosen at run time"
-)]
+#![expect(unsafe_code, reason = "threads fill disjoint groups")]
 
 use super::GROUP_ROWS;
-use crate::kernels::cpu::level::Level;
+use crate::kernels::cpu::level::{Level, at_every_level};
 use crate::kernels::cpu::threads::{Disjoint, share};
 
 /// What kind of numbers activations become.
@@ -201,33 +198,12 @@ impl Arrays<'_> {
     }
 }
 
-/// The same code at every level, compiled with what the level has.
-fn fill_at(level: Level, form: Form, group: &mut GroupMut, values: &[f32], cols: usize) {
-    match level {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the level was detected.
-        Level::Avx512 => unsafe { fill_avx512(form, group, values, cols) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the level was detected.
-        Level::Avx2 | Level::AvxVnni => unsafe { fill_avx2(form, group, values, cols) },
-        _ => fill(form, group, values, cols),
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,fma")]
-unsafe fn fill_avx512(form: Form, group: &mut GroupMut, values: &[f32], cols: usize) {
-    fill(form, group, values, cols);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn fill_avx2(form: Form, group: &mut GroupMut, values: &[f32], cols: usize) {
-    fill(form, group, values, cols);
+at_every_level! {
+    fn fill_at(form: Form, group: &mut GroupMut, values: &[f32], cols: usize) = fill;
 }
 
 #[inline(always)]
-fn fill(form: Form, group: &mut GroupMut, values: &[f32], cols: usize) {
+fn fill<const FAST: bool>(form: Form, group: &mut GroupMut, values: &[f32], cols: usize) {
     for (row, values) in values.chunks_exact(cols).enumerate() {
         match form {
             Form::Floats => {

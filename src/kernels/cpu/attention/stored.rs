@@ -1,0 +1,73 @@
+//! The numbers that pages store, and how sixteen of them become floats at once.
+
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "halves are widened by an instruction")
+)]
+
+use half::{bf16, f16};
+
+use super::LANES;
+use crate::kernels::cpu::memory::Plain;
+
+/// A number as pages store it.
+pub trait Stored: Plain {
+    fn from_f32(value: f32) -> Self;
+
+    /// `FAST` promises F16C.
+    fn widen<const FAST: bool>(values: &[Self; LANES]) -> [f32; LANES];
+}
+
+impl Stored for f32 {
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+
+    #[inline(always)]
+    fn widen<const FAST: bool>(values: &[Self; LANES]) -> [f32; LANES] {
+        *values
+    }
+}
+
+impl Stored for bf16 {
+    fn from_f32(value: f32) -> Self {
+        bf16::from_f32(value)
+    }
+
+    #[inline(always)]
+    fn widen<const FAST: bool>(values: &[Self; LANES]) -> [f32; LANES] {
+        let mut wide = [0f32; LANES];
+        for (wide, value) in wide.iter_mut().zip(values) {
+            *wide = f32::from_bits(u32::from(value.to_bits()) << 16);
+        }
+        wide
+    }
+}
+
+impl Stored for f16 {
+    fn from_f32(value: f32) -> Self {
+        f16::from_f32(value)
+    }
+
+    #[inline(always)]
+    fn widen<const FAST: bool>(values: &[Self; LANES]) -> [f32; LANES] {
+        let mut wide = [0f32; LANES];
+        #[cfg(target_arch = "x86_64")]
+        if FAST {
+            // SAFETY: `FAST` promises the instruction; sixteen halves are read and sixteen floats written.
+            unsafe {
+                use core::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
+                let from = values.as_ptr().cast::<u16>();
+                for half in [0, 8] {
+                    let values = _mm256_cvtph_ps(_mm_loadu_si128(from.add(half).cast()));
+                    _mm256_storeu_ps(wide.as_mut_ptr().add(half), values);
+                }
+            }
+            return wide;
+        }
+        for (wide, value) in wide.iter_mut().zip(values) {
+            *wide = value.to_f32();
+        }
+        wide
+    }
+}
