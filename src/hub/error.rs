@@ -57,14 +57,14 @@ pub enum HubError {
         wanted: u64,
         free: u64,
     },
-    #[error("{} cannot be written: {cause}; {wanted} bytes were still to come and {} are free. What is here stays, and the next pull goes on from it", .path.display(), free_words(.free))]
+    #[error("{} cannot be written: {}; {wanted} bytes were still to come and {} are free; what is here stays, and the next pull goes on from it", .path.display(), in_words(.cause), free_words(.free))]
     CannotWrite {
         path: PathBuf,
         cause: io::Error,
         wanted: u64,
         free: Option<u64>,
     },
-    #[error("{}: {cause}", .path.display())]
+    #[error("{}: {}", .path.display(), in_words(.cause))]
     Disk { path: PathBuf, cause: io::Error },
     #[error("{0}")]
     BadName(#[from] BadName),
@@ -73,11 +73,10 @@ pub enum HubError {
         repository: Repository,
         files: Vec<String>,
     },
-    #[error("{repository} has no file that is used here (.safetensors with config.json and tokenizer.json, or .gguf){}", in_brackets(.said))]
-    NothingUsable {
-        repository: Repository,
-        said: Option<String>,
-    },
+    #[error(
+        "{repository} has no file that is used here (.safetensors with config.json and tokenizer.json, or .gguf)"
+    )]
+    NothingUsable { repository: Repository },
     #[error("stopped; what is here stays, and the next pull goes on from it")]
     Stopped,
 }
@@ -101,6 +100,16 @@ fn in_brackets(words: &Option<String>) -> String {
         .as_ref()
         .map(|words| format!(" ({words})"))
         .unwrap_or_default()
+}
+
+/// An operating system's error without its number and its capital.
+fn in_words(cause: &io::Error) -> String {
+    let text = cause.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_lowercase().chain(letters).collect()
+    })
 }
 
 fn free_words(free: &Option<u64>) -> String {

@@ -11,7 +11,7 @@ use super::{
     digest::{self, Expected},
     part,
     record::{self, Record},
-    source::{FilePath, Revision, Source, SourceFile},
+    source::{FilePath, Repository, Revision, Source, SourceFile},
 };
 
 /// How much of a source is on disk.
@@ -113,6 +113,35 @@ impl Hub {
         commits
             .iter()
             .find_map(|commit| cached.file(commit, &file.path))
+    }
+}
+
+impl Hub {
+    /// The commit of a repository that was last asked for, and its files that are here and of use.
+    pub fn on_disk(&self, repository: &Repository) -> Option<(Revision, Vec<FilePath>)> {
+        let cached = self.cached(repository);
+        let record = Record::read(&self.settings.records_dir, repository);
+        let commit = record
+            .main_commit()
+            .or_else(|| cached.commit_of(&Revision::main()))?;
+        let mut files = Vec::new();
+        list_files(&cached.snapshot(&commit), "", &mut files);
+        files.sort();
+        (!files.is_empty()).then_some((commit, files))
+    }
+}
+
+fn list_files(folder: &Path, prefix: &str, files: &mut Vec<FilePath>) {
+    for item in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(name) = item.file_name().into_string() else {
+            continue;
+        };
+        let path = format!("{prefix}{name}");
+        if item.path().is_dir() {
+            list_files(&item.path(), &format!("{path}/"), files);
+        } else if item.path().is_file() {
+            files.extend(path.parse::<FilePath>());
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! was, and get their name only when their hash is right. Nothing that could run code is ever brought.
 
 mod cache;
+mod choose;
 mod client;
 mod digest;
 mod disk;
@@ -33,7 +34,7 @@ pub use disk::free_bytes;
 pub use error::HubError;
 pub use keep::{Checked, Removed, State};
 pub use progress::{Event, Progress, Unwatched};
-pub use settings::{BadVariable, HubSettings, Patience, parse_endpoint};
+pub use settings::{HubSettings, Patience};
 pub use source::{BadName, FilePath, Repository, Revision, Sha256, Source, SourceFile};
 
 /// The hub and the cache of what came from it.
@@ -98,22 +99,33 @@ impl Hub {
         pull.run().await
     }
 
-    /// The commit of a repository and its files that are of use here.
-    pub async fn list(
+    /// The files of a repository that make a model: one that is named by its path or a part of it, or the only
+    /// one there is. Offline it is what is on disk.
+    pub async fn choose(
         &self,
         repository: &Repository,
-        revision: Option<&Revision>,
+        wanted: Option<&str>,
         progress: &dyn Progress,
         stop: &CancellationToken,
-    ) -> Result<(Revision, Vec<FilePath>), HubError> {
+    ) -> Result<Source, HubError> {
         let nothing = Source {
             repository: repository.clone(),
-            revision: revision.cloned(),
+            revision: None,
             files: Vec::new(),
         };
-        let line = self.line(&nothing, progress, stop).await?;
-        let main = Revision::main();
-        line.listing(repository, revision.unwrap_or(&main)).await
+        let (commit, listing) = match self.on_disk(repository) {
+            Some(here) if self.settings.offline => here,
+            _ => {
+                let line = self.line(&nothing, progress, stop).await?;
+                line.listing(repository, &Revision::main()).await?
+            }
+        };
+        let files = choose::choose(repository, &listing, wanted)?;
+        Ok(Source {
+            revision: Some(commit),
+            files: files.into_iter().map(SourceFile::from).collect(),
+            ..nothing
+        })
     }
 
     async fn line<'a>(

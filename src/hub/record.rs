@@ -53,6 +53,16 @@ impl Record {
         })
     }
 
+    /// A commit that files were pulled from; the greatest number of them, when there are several.
+    pub fn main_commit(&self) -> Option<Revision> {
+        let mut counts = BTreeMap::new();
+        for pulled in self.files.values() {
+            *counts.entry(&pulled.commit).or_insert(0) += 1;
+        }
+        let (commit, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        commit.parse().ok().filter(Revision::is_commit)
+    }
+
     fn insert(&mut self, path: &FilePath, file: &RecordedFile) {
         let pulled = Pulled {
             commit: file.commit.to_string(),

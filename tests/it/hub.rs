@@ -519,27 +519,31 @@ async fn the_first_pull_pins_the_commit() {
 }
 
 #[tokio::test]
-async fn the_files_of_a_repository_are_listed_without_those_that_run_code() {
+async fn a_repository_is_pulled_without_what_runs_code() {
     let hub = FakeHub::start();
     for file in [
         "config.json",
+        "tokenizer.json",
         "model.safetensors",
-        "pytorch_model.bin",
+        "model.bin",
         "modeling.py",
     ] {
         hub.small_file(file, "");
     }
     let place = Place::new();
-    let listed = Hub::new(place.settings(&hub))
-        .list(
-            &REPOSITORY.parse().unwrap(),
-            None,
-            &place.events,
-            &place.stop,
-        )
-        .await;
-    let names: Vec<String> = listed.unwrap().1.iter().map(ToString::to_string).collect();
-    assert_eq!(names, ["config.json", "model.safetensors"]);
+    let repository = REPOSITORY.parse().unwrap();
+    let hub = Hub::new(place.settings(&hub));
+    let chosen = hub
+        .choose(&repository, None, &place.events, &place.stop)
+        .await
+        .unwrap();
+    let names: Vec<&str> = chosen.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(
+        names,
+        ["config.json", "tokenizer.json", "model.safetensors"]
+    );
+    hub.pull(&chosen, &place.events, &place.stop).await.unwrap();
+    assert_eq!(hub.on_disk(&repository).unwrap().1.len(), 3);
 }
 
 #[tokio::test]

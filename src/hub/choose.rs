@@ -1,0 +1,172 @@
+//! Which files of a repository make a model: pure.
+
+use super::{
+    error::HubError,
+    source::{FilePath, Repository},
+};
+
+/// What may stand beside safetensors and is read.
+const COMPANIONS: &[&str] = &[
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+    "model.safetensors.index.json",
+];
+
+/// The file that was asked for, by its path or by a part of its name such as the quantization; or the files that
+/// are the only model of the repository.
+pub fn choose(
+    repository: &Repository,
+    listing: &[FilePath],
+    wanted: Option<&str>,
+) -> Result<Vec<FilePath>, HubError> {
+    match wanted {
+        Some(wanted) => named(repository, listing, wanted),
+        None => whole(repository, listing),
+    }
+}
+
+fn named(
+    repository: &Repository,
+    listing: &[FilePath],
+    wanted: &str,
+) -> Result<Vec<FilePath>, HubError> {
+    if let Some(file) = listing.iter().find(|file| file.as_str() == wanted) {
+        let is_bare = file.is_weights() && !file.is_gguf();
+        let companions = listing.iter().filter(|file| is_bare && is_companion(file));
+        return Ok(companions.chain([file]).cloned().collect());
+    }
+    let wanted = wanted.to_lowercase();
+    let matches = |file: &&FilePath| file.as_str().to_lowercase().contains(&wanted);
+    let found: Vec<&FilePath> = ggufs(listing).filter(matches).collect();
+    match found.as_slice() {
+        [file] => Ok(vec![(*file).clone()]),
+        [] => Err(which(
+            repository,
+            listing.iter().filter(|file| file.is_weights()),
+        )),
+        several => Err(which(repository, several.iter().copied())),
+    }
+}
+
+fn whole(repository: &Repository, listing: &[FilePath]) -> Result<Vec<FilePath>, HubError> {
+    let has = |name: &str| listing.iter().any(|file| file.as_str() == name);
+    let weights: Vec<&FilePath> = listing.iter().filter(|file| is_model(file)).collect();
+    if !weights.is_empty() && has("config.json") && has("tokenizer.json") {
+        let companions = listing.iter().filter(|file| is_companion(file));
+        return Ok(companions.chain(weights).cloned().collect());
+    }
+    let ggufs: Vec<&FilePath> = ggufs(listing).collect();
+    match ggufs.as_slice() {
+        [file] => Ok(vec![(*file).clone()]),
+        [] => Err(HubError::NothingUsable {
+            repository: repository.clone(),
+        }),
+        several => Err(which(repository, several.iter().copied())),
+    }
+}
+
+fn ggufs(listing: &[FilePath]) -> impl Iterator<Item = &FilePath> {
+    listing.iter().filter(|file| file.is_gguf())
+}
+
+fn is_companion(file: &FilePath) -> bool {
+    COMPANIONS.contains(&file.as_str())
+}
+
+/// `model.safetensors` or `model-00001-of-00002.safetensors`; other names are the same weights in another form.
+fn is_model(file: &FilePath) -> bool {
+    let path = file.as_str();
+    file.is_weights() && !file.is_gguf() && path.starts_with("model") && !path.contains('/')
+}
+
+fn which<'a>(repository: &Repository, files: impl Iterator<Item = &'a FilePath>) -> HubError {
+    let files: Vec<String> = files.map(ToString::to_string).collect();
+    match files.is_empty() {
+        true => HubError::NothingUsable {
+            repository: repository.clone(),
+        },
+        false => HubError::WhichFile {
+            repository: repository.clone(),
+            files,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names chosen of these, or the message.
+    fn check(files: &[&str], wanted: Option<&str>, expected: Result<&[&str], &str>) {
+        let listing: Vec<FilePath> = files.iter().map(|file| file.parse().unwrap()).collect();
+        let repository = "org/name".parse().unwrap();
+        match (choose(&repository, &listing, wanted), expected) {
+            (Ok(found), Ok(expected)) => {
+                let found: Vec<&str> = found.iter().map(FilePath::as_str).collect();
+                assert_eq!(found, expected);
+            }
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+            (found, expected) => panic!("found {found:?}, expected {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn the_only_model_of_a_repository_needs_no_name() {
+        check(&["README.txt", "a-q8_0.gguf"], None, Ok(&["a-q8_0.gguf"]));
+        check(
+            &[
+                "config.json",
+                "consolidated.safetensors",
+                "model-00001-of-00002.safetensors",
+                "model-00002-of-00002.safetensors",
+                "onnx/config.json",
+                "tokenizer.json",
+            ],
+            None,
+            Ok(&[
+                "config.json",
+                "tokenizer.json",
+                "model-00001-of-00002.safetensors",
+                "model-00002-of-00002.safetensors",
+            ]),
+        );
+    }
+
+    #[test]
+    fn one_of_several_is_named_by_its_quantization_or_its_path() {
+        let files = ["a-Q4_K_M.gguf", "a-Q8_0.gguf"];
+        check(
+            &files,
+            None,
+            Err("org/name holds a-Q4_K_M.gguf, a-Q8_0.gguf; name one"),
+        );
+        check(&files, Some("q4_k_m"), Ok(&["a-Q4_K_M.gguf"]));
+        check(&files, Some("a-Q8_0.gguf"), Ok(&["a-Q8_0.gguf"]));
+        check(&files, Some("q"), Err("name one"));
+        check(&files, Some("q5"), Err("holds a-Q4_K_M.gguf"));
+    }
+
+    #[test]
+    fn a_repository_without_a_model_is_refused() {
+        check(&["config.json"], None, Err("has no file that is used here"));
+        check(
+            &["config.json"],
+            Some("q8_0"),
+            Err("has no file that is used here"),
+        );
+        check(
+            &["model.safetensors"],
+            None,
+            Err("has no file that is used here"),
+        );
+    }
+}
