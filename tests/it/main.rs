@@ -11,6 +11,7 @@ mod config;
 mod engine;
 mod hub;
 mod layering;
+mod models;
 mod probe;
 mod readme;
 mod support;

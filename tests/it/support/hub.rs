@@ -66,6 +66,23 @@ struct Shared {
     /// How many bytes of bodies may leave; those beyond it wait.
     allowance: watch::Sender<u64>,
     held: watch::Sender<bool>,
+    open_bodies: watch::Sender<usize>,
+}
+
+/// Counts a body for as long as it may still send something.
+struct OpenBody(Arc<Shared>);
+
+impl OpenBody {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.open_bodies.send_modify(|open| *open += 1);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for OpenBody {
+    fn drop(&mut self) {
+        self.0.open_bodies.send_modify(|open| *open -= 1);
+    }
 }
 
 #[derive(Default)]
@@ -155,6 +172,7 @@ impl FakeHub {
             served: AtomicU64::new(0),
             allowance: watch::channel(u64::MAX).0,
             held: watch::channel(false).0,
+            open_bodies: watch::channel(0).0,
         });
         let (stop, stopped) = watch::channel(());
         let served = Arc::clone(&shared);
@@ -233,6 +251,16 @@ impl FakeHub {
             .held
             .subscribe()
             .wait_for(|held| *held)
+            .await
+            .unwrap();
+    }
+
+    /// Until nobody reads from us any more.
+    pub async fn until_alone(&self) {
+        self.shared
+            .open_bodies
+            .subscribe()
+            .wait_for(|open| *open == 0)
             .await
             .unwrap();
     }
@@ -384,25 +412,22 @@ impl Shared {
 
     fn body(self: &Arc<Self>, bytes: Bytes, cut: usize) -> Body {
         const CHUNK: usize = 16 * 1024;
-        let state = (Arc::clone(self), bytes, cut);
-        Body::from_stream(stream::unfold(
-            state,
-            |(shared, mut bytes, cut)| async move {
-                if bytes.is_empty() {
-                    return None;
-                }
-                if cut == 0 {
-                    // What was sent shall arrive before the connection breaks.
-                    tokio::task::yield_now().await;
-                    let broken = Err(io::Error::from(io::ErrorKind::ConnectionReset));
-                    return Some((broken, (shared, Bytes::new(), 0)));
-                }
-                let chunk = bytes.split_to(CHUNK.min(bytes.len()).min(cut));
-                shared.leave(chunk.len() as u64).await;
-                let cut = cut - chunk.len();
-                Some((Ok(chunk), (shared, bytes, cut)))
-            },
-        ))
+        let state = (OpenBody::new(self), bytes, cut);
+        Body::from_stream(stream::unfold(state, |(open, mut bytes, cut)| async move {
+            if bytes.is_empty() {
+                return None;
+            }
+            if cut == 0 {
+                // What was sent shall arrive before the connection breaks.
+                tokio::task::yield_now().await;
+                let broken = Err(io::Error::from(io::ErrorKind::ConnectionReset));
+                return Some((broken, (open, Bytes::new(), 0)));
+            }
+            let chunk = bytes.split_to(CHUNK.min(bytes.len()).min(cut));
+            open.0.leave(chunk.len() as u64).await;
+            let cut = cut - chunk.len();
+            Some((Ok(chunk), (open, bytes, cut)))
+        }))
     }
 
     async fn leave(&self, bytes: u64) {

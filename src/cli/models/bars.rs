@@ -1,0 +1,166 @@
+//! How a pull looks: a bar on a terminal, a line now and then elsewhere. All of it on standard error.
+
+use std::{
+    collections::HashMap,
+    io::{IsTerminal, Write, stderr},
+    sync::{Mutex, PoisonError},
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::{
+    cli::quantity,
+    hub::{Event, Progress, Unwatched},
+};
+
+const TEMPLATE: &str =
+    "{msg}\n[{wide_bar}] {binary_bytes} of {binary_total_bytes} {binary_bytes_per_sec} {eta}";
+
+/// What suits where standard error goes.
+pub fn progress(quiet: bool) -> Box<dyn Progress> {
+    match (quiet, stderr().is_terminal()) {
+        (true, _) => Box::new(Unwatched),
+        (false, true) => Box::new(Bar::new()),
+        (false, false) => Box::new(Lines::default()),
+    }
+}
+
+struct Bar {
+    bar: ProgressBar,
+    /// What came of each file, to take back when it starts over.
+    received: Mutex<HashMap<String, u64>>,
+}
+
+impl Bar {
+    fn new() -> Self {
+        let bar = ProgressBar::new(0);
+        if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        Self {
+            bar,
+            received: Mutex::default(),
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Progress for Bar {
+    fn report(&self, event: Event<'_>) {
+        let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::Planned {
+                wanted_bytes,
+                present_bytes,
+                ..
+            } => {
+                self.bar.set_length(wanted_bytes + present_bytes);
+                self.bar.set_position(present_bytes);
+                self.bar.reset_eta();
+            }
+            Event::Received { file, bytes } => {
+                *received.entry(file.to_string()).or_default() += bytes;
+                self.bar.inc(bytes);
+            }
+            Event::Started {
+                file,
+                present_bytes,
+                ..
+            } => {
+                received.insert(file.to_string(), present_bytes);
+                self.bar.set_message(file.to_string());
+            }
+            Event::Restarted { file, .. } => {
+                let lost = received.remove(file.as_str()).unwrap_or_default();
+                self.bar
+                    .set_position(self.bar.position().saturating_sub(lost));
+            }
+            Event::Verifying { file } => self.bar.set_message(format!("{file}: reading its hash")),
+            _ => {}
+        }
+        if let Some(words) = words(event) {
+            self.bar.suspend(|| line(&words));
+        }
+    }
+}
+
+/// Every so many hundredths of a pull there is a line.
+const STEP_PERCENT: u64 = 10;
+
+#[derive(Default)]
+struct Lines(Mutex<Tally>);
+
+#[derive(Default)]
+struct Tally {
+    total: u64,
+    present: u64,
+    /// The last step that was told.
+    told: u64,
+}
+
+impl Progress for Lines {
+    fn report(&self, event: Event<'_>) {
+        let mut tally = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::Planned {
+                wanted_bytes,
+                present_bytes,
+                files,
+            } => {
+                tally.total = wanted_bytes + present_bytes;
+                tally.present = present_bytes;
+                tally.told = tally.step();
+                line(&format!(
+                    "{}, {}: {} to come, {} here",
+                    quantity::count(files as u64, "file"),
+                    quantity::bytes(tally.total),
+                    quantity::bytes(wanted_bytes),
+                    quantity::bytes(present_bytes)
+                ));
+            }
+            Event::Received { file, bytes } => {
+                tally.present += bytes;
+                if tally.step() > tally.told {
+                    tally.told = tally.step();
+                    line(&format!("{} %  {file}", tally.told * STEP_PERCENT));
+                }
+            }
+            _ => {}
+        }
+        if let Some(words) = words(event) {
+            line(&words);
+        }
+    }
+}
+
+impl Tally {
+    fn step(&self) -> u64 {
+        let hundredths = self.present.min(self.total).saturating_mul(100);
+        hundredths.checked_div(self.total).unwrap_or(0) / STEP_PERCENT
+    }
+}
+
+/// What is worth a line of its own, on a terminal too.
+fn words(event: Event<'_>) -> Option<String> {
+    match event {
+        Event::Waiting { what, why, wait } => {
+            let seconds = wait.as_secs_f64();
+            Some(format!("{what}: {why}; trying again in {seconds:.1} s"))
+        }
+        Event::Restarted { file, why } => Some(format!("{file} starts over: {why}")),
+        Event::Locked { file } => {
+            Some(format!("{file}: waiting for another process that pulls it"))
+        }
+        _ => None,
+    }
+}
+
+fn line(words: &str) {
+    // Whoever closed standard error does not want to know.
+    let _ = writeln!(stderr().lock(), "{words}");
+}

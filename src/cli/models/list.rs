@@ -1,0 +1,186 @@
+//! `worker models list` and `show`.
+
+use crate::{
+    catalog::{Entry, Source},
+    cli::{Failure, output, quantity, table::Table},
+};
+
+use super::{
+    place::{OnDisk, Place},
+    report,
+    target::Target,
+};
+
+/// List the models of the catalog and what is here of them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  worker models list\n  worker models list --json")]
+pub struct Args {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show all that is known of one model.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  worker models show qwen3-0.6b\n  worker models show Qwen/Qwen3-0.6B --json"
+)]
+pub struct ShowArgs {
+    /// Any of the model's names.
+    name: String,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
+    let entries = place.catalog.entries();
+    if args.json {
+        let models: Vec<_> = entries
+            .iter()
+            .map(|entry| report::model(entry, place))
+            .collect();
+        return output::json(&models);
+    }
+    let mut table = Table::new([
+        "MODEL",
+        "QUANTIZATION",
+        "NEEDS",
+        "FITS",
+        "ON DISK",
+        "LICENCE",
+    ]);
+    for entry in entries {
+        for (quantization, source) in &entry.sources {
+            table.row(row(entry, quantization, source, place));
+        }
+    }
+    output::text(table)?;
+    output::line(
+        "\n* taken when no quantization is named; NEEDS is memory, estimated for a short context",
+    )
+}
+
+fn row(entry: &Entry, quantization: &str, source: &Source, place: &Place) -> [String; 6] {
+    let mark = if *quantization == entry.default_quantization {
+        " *"
+    } else {
+        ""
+    };
+    let needs = entry.minimum_memory_bytes(quantization);
+    [
+        entry.id.clone(),
+        format!("{quantization}{mark}"),
+        needs.map_or_else(|| "?".to_owned(), quantity::bytes),
+        fits(needs, place).to_owned(),
+        on_disk(place.state(source)),
+        entry.licence.clone(),
+    ]
+}
+
+fn fits(needs: Option<u64>, place: &Place) -> &'static str {
+    match needs.map(|bytes| place.fits(bytes)) {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "?",
+    }
+}
+
+fn on_disk(state: OnDisk) -> String {
+    match state.present {
+        0 => "-".to_owned(),
+        _ if state.is_whole() => quantity::bytes(state.bytes),
+        present => format!("{present} of {} files", state.files),
+    }
+}
+
+pub fn show(args: &ShowArgs, place: &Place) -> Result<(), Failure> {
+    let entry = match Target::parse(&args.name, place)? {
+        Target::Entry(entry, _) => entry,
+        // A repository that is not in the catalog has nothing to show but its files.
+        Target::Repository(..) => place.catalog.find(&args.name)?,
+    };
+    if args.json {
+        return output::json(&report::model(entry, place));
+    }
+    let mut facts = Table::plain();
+    let mut fact = |name: &str, value: String| facts.row([name.to_owned(), value]);
+    fact("model", entry.id.clone());
+    fact("description", entry.description.clone());
+    fact("names", entry.names.v1.join(", "));
+    fact("legacy names", entry.names.legacy.join(", "));
+    fact("family", entry.family.word().to_owned());
+    fact("licence", entry.licence.clone());
+    fact("context", format!("{} tokens", entry.context));
+    fact("parameters", entry.shape.parameters.to_string());
+    fact("sampling", sampling(entry));
+    output::text(facts)?;
+    for (quantization, source) in &entry.sources {
+        output::line("")?;
+        show_source(entry, quantization, source, place)?;
+    }
+    Ok(())
+}
+
+fn sampling(entry: &Entry) -> String {
+    let defaults = &entry.defaults;
+    let known = [
+        (
+            "temperature",
+            defaults.temperature.map(|value| value.to_string()),
+        ),
+        ("top_k", defaults.top_k.map(|value| value.to_string())),
+        ("top_p", defaults.top_p.map(|value| value.to_string())),
+        ("min_p", defaults.min_p.map(|value| value.to_string())),
+        (
+            "repetition_penalty",
+            defaults.repetition_penalty.map(|value| value.to_string()),
+        ),
+    ];
+    let set = known
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!("{name} {}", value?)));
+    set.collect::<Vec<_>>().join(", ")
+}
+
+fn show_source(
+    entry: &Entry,
+    quantization: &str,
+    source: &Source,
+    place: &Place,
+) -> Result<(), Failure> {
+    let needs = entry.minimum_memory_bytes(quantization);
+    let words = match needs {
+        Some(bytes) => format!("needs about {} of memory", quantity::bytes(bytes)),
+        None => "needs an unknown amount of memory".to_owned(),
+    };
+    let fits = fits(needs, place);
+    let state = on_disk(place.state(source));
+    output::line(format!(
+        "{quantization}: {words}, fits: {fits}, on disk: {state}"
+    ))?;
+    match source {
+        Source::Path(path) => output::line(format!("  {}", path.display())),
+        Source::Hub(hub) => {
+            let revision = hub
+                .revision
+                .as_ref()
+                .map(|revision| format!(" at {revision}"));
+            output::line(format!(
+                "  {}{}",
+                hub.repository,
+                revision.unwrap_or_default()
+            ))?;
+            let mut files = Table::plain();
+            for file in &hub.files {
+                let size = file.size_bytes.map_or_else(String::new, quantity::bytes);
+                let at = place
+                    .hub
+                    .present(hub, file)
+                    .map_or_else(String::new, |path| path.display().to_string());
+                files.row(["   ".to_owned(), file.path.to_string(), size, at]);
+            }
+            output::text(files)
+        }
+    }
+}

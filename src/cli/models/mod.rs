@@ -1,0 +1,52 @@
+//! `worker models`: which models there are, and which of their files are here.
+
+mod bars;
+mod failures;
+mod list;
+mod place;
+mod pull;
+mod remove;
+mod report;
+mod target;
+mod verify;
+
+use clap::Subcommand;
+
+use super::{Failure, Root};
+use place::Place;
+
+const EXAMPLES: &str = "\
+Examples:
+  worker models list                            what can be served, and what is here
+  worker models pull qwen3-0.6b                 bring a model of the catalog
+  worker models pull llama-3.2-1b:q8_0          the same in another quantization
+  worker models pull org/name:model-q4_k_m.gguf bring a file of any repository
+  worker models verify                          read every file and compare its hash";
+
+/// List, show, pull, remove and verify models.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    List(list::Args),
+    Show(list::ShowArgs),
+    Pull(pull::Args),
+    Rm(remove::Args),
+    Verify(verify::Args),
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    let place = Place::open(root)?;
+    match args.command {
+        Command::List(args) => list::run(&args, &place),
+        Command::Show(args) => list::show(&args, &place),
+        Command::Pull(args) => pull::run(&args, &place),
+        Command::Rm(args) => remove::run(&args, &place),
+        Command::Verify(args) => verify::run(&args, &place),
+    }
+}

@@ -1,0 +1,90 @@
+//! Where models are looked for: the catalog, the hub with its cache, and this machine.
+
+use crate::{
+    catalog::{Catalog, Source},
+    cli::{Failure, Root},
+    config::Config,
+    hardware::{self, Machine},
+    hub::{Hub, HubSettings},
+};
+
+pub struct Place {
+    pub catalog: Catalog,
+    pub hub: Hub,
+    pub quiet: bool,
+    memory_bytes: u64,
+}
+
+impl Place {
+    pub fn open(root: &Root) -> Result<Self, Failure> {
+        let config = root.load()?.config;
+        Ok(Self {
+            catalog: Catalog::open(config.models.dir.as_deref())?,
+            hub: Hub::new(hub_settings(&config)),
+            quiet: root.quiet,
+            memory_bytes: most_memory(&hardware::probe()),
+        })
+    }
+
+    /// Whether so much memory is here at all: on one device or, without any, on the machine.
+    pub fn fits(&self, bytes: u64) -> bool {
+        bytes <= self.memory_bytes
+    }
+
+    /// How many files a source has, how many of them are here, and their bytes.
+    pub fn state(&self, source: &Source) -> OnDisk {
+        match source {
+            Source::Hub(source) => {
+                let state = self.hub.state(source);
+                OnDisk {
+                    files: state.files,
+                    present: state.present,
+                    bytes: state.bytes,
+                }
+            }
+            Source::Path(path) => OnDisk {
+                files: 1,
+                present: usize::from(path.exists()),
+                bytes: path.metadata().map_or(0, |metadata| metadata.len()),
+            },
+        }
+    }
+}
+
+fn hub_settings(config: &Config) -> HubSettings {
+    let hub = &config.hub;
+    let usual = HubSettings::new(
+        hub.endpoint.clone(),
+        hub.cache_dir.clone(),
+        &config.worker.data_dir,
+    );
+    HubSettings {
+        token: hub
+            .token
+            .as_ref()
+            .map(|token| token.expose().to_owned())
+            .or(usual.token),
+        offline: hub.offline,
+        connections: hub.connections,
+        ..usual
+    }
+}
+
+/// Of the largest card, or of the machine when it has none.
+fn most_memory(machine: &Machine) -> u64 {
+    let cards = machine.gpus.iter().map(|gpu| gpu.memory_total_bytes);
+    cards.max().unwrap_or(machine.memory.total_bytes)
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct OnDisk {
+    pub files: usize,
+    pub present: usize,
+    pub bytes: u64,
+}
+
+impl OnDisk {
+    pub fn is_whole(self) -> bool {
+        self.files > 0 && self.present == self.files
+    }
+}

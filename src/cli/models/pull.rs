@@ -1,0 +1,138 @@
+//! `worker models pull`.
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    catalog::Source,
+    cli::{Failure, output, quantity},
+    hub::{Hub, HubError, Progress},
+};
+
+use super::{bars, place::Place, target::Target};
+
+/// Bring models here, or what is missing of them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Models of the catalog (NAME or NAME:QUANTIZATION) or repositories (org/name or org/name:FILE).
+    #[arg(required = true)]
+    names: Vec<String>,
+    /// Print what is here now as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  worker models pull qwen3-0.6b
+  worker models pull llama-3.2-1b:q8_0
+  worker models pull bartowski/Llama-3.2-1B-Instruct-GGUF:q6_k_l
+  HF_TOKEN=... worker models pull llama-3.2-1b:bf16     a model whose licence must be accepted first";
+
+#[derive(Serialize)]
+struct PulledReport {
+    name: String,
+    revision: Option<String>,
+    bytes: u64,
+    files: Vec<std::path::PathBuf>,
+}
+
+pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
+    let targets = args
+        .names
+        .iter()
+        .map(|name| Ok((name, Target::parse(name, place)?)));
+    let targets: Vec<_> = targets.collect::<Result<_, Failure>>()?;
+    let mut reports = Vec::with_capacity(targets.len());
+    for (name, target) in &targets {
+        let report = pull(name, target, place)?;
+        if !args.json {
+            output::line(format!(
+                "{} is here, {}:",
+                report.name,
+                quantity::bytes(report.bytes)
+            ))?;
+            for file in &report.files {
+                output::line(format!("  {}", file.display()))?;
+            }
+        }
+        reports.push(report);
+    }
+    match args.json {
+        true => output::json(&reports),
+        false => Ok(()),
+    }
+}
+
+fn pull(name: &str, target: &Target<'_>, place: &Place) -> Result<PulledReport, Failure> {
+    let progress = bars::progress(place.quiet);
+    let stop = CancellationToken::new();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(anyhow::Error::from)?;
+    let (name, revision, files) = match target {
+        Target::Entry(entry, quantization) => {
+            let (quantization, source) = entry.source(*quantization)?;
+            let name = format!("{}:{quantization}", entry.id);
+            match source {
+                Source::Path(path) => (name, None, vec![path.clone()]),
+                Source::Hub(source) => {
+                    let work = place.hub.pull(source, progress.as_ref(), &stop);
+                    let pulled = runtime.block_on(until_interrupted(work, &stop))?;
+                    (name, Some(pulled.revision), pulled.files)
+                }
+            }
+        }
+        Target::Repository(repository, file) => {
+            let work = pull_chosen(&place.hub, repository, *file, progress.as_ref(), &stop);
+            let pulled = runtime.block_on(until_interrupted(work, &stop))?;
+            (name.to_owned(), Some(pulled.revision), pulled.files)
+        }
+    };
+    let size = |path: &std::path::PathBuf| path.metadata().map_or(0, |metadata| metadata.len());
+    Ok(PulledReport {
+        name,
+        revision: revision.map(|revision| revision.to_string()),
+        bytes: files.iter().map(size).sum(),
+        files,
+    })
+}
+
+async fn pull_chosen(
+    hub: &Hub,
+    repository: &crate::hub::Repository,
+    file: Option<&str>,
+    progress: &dyn Progress,
+    stop: &CancellationToken,
+) -> Result<crate::hub::Pulled, HubError> {
+    let source = hub.choose(repository, file, progress, stop).await?;
+    hub.pull(&source, progress, stop).await
+}
+
+/// Ctrl-C and SIGTERM stop the work, which first writes down what it has.
+async fn until_interrupted<T>(
+    work: impl Future<Output = Result<T, HubError>>,
+    stop: &CancellationToken,
+) -> Result<T, HubError> {
+    let terminated = async {
+        let kind = tokio::signal::unix::SignalKind::terminate();
+        match tokio::signal::unix::signal(kind) {
+            Ok(mut signal) => signal.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    let interrupted = async {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminated => {}
+        }
+        stop.cancel();
+        std::future::pending().await
+    };
+    tokio::select! {
+        result = work => result,
+        never = interrupted => never,
+    }
+}

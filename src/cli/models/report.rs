@@ -1,0 +1,124 @@
+//! Models as programs read them: `--json` of `list` and `show`.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::catalog::{Entry, Source};
+
+use super::place::Place;
+
+#[derive(Serialize)]
+pub struct ModelReport<'a> {
+    id: &'a str,
+    description: &'a str,
+    names: NamesReport<'a>,
+    family: &'a str,
+    kind: &'a str,
+    licence: &'a str,
+    context: u64,
+    parameters: u64,
+    default_quantization: &'a str,
+    defaults: DefaultsReport,
+    sources: Vec<SourceReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct NamesReport<'a> {
+    v1: &'a [String],
+    legacy: &'a [String],
+}
+
+#[derive(Serialize)]
+struct DefaultsReport {
+    temperature: Option<f32>,
+    top_k: Option<usize>,
+    top_p: Option<f32>,
+    min_p: Option<f32>,
+    repetition_penalty: Option<f32>,
+}
+
+#[derive(Serialize)]
+struct SourceReport<'a> {
+    quantization: &'a str,
+    repository: Option<&'a str>,
+    revision: Option<&'a str>,
+    path: Option<&'a PathBuf>,
+    on_disk: bool,
+    bytes_on_disk: u64,
+    /// Memory for the weights, a short context and the work itself; an estimate.
+    minimum_memory_bytes: Option<u64>,
+    fits: Option<bool>,
+    files: Vec<FileReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct FileReport<'a> {
+    path: &'a str,
+    size_bytes: Option<u64>,
+    sha256: Option<&'a str>,
+    at: Option<PathBuf>,
+}
+
+pub fn model<'a>(entry: &'a Entry, place: &Place) -> ModelReport<'a> {
+    let defaults = &entry.defaults;
+    ModelReport {
+        id: &entry.id,
+        description: &entry.description,
+        names: NamesReport {
+            v1: &entry.names.v1,
+            legacy: &entry.names.legacy,
+        },
+        family: entry.family.word(),
+        kind: entry.kind.word(),
+        licence: &entry.licence,
+        context: entry.context,
+        parameters: entry.shape.parameters,
+        default_quantization: &entry.default_quantization,
+        defaults: DefaultsReport {
+            temperature: defaults.temperature,
+            top_k: defaults.top_k,
+            top_p: defaults.top_p,
+            min_p: defaults.min_p,
+            repetition_penalty: defaults.repetition_penalty,
+        },
+        sources: entry
+            .sources
+            .iter()
+            .map(|(quantization, source)| source_report(entry, quantization, source, place))
+            .collect(),
+    }
+}
+
+fn source_report<'a>(
+    entry: &'a Entry,
+    quantization: &'a str,
+    source: &'a Source,
+    place: &Place,
+) -> SourceReport<'a> {
+    let state = place.state(source);
+    let minimum_memory_bytes = entry.minimum_memory_bytes(quantization);
+    let (hub, path) = match source {
+        Source::Hub(hub) => (Some(hub), None),
+        Source::Path(path) => (None, Some(path)),
+    };
+    let files = hub.into_iter().flat_map(|hub| {
+        hub.files.iter().map(|file| FileReport {
+            path: file.path.as_str(),
+            size_bytes: file.size_bytes,
+            sha256: file.sha256.as_ref().map(|hash| hash.as_str()),
+            at: place.hub.present(hub, file),
+        })
+    });
+    SourceReport {
+        quantization,
+        repository: hub.map(|hub| hub.repository.as_str()),
+        revision: hub.and_then(|hub| Some(hub.revision.as_ref()?.as_str())),
+        path,
+        on_disk: state.is_whole(),
+        bytes_on_disk: state.bytes,
+        minimum_memory_bytes,
+        fits: minimum_memory_bytes.map(|bytes| place.fits(bytes)),
+        files: files.collect(),
+    }
+}

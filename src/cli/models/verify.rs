@@ -1,0 +1,134 @@
+//! `worker models verify`.
+
+use serde::Serialize;
+
+use crate::{
+    catalog::Source,
+    cli::{Exit, Failure, output, quantity},
+    hub::Checked,
+};
+
+use super::{
+    place::Place,
+    target::{Named, Target, absent, present_of},
+};
+
+/// Read every file of the models that are here and compare its hash.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  worker models verify\n  worker models verify qwen3-0.6b llama-3.2-1b:q8_0"
+)]
+pub struct Args {
+    /// Models or repositories; all models of the catalog that are here when none is named.
+    names: Vec<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct FileReport {
+    model: String,
+    file: String,
+    state: &'static str,
+    found_hash: Option<String>,
+    wanted_hash: Option<String>,
+}
+
+pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
+    let mut reports = Vec::new();
+    for named in &chosen(args, place)? {
+        let Source::Hub(source) = &named.source else {
+            continue;
+        };
+        for file in &source.files {
+            let checked = place.hub.verify(source, file)?;
+            let report = report(&named.name, file.path.to_string(), checked);
+            if !args.json {
+                show(&report)?;
+            }
+            reports.push(report);
+        }
+    }
+    if args.json {
+        output::json(&reports)?;
+    } else if reports.is_empty() {
+        output::line("no model of the catalog is on disk")?;
+    }
+    verdict(&reports)
+}
+
+fn chosen(args: &Args, place: &Place) -> Result<Vec<Named>, Failure> {
+    if args.names.is_empty() {
+        let entries = place.catalog.entries().iter();
+        return Ok(entries.flat_map(|entry| present_of(entry, place)).collect());
+    }
+    let mut chosen = Vec::new();
+    for name in &args.names {
+        let present = Target::parse(name, place)?.present(place)?;
+        if present
+            .iter()
+            .all(|named| place.state(&named.source).present == 0)
+        {
+            return Err(absent(name));
+        }
+        chosen.extend(present);
+    }
+    Ok(chosen)
+}
+
+fn report(model: &str, file: String, checked: Checked) -> FileReport {
+    let (state, found_hash, wanted_hash) = match checked {
+        Checked::Right => ("right", None, None),
+        Checked::Missing => ("missing", None, None),
+        Checked::Wrong { found, wanted } => ("wrong", Some(found), Some(wanted)),
+        Checked::Unknown { found } => ("unknown", Some(found), None),
+    };
+    FileReport {
+        model: model.to_owned(),
+        file,
+        state,
+        found_hash,
+        wanted_hash,
+    }
+}
+
+fn show(report: &FileReport) -> Result<(), Failure> {
+    let hashes = match (&report.found_hash, &report.wanted_hash) {
+        (Some(found), Some(wanted)) => format!(": found {found}, wanted {wanted}"),
+        (Some(found), None) => format!(": nobody said what its hash should be; it is {found}"),
+        _ => String::new(),
+    };
+    output::line(format!(
+        "{:7}  {}  {}{hashes}",
+        report.state, report.model, report.file
+    ))
+}
+
+fn verdict(reports: &[FileReport]) -> Result<(), Failure> {
+    let of = |state: &str| {
+        reports
+            .iter()
+            .filter(|report| report.state == state)
+            .collect::<Vec<_>>()
+    };
+    let (wrong, missing) = (of("wrong"), of("missing"));
+    let count = |files: &[&FileReport]| quantity::count(files.len() as u64, "file");
+    match (wrong.first(), missing.first()) {
+        (Some(first), _) => {
+            let model = &first.model;
+            let what = format!("{} with a wrong hash, the first of {model}", count(&wrong));
+            Err(Failure::new(Exit::BadData, what).hint(format!(
+                "`worker models rm {model} --shared --yes`, then `worker models pull {model}` brings it anew"
+            )))
+        }
+        (None, Some(first)) => {
+            let model = &first.model;
+            let what = format!("{} missing, the first of {model}", count(&missing));
+            Err(Failure::new(Exit::NotFound, what).hint(format!(
+                "`worker models pull {model}` brings what is missing"
+            )))
+        }
+        (None, None) => Ok(()),
+    }
+}

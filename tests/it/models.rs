@@ -1,0 +1,401 @@
+//! `worker models`, as its user meets it, against a server that behaves like the hub.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Child, ChildStderr, Command, Stdio},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{
+    hub::{FakeHub, Fault, noise, sha256},
+    worker::{Run, Worker, worker},
+};
+
+const MIB: usize = 1024 * 1024;
+
+/// A user with a home of her own and a hub nearby.
+struct User {
+    home: TempDir,
+    hub: FakeHub,
+}
+
+impl User {
+    fn new() -> Self {
+        Self {
+            home: tempfile::tempdir().unwrap(),
+            hub: FakeHub::start(),
+        }
+    }
+
+    fn with_model(bytes: Vec<u8>) -> Self {
+        let user = Self::new();
+        user.hub.large_file("model-q8_0.gguf", bytes);
+        user
+    }
+
+    fn types(&self, arguments: &[&str]) -> Worker {
+        let worker = worker(&[&["models"], arguments].concat());
+        let home = self.home.path().to_str().unwrap();
+        worker
+            .env("HOME", home)
+            .env("HF_ENDPOINT", &self.hub.endpoint)
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let arguments = [arguments, &["--json"]].concat();
+        serde_json::from_str(&self.types(&arguments).run().ok()).unwrap()
+    }
+
+    /// The same command where no file may grow past some mebibytes.
+    fn types_with_small_disk(&self, arguments: &[&str]) -> Command {
+        let plain = self.types(arguments).command();
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -f 8192; exec \"$0\" \"$@\""]);
+        command
+            .arg(plain.get_program())
+            .args(plain.get_args())
+            .env_clear();
+        command.envs(
+            plain
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+        command
+    }
+
+    fn repository(&self) -> PathBuf {
+        self.home
+            .path()
+            .join(".cache/huggingface/hub/models--org--model")
+    }
+
+    /// What the journal of an interrupted pull says is here.
+    fn journaled_bytes(&self) -> u64 {
+        let items = fs::read_dir(self.repository().join("blobs")).unwrap();
+        let paths = items.map(|item| item.unwrap().path());
+        let journal = paths
+            .into_iter()
+            .find(|path| path.to_str().unwrap().ends_with(".journal"));
+        let text = fs::read_to_string(journal.unwrap()).unwrap();
+        let ranges = text
+            .lines()
+            .skip(1)
+            .map(|line| line.split_once(' ').unwrap());
+        let number = |text: &str| text.parse::<u64>().unwrap();
+        ranges.map(|(start, end)| number(end) - number(start)).sum()
+    }
+}
+
+/// A command under way, and what it says.
+struct UnderWay {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+}
+
+fn start(worker: Worker) -> UnderWay {
+    let mut command = worker.command();
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    UnderWay { child, stderr }
+}
+
+impl UnderWay {
+    #[track_caller]
+    fn until_it_says(&mut self, part: &str) {
+        let mut all = String::new();
+        while !all.contains(part) {
+            let mut line = String::new();
+            assert_ne!(
+                self.stderr.read_line(&mut line).unwrap(),
+                0,
+                "it only said:\n{all}"
+            );
+            all += &line;
+        }
+    }
+
+    #[track_caller]
+    fn ends_well(mut self) {
+        let status = self.child.wait().unwrap();
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut self.stderr, &mut rest).unwrap();
+        assert!(status.success(), "{rest}");
+    }
+}
+
+#[tokio::test]
+async fn a_pull_killed_in_the_middle_goes_on_where_it_was() {
+    let weights = noise(40 * MIB, 1);
+    let user = User::with_model(weights.clone());
+    user.hub.hold_after(20 * MIB as u64);
+    let mut pull = start(user.types(&["pull", "org/model"]));
+    pull.until_it_says("40 %");
+    // SIGKILL: nothing is written down after this.
+    pull.child.kill().unwrap();
+    pull.child.wait().unwrap();
+    user.hub.until_alone().await;
+
+    let here = user.journaled_bytes();
+    assert!(here >= 16 * MIB as u64, "{here}");
+    let before = user.hub.served_bytes();
+    user.hub.release();
+    let pulled = user.json(&["pull", "org/model"]);
+
+    assert_eq!(
+        user.hub.served_bytes() - before,
+        weights.len() as u64 - here
+    );
+    let path = pulled[0]["files"][0].as_str().unwrap();
+    assert_eq!(sha256(&fs::read(path).unwrap()), sha256(&weights));
+}
+
+#[tokio::test]
+async fn a_pull_that_is_interrupted_says_that_nothing_is_lost() {
+    let user = User::with_model(noise(40 * MIB, 1));
+    user.hub.hold_after(20 * MIB as u64);
+    let mut pull = start(user.types(&["pull", "org/model"]));
+    pull.until_it_says("40 %");
+    let interrupt = Command::new("kill")
+        .args(["-INT", &pull.child.id().to_string()])
+        .status();
+    assert!(interrupt.unwrap().success());
+    pull.until_it_says("error: stopped; what is here stays");
+    assert_eq!(pull.child.wait().unwrap().code(), Some(1));
+    user.hub.until_alone().await;
+    let here = user.journaled_bytes();
+    assert!(here >= 16 * MIB as u64, "{here}");
+    let before = user.hub.served_bytes();
+    user.hub.release();
+    user.types(&["pull", "org/model"]).run().ok();
+    assert_eq!(user.hub.served_bytes() - before, 40 * MIB as u64 - here);
+}
+
+#[test]
+fn a_full_disk_says_how_much_was_wanted_and_loses_nothing() {
+    let weights = noise(24 * MIB, 1);
+    let user = User::with_model(weights.clone());
+    let output = user
+        .types_with_small_disk(&["-q", "pull", "org/model"])
+        .output()
+        .unwrap();
+    let said = Run::from(output).fails(73, "cannot be written: file too large");
+    assert!(said.contains("bytes were still to come and"), "{said}");
+    assert!(
+        said.contains("hint: `worker models rm` frees room"),
+        "{said}"
+    );
+
+    let here = user.journaled_bytes();
+    assert!(here > 0);
+    let before = user.hub.served_bytes();
+    user.types(&["pull", "org/model"]).run().ok();
+    assert_eq!(
+        user.hub.served_bytes() - before,
+        weights.len() as u64 - here
+    );
+}
+
+#[test]
+fn two_processes_pull_the_same_file_once() {
+    let weights = noise(4 * MIB, 1);
+    let user = User::with_model(weights.clone());
+    user.hub.hold_after(MIB as u64);
+    let mut first = start(user.types(&["pull", "org/model"]));
+    first.until_it_says("to come");
+    let mut second = start(user.types(&["pull", "org/model"]));
+    let mut ends = [&mut first, &mut second].map(|pull| pull.child.id());
+    ends.sort_unstable();
+    second.until_it_says("to come");
+    user.hub.release();
+    first.ends_well();
+    second.ends_well();
+    assert_eq!(user.hub.served_bytes(), weights.len() as u64);
+}
+
+#[test]
+fn a_wrong_hash_ends_with_65() {
+    let user = User::with_model(noise(1000, 1));
+    user.hub.on_bytes([Fault::Corrupt]);
+    let said = user
+        .types(&["-q", "pull", "org/model"])
+        .run()
+        .fails(65, "has the wrong hash: found");
+    assert!(
+        said.contains(&format!("wanted {}", sha256(&noise(1000, 1)))),
+        "{said}"
+    );
+}
+
+#[test]
+fn without_network_it_says_what_was_tried() {
+    let user = User::new();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let pull = user
+        .types(&["-q", "pull", "qwen3-0.6b"])
+        .env("HF_ENDPOINT", &format!("http://{closed}"));
+    let said = pull.run().fails(69, "could not be had from");
+    assert!(said.contains("tried 4 times"), "{said}");
+}
+
+#[test]
+fn offline_it_names_what_is_missing() {
+    let user = User::new();
+    let pull = || user.types(&["--offline", "pull", "qwen3-0.6b"]);
+    pull().run().fails(
+        69,
+        "offline, and Qwen3-0.6B-Q8_0.gguf of Qwen/Qwen3-0.6B-GGUF is not on disk",
+    );
+    assert_eq!(user.hub.seen(), []);
+}
+
+#[test]
+fn a_mistyped_model_is_answered_with_the_nearest() {
+    let user = User::new();
+    for command in ["pull", "show", "rm", "verify"] {
+        user.types(&[command, "qwen3-0.6"])
+            .run()
+            .fails(66, "qwen3-0.6b");
+    }
+    user.types(&["pull", "qwen3-4b:q9"])
+        .run()
+        .fails(66, "it has bf16, q4_k_m, q8_0");
+}
+
+#[test]
+fn a_repository_with_several_models_asks_which() {
+    let user = User::with_model(noise(100, 1));
+    user.hub.large_file("model-q4_k_m.gguf", noise(100, 2));
+    user.types(&["pull", "org/model"])
+        .run()
+        .fails(2, "model-q4_k_m.gguf, model-q8_0.gguf; name one");
+    user.types(&["pull", "org/model:q4_k_m"]).run().ok();
+    user.types(&["pull", "org/nowhere"])
+        .run()
+        .fails(66, "org/nowhere at main was not found");
+}
+
+#[test]
+fn the_list_says_what_is_here() {
+    let user = User::new();
+    let list = user.types(&["list"]).run().ok();
+    assert!(list.contains("qwen3-0.6b"), "{list}");
+    let models = user.json(&["list"]);
+    assert!(models.as_array().unwrap().len() >= 15);
+    let first = &models[0]["sources"][0];
+    assert_eq!(
+        (&first["on_disk"], &first["bytes_on_disk"]),
+        (&false.into(), &0.into())
+    );
+    assert!(first["minimum_memory_bytes"].as_u64().unwrap() > 100 * MIB as u64);
+}
+
+#[test]
+fn show_tells_all_that_is_known_of_a_model() {
+    let user = User::new();
+    let shown = user.types(&["show", "QWEN/qwen3-4b"]).run().ok();
+    for part in [
+        "Apache-2.0",
+        "40960 tokens",
+        "Qwen3-4B-Q4_K_M.gguf",
+        "2.3 GiB",
+        "temperature 0.6",
+    ] {
+        assert!(shown.contains(part), "{part:?} is not in:\n{shown}");
+    }
+    let model = user.json(&["show", "qwen3-4b"]);
+    assert_eq!(model["id"], "qwen3-4b");
+    assert_eq!(model["names"]["v1"][1], "Qwen/Qwen3-4B");
+}
+
+#[test]
+fn verify_reads_every_byte_and_says_what_to_do() {
+    let user = User::with_model(noise(1000, 1));
+    let pulled = user.json(&["pull", "org/model"]);
+    let said = user.types(&["verify", "org/model"]).run().ok();
+    assert!(
+        said.starts_with("right    org/model  model-q8_0.gguf"),
+        "{said}"
+    );
+
+    let path = pulled[0]["files"][0].as_str().unwrap();
+    fs::write(path, noise(1000, 2)).unwrap();
+    let run = user.types(&["verify", "org/model"]).run();
+    let found = sha256(&noise(1000, 2));
+    assert!(
+        run.stdout.contains(&format!("found {found}, wanted")),
+        "{}",
+        run.stdout
+    );
+    let said = run.fails(65, "1 file with a wrong hash");
+    assert!(said.contains("worker models pull org/model"), "{said}");
+
+    user.types(&["rm", "org/model", "--yes"]).run().ok();
+    user.types(&["pull", "org/model"]).run().ok();
+    user.types(&["verify", "org/model"]).run().ok();
+}
+
+#[test]
+fn verify_without_names_is_about_the_models_that_are_here() {
+    let user = User::new();
+    let said = user.types(&["verify"]).run().ok();
+    assert_eq!(said, "no model of the catalog is on disk\n");
+    user.types(&["verify", "qwen3-4b"])
+        .run()
+        .fails(66, "nothing of qwen3-4b is on disk");
+}
+
+#[test]
+fn removing_frees_what_was_pulled_and_nothing_else() {
+    let user = User::with_model(noise(5000, 1));
+    user.hub.large_file("model-q4_k_m.gguf", noise(3000, 2));
+    user.types(&["pull", "org/model:q8_0", "org/model:q4_k_m"])
+        .run()
+        .ok();
+    let asked = user.types(&["rm", "org/model"]).run();
+    asked.fails(2, "there is no terminal to ask on");
+    let removed = user.json(&["rm", "org/model:model-q8_0.gguf", "--yes"]);
+    assert_eq!(removed["bytes_freed"], 5000);
+    assert_eq!(removed["removed"][0], "org/model/model-q8_0.gguf");
+    user.types(&["verify", "org/model"]).run().ok();
+    let said = user.types(&["rm", "org/model", "--yes"]).run().ok();
+    assert_eq!(said, "removed 1 file, 2.9 KiB are free again\n");
+    assert!(!user.repository().exists(), "nothing is left of it");
+    user.types(&["rm", "org/model", "--yes"])
+        .run()
+        .fails(66, "nothing of org/model is on disk");
+}
+
+#[test]
+fn what_another_program_brought_is_kept_unless_told() {
+    let user = User::new();
+    let commit = "d".repeat(40);
+    let root = user.repository();
+    for folder in ["blobs", "refs", &format!("snapshots/{commit}")] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    fs::write(root.join("blobs/abc"), "weights").unwrap();
+    fs::write(root.join("refs/main"), &commit).unwrap();
+    let link = root.join(format!("snapshots/{commit}/model.gguf"));
+    std::os::unix::fs::symlink("../../blobs/abc", &link).unwrap();
+
+    let said = user.types(&["rm", "org/model", "--yes"]).run().ok();
+    assert!(
+        said.contains("kept org/model/model.gguf: another program brought it"),
+        "{said}"
+    );
+    assert!(link.exists());
+    let removed = user.json(&["rm", "org/model", "--yes", "--shared"]);
+    assert_eq!(removed["bytes_freed"], 7);
+    assert!(!root.exists());
+}
