@@ -56,6 +56,15 @@ impl Embedding {
         })
     }
 
+    /// What the table takes of the device's memory.
+    pub fn device_bytes(&self) -> u64 {
+        match &self.table {
+            Table::Stored { .. } => 0,
+            Table::Dense(table) => (table.elem_count() * table.dtype().size_in_bytes()) as u64,
+            Table::Blocks(table) => table.storage_size_in_bytes() as u64,
+        }
+    }
+
     /// One row for each token: `[tokens, cols]`.
     pub fn gather(&self, tokens: &[u32], device: &Device) -> Result<Tensor> {
         if let Some(token) = tokens.iter().find(|&&token| token as usize >= self.rows) {

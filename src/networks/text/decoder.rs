@@ -63,11 +63,11 @@ impl Decoder {
         &self.device
     }
 
-    /// What the matrices take of the device's memory. A table of embeddings that is not also the output counts
-    /// nothing on the CPU, where its rows stay in the file.
+    /// What the matrices take of the device's memory. The table of embeddings counts nothing on the CPU, where
+    /// its rows stay in the file.
     pub fn weight_bytes(&self) -> u64 {
         let layers = self.layers.iter().map(Layer::bytes).sum::<u64>();
-        layers + self.head.bytes()
+        layers + self.head.bytes() + self.embedding.device_bytes()
     }
 
     /// The type that keys and values are kept in unless somebody wants another.
@@ -117,6 +117,9 @@ impl Decoder {
                 "layer {layer} was asked of a decoder of {}",
                 self.layers.len()
             );
+        }
+        if tokens.is_empty() {
+            bail!("hidden states were asked for of no tokens");
         }
         let pages = tokens.len().div_ceil(PAGE_TOKENS);
         let span = Span {

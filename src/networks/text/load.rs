@@ -40,6 +40,13 @@ impl Checkpoint {
         };
         spec.map_err(|flaw| flaw.in_file(self.path()))
     }
+
+    pub(super) fn naming(&self) -> Naming {
+        match self.description() {
+            Description::Config(_) => Naming::Hub,
+            Description::Gguf(_) => Naming::Gguf,
+        }
+    }
 }
 
 impl Decoder {
@@ -50,10 +57,7 @@ impl Decoder {
         progress: Progress<'_>,
     ) -> Result<Self, CheckpointError> {
         let spec = checkpoint.spec()?;
-        let naming = match checkpoint.description() {
-            Description::Config(_) => Naming::Hub,
-            Description::Gguf(_) => Naming::Gguf,
-        };
+        let naming = checkpoint.naming();
         Self::from_source(checkpoint, naming, spec, device, options, progress)
     }
 

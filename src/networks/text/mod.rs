@@ -11,6 +11,7 @@ mod gguf;
 mod limits;
 mod llama;
 mod load;
+mod memory;
 mod noise;
 mod qwen;
 mod shapes;
@@ -27,6 +28,8 @@ pub use self::{
     synthetic::{Synthetic, SyntheticQuant},
 };
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]

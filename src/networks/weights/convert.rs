@@ -43,6 +43,13 @@ pub fn dense_dtype(dtype: GgmlDType) -> Option<DType> {
     }
 }
 
+pub fn ggml_dtype(dtype: DType) -> Option<GgmlDType> {
+    let dense = [GgmlDType::F32, GgmlDType::F16, GgmlDType::BF16];
+    dense
+        .into_iter()
+        .find(|&dense| dense_dtype(dense) == Some(dtype))
+}
+
 /// Dense numbers as another dense type, or as they are.
 pub fn dense_as(
     dtype: GgmlDType,

@@ -8,7 +8,7 @@ pub(in crate::networks) mod convert;
 mod cursor;
 mod error;
 #[cfg(test)]
-mod fuzz;
+pub(in crate::networks) mod fuzz;
 mod gguf;
 mod header;
 mod mapping;

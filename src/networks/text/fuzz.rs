@@ -1,0 +1,68 @@
+//! Broken models by the thousand, all the way to a step: each is refused in words or runs, and none panics.
+
+use std::fs;
+
+use candle_core::{DType, Device};
+
+use super::{
+    Decoder, DecoderSpec, LoadOptions, Synthetic, SyntheticQuant,
+    golden::{fixture, one_sequence},
+};
+use crate::networks::weights::{Checkpoint, fuzz::fuzz};
+
+/// `Some` when it was refused, by whoever was the first to see it.
+fn run(path: &std::path::Path) -> Option<()> {
+    let checkpoint = Checkpoint::open(path).ok()?;
+    let options = LoadOptions::default();
+    let decoder = Decoder::load(&checkpoint, &Device::Cpu, &options, &mut |_, _| {}).ok()?;
+    let mut pages = decoder.new_pages(1, DType::F32).ok()?;
+    let logits = decoder.forward(&one_sequence(&[1, 2, 3], 0), &mut pages);
+    logits.ok().map(drop)
+}
+
+fn refused(ran: Option<()>) -> Option<()> {
+    match ran {
+        Some(()) => None,
+        None => Some(()),
+    }
+}
+
+#[test]
+fn fuzzed_models_are_refused_or_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.gguf");
+    let spec = DecoderSpec {
+        vocab_size: 40,
+        hidden_size: 32,
+        intermediate_size: 32,
+        layers: 1,
+        heads: 2,
+        kv_heads: 1,
+        head_dim: 16,
+        rope: super::Rope {
+            dims: 16,
+            ..DecoderSpec::named("tiny").unwrap().rope
+        },
+        ..DecoderSpec::named("tiny").unwrap()
+    };
+    Synthetic::new(spec, SyntheticQuant::Q8_0)
+        .write_gguf(&path)
+        .unwrap();
+    let valid = fs::read(&path).unwrap();
+    fuzz(&valid, 1000, |file| {
+        fs::write(&path, file).unwrap();
+        refused(run(&path))
+    });
+}
+
+#[test]
+fn fuzzed_configurations_are_refused_or_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let weights = folder.path().join("model.safetensors");
+    fs::copy(fixture("golden/qwen2/model.safetensors"), weights).unwrap();
+    let valid = fs::read(fixture("golden/qwen2/config.json")).unwrap();
+    fuzz(&valid, 1000, |file| {
+        fs::write(folder.path().join("config.json"), file).unwrap();
+        refused(run(folder.path()))
+    });
+}
