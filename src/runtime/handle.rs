@@ -9,6 +9,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::engine::{self, Command, Engine, Loader};
 use super::load::{self, LoadError, ModelSource};
+use super::model;
 use super::prepare::prepare;
 use super::scheduler::Limits;
 use super::shared::Shared;
@@ -43,7 +44,7 @@ impl Runtime {
             DeviceChoice::Cpu => Ok(Device::Cpu),
             DeviceChoice::Cuda(index) => Device::new_cuda(index),
         };
-        let device = device.map_err(|error| LoadError::Device(error.to_string()))?;
+        let device = device.map_err(|error| LoadError::Device(model::plain(&error)))?;
         Self::start_with(load::loader(device), limits)
     }
 

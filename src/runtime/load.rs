@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use candle_core::{DType, Device};
 
-use super::model::{Model, PagedDecoder};
+use super::model::{self, Model, PagedDecoder};
 use super::text::{EmbeddedText, Language, TextError, TextSource};
 use super::{ModelInfo, Sampling};
 use crate::kernels::PAGE_TOKENS;
@@ -105,8 +105,8 @@ pub fn load_decoder(
         spec.kv_bytes_per_token(decoder.kv_dtype()),
     )?;
     let weight_bytes = decoder.weight_bytes();
-    let model =
-        PagedDecoder::new(decoder, pages).map_err(|error| LoadError::Device(error.to_string()))?;
+    let model = PagedDecoder::new(decoder, pages)
+        .map_err(|error| LoadError::Device(model::plain(&error)))?;
     let info = ModelInfo {
         name: String::new(),
         vocabulary: spec.vocab_size,

@@ -1,6 +1,6 @@
 //! What the engine needs of a network: steps in, logits out. The network and its pages stay on this side.
 
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Device, Error, Result, Tensor};
 
 use crate::networks::text::{Batch, Decoder, KvPages};
 
@@ -47,4 +47,12 @@ pub fn to_host(logits: &Tensor) -> Result<Vec<f32>> {
         .to_dtype(DType::F32)?
         .flatten_all()?
         .to_vec1()
+}
+
+/// What went wrong, for people: without the backtrace that candle appends where one is recorded.
+pub fn plain(error: &Error) -> String {
+    match error {
+        Error::WithBacktrace { inner, .. } => plain(inner),
+        other => other.to_string(),
+    }
 }

@@ -217,3 +217,8 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;

@@ -173,8 +173,9 @@ impl Resident {
     }
 
     fn fail_rows(&mut self, rows: &[Row], error: &candle_core::Error) {
+        let failure = Failure::internal(model::plain(error));
         for row in rows {
-            self.fail(row.id, Failure::internal(error));
+            self.fail(row.id, failure.clone());
         }
     }
 

@@ -1,0 +1,216 @@
+//! A network without weights. It reads its past from pages as a real one does, so that a page shared or reused
+//! wrongly changes what it says, and its next token is a rule that a test can know.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+use candle_core::{Device, Result, Tensor, bail};
+
+use super::Loader;
+use crate::kernels::PAGE_TOKENS;
+use crate::networks::text::Batch;
+use crate::runtime::load::{CacheRoom, Loaded};
+use crate::runtime::model::Model;
+use crate::runtime::text::{Language, TextError, Tokenizer, Vocabulary, VocabularyKind};
+use crate::runtime::{ModelInfo, Sampling};
+
+/// One token per byte, and the end.
+pub const VOCABULARY: usize = 257;
+pub const END: u32 = 256;
+pub const CONTEXT: usize = 4096;
+
+/// What comes after a history.
+#[derive(Debug, Clone)]
+pub enum Rule {
+    /// After `>` this text, byte by byte, then the end.
+    Says(&'static str),
+    /// A letter that depends on every token before.
+    Rambles,
+    /// As `Rambles`, but whoever has an `X` gets logits that are not numbers.
+    ChokesOnX,
+    /// The device fails.
+    Breaks,
+}
+
+#[derive(Clone)]
+pub struct Fake {
+    pub rule: Rule,
+    pub steps: Arc<AtomicUsize>,
+    /// When set, each step waits for one message here, until the other end is dropped.
+    gate: Option<Arc<Mutex<mpsc::Receiver<()>>>>,
+}
+
+struct FakeModel {
+    fake: Fake,
+    written: Vec<[u32; PAGE_TOKENS]>,
+    vocabulary: Vocabulary,
+}
+
+impl Fake {
+    pub fn new(rule: Rule) -> Self {
+        Self {
+            rule,
+            steps: Arc::default(),
+            gate: None,
+        }
+    }
+
+    /// A fake whose steps are let through one by one.
+    pub fn gated(rule: Rule) -> (Self, mpsc::Sender<()>) {
+        let (open, gate) = mpsc::channel();
+        let fake = Self {
+            gate: Some(Arc::new(Mutex::new(gate))),
+            ..Self::new(rule)
+        };
+        (fake, open)
+    }
+
+    pub fn steps(&self) -> usize {
+        self.steps.load(Ordering::SeqCst)
+    }
+
+    pub fn loader(&self) -> Loader {
+        let fake = self.clone();
+        Box::new(move |source, progress| {
+            progress(1, 1);
+            let tokens = match source.cache {
+                CacheRoom::Tokens(tokens) => tokens,
+                _ => CONTEXT,
+            };
+            let pages = tokens.div_ceil(PAGE_TOKENS);
+            let model = FakeModel {
+                fake: fake.clone(),
+                written: vec![[u32::MAX; PAGE_TOKENS]; pages],
+                vocabulary: vocabulary(),
+            };
+            Ok(Loaded {
+                model: Box::new(model),
+                language: language()?,
+                pages,
+                info: info(pages),
+                defaults: source.defaults.clone(),
+            })
+        })
+    }
+}
+
+fn info(pages: usize) -> ModelInfo {
+    ModelInfo {
+        name: String::new(),
+        vocabulary: VOCABULARY,
+        context: CONTEXT.min(pages * PAGE_TOKENS),
+        weight_bytes: 0,
+        cache_bytes: 0,
+        cache_tokens: pages * PAGE_TOKENS,
+        can_chat: false,
+    }
+}
+
+fn language() -> std::result::Result<Language, TextError> {
+    Ok(Language {
+        tokenizer: Tokenizer::new(vocabulary().tokenizer()?)?,
+        template: Err(TextError::Missing {
+            what: "the model's chat template".to_owned(),
+        }),
+        ends: vec![END],
+        defaults: Sampling::default(),
+    })
+}
+
+/// Bytes as byte-level vocabularies spell them: the printable ones, then the others.
+fn vocabulary() -> Vocabulary {
+    let printable = ('!'..='~')
+        .chain('\u{a1}'..='\u{ac}')
+        .chain('\u{ae}'..='\u{ff}');
+    let mut tokens: Vec<String> = printable
+        .chain('\u{100}'..='\u{143}')
+        .map(String::from)
+        .collect();
+    tokens.push("<|end|>".to_owned());
+    let mut types = vec![1; VOCABULARY];
+    types[END as usize] = 3;
+    Vocabulary {
+        kind: VocabularyKind::BytePairs {
+            pre: "default".to_owned(),
+            merges: Vec::new(),
+        },
+        tokens,
+        types,
+        ..Vocabulary::default()
+    }
+}
+
+impl FakeModel {
+    fn id(&self, byte: u8) -> u32 {
+        let spelled = match byte {
+            b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff => u32::from(byte),
+            0..=0x20 => 0x100 + u32::from(byte),
+            0x7f..=0xa0 => 0x121 + u32::from(byte - 0x7f),
+            0xad => 0x143,
+        };
+        let letter = char::from_u32(spelled).map(String::from);
+        self.vocabulary
+            .tokens
+            .iter()
+            .zip(0..)
+            .find(|(token, _)| Some(*token) == letter.as_ref())
+            .map_or(END, |(_, id)| id)
+    }
+
+    fn logits(&self, history: &[u32]) -> Vec<f32> {
+        let sum = history.iter().fold(7_u64, |sum, &id| {
+            sum.wrapping_mul(0x100_0000_01b3) ^ u64::from(id)
+        });
+        let mut logits: Vec<f32> = (0..VOCABULARY as u64)
+            .map(|id| (sum.wrapping_mul(id * 2 + 1) >> 40) as f32 / f32::from(u16::MAX))
+            .collect();
+        let next = match self.fake.rule {
+            Rule::Says(text) => self.next_said(text, history),
+            Rule::ChokesOnX if history.contains(&self.id(b'X')) => {
+                return vec![f32::NAN; VOCABULARY];
+            }
+            _ => self.id(b'a' + (sum >> 33) as u8 % 26),
+        };
+        logits[next as usize] += 1000.0;
+        logits
+    }
+
+    fn next_said(&self, text: &str, history: &[u32]) -> u32 {
+        let prompt_end = history.iter().position(|&id| id == self.id(b'>'));
+        let said = history.len() - prompt_end.map_or(0, |end| end + 1);
+        text.as_bytes().get(said).map_or(END, |&byte| self.id(byte))
+    }
+}
+
+impl Model for FakeModel {
+    fn vocabulary(&self) -> usize {
+        VOCABULARY
+    }
+
+    fn forward(&mut self, batch: &Batch) -> Result<Tensor> {
+        if let Some(gate) = &self.fake.gate {
+            let _ = gate.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        }
+        self.fake.steps.fetch_add(1, Ordering::SeqCst);
+        if matches!(self.fake.rule, Rule::Breaks) {
+            bail!("the device fell off");
+        }
+        let mut tokens = batch.tokens.iter();
+        let mut rows = Vec::new();
+        for span in &batch.spans {
+            for position in span.past_tokens..span.past_tokens + span.new_tokens {
+                let page = span.pages[position / PAGE_TOKENS] as usize;
+                self.written[page][position % PAGE_TOKENS] = *tokens.next().unwrap_or(&END);
+                rows.push((span, position));
+            }
+        }
+        let mut logits = Vec::new();
+        for &row in &batch.logit_rows {
+            let (span, position) = rows[row as usize];
+            let read =
+                |at: usize| self.written[span.pages[at / PAGE_TOKENS] as usize][at % PAGE_TOKENS];
+            logits.extend(self.logits(&(0..=position).map(read).collect::<Vec<_>>()));
+        }
+        Tensor::from_vec(logits, (batch.logit_rows.len(), VOCABULARY), &Device::Cpu)
+    }
+}
