@@ -8,6 +8,8 @@
 
 mod activations;
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod blocks;
 mod pack;
@@ -238,6 +240,12 @@ unsafe fn kernel(
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level was detected; panels and groups of one matrix fit each other.
         Level::Avx512 => unsafe { avx512::multiply(kind, panel, cols, group, place) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Level::AvxVnni => unsafe { avx2::multiply(true, kind, panel, cols, group, place) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Level::Avx2 => unsafe { avx2::multiply(false, kind, panel, cols, group, place) },
         _ => {
             let mut sums = [[0f32; PANEL_ROWS]; GROUP_ROWS];
             let sums = &mut sums[..group.rows];

@@ -1,0 +1,363 @@
+//! The micro-kernels in AVX2, with VNNI where the CPU has it: a panel goes through in two halves of eight
+//! columns, a group in parts of up to four rows.
+
+#![expect(
+    unsafe_code,
+    reason = "panels and activations are read through pointers"
+)]
+
+#[allow(clippy::wildcard_imports, reason = "the names are the instructions")]
+use core::arch::x86_64::*;
+
+use super::activations::Group;
+use super::blocks::{Kind, q4k, q6k, q8_0};
+use super::{PANEL_ROWS, Place};
+
+/// Columns in a register.
+const LANES: usize = 8;
+
+/// Leaves the products of the group's rows with the panel's sixteen at `place`.
+///
+/// # Safety
+/// The CPU has AVX2, FMA and F16C, and AVX-VNNI if `vnni`; the panel and the group have the blocks that `cols`
+/// calls for; the place can be written.
+pub unsafe fn multiply(
+    vnni: bool,
+    kind: Kind,
+    panel: &[u8],
+    cols: usize,
+    group: &Group,
+    place: Place,
+) {
+    let blocks = cols.div_ceil(kind.block_cols());
+    assert!(panel.len() >= blocks * kind.block_bytes());
+    for half in [0, 1] {
+        let mut row = 0;
+        while row < group.rows {
+            let rows = if group.rows - row >= 4 { 4 } else { 1 };
+            let part = Part {
+                kind,
+                panel: panel.as_ptr(),
+                blocks,
+                half,
+                group,
+                row,
+            };
+            // SAFETY: the caller's promise.
+            unsafe {
+                match (rows, vnni) {
+                    (4, true) => multiply_vnni::<4>(part, place),
+                    (4, false) => multiply_avx2::<4>(part, place),
+                    (_, true) => multiply_vnni::<1>(part, place),
+                    (_, false) => multiply_avx2::<1>(part, place),
+                }
+            }
+            row += rows;
+        }
+    }
+}
+
+/// Some rows of a group with half of a panel.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    kind: Kind,
+    panel: *const u8,
+    blocks: usize,
+    half: usize,
+    group: &'a Group<'a>,
+    row: usize,
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+unsafe fn multiply_vnni<const R: usize>(part: Part, place: Place) {
+    // SAFETY: the caller's promise.
+    unsafe { multiply_rows::<R, true>(part, place) }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn multiply_avx2<const R: usize>(part: Part, place: Place) {
+    // SAFETY: the caller's promise.
+    unsafe { multiply_rows::<R, false>(part, place) }
+}
+
+#[inline(always)]
+unsafe fn multiply_rows<const R: usize, const VNNI: bool>(part: Part, place: Place) {
+    let mut sums = [[0f32; LANES]; R];
+    // SAFETY: the caller's promise.
+    unsafe {
+        let totals: [__m256; R] = match part.kind {
+            Kind::F32 | Kind::F16 | Kind::BF16 => dense(part),
+            Kind::Q8_0 => q8_0_rows::<R, VNNI>(part),
+            Kind::Q4K => q4k_rows::<R, VNNI>(part),
+            Kind::Q6K => q6k_rows::<R, VNNI>(part),
+        };
+        for (sums, total) in sums.iter_mut().zip(totals) {
+            _mm256_storeu_ps(sums.as_mut_ptr(), total);
+        }
+    }
+    let first = part.half * LANES;
+    let width = LANES.min(place.width.saturating_sub(first));
+    for (row, sums) in sums.iter().enumerate() {
+        for (column, sum) in sums[..width].iter().enumerate() {
+            let at = (part.row + row) * place.stride + first + column;
+            // SAFETY: the caller's promise.
+            unsafe { place.start.add(at).write(*sum) };
+        }
+    }
+}
+
+/// Adds to each lane the products of four unsigned with four signed bytes. The unsigned ones are at most 127.
+#[inline(always)]
+unsafe fn dot<const VNNI: bool>(sum: __m256i, weights: __m256i, quants: __m256i) -> __m256i {
+    // SAFETY: the instructions are there, by the promise of `multiply`.
+    unsafe {
+        if VNNI {
+            return _mm256_dpbusd_avx_epi32(sum, weights, quants);
+        }
+        let pairs = _mm256_maddubs_epi16(weights, quants);
+        _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+    }
+}
+
+/// The same where the unsigned bytes are signed ones plus 128. Without VNNI they are made signed again, because
+/// pairs of products would not fit: then there is nothing to take off later.
+#[inline(always)]
+unsafe fn dot_raised<const VNNI: bool>(sum: __m256i, weights: __m256i, quants: __m256i) -> __m256i {
+    // SAFETY: as in `dot`.
+    unsafe {
+        if VNNI {
+            return _mm256_dpbusd_avx_epi32(sum, weights, quants);
+        }
+        let signed = _mm256_xor_si256(weights, _mm256_set1_epi8(-128));
+        let quants = _mm256_sign_epi8(quants, signed);
+        dot::<false>(sum, _mm256_abs_epi8(signed), quants)
+    }
+}
+
+/// Four quants of a row in every lane.
+#[inline(always)]
+unsafe fn four(at: *const i8) -> __m256i {
+    // SAFETY: the caller points at four quants.
+    unsafe { _mm256_set1_epi32(at.cast::<i32>().read_unaligned()) }
+}
+
+#[inline(always)]
+unsafe fn halves(at: *const u8) -> __m256 {
+    // SAFETY: the caller points at eight halves.
+    unsafe { _mm256_cvtph_ps(_mm_loadu_si128(at.cast())) }
+}
+
+/// `total + integers * (scale * activation)` for each row.
+#[inline(always)]
+unsafe fn scaled<const R: usize>(
+    totals: &mut [__m256; R],
+    sums: [__m256; R],
+    scale: __m256,
+    activations: *const f32,
+) {
+    // SAFETY: the caller points at the activations' scales of as many rows.
+    unsafe {
+        for (row, total) in totals.iter_mut().enumerate() {
+            let scale = _mm256_mul_ps(scale, _mm256_set1_ps(*activations.add(row)));
+            *total = _mm256_fmadd_ps(sums[row], scale, *total);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn dense<const R: usize>(part: Part) -> [__m256; R] {
+    let size = part.kind.stored_bytes();
+    // SAFETY: reads as many columns of the panel and of the group as there are, by the caller's promise.
+    unsafe {
+        let mut totals = [_mm256_setzero_ps(); R];
+        for col in 0..part.blocks {
+            let at = part
+                .panel
+                .add((col * PANEL_ROWS + part.half * LANES) * size);
+            let weights = match part.kind {
+                Kind::F32 => _mm256_loadu_ps(at.cast()),
+                Kind::F16 => halves(at),
+                _ => {
+                    let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(at.cast()));
+                    _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16))
+                }
+            };
+            let floats = part
+                .group
+                .floats
+                .as_ptr()
+                .add(col * part.group.rows + part.row);
+            for (row, total) in totals.iter_mut().enumerate() {
+                *total = _mm256_fmadd_ps(weights, _mm256_set1_ps(*floats.add(row)), *total);
+            }
+        }
+        totals
+    }
+}
+
+#[inline(always)]
+unsafe fn q8_0_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R] {
+    let (group, rows) = (part.group, part.group.rows);
+    // SAFETY: the panel has as many blocks of two halves as the group has scales and quants for.
+    unsafe {
+        let mut totals = [_mm256_setzero_ps(); R];
+        for sub in 0..part.blocks * 2 {
+            let block = part.panel.add(sub / 2 * q8_0::BYTES);
+            let lines = block.add(q8_0::QUANTS + sub % 2 * 512 + part.half * 32);
+            let quants = group.quants.as_ptr().add((sub * 8 * rows + part.row) * 4);
+            let mut integers = [_mm256_setzero_si256(); R];
+            if VNNI {
+                for (row, integer) in integers.iter_mut().enumerate() {
+                    let at = sub * rows + part.row + row;
+                    *integer = _mm256_set1_epi32(*group.offsets.as_ptr().add(at));
+                }
+            }
+            for line in 0..8 {
+                let weights = _mm256_loadu_si256(lines.add(line * 64).cast());
+                for (row, integer) in integers.iter_mut().enumerate() {
+                    let quants = four(quants.add((line * rows + row) * 4));
+                    *integer = dot_raised::<VNNI>(*integer, weights, quants);
+                }
+            }
+            let mut sums = [_mm256_setzero_ps(); R];
+            for (sum, integer) in sums.iter_mut().zip(integers) {
+                *sum = _mm256_cvtepi32_ps(integer);
+            }
+            let scale = halves(block.add(q8_0::SCALES + sub % 2 * 32 + part.half * 16));
+            let activations = group.scales.as_ptr().add(sub * rows + part.row);
+            scaled(&mut totals, sums, scale, activations);
+        }
+        totals
+    }
+}
+
+#[inline(always)]
+unsafe fn q4k_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R] {
+    let (group, rows) = (part.group, part.group.rows);
+    // SAFETY: the panel has as many blocks as the group has scales, sums and quants for.
+    unsafe {
+        let low_bits = _mm256_set1_epi8(15);
+        let mut totals = [_mm256_setzero_ps(); R];
+        for index in 0..part.blocks {
+            let block = part.panel.add(index * q4k::BYTES);
+            let activations = group.scales.as_ptr().add(index * rows + part.row);
+            let scale = halves(block.add(q4k::MIN_SCALES + part.half * 16));
+            let minima = q4k_minima(block, index, part);
+            scaled(&mut totals, minima, scale, activations);
+            let mut products = [_mm256_setzero_ps(); R];
+            for sub in 0..8 {
+                let lines = block.add(q4k::QUANTS + sub * 256 + part.half * 32);
+                let mut integers = [_mm256_setzero_si256(); R];
+                for line in 0..4 {
+                    let packed = _mm256_loadu_si256(lines.add(line * 64).cast());
+                    let low = _mm256_and_si256(packed, low_bits);
+                    let high = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low_bits);
+                    let at = (index * 64 + sub * 8 + line * 2) * rows + part.row;
+                    let quants = group.quants.as_ptr().add(at * 4);
+                    for (row, integer) in integers.iter_mut().enumerate() {
+                        *integer = dot::<VNNI>(*integer, low, four(quants.add(row * 4)));
+                        *integer = dot::<VNNI>(*integer, high, four(quants.add((rows + row) * 4)));
+                    }
+                }
+                let at = q4k::SUB_SCALES + sub * 16 + part.half * 8;
+                let scale = _mm_loadl_epi64(block.add(at).cast());
+                let scale = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(scale));
+                for (product, integer) in products.iter_mut().zip(integers) {
+                    *product = _mm256_fmadd_ps(_mm256_cvtepi32_ps(integer), scale, *product);
+                }
+            }
+            let scale = halves(block.add(q4k::SCALES + part.half * 16));
+            scaled(&mut totals, products, scale, activations);
+        }
+        totals
+    }
+}
+
+/// Minus the minima, each times the sum of its sub-block's activations.
+#[inline(always)]
+unsafe fn q4k_minima<const R: usize>(block: *const u8, index: usize, part: Part) -> [__m256; R] {
+    // SAFETY: reads one block, and the group's sums for it.
+    unsafe {
+        let mut integers = [_mm256_setzero_si256(); R];
+        for pair in 0..4 {
+            let at = block.add(q4k::MINIMA + pair * 32 + part.half * 16);
+            let minima = _mm256_cvtepu8_epi16(_mm_loadu_si128(at.cast()));
+            let at = (index * 4 + pair) * part.group.rows + part.row;
+            let sums = part.group.sums.as_ptr().add(at * 2).cast::<i32>();
+            for (row, integer) in integers.iter_mut().enumerate() {
+                let sums = _mm256_set1_epi32(sums.add(row).read_unaligned());
+                *integer = _mm256_sub_epi32(*integer, _mm256_madd_epi16(minima, sums));
+            }
+        }
+        let mut sums = [_mm256_setzero_ps(); R];
+        for (sum, integer) in sums.iter_mut().zip(integers) {
+            *sum = _mm256_cvtepi32_ps(integer);
+        }
+        sums
+    }
+}
+
+#[inline(always)]
+unsafe fn q6k_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R] {
+    let (group, rows) = (part.group, part.group.rows);
+    // SAFETY: the panel has as many blocks as the group has scales, offsets and quants for.
+    unsafe {
+        let mut totals = [_mm256_setzero_ps(); R];
+        for index in 0..part.blocks {
+            let block = part.panel.add(index * q6k::BYTES);
+            let mut products = [_mm256_setzero_ps(); R];
+            for sub in 0..16 {
+                let at = q6k::QUANTS + sub * q6k::SUB_BLOCK_BYTES + part.half * 32;
+                let weights = q6k_weights(block.add(at));
+                let at = (index * 16 + sub) * rows + part.row;
+                let mut integers = [_mm256_setzero_si256(); R];
+                for (row, integer) in integers.iter_mut().enumerate() {
+                    *integer = _mm256_set1_epi32(*group.offsets.as_ptr().add(at + row));
+                }
+                for (line, weights) in weights.into_iter().enumerate() {
+                    let at = (index * 64 + sub * 4 + line) * rows + part.row;
+                    let quants = group.quants.as_ptr().add(at * 4);
+                    for (row, integer) in integers.iter_mut().enumerate() {
+                        *integer = dot::<VNNI>(*integer, weights, four(quants.add(row * 4)));
+                    }
+                }
+                let at = q6k::SUB_SCALES + sub * 16 + part.half * 8;
+                let scale = _mm_loadl_epi64(block.add(at).cast());
+                let scale = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(scale));
+                for (product, integer) in products.iter_mut().zip(integers) {
+                    *product = _mm256_fmadd_ps(_mm256_cvtepi32_ps(integer), scale, *product);
+                }
+            }
+            let scale = _mm256_loadu_ps(block.add(q6k::SCALES + part.half * 32).cast());
+            let activations = group.scales.as_ptr().add(index * rows + part.row);
+            scaled(&mut totals, products, scale, activations);
+        }
+        totals
+    }
+}
+
+/// The sixteen columns of a sub-block for eight rows, four to a register.
+#[inline(always)]
+unsafe fn q6k_weights(at: *const u8) -> [__m256i; 4] {
+    // SAFETY: the caller points into a sub-block of three lines.
+    unsafe {
+        let low_bits = _mm256_set1_epi8(0x0F);
+        let high_bits = _mm256_set1_epi8(0x30);
+        let a = _mm256_loadu_si256(at.cast());
+        let b = _mm256_loadu_si256(at.add(64).cast());
+        let high = _mm256_loadu_si256(at.add(128).cast());
+        let low = [a, _mm256_srli_epi16(a, 4), b, _mm256_srli_epi16(b, 4)];
+        let high = [
+            _mm256_slli_epi16(high, 4),
+            _mm256_slli_epi16(high, 2),
+            high,
+            _mm256_srli_epi16(high, 2),
+        ];
+        let mut weights = [_mm256_setzero_si256(); 4];
+        for (weights, (low, high)) in weights.iter_mut().zip(low.into_iter().zip(high)) {
+            let low = _mm256_and_si256(low, low_bits);
+            *weights = _mm256_or_si256(low, _mm256_and_si256(high, high_bits));
+        }
+        weights
+    }
+}
