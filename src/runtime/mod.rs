@@ -4,6 +4,7 @@
 //! A [`TextRequest`] becomes a [`Generation`]: a stream of [`Event`]s. Dropping the generation is cancellation.
 
 mod engine;
+mod footprint;
 mod handle;
 pub mod kv_cache;
 mod load;
@@ -19,6 +20,7 @@ pub mod text;
 use std::fmt::Display;
 use std::sync::Arc;
 
+pub use footprint::Footprint;
 pub use handle::{Generation, Runtime};
 pub use load::{CacheRoom, DEFAULT_CACHE_TOKENS, LoadError, ModelSource};
 pub use outbox::{SLOW_READER_TOKENS, UNREAD_EVENTS};
