@@ -29,7 +29,7 @@ pub use coordinator::{CoordinatorConfig, CoordinatorKind};
 pub use engine::{DeviceSetting, EngineConfig};
 pub use example::example;
 pub use hub::HubConfig;
-pub use models::ModelsConfig;
+pub use models::{ModelsConfig, Served, is_path};
 pub use nearest::nearest;
 pub use owner::OwnerConfig;
 pub use problem::{ConfigError, Problem};

@@ -182,38 +182,6 @@ impl Value for Duration {
     }
 }
 
-impl Value for Vec<String> {
-    fn wanted() -> String {
-        "a list of texts such as [\"a\", \"b\"]".to_owned()
-    }
-
-    fn parse(raw: &Raw, place: &Place<'_>) -> Result<Self, String> {
-        match raw {
-            Raw::List(items) => items
-                .iter()
-                .map(|item| String::parse(item, place))
-                .collect(),
-            Raw::Untyped(text) => Ok(text
-                .split(',')
-                .map(str::trim)
-                .filter(|part| !part.is_empty())
-                .map(str::to_owned)
-                .collect()),
-            _ => Err(String::new()),
-        }
-    }
-
-    fn show(&self) -> Option<String> {
-        Some(format!(
-            "[{}]",
-            self.iter()
-                .map(|item| quote(item))
-                .collect::<Vec<_>>()
-                .join(", ")
-        ))
-    }
-}
-
 impl<T: Value> Value for Option<T> {
     fn wanted() -> String {
         T::wanted()

@@ -1,1 +1,104 @@
-//! (being built)
+//! The worker process: probe, fit, load, serve, drain.
+//!
+//! It decides what goes where and turns the parts' words into each other's; it computes nothing and speaks to nobody
+//! outside. The line to a coordinator is not built yet, so for now a worker holds its models ready and waits.
+
+mod device;
+mod error;
+pub mod fit;
+pub mod locate;
+mod signals;
+
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use crate::catalog::Catalog;
+use crate::config::{Config, show_duration};
+use crate::hardware::{self, Machine};
+use crate::hub::Hub;
+use crate::runtime::Runtime;
+
+pub use device::{Device, limits, needs};
+pub use error::DaemonError;
+use signals::Signals;
+
+/// Runs until it is told to stop.
+pub async fn run(config: &Config, catalog: &Catalog, hub: &Hub) -> Result<(), DaemonError> {
+    let mut signals = Signals::listen()?;
+    let started = tokio::select! {
+        started = start(config, catalog, hub) => Some(started?),
+        () = signals.next() => None,
+    };
+    let Some(runtime) = started else {
+        info!("told to stop while loading");
+        return Ok(());
+    };
+    wait_for_work(config);
+    signals.next().await;
+    drain(runtime, config.worker.drain, &mut signals).await;
+    Ok(())
+}
+
+async fn start(config: &Config, catalog: &Catalog, hub: &Hub) -> Result<Runtime, DaemonError> {
+    let machine = hardware::probe();
+    describe(config, &machine);
+    let mut device = Device::start(config, &machine)?;
+    if config.models.serve.0.is_empty() {
+        warn!("no models are configured: name some under models.serve");
+    }
+    for wanted in &config.models.serve.0 {
+        let located = locate::locate(wanted, config.models.quantization.as_deref(), catalog, hub)?;
+        let info = device.load(located, |_, _| {}).await?;
+        info!(
+            model.name = %info.name,
+            "{} is loaded: room for {} tokens of jobs, each up to {}",
+            info.name, info.cache_tokens, info.context
+        );
+    }
+    Ok(device.into_runtime())
+}
+
+fn describe(config: &Config, machine: &Machine) {
+    let name = config.worker.name();
+    info!(worker.name = %name, "worker {name}, version {}", env!("CARGO_PKG_VERSION"));
+    info!(
+        "processor {} with {} threads to use",
+        machine.cpu.model, machine.cpu.threads
+    );
+    for gpu in &machine.gpus {
+        info!("card {}: {}", gpu.index, gpu.name);
+    }
+    for note in &machine.notes {
+        warn!("{note}");
+    }
+}
+
+fn wait_for_work(config: &Config) {
+    match config.coordinators.as_slice() {
+        [] => warn!("no coordinator is configured: nobody will send work"),
+        some => {
+            for coordinator in some {
+                let host = coordinator.url.host_str().unwrap_or_default();
+                warn!("the link to {host} is not built yet: nobody will send work");
+            }
+        }
+    }
+    info!("ready; SIGTERM or Ctrl-C stops");
+}
+
+/// Running jobs finish within the grace period; a second signal ends it.
+async fn drain(runtime: Runtime, grace: Duration, signals: &mut Signals) {
+    let running = runtime.status().running;
+    info!(
+        "stopping: {running} jobs may finish within {}; a second signal leaves now",
+        show_duration(grace)
+    );
+    tokio::select! {
+        drained = tokio::time::timeout(grace, runtime.drain()) => match drained {
+            Ok(()) => info!("stopped"),
+            Err(_) => warn!("stopped with jobs unfinished after {}", show_duration(grace)),
+        },
+        () = signals.next() => warn!("left at once"),
+    }
+}

@@ -9,7 +9,7 @@ mod memory;
 mod nvml;
 pub mod readings;
 
-pub use disk::{Disk, disk};
+pub use disk::{Disk, disk, is_writable};
 
 use readings::{Graphics, NoDriver, Readings};
 

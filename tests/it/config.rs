@@ -251,7 +251,7 @@ fn a_wrong_value_is_named_with_its_line_and_what_was_wanted() {
     );
     check(
         "[models]\nserve = \"one\"\n",
-        "worker.toml:2: models.serve must be a list of texts such as [\"a\", \"b\"], found \"one\"",
+        "worker.toml:2: models.serve must be a list of models such as [\"qwen3-0.6b\", \"./tiny.gguf\"], found \"one\"",
     );
 }
 

@@ -9,6 +9,7 @@ mod bench;
 mod cli;
 mod config;
 mod engine;
+mod fit;
 mod hub;
 mod layering;
 mod models;

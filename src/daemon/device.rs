@@ -1,0 +1,85 @@
+//! A device with its engine and what room it has left.
+
+use std::sync::Arc;
+
+use super::DaemonError;
+use super::fit::{Needs, Room, Wishes, fit, room};
+use super::locate::Located;
+use crate::config::Config;
+use crate::hardware::Machine;
+use crate::runtime::{CacheRoom, EngineLimits, Footprint, ModelInfo, ModelSource, Runtime};
+
+pub struct Device {
+    runtime: Runtime,
+    room: Room,
+    wishes: Wishes,
+    limits: EngineLimits,
+}
+
+impl Device {
+    /// Starts the engine of the device that the configuration wants.
+    pub fn start(config: &Config, machine: &Machine) -> Result<Self, DaemonError> {
+        let room = room(
+            machine,
+            config.engine.device,
+            &config.owner,
+            cfg!(feature = "cuda"),
+        )?;
+        let limits = limits(config);
+        let runtime = Runtime::start(room.device, limits)?;
+        Ok(Self {
+            runtime,
+            room,
+            wishes: Wishes::of(&config.engine),
+            limits,
+        })
+    }
+
+    /// Loads a model if it fits into what is left; refuses before anything is read but its header.
+    pub async fn load(
+        &mut self,
+        located: Located,
+        progress: impl FnMut(u64, u64) + Send + 'static,
+    ) -> Result<Arc<ModelInfo>, DaemonError> {
+        let Located { name, mut source } = located;
+        let needs = needs(&source, &self.room, &self.limits)?;
+        let fitted =
+            fit(needs, self.wishes, &self.room).map_err(|refusal| DaemonError::DoesNotFit {
+                model: name.clone(),
+                refusal,
+            })?;
+        source.context = Some(fitted.context);
+        source.cache = CacheRoom::Tokens(fitted.kv_tokens);
+        let info = self.runtime.load(&name, source, progress).await?;
+        self.room = self.room.clone().after(&fitted);
+        Ok(info)
+    }
+
+    pub fn into_runtime(self) -> Runtime {
+        self.runtime
+    }
+}
+
+/// How much an engine takes on.
+pub fn limits(config: &Config) -> EngineLimits {
+    EngineLimits {
+        max_running: config.engine.max_running,
+        max_waiting: config.engine.max_waiting,
+        prefill_chunk: config.engine.prefill_chunk,
+    }
+}
+
+/// What a model takes on a device, from its files' headers.
+pub fn needs(
+    source: &ModelSource,
+    room: &Room,
+    limits: &EngineLimits,
+) -> Result<Needs, DaemonError> {
+    let footprint = Footprint::measure(source, room.device, limits)?;
+    Ok(Needs {
+        weight_bytes: footprint.weight_bytes,
+        kv_bytes_per_token: footprint.kv_bytes_per_token,
+        workspace_bytes: footprint.workspace_bytes,
+        context: footprint.context,
+    })
+}

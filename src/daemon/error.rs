@@ -1,0 +1,19 @@
+//! Why a worker cannot start.
+
+use super::fit::{NoDevice, Refusal};
+use super::locate::LocateError;
+use crate::runtime::LoadError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    #[error(transparent)]
+    NoDevice(#[from] NoDevice),
+    #[error(transparent)]
+    Locate(#[from] LocateError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("{model} does not fit: it {refusal}")]
+    DoesNotFit { model: String, refusal: Refusal },
+    #[error("the process cannot listen for signals: {0}")]
+    Signals(#[from] std::io::Error),
+}

@@ -1,0 +1,303 @@
+//! What this machine can hold: sizes in, a placement out, or a refusal that shows its arithmetic. Pure.
+//!
+//! Memory goes to three things: the weights, the keys and values of running jobs, and the work itself. Weights and
+//! work are what they are; the room for keys and values shrinks until the model fits or is of no use any more.
+
+use std::fmt;
+
+use crate::catalog::Entry;
+use crate::config::{DeviceSetting, EngineConfig, OwnerConfig};
+use crate::hardware::Machine;
+use crate::runtime::DeviceChoice;
+
+/// What a device has left for models.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Room {
+    pub device: DeviceChoice,
+    /// For messages: `this machine`, `card 0 (NVIDIA H200)`.
+    pub place: String,
+    pub free_bytes: u64,
+}
+
+/// What a model takes, from its header or from the catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needs {
+    pub weight_bytes: u64,
+    pub kv_bytes_per_token: u64,
+    pub workspace_bytes: u64,
+    /// The most tokens the model was made for.
+    pub context: usize,
+}
+
+/// What the owner asks of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wishes {
+    pub context: Option<usize>,
+    pub kv_bytes: Option<u64>,
+    pub max_running: usize,
+}
+
+/// A model that fits, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fit {
+    /// The most tokens of one job, prompt and answer.
+    pub context: usize,
+    /// Room for the keys and values of all jobs together.
+    pub kv_tokens: usize,
+    pub kv_bytes: u64,
+    pub total_bytes: u64,
+}
+
+/// A model that does not fit, with what it takes and what there is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub needs: Needs,
+    pub tokens: usize,
+    pub kv_bytes: u64,
+    pub room: Room,
+}
+
+/// A device that the owner wants and that is not there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoDevice {
+    #[error(
+        "engine.device is {wanted} and this build has no CUDA; build it with `--features cuda`, or choose cpu"
+    )]
+    NotBuilt { wanted: DeviceSetting },
+    #[error("engine.device is {wanted} and this machine has {}", cards(.found))]
+    Missing {
+        wanted: DeviceSetting,
+        found: Vec<u32>,
+    },
+}
+
+/// A job of its own wants this much context where nobody says how much.
+const USUAL_CONTEXT: usize = 8192;
+
+/// Less than this is of no use to anybody, unless the owner asks for it.
+const LEAST_CONTEXT: usize = 1024;
+
+/// What each running job gets besides, where nobody says how much.
+const TOKENS_PER_JOB: usize = 1024;
+
+/// Activations, logits and the program itself, where only the catalog is known.
+const USUAL_WORKSPACE_BYTES: u64 = 256 << 20;
+
+impl Wishes {
+    pub fn of(engine: &EngineConfig) -> Self {
+        Self {
+            context: engine.context,
+            kv_bytes: engine.kv_memory.map(|size| size.bytes),
+            max_running: engine.max_running,
+        }
+    }
+
+    /// How many tokens of keys and values are wanted, and how many will do.
+    fn tokens(&self, needs: &Needs) -> (usize, usize) {
+        let longest = self.context.unwrap_or(needs.context).min(needs.context);
+        if let Some(bytes) = self.kv_bytes {
+            let tokens =
+                usize::try_from(bytes / needs.kv_bytes_per_token.max(1)).unwrap_or(usize::MAX);
+            return (tokens, tokens);
+        }
+        let least = self.context.unwrap_or(LEAST_CONTEXT).min(longest);
+        let usual = longest.min(self.context.unwrap_or(USUAL_CONTEXT));
+        (
+            usual.max(self.max_running.saturating_mul(TOKENS_PER_JOB)),
+            least,
+        )
+    }
+}
+
+impl Needs {
+    /// What the catalog says a model takes. `None` where its size is not known before it is here.
+    pub fn of_entry(entry: &Entry, quantization: &str) -> Option<Self> {
+        let shape = entry.shape;
+        let numbers = [2, shape.layers, shape.kv_heads, shape.head_dim];
+        let kv_numbers = numbers
+            .iter()
+            .try_fold(1_u64, |product, factor| product.checked_mul(*factor))?;
+        Some(Self {
+            weight_bytes: entry.weight_bytes(quantization)?,
+            kv_bytes_per_token: kv_numbers.checked_mul(2)?,
+            workspace_bytes: USUAL_WORKSPACE_BYTES,
+            context: usize::try_from(entry.context).ok()?,
+        })
+    }
+
+    fn fixed_bytes(&self) -> u64 {
+        self.weight_bytes.saturating_add(self.workspace_bytes)
+    }
+
+    fn kv_bytes(&self, tokens: usize) -> u64 {
+        self.kv_bytes_per_token.saturating_mul(tokens as u64)
+    }
+}
+
+/// Whether a model fits into what a device has left, and with how much room for its jobs.
+pub fn fit(needs: Needs, wishes: Wishes, room: &Room) -> Result<Fit, Refusal> {
+    let (wanted, least) = wishes.tokens(&needs);
+    let left = room.free_bytes.checked_sub(needs.fixed_bytes());
+    let possible = left.map_or(0, |bytes| bytes / needs.kv_bytes_per_token.max(1));
+    let kv_tokens = usize::try_from(possible).unwrap_or(usize::MAX).min(wanted);
+    if left.is_none() || kv_tokens < least || kv_tokens == 0 {
+        let tokens = least.max(1);
+        return Err(Refusal {
+            needs,
+            tokens,
+            kv_bytes: needs.kv_bytes(tokens),
+            room: room.clone(),
+        });
+    }
+    let kv_bytes = needs.kv_bytes(kv_tokens);
+    Ok(Fit {
+        context: wishes
+            .context
+            .unwrap_or(needs.context)
+            .min(needs.context)
+            .min(kv_tokens),
+        kv_tokens,
+        kv_bytes,
+        total_bytes: needs.fixed_bytes().saturating_add(kv_bytes),
+    })
+}
+
+/// The quantization of an entry to take: the one named; else the usual one, or the largest smaller one that fits.
+pub fn quantization<'a>(
+    entry: &'a Entry,
+    wishes: Wishes,
+    room: &Room,
+) -> Result<(&'a str, Fit), Option<Refusal>> {
+    let usual = entry.default_quantization.as_str();
+    let needs = |name: &str| Needs::of_entry(entry, name);
+    let most = needs(usual).map_or(u64::MAX, |needs| needs.weight_bytes);
+    let mut choices: Vec<(&str, Needs)> = entry
+        .sources
+        .keys()
+        .filter_map(|name| Some((name.as_str(), needs(name)?)))
+        .collect();
+    choices.retain(|(name, needs)| *name == usual || needs.weight_bytes < most);
+    choices.sort_by_key(|(name, needs)| (*name != usual, std::cmp::Reverse(needs.weight_bytes)));
+    let mut refusal = None;
+    for (name, needs) in choices {
+        match fit(needs, wishes, room) {
+            Ok(fit) => return Ok((name, fit)),
+            // The last one refused is the smallest: the nearest to fitting.
+            Err(refused) => refusal = Some(refused),
+        }
+    }
+    Err(refusal)
+}
+
+/// The device that models go to, and what it has left after the owner's share.
+pub fn room(
+    machine: &Machine,
+    wanted: DeviceSetting,
+    owner: &OwnerConfig,
+    has_cuda: bool,
+) -> Result<Room, NoDevice> {
+    let keep = owner.keep_free.bytes;
+    let most_free = machine.gpus.iter().max_by_key(|gpu| gpu.memory_free_bytes);
+    let gpu = match wanted {
+        DeviceSetting::Cpu => return Ok(main_memory(machine, keep)),
+        DeviceSetting::Auto if !has_cuda || most_free.is_none() => {
+            return Ok(main_memory(machine, keep));
+        }
+        DeviceSetting::Cuda(_) if !has_cuda => return Err(NoDevice::NotBuilt { wanted }),
+        DeviceSetting::Auto | DeviceSetting::Cuda(None) => most_free,
+        DeviceSetting::Cuda(Some(index)) => {
+            machine.gpus.iter().find(|gpu| gpu.index as usize == index)
+        }
+    };
+    let found = || machine.gpus.iter().map(|gpu| gpu.index).collect();
+    let gpu = gpu.ok_or_else(|| NoDevice::Missing {
+        wanted,
+        found: found(),
+    })?;
+    Ok(Room {
+        device: DeviceChoice::Cuda(gpu.index as usize),
+        place: format!("card {} ({})", gpu.index, gpu.name),
+        free_bytes: gpu.memory_free_bytes.saturating_sub(keep),
+    })
+}
+
+fn main_memory(machine: &Machine, keep: u64) -> Room {
+    Room {
+        device: DeviceChoice::Cpu,
+        place: "this machine".to_owned(),
+        free_bytes: machine.memory.available_bytes.saturating_sub(keep),
+    }
+}
+
+impl Room {
+    /// What is left after a model has moved in.
+    #[must_use]
+    pub fn after(self, fit: &Fit) -> Self {
+        Self {
+            free_bytes: self.free_bytes.saturating_sub(fit.total_bytes),
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            needs,
+            tokens,
+            kv_bytes,
+            room,
+        } = self;
+        let total = needs.fixed_bytes().saturating_add(*kv_bytes);
+        write!(
+            f,
+            "needs {} GiB = {} weights + {} KV for {tokens} tokens + {} workspace; {} has {} GiB left for models",
+            gib(total),
+            gib(needs.weight_bytes),
+            gib(*kv_bytes),
+            gib(needs.workspace_bytes),
+            room.place,
+            gib(room.free_bytes),
+        )
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl fmt::Display for Fit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            context,
+            kv_tokens,
+            kv_bytes,
+            total_bytes,
+        } = self;
+        write!(
+            f,
+            "{} GiB with {} for {kv_tokens} tokens of jobs, each up to {context}",
+            gib(*total_bytes),
+            gib(*kv_bytes),
+        )
+    }
+}
+
+/// Two figures are enough to choose by; small models need one more.
+fn gib(bytes: u64) -> String {
+    let gib = bytes as f64 / (1_u64 << 30) as f64;
+    if gib < 0.95 {
+        format!("{gib:.2}")
+    } else {
+        format!("{gib:.1}")
+    }
+}
+
+fn cards(found: &[u32]) -> String {
+    match found {
+        [] => "no NVIDIA card that can be used".to_owned(),
+        [only] => format!("only card {only}"),
+        several => {
+            let numbers: Vec<String> = several.iter().map(u32::to_string).collect();
+            format!("the cards {}", numbers.join(", "))
+        }
+    }
+}

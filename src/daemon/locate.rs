@@ -1,0 +1,122 @@
+//! From a model's name to its files: a path, or a name of the catalog whose files are here. Nothing is downloaded.
+
+use std::path::{Path, PathBuf};
+
+use crate::catalog::{Catalog, Defaults, Entry, FindError, Source, UnknownQuantization};
+use crate::config::is_path;
+use crate::hub::Hub;
+use crate::runtime::{ModelSource, Sampling};
+
+/// A model whose files are here.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Located {
+    /// What it is served as.
+    pub name: String,
+    pub source: ModelSource,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LocateError {
+    #[error("there is no {}", .0.display())]
+    NoSuchPath(PathBuf),
+    #[error(transparent)]
+    Unknown(#[from] FindError),
+    #[error(transparent)]
+    UnknownQuantization(#[from] UnknownQuantization),
+    /// It is in the catalog, and not on this machine.
+    #[error("{name} is in the catalog, but none of its files is on this machine")]
+    NotHere { name: String },
+}
+
+/// What is asked for: a path, `NAME` or `NAME:QUANTIZATION`.
+pub fn locate(
+    wanted: &str,
+    preferred: Option<&str>,
+    catalog: &Catalog,
+    hub: &Hub,
+) -> Result<Located, LocateError> {
+    let path = Path::new(wanted);
+    match is_path(wanted) || path.exists() {
+        true if path.exists() => Ok(Located {
+            name: name_of(path),
+            source: ModelSource::new(path),
+        }),
+        true => Err(LocateError::NoSuchPath(path.to_owned())),
+        false => in_catalog(wanted, preferred, catalog, hub),
+    }
+}
+
+fn in_catalog(
+    wanted: &str,
+    preferred: Option<&str>,
+    catalog: &Catalog,
+    hub: &Hub,
+) -> Result<Located, LocateError> {
+    let (entry, named) = catalog.find_with_quantization(wanted)?;
+    let path = match named {
+        Some(named) => files(entry.source(Some(named))?.1, hub),
+        None => usual_first(entry, preferred)
+            .into_iter()
+            .find_map(|source| files(source, hub)),
+    };
+    let path = path.ok_or_else(|| LocateError::NotHere {
+        name: wanted.to_owned(),
+    })?;
+    let defaults = sampling(&entry.defaults);
+    Ok(Located {
+        name: entry.id.clone(),
+        source: ModelSource {
+            defaults,
+            ..ModelSource::new(path)
+        },
+    })
+}
+
+/// The sources of an entry: the preferred quantization, then the usual one, then whatever there is.
+fn usual_first<'a>(entry: &'a Entry, preferred: Option<&str>) -> Vec<&'a Source> {
+    let mut sources: Vec<_> = entry.sources.iter().collect();
+    sources.sort_by_key(|(name, _)| {
+        (
+            preferred != Some(name.as_str()),
+            **name != entry.default_quantization,
+        )
+    });
+    sources.into_iter().map(|(_, source)| source).collect()
+}
+
+/// What to open: the file of a model in one file, else the folder of its files.
+fn files(source: &Source, hub: &Hub) -> Option<PathBuf> {
+    match source {
+        Source::Path(path) => path.exists().then(|| path.clone()),
+        Source::Hub(source) => match hub.locate(source)?.files.as_slice() {
+            [only] => Some(only.clone()),
+            [first, ..] => Some(first.parent()?.to_owned()),
+            [] => None,
+        },
+    }
+}
+
+/// `tiny` for `/models/tiny.gguf`.
+fn name_of(path: &Path) -> String {
+    let is_file = path.is_file();
+    let name = if is_file {
+        path.file_stem()
+    } else {
+        path.file_name()
+    };
+    name.map_or_else(
+        || path.display().to_string(),
+        |name| name.to_string_lossy().into_owned(),
+    )
+}
+
+fn sampling(defaults: &Defaults) -> Sampling {
+    Sampling {
+        temperature: defaults.temperature,
+        top_k: defaults.top_k,
+        top_p: defaults.top_p,
+        min_p: defaults.min_p,
+        repetition_penalty: defaults.repetition_penalty,
+        ..Sampling::default()
+    }
+}

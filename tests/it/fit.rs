@@ -1,0 +1,224 @@
+//! What fits where: real models' sizes on made-up machines.
+
+use muster::catalog::Catalog;
+use muster::config::{Config, DeviceSetting, OwnerConfig, Sources};
+use muster::daemon::fit::{Needs, NoDevice, Room, Wishes, fit, quantization, room};
+use muster::hardware::Machine;
+use muster::hardware::readings::NoDriver;
+use muster::runtime::DeviceChoice;
+use proptest::prelude::*;
+
+use crate::support::machines::{h200, machine, readings, rtx_3070, rtx_3090};
+
+const GIB: u64 = 1 << 30;
+
+/// An 8-billion model in 4 bits: 32 layers, 8 key heads of 128, 16-bit keys and values.
+const EIGHT_BILLION: Needs = Needs {
+    weight_bytes: 49 * GIB / 10,
+    kv_bytes_per_token: 2 * 32 * 8 * 128 * 2,
+    workspace_bytes: 3 * GIB / 10,
+    context: 131_072,
+};
+
+const SIXTEEN_JOBS: Wishes = Wishes {
+    context: None,
+    kv_bytes: None,
+    max_running: 16,
+};
+
+fn owner() -> OwnerConfig {
+    Config::load(&Sources {
+        environment: [("HOME".to_owned(), "/home/ada".to_owned())].into(),
+        ..Sources::default()
+    })
+    .unwrap()
+    .config
+    .owner
+}
+
+fn place(machine: &Machine, wanted: DeviceSetting) -> Result<Room, NoDevice> {
+    room(machine, wanted, &owner(), true)
+}
+
+fn room_of(free_bytes: u64) -> Room {
+    Room {
+        device: DeviceChoice::Cpu,
+        place: "this machine".to_owned(),
+        free_bytes,
+    }
+}
+
+#[test]
+fn without_a_card_models_go_to_main_memory() {
+    let machine = machine(Err(NoDriver::NotInstalled));
+    let room = place(&machine, DeviceSetting::Auto).unwrap();
+    assert_eq!(room.device, DeviceChoice::Cpu);
+    assert_eq!(
+        room.free_bytes,
+        20 * GIB - GIB / 2,
+        "what the owner keeps is not there"
+    );
+}
+
+#[test]
+fn auto_takes_the_card_with_the_most_free_memory() {
+    let machine = machine(readings(vec![Ok(rtx_3070()), Ok(rtx_3090())]));
+    assert_eq!(
+        place(&machine, DeviceSetting::Auto).unwrap().device,
+        DeviceChoice::Cuda(1)
+    );
+    assert_eq!(
+        place(&machine, DeviceSetting::Cuda(Some(0)))
+            .unwrap()
+            .device,
+        DeviceChoice::Cuda(0)
+    );
+    assert_eq!(
+        place(&machine, DeviceSetting::Cpu).unwrap().device,
+        DeviceChoice::Cpu
+    );
+}
+
+#[test]
+fn a_card_that_is_not_there_is_named_with_those_that_are() {
+    let machine = machine(readings(vec![Ok(rtx_3070())]));
+    let refusal = place(&machine, DeviceSetting::Cuda(Some(3)))
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        refusal,
+        "engine.device is cuda:3 and this machine has only card 0"
+    );
+}
+
+#[test]
+fn a_build_without_cuda_computes_on_the_cpu_and_says_so_when_asked_for_a_card() {
+    let machine = machine(readings(vec![Ok(rtx_3070())]));
+    let auto = room(&machine, DeviceSetting::Auto, &owner(), false).unwrap();
+    assert_eq!(auto.device, DeviceChoice::Cpu);
+    let cuda = room(&machine, DeviceSetting::Cuda(None), &owner(), false).unwrap_err();
+    assert!(cuda.to_string().contains("--features cuda"), "{cuda}");
+}
+
+#[test]
+fn an_8_gb_card_in_use_refuses_an_8_billion_model_with_the_arithmetic() {
+    let machine = machine(readings(vec![Ok(rtx_3070())]));
+    let room = place(&machine, DeviceSetting::Auto).unwrap();
+    let wishes = Wishes {
+        context: Some(8192),
+        ..SIXTEEN_JOBS
+    };
+    assert_eq!(
+        fit(EIGHT_BILLION, wishes, &room).unwrap_err().to_string(),
+        "needs 6.2 GiB = 4.9 weights + 1.0 KV for 8192 tokens + 0.30 workspace; \
+         card 0 (NVIDIA GeForce RTX 3070) has 4.7 GiB left for models"
+    );
+}
+
+#[test]
+fn a_larger_card_takes_it_with_room_for_every_job() {
+    let machine = machine(readings(vec![Ok(rtx_3090())]));
+    let fitted = fit(
+        EIGHT_BILLION,
+        SIXTEEN_JOBS,
+        &place(&machine, DeviceSetting::Auto).unwrap(),
+    )
+    .unwrap();
+    assert_eq!(fitted.kv_tokens, 16 * 1024);
+    assert_eq!(fitted.kv_bytes, 2 * GIB);
+    assert_eq!(fitted.context, 16 * 1024);
+}
+
+#[test]
+fn an_h200_holds_the_whole_context_when_asked() {
+    let machine = machine(readings(vec![Ok(h200())]));
+    let wishes = Wishes {
+        context: Some(131_072),
+        ..SIXTEEN_JOBS
+    };
+    let fitted = fit(
+        EIGHT_BILLION,
+        wishes,
+        &place(&machine, DeviceSetting::Auto).unwrap(),
+    )
+    .unwrap();
+    assert_eq!(fitted.context, 131_072);
+    assert_eq!(fitted.kv_bytes, 16 * GIB);
+}
+
+#[test]
+fn a_tight_place_shortens_the_context_down_to_what_is_of_use() {
+    let tight = |tokens: u64| {
+        let free = EIGHT_BILLION.weight_bytes + EIGHT_BILLION.workspace_bytes;
+        fit(
+            EIGHT_BILLION,
+            SIXTEEN_JOBS,
+            &room_of(free + tokens * EIGHT_BILLION.kv_bytes_per_token),
+        )
+    };
+    assert_eq!(tight(3000).unwrap().context, 3000);
+    assert!(tight(1024).is_ok());
+    assert!(tight(1023).is_err());
+}
+
+#[test]
+fn a_budget_for_keys_and_values_is_kept() {
+    let wishes = Wishes {
+        kv_bytes: Some(GIB),
+        ..SIXTEEN_JOBS
+    };
+    assert_eq!(
+        fit(EIGHT_BILLION, wishes, &room_of(40 * GIB))
+            .unwrap()
+            .kv_bytes,
+        GIB
+    );
+    assert!(fit(EIGHT_BILLION, wishes, &room_of(6 * GIB)).is_err());
+}
+
+#[test]
+fn every_model_of_the_catalog_fits_an_h200_as_it_is_meant() {
+    let room = place(&machine(readings(vec![Ok(h200())])), DeviceSetting::Auto).unwrap();
+    for entry in Catalog::builtin().unwrap().entries() {
+        // The size of a model that comes with the program is known when it is opened.
+        if Needs::of_entry(entry, &entry.default_quantization).is_none() {
+            continue;
+        }
+        let (name, _) = quantization(entry, SIXTEEN_JOBS, &room).unwrap();
+        assert_eq!(name, entry.default_quantization, "{}", entry.id);
+    }
+}
+
+#[test]
+fn the_nearest_quantization_is_the_one_refused() {
+    let catalog = Catalog::builtin().unwrap();
+    let entry = catalog.find("llama-3.1-8b-instruct").unwrap();
+    let refusal = quantization(entry, SIXTEEN_JOBS, &room_of(GIB))
+        .unwrap_err()
+        .unwrap();
+    assert!(refusal.to_string().starts_with("needs "), "{refusal}");
+}
+
+proptest! {
+    #[test]
+    fn what_fits_never_takes_more_than_there_is(
+        weight_bytes in 0_u64..1 << 45,
+        kv_bytes_per_token in 0_u64..1 << 24,
+        workspace_bytes in 0_u64..1 << 40,
+        context in 0_usize..1 << 22,
+        wish in proptest::option::of(0_usize..1 << 22),
+        kv_bytes in proptest::option::of(0_u64..1 << 45),
+        max_running in 0_usize..4096,
+        free in 0_u64..1 << 46,
+    ) {
+        let needs = Needs { weight_bytes, kv_bytes_per_token, workspace_bytes, context };
+        let wishes = Wishes { context: wish, kv_bytes, max_running };
+        match fit(needs, wishes, &room_of(free)) {
+            Ok(fit) => {
+                prop_assert!(fit.total_bytes <= free);
+                prop_assert!(fit.context <= context && fit.context <= fit.kv_tokens);
+            }
+            Err(refusal) => prop_assert!(refusal.to_string().contains("needs")),
+        }
+    }
+}
