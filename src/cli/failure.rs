@@ -5,6 +5,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use crate::config::ConfigError;
+use crate::daemon::DaemonError;
+use crate::daemon::locate::LocateError;
+use crate::networks::weights::CheckpointError;
+use crate::runtime::{self, LoadError};
 
 /// The exit codes, in the tradition of `sysexits.h`. Scripts rely on them: a code never changes its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,10 +20,11 @@ pub enum Exit {
     Unavailable = 69,
     CannotWrite = 73,
     BadConfiguration = 78,
+    Interrupted = 130,
 }
 
 impl Exit {
-    const ALL: [(Self, &str); 7] = [
+    const ALL: [(Self, &str); 8] = [
         (Self::Failed, "it was tried and failed"),
         (Self::Usage, "the command line makes no sense"),
         (
@@ -36,14 +41,15 @@ impl Exit {
             "a file cannot be written: no permission, disk full",
         ),
         (Self::BadConfiguration, "the configuration is wrong"),
+        (Self::Interrupted, "it was interrupted by Ctrl-C"),
     ];
 
     /// The table shown in `worker --help`.
     pub fn table() -> String {
         let rows = Self::ALL
             .iter()
-            .map(|(exit, meaning)| format!("  {:>2}  {meaning}", *exit as u8));
-        std::iter::once("   0  it worked".to_owned())
+            .map(|(exit, meaning)| format!("  {:>3}  {meaning}", *exit as u8));
+        std::iter::once("    0  it worked".to_owned())
             .chain(rows)
             .collect::<Vec<_>>()
             .join("\n")
@@ -123,6 +129,11 @@ impl Failure {
         }
     }
 
+    /// What the owner can do about it, if anybody knows.
+    pub fn advice(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     pub fn exit(&self) -> Option<Exit> {
         match self.end {
             End::With(exit) => Some(exit),
@@ -168,6 +179,68 @@ impl From<ConfigError> for Failure {
     }
 }
 
+impl From<LocateError> for Failure {
+    fn from(error: LocateError) -> Self {
+        match error {
+            LocateError::NoSuchPath(_) => Self::new(Exit::NotFound, error),
+            LocateError::Unknown(error) => error.into(),
+            LocateError::UnknownQuantization(error) => error.into(),
+            LocateError::NotHere { ref name } => {
+                let hint = format!("bring it here: worker models pull {name}");
+                Self::new(Exit::NotFound, error).hint(hint)
+            }
+        }
+    }
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        let exit = match &error {
+            LoadError::Checkpoint(error) => checkpoint_exit(error),
+            LoadError::Text(_) => Exit::BadData,
+            LoadError::CacheTooSmall { .. } | LoadError::Device(_) => Exit::Unavailable,
+            LoadError::AlreadyLoaded { .. } | LoadError::Stopped => Exit::Failed,
+        };
+        Self::new(exit, error)
+    }
+}
+
+impl From<DaemonError> for Failure {
+    fn from(error: DaemonError) -> Self {
+        match error {
+            DaemonError::Locate(error) => error.into(),
+            DaemonError::Load(error) => error.into(),
+            DaemonError::NoDevice(_) => Self::new(Exit::Unavailable, error),
+            DaemonError::DoesNotFit { .. } => Self::new(Exit::Unavailable, error)
+                .hint("a smaller quantization, a smaller --context or engine.kv_memory may fit"),
+            DaemonError::Signals(_) => Self::new(Exit::Failed, error),
+        }
+    }
+}
+
+impl From<runtime::Failure> for Failure {
+    fn from(error: runtime::Failure) -> Self {
+        let exit = match &error {
+            runtime::Failure::NotLoaded { .. } => Exit::NotFound,
+            runtime::Failure::PromptTooLong { .. } | runtime::Failure::BadRequest(_) => Exit::Usage,
+            runtime::Failure::Busy { .. } | runtime::Failure::Paused => Exit::Unavailable,
+            _ => Exit::Failed,
+        };
+        Self::new(exit, error)
+    }
+}
+
+fn checkpoint_exit(error: &CheckpointError) -> Exit {
+    match error {
+        CheckpointError::NotFound { .. } => Exit::NotFound,
+        CheckpointError::Unreadable { .. } => Exit::Failed,
+        CheckpointError::Device { .. } => Exit::Unavailable,
+        CheckpointError::Refused { .. }
+        | CheckpointError::Broken { .. }
+        | CheckpointError::Unsupported { .. } => Exit::BadData,
+    }
+}
+
 /// What clap has to say: help and version on standard output, misuse on standard error.
 pub fn report_usage(error: &clap::Error) -> ExitCode {
     // A closed pipe is no reason to complain: `worker --help | head -1`.
@@ -195,7 +268,7 @@ mod tests {
     #[test]
     fn every_exit_code_is_in_the_help() {
         for (exit, meaning) in Exit::ALL {
-            assert!(Exit::table().contains(&format!("{:>2}  {meaning}", exit as u8)));
+            assert!(Exit::table().contains(&format!("{:>3}  {meaning}", exit as u8)));
         }
     }
 

@@ -12,21 +12,26 @@ mod eval;
 pub mod failure;
 mod generate;
 mod init;
+mod load;
 mod man;
 mod models;
 pub mod output;
+mod place;
 mod probe;
 mod quantity;
 mod root;
 mod serve;
 mod table;
+mod threads;
 mod up;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::daemon;
 pub use failure::{Exit, Failure};
+use place::Place;
 pub use root::Root;
 
 const EXAMPLES: &str = "\
@@ -86,23 +91,33 @@ pub fn main() -> ExitCode {
 fn run(line: CommandLine) -> Result<(), Failure> {
     let root = line.root;
     match line.command {
-        None if root.config.is_some() => {
-            Err(Failure::unavailable("the worker itself is not built yet"))
-        }
+        None if root.config.is_some() => worker(&root),
         None => Err(nothing_to_run()),
         Some(Command::Up(args)) => up::run(args),
         Some(Command::Serve(args)) => serve::run(args),
-        Some(Command::Init(args)) => init::run(args),
+        Some(Command::Init(args)) => init::run(args, &root),
         Some(Command::Probe(args)) => probe::run(args, &root),
-        Some(Command::Doctor(args)) => doctor::run(args),
+        Some(Command::Doctor(args)) => doctor::run(args, &root),
         Some(Command::Models(args)) => models::run(args, &root),
-        Some(Command::Generate(args)) => generate::run(args),
+        Some(Command::Generate(args)) => generate::run(args, &root),
         Some(Command::Bench(args)) => bench::run(args, &root),
         Some(Command::Eval(args)) => eval::run(args, &root),
         Some(Command::Config(args)) => config::run(args, &root),
         Some(Command::Completions(args)) => completions::run(args),
         Some(Command::Man(args)) => man::run(args),
     }
+}
+
+/// The worker itself: what `worker --config FILE` is for.
+fn worker(root: &Root) -> Result<(), Failure> {
+    let loaded = root.load()?;
+    threads::settle(&loaded.config)?;
+    root.start_log_of(&loaded.config)?;
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let place = Place::open(&loaded.config)?;
+    load::block_on(async { Ok(daemon::run(&loaded.config, &place.catalog, &place.hub).await?) })
 }
 
 fn nothing_to_run() -> Failure {

@@ -1,8 +1,9 @@
 //! The command line as its user meets it.
 
-use std::process::Stdio;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
-use crate::support::worker::worker;
+use crate::support::worker::{Run, worker};
 
 #[test]
 fn help_documents_the_exit_codes_and_shows_examples() {
@@ -85,4 +86,576 @@ fn a_reader_who_leaves_early_ends_the_command_quietly() {
     let output = child.unwrap().wait_with_output().unwrap();
     assert!(output.status.success());
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+/// The checkpoint of the tests: two layers that say nonsense.
+fn tiny() -> String {
+    format!("{}/tests/fixtures/tiny-llama", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A copy of it that a test may break.
+fn tiny_copy() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(tiny()).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    folder
+}
+
+/// The events of a run with `--json`.
+fn events(output: &str) -> Vec<serde_json::Value> {
+    output
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// The text of the events, put together.
+fn text_of(events: &[serde_json::Value]) -> String {
+    events
+        .iter()
+        .filter_map(|event| event["text"].as_str())
+        .collect()
+}
+
+#[test]
+fn generate_streams_text_and_tells_its_speed() {
+    let run = worker(&[
+        "generate",
+        &tiny(),
+        "Hello",
+        "--max-tokens",
+        "8",
+        "--seed",
+        "1",
+    ])
+    .run();
+    assert!(run.stderr.contains("text: 8 tokens"), "{}", run.stderr);
+    assert!(run.stderr.contains("tokens/s"), "{}", run.stderr);
+    assert!(run.ok().ends_with('\n'));
+}
+
+#[test]
+fn generate_reports_events_for_programs() {
+    let run = worker(&[
+        "generate",
+        &tiny(),
+        "Hello",
+        "-n",
+        "8",
+        "--seed",
+        "1",
+        "--json",
+        "--logprobs",
+        "2",
+    ])
+    .run();
+    assert_eq!(run.stderr, "");
+    let events = events(&run.ok());
+    assert_eq!(events[0]["event"], "started");
+    assert!(events[0]["prompt_tokens"].as_u64().unwrap() > 0);
+    let tokens: Vec<_> = events
+        .iter()
+        .filter_map(|event| event["tokens"].as_array())
+        .flatten()
+        .collect();
+    assert_eq!(tokens.len(), 8);
+    assert!(
+        tokens
+            .iter()
+            .all(|token| token["logprob"].as_f64().unwrap() <= 0.0)
+    );
+    assert!(
+        tokens
+            .iter()
+            .all(|token| token["top"].as_array().unwrap().len() == 2)
+    );
+    let done = events.last().unwrap();
+    assert_eq!(
+        (&done["event"], &done["reason"]),
+        (&"done".into(), &"length".into())
+    );
+    assert_eq!(done["completion_tokens"], 8);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_text_and_another_another() {
+    let text = |seed: &str| {
+        let run = worker(&[
+            "generate",
+            &tiny(),
+            "Hello",
+            "-n",
+            "16",
+            "--temperature",
+            "1",
+            "--seed",
+            seed,
+        ])
+        .run();
+        run.ok()
+    };
+    let first = text("7");
+    assert_eq!(first, text("7"));
+    assert_ne!(first, text("8"));
+}
+
+#[test]
+fn a_prompt_may_come_from_standard_input() {
+    let generate = |arguments: &[&str], input: Option<&str>| {
+        let tiny = tiny();
+        let common = ["-n", "6", "--temperature", "0", "--json", "--raw"];
+        let all: Vec<&str> = ["generate", &tiny]
+            .iter()
+            .chain(arguments)
+            .chain(&common)
+            .copied()
+            .collect();
+        let run = worker(&all);
+        text_of(&events(
+            &input
+                .map_or(worker(&all), |text| run.input(text))
+                .run()
+                .ok(),
+        ))
+    };
+    let by_argument = generate(&["Once upon a time"], None);
+    assert_eq!(generate(&[], Some("Once upon a time\n")), by_argument);
+    assert_eq!(generate(&["-"], Some("Once upon a time\n")), by_argument);
+    worker(&["generate", &tiny()])
+        .input("\n")
+        .run()
+        .fails(2, "empty");
+}
+
+#[test]
+fn a_stop_string_ends_the_text_before_it() {
+    let generate = |stop: &[&str]| {
+        let tiny = tiny();
+        let common = [
+            "generate",
+            &tiny,
+            "Hello",
+            "-n",
+            "24",
+            "--temperature",
+            "0",
+            "--json",
+        ];
+        let all: Vec<&str> = common.iter().chain(stop).copied().collect();
+        events(&worker(&all).run().ok())
+    };
+    let whole = text_of(&generate(&[]));
+    let letters: Vec<char> = whole.chars().collect();
+    let stop: String = letters[letters.len() / 2..][..2].iter().collect();
+    let stopped = generate(&["--stop", &stop]);
+    assert_eq!(text_of(&stopped), whole[..whole.find(&stop).unwrap()]);
+    assert_eq!(stopped.last().unwrap()["reason"], "stop");
+}
+
+#[test]
+fn dense_weights_can_be_quantized_and_threads_chosen() {
+    let run = worker(&[
+        "generate",
+        &tiny(),
+        "Hello",
+        "-n",
+        "4",
+        "--quantize",
+        "q8_0",
+        "--threads",
+        "1",
+    ])
+    .run();
+    run.ok();
+}
+
+#[test]
+fn a_missing_model_is_not_found_and_near_names_are_told() {
+    worker(&["generate", "./nowhere.gguf", "Hello"])
+        .run()
+        .fails(66, "there is no ./nowhere.gguf");
+    let told = worker(&["generate", "qwen3-0.6", "Hello"])
+        .run()
+        .fails(66, "qwen3-0.6b");
+    assert!(told.contains("worker models list"), "{told}");
+    let told = worker(&["generate", "qwen3-0.6b", "Hello"])
+        .run()
+        .fails(66, "none of its files");
+    assert!(
+        told.contains("hint: bring it here: worker models pull qwen3-0.6b"),
+        "{told}"
+    );
+    worker(&["generate", "qwen3-0.6b:q9", "Hello"])
+        .run()
+        .fails(66, "q9");
+}
+
+#[test]
+fn a_broken_model_is_bad_data() {
+    let folder = tiny_copy();
+    let path = folder.path().to_str().unwrap();
+    let weights = folder.path().join("model.safetensors");
+    let whole = std::fs::read(&weights).unwrap();
+    let generate = || worker(&["generate", path, "Hello", "-n", "1"]).run();
+
+    std::fs::write(&weights, &whole[..whole.len() / 2]).unwrap();
+    generate().fails(65, "model.safetensors");
+    std::fs::write(&weights, [u8::MAX; 64]).unwrap();
+    generate().fails(65, "model.safetensors");
+    std::fs::write(&weights, whole).unwrap();
+    std::fs::write(folder.path().join("config.json"), "{").unwrap();
+    generate().fails(65, "config.json");
+
+    let broken = folder.path().join("broken.gguf");
+    std::fs::write(&broken, "GGUF").unwrap();
+    worker(&["generate", broken.to_str().unwrap(), "Hello"])
+        .run()
+        .fails(65, "broken.gguf");
+    std::fs::write(&broken, "").unwrap();
+    worker(&["generate", broken.to_str().unwrap(), "Hello"])
+        .run()
+        .fails(65, "broken.gguf");
+}
+
+#[test]
+fn misuse_of_generate_is_refused_before_anything_is_loaded() {
+    let tiny = tiny();
+    let generate = |arguments: &[&str]| {
+        let all: Vec<&str> = ["generate", &tiny, "Hello"]
+            .iter()
+            .chain(arguments)
+            .copied()
+            .collect();
+        worker(&all).run()
+    };
+    generate(&["--temprature", "1"]).fails(2, "--temperature");
+    generate(&["--max-tokens", "0"]).fails(2, "--max-tokens");
+    generate(&["--logprobs", "2"]).fails(2, "--json");
+    generate(&["--device", "gpu"]).fails(78, "\"cuda:N\", found gpu");
+    generate(&["--threads", "0"]).fails(78, "from 1 to 1024, found 0");
+    generate(&["--top-p", "7"]).fails(2, "top_p");
+}
+
+#[test]
+fn a_prompt_longer_than_the_context_is_refused_with_both_numbers() {
+    let long = "word ".repeat(4000);
+    worker(&["generate", &tiny(), "-"])
+        .input(&long)
+        .run()
+        .fails(2, "tokens and the model takes");
+}
+
+#[test]
+fn a_card_that_is_not_here_is_unavailable() {
+    if worker(&["probe", "--json"]).run().ok().contains("\"uuid\"") {
+        return;
+    }
+    worker(&["generate", &tiny(), "Hello", "--device", "cuda"])
+        .run()
+        .fails(69, "engine.device is cuda");
+}
+
+#[test]
+fn a_reader_who_leaves_ends_the_generation_quietly() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let tiny = tiny();
+    let mut command = worker(&["generate", &tiny, "Hello", "-n", "4"]).command();
+    let output = command
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn ctrl_c_ends_a_generation_with_its_line() {
+    let tiny = tiny();
+    let command = worker(&[
+        "generate",
+        &tiny,
+        "Hello",
+        "--max-tokens",
+        "100000",
+        "--context",
+        "2048",
+    ])
+    .command();
+    let mut running = Running::start(command);
+    let mut first = [0];
+    running.stdout.read_exact(&mut first).unwrap();
+    running.signal(libc::SIGINT);
+    let run = running.end();
+    // It may have reached the end of its context just before.
+    assert!(run.code == 130 || run.code == 0, "{run:?}");
+    assert!(run.stdout.ends_with('\n'), "{run:?}");
+}
+
+/// A process that a test talks to while it runs.
+struct Running {
+    child: Child,
+    stdout: ChildStdout,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        let piped = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = piped.spawn().unwrap();
+        let stdout = child.stdout.take().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        Self {
+            child,
+            stdout,
+            stderr,
+        }
+    }
+
+    /// Reads the log up to a line with these words.
+    fn wait_for(&mut self, words: &str) -> String {
+        let mut log = String::new();
+        while !log.contains(words) {
+            let read = self.stderr.read_line(&mut log).unwrap();
+            assert!(read > 0, "the log ended without {words:?}:\n{log}");
+        }
+        log
+    }
+
+    fn signal(&self, signal: i32) {
+        let kill = Command::new("kill")
+            .arg(format!("-{signal}"))
+            .arg(self.child.id().to_string())
+            .status();
+        assert!(kill.unwrap().success());
+    }
+
+    fn end(mut self) -> Run {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        self.stdout.read_to_end(&mut stdout).unwrap();
+        self.stderr.read_to_end(&mut stderr).unwrap();
+        // What was read before may have ended within a character.
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Run {
+            code: self.child.wait().unwrap().code().unwrap_or(-1),
+            stdout: text(stdout),
+            stderr: text(stderr),
+        }
+    }
+}
+
+/// The worker itself with this configuration, in a folder of its own.
+fn daemon(configuration: &str) -> (tempfile::TempDir, Running) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("worker.toml"), configuration).unwrap();
+    let command = worker(&["--config", "worker.toml"])
+        .inside(folder.path())
+        .command();
+    (folder, Running::start(command))
+}
+
+#[test]
+fn the_worker_loads_its_models_says_that_nobody_sends_work_and_stops_when_told() {
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        let (_folder, mut running) = daemon(&format!("[models]\nserve = [{:?}]\n", tiny()));
+        let log = running.wait_for("ready");
+        assert!(log.contains("tiny-llama is loaded"), "{log}");
+        assert!(log.contains("no coordinator is configured"), "{log}");
+        running.signal(signal);
+        let run = running.end();
+        assert_eq!(run.code, 0, "{run:?}");
+        assert!(run.stderr.contains("stopped"), "{run:?}");
+    }
+}
+
+#[test]
+fn a_configured_coordinator_is_answered_honestly() {
+    let (_folder, mut running) =
+        daemon("[[coordinator]]\nurl = \"wss://muster.example/v1/worker\"\nkey = \"secret-key\"\n");
+    let log = running.wait_for("ready");
+    assert!(
+        log.contains("the link to muster.example is not built yet"),
+        "{log}"
+    );
+    assert!(!log.contains("secret-key"), "{log}");
+    running.signal(libc::SIGTERM);
+    assert_eq!(running.end().code, 0);
+}
+
+#[test]
+fn the_log_can_be_json() {
+    let (_folder, mut running) = daemon("[worker]\nlog_format = \"json\"\nname = \"attic\"\n");
+    let log = running.wait_for("ready");
+    let first: serde_json::Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+    assert_eq!(first["worker.name"], "attic");
+    running.signal(libc::SIGTERM);
+    assert_eq!(running.end().code, 0);
+}
+
+#[test]
+fn a_worker_that_cannot_hold_a_model_refuses_with_the_arithmetic() {
+    let (_folder, running) = daemon(&format!(
+        "[models]\nserve = [{:?}]\n[engine]\nkv_memory = \"900 TiB\"\n",
+        tiny()
+    ));
+    let run = running.end();
+    assert_eq!(run.code, 69, "{run:?}");
+    for words in [
+        "tiny-llama does not fit: it needs",
+        "weights +",
+        "workspace; this machine has",
+    ] {
+        assert!(run.stderr.contains(words), "{run:?}");
+    }
+}
+
+#[test]
+fn a_worker_whose_model_is_not_here_does_not_start() {
+    let (_folder, running) = daemon("[models]\nserve = [\"./nowhere.gguf\"]\n");
+    let run = running.end();
+    assert_eq!(run.code, 66, "{run:?}");
+    assert!(run.stderr.contains("nowhere.gguf"), "{run:?}");
+}
+
+#[test]
+fn init_writes_a_configuration_that_passes_its_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let init = |arguments: &[&str]| {
+        let all: Vec<&str> = ["init"].iter().chain(arguments).copied().collect();
+        worker(&all)
+            .inside(folder.path())
+            .env("HOME", folder.path().to_str().unwrap())
+    };
+    let told = init(&["--yes"]).run().ok();
+    assert!(told.contains("wrote worker.toml"), "{told}");
+    assert!(told.contains("worker --config worker.toml"), "{told}");
+    let checked = worker(&["config", "check", "worker.toml"])
+        .inside(folder.path())
+        .run()
+        .ok();
+    assert!(checked.contains("worker.toml:"), "{checked}");
+
+    let before = std::fs::read_to_string(folder.path().join("worker.toml")).unwrap();
+    let refused = init(&["--yes"])
+        .run()
+        .fails(73, "worker.toml exists already");
+    assert!(refused.contains("--force"), "{refused}");
+    init(&["--yes", "--force"]).run().ok();
+    assert_eq!(
+        std::fs::read_to_string(folder.path().join("worker.toml")).unwrap(),
+        before
+    );
+    init(&["other.toml"]).input("x\n").run().fails(2, "--yes");
+    init(&["--yes", "no/such/folder/worker.toml"])
+        .run()
+        .fails(73, "cannot write");
+}
+
+#[test]
+fn init_asks_and_takes_the_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    // A terminal of its own, which `script` provides.
+    let binary = env!("CARGO_BIN_EXE_worker");
+    let mut command = Command::new("script");
+    command
+        .args(["-qec", &format!("{binary} init"), "/dev/null"])
+        .current_dir(folder.path());
+    let piped = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let Ok(mut child) = piped.spawn() else {
+        return;
+    };
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"attic \"one\"\nqwen3-0.6\nqwen3-0.6b\n")
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{shown}");
+    assert!(shown.contains("did you mean qwen3-0.6b?"), "{shown}");
+    let text = std::fs::read_to_string(folder.path().join("worker.toml")).unwrap();
+    assert!(text.contains("serve = [\"qwen3-0.6b\"]"), "{text}");
+    assert!(text.contains("attic \"one\""), "{text}");
+}
+
+#[test]
+fn doctor_finds_a_sound_machine_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().to_str().unwrap();
+    let tiny = tiny();
+    let report = worker(&["doctor", "--model", &tiny])
+        .env("HOME", home)
+        .run()
+        .ok();
+    assert!(
+        report
+            .lines()
+            .any(|line| line.starts_with("ok    generation") && line.contains("8 tokens")),
+        "{report}"
+    );
+    let json = worker(&["doctor", "--json", "--model", &tiny])
+        .env("HOME", home)
+        .run()
+        .ok();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let names: Vec<&str> = json["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|check| check["name"].as_str())
+        .collect();
+    for name in [
+        "configuration",
+        "cards",
+        "memory",
+        "disk for models",
+        "clock",
+        "models",
+        "generation",
+    ] {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+    }
+}
+
+#[test]
+fn doctor_fails_with_advice_where_something_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().to_str().unwrap();
+    let toml = folder.path().join("worker.toml");
+    let doctor = |text: &str| {
+        std::fs::write(&toml, text).unwrap();
+        worker(&["doctor", "--config", "worker.toml"])
+            .env("HOME", home)
+            .inside(folder.path())
+            .run()
+    };
+    let failing = |run: &Run| {
+        let lines = run.stdout.lines().filter(|line| line.starts_with("fail"));
+        lines.map(str::to_owned).collect::<Vec<_>>().join("\n")
+    };
+    let run = doctor("[engine]\nthread = 1\n");
+    assert!(
+        failing(&run).contains("unknown setting engine.thread"),
+        "{run:?}"
+    );
+    run.fails(1, "1 check failed");
+
+    let run = doctor("[models]\nserve = [\"./nowhere.gguf\"]\n");
+    assert!(failing(&run).contains("nowhere.gguf"), "{run:?}");
+    run.fails(1, "2 checks failed");
+
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let run = doctor("[hub]\ncache_dir = \"file/cache\"\n");
+    assert!(failing(&run).contains("cannot be written"), "{run:?}");
+    run.fails(1, "failed");
 }

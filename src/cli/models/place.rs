@@ -2,10 +2,9 @@
 
 use crate::{
     catalog::{Catalog, Source},
-    cli::{Failure, Root},
-    config::Config,
+    cli::{Failure, Root, place::hub_settings},
     hardware::{self, Machine},
-    hub::{Hub, HubSettings},
+    hub::Hub,
 };
 
 pub struct Place {
@@ -48,25 +47,6 @@ impl Place {
                 bytes: path.metadata().map_or(0, |metadata| metadata.len()),
             },
         }
-    }
-}
-
-fn hub_settings(config: &Config) -> HubSettings {
-    let hub = &config.hub;
-    let usual = HubSettings::new(
-        hub.endpoint.clone(),
-        hub.cache_dir.clone(),
-        &config.worker.data_dir,
-    );
-    HubSettings {
-        token: hub
-            .token
-            .as_ref()
-            .map(|token| token.expose().to_owned())
-            .or(usual.token),
-        offline: hub.offline,
-        connections: hub.connections,
-        ..usual
     }
 }
 

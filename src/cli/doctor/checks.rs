@@ -1,0 +1,217 @@
+//! What is looked at, and when it is well.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::Check;
+use crate::cli::place::Place;
+use crate::cli::{Failure, quantity};
+use crate::config::Config;
+use crate::daemon::fit::{Wishes, fit, room};
+use crate::daemon::{limits, needs};
+use crate::hardware::{self, Machine, Memory};
+
+const GIB: u64 = 1 << 30;
+
+/// No clock that is right shows a time before this program was written.
+const WRITTEN: Duration = Duration::from_secs(1_767_225_600); // 2026-01-01
+
+/// Nor one that this program will not live to see.
+const FAR: Duration = Duration::from_secs(4_102_444_800); // 2100-01-01
+
+pub fn configuration(file: Option<&Path>, warnings: &[String]) -> Check {
+    let found = match file {
+        Some(file) => format!("{} is right", file.display()),
+        None => "only defaults and the environment; --config FILE names a file".to_owned(),
+    };
+    match warnings {
+        [] => Check::ok("configuration", found),
+        some => Check::warn(
+            "configuration",
+            some.join("; "),
+            "remove what is not meant for this program",
+        ),
+    }
+}
+
+pub fn graphics(machine: &Machine, has_cuda: bool) -> Check {
+    let driver = machine
+        .driver
+        .as_ref()
+        .map(|driver| driver.version.as_str());
+    let names: Vec<&str> = machine.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
+    match (driver, names.as_slice()) {
+        (_, []) => {
+            let found = machine.notes.join("; ");
+            Check::warn(
+                "cards",
+                found,
+                "with an NVIDIA card, install its driver; else all is well, if slower",
+            )
+        }
+        (driver, names) => {
+            let found = format!(
+                "{}, driver {}",
+                names.join(", "),
+                driver.unwrap_or("unknown")
+            );
+            match has_cuda {
+                true => Check::ok("cards", found),
+                false => Check::warn(
+                    "cards",
+                    format!("{found}; but this build computes on the CPU alone"),
+                    "build it with `--features cuda`",
+                ),
+            }
+        }
+    }
+}
+
+pub fn memory(memory: Memory) -> Check {
+    let found = quantity::free_of(memory.available_bytes, memory.total_bytes);
+    match memory.available_bytes {
+        0..GIB => Check::warn(
+            "memory",
+            found,
+            "close other programs; only the smallest models fit",
+        ),
+        _ => Check::ok("memory", found),
+    }
+}
+
+pub fn disk(name: &'static str, folder: &Path) -> Check {
+    let disk = match hardware::disk(folder) {
+        Ok(disk) => disk,
+        Err(error) => {
+            return Check::fail(
+                name,
+                format!("{}: {error}", folder.display()),
+                "choose another folder",
+            );
+        }
+    };
+    let found = format!(
+        "{} in {}",
+        quantity::free_of(disk.free_bytes, disk.total_bytes),
+        folder.display()
+    );
+    if !hardware::is_writable(folder) {
+        let found = format!("{} cannot be written", folder.display());
+        return Check::fail(
+            name,
+            found,
+            "give yourself the right to, or choose another folder in the configuration",
+        );
+    }
+    match disk.free_bytes / GIB {
+        0 => Check::warn(
+            name,
+            found,
+            "make room, or choose a folder on another disk in the configuration",
+        ),
+        _ => Check::ok(name, found),
+    }
+}
+
+/// A clock that is far off makes every certificate look wrong.
+pub fn clock(now: SystemTime) -> Check {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    match (WRITTEN..FAR).contains(&since) {
+        true => Check::ok("clock", "plausible"),
+        false => Check::fail(
+            "clock",
+            format!("{} seconds after 1970", since.as_secs()),
+            "set the clock",
+        ),
+    }
+}
+
+/// Each configured model: whether its files are here, are sound, and fit beside those before it.
+pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
+    if config.models.serve.0.is_empty() {
+        return vec![Check::warn(
+            "models",
+            "none is configured",
+            "`worker init` writes a configuration with models",
+        )];
+    }
+    let room = room(
+        machine,
+        config.engine.device,
+        &config.owner,
+        cfg!(feature = "cuda"),
+    );
+    let (place, mut room) = match (Place::open(config), room) {
+        (Err(failure), _) => {
+            return vec![Check::fail(
+                "models",
+                failure,
+                "correct the catalog's entry",
+            )];
+        }
+        (_, Err(missing)) => {
+            return vec![Check::fail(
+                "models",
+                missing,
+                "choose another engine.device",
+            )];
+        }
+        (Ok(place), Ok(room)) => (place, room),
+    };
+    let mut checks = Vec::new();
+    for wanted in &config.models.serve.0 {
+        let fitted = place
+            .locate(wanted)
+            .map_err(Failure::from)
+            .and_then(|located| {
+                let needs = needs(&located.source, &room, &limits(config))?;
+                Ok(fit(needs, Wishes::of(&config.engine), &room))
+            });
+        checks.push(match fitted {
+            Err(failure) => {
+                let advice = failure
+                    .advice()
+                    .unwrap_or("`worker models verify` checks its files")
+                    .to_owned();
+                Check::fail("models", format!("{wanted}: {failure}"), advice)
+            }
+            Ok(Err(refusal)) => Check::fail(
+                "models",
+                format!("{wanted} {refusal}"),
+                "serve a smaller model or quantization",
+            ),
+            Ok(Ok(fit)) => {
+                room = room.after(&fit);
+                Check::ok("models", format!("{wanted} takes {fit}"))
+            }
+        });
+    }
+    checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn a_clock_before_this_program_is_wrong() {
+        let verdict = |secs| clock(UNIX_EPOCH + Duration::from_secs(secs)).verdict;
+        assert_eq!(verdict(0), Verdict::Fail);
+        assert_eq!(verdict(1_800_000_000), Verdict::Ok);
+        assert_eq!(verdict(5_000_000_000), Verdict::Fail);
+    }
+
+    #[test]
+    fn little_memory_is_worth_a_warning() {
+        let verdict = |available_bytes| {
+            memory(Memory {
+                total_bytes: 8 * GIB,
+                available_bytes,
+            })
+            .verdict
+        };
+        assert_eq!(verdict(GIB / 2), Verdict::Warn);
+        assert_eq!(verdict(4 * GIB), Verdict::Ok);
+    }
+}

@@ -1,0 +1,197 @@
+//! `worker doctor`: finds out why something does not work.
+//!
+//! Each check says what it found and, where that is not well, what to do. A check that cannot be made because an
+//! earlier one failed is left out rather than guessed.
+
+mod checks;
+mod trial;
+
+use serde_json::json;
+
+use super::table::Table;
+use super::{Exit, Failure, Root, load, output, threads};
+use crate::config::{Config, Sources};
+use crate::hardware;
+
+const EXAMPLES: &str = "\
+Examples:
+  worker doctor --config worker.toml
+  worker doctor --model ./tiny.gguf          try this model
+  worker doctor --json | jq -r .verdict";
+
+/// Find out why something does not work.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// The model to try (default: the first one configured, else the demo model).
+    #[arg(long)]
+    model: Option<String>,
+}
+
+/// One line of the report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    pub name: &'static str,
+    pub verdict: Verdict,
+    pub finding: String,
+    pub advice: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    Ok,
+    Warn,
+    Fail,
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    root.start_log()?;
+    let (config, configuration) = configuration(root)?;
+    threads::settle(&config)?;
+    let mut report = Report {
+        json: args.json,
+        checks: Vec::new(),
+    };
+    report.add(configuration)?;
+    let machine = hardware::probe();
+    for check in [
+        checks::graphics(&machine, cfg!(feature = "cuda")),
+        checks::memory(machine.memory),
+        checks::disk("disk for models", &config.hub.cache_dir),
+        checks::disk("disk for data", &config.worker.data_dir),
+        checks::clock(std::time::SystemTime::now()),
+    ] {
+        report.add(check)?;
+    }
+    for check in checks::models(&config, &machine) {
+        report.add(check)?;
+    }
+    report.add(load::block_on(async {
+        Ok(trial::generation(&config, args.model.as_deref()).await)
+    })?)?;
+    report.end()
+}
+
+/// The configuration; where it is wrong, that is the finding, and the defaults stand in for it.
+fn configuration(root: &Root) -> Result<(Config, Check), Failure> {
+    match root.load() {
+        Ok(loaded) => {
+            let check = checks::configuration(root.config.as_deref(), &loaded.warnings);
+            Ok((loaded.config, check))
+        }
+        Err(failure) => {
+            let check = Check::fail(
+                "configuration",
+                &failure,
+                "`worker config check FILE` shows every error",
+            );
+            let environment = Sources::of_process(None, Vec::new()).environment;
+            let home = environment
+                .into_iter()
+                .filter(|(name, _)| name == "HOME")
+                .collect();
+            let defaults = Config::load(&Sources {
+                environment: home,
+                ..Sources::default()
+            })?;
+            Ok((defaults.config, check))
+        }
+    }
+}
+
+impl Check {
+    pub fn ok(name: &'static str, finding: impl ToString) -> Self {
+        Self {
+            name,
+            verdict: Verdict::Ok,
+            finding: finding.to_string(),
+            advice: None,
+        }
+    }
+
+    pub fn warn(name: &'static str, finding: impl ToString, advice: impl ToString) -> Self {
+        Self {
+            verdict: Verdict::Warn,
+            advice: Some(advice.to_string()),
+            ..Self::ok(name, finding)
+        }
+    }
+
+    pub fn fail(name: &'static str, finding: impl ToString, advice: impl ToString) -> Self {
+        Self {
+            verdict: Verdict::Fail,
+            ..Self::warn(name, finding, advice)
+        }
+    }
+}
+
+impl Verdict {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "fail",
+        }
+    }
+}
+
+/// Lines for people as they are found, or one JSON value at the end.
+struct Report {
+    json: bool,
+    checks: Vec<Check>,
+}
+
+impl Report {
+    fn add(&mut self, check: Check) -> Result<(), Failure> {
+        if !self.json {
+            let mut lines = Table::plain();
+            let name = format!("{:<16}", check.name);
+            lines.row([
+                format!("{:<4}", check.verdict.word()),
+                name,
+                check.finding.clone(),
+            ]);
+            if let Some(advice) = &check.advice {
+                lines.row([String::new(), " ".repeat(16), format!("-> {advice}")]);
+            }
+            output::text(lines)?;
+        }
+        self.checks.push(check);
+        Ok(())
+    }
+
+    fn end(self) -> Result<(), Failure> {
+        let verdict = self
+            .checks
+            .iter()
+            .map(|check| check.verdict)
+            .max()
+            .unwrap_or(Verdict::Ok);
+        if self.json {
+            let checks = self.checks.iter().map(|check| {
+                json!({
+                    "name": check.name,
+                    "verdict": check.verdict.word(),
+                    "finding": check.finding,
+                    "advice": check.advice,
+                })
+            });
+            output::json(
+                &json!({ "verdict": verdict.word(), "checks": checks.collect::<Vec<_>>() }),
+            )?;
+        }
+        let failed = self
+            .checks
+            .iter()
+            .filter(|check| check.verdict == Verdict::Fail)
+            .count();
+        match failed {
+            0 => Ok(()),
+            1 => Err(Failure::new(Exit::Failed, "1 check failed")),
+            some => Err(Failure::new(Exit::Failed, format!("{some} checks failed"))),
+        }
+    }
+}

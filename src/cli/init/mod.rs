@@ -1,0 +1,153 @@
+//! `worker init`: writes a `worker.toml` that fits this machine.
+
+mod choose;
+mod questions;
+mod write;
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use super::place::Place;
+use super::{Exit, Failure, Root, output};
+use crate::config::{Config, DeviceSetting};
+use crate::daemon::fit::room;
+use crate::hardware::{self, Machine};
+use choose::Candidate;
+use questions::Questions;
+use write::Choices;
+
+const EXAMPLES: &str = "\
+Examples:
+  worker init                                ask, with an answer proposed for every question
+  worker init --yes                          take every proposal
+  worker init --yes --force /etc/worker.toml";
+
+/// Write a worker.toml that fits this machine.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Where to write it.
+    #[arg(default_value = "worker.toml")]
+    file: PathBuf,
+    /// Take every proposal instead of asking.
+    #[arg(long, short)]
+    yes: bool,
+    /// Replace the file if it exists.
+    #[arg(long)]
+    force: bool,
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    root.start_log()?;
+    if args.file.exists() && !args.force {
+        return Err(exists(&args.file));
+    }
+    if !args.yes && !io::stdin().is_terminal() {
+        return Err(
+            Failure::new(Exit::Usage, "standard input is no terminal to ask on")
+                .hint("`worker init --yes` takes every proposal"),
+        );
+    }
+    // A configuration that is to be replaced does not count here.
+    let config = Root {
+        config: None,
+        ..root.clone()
+    }
+    .load()?
+    .config;
+    let machine = hardware::probe();
+    let mut questions = Questions::new(args.yes);
+    let choices = ask(&mut questions, &config, &machine, root)?;
+    let text = choices.text(&machine);
+    write::write(&args.file, &text, args.force)?;
+    tell(&args.file, &choices)
+}
+
+fn ask(
+    questions: &mut Questions,
+    config: &Config,
+    machine: &Machine,
+    root: &Root,
+) -> Result<Choices, Failure> {
+    let name = questions.ask(
+        "What is this worker called?",
+        &config.worker.name(),
+        |text| Ok(text.to_owned()),
+    )?;
+    let device = device(questions, machine)?;
+    let place = Place::open(config)?;
+    let room = room(machine, device, &config.owner, cfg!(feature = "cuda"))
+        .map_err(crate::daemon::DaemonError::from)?;
+    let candidates = choose::candidates(&place, config, &room);
+    questions.show(&choose::table(&candidates))?;
+    let proposed = choose::proposal(&candidates, room.device);
+    let names = questions.ask(
+        "Which models should it serve (names, or none)?",
+        &proposed.join(" "),
+        |text| choose::parse(text, &candidates),
+    )?;
+    let models = candidates
+        .into_iter()
+        .filter(|candidate| names.contains(&candidate.name))
+        .collect();
+    Ok(Choices {
+        name,
+        device,
+        models,
+        data_dir: root.data_dir.clone(),
+        offline: root.offline,
+    })
+}
+
+/// Asked only where there is something to choose.
+fn device(questions: &mut Questions, machine: &Machine) -> Result<DeviceSetting, Failure> {
+    if machine.gpus.is_empty() || !cfg!(feature = "cuda") {
+        return Ok(DeviceSetting::Auto);
+    }
+    let cards: Vec<String> = machine
+        .gpus
+        .iter()
+        .map(|gpu| format!("cuda:{}  {}\n", gpu.index, gpu.name))
+        .collect();
+    questions.show(&cards.concat())?;
+    questions.ask(
+        "Which device should models run on (auto, cpu, cuda:N)?",
+        "auto",
+        |text| {
+            let device = DeviceSetting::parse(text);
+            let exists = |device: &DeviceSetting| match device {
+                DeviceSetting::Cuda(Some(index)) => {
+                    machine.gpus.iter().any(|gpu| gpu.index as usize == *index)
+                }
+                _ => true,
+            };
+            device
+                .filter(exists)
+                .ok_or_else(|| "auto, cpu or one of the cards above".to_owned())
+        },
+    )
+}
+
+fn exists(file: &Path) -> Failure {
+    Failure::new(
+        Exit::CannotWrite,
+        format!("{} exists already", file.display()),
+    )
+    .hint("--force replaces it; another name keeps both")
+}
+
+fn tell(file: &Path, choices: &Choices) -> Result<(), Failure> {
+    output::line(format!("wrote {}", file.display()))?;
+    let missing: Vec<&Candidate> = choices
+        .models
+        .iter()
+        .filter(|model| !model.is_here)
+        .collect();
+    for model in &missing {
+        output::line(format!("next: worker models pull {}", model.name))?;
+    }
+    if choices.models.is_empty() {
+        output::line("no model is chosen: name some under models.serve")?;
+    }
+    output::line(format!("next: worker --config {}", file.display()))
+}

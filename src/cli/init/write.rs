@@ -1,0 +1,163 @@
+//! The text of a `worker.toml`, and its way to the disk: whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::choose::Candidate;
+use crate::cli::{Failure, quantity};
+use crate::config::{Config, DeviceSetting, Sources};
+use crate::hardware::Machine;
+
+/// What the owner chose.
+#[derive(Debug)]
+pub struct Choices {
+    pub name: String,
+    pub device: DeviceSetting,
+    pub models: Vec<Candidate>,
+    pub data_dir: Option<PathBuf>,
+    pub offline: bool,
+}
+
+impl Choices {
+    pub fn text(&self, machine: &Machine) -> String {
+        let cards: Vec<&str> = machine.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
+        let memory = quantity::bytes(machine.memory.total_bytes);
+        let cards = if cards.is_empty() {
+            "no card".to_owned()
+        } else {
+            cards.join(", ")
+        };
+        let mut text = format!(
+            "# Written by `worker init` for {cards}, {}, {memory}.\n\
+             # `worker config example` prints every setting; `worker config check` shows what is in force.\n\n\
+             [worker]\nname = {}\n",
+            machine.cpu.model,
+            quoted(&self.name),
+        );
+        if let Some(folder) = &self.data_dir {
+            text += &format!("data_dir = {}\n", quoted(&folder.to_string_lossy()));
+        }
+        text += "\n[models]\n";
+        for model in &self.models {
+            text += &format!(
+                "# {}: {}, with room for its jobs\n",
+                model.name,
+                quantity::bytes(model.total_bytes)
+            );
+        }
+        let names: Vec<String> = self
+            .models
+            .iter()
+            .map(|model| quoted(&served(model)))
+            .collect();
+        text += &format!(
+            "serve = [{}]\n\n[engine]\ndevice = {}\n",
+            names.join(", "),
+            quoted(&self.device.to_string())
+        );
+        if self.offline {
+            text += "\n[hub]\noffline = true\n";
+        }
+        text
+    }
+}
+
+/// The usual quantization needs no mention.
+fn served(model: &Candidate) -> String {
+    match model.is_smaller {
+        true => format!("{}:{}", model.name, model.quantization),
+        false => model.name.clone(),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+/// Writes the file in one step, after it was read back and found right.
+pub fn write(file: &Path, text: &str, replace: bool) -> Result<(), Failure> {
+    let name = file
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let draft = file.with_file_name(format!(".{name}.{}.draft", std::process::id()));
+    let result = write_draft(&draft, text)
+        .map_err(|error| Failure::writing(file, &error))
+        .and_then(|()| check(&draft))
+        .and_then(|()| publish(&draft, file, replace));
+    // Gone already when it became the file; otherwise nothing of it may stay.
+    let _ = fs::remove_file(&draft);
+    result
+}
+
+fn write_draft(draft: &Path, text: &str) -> io::Result<()> {
+    let mut opened: File = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(draft)?;
+    opened.write_all(text.as_bytes())?;
+    opened.sync_all()
+}
+
+/// What init writes passes `config check`, whatever names it was given.
+fn check(draft: &Path) -> Result<(), Failure> {
+    let environment = Sources::of_process(None, Vec::new()).environment;
+    let environment = environment
+        .into_iter()
+        .filter(|(name, _)| !name.starts_with("MUSTER_"))
+        .collect();
+    Config::load(&Sources {
+        file: Some(draft.to_owned()),
+        environment,
+        ..Sources::default()
+    })?;
+    Ok(())
+}
+
+/// A link fails where the name is taken, even by somebody who was quicker than our first look.
+fn publish(draft: &Path, file: &Path, replace: bool) -> Result<(), Failure> {
+    if replace {
+        return fs::rename(draft, file).map_err(|error| Failure::writing(file, &error));
+    }
+    match fs::hard_link(draft, file) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(super::exists(file)),
+        // Some file systems have no links.
+        Err(_) if !file.exists() => {
+            fs::rename(draft, file).map_err(|error| Failure::writing(file, &error))
+        }
+        Err(error) => Err(Failure::writing(file, &error)),
+        Ok(()) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Exit;
+
+    #[test]
+    fn a_file_that_appeared_meanwhile_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("worker.toml");
+        fs::write(&file, "mine").unwrap();
+        let failure = write(&file, "[worker]\n", false).unwrap_err();
+        assert_eq!(failure.exit(), Some(Exit::CannotWrite));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+        write(&file, "[worker]\n", true).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "[worker]\n");
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            1,
+            "no draft stays"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_never_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("worker.toml");
+        assert!(write(&file, "[nonsense]\n", false).is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

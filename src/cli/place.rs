@@ -1,0 +1,41 @@
+//! Where models are looked for, as the configuration says: the catalog, the hub's cache, this machine.
+
+use super::Failure;
+use crate::catalog::Catalog;
+use crate::config::Config;
+use crate::daemon::locate::{LocateError, Located, locate};
+use crate::hub::{Hub, HubSettings};
+
+pub struct Place {
+    pub catalog: Catalog,
+    pub hub: Hub,
+    preferred: Option<String>,
+}
+
+impl Place {
+    pub fn open(config: &Config) -> Result<Self, Failure> {
+        Ok(Self {
+            catalog: Catalog::open(config.models.dir.as_deref())?,
+            hub: Hub::new(hub_settings(config)),
+            preferred: config.models.quantization.clone(),
+        })
+    }
+
+    /// The files of a model that is here.
+    pub fn locate(&self, wanted: &str) -> Result<Located, LocateError> {
+        locate(wanted, self.preferred.as_deref(), &self.catalog, &self.hub)
+    }
+}
+
+/// The configuration counts; a token that it does not have may be where the hub's own tools keep theirs.
+pub fn hub_settings(config: &Config) -> HubSettings {
+    let (hub, data_dir) = (&config.hub, &config.worker.data_dir);
+    let usual = HubSettings::new(hub.endpoint.clone(), hub.cache_dir.clone(), data_dir);
+    let token = hub.token.as_ref().map(|token| token.expose().to_owned());
+    HubSettings {
+        token: token.or(usual.token),
+        offline: hub.offline,
+        connections: hub.connections,
+        ..usual
+    }
+}
