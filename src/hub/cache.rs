@@ -137,6 +137,12 @@ impl CachedRepository {
     }
 }
 
+/// The name by content of the blob that a file links to.
+pub fn blob_name(path: &Path) -> Option<String> {
+    let target = fs::read_link(path).ok()?;
+    Some(target.file_name()?.to_str()?.to_owned())
+}
+
 /// Held until dropped; a killed process drops it too.
 pub struct BlobLock {
     _held: Vec<File>,

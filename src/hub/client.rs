@@ -254,16 +254,22 @@ fn host(url: &Url) -> String {
     }
 }
 
-/// The whole chain of causes, without addresses: those may carry a signature.
+/// What lies at the bottom of a failure, without addresses: those may carry a signature.
 pub fn in_words(error: reqwest::Error) -> String {
     let error = error.without_url();
-    let mut words = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(next) = cause {
-        words = format!("{words}: {next}");
-        cause = next.source();
+    if error.is_timeout() {
+        return "no answer in time".to_owned();
     }
-    words
+    let mut deepest: &dyn std::error::Error = &error;
+    while let Some(cause) = deepest.source() {
+        deepest = cause;
+    }
+    let words = deepest.to_string();
+    let words = words.split(" (os error").next().unwrap_or_default();
+    match error.is_connect() {
+        true => format!("no connection: {words}"),
+        false => words.to_owned(),
+    }
 }
 
 /// rustls is built without a choice of its own. A second call changes nothing.

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Hub, HubError,
-    cache::CachedRepository,
+    cache::{self, CachedRepository},
     digest::{self, Expected},
     part,
     record::{self, Record},
@@ -65,7 +65,7 @@ impl Hub {
         let Some(path) = self.present(source, file) else {
             return Ok(Checked::Missing);
         };
-        let etag = blob_name(&path).unwrap_or_default();
+        let etag = cache::blob_name(&path).unwrap_or_default();
         let recorded = Record::read(&self.settings.records_dir, &source.repository)
             .file(&file.path)
             .filter(|recorded| recorded.etag == etag);
@@ -108,11 +108,10 @@ impl Hub {
 
     /// Where one file is, in the best commit that has it.
     pub fn present(&self, source: &Source, file: &SourceFile) -> Option<PathBuf> {
-        let cached = self.cached(&source.repository);
         let commits = self.commits(source);
         commits
             .iter()
-            .find_map(|commit| cached.file(commit, &file.path))
+            .find_map(|commit| self.file_of(source, commit, file))
     }
 }
 
@@ -143,12 +142,6 @@ fn list_files(folder: &Path, prefix: &str, files: &mut Vec<FilePath>) {
             files.extend(path.parse::<FilePath>());
         }
     }
-}
-
-/// The name by content of the blob that a file links to.
-fn blob_name(path: &Path) -> Option<String> {
-    let target = fs::read_link(path).ok()?;
-    Some(target.file_name()?.to_str()?.to_owned())
 }
 
 /// The link, and the blob when nothing else links to it. Says how many bytes are free now.

@@ -68,12 +68,8 @@ impl Hub {
     /// All files of a source, if they are here. Asks nobody.
     pub fn locate(&self, source: &Source) -> Option<Pulled> {
         self.commits(source).into_iter().find_map(|revision| {
-            let cached = self.cached(&source.repository);
-            let files = source.files.iter().map(|file| {
-                let path = cached.file(&revision, &file.path)?;
-                let right = |wanted| path.metadata().is_ok_and(|found| found.len() == wanted);
-                file.size_bytes.is_none_or(right).then_some(path)
-            });
+            let files = source.files.iter();
+            let files = files.map(|file| self.file_of(source, &revision, file));
             let files = files.collect::<Option<_>>()?;
             Some(Pulled { revision, files })
         })
@@ -178,14 +174,31 @@ impl Hub {
         })
     }
 
-    /// The commits whose files would do, best first.
+    /// The commits whose files may do, best first.
     fn commits(&self, source: &Source) -> Vec<Revision> {
         let cached = self.cached(&source.repository);
-        let main = source.revision.is_none().then(Revision::main);
-        let asked = self.pinned(source).into_iter().chain(main);
+        let asked = self.pinned(source).into_iter().chain([Revision::main()]);
         asked
             .filter_map(|revision| cached.commit_of(&revision))
             .collect()
+    }
+
+    /// A file of one of those commits, if it is here and the one that is meant. Another commit than the pinned one
+    /// will do where the hash is known: other programs bring whatever is newest.
+    fn file_of(&self, source: &Source, commit: &Revision, file: &SourceFile) -> Option<PathBuf> {
+        let cached = self.cached(&source.repository);
+        let path = cached.file(commit, &file.path)?;
+        let found = path.metadata().ok()?.len();
+        let pinned = source.revision.as_ref();
+        let is_pinned =
+            pinned.is_none_or(|pinned| cached.commit_of(pinned).as_ref() == Some(commit));
+        let has_hash = || {
+            let wanted = file.sha256.as_ref().map(Sha256::as_str);
+            wanted.is_some() && cache::blob_name(&path).as_deref() == wanted
+        };
+        let is_meant =
+            file.size_bytes.is_none_or(|wanted| wanted == found) && (is_pinned || has_hash());
+        is_meant.then_some(path)
     }
 }
 

@@ -248,7 +248,13 @@ impl Pull<'_> {
             let path = path.clone();
             move || digest::of_file(&path)
         });
-        read.await
+        // Nobody waits for the reader when it is stopped; what it reads stays.
+        let digests = tokio::select! {
+            biased;
+            () = self.line.stop.cancelled() => return Err(HubError::Stopped),
+            digests = read => digests,
+        };
+        digests
             .unwrap_or_else(|error| Err(error.into()))
             .map_err(HubError::disk(path))
     }

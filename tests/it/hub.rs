@@ -173,6 +173,26 @@ async fn a_repository_in_the_cache_is_found_without_network() {
 }
 
 #[tokio::test]
+async fn what_another_program_brought_at_another_commit_will_do_where_the_hash_is_known() {
+    let hub = FakeHub::start();
+    let weights = noise(100, 1);
+    hub.large_file("model.gguf", weights.clone());
+    let place = Place::new();
+    let brought = place.pull(&hub, &["model.gguf"]).await.unwrap();
+    let before = hub.seen().len();
+
+    let mut pinned = source(&["model.gguf"]);
+    pinned.revision = Some("e".repeat(40).parse().unwrap());
+    pinned.files[0].sha256 = Some(sha256(&weights).parse().unwrap());
+    let found = place.pull_with(place.settings(&hub), &pinned).await;
+    assert_eq!(found.unwrap(), brought);
+    assert_eq!(hub.seen().len(), before);
+
+    pinned.files[0].sha256 = Some("0".repeat(64).parse().unwrap());
+    assert_eq!(Hub::new(place.settings(&hub)).locate(&pinned), None);
+}
+
+#[tokio::test]
 async fn the_token_is_sent_to_the_hub_and_not_to_the_second_host() {
     let hub = FakeHub::start();
     hub.large_file("model.gguf", noise(100, 1))

@@ -301,6 +301,29 @@ fn the_list_says_what_is_here() {
 }
 
 #[test]
+fn entries_of_the_owners_are_listed_and_broken_ones_named() {
+    let user = User::new();
+    let folder = tempfile::tempdir().unwrap();
+    let entry = include_str!("../../models/smollm2-135m-instruct.toml").replace("smollm2", "mine");
+    let entry = entry.replace("SmolLM2", "Mine");
+    fs::write(folder.path().join("mine.toml"), &entry).unwrap();
+    let list = || {
+        user.types(&["list"])
+            .env("MUSTER_MODELS_DIR", folder.path().to_str().unwrap())
+    };
+    assert!(list().run().ok().contains("mine-135m-instruct"));
+    fs::write(
+        folder.path().join("mine.toml"),
+        entry.replace("licence", "license"),
+    )
+    .unwrap();
+    list().run().fails(
+        78,
+        "unknown key in the entry: license; did you mean licence?",
+    );
+}
+
+#[test]
 fn show_tells_all_that_is_known_of_a_model() {
     let user = User::new();
     let shown = user.types(&["show", "QWEN/qwen3-4b"]).run().ok();

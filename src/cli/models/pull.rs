@@ -68,10 +68,6 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
 fn pull(name: &str, target: &Target<'_>, place: &Place) -> Result<PulledReport, Failure> {
     let progress = bars::progress(place.quiet);
     let stop = CancellationToken::new();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = runtime.map_err(anyhow::Error::from)?;
     let (name, revision, files) = match target {
         Target::Entry(entry, quantization) => {
             let (quantization, source) = entry.source(*quantization)?;
@@ -80,14 +76,14 @@ fn pull(name: &str, target: &Target<'_>, place: &Place) -> Result<PulledReport, 
                 Source::Path(path) => (name, None, vec![path.clone()]),
                 Source::Hub(source) => {
                     let work = place.hub.pull(source, progress.as_ref(), &stop);
-                    let pulled = runtime.block_on(until_interrupted(work, &stop))?;
+                    let pulled = wait_for(work, &stop)?;
                     (name, Some(pulled.revision), pulled.files)
                 }
             }
         }
         Target::Repository(repository, file) => {
             let work = pull_chosen(&place.hub, repository, *file, progress.as_ref(), &stop);
-            let pulled = runtime.block_on(until_interrupted(work, &stop))?;
+            let pulled = wait_for(work, &stop)?;
             (name.to_owned(), Some(pulled.revision), pulled.files)
         }
     };
@@ -109,6 +105,20 @@ async fn pull_chosen(
 ) -> Result<crate::hub::Pulled, HubError> {
     let source = hub.choose(repository, file, progress, stop).await?;
     hub.pull(&source, progress, stop).await
+}
+
+fn wait_for<T>(
+    work: impl Future<Output = Result<T, HubError>>,
+    stop: &CancellationToken,
+) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)?;
+    let result = runtime.block_on(until_interrupted(work, stop));
+    // A thread that reads a large file for its hash is not waited for.
+    runtime.shutdown_background();
+    Ok(result?)
 }
 
 /// Ctrl-C and SIGTERM stop the work, which first writes down what it has.
