@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Result, Tensor, bail};
 
-use super::{PAGE_TOKENS, cpu};
+use super::{PAGE_TOKENS, cpu, cuda};
 
 /// One sequence's part of a step: which rows of the flat batch are its new tokens, and where its context lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,8 @@ impl Span {
 pub struct AttentionPlan {
     spans: Vec<Span>,
     positions: Tensor,
+    /// What devices other than the CPU want to know.
+    on_device: Option<cuda::Plan>,
 }
 
 impl AttentionPlan {
@@ -46,7 +48,15 @@ impl AttentionPlan {
             positions.extend((span.past_tokens..end).map(|position| position as u32));
         }
         let positions = Tensor::new(positions, device)?;
-        Ok(Self { spans, positions })
+        let on_device = match device {
+            Device::Cpu => None,
+            _ => Some(cuda::Plan::new(&spans, device)?),
+        };
+        Ok(Self {
+            spans,
+            positions,
+            on_device,
+        })
     }
 
     /// The position of each row of the flat batch, u32 `[rows]`.
@@ -77,6 +87,7 @@ pub struct LayerPages(Store);
 #[derive(Debug)]
 enum Store {
     Cpu(cpu::Pages),
+    Device(cuda::Pages),
 }
 
 impl LayerPages {
@@ -92,13 +103,16 @@ impl LayerPages {
             Device::Cpu => Ok(Self(Store::Cpu(cpu::Pages::new(
                 pages, kv_heads, head_dim, dtype,
             )?))),
-            other => bail!("pages of keys and values cannot live on {other:?} yet"),
+            _ => Ok(Self(Store::Device(cuda::Pages::new(
+                pages, kv_heads, head_dim, dtype, device,
+            )?))),
         }
     }
 
     pub fn bytes(&self) -> usize {
         match &self.0 {
             Store::Cpu(pages) => pages.bytes(),
+            Store::Device(pages) => pages.bytes(),
         }
     }
 }
@@ -114,7 +128,11 @@ pub fn paged_attention(
     plan: &AttentionPlan,
     options: AttentionOptions,
 ) -> Result<Tensor> {
-    match &mut pages.0 {
-        Store::Cpu(pages) => cpu::paged_attention(q, k, v, pages, plan.spans(), options),
+    match (&mut pages.0, &plan.on_device) {
+        (Store::Cpu(pages), _) => cpu::paged_attention(q, k, v, pages, plan.spans(), options),
+        (Store::Device(pages), Some(plan)) => cuda::paged_attention(q, k, v, pages, plan, options),
+        (Store::Device(_), None) => {
+            bail!("the plan was made for the CPU and the pages are not there")
+        }
     }
 }

@@ -9,6 +9,7 @@
 pub mod cpu;
 
 mod attention;
+mod cuda;
 mod gates;
 mod matrix;
 mod norm;

@@ -1,0 +1,263 @@
+//! Attention over pages that are candle tensors: what GPUs run.
+//!
+//! With the feature `flash-attn` and half-precision pages it is one call of paged flash attention; otherwise the
+//! pages of each sequence are gathered and multiplied in candle's own operations. The gathering half runs on any
+//! device, which is how it is tested. Products on a GPU are the vendor's: results may differ in the last bits
+//! with the shape of a step.
+
+#[cfg_attr(feature = "flash-attn", path = "flash.rs")]
+#[cfg_attr(not(feature = "flash-attn"), path = "flash_absent.rs")]
+mod flash;
+
+use candle_core::{D, DType, Device, Result, Tensor, bail};
+
+use super::{AttentionOptions, PAGE_TOKENS, Span};
+
+/// One layer's keys and values, `[pages * PAGE_TOKENS, kv_heads * head_dim]` each.
+#[derive(Debug)]
+pub struct Pages {
+    keys: Tensor,
+    values: Tensor,
+    kv_heads: usize,
+    head_dim: usize,
+}
+
+/// A step's spans as the device wants them. Spans without new tokens are left out.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Where each new token's key and value go.
+    slots: Tensor,
+    /// `[spans, most pages]`, filled up with page 0.
+    page_table: Tensor,
+    lengths: flash::Lengths,
+    spans: Vec<Span>,
+}
+
+impl Plan {
+    pub fn new(spans: &[Span], device: &Device) -> Result<Self> {
+        let spans: Vec<_> = spans
+            .iter()
+            .filter(|span| span.new_tokens > 0)
+            .cloned()
+            .collect();
+        let most_pages = spans.iter().map(|span| span.pages.len()).max().unwrap_or(0);
+        let (mut slots, mut table) = (Vec::new(), Vec::new());
+        for span in &spans {
+            let context = context(span);
+            for position in span.past_tokens..context {
+                let page = span.pages[position / PAGE_TOKENS] as usize;
+                slots.push((page * PAGE_TOKENS + position % PAGE_TOKENS) as u32);
+            }
+            table.extend_from_slice(&span.pages);
+            table.resize(table.len() + most_pages - span.pages.len(), 0);
+        }
+        Ok(Self {
+            slots: Tensor::new(slots, device)?,
+            page_table: Tensor::from_vec(table, (spans.len(), most_pages), device)?,
+            lengths: flash::Lengths::new(&spans, device)?,
+            spans,
+        })
+    }
+}
+
+fn context(span: &Span) -> usize {
+    span.past_tokens + span.new_tokens
+}
+
+impl Pages {
+    pub fn new(
+        pages: usize,
+        kv_heads: usize,
+        head_dim: usize,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Self> {
+        if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
+            bail!("keys and values are stored as f32, f16 or bf16, not {dtype:?}");
+        }
+        let shape = (pages * PAGE_TOKENS, kv_heads * head_dim);
+        Ok(Self {
+            keys: Tensor::zeros(shape, dtype, device)?,
+            values: Tensor::zeros(shape, dtype, device)?,
+            kv_heads,
+            head_dim,
+        })
+    }
+
+    pub fn bytes(&self) -> usize {
+        2 * self.keys.elem_count() * self.keys.dtype().size_in_bytes()
+    }
+
+    fn write(&self, k: &Tensor, v: &Tensor, slots: &Tensor) -> Result<()> {
+        let shape = (slots.elem_count(), self.kv_heads * self.head_dim);
+        let slots = slots.unsqueeze(1)?.broadcast_as(shape)?.contiguous()?;
+        for (pages, new) in [(&self.keys, k), (&self.values, v)] {
+            let new = new.reshape(shape)?.to_dtype(pages.dtype())?.contiguous()?;
+            pages.scatter_set(&slots, &new, 0)?;
+        }
+        Ok(())
+    }
+
+    /// The keys or values of a span's tokens, f32 `[kv_heads, tokens, head_dim]`.
+    fn gathered(&self, pages: &Tensor, ids: &Tensor, tokens: usize) -> Result<Tensor> {
+        let count = ids.elem_count();
+        let width = self.kv_heads * self.head_dim;
+        pages
+            .reshape(((), PAGE_TOKENS * width))?
+            .index_select(ids, 0)?
+            .reshape((count * PAGE_TOKENS, self.kv_heads, self.head_dim))?
+            .narrow(0, 0, tokens)?
+            .to_dtype(DType::F32)?
+            .transpose(0, 1)?
+            .contiguous()
+    }
+}
+
+/// See [`crate::kernels::paged_attention`].
+pub fn paged_attention(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    pages: &Pages,
+    plan: &Plan,
+    options: AttentionOptions,
+) -> Result<Tensor> {
+    let (tokens, heads, head_dim) = q.dims3()?;
+    if head_dim != pages.head_dim || heads % pages.kv_heads.max(1) != 0 {
+        bail!(
+            "queries of shape {:?} do not fit {} heads of {}",
+            q.dims(),
+            pages.kv_heads,
+            pages.head_dim
+        );
+    }
+    if plan.slots.elem_count() != tokens {
+        bail!(
+            "the plan has {} rows and the queries {tokens}",
+            plan.slots.elem_count()
+        );
+    }
+    if tokens == 0 {
+        return Ok(q.clone());
+    }
+    pages.write(k, v, &plan.slots)?;
+    match flash::attend(q, pages, plan, options)? {
+        Some(result) => Ok(result),
+        None => attend_gathered(q, pages, plan, options),
+    }
+}
+
+fn attend_gathered(
+    q: &Tensor,
+    pages: &Pages,
+    plan: &Plan,
+    options: AttentionOptions,
+) -> Result<Tensor> {
+    let mut results = Vec::with_capacity(plan.spans.len());
+    let mut first = 0;
+    for (index, span) in plan.spans.iter().enumerate() {
+        let rows = q.narrow(0, first, span.new_tokens)?;
+        let needed = context(span).div_ceil(PAGE_TOKENS);
+        let ids = plan.page_table.get(index)?.narrow(0, 0, needed)?;
+        results.push(attend_span(&rows, pages, &ids, span, options)?);
+        first += span.new_tokens;
+    }
+    Tensor::cat(&results, 0)?.to_dtype(q.dtype())
+}
+
+fn attend_span(
+    q: &Tensor,
+    pages: &Pages,
+    ids: &Tensor,
+    span: &Span,
+    options: AttentionOptions,
+) -> Result<Tensor> {
+    let (new, heads, head_dim) = q.dims3()?;
+    let (kv_heads, total) = (pages.kv_heads, context(span));
+    let keys = pages.gathered(&pages.keys, ids, total)?;
+    let values = pages.gathered(&pages.values, ids, total)?;
+    let group = heads / kv_heads;
+    let queries = q
+        .to_dtype(DType::F32)?
+        .transpose(0, 1)?
+        .contiguous()?
+        .reshape((kv_heads, group * new, head_dim))?;
+    let mut scores = (queries.matmul(&keys.t()?)? * f64::from(options.scale))?;
+    if let Some(cap) = options.softcap.map(f64::from) {
+        scores = ((scores / cap)?.tanh()? * cap)?;
+    }
+    let hidden = hidden(span, options, q.device())?;
+    let scores = scores
+        .reshape((heads, new, total))?
+        .broadcast_add(&hidden)?;
+    let weights = candle_nn::ops::softmax(&scores, D::Minus1)?;
+    weights
+        .reshape((kv_heads, group * new, total))?
+        .matmul(&values)?
+        .reshape((heads, new, head_dim))?
+        .transpose(0, 1)?
+        .contiguous()
+}
+
+/// Zero where a new token may see a token of the context, minus infinity elsewhere: `[1, new, context]`.
+fn hidden(span: &Span, options: AttentionOptions, device: &Device) -> Result<Tensor> {
+    let total = context(span);
+    let window = options.window.unwrap_or(total);
+    let mut mask = Vec::with_capacity(span.new_tokens * total);
+    for position in span.past_tokens..total {
+        let seen = (position + 1).saturating_sub(window)..=position;
+        mask.extend((0..total).map(|past| match seen.contains(&past) {
+            true => 0f32,
+            false => f32::NEG_INFINITY,
+        }));
+    }
+    Tensor::from_vec(mask, (1, span.new_tokens, total), device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{AttentionPlan, LayerPages};
+
+    fn check(dtype: DType, options: AttentionOptions) {
+        let device = Device::Cpu;
+        let span = |new_tokens, past_tokens, pages: &[u32]| Span {
+            new_tokens,
+            past_tokens,
+            pages: pages.to_vec(),
+        };
+        let steps = [
+            vec![span(40, 0, &[3, 1]), span(5, 0, &[0]), span(0, 0, &[])],
+            vec![span(1, 40, &[3, 1]), span(30, 5, &[0, 2])],
+        ];
+        let ours = Pages::new(4, 2, 16, dtype, &device).unwrap();
+        let mut reference = LayerPages::new(4, 2, 16, dtype, &device).unwrap();
+        for spans in steps {
+            let rows = spans.iter().map(|span| span.new_tokens).sum::<usize>();
+            let random = |heads| Tensor::randn(0f32, 1.0, (rows, heads, 16), &device).unwrap();
+            let (q, k, v) = (random(6), random(2), random(2));
+            let plan = Plan::new(&spans, &device).unwrap();
+            let found = paged_attention(&q, &k, &v, &ours, &plan, options).unwrap();
+            let plan = AttentionPlan::new(spans, &device).unwrap();
+            let wanted =
+                crate::kernels::paged_attention(&q, &k, &v, &mut reference, &plan, options)
+                    .unwrap();
+            let gap = (found - wanted).unwrap().abs().unwrap().max_all().unwrap();
+            assert!(gap.to_scalar::<f32>().unwrap() < 1e-5);
+        }
+    }
+
+    #[test]
+    fn gathered_attention_agrees_with_the_reference() {
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            for (window, softcap) in [(None, None), (Some(7), None), (None, Some(5.0))] {
+                let options = AttentionOptions {
+                    scale: 0.25,
+                    window,
+                    softcap,
+                };
+                check(dtype, options);
+            }
+        }
+    }
+}
