@@ -10,7 +10,7 @@
 use core::arch::x86_64::*;
 
 use super::activations::Group;
-use super::blocks::{Kind, q4k, q6k, q8_0};
+use super::blocks::{Kind, q4k, q5k, q6k, q8_0};
 use super::{PANEL_ROWS, Place};
 
 /// Columns in a register.
@@ -88,7 +88,7 @@ unsafe fn multiply_rows<const R: usize, const VNNI: bool>(part: Part, place: Pla
         let totals: [__m256; R] = match part.kind {
             Kind::F32 | Kind::F16 | Kind::BF16 => dense(part),
             Kind::Q8_0 => q8_0_rows::<R, VNNI>(part),
-            Kind::Q4K => q4k_rows::<R, VNNI>(part),
+            Kind::Q4K | Kind::Q5K => q4k_rows::<R, VNNI>(part),
             Kind::Q6K => q6k_rows::<R, VNNI>(part),
         };
         for (sums, total) in sums.iter_mut().zip(totals) {
@@ -166,7 +166,7 @@ unsafe fn scaled<const R: usize>(
 
 #[inline(always)]
 unsafe fn dense<const R: usize>(part: Part) -> [__m256; R] {
-    let size = part.kind.stored_bytes();
+    let size = part.kind.block_bytes() / PANEL_ROWS;
     // SAFETY: reads as many columns of the panel and of the group as there are, by the caller's promise.
     unsafe {
         let mut totals = [_mm256_setzero_ps(); R];
@@ -239,7 +239,7 @@ unsafe fn q4k_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R] 
         let low_bits = _mm256_set1_epi8(15);
         let mut totals = [_mm256_setzero_ps(); R];
         for index in 0..part.blocks {
-            let block = part.panel.add(index * q4k::BYTES);
+            let block = part.panel.add(index * part.kind.block_bytes());
             let activations = group.scales.as_ptr().add(index * rows + part.row);
             let scale = halves(block.add(q4k::MIN_SCALES + part.half * 16));
             let minima = q4k_minima(block, index, part);
@@ -250,8 +250,14 @@ unsafe fn q4k_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R] 
                 let mut integers = [_mm256_setzero_si256(); R];
                 for line in 0..4 {
                     let packed = _mm256_loadu_si256(lines.add(line * 64).cast());
-                    let low = _mm256_and_si256(packed, low_bits);
-                    let high = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low_bits);
+                    let mut low = _mm256_and_si256(packed, low_bits);
+                    let mut high = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low_bits);
+                    if part.kind == Kind::Q5K {
+                        let at = q5k::FIFTH_BITS + sub * 64 + part.half * 32;
+                        let fifth = _mm256_loadu_si256(block.add(at).cast());
+                        low = with_fifth_bit(low, fifth, line * 2);
+                        high = with_fifth_bit(high, fifth, line * 2 + 1);
+                    }
                     let at = (index * 64 + sub * 8 + line * 2) * rows + part.row;
                     let quants = group.quants.as_ptr().add(at * 4);
                     for (row, integer) in integers.iter_mut().enumerate() {
@@ -270,6 +276,19 @@ unsafe fn q4k_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R] 
             scaled(&mut totals, products, scale, activations);
         }
         totals
+    }
+}
+
+/// Adds the fifth bits of the g-th four columns of a sub-block.
+#[inline(always)]
+unsafe fn with_fifth_bit(low: __m256i, plane: __m256i, g: usize) -> __m256i {
+    // SAFETY: the instructions are there, by the promise of `multiply`.
+    unsafe {
+        let plane = match q5k::bit(g).checked_sub(4) {
+            Some(right) => _mm256_srl_epi16(plane, _mm_cvtsi32_si128(right as i32)),
+            None => _mm256_sll_epi16(plane, _mm_cvtsi32_si128(4 - q5k::bit(g) as i32)),
+        };
+        _mm256_or_si256(low, _mm256_and_si256(plane, _mm256_set1_epi8(0x10)))
     }
 }
 

@@ -10,8 +10,11 @@
 use core::arch::x86_64::*;
 
 use super::activations::Group;
-use super::blocks::{Kind, q4k, q6k, q8_0};
+use super::blocks::{Kind, q4k, q5k, q6k, q8_0};
 use super::{PANEL_ROWS, Place};
+
+/// The truth table of `a | (b & c)`.
+const LOW_OR_MASKED: i32 = 0xF8;
 
 /// Leaves the products of the group's rows with the panel's sixteen at `place`.
 ///
@@ -56,7 +59,8 @@ unsafe fn multiply_rows<const R: usize>(
                 _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))
             }),
             Kind::Q8_0 => q8_0_rows(panel, blocks, group),
-            Kind::Q4K => q4k_rows(panel, blocks, group),
+            Kind::Q4K => q4k_rows::<R, false>(panel, blocks, group),
+            Kind::Q5K => q4k_rows::<R, true>(panel, blocks, group),
             Kind::Q6K => q6k_rows(panel, blocks, group),
         }
     };
@@ -147,13 +151,18 @@ unsafe fn q8_0_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Gro
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
-unsafe fn q4k_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Group) -> [__m512; R] {
+unsafe fn q4k_rows<const R: usize, const FIVE: bool>(
+    panel: *const u8,
+    blocks: usize,
+    group: &Group,
+) -> [__m512; R] {
     let low_bits = _mm512_set1_epi8(15);
     let mut totals = [_mm512_setzero_ps(); R];
     for index in 0..blocks {
         // SAFETY: the panel has `blocks` blocks, the group as many scales, sums and quants.
         unsafe {
-            let block = panel.add(index * q4k::BYTES);
+            let bytes = if FIVE { q5k::BYTES } else { q4k::BYTES };
+            let block = panel.add(index * bytes);
             let scales = group.scales.as_ptr().add(index * R);
             q4k_minima(
                 block,
@@ -166,10 +175,18 @@ unsafe fn q4k_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Grou
             for sub in 0..8 {
                 let lines = block.add(q4k::QUANTS + sub * 256);
                 let mut integers = [_mm512_setzero_si512(); R];
+                let fifth = match FIVE {
+                    true => _mm512_loadu_si512(block.add(q5k::FIFTH_BITS + sub * 64).cast()),
+                    false => _mm512_setzero_si512(),
+                };
                 for line in 0..4 {
                     let packed = _mm512_loadu_si512(lines.add(line * 64).cast());
-                    let low = _mm512_and_si512(packed, low_bits);
-                    let high = _mm512_and_si512(_mm512_srli_epi16(packed, 4), low_bits);
+                    let mut low = _mm512_and_si512(packed, low_bits);
+                    let mut high = _mm512_and_si512(_mm512_srli_epi16(packed, 4), low_bits);
+                    if FIVE {
+                        low = with_fifth_bit(low, fifth, line * 2);
+                        high = with_fifth_bit(high, fifth, line * 2 + 1);
+                    }
                     for (row, integer) in integers.iter_mut().enumerate() {
                         *integer = _mm512_dpbusd_epi32(*integer, low, four(quants.add(row * 4)));
                     }
@@ -193,6 +210,17 @@ unsafe fn q4k_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Grou
         }
     }
     totals
+}
+
+/// Adds the fifth bits of the g-th four columns of a sub-block.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn with_fifth_bit(low: __m512i, plane: __m512i, g: usize) -> __m512i {
+    let plane = match q5k::bit(g).checked_sub(4) {
+        Some(right) => _mm512_srl_epi16(plane, _mm_cvtsi32_si128(right as i32)),
+        None => _mm512_sll_epi16(plane, _mm_cvtsi32_si128(4 - q5k::bit(g) as i32)),
+    };
+    _mm512_ternarylogic_epi32::<LOW_OR_MASKED>(low, plane, _mm512_set1_epi8(0x10))
 }
 
 /// Takes off the minima: each times the sum of its sub-block's activations.
@@ -272,7 +300,6 @@ unsafe fn q6k_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Grou
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn q6k_weights(at: *const u8) -> [__m512i; 4] {
-    const LOW_OR_MASKED: i32 = 0xF8; // a | (b & c)
     let (low_bits, high_bits) = (_mm512_set1_epi8(0x0F), _mm512_set1_epi8(0x30));
     // SAFETY: the caller points at a sub-block of three lines.
     let (a, b, high) = unsafe {

@@ -5,7 +5,7 @@ use candle_core::quantized::GgmlDType;
 use super::PANEL_ROWS;
 use super::activations::Form;
 
-/// The kinds of weights that can be packed.
+/// The kinds of panels. Some types of weights are packed as another that holds them exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     F32,
@@ -13,6 +13,7 @@ pub enum Kind {
     BF16,
     Q8_0,
     Q4K,
+    Q5K,
     Q6K,
 }
 
@@ -22,30 +23,11 @@ impl Kind {
             GgmlDType::F32 => Some(Self::F32),
             GgmlDType::F16 => Some(Self::F16),
             GgmlDType::BF16 => Some(Self::BF16),
-            GgmlDType::Q8_0 => Some(Self::Q8_0),
+            GgmlDType::Q8_0 | GgmlDType::Q4_0 | GgmlDType::Q5_0 => Some(Self::Q8_0),
             GgmlDType::Q4K => Some(Self::Q4K),
-            GgmlDType::Q6K => Some(Self::Q6K),
+            GgmlDType::Q5K => Some(Self::Q5K),
+            GgmlDType::Q6K | GgmlDType::Q3K => Some(Self::Q6K),
             _ => None,
-        }
-    }
-
-    /// Columns of one block in a GGUF file.
-    pub fn stored_cols(self) -> usize {
-        match self {
-            Self::F32 | Self::F16 | Self::BF16 => 1,
-            Self::Q8_0 => 32,
-            Self::Q4K | Self::Q6K => 256,
-        }
-    }
-
-    /// Bytes of one block in a GGUF file.
-    pub fn stored_bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::BF16 => 2,
-            Self::Q8_0 => 34,
-            Self::Q4K => 144,
-            Self::Q6K => 210,
         }
     }
 
@@ -54,7 +36,7 @@ impl Kind {
         match self {
             Self::F32 | Self::F16 | Self::BF16 => 1,
             Self::Q8_0 => q8_0::COLS,
-            Self::Q4K | Self::Q6K => 256,
+            Self::Q4K | Self::Q5K | Self::Q6K => 256,
         }
     }
 
@@ -65,6 +47,7 @@ impl Kind {
             Self::F16 | Self::BF16 => 2 * PANEL_ROWS,
             Self::Q8_0 => q8_0::BYTES,
             Self::Q4K => q4k::BYTES,
+            Self::Q5K => q5k::BYTES,
             Self::Q6K => q6k::BYTES,
         }
     }
@@ -78,7 +61,7 @@ impl Kind {
         match self {
             Self::F32 | Self::F16 | Self::BF16 => Form::Floats,
             Self::Q8_0 => Form::Blocks32,
-            Self::Q4K | Self::Q6K => Form::Blocks256,
+            Self::Q4K | Self::Q5K | Self::Q6K => Form::Blocks256,
         }
     }
 }
@@ -102,6 +85,20 @@ pub mod q4k {
     pub const MINIMA: usize = 192;
     pub const QUANTS: usize = 320;
     pub const BYTES: usize = QUANTS + 2048;
+}
+
+/// As [`q4k`], then the fifth bits `[8][16 rows][4]`, a byte for each column of the four: bit 4 + g for the g-th
+/// four columns of a sub-block, and bit 7 - g from the fifth four on.
+pub mod q5k {
+    use super::q4k;
+
+    pub const FIFTH_BITS: usize = q4k::BYTES;
+    pub const BYTES: usize = FIFTH_BITS + 512;
+
+    /// Where the bit of the g-th four columns is.
+    pub fn bit(g: usize) -> usize {
+        if g < 4 { 4 + g } else { 7 - g }
+    }
 }
 
 /// Scales f32 `[16]`, sub-scales i8 `[16][16 rows]`, then for each sub-block of sixteen columns the low four bits

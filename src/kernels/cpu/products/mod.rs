@@ -42,8 +42,8 @@ pub struct Matrix {
 
 impl Matrix {
     pub fn supports(dtype: GgmlDType, rows: usize, cols: usize) -> bool {
-        let fits = |kind: Kind| rows > 0 && cols > 0 && cols.is_multiple_of(kind.stored_cols());
-        Kind::of(dtype).is_some_and(fits)
+        let fits = rows > 0 && cols > 0 && cols.is_multiple_of(dtype.block_size());
+        fits && Kind::of(dtype).is_some()
     }
 
     pub fn pack(dtype: GgmlDType, bytes: &[u8], rows: usize, cols: usize) -> Result<Self> {
@@ -51,14 +51,14 @@ impl Matrix {
             Some(kind) if Self::supports(dtype, rows, cols) => kind,
             _ => bail!("no packing for {dtype:?} weights of {rows} x {cols}"),
         };
-        let row_bytes = cols / kind.stored_cols() * kind.stored_bytes();
+        let row_bytes = cols / dtype.block_size() * dtype.type_size();
         if rows.checked_mul(row_bytes) != Some(bytes.len()) {
             bail!(
                 "{} bytes were given for {dtype:?} weights of {rows} x {cols}, which take {rows} x {row_bytes}",
                 bytes.len()
             );
         }
-        let panels = pack::pack(kind, bytes, rows, cols)?;
+        let panels = pack::pack(dtype, kind, bytes, rows, cols)?;
         Ok(Self {
             kind,
             rows,

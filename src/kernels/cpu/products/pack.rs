@@ -3,18 +3,25 @@
 #![expect(unsafe_code, reason = "threads write disjoint panels")]
 
 use candle_core::Result;
+use candle_core::quantized::GgmlDType;
 
 use super::PANEL_ROWS;
-use super::blocks::{Kind, q4k, q6k, q8_0};
+use super::blocks::{Kind, q4k, q5k, q6k, q8_0};
 use crate::kernels::cpu::memory::{Aligned, half_at};
 use crate::kernels::cpu::threads::{Disjoint, share};
 
 /// Packs all rows. Rows that fill up the last panel, and columns that fill up its last block, are zeros.
-pub fn pack(kind: Kind, bytes: &[u8], rows: usize, cols: usize) -> Result<Aligned> {
+pub fn pack(
+    dtype: GgmlDType,
+    kind: Kind,
+    bytes: &[u8],
+    rows: usize,
+    cols: usize,
+) -> Result<Aligned> {
     let panel_bytes = kind.panel_bytes(cols);
     let count = rows.div_ceil(PANEL_ROWS);
     let mut memory = Aligned::zeroed(count * panel_bytes)?;
-    let row_bytes = cols / kind.stored_cols() * kind.stored_bytes();
+    let row_bytes = cols / dtype.block_size() * dtype.type_size();
     let panels = Disjoint::new(&mut memory.view_mut::<u8>()[..count * panel_bytes]);
     share(count, bytes.len(), |range| {
         for index in range {
@@ -23,40 +30,63 @@ pub fn pack(kind: Kind, bytes: &[u8], rows: usize, cols: usize) -> Result<Aligne
             let first = index * PANEL_ROWS;
             for row in first..rows.min(first + PANEL_ROWS) {
                 let stored = &bytes[row * row_bytes..(row + 1) * row_bytes];
-                pack_row(kind, stored, row - first, panel);
+                pack_row(dtype, kind, stored, row - first, panel);
             }
         }
     });
     Ok(memory)
 }
 
-fn pack_row(kind: Kind, stored: &[u8], row: usize, panel: &mut [u8]) {
-    let blocks = stored.chunks_exact(kind.stored_bytes());
-    let places = panel.chunks_exact_mut(kind.block_bytes());
-    match kind {
-        Kind::F32 | Kind::F16 | Kind::BF16 => {
-            let size = kind.stored_bytes();
-            for (value, place) in blocks.zip(places) {
-                place[row * size..(row + 1) * size].copy_from_slice(value);
-            }
+fn pack_row(dtype: GgmlDType, kind: Kind, stored: &[u8], row: usize, panel: &mut [u8]) {
+    let size = dtype.type_size();
+    let blocks = stored.chunks_exact(size);
+    if kind == Kind::Q8_0 {
+        for (index, block) in blocks.enumerate() {
+            let at = index / 2 * q8_0::BYTES;
+            pack_eight_bits(
+                dtype,
+                block,
+                row,
+                index % 2,
+                &mut panel[at..at + q8_0::BYTES],
+            );
         }
-        Kind::Q8_0 => {
-            for (index, block) in blocks.enumerate() {
-                let at = index / 2 * q8_0::BYTES;
-                pack_q8_0(block, row, index % 2, &mut panel[at..at + q8_0::BYTES]);
-            }
-        }
-        Kind::Q4K => {
-            for (block, place) in blocks.zip(places) {
-                pack_q4k(block, row, place);
-            }
-        }
-        Kind::Q6K => {
-            for (block, place) in blocks.zip(places) {
-                pack_q6k(block, row, place);
-            }
+        return;
+    }
+    for (block, place) in blocks.zip(panel.chunks_exact_mut(kind.block_bytes())) {
+        match dtype {
+            GgmlDType::Q4K => pack_q4k(block, row, place),
+            GgmlDType::Q5K => pack_q5k(block, row, place),
+            GgmlDType::Q6K => pack_q6k(block, row, place),
+            GgmlDType::Q3K => pack_q3k(block, row, place),
+            _ => place[row * size..(row + 1) * size].copy_from_slice(block),
         }
     }
+}
+
+/// Q4_0 and Q5_0 are Q8_0 with smaller numbers.
+fn pack_eight_bits(dtype: GgmlDType, block: &[u8], row: usize, half: usize, place: &mut [u8]) {
+    let mut eight = [0u8; 34];
+    eight[..2].copy_from_slice(&block[..2]);
+    let quants = &mut eight[2..];
+    match dtype {
+        GgmlDType::Q4_0 => {
+            for (i, byte) in block[2..].iter().enumerate() {
+                quants[i] = (byte & 15).wrapping_sub(8);
+                quants[i + 16] = (byte >> 4).wrapping_sub(8);
+            }
+        }
+        GgmlDType::Q5_0 => {
+            let fifth = u32::from_le_bytes([block[2], block[3], block[4], block[5]]);
+            let bit = |i: usize| (fifth >> i & 1) as u8;
+            for (i, byte) in block[6..].iter().enumerate() {
+                quants[i] = (byte & 15 | bit(i) << 4).wrapping_sub(16);
+                quants[i + 16] = (byte >> 4 | bit(i + 16) << 4).wrapping_sub(16);
+            }
+        }
+        _ => quants.copy_from_slice(&block[2..]),
+    }
+    pack_q8_0(&eight, row, half, place);
 }
 
 fn pack_q8_0(block: &[u8], row: usize, half: usize, place: &mut [u8]) {
@@ -71,20 +101,40 @@ fn pack_q8_0(block: &[u8], row: usize, half: usize, place: &mut [u8]) {
 }
 
 fn pack_q4k(block: &[u8], row: usize, place: &mut [u8]) {
-    place[q4k::SCALES + row * 2..][..2].copy_from_slice(&block[..2]);
-    place[q4k::MIN_SCALES + row * 2..][..2].copy_from_slice(&block[2..4]);
-    let scales = &block[4..16];
+    place_four_bits(&block[..16], &nibbles(&block[16..]), row, place);
+}
+
+fn pack_q5k(block: &[u8], row: usize, place: &mut [u8]) {
+    let (head, fifth, low) = (&block[..16], &block[16..48], &block[48..]);
+    place_four_bits(head, &nibbles(low), row, place);
     for sub in 0..8 {
-        let (scale, min) = six_bits(scales, sub);
+        for (i, byte) in fifth.iter().enumerate() {
+            let at = q5k::FIFTH_BITS + (sub * PANEL_ROWS + row) * 4 + i % 4;
+            place[at] |= (byte >> sub & 1) << q5k::bit(i / 4);
+        }
+    }
+}
+
+/// Of each 32 bytes, the low halves and then the high halves.
+fn nibbles(bytes: &[u8]) -> [u8; 256] {
+    let mut quants = [0u8; 256];
+    for (quants, bytes) in quants.chunks_exact_mut(64).zip(bytes.chunks_exact(32)) {
+        for (i, byte) in bytes.iter().enumerate() {
+            quants[i] = byte & 15;
+            quants[32 + i] = byte >> 4;
+        }
+    }
+    quants
+}
+
+/// Scales and minima from the first 16 bytes of a block, and four bits of each quant.
+fn place_four_bits(head: &[u8], quants: &[u8; 256], row: usize, place: &mut [u8]) {
+    place[q4k::SCALES + row * 2..][..2].copy_from_slice(&head[..2]);
+    place[q4k::MIN_SCALES + row * 2..][..2].copy_from_slice(&head[2..4]);
+    for sub in 0..8 {
+        let (scale, min) = six_bits(&head[4..], sub);
         place[q4k::SUB_SCALES + sub * PANEL_ROWS + row] = scale;
         place[q4k::MINIMA + (sub / 2 * PANEL_ROWS + row) * 2 + sub % 2] = min;
-    }
-    let mut quants = [0u8; 256];
-    for (chunk, bytes) in block[16..].chunks_exact(32).enumerate() {
-        for (i, byte) in bytes.iter().enumerate() {
-            quants[chunk * 64 + i] = byte & 15;
-            quants[chunk * 64 + 32 + i] = byte >> 4;
-        }
     }
     for (line, quants) in quants.chunks_exact(8).enumerate() {
         let at = q4k::QUANTS + (line * PANEL_ROWS + row) * 4;
@@ -108,11 +158,6 @@ fn six_bits(bytes: &[u8], sub: usize) -> (u8, u8) {
 
 fn pack_q6k(block: &[u8], row: usize, place: &mut [u8]) {
     let (low, high, scales) = (&block[..128], &block[128..192], &block[192..208]);
-    let scale = half_at(block, 208).to_f32();
-    place[q6k::SCALES + row * 4..][..4].copy_from_slice(&scale.to_le_bytes());
-    for (sub, scale) in scales.iter().enumerate() {
-        place[q6k::SUB_SCALES + sub * PANEL_ROWS + row] = *scale;
-    }
     let mut quants = [0u8; 256];
     for half in 0..2 {
         let (low, high) = (&low[half * 64..], &high[half * 32..]);
@@ -123,6 +168,34 @@ fn pack_q6k(block: &[u8], row: usize, place: &mut [u8]) {
             quants[i + 64] = (low[i] >> 4) | (high[i] >> 4 & 3) << 4;
             quants[i + 96] = (low[i + 32] >> 4) | (high[i] >> 6) << 4;
         }
+    }
+    let scale = half_at(block, 208).to_f32();
+    place_six_bits(scale, scales, &quants, row, place);
+}
+
+/// Q3_K is Q6_K with smaller numbers.
+fn pack_q3k(block: &[u8], row: usize, place: &mut [u8]) {
+    let (high, low, packed) = (&block[..32], &block[32..96], &block[96..108]);
+    let mut quants = [0u8; 256];
+    for (i, quant) in quants.iter_mut().enumerate() {
+        let (half, part, byte) = (i / 128, i / 32 % 4, i % 32);
+        let low = low[half * 32 + byte] >> (2 * part) & 3;
+        let high = high[byte] >> (half * 4 + part) & 1;
+        *quant = 32 + low + 4 * high - 4;
+    }
+    let mut scales = [0u8; 16];
+    for (i, scale) in scales.iter_mut().enumerate() {
+        let low = packed[i % 8] >> (i / 8 * 4) & 15;
+        let high = packed[8 + i % 4] >> (i / 4 * 2) & 3;
+        *scale = (low | high << 4).wrapping_sub(32);
+    }
+    place_six_bits(half_at(block, 108).to_f32(), &scales, &quants, row, place);
+}
+
+fn place_six_bits(scale: f32, scales: &[u8], quants: &[u8; 256], row: usize, place: &mut [u8]) {
+    place[q6k::SCALES + row * 4..][..4].copy_from_slice(&scale.to_le_bytes());
+    for (sub, scale) in scales.iter().enumerate() {
+        place[q6k::SUB_SCALES + sub * PANEL_ROWS + row] = *scale;
     }
     for (sub, quants) in quants.chunks_exact(16).enumerate() {
         let at = q6k::QUANTS + sub * q6k::SUB_BLOCK_BYTES + row * 4;

@@ -4,7 +4,7 @@ use half::bf16;
 
 use super::PANEL_ROWS;
 use super::activations::Group;
-use super::blocks::{Kind, q4k, q6k, q8_0};
+use super::blocks::{Kind, q4k, q5k, q6k, q8_0};
 use crate::kernels::cpu::memory::half_at;
 
 /// `sums[row][column]` becomes the product of the group's rows with the panel's sixteen.
@@ -27,7 +27,9 @@ pub fn multiply(
                         weight.mul_add(group.floats[index * group.rows + row], *sum)
                     }
                     Kind::Q8_0 => q8_0_block(block, column, group, row, index, *sum),
-                    Kind::Q4K => q4k_block(block, column, group, row, index, *sum),
+                    Kind::Q4K | Kind::Q5K => {
+                        q4k_block(kind, block, column, group, row, index, *sum)
+                    }
                     Kind::Q6K => q6k_block(block, column, group, row, index, *sum),
                 };
             }
@@ -88,6 +90,7 @@ fn q8_0_block(
 }
 
 fn q4k_block(
+    kind: Kind,
     block: &[u8],
     column: usize,
     group: &Group,
@@ -101,8 +104,12 @@ fn q4k_block(
         for line in sub * 4..sub * 4 + 4 {
             let packed = bytes_at(block, q4k::QUANTS + (line * PANEL_ROWS + column) * 4);
             let at = index * 64 + line * 2;
-            integer += dot(packed.map(|byte| byte & 15), four(group, row, at));
-            integer += dot(packed.map(|byte| byte >> 4), four(group, row, at + 1));
+            let [low, high] = fifth_bits(kind, block, column, line);
+            let add = |four: [u8; 4], fifth: [u8; 4]| [0, 1, 2, 3].map(|i| four[i] | fifth[i]);
+            let low = add(packed.map(|byte| byte & 15), low);
+            let high = add(packed.map(|byte| byte >> 4), high);
+            integer += dot(low, four(group, row, at));
+            integer += dot(high, four(group, row, at + 1));
         }
         let scale = f32::from(block[q4k::SUB_SCALES + sub * PANEL_ROWS + column]);
         quants = (integer as f32).mul_add(scale, quants);
@@ -115,6 +122,19 @@ fn q4k_block(
     let min_scale = half_at(block, q4k::MIN_SCALES + column * 2).to_f32() * activation;
     let sum = (-(minima as f32)).mul_add(min_scale, sum);
     quants.mul_add(scale, sum)
+}
+
+/// The fifth bits of a line's two fours; zeros where there are none.
+fn fifth_bits(kind: Kind, block: &[u8], column: usize, line: usize) -> [[u8; 4]; 2] {
+    if kind != Kind::Q5K {
+        return [[0; 4]; 2];
+    }
+    let plane = bytes_at(
+        block,
+        q5k::FIFTH_BITS + (line / 4 * PANEL_ROWS + column) * 4,
+    );
+    let first = line % 4 * 2;
+    [first, first + 1].map(|g| plane.map(|byte| (byte >> q5k::bit(g) & 1) << 4))
 }
 
 fn q6k_block(

@@ -4,13 +4,17 @@ use proptest::prelude::*;
 
 use super::*;
 
-const KINDS: [GgmlDType; 6] = [
+const KINDS: [GgmlDType; 10] = [
     GgmlDType::F32,
     GgmlDType::F16,
     GgmlDType::BF16,
     GgmlDType::Q8_0,
     GgmlDType::Q4K,
     GgmlDType::Q6K,
+    GgmlDType::Q4_0,
+    GgmlDType::Q5_0,
+    GgmlDType::Q3K,
+    GgmlDType::Q5K,
 ];
 
 /// Random weights in a GGUF type, and what they are worth, row by row.
@@ -86,7 +90,7 @@ proptest! {
         rows in 1usize..50,
         blocks in 1usize..5,
     ) {
-        let stored = Kind::of(dtype).unwrap().stored_cols();
+        let stored = dtype.block_size();
         let cols = if stored == 1 { blocks * 37 } else { blocks * stored };
         check(dtype, m, rows, cols);
     }
