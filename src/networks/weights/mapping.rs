@@ -15,7 +15,7 @@ pub struct Mapping {
 impl Mapping {
     pub fn open(path: &Path) -> io::Result<Arc<Self>> {
         let file = File::open(path)?;
-        // SAFETY: the map is read-only and private. It stays sound as long as nobody shortens the file
+        // SAFETY: the map is read-only. It stays sound as long as nobody shortens the file
         // while we run: our own hub writes elsewhere and renames, and a user who truncates a model in use
         // gets the same SIGBUS from every program that maps its files.
         let map = unsafe { Mmap::map(&file) }?;
