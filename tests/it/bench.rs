@@ -106,5 +106,5 @@ fn what_cannot_be_measured_is_refused_in_words() {
         .fails(73, "/proc/nowhere");
     bench(&["--synthetic", "tiny", "--device", "cuda:99"])
         .run()
-        .fails(2, "GPU");
+        .fails(69, "GPU 99");
 }

@@ -3,6 +3,7 @@
 mod figures;
 mod limits;
 mod memory;
+mod place;
 mod text;
 
 use super::{Failure, Root};

@@ -13,6 +13,7 @@ use self::report::{Report, Run};
 use super::figures::Figure;
 use super::limits::Limits;
 use super::memory;
+use super::place::{Place, first_line};
 use crate::cli::{Exit, Failure, output};
 use crate::networks::text::{Decoder, DecoderSpec, LoadOptions, Synthetic, SyntheticQuant};
 use crate::networks::weights::{Checkpoint, CheckpointError};
@@ -39,8 +40,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "synthetic")]
     pub write: Option<PathBuf>,
     /// Where to run: cpu, cuda, cuda:1.
-    #[arg(long, default_value = "cpu", value_parser = device)]
-    pub device: Device,
+    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
+    pub device: Place,
     /// Lengths of the prompts to read.
     #[arg(
         long,
@@ -110,17 +111,18 @@ fn write(spec: &DecoderSpec, quant: SyntheticQuant, file: &Path) -> Result<(), F
 
 fn measure(args: &Args) -> Result<(), Failure> {
     let phases = phases(args);
-    let decoder = decoder(args)?;
+    let device = args.device.open()?;
+    let decoder = decoder(args, &device)?;
     fits(decoder.spec(), args)?;
     let course = Course {
         context: args.context,
         steps: args.steps,
     };
-    let mut driver = Driver::new(decoder, course, &phases).map_err(failed)?;
-    let speeds = speeds(&mut driver, &phases, args.repeat).map_err(failed)?;
+    let mut driver = Driver::new(decoder, course, &phases).map_err(|error| failed(&error))?;
+    let speeds = speeds(&mut driver, &phases, args.repeat).map_err(|error| failed(&error))?;
     // Before the machine's limits are measured, which takes memory of its own.
     let resident_bytes = memory::resident_bytes();
-    let limits = Limits::measure(&args.device).map_err(failed)?;
+    let limits = Limits::measure(&device).map_err(|error| failed(&error))?;
     let runs = phases.iter().zip(speeds);
     let runs = runs.filter_map(|(phase, speeds)| {
         Some(Run::new(
@@ -134,7 +136,7 @@ fn measure(args: &Args) -> Result<(), Failure> {
         args,
         &Report {
             model: model_name(args),
-            device: device_name(&args.device),
+            device: args.device.to_string(),
             weight_bytes: driver.decoder().weight_bytes(),
             file_bytes: args.file.as_deref().and_then(file_bytes),
             resident_bytes,
@@ -153,15 +155,15 @@ fn phases(args: &Args) -> Vec<Phase> {
         .collect()
 }
 
-fn decoder(args: &Args) -> Result<Decoder, Failure> {
+fn decoder(args: &Args, device: &Device) -> Result<Decoder, Failure> {
     if let Some(shape) = &args.synthetic {
-        return Decoder::synthetic(spec(shape)?, args.quant, &args.device)
+        return Decoder::synthetic(spec(shape)?, args.quant, device)
             .map_err(|error| cannot_load(&error));
     }
     let file = args.file.as_deref().unwrap_or(Path::new(""));
     let checkpoint = Checkpoint::open(file).map_err(|error| cannot_load(&error))?;
     let options = LoadOptions::default();
-    Decoder::load(&checkpoint, &args.device, &options, &mut |_, _| {})
+    Decoder::load(&checkpoint, device, &options, &mut |_, _| {})
         .map_err(|error| cannot_load(&error))
 }
 
@@ -233,25 +235,8 @@ fn file_bytes(file: &Path) -> Option<u64> {
     metadata.is_file().then_some(metadata.len())
 }
 
-fn device(text: &str) -> Result<Device, String> {
-    let number = match text {
-        "cpu" => return Ok(Device::Cpu),
-        "cuda" => Ok(0),
-        _ => text.strip_prefix("cuda:").unwrap_or(text).parse(),
-    };
-    let number = number.map_err(|_| "wanted cpu, cuda or cuda:N".to_owned())?;
-    Device::new_cuda(number).map_err(|error| format!("this GPU cannot be used: {error}"))
-}
-
-fn device_name(device: &Device) -> String {
-    match device {
-        Device::Cpu => "the CPU".to_owned(),
-        _ => "the GPU".to_owned(),
-    }
-}
-
-fn failed(error: candle_core::Error) -> Failure {
-    anyhow::Error::from(error).into()
+fn failed(error: &candle_core::Error) -> Failure {
+    Failure::new(Exit::Failed, first_line(error))
 }
 
 fn cannot_load(error: &CheckpointError) -> Failure {
@@ -267,13 +252,6 @@ fn cannot_load(error: &CheckpointError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_device_is_named_or_refused_in_words() {
-        assert!(matches!(device("cpu"), Ok(Device::Cpu)));
-        assert_eq!(device("gpu").unwrap_err(), "wanted cpu, cuda or cuda:N");
-        assert_eq!(device("cuda:x").unwrap_err(), "wanted cpu, cuda or cuda:N");
-    }
 
     #[test]
     fn an_unknown_shape_is_answered_with_the_known_ones() {

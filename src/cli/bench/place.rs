@@ -1,0 +1,81 @@
+//! Where something is measured: `cpu`, `cuda`, `cuda:1`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use candle_core::Device;
+
+use crate::cli::Failure;
+
+/// Where a model runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    Cpu,
+    /// The GPU of this number.
+    Cuda(usize),
+}
+
+impl Place {
+    pub fn open(self) -> Result<Device, Failure> {
+        match self {
+            Self::Cpu => Ok(Device::Cpu),
+            Self::Cuda(_) if !cfg!(feature = "cuda") => Err(Failure::unavailable(format!(
+                "{self} needs CUDA, which this build leaves out"
+            ))
+            .hint("`./test cuda` builds with it")),
+            Self::Cuda(number) => Device::new_cuda(number).map_err(|error| {
+                Failure::unavailable(format!("{self} cannot be used: {}", first_line(&error)))
+            }),
+        }
+    }
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = match text {
+            "cpu" => return Ok(Self::Cpu),
+            "cuda" => Ok(0),
+            _ => text.strip_prefix("cuda:").unwrap_or_default().parse(),
+        };
+        number
+            .map(Self::Cuda)
+            .map_err(|_| "wanted cpu, cuda or cuda:N".to_owned())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("the CPU"),
+            Self::Cuda(number) => write!(f, "GPU {number}"),
+        }
+    }
+}
+
+/// Without the stack that candle adds when `RUST_BACKTRACE` is set.
+pub fn first_line(error: &candle_core::Error) -> String {
+    error
+        .to_string()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_named_or_refused_in_words() {
+        let place = |text: &str| text.parse::<Place>();
+        assert_eq!(place("cpu"), Ok(Place::Cpu));
+        assert_eq!(place("cuda"), Ok(Place::Cuda(0)));
+        assert_eq!(place("cuda:3"), Ok(Place::Cuda(3)));
+        for wrong in ["gpu", "cuda:x", "3", ""] {
+            assert_eq!(place(wrong).unwrap_err(), "wanted cpu, cuda or cuda:N");
+        }
+    }
+}
