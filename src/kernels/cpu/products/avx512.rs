@@ -11,7 +11,7 @@ use core::arch::x86_64::*;
 
 use super::activations::Group;
 use super::blocks::{Kind, q4k, q5k, q6k, q8_0};
-use super::{PANEL_ROWS, Place};
+use super::{GROUP_ROWS, PANEL_ROWS, Place};
 
 /// The truth table of `a | (b & c)`.
 const LOW_OR_MASKED: i32 = 0xF8;
@@ -74,6 +74,17 @@ unsafe fn multiply_rows<const R: usize>(
     }
 }
 
+/// Asks for the weights of a page later, where few rows make the memory the limit: the CPU's own guess stops at
+/// the end of each page. Q4_K at one row: 15 GB/s a thread instead of 10. (For f32 it is no help.)
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn fetch_ahead<const R: usize>(at: *const u8) {
+    const AHEAD: usize = 4096;
+    if R < GROUP_ROWS {
+        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD).cast());
+    }
+}
+
 /// Four quants of a row in every lane.
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -102,6 +113,9 @@ unsafe fn dense<const R: usize, const BYTES: usize>(
         let mut floats = group.floats.as_ptr();
         for col in 0..cols {
             let weights = widen(panel.add(col * BYTES * PANEL_ROWS));
+            if BYTES == 2 {
+                fetch_ahead::<R>(panel.wrapping_add(col * BYTES * PANEL_ROWS));
+            }
             for (row, total) in totals.iter_mut().enumerate() {
                 *total = _mm512_fmadd_ps(weights, _mm512_set1_ps(*floats.add(row)), *total);
             }
@@ -128,6 +142,7 @@ unsafe fn q8_0_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Gro
             }
             for line in 0..8 {
                 let weights = _mm512_loadu_si512(lines.add(line * 64).cast());
+                fetch_ahead::<R>(lines.wrapping_add(line * 64));
                 for (row, integer) in integers.iter_mut().enumerate() {
                     *integer = _mm512_dpbusd_epi32(
                         *integer,
@@ -181,6 +196,7 @@ unsafe fn q4k_rows<const R: usize, const FIVE: bool>(
                 };
                 for line in 0..4 {
                     let packed = _mm512_loadu_si512(lines.add(line * 64).cast());
+                    fetch_ahead::<R>(lines.wrapping_add(line * 64));
                     let mut low = _mm512_and_si512(packed, low_bits);
                     let mut high = _mm512_and_si512(_mm512_srli_epi16(packed, 4), low_bits);
                     if FIVE {
