@@ -51,18 +51,42 @@ fn keep_best(kept: &mut Vec<Candidate>, count: usize) -> f32 {
     kept.last().map_or(f32::NEG_INFINITY, |worst| worst.logit)
 }
 
-/// The tokens that are not among the lightest ones which together weigh less than `spare`: whatever set of best
-/// tokens weighs all but `spare`, it is among these.
-pub fn heavy(logits: &[f32], weights: &[f32], spare: f64, kept: &mut Vec<Candidate>) {
-    let least = spare / weights.len() as f64;
+/// Buckets by distance from the best token, up to a factor of e^32.
+const BUCKETS: usize = 4096;
+const BUCKETS_PER_E: f32 = 128.0;
+
+/// Sets to 0 every weight outside the fewest best tokens that together weigh at least `wanted`. One pass finds
+/// the bucket in which that weight is reached, so that only its tokens need to be told apart.
+pub fn keep_nucleus(
+    logits: &[f32],
+    (best, scale): (f32, f32),
+    weights: &mut [f32],
+    wanted: f64,
+    kept: &mut Vec<Candidate>,
+) {
+    let bucket = |logit: f32| (((best - logit) * scale * BUCKETS_PER_E) as usize).min(BUCKETS - 1);
+    let mut mass = vec![0.0_f64; BUCKETS];
+    for (&logit, &weight) in logits.iter().zip(&*weights) {
+        mass[bucket(logit)] += f64::from(weight);
+    }
+    let (mut edge, mut above) = (0, 0.0);
+    while edge + 1 < BUCKETS && above + mass[edge] < wanted {
+        above += mass[edge];
+        edge += 1;
+    }
     kept.clear();
-    for (id, (&logit, &weight)) in logits.iter().zip(weights).enumerate() {
-        if f64::from(weight) >= least && weight > 0.0 {
-            kept.push(Candidate {
-                id: id as u32,
-                logit,
-                weight,
-            });
+    let at_edge = (0_u32..)
+        .zip(logits)
+        .zip(&*weights)
+        .filter(|((_, logit), _)| bucket(**logit) == edge);
+    kept.extend(at_edge.map(|((id, &logit), &weight)| Candidate { id, logit, weight }));
+    nucleus(kept, wanted - above);
+    let Some(worst) = kept.iter().max_by(|a, b| a.rank(b)).copied() else {
+        return;
+    };
+    for ((id, &logit), weight) in (0_u32..).zip(logits).zip(weights) {
+        if logit < worst.logit || (logit == worst.logit && id > worst.id) {
+            *weight = 0.0;
         }
     }
 }
@@ -110,7 +134,7 @@ pub fn at(candidates: &mut [Candidate], random: f64) -> u32 {
 mod tests {
     use proptest::prelude::proptest;
 
-    use super::{Candidate, best_of, heavy, nucleus};
+    use super::{Candidate, best_of, keep_nucleus};
 
     fn sorted(logits: &[f32]) -> Vec<Candidate> {
         let mut all: Vec<_> = (0_u32..)
@@ -144,16 +168,21 @@ mod tests {
             best_of(&logits, count, &mut found);
             assert_eq!(ids(found), ids(all.iter().take(count).copied().collect()));
 
-            let weights: Vec<f32> = logits.iter().map(|logit| logit.exp()).collect();
+            let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let mut weights: Vec<f32> = logits.iter().map(|logit| (logit - best).exp()).collect();
+            let weight_of = weights.clone();
             let total: f64 = weights.iter().map(|&w| f64::from(w)).sum();
-            let mut found = Vec::new();
-            heavy(&logits, &weights, (1.0 - top_p) * total, &mut found);
-            nucleus(&mut found, top_p * total);
+            keep_nucleus(&logits, (best, 1.0), &mut weights, top_p * total, &mut Vec::new());
+            let found: Vec<u32> = (0..).zip(&weights).filter(|(_, weight)| **weight > 0.0).map(|(id, _)| id).collect();
             let mut sum = 0.0;
-            let mut wanted = all.clone();
-            let enough = all.iter().position(|c| { sum += f64::from(c.weight); sum >= top_p * total * (1.0 - 1e-12) });
-            wanted.truncate(enough.map_or(all.len(), |at| at + 1));
-            assert_eq!(ids(found), ids(wanted));
+            let reaches = |c: &Candidate| {
+                sum += f64::from(weight_of[c.id as usize]);
+                sum >= top_p * total * (1.0 - 1e-12)
+            };
+            let enough = all.iter().position(reaches).map_or(all.len(), |at| at + 1);
+            let mut wanted: Vec<u32> = all[..enough].iter().map(|c| c.id).collect();
+            wanted.sort_unstable();
+            assert_eq!(found, wanted);
         }
     }
 }

@@ -15,7 +15,7 @@ pub use draw::uniform;
 pub use settings::{MAX_LOGPROBS, Settings};
 
 use super::TokenInfo;
-use candidates::{Candidate, best_of, nucleus};
+use candidates::{Candidate, best_of, keep_nucleus, nucleus};
 use penalties::Penalties;
 
 /// Chooses the tokens of one sequence.
@@ -141,13 +141,14 @@ impl Sampler {
             nucleus(candidates, f64::from(top_p) * total);
         } else if top_p < 1.0 {
             let total = numbers::weigh(logits, best_logit, scale, 0.0, weights).total();
-            candidates::heavy(
-                logits,
-                weights,
-                (1.0 - f64::from(top_p)) * total,
-                candidates,
-            );
-            nucleus(candidates, f64::from(top_p) * total);
+            let wanted = f64::from(top_p) * total;
+            keep_nucleus(logits, (best_logit, scale), weights, wanted, candidates);
+            let too_light = |weight: &&mut f32| **weight < min_p;
+            weights
+                .iter_mut()
+                .filter(too_light)
+                .for_each(|weight| *weight = 0.0);
+            return numbers::sums(weights).at(weights, random);
         } else {
             return numbers::weigh(logits, best_logit, scale, min_p, weights).at(weights, random);
         }

@@ -78,6 +78,10 @@ pub fn weigh(logits: &[f32], best: f32, scale: f32, least: f32, weights: &mut Ve
         let weight = exp((logit - best) * scale);
         if weight < least { 0.0 } else { weight }
     }));
+    sums(weights)
+}
+
+pub fn sums(weights: &[f32]) -> Sums {
     Sums(weights.chunks(BLOCK).map(sum).collect())
 }
 
