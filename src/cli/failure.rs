@@ -209,6 +209,7 @@ impl From<DaemonError> for Failure {
     fn from(error: DaemonError) -> Self {
         match error {
             DaemonError::Locate(error) => error.into(),
+            DaemonError::Hub(error) => error.into(),
             DaemonError::Load(error) => error.into(),
             DaemonError::NoDevice(_) => Self::new(Exit::Unavailable, error),
             DaemonError::DoesNotFit { .. } => Self::new(Exit::Unavailable, error)

@@ -55,6 +55,11 @@ impl Device {
         Ok(info)
     }
 
+    /// What it has left.
+    pub fn room(&self) -> &Room {
+        &self.room
+    }
+
     pub fn into_runtime(self) -> Runtime {
         self.runtime
     }

@@ -2,6 +2,8 @@
 
 use super::fit::{NoDevice, Refusal};
 use super::locate::LocateError;
+use crate::catalog::{FindError, UnknownQuantization};
+use crate::hub::HubError;
 use crate::runtime::LoadError;
 
 #[derive(Debug, thiserror::Error)]
@@ -11,9 +13,23 @@ pub enum DaemonError {
     #[error(transparent)]
     Locate(#[from] LocateError),
     #[error(transparent)]
+    Hub(#[from] HubError),
+    #[error(transparent)]
     Load(#[from] LoadError),
     #[error("{model} does not fit: it {refusal}")]
     DoesNotFit { model: String, refusal: Refusal },
     #[error("the process cannot listen for signals: {0}")]
     Signals(#[from] std::io::Error),
+}
+
+impl From<FindError> for DaemonError {
+    fn from(error: FindError) -> Self {
+        Self::Locate(error.into())
+    }
+}
+
+impl From<UnknownQuantization> for DaemonError {
+    fn from(error: UnknownQuantization) -> Self {
+        Self::Locate(error.into())
+    }
 }

@@ -1,10 +1,11 @@
-//! The worker process: probe, fit, load, serve, drain.
+//! The worker process: probe, fit, pull, load, serve, drain.
 //!
 //! It decides what goes where and turns the parts' words into each other's; it computes nothing and speaks to nobody
 //! outside. The line to a coordinator is not built yet, so for now a worker holds its models ready and waits.
 
 mod device;
 mod error;
+mod fetch;
 pub mod fit;
 pub mod locate;
 mod signals;
@@ -21,6 +22,8 @@ use crate::runtime::Runtime;
 
 pub use device::{Device, limits, needs};
 pub use error::DaemonError;
+use fit::Wishes;
+use locate::{LocateError, Located};
 use signals::Signals;
 
 /// Runs until it is told to stop.
@@ -48,7 +51,7 @@ async fn start(config: &Config, catalog: &Catalog, hub: &Hub) -> Result<Runtime,
         warn!("no models are configured: name some under models.serve");
     }
     for wanted in &config.models.serve.0 {
-        let located = locate::locate(wanted, config.models.quantization.as_deref(), catalog, hub)?;
+        let located = here(wanted, config, &device, catalog, hub).await?;
         let info = device.load(located, |_, _| {}).await?;
         info!(
             model.name = %info.name,
@@ -57,6 +60,26 @@ async fn start(config: &Config, catalog: &Catalog, hub: &Hub) -> Result<Runtime,
         );
     }
     Ok(device.into_runtime())
+}
+
+/// The files of a model, brought here first if need be.
+async fn here(
+    wanted: &str,
+    config: &Config,
+    device: &Device,
+    catalog: &Catalog,
+    hub: &Hub,
+) -> Result<Located, DaemonError> {
+    let preferred = config.models.quantization.as_deref();
+    let locate = || locate::locate(wanted, preferred, catalog, hub);
+    match locate() {
+        Err(LocateError::NotHere { .. }) if !config.hub.offline => {
+            let wishes = Wishes::of(&config.engine);
+            fetch::fetch(wanted, preferred, wishes, device.room(), catalog, hub).await?;
+            Ok(locate()?)
+        }
+        located => Ok(located?),
+    }
 }
 
 fn describe(config: &Config, machine: &Machine) {

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
+use crate::support::hub::FakeHub;
 use crate::support::worker::{Run, worker};
 
 #[test]
@@ -658,4 +659,46 @@ fn doctor_fails_with_advice_where_something_is_wrong() {
     let run = doctor("[hub]\ncache_dir = \"file/cache\"\n");
     assert!(failing(&run).contains("cannot be written"), "{run:?}");
     run.fails(1, "failed");
+}
+
+#[test]
+fn a_worker_downloads_a_configured_model_that_is_not_here() {
+    let hub = FakeHub::start();
+    let weights = format!(
+        "{}/tests/fixtures/tiny-llama.gguf",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    hub.large_file("tiny-llama.gguf", std::fs::read(weights).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let entry = "id = \"tiny\"\ndescription = \"Nonsense.\"\nfamily = \"llama\"\nkind = \"text\"\nlicence = \"MIT\"\n\
+        context = 2048\ndefault_quantization = \"f32\"\n[names]\nv1 = [\"tiny\"]\nlegacy = []\n\
+        [shape]\nparameters = 189_000\nlayers = 2\nkv_heads = 2\nhead_dim = 16\n\
+        [sources.f32]\nrepository = \"org/model\"\nfiles = [{ path = \"tiny-llama.gguf\" }]\n";
+    std::fs::create_dir(folder.path().join("models")).unwrap();
+    std::fs::write(folder.path().join("models/tiny.toml"), entry).unwrap();
+    let toml = "[worker]\ndata_dir = \"data\"\n[models]\ndir = \"models\"\nserve = [\"tiny\"]\n[hub]\ncache_dir = \"cache\"\n";
+    std::fs::write(folder.path().join("worker.toml"), toml).unwrap();
+    let start = |more: &[&str]| {
+        let all: Vec<&str> = ["--config", "worker.toml"]
+            .iter()
+            .chain(more)
+            .copied()
+            .collect();
+        let worker = worker(&all)
+            .inside(folder.path())
+            .env("MUSTER_HUB_ENDPOINT", &hub.endpoint);
+        Running::start(worker.command())
+    };
+
+    let offline = start(&["--offline"]).end();
+    assert_eq!(offline.code, 66, "{offline:?}");
+    let mut running = start(&[]);
+    let log = running.wait_for("ready");
+    assert!(
+        log.contains("tiny:f32 is not here yet: downloading it"),
+        "{log}"
+    );
+    assert!(log.contains("tiny is loaded"), "{log}");
+    running.signal(libc::SIGTERM);
+    assert_eq!(running.end().code, 0);
 }

@@ -1,0 +1,89 @@
+//! Brings a model of the catalog here, telling the log how far it is.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::DaemonError;
+use super::fit::{Room, Wishes, quantization};
+use crate::catalog::{Catalog, Source};
+use crate::hub::{Event, Hub, Progress};
+
+/// Downloads the quantization that is named or, where none is, one that fits: what cannot fit is refused before it
+/// is brought. Being dropped stops it, and what came so far stays.
+pub async fn fetch(
+    wanted: &str,
+    preferred: Option<&str>,
+    wishes: Wishes,
+    room: &Room,
+    catalog: &Catalog,
+    hub: &Hub,
+) -> Result<(), DaemonError> {
+    let (entry, named) = catalog.find_with_quantization(wanted)?;
+    let preferred = preferred.filter(|name| entry.sources.contains_key(*name));
+    let chosen = match named.or(preferred) {
+        Some(named) => named,
+        None => match quantization(entry, wishes, room) {
+            Ok((fitting, _)) => fitting,
+            Err(Some(refusal)) => {
+                return Err(DaemonError::DoesNotFit {
+                    model: wanted.to_owned(),
+                    refusal,
+                });
+            }
+            Err(None) => &entry.default_quantization,
+        },
+    };
+    let (name, source) = entry.source(Some(chosen))?;
+    if let Source::Hub(source) = source {
+        info!("{}:{name} is not here yet: downloading it", entry.id);
+        hub.pull(source, &Logged::default(), &CancellationToken::new())
+            .await?;
+    }
+    Ok(())
+}
+
+/// A line for each tenth of the way.
+#[derive(Default)]
+struct Logged {
+    wanted_bytes: AtomicU64,
+    here_bytes: AtomicU64,
+}
+
+impl Progress for Logged {
+    fn report(&self, event: Event<'_>) {
+        match event {
+            Event::Planned {
+                wanted_bytes,
+                present_bytes,
+                ..
+            } => {
+                self.wanted_bytes.store(wanted_bytes, Ordering::Relaxed);
+                self.here_bytes.store(present_bytes, Ordering::Relaxed);
+            }
+            Event::Received { bytes, .. } => self.received(bytes),
+            Event::Waiting { what, why, wait } => {
+                warn!("{what}: {why}; trying again in {} s", wait.as_secs());
+            }
+            Event::Locked { file } => info!("another process is bringing {file}"),
+            Event::Restarted { file, why } => warn!("{file} starts again: {why}"),
+            Event::Started { .. } | Event::Verifying { .. } | Event::Finished { .. } => {}
+        }
+    }
+}
+
+impl Logged {
+    fn received(&self, bytes: u64) {
+        let wanted = self.wanted_bytes.load(Ordering::Relaxed).max(1);
+        let before = self.here_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let tenth = |bytes: u64| bytes.saturating_mul(10) / wanted;
+        if tenth(before + bytes) > tenth(before) {
+            info!(
+                "downloaded {} % of {} MiB",
+                tenth(before + bytes) * 10,
+                wanted >> 20
+            );
+        }
+    }
+}
