@@ -339,23 +339,26 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A near miss is a typing error; anything else may belong to a program around us.
     fn refuse_unknown_variables(&mut self) {
         let known: Vec<String> = sections()
             .into_iter()
             .flatten()
             .map(Setting::variable)
             .collect();
+        let known: Vec<&str> = known
+            .iter()
+            .filter_map(|name| name.strip_prefix(OURS))
+            .collect();
         let ours = self
             .sources
             .environment
             .keys()
-            .filter(|name| name.starts_with("MUSTER_"));
-        for name in
-            ours.filter(|name| !known.contains(name) && !NO_SETTINGS.contains(&name.as_str()))
-        {
-            let meant = nearest(name, known.iter().map(String::as_str));
-            let what = unknown("variable", name, meant);
-            // A near miss is a typing error; anything else may belong to a program around us.
+            .filter_map(|name| name.strip_prefix(OURS));
+        for name in ours.filter(|name| !known.contains(name) && *name != "CONFIG") {
+            // What all of them begin with would make them all look alike.
+            let meant = nearest(name, known.iter().copied()).map(|name| format!("{OURS}{name}"));
+            let what = unknown("variable", &format!("{OURS}{name}"), meant.as_deref());
             match meant {
                 Some(_) => self.problems.push(Problem {
                     place: "environment".to_owned(),
@@ -367,8 +370,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Our variables that no setting stands for.
-const NO_SETTINGS: [&str; 1] = ["MUSTER_CONFIG"];
+/// What our variables begin with. `MUSTER_CONFIG` names the file itself.
+const OURS: &str = "MUSTER_";
 
 fn known(section: &str) -> Option<&'static [Setting]> {
     let mut all = sections().into_iter().chain([CoordinatorConfig::SETTINGS]);

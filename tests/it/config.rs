@@ -7,6 +7,8 @@ use muster::config::{
     sections,
 };
 
+use proptest::prelude::*;
+
 use crate::support::worker::worker;
 
 /// What a file, variables and flags lead to.
@@ -218,6 +220,30 @@ fn an_unknown_setting_is_refused_with_the_nearest_known_one() {
         "threads = 3\n",
         "worker.toml:1: threads stands outside a section; settings belong under a [section]",
     );
+}
+
+#[test]
+fn a_variable_of_a_program_around_us_is_only_mentioned() {
+    let loaded = load(
+        "",
+        &[("MUSTER_FUZZ_SECONDS", "9"), ("MUSTER_CONFIG", "x")],
+        &[],
+    )
+    .unwrap();
+    assert_eq!(loaded.warnings, ["unknown variable MUSTER_FUZZ_SECONDS"]);
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_configuration_panic(
+        section in "(worker|models|engine|hub|owner|coordinator|x)",
+        key in "(name|serve|threads|kv_memory|token|url|drain|[a-z.\"]{0,8})",
+        value in "[\\x20-\\x7e\\n]{0,20}",
+        noise in ".{0,20}",
+    ) {
+        let _ = load(&format!("[{section}]\n{key} = {value}\n{noise}"), &[], &[]);
+        let _ = load(&format!("[[{section}]]\n{key} = \"{value}\""), &[], &[]);
+    }
 }
 
 #[test]

@@ -1,0 +1,212 @@
+//! `worker generate`: text from a model, as it comes.
+
+mod prompt;
+mod story;
+
+use clap::ValueEnum;
+use serde_json::json;
+
+use super::place::Place;
+use super::{Failure, Root, load, output, threads};
+use crate::config::Flag;
+use crate::networks::weights::Quantize;
+use crate::runtime::{Chat, ModelInfo, Prompt, Runtime, Sampling, TextRequest};
+use story::Story;
+
+const EXAMPLES: &str = "\
+Examples:
+  worker generate qwen3-0.6b \"Why is the sky blue?\"
+  worker generate ./tiny.gguf --raw --max-tokens 40 \"Once upon a time\"
+  echo \"Summarize: ...\" | worker generate llama-3.2-1b-instruct --system \"Be brief.\"
+  worker generate qwen3-0.6b --json --logprobs 3 --seed 7 \"Hello\"";
+
+/// Generate text with a model: a name of the catalog that is here, a .gguf file or a model folder.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// NAME or NAME:QUANTIZATION of the catalog, or the path of a .gguf file or a model folder.
+    model: String,
+    /// What to answer or continue; `-` or nothing reads it from standard input.
+    prompt: Option<String>,
+    /// What the model is told before the prompt.
+    #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
+    system: Option<String>,
+    /// Continue the prompt as it is, without the model's chat template.
+    #[arg(long)]
+    raw: bool,
+    /// Print one JSON event a line.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    /// The most tokens to generate (default: until the model ends or its context is full).
+    #[arg(long, short = 'n', value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
+    max_tokens: Option<u32>,
+    /// End where this text appears; may be repeated.
+    #[arg(long, value_name = "TEXT")]
+    stop: Vec<String>,
+    /// Report each token's log probability and so many alternatives (with --json).
+    #[arg(long, value_name = "ALTERNATIVES", requires = "json")]
+    logprobs: Option<usize>,
+    /// Quantize dense weights while loading.
+    #[arg(long, value_name = "KIND")]
+    quantize: Option<QuantizeChoice>,
+    /// Where to run: auto, cpu, cuda or cuda:N.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// The longest prompt and answer together, in tokens.
+    #[arg(long, value_name = "TOKENS")]
+    context: Option<usize>,
+    /// Threads that compute on the CPU.
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<usize>,
+}
+
+/// How the next token is chosen; what is not set is the model's own recommendation.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Sampling")]
+struct SamplingArgs {
+    /// 0 always takes the likeliest token; higher is bolder.
+    #[arg(long, value_name = "NUMBER")]
+    temperature: Option<f32>,
+    /// Choose among the so many likeliest tokens.
+    #[arg(long, value_name = "COUNT")]
+    top_k: Option<usize>,
+    /// Choose among the likeliest tokens that together have this probability.
+    #[arg(long, value_name = "NUMBER")]
+    top_p: Option<f32>,
+    /// Leave out tokens less likely than this share of the likeliest.
+    #[arg(long, value_name = "NUMBER")]
+    min_p: Option<f32>,
+    /// Make tokens that already appeared less likely (1 changes nothing).
+    #[arg(long, value_name = "NUMBER")]
+    repeat_penalty: Option<f32>,
+    /// Take this off every token that already appeared.
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    presence_penalty: Option<f32>,
+    /// Take this off a token for each time it appeared.
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    frequency_penalty: Option<f32>,
+    /// The same seed gives the same text.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum QuantizeChoice {
+    #[value(name = "q8_0")]
+    Q8,
+    #[value(name = "q4_k")]
+    Q4K,
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    root.start_log()?;
+    let config = root.load_with(args.flags())?.config;
+    threads::settle(&config)?;
+    let prompt = prompt::read(args.prompt.as_deref())?;
+    let place = Place::open(&config)?;
+    let mut located = place.locate(&args.model)?;
+    located.source.quantize = args.quantize.map(Quantize::from);
+    load::block_on(async {
+        let (runtime, info) = load::load(&config, located, !root.quiet && !args.json).await?;
+        let request = args.request(prompt, &info);
+        generate(&runtime, request, &args, root).await
+    })
+}
+
+async fn generate(
+    runtime: &Runtime,
+    request: TextRequest,
+    args: &Args,
+    root: &Root,
+) -> Result<(), Failure> {
+    let mut story = Story::new(args.json);
+    let mut generation = runtime.generate(request).await?;
+    let interrupted = tokio::signal::ctrl_c();
+    tokio::select! {
+        told = story.tell(&mut generation) => {
+            let usage = told?;
+            if !root.quiet && !args.json {
+                output::aside(story.statistics(usage));
+            }
+            Ok(())
+        }
+        _ = interrupted => Err(story.interrupted()),
+    }
+}
+
+impl Args {
+    /// Those of our options that stand for settings.
+    fn flags(&self) -> Vec<Flag> {
+        let flag = |name, setting, value| Flag {
+            name,
+            setting,
+            value,
+        };
+        let device = self
+            .device
+            .clone()
+            .map(|value| flag("--device", "engine.device", value));
+        let context = self
+            .context
+            .map(|value| flag("--context", "engine.context", value.to_string()));
+        let threads = self
+            .threads
+            .map(|value| flag("--threads", "engine.threads", value.to_string()));
+        device.into_iter().chain(context).chain(threads).collect()
+    }
+
+    fn request(&self, prompt: String, info: &ModelInfo) -> TextRequest {
+        TextRequest {
+            model: info.name.clone(),
+            prompt: self.prompt(prompt, info),
+            generated: Vec::new(),
+            sampling: self.sampling.to_sampling(),
+            max_tokens: self.max_tokens.map(|tokens| tokens as usize),
+            stop: self.stop.clone(),
+            logprobs: self.logprobs,
+            choice: 0,
+        }
+    }
+
+    fn prompt(&self, prompt: String, info: &ModelInfo) -> Prompt {
+        if self.raw || (!info.can_chat && self.system.is_none()) {
+            return Prompt::Text(prompt);
+        }
+        let system = self
+            .system
+            .iter()
+            .map(|text| json!({ "role": "system", "content": text }));
+        let user = json!({ "role": "user", "content": prompt });
+        Prompt::Chat(Chat {
+            messages: system.chain([user]).collect(),
+            ..Chat::default()
+        })
+    }
+}
+
+impl SamplingArgs {
+    fn to_sampling(&self) -> Sampling {
+        Sampling {
+            temperature: self.temperature,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repetition_penalty: self.repeat_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            logit_bias: Vec::new(),
+            seed: self.seed,
+        }
+    }
+}
+
+impl From<QuantizeChoice> for Quantize {
+    fn from(choice: QuantizeChoice) -> Self {
+        match choice {
+            QuantizeChoice::Q8 => Self::Q8_0,
+            QuantizeChoice::Q4K => Self::Q4K,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What happens to one generation, told as it happens: text for people, events for programs.
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::cli::{Exit, Failure, output};
+use crate::runtime::{self, Event, FinishReason, Generation, TokenInfo, Usage};
+
+/// What happens to one generation, shown as it happens.
+pub struct Story {
+    started: Instant,
+    first_token: Option<Instant>,
+    json: bool,
+}
+
+impl Story {
+    pub fn new(json: bool) -> Self {
+        Self {
+            started: Instant::now(),
+            first_token: None,
+            json,
+        }
+    }
+
+    pub async fn tell(&mut self, generation: &mut Generation) -> Result<Usage, Failure> {
+        while let Some(event) = generation.next().await {
+            match event {
+                Event::Started {
+                    prompt_tokens,
+                    cached_tokens,
+                } => {
+                    self.event(|| {
+                        json!({ "event": "started", "prompt_tokens": prompt_tokens, "cached_tokens": cached_tokens })
+                    })?;
+                }
+                Event::Text { text, tokens } => {
+                    self.first_token.get_or_insert_with(Instant::now);
+                    self.text(&text, &tokens)?;
+                }
+                Event::Done { reason, usage } => {
+                    self.done(&reason, usage)?;
+                    return Ok(usage);
+                }
+                Event::Failed(failure) => return Err(failure.into()),
+            }
+        }
+        Err(runtime::Failure::Stopped.into())
+    }
+
+    fn event(&self, event: impl FnOnce() -> serde_json::Value) -> Result<(), Failure> {
+        match self.json {
+            true => output::json_line(&event()),
+            false => Ok(()),
+        }
+    }
+
+    fn text(&self, text: &str, tokens: &[TokenInfo]) -> Result<(), Failure> {
+        if !self.json {
+            return output::text(text);
+        }
+        let tokens: Vec<_> = tokens.iter().map(token).collect();
+        output::json_line(&json!({ "event": "text", "text": text, "tokens": tokens }))
+    }
+
+    fn done(&self, reason: &FinishReason, usage: Usage) -> Result<(), Failure> {
+        if !self.json {
+            return output::text("\n");
+        }
+        let (reason, stop) = match reason {
+            FinishReason::EndOfTurn => ("end_of_turn", None),
+            FinishReason::Stop(text) => ("stop", Some(text)),
+            FinishReason::Length => ("length", None),
+        };
+        output::json_line(&json!({
+            "event": "done",
+            "reason": reason,
+            "stop": stop,
+            "prompt_tokens": usage.prompt_tokens,
+            "cached_tokens": usage.cached_tokens,
+            "completion_tokens": usage.completion_tokens,
+            "seconds": self.started.elapsed().as_secs_f64(),
+        }))
+    }
+
+    /// The first token is the prompt's work, the others are each a step.
+    pub fn statistics(&self, usage: Usage) -> String {
+        let now = Instant::now();
+        let first = self.first_token.unwrap_or(now);
+        let reading = (first - self.started).as_secs_f64();
+        let writing = (now - first).as_secs_f64();
+        let steps = usage.completion_tokens.saturating_sub(1);
+        let speed = if writing > 0.0 {
+            steps as f64 / writing
+        } else {
+            0.0
+        };
+        format!(
+            "prompt: {} tokens in {reading:.2} s; text: {} tokens, {speed:.1} tokens/s",
+            usage.prompt_tokens, usage.completion_tokens
+        )
+    }
+
+    /// The text so far stands; the line it stands on is ended.
+    pub fn interrupted(&self) -> Failure {
+        if !self.json {
+            // Nobody may be left to read it.
+            let _ = output::text("\n");
+        }
+        Failure::new(Exit::Interrupted, "interrupted")
+    }
+}
+
+fn token(token: &TokenInfo) -> serde_json::Value {
+    let top: Vec<_> = token
+        .top
+        .iter()
+        .map(|(id, logprob)| json!({ "id": id, "logprob": logprob }))
+        .collect();
+    match token.logprob {
+        Some(logprob) => json!({ "id": token.id, "logprob": logprob, "top": top }),
+        None => json!({ "id": token.id }),
+    }
+}

@@ -1,0 +1,96 @@
+//! Keys, sections and variables that no setting stands for, each answered with what was probably meant.
+
+use super::document::Table;
+use super::nearest::nearest;
+use super::problem::Problem;
+use super::reader::Reader;
+use super::setting::Setting;
+use super::{CoordinatorConfig, sections};
+
+/// What our variables begin with. `MUSTER_CONFIG` names the file itself.
+const OURS: &str = "MUSTER_";
+
+impl Reader<'_> {
+    /// Notes every key, section and variable that no setting stands for.
+    pub fn refuse_unknown(&mut self) {
+        for table in &self.document.tables {
+            self.refuse_unknown_in(table);
+        }
+        self.refuse_unknown_variables();
+    }
+
+    fn refuse_unknown_in(&mut self, table: &Table) {
+        let here = self.document.place(table.line);
+        let Some(settings) = known(&table.name) else {
+            let names = sections()
+                .into_iter()
+                .filter_map(|settings| Some(settings.first()?.section));
+            let meant = nearest(&table.name, names.chain([CoordinatorConfig::SECTION]));
+            return self.problem(here, unknown("section", &table.name, meant));
+        };
+        if table.repeated != (table.name == CoordinatorConfig::SECTION) {
+            return self.problem(here, wrong_brackets(table));
+        }
+        for entry in &table.entries {
+            if !settings.iter().any(|setting| setting.key == entry.key) {
+                let meant = nearest(&entry.key, settings.iter().map(|setting| setting.key));
+                let what = unknown("setting", &format!("{}.{}", table.name, entry.key), meant);
+                self.problem(self.document.place(entry.line), what);
+            }
+        }
+    }
+
+    /// A near miss is a typing error; anything else may belong to a program around us.
+    fn refuse_unknown_variables(&mut self) {
+        let known: Vec<String> = sections()
+            .into_iter()
+            .flatten()
+            .map(Setting::variable)
+            .collect();
+        let known: Vec<&str> = known
+            .iter()
+            .filter_map(|name| name.strip_prefix(OURS))
+            .collect();
+        let ours = self
+            .sources
+            .environment
+            .keys()
+            .filter_map(|name| name.strip_prefix(OURS));
+        for name in ours.filter(|name| !known.contains(name) && *name != "CONFIG") {
+            // What all of them begin with would make them all look alike.
+            let meant = nearest(name, known.iter().copied()).map(|name| format!("{OURS}{name}"));
+            let what = unknown("variable", &format!("{OURS}{name}"), meant.as_deref());
+            match meant {
+                Some(_) => self.problems.push(Problem {
+                    place: "environment".to_owned(),
+                    what,
+                }),
+                None => self.warnings.push(what),
+            }
+        }
+    }
+}
+
+fn known(section: &str) -> Option<&'static [Setting]> {
+    let mut all = sections().into_iter().chain([CoordinatorConfig::SETTINGS]);
+    all.find(|settings| {
+        settings
+            .first()
+            .is_some_and(|setting| setting.section == section)
+    })
+}
+
+fn unknown(kind: &str, name: &str, meant: Option<&str>) -> String {
+    match meant {
+        Some(meant) => format!("unknown {kind} {name}; did you mean {meant}?"),
+        None => format!("unknown {kind} {name}"),
+    }
+}
+
+fn wrong_brackets(table: &Table) -> String {
+    let name = &table.name;
+    match table.repeated {
+        true => format!("[[{name}]] must be [{name}]: there is only one"),
+        false => format!("[{name}] must be [[{name}]]: there may be several"),
+    }
+}
