@@ -3,8 +3,9 @@
 use url::Url;
 
 use super::choice::choice;
+use super::reader::Reader;
 use super::secret::Secret;
-use super::setting::{Reader, settings};
+use super::setting::settings;
 
 settings! {
     /// Whom the worker works for; repeat the section for several.

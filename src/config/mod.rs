@@ -18,10 +18,12 @@ mod nearest;
 mod owner;
 mod problem;
 mod raw;
+mod reader;
 mod secret;
 mod setting;
 mod sources;
 mod units;
+mod unknown;
 mod value;
 mod worker;
 
@@ -40,7 +42,7 @@ pub use units::{Size, parse_duration, show_duration};
 pub use worker::{LogFormat, LogLevel, WorkerConfig};
 
 use document::Document;
-use setting::Reader;
+use reader::Reader;
 
 /// The whole configuration: complete, typed, checked. Parts are handed their own section.
 #[derive(Debug, Clone)]
