@@ -27,6 +27,11 @@ pub fn json_line(value: &impl Serialize) -> Result<(), Failure> {
     line(serde_json::to_string(value).map_err(anyhow::Error::from)?)
 }
 
+/// A remark on standard error, beside the result. Where nobody reads it, it is dropped.
+pub fn aside(text: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
 pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     stdout

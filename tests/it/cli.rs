@@ -374,6 +374,21 @@ fn a_reader_who_leaves_ends_the_generation_quietly() {
 }
 
 #[test]
+fn statistics_that_nobody_reads_are_dropped() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let tiny = tiny();
+    let mut command = worker(&["generate", &tiny, "Hello", "-n", "4"]).command();
+    let output = command
+        .stderr(writer)
+        .stdout(Stdio::piped())
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    assert!(!output.stdout.is_empty());
+}
+
+#[test]
 fn ctrl_c_ends_a_generation_with_its_line() {
     let tiny = tiny();
     let command = worker(&[
