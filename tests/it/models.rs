@@ -178,8 +178,8 @@ async fn a_pull_that_is_interrupted_says_that_nothing_is_lost() {
     assert_eq!(user.hub.served_bytes() - before, 40 * MIB as u64 - here);
 }
 
-#[test]
-fn a_full_disk_says_how_much_was_wanted_and_loses_nothing() {
+#[tokio::test]
+async fn a_full_disk_says_how_much_was_wanted_and_loses_nothing() {
     let weights = noise(24 * MIB, 1);
     let user = User::with_model(weights.clone());
     let output = user
@@ -193,6 +193,7 @@ fn a_full_disk_says_how_much_was_wanted_and_loses_nothing() {
         "{said}"
     );
 
+    user.hub.until_alone().await;
     let here = user.journaled_bytes();
     assert!(here > 0);
     let before = user.hub.served_bytes();
