@@ -196,7 +196,6 @@ async fn a_full_disk_says_how_much_was_wanted_and_loses_nothing() {
     user.hub.until_alone().await;
     let here = user.journaled_bytes();
     assert!(here > 0);
-    user.hub.until_alone().await;
     let before = user.hub.served_bytes();
     user.types(&["pull", "org/model"]).run().ok();
     assert_eq!(
