@@ -1,0 +1,214 @@
+"""Trains the demo model: `python train.py --until 09:50` or `--steps N`, on the CPU with two processes or with `--device cuda`.
+
+Every step draws fresh chats by (seed, step, rank), so nothing is stored but the checkpoint, and a run that is stopped goes on
+from it. The learning rate falls to zero at the end, which is a step or a time of day.
+"""
+
+import argparse
+import datetime
+import json
+import math
+import os
+import random
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from corpus import chats, evaluation
+from encoding import Encoder, train_tokenizer
+from network import Network, Shape
+
+HERE = Path(__file__).parent
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=0)
+    parser.add_argument("--until", help="a time of day, HH:MM, instead of a number of steps")
+    parser.add_argument("--out", type=Path, default=HERE / "run")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--chats", type=int, default=18, help="chats a step and process")
+    parser.add_argument("--rate", type=float, default=4e-3)
+    parser.add_argument("--drill-until", type=float, default=0.4, help="how long copying is drilled, as a share of the run")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--init", type=Path, help="start from another run's weights, with a new schedule")
+    return parser.parse_args()
+
+
+def orthogonal(g, steps=5):
+    """The nearest matrix with equal singular values, by Newton and Schulz's iteration."""
+    tall = g.shape[0] > g.shape[1]
+    x = g.T if tall else g
+    x = x / (x.norm() + 1e-7)
+    for _ in range(steps):
+        a = x @ x.T
+        x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+    return x.T if tall else x
+
+
+class Optimizer:
+    """Muon for the matrices of the layers, AdamW for the rest. Each process orthogonalizes its share of the matrices."""
+
+    def __init__(self, network, rank, processes):
+        named = list(network.named_parameters())
+        self.matrices = [p for n, p in named if p.dim() == 2 and n != "embedding.weight"]
+        self.rest = torch.optim.AdamW([p for n, p in named if p.dim() == 1 or n == "embedding.weight"], betas=(0.9, 0.98), weight_decay=0.0)
+        self.momentum = [torch.zeros_like(p) for p in self.matrices]
+        self.rank, self.processes = rank, processes
+
+    @torch.no_grad()
+    def step(self, rate):
+        updates = [torch.zeros_like(p) for p in self.matrices]
+        for i, (p, m) in enumerate(zip(self.matrices, self.momentum)):
+            m.mul_(0.95).add_(p.grad, alpha=0.05)
+            if i % self.processes == self.rank:
+                updates[i] = orthogonal(p.grad.mul(0.05).add(m, alpha=0.95)) * 0.2 * math.sqrt(max(p.shape))
+        if self.processes > 1:
+            updates = summed(updates)
+        for p, update in zip(self.matrices, updates):
+            p.mul_(1 - rate * 0.05).sub_(update, alpha=rate)
+        for group in self.rest.param_groups:
+            group["lr"] = rate
+        self.rest.step()
+
+    def state_dict(self):
+        return {"momentum": self.momentum, "rest": self.rest.state_dict()}
+
+    def load_state_dict(self, state):
+        for mine, theirs in zip(self.momentum, state["momentum"]):
+            mine.copy_(theirs)
+        self.rest.load_state_dict(state["rest"])
+
+
+def summed(tensors):
+    flat = torch.cat([t.flatten() for t in tensors])
+    dist.all_reduce(flat)
+    return [part.view_as(t) for part, t in zip(flat.split([t.numel() for t in tensors]), tensors)]
+
+
+def batch(encoder, rng, count, context, drills):
+    """Chats one after the other: (ids, loss weights, lengths). `drills` is the share of copying exercises among them."""
+    rows = [encoder.drill(rng, spelling=0.3 if drills > 0.2 else 0.7) if rng.random() < drills else encoder.encode(*chats.chat(rng)) for _ in range(count)]
+    ids = torch.tensor([i for row, _ in rows for i in row[:context]])
+    weights = torch.tensor([w for _, row in rows for w in [0.0, *row[1:context]]])
+    return ids, weights, [min(context, len(row)) for row, _ in rows]
+
+
+def loss_of(network, ids, weights, lengths):
+    """Each position guesses the next id; the first id of a chat has no weight, so nobody guesses it."""
+    logits = network(ids, lengths)[:-1]
+    return (F.cross_entropy(logits, ids[1:], reduction="none") * weights[1:]).sum() / weights.sum()
+
+
+@torch.no_grad()
+def guessed(network, encoder, prompts, device):
+    """The share of held-out replies per skill that greedy decoding would write exactly as training does."""
+    scores = {}
+    for prompt in prompts:
+        before, _ = encoder.encode(prompt["messages"] + [{"role": "assistant", "content": prompt["reply"]}], prompt["tools"])
+        after = len(encoder.ids(prompt["reply"])) + 1
+        ids = torch.tensor(before, device=device)
+        best = network(ids[:-1], [len(ids) - 1])[-after:].argmax(-1)
+        scores.setdefault(prompt["skill"], []).append(bool((best == ids[-after:]).all()))
+    return {skill: round(100 * sum(hits) / len(hits)) for skill, hits in scores.items()}
+
+
+def progress_by(args, step, began):
+    if not args.until:
+        return step / args.steps
+    hour, minute = map(int, args.until.split(":"))
+    end = datetime.datetime.now().replace(hour=hour, minute=minute, second=0).timestamp()
+    return (time.time() - began) / max(1.0, end - began)
+
+
+def rate_at(args, step, progress):
+    """Warm up, stay, then fall to zero over the second half."""
+    fall = 1.0 if progress < 0.5 else 0.5 * (1 + math.cos(math.pi * (progress - 0.5) / 0.5))
+    return args.rate * min(1.0, (step + 1) / 60) * fall
+
+
+def train(rank, args):
+    torch.set_num_threads(1 if args.processes > 1 else 2)
+    torch.manual_seed(args.seed)
+    if args.processes > 1:
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29533")
+        dist.init_process_group("gloo", rank=rank, world_size=args.processes, timeout=datetime.timedelta(hours=6))
+    args.out.mkdir(exist_ok=True)
+    network = Network(Shape(layers=args.layers)).to(args.device)
+    optimizer = Optimizer(network, rank, args.processes)
+    encoder = Encoder(HERE / "tokenizer.json")
+    prompts = evaluation.prompts(count=10)
+    parameters = list(network.parameters())
+    step, spent, tokens, saved = 0, 0.0, 0, args.out / "checkpoint.pt"
+    if saved.exists():
+        state = torch.load(saved, map_location=args.device)
+        network.load_state_dict(state["network"])
+        optimizer.load_state_dict(state["optimizer"])
+        step, spent, tokens = state["step"], state["spent"], state["tokens"]
+    elif args.init:
+        network.load_state_dict(torch.load(args.init, map_location=args.device)["network"])
+    began = time.time() - spent
+    log = open(args.out / "log.jsonl", "a") if rank == 0 else None
+    marks = {"say": time.time(), "score": time.time(), "save": time.time(), "tokens": tokens}
+    mean = 0.0
+    while True:
+        progress = torch.tensor([progress_by(args, step, began)], dtype=torch.float64)
+        if args.processes > 1:
+            dist.broadcast(progress, 0)
+        progress = float(progress)
+        if progress >= 1:
+            break
+        rng = random.Random(f"train {args.seed} {step} {rank}")
+        ids, weights, lengths = batch(encoder, rng, args.chats, network.shape.context, 0.4 if progress < args.drill_until else 0.15)
+        loss = loss_of(network, ids.to(args.device), weights.to(args.device), lengths) / args.processes
+        loss.backward()
+        mean += float(loss.detach()) * args.processes
+        tokens += len(ids) * args.processes
+        if args.processes > 1:
+            for p, g in zip(parameters, summed([p.grad for p in parameters])):
+                p.grad = g
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step(rate_at(args, step, progress))
+        for p in parameters:
+            p.grad = None
+        step += 1
+        if rank == 0 and step % 20 == 0:
+            now = time.time()
+            line = {"step": step, "loss": round(mean / 20, 4), "progress": round(progress, 4), "tokens": tokens, "tokens_per_second": round((tokens - marks["tokens"]) / (now - marks["say"]))}
+            marks |= {"say": now, "tokens": tokens}
+            mean = 0.0
+            if now - marks["save"] > 60:
+                save(saved, network, optimizer, step, now - began, tokens)
+                marks["save"] = now
+            if now - marks["score"] > 420:
+                line["scores"] = guessed(network, encoder, prompts, args.device)
+                marks["score"] = time.time()
+            print(json.dumps(line), file=log, flush=True)
+    if rank == 0:
+        save(saved, network, optimizer, step, time.time() - began, tokens)
+        print(json.dumps({"step": step, "tokens": tokens, "seconds": round(time.time() - began), "scores": guessed(network, encoder, prompts, args.device)}), file=log, flush=True)
+
+
+def save(path, network, optimizer, step, spent, tokens):
+    state = {"network": network.state_dict(), "optimizer": optimizer.state_dict(), "step": step, "spent": spent, "tokens": tokens}
+    torch.save(state, path.with_suffix(".part"))
+    path.with_suffix(".part").rename(path)
+
+
+def main():
+    args = arguments()
+    if not (HERE / "tokenizer.json").exists():
+        train_tokenizer(HERE / "tokenizer.json")
+    if args.processes > 1:
+        torch.multiprocessing.spawn(train, (args,), args.processes)
+    else:
+        train(0, args)
+
+
+if __name__ == "__main__":
+    main()
