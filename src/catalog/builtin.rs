@@ -8,6 +8,7 @@ macro_rules! entry {
 
 /// File name and text.
 pub const ENTRIES: &[(&str, &str)] = &[
+    entry!("demo-text.toml"),
     entry!("llama-3.1-8b-instruct.toml"),
     entry!("llama-3.2-1b-instruct.toml"),
     entry!("llama-3.2-3b-instruct.toml"),

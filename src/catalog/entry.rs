@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use super::Embedded;
 use crate::hub;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -92,6 +93,8 @@ pub enum Source {
     Hub(hub::Source),
     /// A file or a folder on this machine.
     Path(PathBuf),
+    /// A folder inside this program, to be unpacked.
+    Embedded(&'static Embedded),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -167,7 +170,7 @@ impl Entry {
     pub fn weight_bytes(&self, quantization: &str) -> Option<u64> {
         match self.source(Some(quantization)).ok()?.1 {
             Source::Hub(source) => stated_bytes(source),
-            Source::Path(_) => None,
+            Source::Path(_) | Source::Embedded(_) => None,
         }
         .or_else(|| {
             let (_, milli_bits) = QUANTIZATIONS

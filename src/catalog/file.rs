@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::Path};
 use serde::Deserialize;
 
 use super::{
-    Defaults, Entry, Family, Kind, Names, Shape, Source,
+    Defaults, Embedded, Entry, Family, Kind, Names, Shape, Source,
     entry::QUANTIZATIONS,
     keys::{refuse_unknown, unknown},
 };
@@ -92,9 +92,10 @@ struct SourceToml {
     #[serde(default)]
     files: Vec<FileToml>,
     path: Option<String>,
+    embedded: Option<String>,
 }
 
-const SOURCE: &[&str] = &["repository", "revision", "files", "path"];
+const SOURCE: &[&str] = &["repository", "revision", "files", "path", "embedded"];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -193,8 +194,8 @@ fn sources(
 }
 
 fn source(raw: SourceToml, folder: Option<&Path>) -> Result<Source, String> {
-    match (raw.repository, raw.path) {
-        (Some(repository), None) => {
+    match (raw.repository, raw.path, raw.embedded) {
+        (Some(repository), None, None) => {
             let source = hub::Source {
                 repository: parsed(&repository)?,
                 revision: raw.revision.as_deref().map(parsed).transpose()?,
@@ -207,10 +208,16 @@ fn source(raw: SourceToml, folder: Option<&Path>) -> Result<Source, String> {
             refuse_incomplete(&source)?;
             Ok(Source::Hub(source))
         }
-        (None, Some(path)) if raw.files.is_empty() && raw.revision.is_none() => {
-            Ok(Source::Path(folder.unwrap_or(Path::new("")).join(path)))
+        (None, Some(_), None) | (None, None, Some(_))
+            if !raw.files.is_empty() || raw.revision.is_some() =>
+        {
+            Err("a path has no revision and no files of its own".to_owned())
         }
-        (None, Some(_)) => Err("a path has no revision and no files of its own".to_owned()),
+        (None, Some(path), None) => Ok(Source::Path(folder.unwrap_or(Path::new("")).join(path))),
+        (None, None, Some(name)) => match Embedded::find(&name) {
+            Some(model) => Ok(Source::Embedded(model)),
+            None => Err(unknown("embedded", &name, &Embedded::names())),
+        },
         _ => Err("a source has either a repository or a path".to_owned()),
     }
 }

@@ -2,9 +2,11 @@
 //! weights come from and what they need.
 //!
 //! The entries of this repository are embedded in the program; a folder of the owner's adds more and replaces
-//! those with the same id. Nothing here touches the network or opens weights.
+//! those with the same id. Small models may be part of the program itself. Nothing here touches the network or
+//! opens weights.
 
 mod builtin;
+mod embedded;
 mod entry;
 mod file;
 mod keys;
@@ -16,6 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub use embedded::{Embedded, UnpackError};
 pub use entry::{Defaults, Entry, Family, Kind, Names, Shape, Source, UnknownQuantization};
 pub use names::{AmbiguousModel, FindError, UnknownModel};
 

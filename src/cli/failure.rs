@@ -189,6 +189,7 @@ impl From<LocateError> for Failure {
                 let hint = format!("bring it here: worker models pull {name}");
                 Self::new(Exit::NotFound, error).hint(hint)
             }
+            LocateError::Unpack(error) => error.into(),
         }
     }
 }

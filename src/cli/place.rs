@@ -1,14 +1,17 @@
 //! Where models are looked for, as the configuration says: the catalog, the hub's cache, this machine.
 
+use std::path::PathBuf;
+
 use super::Failure;
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::daemon::locate::{LocateError, Located, locate};
+use crate::daemon::locate::{LocateError, Located, Shelves, locate};
 use crate::hub::{Hub, HubSettings};
 
 pub struct Place {
     pub catalog: Catalog,
     pub hub: Hub,
+    unpacked: PathBuf,
     preferred: Option<String>,
 }
 
@@ -17,13 +20,20 @@ impl Place {
         Ok(Self {
             catalog: Catalog::open(config.models.dir.as_deref())?,
             hub: Hub::new(hub_settings(config)),
+            unpacked: config.worker.data_dir.join("models"),
             preferred: config.models.quantization.clone(),
         })
     }
 
     /// The files of a model that is here.
     pub fn locate(&self, wanted: &str) -> Result<Located, LocateError> {
-        locate(wanted, self.preferred.as_deref(), &self.catalog, &self.hub)
+        let shelves = Shelves {
+            catalog: &self.catalog,
+            hub: &self.hub,
+            unpacked: &self.unpacked,
+            preferred: self.preferred.as_deref(),
+        };
+        locate(wanted, shelves)
     }
 }
 

@@ -1,10 +1,13 @@
-//! From a model's name to its files: a path, or a name of the catalog whose files are here. Nothing is downloaded.
+//! From a model's name to its files: a path, or a name of the catalog whose files are here. Nothing is downloaded;
+//! a model that came with the program is unpacked.
 
 use std::path::{Path, PathBuf};
 
-use crate::catalog::{Catalog, Defaults, Entry, FindError, Source, UnknownQuantization};
+use crate::catalog::{
+    Catalog, Defaults, Entry, FindError, Source, UnknownQuantization, UnpackError,
+};
 use crate::config::is_path;
-use crate::hub::Hub;
+use crate::hub::{Hub, Pulled};
 use crate::runtime::{ModelSource, Sampling};
 
 /// A model whose files are here.
@@ -13,6 +16,17 @@ pub struct Located {
     /// What it is served as.
     pub name: String,
     pub source: ModelSource,
+}
+
+/// Where files may be.
+#[derive(Clone, Copy)]
+pub struct Shelves<'a> {
+    pub catalog: &'a Catalog,
+    pub hub: &'a Hub,
+    /// Where models that came with the program are unpacked.
+    pub unpacked: &'a Path,
+    /// The quantization to take where a model has several.
+    pub preferred: Option<&'a str>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -26,15 +40,12 @@ pub enum LocateError {
     /// It is in the catalog, and not on this machine.
     #[error("{name} is in the catalog, but none of its files is on this machine")]
     NotHere { name: String },
+    #[error(transparent)]
+    Unpack(#[from] UnpackError),
 }
 
 /// What is asked for: a path, `NAME` or `NAME:QUANTIZATION`.
-pub fn locate(
-    wanted: &str,
-    preferred: Option<&str>,
-    catalog: &Catalog,
-    hub: &Hub,
-) -> Result<Located, LocateError> {
+pub fn locate(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError> {
     let path = Path::new(wanted);
     match is_path(wanted) || path.exists() {
         true if path.exists() => Ok(Located {
@@ -42,24 +53,20 @@ pub fn locate(
             source: ModelSource::new(path),
         }),
         true => Err(LocateError::NoSuchPath(path.to_owned())),
-        false => in_catalog(wanted, preferred, catalog, hub),
+        false => in_catalog(wanted, shelves),
     }
 }
 
-fn in_catalog(
-    wanted: &str,
-    preferred: Option<&str>,
-    catalog: &Catalog,
-    hub: &Hub,
-) -> Result<Located, LocateError> {
-    let (entry, named) = catalog.find_with_quantization(wanted)?;
+fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError> {
+    let (entry, named) = shelves.catalog.find_with_quantization(wanted)?;
     let path = match named {
-        Some(named) => files(entry.source(Some(named))?.1, hub),
-        None => usual_first(entry, preferred)
+        Some(named) => files(entry.source(Some(named))?.1, shelves),
+        None => usual_first(entry, shelves.preferred)
             .into_iter()
-            .find_map(|source| files(source, hub)),
+            .find_map(|source| files(source, shelves).transpose())
+            .transpose(),
     };
-    let path = path.ok_or_else(|| LocateError::NotHere {
+    let path = path?.ok_or_else(|| LocateError::NotHere {
         name: wanted.to_owned(),
     })?;
     let defaults = sampling(&entry.defaults);
@@ -85,14 +92,22 @@ fn usual_first<'a>(entry: &'a Entry, preferred: Option<&str>) -> Vec<&'a Source>
 }
 
 /// What to open: the file of a model in one file, else the folder of its files.
-fn files(source: &Source, hub: &Hub) -> Option<PathBuf> {
+fn files(source: &Source, shelves: Shelves<'_>) -> Result<Option<PathBuf>, UnpackError> {
     match source {
-        Source::Path(path) => path.exists().then(|| path.clone()),
-        Source::Hub(source) => match hub.locate(source)?.files.as_slice() {
-            [only] => Some(only.clone()),
-            [first, ..] => Some(first.parent()?.to_owned()),
-            [] => None,
-        },
+        Source::Path(path) => Ok(path.exists().then(|| path.clone())),
+        Source::Hub(source) => Ok(shelves
+            .hub
+            .locate(source)
+            .and_then(|pulled| opened(&pulled))),
+        Source::Embedded(model) => model.unpack(shelves.unpacked).map(Some),
+    }
+}
+
+fn opened(pulled: &Pulled) -> Option<PathBuf> {
+    match pulled.files.as_slice() {
+        [only] => Some(only.clone()),
+        [first, ..] => Some(first.parent()?.to_owned()),
+        [] => None,
     }
 }
 

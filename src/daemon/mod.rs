@@ -23,7 +23,7 @@ use crate::runtime::Runtime;
 pub use device::{Device, limits, needs};
 pub use error::DaemonError;
 use fit::Wishes;
-use locate::{LocateError, Located};
+use locate::{LocateError, Located, Shelves};
 use signals::Signals;
 
 /// Runs until it is told to stop.
@@ -71,7 +71,14 @@ async fn here(
     hub: &Hub,
 ) -> Result<Located, DaemonError> {
     let preferred = config.models.quantization.as_deref();
-    let locate = || locate::locate(wanted, preferred, catalog, hub);
+    let unpacked = config.worker.data_dir.join("models");
+    let shelves = Shelves {
+        catalog,
+        hub,
+        unpacked: &unpacked,
+        preferred,
+    };
+    let locate = || locate::locate(wanted, shelves);
     match locate() {
         Err(LocateError::NotHere { .. }) if !config.hub.offline => {
             let wishes = Wishes::of(&config.engine);

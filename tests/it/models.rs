@@ -293,7 +293,17 @@ fn the_list_says_what_is_here() {
     assert!(list.contains("qwen3-0.6b"), "{list}");
     let models = user.json(&["list"]);
     assert!(models.as_array().unwrap().len() >= 15);
-    let first = &models[0]["sources"][0];
+    let source = |id: &str| {
+        let models = models.as_array().unwrap().iter();
+        let mut found = models.filter(|model| model["id"] == id);
+        found.next().unwrap()["sources"][0].clone()
+    };
+    assert_eq!(
+        source("demo-text")["on_disk"],
+        true,
+        "it is part of the program"
+    );
+    let first = source("qwen3-0.6b");
     assert_eq!(
         (&first["on_disk"], &first["bytes_on_disk"]),
         (&false.into(), &0.into())

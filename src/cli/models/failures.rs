@@ -1,7 +1,7 @@
 //! Which exit code and which advice the failures of the hub and the catalog deserve.
 
 use crate::{
-    catalog::{CatalogError, FindError, UnknownQuantization},
+    catalog::{CatalogError, FindError, UnknownQuantization, UnpackError},
     cli::{Exit, Failure},
     hub::HubError,
 };
@@ -48,6 +48,13 @@ fn advice(error: &HubError) -> Option<&'static str> {
 impl From<CatalogError> for Failure {
     fn from(error: CatalogError) -> Self {
         Self::new(Exit::BadConfiguration, error)
+    }
+}
+
+impl From<UnpackError> for Failure {
+    fn from(error: UnpackError) -> Self {
+        Self::new(Exit::CannotWrite, error)
+            .hint("--data-dir moves the worker's files to another place")
     }
 }
 

@@ -161,6 +161,7 @@ fn show_source(
     ))?;
     match source {
         Source::Path(path) => output::line(format!("  {}", path.display())),
+        Source::Embedded(_) => output::line("  part of this program"),
         Source::Hub(hub) => {
             let revision = hub
                 .revision

@@ -1,5 +1,7 @@
 //! Where models are looked for: the catalog, the hub with its cache, and this machine.
 
+use std::path::PathBuf;
+
 use crate::{
     catalog::{Catalog, Source},
     cli::{Failure, Root, place::hub_settings},
@@ -11,6 +13,8 @@ pub struct Place {
     pub catalog: Catalog,
     pub hub: Hub,
     pub quiet: bool,
+    /// Where the models that came with the program are unpacked.
+    pub unpacked: PathBuf,
     memory_bytes: u64,
 }
 
@@ -21,6 +25,7 @@ impl Place {
             catalog: Catalog::open(config.models.dir.as_deref())?,
             hub: Hub::new(hub_settings(&config)),
             quiet: root.quiet,
+            unpacked: config.worker.data_dir.join("models"),
             memory_bytes: most_memory(&hardware::probe()),
         })
     }
@@ -45,6 +50,12 @@ impl Place {
                 files: 1,
                 present: usize::from(path.exists()),
                 bytes: path.metadata().map_or(0, |metadata| metadata.len()),
+            },
+            // It came with the program, so it is always here.
+            Source::Embedded(model) => OnDisk {
+                files: model.files(),
+                present: model.files(),
+                bytes: model.bytes(),
             },
         }
     }

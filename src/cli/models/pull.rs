@@ -74,6 +74,7 @@ fn pull(name: &str, target: &Target<'_>, place: &Place) -> Result<PulledReport, 
             let name = format!("{}:{quantization}", entry.id);
             match source {
                 Source::Path(path) => (name, None, vec![path.clone()]),
+                Source::Embedded(model) => (name, None, model.unpack_files(&place.unpacked)?),
                 Source::Hub(source) => {
                     let work = place.hub.pull(source, progress.as_ref(), &stop);
                     let pulled = wait_for(work, &stop)?;

@@ -88,6 +88,13 @@ fn remove(
     place: &Place,
     report: &mut RemovedReport,
 ) -> Result<(), Failure> {
+    if let Source::Embedded(_) = named.source {
+        let message = format!(
+            "{} is part of this program and cannot be removed",
+            named.name
+        );
+        return Err(Failure::new(Exit::Failed, message));
+    }
     let Source::Hub(source) = &named.source else {
         // A path belongs to its owner, not to us.
         report.kept.push(named.name.clone());

@@ -101,6 +101,7 @@ fn source_report<'a>(
     let (hub, path) = match source {
         Source::Hub(hub) => (Some(hub), None),
         Source::Path(path) => (None, Some(path)),
+        Source::Embedded(_) => (None, None),
     };
     let files = hub.into_iter().flat_map(|hub| {
         hub.files.iter().map(|file| FileReport {

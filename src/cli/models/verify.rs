@@ -38,8 +38,22 @@ struct FileReport {
 pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     let mut reports = Vec::new();
     for named in &chosen(args, place)? {
-        let Source::Hub(source) = &named.source else {
-            continue;
+        let source = match &named.source {
+            Source::Hub(source) => source,
+            // Its bytes are compared whenever it is used.
+            Source::Embedded(_) if !args.names.is_empty() => {
+                let report = report(
+                    &named.name,
+                    "part of this program".to_owned(),
+                    Checked::Right,
+                );
+                if !args.json {
+                    show(&report)?;
+                }
+                reports.push(report);
+                continue;
+            }
+            Source::Embedded(_) | Source::Path(_) => continue,
         };
         for file in &source.files {
             let checked = place.hub.verify(source, file)?;

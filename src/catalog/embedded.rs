@@ -1,0 +1,219 @@
+//! The models that this program carries: their files are part of the binary, and are written once to a folder
+//! so that weights can be mapped like those of any other model.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+
+/// A model folder inside the program.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Embedded {
+    pub name: &'static str,
+    files: &'static [File],
+}
+
+/// Name and content.
+type File = (&'static str, &'static [u8]);
+
+macro_rules! embedded {
+    ($folder:literal, $($file:literal),+ $(,)?) => {
+        Embedded {
+            name: $folder,
+            files: &[$(($file, include_bytes!(concat!("../../models/", $folder, "/", $file)))),+],
+        }
+    };
+}
+
+static ALL: &[Embedded] = &[embedded!(
+    "demo-text",
+    "chat_template.jinja",
+    "config.json",
+    "generation_config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+)];
+
+/// A folder that could not be written or read.
+#[derive(Debug, thiserror::Error)]
+#[error("the built-in model {model} cannot be kept in {folder}: {cause}", folder = .folder.display())]
+pub struct UnpackError {
+    pub model: &'static str,
+    pub folder: PathBuf,
+    pub cause: io::Error,
+}
+
+impl Embedded {
+    pub fn find(name: &str) -> Option<&'static Self> {
+        ALL.iter().find(|model| model.name == name)
+    }
+
+    pub fn names() -> Vec<&'static str> {
+        ALL.iter().map(|model| model.name).collect()
+    }
+
+    /// How many files it has.
+    pub fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|(_, bytes)| bytes.len() as u64).sum()
+    }
+
+    /// One hash over all files, their names and lengths: the name of the folder they are kept in.
+    pub fn sha256(&self) -> String {
+        let mut hash = Sha256::new();
+        for (name, bytes) in self.files {
+            hash.update(format!("{name} {}\n", bytes.len()));
+            hash.update(bytes);
+        }
+        hash.finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+
+    /// The model's folder under `models`, written first where it is missing or damaged.
+    pub fn unpack(&self, models: &Path) -> Result<PathBuf, UnpackError> {
+        let folder = models.join(self.sha256());
+        if self.is_whole(&folder) {
+            return Ok(folder);
+        }
+        self.write(models, &folder).map_err(|cause| UnpackError {
+            model: self.name,
+            folder: folder.clone(),
+            cause,
+        })?;
+        Ok(folder)
+    }
+
+    /// Like `unpack`; the files instead of the folder.
+    pub fn unpack_files(&self, models: &Path) -> Result<Vec<PathBuf>, UnpackError> {
+        let folder = self.unpack(models)?;
+        Ok(self
+            .files
+            .iter()
+            .map(|(name, _)| folder.join(name))
+            .collect())
+    }
+
+    /// Compares every byte: the model is small, and a disk may have lost some.
+    fn is_whole(&self, folder: &Path) -> bool {
+        let mut files = self.files.iter();
+        files.all(|(name, bytes)| fs::read(folder.join(name)).is_ok_and(|found| found == *bytes))
+    }
+
+    /// Writes beside the place and renames, so that nobody ever sees half a model.
+    fn write(&self, models: &Path, folder: &Path) -> io::Result<()> {
+        fs::create_dir_all(models)?;
+        let part = models.join(format!(".{}-{}", self.name, std::process::id()));
+        let written = self
+            .write_files(&part)
+            .and_then(|()| self.put(&part, folder));
+        if part.exists() {
+            fs::remove_dir_all(&part)?;
+        }
+        written
+    }
+
+    fn write_files(&self, part: &Path) -> io::Result<()> {
+        fs::create_dir_all(part)?;
+        for (name, bytes) in self.files {
+            let mut file = fs::File::create(part.join(name))?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// A folder that is in the way is another process's whole one, or a damaged one.
+    fn put(&self, part: &Path, folder: &Path) -> io::Result<()> {
+        if fs::rename(part, folder).is_ok() || self.is_whole(folder) {
+            return Ok(());
+        }
+        fs::remove_dir_all(folder)?;
+        fs::rename(part, folder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static SMALL: Embedded = Embedded {
+        name: "small",
+        files: &[("config.json", b"{}"), ("model.safetensors", b"weights")],
+    };
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_model_is_written_once_under_its_hash() {
+        let models = tempfile::tempdir().unwrap();
+        let folder = SMALL.unpack(&models.path().join("models")).unwrap();
+        assert_eq!(names(&folder), ["config.json", "model.safetensors"]);
+        let written = fs::metadata(folder.join("config.json"))
+            .unwrap()
+            .modified()
+            .unwrap();
+        assert_eq!(SMALL.unpack(&models.path().join("models")).unwrap(), folder);
+        let found = fs::metadata(folder.join("config.json"))
+            .unwrap()
+            .modified()
+            .unwrap();
+        assert_eq!(found, written);
+        assert_eq!(names(&models.path().join("models")), [SMALL.sha256()]);
+    }
+
+    #[test]
+    fn a_damaged_model_is_written_again() {
+        let models = tempfile::tempdir().unwrap();
+        let folder = SMALL.unpack(models.path()).unwrap();
+        fs::write(folder.join("model.safetensors"), b"weighty").unwrap();
+        assert_eq!(SMALL.unpack(models.path()).unwrap(), folder);
+        assert_eq!(
+            fs::read(folder.join("model.safetensors")).unwrap(),
+            b"weights"
+        );
+        assert_eq!(names(models.path()), [SMALL.sha256()]);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_named() {
+        let models = tempfile::tempdir().unwrap();
+        let file = models.path().join("file");
+        fs::write(&file, b"").unwrap();
+        let error = SMALL.unpack(&file).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("built-in model small cannot be kept in"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn every_embedded_model_is_small_enough_to_carry() {
+        for model in ALL {
+            assert!(
+                model.bytes() <= 8_000_000,
+                "{}: {} bytes",
+                model.name,
+                model.bytes()
+            );
+            assert_eq!(Embedded::find(model.name), Some(model));
+        }
+    }
+}
