@@ -8,7 +8,7 @@ mod bench;
 mod completions;
 mod config;
 mod doctor;
-mod eval;
+pub mod eval;
 pub mod failure;
 mod generate;
 mod init;

@@ -8,6 +8,7 @@
 mod bench;
 mod cli;
 mod config;
+mod demo;
 mod engine;
 mod fit;
 mod hub;
