@@ -9,6 +9,7 @@ mod level;
 mod math;
 mod memory;
 mod norm;
+mod pool;
 mod products;
 mod rope;
 mod tensors;

@@ -5,7 +5,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use candle_core::utils::barrier_pool;
+use super::pool::Pool;
 
 /// Below this many steps (of about a nanosecond) waking the others costs more than it saves.
 const WORTH_SHARING: usize = 20_000;
@@ -18,7 +18,7 @@ pub fn share(items: usize, cost: usize, work: impl Fn(Range<usize>) + Sync) {
         }
         return;
     }
-    barrier_pool().execute_chunked(items, work);
+    Pool::global().run(items, work);
 }
 
 /// A mutable slice that threads write in parts that do not overlap.

@@ -1,0 +1,310 @@
+//! The threads that share a product.
+//!
+//! A pool for work of microseconds, many thousand times a second, on a machine that others use too. Whoever calls
+//! takes part and hands out the work piece by piece, so a helper that comes late, because it slept or because the
+//! system gave its processor to somebody else, costs nothing: the call ends when the work is done and every helper
+//! that had begun has left. Nobody waits for a helper that had not begun.
+//!
+//! Helpers watch for the next call for about a millisecond, longer than the pauses within a step, and then sleep.
+
+#![expect(
+    unsafe_code,
+    reason = "a call lends its closure to threads that live longer"
+)]
+
+use std::any::Any;
+use std::cell::{Cell, UnsafeCell};
+use std::hint::spin_loop;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+const WATCH: Duration = Duration::from_millis(1);
+
+/// Pieces a thread takes of one call, so that a slow one holds up little.
+const PIECES: usize = 8;
+
+/// Where the number of threads stands, in the order of precedence. Other libraries read them too.
+const VARIABLES: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
+
+thread_local! {
+    static IS_HELPER: Cell<bool> = const { Cell::new(false) };
+}
+
+pub struct Pool {
+    shared: Arc<Shared>,
+    helpers: Vec<(Thread, Arc<AtomicBool>)>,
+    /// Held by the one call that has the helpers.
+    calling: Mutex<()>,
+}
+
+struct Shared {
+    /// Odd while a call takes helpers. Each call raises it by two.
+    round: AtomicUsize,
+    /// Helpers that look at `call`.
+    active: AtomicUsize,
+    /// Written between rounds, while no helper is active.
+    call: UnsafeCell<Option<Call>>,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+// SAFETY: `call` is written only while no helper is active, see `Shared::begin` and `Shared::enter`; the rest is
+// made for threads.
+unsafe impl Sync for Shared {}
+// SAFETY: as above. The closure that `call` points to is `Sync`.
+unsafe impl Send for Shared {}
+
+#[derive(Clone, Copy)]
+struct Call {
+    work: *const (dyn Fn(Range<usize>) + Sync),
+    items: usize,
+    piece: usize,
+    next: *const AtomicUsize,
+}
+
+impl Pool {
+    /// The pool of the process, started when first used.
+    pub fn global() -> &'static Self {
+        static POOL: OnceLock<Pool> = OnceLock::new();
+        POOL.get_or_init(|| Self::new(threads()))
+    }
+
+    /// With this many threads, the caller's counted in.
+    fn new(threads: usize) -> Self {
+        let shared = Arc::new(Shared {
+            round: AtomicUsize::new(0),
+            active: AtomicUsize::new(0),
+            call: UnsafeCell::new(None),
+            panic: Mutex::new(None),
+        });
+        let helpers = (1..threads).filter_map(|index| helper(index, &shared));
+        Self {
+            helpers: helpers.collect(),
+            shared,
+            calling: Mutex::new(()),
+        }
+    }
+
+    /// Calls `work` with ranges that cover `0..items` once, from several threads. Does all of it on this one if the
+    /// helpers are taken, by another call or by the one this call is made in.
+    pub fn run(&self, items: usize, work: impl Fn(Range<usize>) + Sync) {
+        let guard = match self.calling.try_lock() {
+            Ok(guard) if !self.helpers.is_empty() && !IS_HELPER.get() => guard,
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            _ => return work(0..items),
+        };
+        let next = AtomicUsize::new(0);
+        let work: &(dyn Fn(Range<usize>) + Sync) = &work;
+        let call = Call {
+            // SAFETY: only the lifetime changes; `Round` keeps the closure in place until no helper is active.
+            work: unsafe {
+                std::mem::transmute::<
+                    &(dyn Fn(Range<usize>) + Sync),
+                    &'static (dyn Fn(Range<usize>) + Sync),
+                >(work)
+            },
+            items,
+            piece: items.div_ceil((self.helpers.len() + 1) * PIECES).max(1),
+            next: &raw const next,
+        };
+        let round = self.shared.begin(call);
+        self.wake();
+        // SAFETY: what the call points to lives on this stack, below `round`.
+        unsafe { call.work_off() };
+        drop(round);
+        let panic = self.shared.panic.lock();
+        let panic = panic.unwrap_or_else(PoisonError::into_inner).take();
+        drop(guard);
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+
+    fn wake(&self) {
+        for (thread, sleeps) in &self.helpers {
+            if sleeps.swap(false, SeqCst) {
+                thread.unpark();
+            }
+        }
+    }
+}
+
+impl Call {
+    /// # Safety
+    /// What it points to is alive.
+    unsafe fn work_off(&self) {
+        // SAFETY: alive by the caller's promise.
+        let (work, next) = unsafe { (&*self.work, &*self.next) };
+        loop {
+            let start = next.fetch_add(self.piece, SeqCst);
+            if start >= self.items {
+                return;
+            }
+            work(start..self.items.min(start + self.piece));
+        }
+    }
+}
+
+impl Shared {
+    fn begin(&self, call: Call) -> Round<'_> {
+        // SAFETY: the round is even and no helper is active: `Round` waited for that when the last call ended, and
+        // a helper that comes now sees the even round and leaves without looking.
+        unsafe { *self.call.get() = Some(call) };
+        // Of a call whose caller panicked too.
+        *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.round.fetch_add(1, SeqCst);
+        Round(self)
+    }
+
+    /// Takes part in the call of this round, if it still takes helpers.
+    fn enter(&self, round: usize) {
+        self.active.fetch_add(1, SeqCst);
+        // Either the caller sees us active, or we see that the round is over: both orders are total.
+        if self.round.load(SeqCst) == round {
+            // SAFETY: the round is open and we are active, so the caller waits for us before it changes or leaves.
+            let call = unsafe { *self.call.get() };
+            // SAFETY: as above.
+            let work = || call.into_iter().for_each(|call| unsafe { call.work_off() });
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+                *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+            }
+        }
+        self.active.fetch_sub(1, SeqCst);
+    }
+}
+
+/// A call that takes helpers. Dropping it closes the door and waits for those inside, also when the caller panics.
+struct Round<'a>(&'a Shared);
+
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        self.0.round.fetch_add(1, SeqCst);
+        while self.0.active.load(SeqCst) != 0 {
+            spin_loop();
+        }
+    }
+}
+
+fn helper(index: usize, shared: &Arc<Shared>) -> Option<(Thread, Arc<AtomicBool>)> {
+    let (shared, sleeps) = (shared.clone(), Arc::new(AtomicBool::new(false)));
+    let flag = sleeps.clone();
+    let body = move || {
+        IS_HELPER.set(true);
+        let mut seen = 0;
+        loop {
+            seen = next_round(&shared, seen, &flag);
+            shared.enter(seen);
+        }
+    };
+    let name = format!("product-{index}");
+    // A system that gives no more threads leaves the work to those there are.
+    let handle = thread::Builder::new().name(name).spawn(body).ok()?;
+    Some((handle.thread().clone(), sleeps))
+}
+
+/// Waits for an open round after `seen`: watching at first, then asleep.
+fn next_round(shared: &Shared, seen: usize, sleeps: &AtomicBool) -> usize {
+    let is_new = |round: usize| round % 2 == 1 && round != seen;
+    let mut began = Instant::now();
+    let mut turns = 0_u32;
+    loop {
+        let round = shared.round.load(SeqCst);
+        if is_new(round) {
+            return round;
+        }
+        spin_loop();
+        turns = turns.wrapping_add(1);
+        if turns.is_multiple_of(256) && began.elapsed() > WATCH {
+            sleeps.store(true, SeqCst);
+            if !is_new(shared.round.load(SeqCst)) {
+                thread::park();
+            }
+            sleeps.store(false, SeqCst);
+            began = Instant::now();
+        }
+    }
+}
+
+fn threads() -> usize {
+    let stated = |name: &str| std::env::var(name).ok()?.parse().ok().filter(|n| *n > 0);
+    let all = || thread::available_parallelism().map_or(1, usize::from);
+    VARIABLES
+        .iter()
+        .find_map(|name| stated(name))
+        .unwrap_or_else(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(pool: &Pool, items: usize) -> usize {
+        let sum = AtomicUsize::new(0);
+        pool.run(items, |range| {
+            sum.fetch_add(range.sum::<usize>(), SeqCst);
+        });
+        sum.into_inner()
+    }
+
+    #[test]
+    fn every_item_is_visited_once_in_call_after_call() {
+        for threads in [1, 2, 5] {
+            let pool = Pool::new(threads);
+            for items in (0..3000).chain([100_000]) {
+                let expected = (0..items).sum::<usize>();
+                assert_eq!(sum(&pool, items), expected, "{threads} threads, {items}");
+            }
+        }
+    }
+
+    #[test]
+    fn helpers_that_fell_asleep_come_back() {
+        let pool = Pool::new(3);
+        sum(&pool, 10);
+        let asleep = || pool.helpers.iter().all(|(_, sleeps)| sleeps.load(SeqCst));
+        while !asleep() {
+            thread::yield_now();
+        }
+        let began = AtomicUsize::new(0);
+        pool.run(3, |range| {
+            began.fetch_add(range.len(), SeqCst);
+            // Each waits for the others, so that all three threads are needed.
+            while began.load(SeqCst) < 3 {
+                thread::yield_now();
+            }
+        });
+    }
+
+    #[test]
+    fn a_call_within_a_call_and_beside_a_call_is_done_alone() {
+        let pool = Pool::new(3);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let inner = AtomicUsize::new(0);
+                        pool.run(8, |range| {
+                            range.for_each(|_| {
+                                inner.fetch_add(sum(&pool, 10), SeqCst);
+                            });
+                        });
+                        assert_eq!(inner.into_inner(), 8 * 45);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_the_pool_goes_on() {
+        let pool = Pool::new(3);
+        for bad in 0..20 {
+            let run = || pool.run(20, |range| assert!(!range.contains(&bad), "bad item"));
+            assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
+            assert_eq!(sum(&pool, 100), 4950);
+        }
+    }
+}
