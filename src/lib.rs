@@ -4,10 +4,12 @@
 //! | --- | --- | --- |
 //! | [`cli`] | one file per subcommand | everything below |
 //! | [`config`] | `worker.toml`: raw text in, checked values out | nobody |
+//! | `coordinator` | the coordinator's half, feature `coordinator` | `protocol` |
 //! | [`daemon`] | the worker process: probe, fit, pull, load, serve, drain | `runtime`, `hub`, `catalog`, `hardware` |
 //! | [`hardware`] | what machine this is: plain data, taken once | nobody |
 //! | [`catalog`] | reads `models/`: which models exist and where their weights are | `hub`, for its names of files |
 //! | [`hub`] | brings files here: resumable, verified, shared with other programs | nobody |
+//! | [`protocol`] | the neutral job, and everybody's wire shapes | nobody |
 //! | [`runtime`] | jobs in, events out; one thread owns each device | `networks`, `kernels` |
 //! | [`networks`] | networks only: tensors in, tensors out | `kernels` |
 //! | [`kernels`] | the operations candle lacks or does slowly | candle |
@@ -23,11 +25,14 @@
 pub mod catalog;
 pub mod cli;
 pub mod config;
+#[cfg(feature = "coordinator")]
+pub mod coordinator;
 pub mod daemon;
 pub mod hardware;
 pub mod hub;
 pub mod kernels;
 pub mod networks;
+pub mod protocol;
 pub mod runtime;
 pub mod tasks;
 pub mod telemetry;

@@ -14,6 +14,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("catalog", &["hub"]),
     ("cli", &["*"]),
     ("config", &[]),
+    ("coordinator", &["protocol"]),
     (
         "daemon",
         &[
@@ -32,6 +33,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("lib", &[]),
     ("main", &["cli"]),
     ("networks", &["kernels"]),
+    ("protocol", &[]),
     ("runtime", &["networks", "kernels"]),
     ("tasks", &[]),
     ("telemetry", &[]),
@@ -75,6 +77,7 @@ const DERIVES_SERDE: &[&str] = &[
     "hub",
     "networks/text",
     "networks/weights",
+    "protocol",
     "runtime/text",
 ];
 

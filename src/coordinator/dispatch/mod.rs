@@ -1,0 +1,1 @@
+//! The queue, placement, leases, retries: a state machine without I/O.

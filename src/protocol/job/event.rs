@@ -1,0 +1,118 @@
+//! What happens to a job, in the order its client hears of it.
+
+use serde::{Deserialize, Serialize};
+
+use super::Failure;
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// A worker has read the prompt: so many tokens, of which so many it still had from before.
+    Started {
+        prompt_tokens: u32,
+        cached_tokens: u32,
+    },
+    Token(TokenEvent),
+    ToolCall(ToolCallEvent),
+    /// How far a job without text is.
+    Progress {
+        percent: u8,
+    },
+    Preview {
+        mime: String,
+        bytes: Vec<u8>,
+    },
+    /// One finished output, already in the media store.
+    Media(Media),
+    /// The worker's count so far.
+    Usage(Usage),
+    Done {
+        finish: FinishReason,
+        usage: Usage,
+    },
+    Failed(Failure),
+}
+
+/// Text that is final, and the tokens drawn since the last event. The text may lag behind its tokens.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TokenEvent {
+    pub channel: Channel,
+    pub text: String,
+    /// The model's own ids; empty from peers that do not tell, whose streams cannot be continued elsewhere.
+    pub ids: Vec<u32>,
+    pub logprobs: Vec<TokenLogprob>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Channel {
+    #[default]
+    Content,
+    Reasoning,
+    Refusal,
+}
+
+/// A piece of a tool call, as OpenAI streams them: joined by `index`, arguments appended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolCallEvent {
+    pub index: u32,
+    pub id: Option<String>,
+    pub name: Option<String>,
+    pub arguments: String,
+    /// The tokens this piece was read from, as in [`TokenEvent::ids`].
+    pub ids: Vec<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenLogprob {
+    pub text: String,
+    pub logprob: f32,
+    /// The best alternatives, best first, when they were asked for.
+    pub top: Vec<(String, f32)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Media {
+    pub index: u32,
+    pub seed: Option<u64>,
+    pub key: String,
+    pub content_type: String,
+    pub sha256: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishReason {
+    /// The model ended its turn, or a stop string appeared.
+    Stop,
+    /// `max_tokens` or the model's context was reached.
+    Length,
+    ToolCalls,
+    ContentFilter,
+    /// Stopped because it was asked to.
+    Cancelled,
+}
+
+/// Tokens by the model's own tokenizer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub prompt_tokens: u32,
+    #[serde(default)]
+    pub cached_tokens: u32,
+    /// All tokens of the output, those of attempts before this one counted in.
+    pub completion_tokens: u32,
+    /// Of those, the ones spent on reasoning.
+    #[serde(default)]
+    pub reasoning_tokens: u32,
+}
+
+impl Event {
+    /// Whether a client that has seen this has seen part of the result: from here on the job cannot be
+    /// started over without the client noticing.
+    pub fn is_output(&self) -> bool {
+        matches!(self, Self::Token(_) | Self::ToolCall(_) | Self::Media(_))
+    }
+
+    /// Whether it is the last of its attempt.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self, Self::Done { .. } | Self::Failed(_))
+    }
+}

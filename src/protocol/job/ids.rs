@@ -1,0 +1,72 @@
+//! Who and what: identities and moments as types, so that one cannot be handed over for another.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// What a client asked for, all its outputs together. On the legacy side knowing it is the only secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RequestId(pub Uuid);
+
+/// One output of a request: what is offered to workers, and what is paid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JobId(pub Uuid);
+
+/// An account's row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AccountId(pub i64);
+
+/// A worker's row: the same for one name across all its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(pub i64);
+
+/// Kudos in thousandths.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kudos(pub i64);
+
+/// Wall-clock time: milliseconds since the Unix epoch. It may jump; never measure a wait with it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnixMillis(pub i64);
+
+impl RequestId {
+    pub fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+}
+
+impl JobId {
+    pub fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl UnixMillis {
+    /// This moment and so much later, saturating.
+    #[must_use]
+    pub fn after(self, wait: Duration) -> Self {
+        let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_add(millis))
+    }
+
+    /// How long from `earlier` until this moment; nothing when it is already past.
+    pub fn since(self, earlier: Self) -> Duration {
+        let millis = self.0.saturating_sub(earlier.0);
+        Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+    }
+}

@@ -1,0 +1,85 @@
+//! The neutral job: what every dialect's request becomes, and what the queue, the workers and the ledger see.
+//!
+//! A *request* is the client's. It has n *jobs*, one output each, and a job has *attempts*, numbered from 1.
+//! What the client left unset stays `None` here; nobody behind this page learns which door a job came through,
+//! except the renderer for public peers, by [`Original`].
+
+mod event;
+mod failure;
+mod ids;
+mod needs;
+mod text;
+
+pub use event::{
+    Channel, Event, FinishReason, Media, TokenEvent, TokenLogprob, ToolCallEvent, Usage,
+};
+pub use failure::{Blame, Failure, FailureKind, FailureRow, Retry};
+pub use ids::{AccountId, JobId, Kudos, RequestId, UnixMillis, WorkerId};
+pub use needs::{Capabilities, Formats, Kind, Kinds};
+pub use text::{Chat, OutputFormat, Sampling, TextInput, TextRequest, ToolChoice};
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// One output to be made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    pub id: JobId,
+    pub request: RequestId,
+    pub account: AccountId,
+    pub kind: Kind,
+    pub model: ModelChoice,
+    pub body: Body,
+    pub limits: Limits,
+    pub privacy: Privacy,
+    /// When it has to have ended. Wall clock, because it may be stored.
+    pub deadline: UnixMillis,
+    /// Accepted means on disk: it outlives its client's connection and this process.
+    pub durable: bool,
+    /// Rolling hashes of the prompt's beginning, shortest first, keyed per deployment: who has seen one of
+    /// them may still have it cached.
+    pub prefixes: Vec<u64>,
+    pub original: Option<Original>,
+}
+
+/// Which models may serve it, the most wanted first. Names are compared exactly.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ModelChoice(pub Vec<Arc<str>>);
+
+/// What is to be made.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Body {
+    Text(Box<TextRequest>),
+}
+
+/// What a worker must be able to do to serve it, and how much work it may become.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The worker must speak one of these.
+    pub formats: Formats,
+    /// The worker must be able to do all of these.
+    pub requires: Capabilities,
+    /// The prompt's length, as well as the coordinator can tell.
+    pub prompt_tokens: u32,
+    /// The longest output that was asked for, or none named.
+    pub output_tokens: Option<u32>,
+}
+
+/// Whose machines may see it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Privacy {
+    #[default]
+    Anyone,
+    /// Workers the operator vouches for.
+    Trusted,
+    /// The account's own workers only.
+    OwnWorkers,
+}
+
+/// The client's body as it came, scrubbed of credentials, for a public peer that speaks the same dialect.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Original {
+    pub format: Formats,
+    pub body: Arc<Value>,
+}

@@ -1,0 +1,10 @@
+//! The words the parts of Muster share, and the wire shapes of everybody else. Serde and nothing more.
+//!
+//! | folder | what it is |
+//! | --- | --- |
+//! | [`job`] | the neutral job and its events, which every dialect maps to and from |
+//!
+//! A dialect is two pure functions: request to [`job::Job`], and [`job::Event`]s to a reply or chunks. Nothing
+//! here does I/O, reads a clock or knows who is asking.
+
+pub mod job;
