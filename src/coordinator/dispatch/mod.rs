@@ -1,1 +1,220 @@
-//! The queue, placement, leases, retries: a state machine without I/O.
+//! The queue, placement, leases, retries: a state machine without I/O. [`Input`]s and the time go in, [`Effect`]s
+//! come out; sockets, the store and the clock belong to the shell around it.
+//!
+//! | file | what it decides |
+//! | --- | --- |
+//! | `input`, `effect` | the words: what may happen, what may be asked for |
+//! | `fairness`, `queue` | whose job is next |
+//! | `lanes`, `workers`, `refusal` | who can serve what, and what to say when nobody can |
+//! | `admission`, `placement` | into the queue; out of it, onto a worker |
+//! | `jobs`, `frames` | one accepted job; what its worker says about it |
+//! | `connections` | workers that come, go, come back, or are replaced |
+//! | `retries`, `conduct` | what a failure costs the job and the worker |
+//! | `endings` | cancels, expiry, silence, slow clients, draining |
+//! | `settlement` | the store first, then the client's end and the worker's ack |
+//!
+//! What it promises (`simulation` checks all of it, all the time): an accepted job ends exactly once, within its
+//! lifetime and 30 s; nothing ends as delivered before the store has it; a client never sees that a worker was
+//! lost before its first output, and after it sees neither a gap nor a repetition; a cancelled job frees its
+//! slot within a second; nothing of an ended job stays behind.
+//!
+//! The cost of an input is a logarithm of the workers online and of the jobs waiting, except when a worker
+//! joins or leaves.
+
+mod admission;
+mod affinity;
+mod clock;
+mod conduct;
+mod connections;
+mod effect;
+mod endings;
+mod fairness;
+mod frames;
+mod input;
+mod jobs;
+mod lanes;
+mod placement;
+mod queue;
+mod refusal;
+mod retries;
+mod settings;
+mod settlement;
+mod timers;
+mod workers;
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+
+pub use clock::{Mono, Now};
+pub use effect::{
+    CancelReason, CloseReason, Effect, Facts, Offer, Outcome, Part, Prefill, Timing, Verdict,
+};
+pub use fairness::{Priority, Standing};
+pub use input::{
+    Claim, Extensions, Frame, Input, ModelReport, Registration, Report, Resume, Said, ServedModel,
+    SessionId, Submission,
+};
+pub use refusal::{Missing, Refusal};
+pub use settings::{Settings, StrikeRules};
+
+use std::time::Duration;
+
+use crate::protocol::job::{JobId, WorkerId};
+
+use affinity::Affinity;
+use clock::Table;
+use conduct::Conduct;
+use jobs::Entry;
+use lanes::{LaneId, Lanes};
+use queue::FairQueue;
+use timers::{Alarm, Timers};
+use workers::Worker;
+
+/// All state of dispatch. One task owns it.
+#[derive(Debug)]
+pub struct Dispatcher {
+    settings: Settings,
+    now: Now,
+    jobs: Table<JobId, Entry>,
+    workers: Table<WorkerId, Worker>,
+    sessions: Table<SessionId, WorkerId>,
+    lanes: Lanes,
+    queue: FairQueue,
+    conduct: Conduct,
+    affinity: Affinity,
+    timers: Timers,
+    draining: bool,
+    tickets: u64,
+    turns: u64,
+    touched: Touched,
+}
+
+/// What has changed in this turn and has to be matched again at its end.
+#[derive(Debug, Default)]
+struct Touched {
+    workers: Vec<WorkerId>,
+    lanes: Vec<LaneId>,
+    deserted: Vec<LaneId>,
+    barred: Vec<(WorkerId, Duration)>,
+}
+
+/// How full everything is, for metrics and for tests that look for leaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Accepted jobs that have not ended.
+    pub jobs: usize,
+    /// Of those, the ones that wait for a worker.
+    pub queued: usize,
+    pub workers: usize,
+    pub sessions: usize,
+    pub accounts: usize,
+    pub models: usize,
+    pub lanes: usize,
+    pub records: usize,
+    pub alarms: usize,
+}
+
+impl Dispatcher {
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            affinity: Affinity::new(settings.affinity_entries),
+            settings,
+            now: Now::default(),
+            jobs: Table::default(),
+            workers: Table::default(),
+            sessions: Table::default(),
+            lanes: Lanes::default(),
+            queue: FairQueue::default(),
+            conduct: Conduct::default(),
+            timers: Timers::default(),
+            draining: false,
+            tickets: 0,
+            turns: 0,
+            touched: Touched::default(),
+        }
+    }
+
+    /// Takes in one thing that has happened and appends what is to be done about it, in order. Alarms that are
+    /// due go off first, so a shell that is late still sees things in their order.
+    pub fn handle(&mut self, input: Input, now: Now, out: &mut Vec<Effect>) {
+        self.now = Now {
+            mono: now.mono.max(self.now.mono),
+            wall: now.wall,
+        };
+        self.sound_alarms(out);
+        self.apply(input, out);
+        self.match_touched(out);
+    }
+
+    /// When [`Input::Tick`] is worth sending if nothing else happens.
+    pub fn next_wake(&self) -> Option<Mono> {
+        self.timers.next()
+    }
+
+    pub fn census(&self) -> Census {
+        Census {
+            jobs: self.jobs.len(),
+            queued: self.queue.len(),
+            workers: self.workers.len(),
+            sessions: self.sessions.len(),
+            accounts: self.queue.accounts(),
+            models: self.lanes.models(),
+            lanes: self.lanes.len(),
+            records: self.conduct.len(),
+            alarms: self.timers.len(),
+        }
+    }
+
+    fn apply(&mut self, input: Input, out: &mut Vec<Effect>) {
+        match input {
+            Input::Submit(submission) => self.submit(submission, out),
+            Input::Cancel { job } => self.cancel(job, out),
+            Input::SlowClient { job } => self.drop_slow_client(job, out),
+            Input::Connected(registration) => self.connect(&registration, out),
+            Input::Frame(frame) => self.frame(frame, out),
+            Input::Report(report) => self.report(&report),
+            Input::Heard { session } => self.heard(session),
+            Input::Leaving { session, within } => self.leave(session, within),
+            Input::Lost { session } => self.lose_socket(session, out),
+            Input::Settled { job, reward } => self.settled(job, reward, out),
+            Input::SettleFailed { job } => self.settle_failed(job),
+            Input::DrainWorker { worker, within } => self.drain_worker(worker, within, out),
+            Input::Drain { within } => self.drain(within, out),
+            Input::Tick => {}
+        }
+    }
+
+    fn sound_alarms(&mut self, out: &mut Vec<Effect>) {
+        while let Some((due, alarm)) = self.timers.pop(self.now.mono) {
+            match alarm {
+                Alarm::Job(job) => self.job_alarm(job, due, out),
+                Alarm::Worker(worker) => self.worker_alarm(worker, out),
+                Alarm::Conduct(worker) => self.watch_conduct(worker),
+                Alarm::Lane(lane) => self.lane_alarm(lane, out),
+                Alarm::Drain => self.end_drain(out),
+            }
+            self.match_touched(out);
+        }
+    }
+
+    /// Lets workers and jobs that changed meet, until nothing changes any more.
+    fn match_touched(&mut self, out: &mut Vec<Effect>) {
+        loop {
+            if let Some((worker, bar)) = self.touched.barred.pop() {
+                self.evict(worker, bar, out);
+            } else if let Some(worker) = self.lanes.next_unplaced() {
+                self.refresh(worker);
+            } else if let Some(lane) = self.touched.deserted.pop() {
+                self.rehome(lane);
+            } else if let Some(worker) = self.touched.workers.pop() {
+                self.feed_worker(worker, out);
+            } else if let Some(lane) = self.touched.lanes.pop() {
+                self.fill_lane(lane, out);
+            } else {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Into the queue: a request is taken whole, or refused with the reason, and this page never asks anybody.
+
+use std::sync::Arc;
+
+use crate::protocol::job::{Capabilities, Job, JobId};
+
+use super::Dispatcher;
+use super::clock::Mono;
+use super::effect::Effect;
+use super::fairness::{Priority, Standing, Weight, Work};
+use super::input::Submission;
+use super::jobs::{Delivered, Entry, History, State};
+use super::lanes::{LaneId, Need};
+use super::queue::Ticket;
+use super::refusal::Refusal;
+use super::timers::Alarm;
+
+impl Dispatcher {
+    /// Whether a job like this would be taken now, without taking it.
+    pub fn feasible(&mut self, job: &Job) -> Result<(), Refusal> {
+        self.lane_for(job, Capabilities::default()).map(|_| ())
+    }
+
+    pub(super) fn submit(&mut self, submission: Submission, out: &mut Vec<Effect>) {
+        let Some(first) = submission.jobs.first() else {
+            return;
+        };
+        let request = first.request;
+        match self.admit(&submission) {
+            Ok(lane) => {
+                out.push(Effect::Accepted { request });
+                self.enqueue(submission, lane);
+            }
+            Err(refusal) => out.push(Effect::Refused { request, refusal }),
+        }
+    }
+
+    fn admit(&mut self, submission: &Submission) -> Result<LaneId, Refusal> {
+        if self.draining {
+            return Err(Refusal::ShuttingDown);
+        }
+        let waiting = self.queue.len();
+        if waiting + submission.jobs.len() > self.settings.queue_limit {
+            return Err(Refusal::QueueFull { waiting });
+        }
+        if submission
+            .jobs
+            .iter()
+            .any(|job| self.jobs.contains_key(&job.id))
+        {
+            return Err(Refusal::Duplicate);
+        }
+        let first = submission.jobs.first().ok_or(Refusal::Duplicate)?;
+        self.lane_for(first, Capabilities::default())
+    }
+
+    /// The lane of the job as it stands, if anybody connected serves it.
+    pub(super) fn lane_for(&mut self, job: &Job, also: Capabilities) -> Result<LaneId, Refusal> {
+        let need = Need::of(job, also);
+        let admitted = self.lanes.admit(need, &mut self.workers, self.now.mono);
+        let lane = admitted.map_err(|missing| Refusal::Unserved {
+            missing,
+            online: self.lanes.online_models(),
+        })?;
+        self.timers
+            .set_by(Alarm::Lane(lane), self.now.mono + self.settings.lane_life);
+        Ok(lane)
+    }
+
+    fn enqueue(&mut self, submission: Submission, lane: LaneId) {
+        let siblings: Arc<[JobId]> = submission.jobs.iter().map(|job| job.id).collect();
+        for job in submission.jobs {
+            let entry = self.new_entry(job, submission.standing, lane, siblings.clone());
+            self.queue.push(lane, entry.ticket);
+            self.timers.set(Alarm::Job(entry.job.id), entry.expires);
+            self.jobs.insert(entry.job.id, entry);
+        }
+        self.touched.lanes.push(lane);
+    }
+
+    fn new_entry(
+        &mut self,
+        job: Arc<Job>,
+        standing: Standing,
+        lane: LaneId,
+        siblings: Arc<[JobId]>,
+    ) -> Entry {
+        let life = job
+            .deadline
+            .since(self.now.wall)
+            .min(self.settings.longest_life);
+        Entry {
+            ticket: self.ticket(&job, standing),
+            siblings,
+            lane,
+            accepted_at: self.now.wall,
+            expires: self.now.mono + life,
+            state: State::Queued,
+            delivered: Delivered::default(),
+            history: History::default(),
+            job,
+        }
+    }
+
+    fn ticket(&mut self, job: &Job, standing: Standing) -> Ticket {
+        self.tickets += 1;
+        let arrived = self.now.mono;
+        let delay = Priority::High.head_start() - standing.priority.head_start();
+        let order: Mono = arrived + delay;
+        Ticket {
+            job: job.id,
+            account: job.account,
+            arrived,
+            order,
+            number: self.tickets,
+            work: Work::of(job),
+            weight: Weight::of(standing),
+        }
+    }
+}

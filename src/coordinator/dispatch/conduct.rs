@@ -1,0 +1,177 @@
+//! How workers behave: strikes, and the bar that follows too many of them. Kept by worker, not by connection, so
+//! that reconnecting cleans nothing.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::protocol::job::WorkerId;
+
+use super::clock::{Mono, Table};
+use super::settings::StrikeRules;
+
+#[derive(Debug, Default)]
+pub struct Conduct {
+    records: Table<WorkerId, Record>,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    /// When it failed, oldest first; one entry per job.
+    strikes: VecDeque<Mono>,
+    succeeded: Option<Mono>,
+    evictions: VecDeque<Mono>,
+    barred_until: Option<Mono>,
+}
+
+impl Conduct {
+    /// A job has ended that this worker failed at `failed`. Returns how long its name is barred, when that was
+    /// one too many.
+    pub fn strike(
+        &mut self,
+        worker: WorkerId,
+        failed: Mono,
+        now: Mono,
+        rules: &StrikeRules,
+    ) -> Option<Duration> {
+        let record = self.records.entry(worker).or_default();
+        if record.succeeded.is_some_and(|succeeded| succeeded > failed) {
+            return None;
+        }
+        record.strikes.push_back(failed);
+        record.forget(now, rules);
+        (record.strikes.len() >= rules.limit).then(|| record.evict(now, rules))
+    }
+
+    /// Any success clears what came before it.
+    pub fn success(&mut self, worker: WorkerId, now: Mono) {
+        if let Some(record) = self.records.get_mut(&worker) {
+            record.strikes.clear();
+            record.succeeded = Some(now);
+        }
+    }
+
+    /// How much longer the worker's name is barred.
+    pub fn barred(&self, worker: WorkerId, now: Mono) -> Option<Duration> {
+        let until = self.records.get(&worker)?.barred_until?;
+        (until > now).then(|| until.since(now))
+    }
+
+    pub fn strikes(&self, worker: WorkerId) -> usize {
+        self.records
+            .get(&worker)
+            .map_or(0, |record| record.strikes.len())
+    }
+
+    /// Forgets what is old, and says when to ask again while anything is left.
+    pub fn forget(&mut self, worker: WorkerId, now: Mono, rules: &StrikeRules) -> Option<Mono> {
+        let record = self.records.get_mut(&worker)?;
+        record.forget(now, rules);
+        let next = record.next_change(rules);
+        if next.is_none() {
+            self.records.remove(&worker);
+        }
+        next
+    }
+
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+}
+
+impl Record {
+    fn evict(&mut self, now: Mono, rules: &StrikeRules) -> Duration {
+        let rung = self
+            .evictions
+            .len()
+            .min(rules.ladder.len().saturating_sub(1));
+        let bar = rules.ladder.get(rung).copied().unwrap_or_default();
+        self.strikes.clear();
+        self.evictions.push_back(now);
+        self.barred_until = Some(now + bar);
+        bar
+    }
+
+    fn forget(&mut self, now: Mono, rules: &StrikeRules) {
+        while self
+            .strikes
+            .front()
+            .is_some_and(|&at| at + rules.window <= now)
+        {
+            self.strikes.pop_front();
+        }
+        while self
+            .evictions
+            .front()
+            .is_some_and(|&at| at + rules.memory <= now)
+        {
+            self.evictions.pop_front();
+        }
+        self.barred_until = self.barred_until.filter(|&until| until > now);
+    }
+
+    fn next_change(&self, rules: &StrikeRules) -> Option<Mono> {
+        let strike = self.strikes.front().map(|&at| at + rules.window);
+        let eviction = self.evictions.front().map(|&at| at + rules.memory);
+        [strike, eviction, self.barred_until]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Conduct;
+    use crate::coordinator::dispatch::clock::Mono;
+    use crate::coordinator::dispatch::settings::StrikeRules;
+    use crate::protocol::job::WorkerId;
+
+    const WORKER: WorkerId = WorkerId(7);
+
+    fn at(secs: u64) -> Mono {
+        Mono(secs * 1_000_000)
+    }
+
+    fn strike_six_times(conduct: &mut Conduct, from: u64) -> Option<Duration> {
+        let rules = StrikeRules::default();
+        let barred =
+            (from..from + 6).map(|secs| conduct.strike(WORKER, at(secs), at(secs), &rules));
+        barred.last().flatten()
+    }
+
+    #[test]
+    fn the_bar_grows_with_every_eviction_within_an_hour() {
+        let mut conduct = Conduct::default();
+        let bars = [0, 100, 300, 1000, 5000].map(|from| strike_six_times(&mut conduct, from));
+        // The fifth comes when the others are more than an hour old.
+        let secs = bars.map(|bar| bar.unwrap().as_secs());
+        assert_eq!(secs, [30, 120, 600, 3600, 30]);
+    }
+
+    #[test]
+    fn a_success_clears_strikes_and_those_still_pending_from_before() {
+        let (mut conduct, rules) = (Conduct::default(), StrikeRules::default());
+        for secs in 0..5 {
+            assert_eq!(conduct.strike(WORKER, at(secs), at(secs), &rules), None);
+        }
+        conduct.success(WORKER, at(10));
+        assert_eq!(conduct.strike(WORKER, at(9), at(11), &rules), None);
+        assert_eq!(conduct.strikes(WORKER), 0);
+    }
+
+    #[test]
+    fn strikes_and_bars_are_forgotten_in_time() {
+        let (mut conduct, rules) = (Conduct::default(), StrikeRules::default());
+        strike_six_times(&mut conduct, 0);
+        assert_eq!(
+            conduct.barred(WORKER, at(10)),
+            Some(Duration::from_secs(25))
+        );
+        assert_eq!(conduct.barred(WORKER, at(35)), None);
+        assert_eq!(conduct.forget(WORKER, at(40), &rules), Some(at(3605)));
+        assert_eq!(conduct.forget(WORKER, at(3605), &rules), None);
+        assert_eq!(conduct.len(), 0);
+    }
+}

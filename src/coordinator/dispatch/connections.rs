@@ -1,0 +1,286 @@
+//! Workers that come, go, come back and are replaced. A worker is its name; a session is one of its sockets, and
+//! only the newest counts.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::protocol::job::{JobId, WorkerId};
+
+use super::Dispatcher;
+use super::effect::{CloseReason, Effect, Verdict};
+use super::input::{Claim, Registration, SessionId};
+use super::jobs::{Phase, State};
+use super::timers::Alarm;
+use super::workers::{Hold, Leaving, Worker};
+
+/// How a worker's socket came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gone {
+    /// It broke, was replaced, or nothing was heard for too long: the worker may come back to its jobs.
+    Lost,
+    /// Closed by us or by agreement: nobody will come back, and the jobs are not to blame.
+    Closed,
+}
+
+impl Dispatcher {
+    pub(super) fn connect(&mut self, registration: &Registration, out: &mut Vec<Effect>) {
+        let (id, session) = (registration.worker, registration.session);
+        if let Some(retry_after) = self.conduct.barred(id, self.now.mono) {
+            let reason = CloseReason::Barred { retry_after };
+            out.push(Effect::CloseWorker { session, reason });
+            return;
+        }
+        let older = self.workers.get(&id).and_then(|worker| worker.session);
+        let speed = self.workers.get(&id).map(|worker| worker.speed);
+        let mark = out.len();
+        if older.is_some() {
+            self.disconnect(id, Gone::Lost, out);
+        }
+        let mut worker = Worker::new(registration, self.now.mono);
+        worker.speed = speed.unwrap_or_default();
+        let resumed = self.resume(&mut worker, registration, out);
+        self.lanes.attach(&mut worker);
+        self.sessions.insert(session, id);
+        self.workers.insert(id, worker);
+        self.touched.workers.push(id);
+        // The new socket takes over before anything is said about the old one.
+        out.insert(mark, Effect::Ready { session, resumed });
+        if let Some(session) = older {
+            let reason = CloseReason::Replaced;
+            out.push(Effect::CloseWorker { session, reason });
+        }
+    }
+
+    pub(super) fn lose_socket(&mut self, session: SessionId, out: &mut Vec<Effect>) {
+        if let Some(&worker) = self.sessions.get(&session) {
+            self.disconnect(worker, Gone::Lost, out);
+        }
+    }
+
+    /// Any frame that is about no job.
+    pub(super) fn heard(&mut self, session: SessionId) {
+        let worker = self
+            .sessions
+            .get(&session)
+            .and_then(|id| self.workers.get_mut(id));
+        if let Some(worker) = worker {
+            worker.heard = self.now.mono;
+        }
+    }
+
+    /// Takes the worker out of everything. Its jobs wait for it if it can come back to them, and go to others if not.
+    pub(super) fn disconnect(&mut self, id: WorkerId, gone: Gone, out: &mut Vec<Effect>) {
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        if let Some(session) = worker.session.take() {
+            self.sessions.remove(&session);
+        }
+        let deserted = self.lanes.detach(worker);
+        self.touched.deserted.extend(deserted);
+        worker.hold = None;
+        worker.backoff_until = None;
+        let comes_back = gone == Gone::Lost && worker.extensions.resume && worker.leaving.is_none();
+        let running: Vec<JobId> = worker.running.iter().copied().collect();
+        self.timers.clear(Alarm::Worker(id));
+        self.touched.workers.push(id);
+        for job in running {
+            if self.is_cancelling(job) {
+                self.cancel_confirmed(job, None, out);
+            } else if comes_back {
+                self.orphan(job);
+            } else {
+                self.take_back(job, gone, out);
+            }
+        }
+    }
+
+    /// Holds the job for its worker to come back.
+    fn orphan(&mut self, job: JobId) {
+        let until = self.now.mono + self.settings.grace;
+        if let Some(lease) = self.jobs.get_mut(&job).and_then(|entry| entry.lease_mut()) {
+            lease.phase = Phase::Orphaned { until };
+        }
+        self.set_alarm(job);
+    }
+
+    /// What the worker claims and may go on with moves to the new socket; what it has lost goes to others.
+    fn resume(
+        &mut self,
+        worker: &mut Worker,
+        registration: &Registration,
+        out: &mut Vec<Effect>,
+    ) -> Vec<Verdict> {
+        let claims = registration
+            .resume
+            .as_ref()
+            .map_or(&[][..], |resume| &resume.jobs);
+        let mut seen = BTreeSet::new();
+        let fresh = claims.iter().filter(|claim| seen.insert(claim.job));
+        let verdicts: Vec<Verdict> = fresh
+            .map(|claim| Verdict {
+                job: claim.job,
+                attempt: claim.attempt,
+                go_on_after: self.reattach(worker, registration, *claim),
+            })
+            .collect();
+        self.drop_left_behind(worker, out);
+        verdicts
+    }
+
+    /// The last frame we have of the claimed attempt, if it may go on.
+    fn reattach(
+        &mut self,
+        worker: &mut Worker,
+        registration: &Registration,
+        claim: Claim,
+    ) -> Option<u64> {
+        let resumed = registration.resume.as_ref()?.session;
+        let before = self.workers.get_mut(&worker.id);
+        let entry = self.jobs.get_mut(&claim.job)?;
+        let lease = match &mut entry.state {
+            State::Running(lease) => lease,
+            State::Settling(settling) => {
+                let ack = settling.ack.as_mut()?;
+                return (ack.worker == worker.id && ack.attempt == claim.attempt)
+                    .then_some(ack.seq);
+            }
+            State::Queued => return None,
+        };
+        let same = lease.worker == worker.id && lease.attempt == claim.attempt;
+        if !same || lease.session != resumed || lease.is_live() {
+            return None;
+        }
+        let before = before?;
+        let name = &before.models.get(lease.model)?.name;
+        let model = worker.models.iter().position(|model| model.name == *name)?;
+        before.models[lease.model].running -= 1;
+        before.running.remove(&claim.job);
+        worker.models[model].running += 1;
+        worker.running.insert(claim.job);
+        lease.model = model;
+        lease.session = registration.session;
+        lease.heard = self.now.mono;
+        lease.phase = Phase::Live;
+        let seq = lease.seq;
+        self.set_alarm(claim.job);
+        Some(seq)
+    }
+
+    /// Jobs of the worker's earlier connection that it did not come back for.
+    fn drop_left_behind(&mut self, worker: &Worker, out: &mut Vec<Effect>) {
+        let before = self.workers.get(&worker.id);
+        let left: Vec<JobId> = before
+            .iter()
+            .flat_map(|before| before.running.iter().copied())
+            .collect();
+        for job in left {
+            self.take_back(job, Gone::Lost, out);
+        }
+    }
+
+    /// Takes no more from a worker that is full or whose owner wants it, for a while.
+    pub(super) fn back_off(&mut self, id: WorkerId, wait: Duration) {
+        let wait = wait.clamp(Duration::from_millis(50), Duration::from_secs(60));
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.backoff_until = Some(self.now.mono + wait);
+            self.set_worker_alarm(id);
+            self.touched.workers.push(id);
+        }
+    }
+
+    /// The worker finishes what it has and is offered nothing more.
+    pub(super) fn leave(&mut self, session: SessionId, within: Duration) {
+        if let Some(&worker) = self.sessions.get(&session) {
+            self.retire(worker, within, false);
+        }
+    }
+
+    pub(super) fn drain_worker(&mut self, id: WorkerId, within: Duration, out: &mut Vec<Effect>) {
+        let Some(worker) = self.workers.get(&id) else {
+            return;
+        };
+        if let (Some(session), true) = (worker.session, worker.extensions.multi) {
+            out.push(Effect::TellDrain { session, within });
+        }
+        self.retire(id, within, true);
+    }
+
+    fn retire(&mut self, id: WorkerId, within: Duration, asked_by_us: bool) {
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        let until = self.now.mono + within;
+        worker.leaving = Some(Leaving { until, asked_by_us });
+        let deserted = self.lanes.detach(worker);
+        self.touched.deserted.extend(deserted);
+        self.touched.workers.push(id);
+        self.set_worker_alarm(id);
+    }
+
+    pub(super) fn worker_alarm(&mut self, id: WorkerId, out: &mut Vec<Effect>) {
+        let now = self.now.mono;
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        worker.backoff_until = worker.backoff_until.filter(|&until| until > now);
+        let muted_too_long = matches!(worker.hold, Some(Hold::Muted { until, .. }) if until <= now);
+        let out_of_time = worker.leaving.is_some_and(|leaving| leaving.until <= now);
+        if out_of_time {
+            self.close(id, CloseReason::Drained, Gone::Closed, out);
+        } else if muted_too_long {
+            self.close(id, CloseReason::Silent, Gone::Lost, out);
+        } else {
+            self.set_worker_alarm(id);
+        }
+        self.touched.workers.push(id);
+    }
+
+    pub(super) fn close(
+        &mut self,
+        id: WorkerId,
+        reason: CloseReason,
+        gone: Gone,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(session) = self.workers.get(&id).and_then(|worker| worker.session) {
+            out.push(Effect::CloseWorker { session, reason });
+            self.disconnect(id, gone, out);
+        }
+    }
+
+    /// Forgets a worker that is gone for good, and lets go of one that has done what we asked it to finish.
+    pub(super) fn dismiss_if_done(&mut self, id: WorkerId, out: &mut Vec<Effect>) {
+        let Some(worker) = self.workers.get(&id) else {
+            return;
+        };
+        if !worker.running.is_empty() || worker.hold.is_some() {
+            return;
+        }
+        if worker.session.is_none() {
+            self.workers.remove(&id);
+            self.timers.clear(Alarm::Worker(id));
+        } else if worker.leaving.is_some_and(|leaving| leaving.asked_by_us) {
+            self.close(id, CloseReason::Drained, Gone::Closed, out);
+        }
+    }
+
+    pub(super) fn set_worker_alarm(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.get(&id) else {
+            return;
+        };
+        let muted = worker.hold.and_then(|hold| match hold {
+            Hold::Muted { until, .. } => Some(until),
+            Hold::Ack(_) => None,
+        });
+        let leaving = worker.leaving.map(|leaving| leaving.until);
+        match [muted, leaving, worker.backoff_until]
+            .into_iter()
+            .flatten()
+            .min()
+        {
+            Some(due) => self.timers.set(Alarm::Worker(id), due),
+            None => self.timers.clear(Alarm::Worker(id)),
+        }
+    }
+}

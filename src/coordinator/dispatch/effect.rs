@@ -1,0 +1,208 @@
+//! Everything the dispatcher asks for. The shell does these in order and decides nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::protocol::job::{
+    AccountId, Event, Failure, FailureKind, FinishReason, Job, JobId, Kudos, RequestId, UnixMillis,
+    Usage, WorkerId,
+};
+
+use super::input::SessionId;
+use super::refusal::Refusal;
+
+#[derive(Debug)]
+pub enum Effect {
+    // To a client.
+    /// All jobs of the request are in the queue. From here on each ends exactly once.
+    Accepted {
+        request: RequestId,
+    },
+    Refused {
+        request: RequestId,
+        refusal: Refusal,
+    },
+    /// Never a terminal event: those wait for the settlement and come as [`Effect::End`].
+    Relay {
+        job: JobId,
+        event: Event,
+    },
+    End {
+        job: JobId,
+        outcome: Outcome,
+    },
+    /// A stored job leaves memory without having ended; it is still on disk and comes back from there.
+    Park {
+        job: JobId,
+    },
+
+    // To a worker.
+    Ready {
+        session: SessionId,
+        resumed: Vec<Verdict>,
+    },
+    Offer(Offer),
+    CancelOnWorker {
+        session: SessionId,
+        job: JobId,
+        attempt: u32,
+        why: CancelReason,
+    },
+    /// Frames up to this one have arrived and need not be kept.
+    Got {
+        session: SessionId,
+        job: JobId,
+        attempt: u32,
+        seq: u64,
+    },
+    /// After a `done`. To a peer without `multi` this is the next frame, before anything else.
+    Ack {
+        session: SessionId,
+        job: JobId,
+        attempt: Option<u32>,
+        reward: Kudos,
+    },
+    /// Whatever the worker still does for this attempt is of no use.
+    Drop {
+        session: SessionId,
+        job: JobId,
+        attempt: u32,
+    },
+    TellDrain {
+        session: SessionId,
+        within: Duration,
+    },
+    CloseWorker {
+        session: SessionId,
+        reason: CloseReason,
+    },
+
+    // To the store.
+    /// One transaction: usage, ledger entries, state. Idempotent by job.
+    Settle(Box<Facts>),
+
+    /// Nothing is left to do before the process may end.
+    Drained,
+}
+
+/// A lease: this worker, this attempt of this job.
+#[derive(Debug, Clone)]
+pub struct Offer {
+    pub session: SessionId,
+    pub job: Arc<Job>,
+    pub attempt: u32,
+    /// The name under which the worker serves it.
+    pub model: Arc<str>,
+    /// What the client already has: go on after it, exactly.
+    pub prefill: Option<Box<Prefill>>,
+    /// What is left of the job's lifetime.
+    pub remaining: Duration,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Prefill {
+    pub tokens: Vec<u32>,
+    /// The content delivered with them; it may lag behind the tokens.
+    pub text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    pub job: JobId,
+    pub attempt: u32,
+    /// Go on after this frame; or forget the job.
+    pub go_on_after: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelReason {
+    Client,
+    Timeout,
+    Superseded,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseReason {
+    /// A newer connection of the same worker.
+    Replaced,
+    /// Nothing was heard while it had a job.
+    Silent,
+    /// Too many failures; its name is barred for this long.
+    Barred { retry_after: Duration },
+    /// It has drained, or had its time to.
+    Drained,
+}
+
+/// How a job ended. Exactly one of these for each accepted job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    Delivered { finish: FinishReason, usage: Usage },
+    Failed(Failure),
+    Cancelled,
+    Expired,
+}
+
+/// What the store and the ledger need to know of an ended job.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    pub job: Arc<Job>,
+    pub outcome: Outcome,
+    /// Who made which part of it, in order. Empty when no worker delivered anything.
+    pub parts: Vec<Part>,
+    pub attempts: u32,
+    /// The worker's last count, when it gave one.
+    pub usage: Option<Usage>,
+    pub timing: Timing,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    pub worker: WorkerId,
+    pub owner: AccountId,
+    pub attempt: u32,
+    pub model: Arc<str>,
+    /// Events with output that reached the client, and the tokens in them where the worker told.
+    pub events: u64,
+    pub tokens: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Timing {
+    pub accepted_at: UnixMillis,
+    /// Until the first offer.
+    pub queued: Option<Duration>,
+    /// From acceptance to the first output.
+    pub first_output: Option<Duration>,
+    /// From acceptance to the end.
+    pub total: Duration,
+}
+
+impl CloseReason {
+    /// The close code public peers know.
+    pub fn code(self) -> u16 {
+        match self {
+            Self::Replaced => 1012,
+            Self::Barred { .. } => 4003,
+            Self::Silent => 1011,
+            Self::Drained => 1000,
+        }
+    }
+}
+
+impl Outcome {
+    /// What the client is told when this is not a delivery.
+    pub fn failure(&self) -> Option<Failure> {
+        match self {
+            Self::Delivered { .. } => None,
+            Self::Failed(failure) => Some(failure.clone()),
+            Self::Cancelled => Some(Failure::new(
+                FailureKind::Cancelled,
+                "the job was cancelled",
+            )),
+            Self::Expired => Some(Failure::new(
+                FailureKind::Expired,
+                "the job did not end within its lifetime",
+            )),
+        }
+    }
+}

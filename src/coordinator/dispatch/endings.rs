@@ -1,0 +1,284 @@
+//! Jobs that are stopped from our side: cancelled, too slow to read, expired, silent, or cut short because the
+//! coordinator leaves. Whatever the worker does, its slot is free within a second.
+
+use std::time::Duration;
+
+use crate::protocol::job::{Failure, FailureKind, JobId, Kind, Usage};
+
+use super::Dispatcher;
+use super::clock::Mono;
+use super::connections::Gone;
+use super::effect::{CancelReason, CloseReason, Effect, Outcome};
+use super::jobs::{Phase, State};
+use super::timers::Alarm;
+use super::workers::Hold;
+
+/// What an alarm about a running job finds.
+enum Finding {
+    Expired,
+    /// Neither the job nor its worker has said anything for too long.
+    WorkerSilent,
+    /// The worker talks, but not about this job.
+    JobSilent,
+    GraceOver,
+    CancelOverdue,
+    /// We were asleep ourselves: the worker gets its time again.
+    Overslept,
+    TooEarly,
+}
+
+impl Dispatcher {
+    pub(super) fn cancel(&mut self, job: JobId, out: &mut Vec<Effect>) {
+        self.stop(job, Outcome::Cancelled, CancelReason::Client, out);
+    }
+
+    pub(super) fn drop_slow_client(&mut self, job: JobId, out: &mut Vec<Effect>) {
+        let failure = Failure::new(
+            FailureKind::SlowClient,
+            "the client reads more slowly than the output is written",
+        );
+        self.stop(job, Outcome::Failed(failure), CancelReason::Client, out);
+    }
+
+    /// Ends a job from our side, wherever it is. Too late once it is being settled.
+    pub(super) fn stop(
+        &mut self,
+        job: JobId,
+        ending: Outcome,
+        why: CancelReason,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(entry) = self.jobs.get(&job) else {
+            return;
+        };
+        match &entry.state {
+            State::Settling(_) => {}
+            State::Queued => {
+                self.queue.remove(entry.lane, &entry.ticket);
+                self.settle(job, ending, None, out);
+            }
+            State::Running(lease) => match lease.phase {
+                Phase::Cancelling { .. } => {}
+                Phase::Orphaned { .. } => {
+                    self.release(job);
+                    self.settle(job, ending, None, out);
+                }
+                Phase::Live => self.stop_running(job, ending, why, out),
+            },
+        }
+    }
+
+    fn stop_running(
+        &mut self,
+        job: JobId,
+        ending: Outcome,
+        why: CancelReason,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(entry) = self.jobs.get(&job) else {
+            return;
+        };
+        let Some(lease) = entry.lease() else { return };
+        let worker = self.workers.get(&lease.worker);
+        let listens = worker.is_some_and(|it| it.extensions.cancel) || entry.job.kind == Kind::Text;
+        if !listens {
+            let patience = self.settings.silence_window(entry.job.kind);
+            self.abandon(job, patience);
+            return self.settle(job, ending, None, out);
+        }
+        self.cancel_on_worker(job, why, out);
+        let until = self.now.mono + self.settings.cancel_patience;
+        if let Some(lease) = self.jobs.get_mut(&job).and_then(|entry| entry.lease_mut()) {
+            lease.phase = Phase::Cancelling { until, ending };
+        }
+        self.set_alarm(job);
+    }
+
+    pub(super) fn cancel_on_worker(
+        &mut self,
+        job: JobId,
+        why: CancelReason,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(lease) = self.jobs.get(&job).and_then(|entry| entry.lease()) {
+            let (session, attempt) = (lease.session, lease.attempt);
+            out.push(Effect::CancelOnWorker {
+                session,
+                job,
+                attempt,
+                why,
+            });
+        }
+    }
+
+    pub(super) fn is_cancelling(&self, job: JobId) -> bool {
+        let lease = self.jobs.get(&job).and_then(|entry| entry.lease());
+        lease.is_some_and(|lease| matches!(lease.phase, Phase::Cancelling { .. }))
+    }
+
+    /// The worker has stopped: with a `done`, which it expects to be acked, or in any other way.
+    pub(super) fn cancel_confirmed(
+        &mut self,
+        job: JobId,
+        done: Option<Usage>,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(lease) = self.release(job) else {
+            return;
+        };
+        let ack = done.map(|_| self.awaits_ack(job, &lease));
+        if let Some(entry) = self.jobs.get_mut(&job) {
+            entry.history.usage = done.or(entry.history.usage);
+        }
+        if let Phase::Cancelling { ending, .. } = lease.phase {
+            self.settle(job, ending, ack, out);
+        }
+    }
+
+    /// It has not stopped in time. One that numbers attempts can be given other work all the same; any other would
+    /// swallow it, and gets nothing until it has spoken or its socket is closed.
+    fn cancel_overdue(&mut self, job: JobId, out: &mut Vec<Effect>) {
+        let Some(lease) = self.abandon(job, self.settings.mute_patience) else {
+            return;
+        };
+        if let Phase::Cancelling { ending, .. } = lease.phase {
+            self.settle(job, ending, None, out);
+        }
+    }
+
+    fn abandon(&mut self, job: JobId, patience: Duration) -> Option<super::jobs::Lease> {
+        let lease = self.release(job)?;
+        let until = self.now.mono + patience;
+        if let Some(worker) = self.workers.get_mut(&lease.worker)
+            && !worker.extensions.multi
+        {
+            worker.hold = Some(Hold::Muted { job, until });
+            self.set_worker_alarm(lease.worker);
+        }
+        Some(lease)
+    }
+
+    pub(super) fn job_alarm(&mut self, job: JobId, due: Mono, out: &mut Vec<Effect>) {
+        let Some(entry) = self.jobs.get(&job) else {
+            return;
+        };
+        match entry.state {
+            State::Settling(_) => return self.settling_alarm(job, out),
+            State::Queued if entry.expires <= self.now.mono => {
+                return self.stop(job, Outcome::Expired, CancelReason::Timeout, out);
+            }
+            State::Queued => return self.set_alarm(job),
+            State::Running(_) => {}
+        }
+        match self.look_at(job, due) {
+            Finding::Expired => self.stop(job, Outcome::Expired, CancelReason::Timeout, out),
+            Finding::WorkerSilent => self.close_silent(job, out),
+            Finding::JobSilent => {
+                let failure =
+                    Failure::new(FailureKind::Stalled, "the worker fell silent on this job");
+                self.cancel_on_worker(job, CancelReason::Superseded, out);
+                self.attempt_failed(job, failure, out);
+            }
+            Finding::GraceOver => self.take_back(job, Gone::Lost, out),
+            Finding::CancelOverdue => self.cancel_overdue(job, out),
+            Finding::Overslept => {
+                if let Some(lease) = self.jobs.get_mut(&job).and_then(|entry| entry.lease_mut()) {
+                    lease.heard = self.now.mono;
+                }
+                self.set_alarm(job);
+            }
+            Finding::TooEarly => self.set_alarm(job),
+        }
+    }
+
+    fn look_at(&self, job: JobId, due: Mono) -> Finding {
+        let now = self.now.mono;
+        let Some(entry) = self.jobs.get(&job) else {
+            return Finding::TooEarly;
+        };
+        let Some(lease) = entry.lease() else {
+            return Finding::TooEarly;
+        };
+        match lease.phase {
+            Phase::Cancelling { until, .. } if until <= now => return Finding::CancelOverdue,
+            Phase::Cancelling { .. } => return Finding::TooEarly,
+            _ if entry.expires <= now => return Finding::Expired,
+            Phase::Orphaned { until } if until <= now => return Finding::GraceOver,
+            Phase::Orphaned { .. } => return Finding::TooEarly,
+            Phase::Live => {}
+        }
+        let Some(worker) = self.workers.get(&lease.worker) else {
+            return Finding::GraceOver;
+        };
+        let window = self.silence_window(entry, lease);
+        // Any frame counts for a peer that has only this job, and cannot speak of it.
+        let last = if worker.extensions.lease {
+            lease.heard
+        } else {
+            lease.heard.max(worker.heard)
+        };
+        if last + window > now {
+            return Finding::TooEarly;
+        }
+        if now.since(due) > self.settings.stall_tolerance {
+            return Finding::Overslept;
+        }
+        match worker.heard + window > now {
+            true => Finding::JobSilent,
+            false => Finding::WorkerSilent,
+        }
+    }
+
+    fn close_silent(&mut self, job: JobId, out: &mut Vec<Effect>) {
+        let lease = self.jobs.get(&job).and_then(|entry| entry.lease());
+        if let Some(worker) = lease.map(|lease| lease.worker) {
+            self.close(worker, CloseReason::Silent, Gone::Lost, out);
+        }
+    }
+
+    /// Takes nothing new. What is here may end, until `within` has passed.
+    pub(super) fn drain(&mut self, within: Duration, out: &mut Vec<Effect>) {
+        self.draining = true;
+        if self.jobs.is_empty() {
+            out.push(Effect::Drained);
+        } else {
+            self.timers.set(Alarm::Drain, self.now.mono + within);
+        }
+    }
+
+    /// Out of patience: jobs on disk stay there, the others are told to come back.
+    pub(super) fn end_drain(&mut self, out: &mut Vec<Effect>) {
+        let mut left: Vec<JobId> = self.jobs.keys().copied().collect();
+        left.sort_unstable();
+        for job in left {
+            if self.jobs.get(&job).is_some_and(|entry| entry.job.durable) {
+                self.park(job, out);
+            } else {
+                let failure = Failure::new(
+                    FailureKind::ShuttingDown,
+                    "the coordinator is shutting down",
+                );
+                self.stop(job, Outcome::Failed(failure), CancelReason::Superseded, out);
+            }
+        }
+    }
+
+    /// Lets go of a stored job without ending it.
+    pub(super) fn park(&mut self, job: JobId, out: &mut Vec<Effect>) {
+        let Some(entry) = self.jobs.get(&job) else {
+            return;
+        };
+        match &entry.state {
+            State::Queued => {
+                self.queue.remove(entry.lane, &entry.ticket);
+            }
+            State::Running(_) => {
+                self.cancel_on_worker(job, CancelReason::Superseded, out);
+                self.abandon(job, self.settings.mute_patience);
+            }
+            State::Settling(_) => {}
+        }
+        out.push(Effect::Park { job });
+        self.forget(job, out);
+    }
+}

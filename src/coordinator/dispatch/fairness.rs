@@ -1,0 +1,138 @@
+//! Whose job is next. This page is the whole policy; [`super::queue`] only keeps it sorted.
+//!
+//! Jobs are compared by *rank*, a moment: the one with the earliest rank goes first.
+//!
+//! ```text
+//! rank = ready + SHARE · (work in flight of the account + work of this job) / weight
+//! ```
+//!
+//! - `ready` is when the job came, or when its account was last served if that was later. A long queue of one
+//!   account is therefore as old as its last turn, and not as old as its first job.
+//! - *Work* is the expected size of a job; a typical one is 1. An account that has much running goes as if it
+//!   had come that much later, so accounts that always have jobs waiting end up with running work in
+//!   proportion to their weights.
+//! - `weight` grows with kudos, slowly, and with the job's priority.
+//! - *Ageing* is built in: a rank does not move while its account waits, and everybody else's ready moment
+//!   does. Once the clock has passed a job's rank, any other account can be served at most once more before
+//!   it. So nobody starves, whatever the others send and however rich they are.
+//!
+//! Ranks of different models compare with each other, because they are moments. A job that lost its worker or
+//! was handed back has waited before: it returns with the moment it first came as its rank.
+
+use std::time::Duration;
+
+use crate::protocol::job::{Job, Kudos};
+
+use super::clock::Mono;
+
+/// How much later a unit of work in flight makes an account of weight 1.
+pub const SHARE: Duration = Duration::from_secs(30);
+
+/// The moment by which waiting jobs are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rank(pub u64);
+
+/// Expected size of a job in thousandths of a typical one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Work(pub u64);
+
+/// An account's share in thousandths of a plain one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Weight(u64);
+
+/// What an account brings to the queue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Standing {
+    pub kudos: Kudos,
+    pub priority: Priority,
+}
+
+/// Among one account's own jobs the higher goes first, as if it had come up to a minute earlier; between
+/// accounts it is a factor of the weight.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    Low,
+    #[default]
+    Normal,
+    High,
+}
+
+/// The function of the page above.
+pub fn rank(ready: Mono, in_flight: Work, work: Work, weight: Weight) -> Rank {
+    let share = u64::try_from(SHARE.as_micros()).unwrap_or(u64::MAX);
+    let running = in_flight.0.saturating_add(work.0);
+    Rank(
+        ready
+            .0
+            .saturating_add(share.saturating_mul(running) / weight.0),
+    )
+}
+
+impl Weight {
+    /// A plain account has 1. Each doubling of kudos above 1,000 adds a quarter, up to 6; below zero is a half.
+    /// A low priority divides by two, a high one doubles.
+    pub fn of(standing: Standing) -> Self {
+        let whole = standing.kudos.0 / 1000;
+        let weight = match u64::try_from(whole) {
+            Err(_) => 500,
+            Ok(kudos) => 1000 + 250 * u64::from((1 + kudos / 1000).ilog2()).min(20),
+        };
+        Self(match standing.priority {
+            Priority::Low => weight / 2,
+            Priority::Normal => weight,
+            Priority::High => weight * 2,
+        })
+    }
+}
+
+impl Work {
+    /// A typical job reads 1,000 tokens and writes 256. Reading is some ten times cheaper than writing. An output
+    /// without a limit counts as twice the typical one; what anybody claims is kept between an eighth and 16.
+    pub fn of(job: &Job) -> Self {
+        let output = job.limits.output_tokens.map_or(512, u64::from);
+        let tokens = u64::from(job.limits.prompt_tokens) / 10 + output;
+        Self((tokens * 1000 / 356).clamp(125, 16_000))
+    }
+}
+
+impl Priority {
+    /// How much earlier a job of this priority stands in its own account's line.
+    pub fn head_start(self) -> Duration {
+        match self {
+            Self::Low => Duration::ZERO,
+            Self::Normal => Duration::from_secs(30),
+            Self::High => Duration::from_secs(60),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Priority, SHARE, Standing, Weight, Work, rank};
+    use crate::coordinator::dispatch::clock::Mono;
+    use crate::protocol::job::Kudos;
+
+    fn weight(kudos: i64, priority: Priority) -> Weight {
+        let kudos = Kudos(kudos * 1000);
+        Weight::of(Standing { kudos, priority })
+    }
+
+    #[test]
+    fn work_in_flight_makes_a_job_later() {
+        let plain = weight(0, Priority::Normal);
+        let idle = rank(Mono(0), Work(0), Work(1000), plain);
+        let busy = rank(Mono(0), Work(3000), Work(1000), plain);
+        assert_eq!(idle.0, SHARE.as_micros() as u64);
+        assert_eq!(busy.0, 4 * idle.0);
+    }
+
+    #[test]
+    fn kudos_and_priority_raise_a_weight_slowly() {
+        assert_eq!(weight(0, Priority::Normal), Weight(1000));
+        assert_eq!(weight(-1, Priority::Normal), Weight(500));
+        assert_eq!(weight(1_000_000, Priority::Normal), Weight(3250));
+        assert_eq!(weight(i64::MAX / 1000, Priority::Normal), Weight(6000));
+        assert_eq!(weight(0, Priority::Low), Weight(500));
+        assert_eq!(weight(0, Priority::High), Weight(2000));
+    }
+}

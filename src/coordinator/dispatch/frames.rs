@@ -1,0 +1,267 @@
+//! What a worker says about a job. A frame counts when it comes over the socket that holds the lease, names the
+//! attempt (where attempts are named), and is the next in order (where frames are numbered). Everything else is
+//! a stray: late, repeated, or about somebody else's job.
+
+use crate::protocol::job::{
+    Event, Failure, FailureKind, FinishReason, Formats, JobId, Kind, Kudos, Usage, WorkerId,
+};
+
+use super::Dispatcher;
+use super::effect::{Effect, Outcome};
+use super::input::{Frame, Report, Said};
+use super::jobs::{Lease, Phase, State};
+use super::workers::{Hold, Worker};
+
+/// A worker that keeps frames until they are confirmed hears about every so many.
+const FRAMES_PER_CONFIRMATION: u64 = 32;
+
+/// What to make of a frame.
+enum Standing {
+    Counts,
+    Cancelling,
+    /// Seen before, and answered then.
+    Repeated,
+    /// Frames before it are missing: the worker has lost its place.
+    OutOfOrder,
+    Stray,
+}
+
+impl Dispatcher {
+    pub(super) fn frame(&mut self, frame: Frame, out: &mut Vec<Effect>) {
+        let Some(&worker) = self.sessions.get(&frame.session) else {
+            return;
+        };
+        if let Some(worker) = self.workers.get_mut(&worker) {
+            worker.heard = self.now.mono;
+        }
+        match self.standing(&frame, out) {
+            Standing::Counts => self.said(frame.job, worker, frame.said, out),
+            Standing::Cancelling => self.said_while_cancelling(frame.job, worker, frame.said, out),
+            Standing::OutOfOrder => {
+                let failure = Failure::new(FailureKind::WorkerFailed, "the worker skipped frames");
+                self.cancel_on_worker(frame.job, super::CancelReason::Superseded, out);
+                self.attempt_failed(frame.job, failure, out);
+            }
+            Standing::Stray => self.stray(&frame, worker, out),
+            Standing::Repeated => {}
+        }
+    }
+
+    /// Holds the frame against the lease, and takes note of its number.
+    fn standing(&mut self, frame: &Frame, out: &mut Vec<Effect>) -> Standing {
+        let Some(entry) = self.jobs.get_mut(&frame.job) else {
+            return Standing::Stray;
+        };
+        let lease = match &mut entry.state {
+            State::Running(lease) => lease,
+            State::Settling(settling) => {
+                let worker = self.sessions.get(&frame.session);
+                let acked_later = settling.ack.is_some_and(|ack| {
+                    Some(&ack.worker) == worker && frame.attempt.is_none_or(|it| it == ack.attempt)
+                });
+                return if acked_later {
+                    Standing::Repeated
+                } else {
+                    Standing::Stray
+                };
+            }
+            State::Queued => return Standing::Stray,
+        };
+        if !lease.matches(frame) {
+            return Standing::Stray;
+        }
+        if let Some(seq) = frame.seq {
+            match seq.cmp(&(lease.seq + 1)) {
+                std::cmp::Ordering::Less => return Standing::Repeated,
+                std::cmp::Ordering::Greater => return Standing::OutOfOrder,
+                std::cmp::Ordering::Equal => lease.seq = seq,
+            }
+            if seq % FRAMES_PER_CONFIRMATION == 0 {
+                let Frame { session, job, .. } = *frame;
+                out.push(Effect::Got {
+                    session,
+                    job,
+                    attempt: lease.attempt,
+                    seq,
+                });
+            }
+        }
+        lease.heard = self.now.mono;
+        match lease.phase {
+            Phase::Cancelling { .. } => Standing::Cancelling,
+            Phase::Live | Phase::Orphaned { .. } => Standing::Counts,
+        }
+    }
+
+    fn said(&mut self, job: JobId, worker: WorkerId, said: Said, out: &mut Vec<Effect>) {
+        match said {
+            Said::Alive => {}
+            Said::Busy { retry_after } => self.handed_back(job, worker, retry_after, out),
+            Said::Event(Event::Done { finish, usage }) => self.done(job, finish, usage, out),
+            Said::Event(Event::Failed(failure)) => self.attempt_failed(job, failure, out),
+            Said::Event(event) => self.relay(job, worker, event, out),
+        }
+    }
+
+    fn relay(&mut self, job: JobId, worker: WorkerId, event: Event, out: &mut Vec<Effect>) {
+        let tells_tokens = self
+            .workers
+            .get(&worker)
+            .is_some_and(|it| it.extensions.resume);
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return;
+        };
+        let now = self.now.mono;
+        if event.is_output() {
+            entry.history.first_output.get_or_insert(now);
+            if let Some(lease) = entry.lease_mut() {
+                lease.count(&event, now);
+            }
+        }
+        match &event {
+            Event::Usage(usage) => entry.history.usage = Some(*usage),
+            Event::Started { prompt_tokens, .. } => {
+                if let Some(lease) = entry.lease_mut() {
+                    lease.prompt_tokens = *prompt_tokens;
+                }
+            }
+            _ => {}
+        }
+        if entry.delivered.admit(&event, tells_tokens) {
+            out.push(Effect::Relay { job, event });
+        }
+    }
+
+    fn done(&mut self, job: JobId, finish: FinishReason, usage: Usage, out: &mut Vec<Effect>) {
+        if let Some(failure) = self.not_a_result(job, &finish, usage) {
+            return self.attempt_failed_with_ack(job, failure, out);
+        }
+        let now = self.now.mono;
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return;
+        };
+        entry.history.usage = Some(usage);
+        let Some(lease) = self.release(job) else {
+            return;
+        };
+        self.conduct.success(lease.worker, now);
+        self.measure(&lease, usage);
+        let ack = self.awaits_ack(job, &lease);
+        self.settle(job, Outcome::Delivered { finish, usage }, Some(ack), out);
+    }
+
+    /// A `done` that delivers nothing is a failure of the worker. Our own workers know when a model has nothing
+    /// to say; a public peer's backend has broken down.
+    fn not_a_result(&self, job: JobId, finish: &FinishReason, usage: Usage) -> Option<Failure> {
+        let entry = self.jobs.get(&job)?;
+        if *finish == FinishReason::Cancelled {
+            return Some(Failure::new(
+                FailureKind::WorkerFailed,
+                "the worker stopped without being asked",
+            ));
+        }
+        let worker = self.workers.get(&entry.lease()?.worker)?;
+        let ours = worker.extensions.multi;
+        let chat =
+            entry.job.kind == Kind::Text && entry.job.limits.formats.meets(Formats::OPENAI_CHAT);
+        let empty = !entry.has_output() && usage.completion_tokens == 0;
+        (empty && chat && !ours)
+            .then(|| Failure::new(FailureKind::EmptyResult, "the worker sent an empty result"))
+    }
+
+    fn measure(&mut self, lease: &Lease, usage: Usage) {
+        let (Some(first), Some(worker)) = (lease.first_output, self.workers.get_mut(&lease.worker))
+        else {
+            return;
+        };
+        let fresh = lease.prompt_tokens.saturating_sub(usage.cached_tokens);
+        let written = lease.tokens.max(lease.events);
+        let (to_first, writing) = (first.since(lease.offered), self.now.mono.since(first));
+        worker.speed.measure(fresh, to_first, written, writing);
+    }
+
+    /// A cancelled job's worker says something: only its last word matters, it frees the slot.
+    fn said_while_cancelling(
+        &mut self,
+        job: JobId,
+        worker: WorkerId,
+        said: Said,
+        out: &mut Vec<Effect>,
+    ) {
+        match said {
+            Said::Event(Event::Done { usage, .. }) => self.cancel_confirmed(job, Some(usage), out),
+            Said::Event(Event::Failed(_)) => self.cancel_confirmed(job, None, out),
+            Said::Busy { retry_after } => {
+                self.cancel_confirmed(job, None, out);
+                self.back_off(worker, retry_after);
+            }
+            Said::Event(_) | Said::Alive => {}
+        }
+    }
+
+    /// Late, twice, or not this worker's: it reaches no job. A `done` is acked with nothing, because the peer waits
+    /// for that; other frames of a peer that numbers attempts are answered with a drop.
+    fn stray(&mut self, frame: &Frame, id: WorkerId, out: &mut Vec<Effect>) {
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        let Frame {
+            session,
+            job,
+            attempt,
+            ref said,
+            ..
+        } = *frame;
+        let Said::Event(event) = said else { return };
+        match event {
+            Event::Done { .. } => {
+                out.push(Effect::Ack {
+                    session,
+                    job,
+                    attempt,
+                    reward: Kudos(0),
+                });
+            }
+            Event::Failed(_) => {}
+            _ => {
+                if let (true, Some(attempt)) = (worker.extensions.multi, attempt) {
+                    out.push(Effect::Drop {
+                        session,
+                        job,
+                        attempt,
+                    });
+                }
+            }
+        }
+        if event.is_terminal() {
+            unmute(worker, job);
+            self.touched.workers.push(id);
+        }
+    }
+
+    pub(super) fn report(&mut self, report: &Report) {
+        let Some(&id) = self.sessions.get(&report.session) else {
+            return;
+        };
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        worker.heard = self.now.mono;
+        for model in &report.models {
+            worker.apply(model);
+        }
+        self.touched.workers.push(id);
+    }
+}
+
+fn unmute(worker: &mut Worker, finished: JobId) {
+    if matches!(worker.hold, Some(Hold::Muted { job, .. }) if job == finished) {
+        worker.hold = None;
+    }
+}
+
+impl Lease {
+    fn matches(&self, frame: &Frame) -> bool {
+        self.session == frame.session && frame.attempt.is_none_or(|attempt| attempt == self.attempt)
+    }
+}

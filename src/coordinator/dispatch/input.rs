@@ -1,0 +1,173 @@
+//! Everything that can happen to the dispatcher. The shell translates sockets, requests and answers of the store
+//! into these, and hands each over with the time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::protocol::job::{
+    AccountId, Capabilities, Event, Formats, Job, JobId, Kinds, Kudos, WorkerId,
+};
+
+use super::fairness::Standing;
+
+/// One connection of a worker, numbered by the shell and never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+#[derive(Debug)]
+pub enum Input {
+    // From a client.
+    Submit(Submission),
+    /// The client asked for it, or hung up.
+    Cancel {
+        job: JobId,
+    },
+    /// The client's buffer is full: it reads more slowly than the worker writes.
+    SlowClient {
+        job: JobId,
+    },
+
+    // From a worker.
+    /// A worker said who it is and was believed.
+    Connected(Box<Registration>),
+    /// A frame about a job.
+    Frame(Frame),
+    /// Any other sign of life, such as a pong.
+    Heard {
+        session: SessionId,
+    },
+    /// A report on speed and load.
+    Report(Report),
+    /// The worker wants no further jobs and leaves when its own are done.
+    Leaving {
+        session: SessionId,
+        within: Duration,
+    },
+    /// Its socket is gone, or could not be written to.
+    Lost {
+        session: SessionId,
+    },
+
+    // From the store.
+    Settled {
+        job: JobId,
+        reward: Kudos,
+    },
+    /// Not known to be settled. Settling again is safe: the store does it once.
+    SettleFailed {
+        job: JobId,
+    },
+
+    // From the operator.
+    /// Ask a worker to leave when its jobs are done.
+    DrainWorker {
+        worker: WorkerId,
+        within: Duration,
+    },
+    /// Take no more jobs, and be done within this time.
+    Drain {
+        within: Duration,
+    },
+
+    /// Time has passed; [`super::Dispatcher::next_wake`] says when this is worth sending.
+    Tick,
+}
+
+/// A request: its jobs are accepted or refused together.
+#[derive(Debug)]
+pub struct Submission {
+    pub jobs: Vec<Arc<Job>>,
+    pub standing: Standing,
+}
+
+/// A worker as it registered, after the door has checked its key and its name.
+#[derive(Debug, Clone)]
+pub struct Registration {
+    pub session: SessionId,
+    pub worker: WorkerId,
+    /// The account that owns it.
+    pub owner: AccountId,
+    /// The operator vouches for it.
+    pub trusted: bool,
+    pub kinds: Kinds,
+    pub formats: Formats,
+    pub capabilities: Capabilities,
+    /// Tokens of context, prompt and output together.
+    pub context: u32,
+    pub models: Vec<ServedModel>,
+    /// Jobs it takes at once; 1 for peers that negotiated nothing.
+    pub slots: u32,
+    pub extensions: Extensions,
+    pub resume: Option<Resume>,
+}
+
+#[derive(Debug, Clone)]
+pub struct ServedModel {
+    pub name: Arc<str>,
+    /// At most so many jobs of it at once.
+    pub slots: u32,
+}
+
+/// What was agreed at the handshake. A peer of the public network has none of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Extensions {
+    /// Frames carry attempt numbers, acks may come at any time, refusals are possible.
+    pub multi: bool,
+    /// Cancels are honoured at any time and for every kind.
+    pub cancel: bool,
+    /// Frames carry sequence numbers and survive a lost socket.
+    pub resume: bool,
+    /// The worker beats while it is silent.
+    pub lease: bool,
+}
+
+/// What a worker that comes back still has.
+#[derive(Debug, Clone)]
+pub struct Resume {
+    pub session: SessionId,
+    pub jobs: Vec<Claim>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    pub job: JobId,
+    pub attempt: u32,
+}
+
+#[derive(Debug)]
+pub struct Frame {
+    pub session: SessionId,
+    pub job: JobId,
+    /// None from peers without `multi`.
+    pub attempt: Option<u32>,
+    /// None from peers without `resume`.
+    pub seq: Option<u64>,
+    pub said: Said,
+}
+
+#[derive(Debug)]
+pub enum Said {
+    Event(Event),
+    /// Still at it.
+    Alive,
+    /// Not now: a refusal, or the owner wants the machine back. Nobody's fault.
+    Busy {
+        retry_after: Duration,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub struct Report {
+    pub session: SessionId,
+    pub models: Vec<ModelReport>,
+}
+
+#[derive(Debug, Clone)]
+pub struct ModelReport {
+    pub name: Arc<str>,
+    pub ready: bool,
+    pub slots: Option<u32>,
+    pub waiting: u32,
+    pub prefill_per_second: Option<f64>,
+    pub decode_per_second: Option<f64>,
+}

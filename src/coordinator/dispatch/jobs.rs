@@ -1,0 +1,250 @@
+//! One accepted job, from the queue to its settlement.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::protocol::job::{Event, Job, JobId, UnixMillis, Usage, WorkerId};
+
+use super::clock::Mono;
+use super::effect::{Outcome, Part, Prefill, Timing};
+use super::input::SessionId;
+use super::lanes::LaneId;
+use super::queue::Ticket;
+
+#[derive(Debug)]
+pub struct Entry {
+    pub job: Arc<Job>,
+    /// All jobs of the same request, this one too.
+    pub siblings: Arc<[JobId]>,
+    pub lane: LaneId,
+    pub ticket: Ticket,
+    pub accepted_at: UnixMillis,
+    pub expires: Mono,
+    pub state: State,
+    pub delivered: Delivered,
+    pub history: History,
+}
+
+#[derive(Debug)]
+pub enum State {
+    Queued,
+    Running(Lease),
+    Settling(Settling),
+}
+
+/// One attempt on one worker.
+#[derive(Debug)]
+pub struct Lease {
+    pub attempt: u32,
+    pub worker: WorkerId,
+    pub session: SessionId,
+    /// Which of the worker's models.
+    pub model: usize,
+    pub offered: Mono,
+    pub heard: Mono,
+    pub first_output: Option<Mono>,
+    pub prompt_tokens: u32,
+    /// The last frame that has arrived.
+    pub seq: u64,
+    pub events: u64,
+    pub tokens: u64,
+    pub phase: Phase,
+}
+
+#[derive(Debug)]
+pub enum Phase {
+    Live,
+    /// Its socket is gone; the worker may come back and go on.
+    Orphaned {
+        until: Mono,
+    },
+    /// Told to stop; what it says now reaches nobody.
+    Cancelling {
+        until: Mono,
+        ending: Outcome,
+    },
+}
+
+/// The job has ended and the store is told.
+#[derive(Debug)]
+pub struct Settling {
+    pub outcome: Outcome,
+    pub ack: Option<PendingAck>,
+    pub tries: u32,
+    /// None while an answer is awaited.
+    pub next_try: Option<Mono>,
+    pub give_up: Mono,
+}
+
+/// A worker waits to hear what its `done` was worth.
+#[derive(Debug, Clone, Copy)]
+pub struct PendingAck {
+    pub worker: WorkerId,
+    pub attempt: u32,
+    pub seq: u64,
+    /// When it stops waiting, if it does.
+    pub due: Option<Mono>,
+}
+
+/// What the client has been shown.
+#[derive(Debug, Default)]
+pub struct Delivered {
+    pub started: bool,
+    pub percent: Option<u8>,
+    pub events: u64,
+    pub tokens: Vec<u32>,
+    pub text: String,
+    /// Part of the output came without its tokens: nobody else can go on from it.
+    pub opaque: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct History {
+    pub attempts: u32,
+    pub failures: Vec<Failing>,
+    /// Workers that would not go on with what others had begun.
+    pub refused: Vec<WorkerId>,
+    pub losses: u32,
+    pub parts: Vec<Part>,
+    pub usage: Option<Usage>,
+    pub first_offer: Option<Mono>,
+    pub first_output: Option<Mono>,
+}
+
+/// A failed attempt. Whether it becomes a strike is known when the job has ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Failing {
+    pub worker: WorkerId,
+    pub at: Mono,
+    pub strikes: bool,
+}
+
+impl Entry {
+    pub fn has_output(&self) -> bool {
+        self.delivered.events > 0
+    }
+
+    pub fn lease(&self) -> Option<&Lease> {
+        match &self.state {
+            State::Running(lease) => Some(lease),
+            State::Queued | State::Settling(_) => None,
+        }
+    }
+
+    pub fn lease_mut(&mut self) -> Option<&mut Lease> {
+        match &mut self.state {
+            State::Running(lease) => Some(lease),
+            State::Queued | State::Settling(_) => None,
+        }
+    }
+
+    pub fn prefill(&self) -> Option<Box<Prefill>> {
+        self.has_output().then(|| {
+            Box::new(Prefill {
+                tokens: self.delivered.tokens.clone(),
+                text: self.delivered.text.clone(),
+            })
+        })
+    }
+
+    pub fn timing(&self, now: Mono) -> Timing {
+        let after = |moment: Option<Mono>| moment.map(|at| at.since(self.ticket.arrived));
+        Timing {
+            accepted_at: self.accepted_at,
+            queued: after(self.history.first_offer),
+            first_output: after(self.history.first_output),
+            total: now.since(self.ticket.arrived),
+        }
+    }
+
+    /// How often this worker has failed this job.
+    pub fn failures_of(&self, worker: WorkerId) -> usize {
+        self.history
+            .failures
+            .iter()
+            .filter(|failing| failing.worker == worker)
+            .count()
+    }
+
+    /// The workers that have failed or refused it, each once.
+    pub fn tried(&self) -> Vec<WorkerId> {
+        let failed = self.history.failures.iter().map(|failing| failing.worker);
+        let mut tried: Vec<_> = failed.chain(self.history.refused.iter().copied()).collect();
+        tried.sort_unstable();
+        tried.dedup();
+        tried
+    }
+}
+
+impl Delivered {
+    /// Takes note of what is about to be relayed. Says whether the client should see it at all: what an earlier
+    /// attempt has said already is not said again.
+    pub fn admit(&mut self, event: &Event, tells_tokens: bool) -> bool {
+        match event {
+            Event::Started { .. } => !std::mem::replace(&mut self.started, true),
+            Event::Progress { percent } => {
+                let further = self.percent.is_none_or(|before| before < *percent);
+                self.percent = self.percent.max(Some(*percent));
+                further
+            }
+            Event::Token(token) => {
+                self.note(&token.ids, tells_tokens);
+                if tells_tokens {
+                    self.text.push_str(&token.text);
+                }
+                true
+            }
+            Event::ToolCall(call) => {
+                self.note(&call.ids, tells_tokens);
+                true
+            }
+            Event::Media(_) => {
+                self.note(&[], false);
+                true
+            }
+            Event::Preview { .. } | Event::Usage(_) => true,
+            Event::Done { .. } | Event::Failed(_) => false,
+        }
+    }
+
+    fn note(&mut self, ids: &[u32], tells_tokens: bool) {
+        self.events += 1;
+        self.opaque |= !tells_tokens;
+        if tells_tokens {
+            self.tokens.extend_from_slice(ids);
+        }
+    }
+}
+
+impl Lease {
+    pub fn is_live(&self) -> bool {
+        matches!(self.phase, Phase::Live)
+    }
+
+    /// Counts an output event of this attempt.
+    pub fn count(&mut self, event: &Event, now: Mono) {
+        self.first_output.get_or_insert(now);
+        self.events += 1;
+        self.tokens += match event {
+            Event::Token(token) => token.ids.len() as u64,
+            Event::ToolCall(call) => call.ids.len() as u64,
+            _ => 0,
+        };
+    }
+}
+
+impl Settling {
+    /// When something has to happen if nobody answers.
+    pub fn due(&self) -> Mono {
+        let ack = self.ack.and_then(|ack| ack.due);
+        let moments = [Some(self.give_up), self.next_try, ack]
+            .into_iter()
+            .flatten();
+        moments.min().unwrap_or(self.give_up)
+    }
+
+    /// A quarter of a second, doubling up to four.
+    pub fn backoff(&self) -> Duration {
+        Duration::from_millis(250 << self.tries.min(4))
+    }
+}

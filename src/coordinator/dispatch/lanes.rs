@@ -1,0 +1,377 @@
+//! Who can serve what. A *lane* is one combination of needs that has been asked for: the jobs in it are
+//! interchangeable to workers, and the workers of it are sorted by expected wait, so that matching never searches.
+//!
+//! Models know their workers and their lanes; a worker knows the lanes it is listed in. Lanes arise with the
+//! first job that needs them and go when they have not been used for a while.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::protocol::job::{AccountId, Capabilities, Formats, Job, Kind, Privacy, WorkerId};
+
+use super::clock::{Mono, Table};
+use super::refusal::Missing;
+use super::workers::{Listing, Profile, Worker};
+
+/// Names listed in a refusal.
+const MOST_NAMES: usize = 100;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneId(u64);
+
+/// What a worker must have to serve a job.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Need {
+    /// One of these, the most wanted first.
+    pub models: Vec<Arc<str>>,
+    pub kind: Kind,
+    pub formats: Formats,
+    pub requires: Capabilities,
+    pub context: u32,
+    pub trusted: bool,
+    pub owner: Option<AccountId>,
+}
+
+/// Where a worker with room stands in a lane: the least expected wait first, equals in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub wait_millis: u64,
+    pub turn: u64,
+    pub worker: WorkerId,
+}
+
+#[derive(Debug)]
+pub struct Lane {
+    pub need: Need,
+    /// Connected workers that could serve it, busy ones too.
+    pub online: u32,
+    pub free: BTreeSet<Place>,
+    /// Since when jobs have waited here with nobody online.
+    pub unserved_since: Option<Mono>,
+    pub used: Mono,
+}
+
+#[derive(Debug, Default)]
+pub struct Lanes {
+    lanes: Table<LaneId, Lane>,
+    by_need: BTreeMap<Need, LaneId>,
+    models: BTreeMap<Arc<str>, Model>,
+    created: u64,
+    /// Workers listed in a lane since it was last asked, to be refreshed.
+    unplaced: Vec<WorkerId>,
+}
+
+#[derive(Debug, Default)]
+struct Model {
+    workers: BTreeSet<WorkerId>,
+    profiles: BTreeMap<Profile, u32>,
+    contexts: BTreeMap<u32, u32>,
+    lanes: Vec<LaneId>,
+}
+
+/// Contexts are compared in steps of a sixteenth of an octave, so that a fleet where each has its own leftover
+/// memory does not become as many kinds of workers.
+pub fn coarse_context(tokens: u32) -> u32 {
+    let spare_bits = (32 - tokens.leading_zeros()).saturating_sub(5);
+    tokens >> spare_bits << spare_bits
+}
+
+impl Need {
+    pub fn of(job: &Job, also: Capabilities) -> Self {
+        Self {
+            models: job.model.0.clone(),
+            kind: job.kind,
+            formats: job.limits.formats,
+            requires: job.limits.requires.with(also),
+            context: job.limits.prompt_tokens.saturating_add(1),
+            trusted: job.privacy == Privacy::Trusted,
+            owner: (job.privacy == Privacy::OwnWorkers).then_some(job.account),
+        }
+    }
+}
+
+impl Lanes {
+    /// The lane of this need, or what no connected worker has. One look-up while the need is a usual one.
+    pub fn admit(
+        &mut self,
+        need: Need,
+        workers: &mut Table<WorkerId, Worker>,
+        now: Mono,
+    ) -> Result<LaneId, Missing> {
+        let need = self.with_usual_context(need)?;
+        if let Some(&id) = self.by_need.get(&need) {
+            return match self.lanes.get_mut(&id) {
+                Some(lane) if lane.online > 0 => {
+                    lane.used = now;
+                    Ok(id)
+                }
+                _ => Err(self.explain(&need).err().unwrap_or(Missing::Trust)),
+            };
+        }
+        self.explain(&need)?;
+        self.check_owner(&need, workers)?;
+        Ok(self.create(need, workers, now))
+    }
+
+    /// The lane of this need even if nobody serves it: for jobs that were accepted while somebody did.
+    pub fn keep(&mut self, need: Need, workers: &mut Table<WorkerId, Worker>, now: Mono) -> LaneId {
+        let known = self.by_need.get(&need).copied();
+        known.unwrap_or_else(|| self.create(need, workers, now))
+    }
+
+    pub fn lane(&self, id: LaneId) -> Option<&Lane> {
+        self.lanes.get(&id)
+    }
+
+    pub fn lane_mut(&mut self, id: LaneId) -> Option<&mut Lane> {
+        self.lanes.get_mut(&id)
+    }
+
+    /// The models somebody serves, as many as one wants to read.
+    pub fn online_models(&self) -> Vec<Arc<str>> {
+        let served = self
+            .models
+            .iter()
+            .filter(|(_, model)| !model.workers.is_empty());
+        served
+            .map(|(name, _)| name.clone())
+            .take(MOST_NAMES)
+            .collect()
+    }
+
+    /// Lists a worker wherever it can serve.
+    pub fn attach(&mut self, worker: &mut Worker) {
+        let names: Vec<_> = worker
+            .models
+            .iter()
+            .map(|model| model.name.clone())
+            .collect();
+        for name in names {
+            let model = self.models.entry(name).or_default();
+            model.workers.insert(worker.id);
+            *model.profiles.entry(worker.profile).or_default() += 1;
+            *model.contexts.entry(worker.profile.context).or_default() += 1;
+            for id in &model.lanes {
+                if let Some(lane) = self.lanes.get_mut(id) {
+                    enlist(worker, *id, lane);
+                }
+            }
+        }
+        self.unplaced.push(worker.id);
+    }
+
+    /// A worker that has been listed somewhere and has no place there yet.
+    pub fn next_unplaced(&mut self) -> Option<WorkerId> {
+        self.unplaced.pop()
+    }
+
+    /// Takes a worker off all its lanes. Returns those that nobody serves now.
+    pub fn detach(&mut self, worker: &mut Worker) -> Vec<LaneId> {
+        for served in &worker.models {
+            if let Some(model) = self.models.get_mut(&served.name)
+                && model.workers.remove(&worker.id)
+            {
+                lower(&mut model.profiles, worker.profile);
+                lower(&mut model.contexts, worker.profile.context);
+            }
+            self.forget_model(&served.name);
+        }
+        let mut unserved = Vec::new();
+        for listing in worker.listings.drain(..) {
+            let Some(lane) = self.lanes.get_mut(&listing.lane) else {
+                continue;
+            };
+            lane.online = lane.online.saturating_sub(1);
+            if let Some(place) = listing.place {
+                lane.free.remove(&place);
+            }
+            if lane.online == 0 {
+                unserved.push(listing.lane);
+            }
+        }
+        unserved
+    }
+
+    /// Moves a worker to where it belongs in all its lanes, after anything about it has changed.
+    pub fn refresh(&mut self, worker: &mut Worker, strikes: usize) {
+        let has_room = worker.has_room();
+        let mut wait = None;
+        for index in 0..worker.listings.len() {
+            let listing = &worker.listings[index];
+            let open = has_room && worker.model_with_room(listing).is_some();
+            let before = listing.place;
+            let after = open.then(|| Place {
+                wait_millis: *wait.get_or_insert_with(|| millis(worker, strikes)),
+                turn: worker.turn,
+                worker: worker.id,
+            });
+            if before == after {
+                continue;
+            }
+            let Some(lane) = self.lanes.get_mut(&listing.lane) else {
+                continue;
+            };
+            before.map(|place| lane.free.remove(&place));
+            after.map(|place| lane.free.insert(place));
+            worker.listings[index].place = after;
+        }
+    }
+
+    /// Forgets a lane that nobody needs.
+    pub fn remove(&mut self, id: LaneId, workers: &mut Table<WorkerId, Worker>) {
+        let Some(lane) = self.lanes.remove(&id) else {
+            return;
+        };
+        self.by_need.remove(&lane.need);
+        for name in &lane.need.models {
+            let Some(model) = self.models.get_mut(name) else {
+                continue;
+            };
+            model.lanes.retain(|&other| other != id);
+            for worker in &model.workers {
+                if let Some(worker) = workers.get_mut(worker) {
+                    worker.listings.retain(|listing| listing.lane != id);
+                }
+            }
+            self.forget_model(name);
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.lanes.len()
+    }
+
+    pub fn models(&self) -> usize {
+        self.models.len()
+    }
+
+    /// Rounds the context up to the next one somebody has, so that prompts of all lengths share a few lanes.
+    fn with_usual_context(&self, mut need: Need) -> Result<Need, Missing> {
+        let models = || need.models.iter().filter_map(|name| self.models.get(name));
+        let served = || models().filter(|model| !model.workers.is_empty());
+        let above = served().filter_map(|model| model.contexts.range(need.context..).next());
+        let Some(usual) = above.map(|(&context, _)| context).min() else {
+            let longest = served().filter_map(|model| model.contexts.last_key_value());
+            return Err(match longest.map(|(&context, _)| context).max() {
+                Some(longest) => Missing::Context {
+                    wanted: need.context,
+                    longest,
+                },
+                None => Missing::Model(need.models),
+            });
+        };
+        need.context = usual;
+        Ok(need)
+    }
+
+    /// What is missing: the test that the most able profiles fail.
+    fn explain(&self, need: &Need) -> Result<(), Missing> {
+        let models = need.models.iter().filter_map(|name| self.models.get(name));
+        let profiles: Vec<&Profile> = models.flat_map(|model| model.profiles.keys()).collect();
+        if profiles.is_empty() {
+            return Err(Missing::Model(need.models.clone()));
+        }
+        let left =
+            keep(profiles, |it| it.kinds.contains(need.kind)).ok_or(Missing::Kind(need.kind))?;
+        let left =
+            keep(left, |it| it.formats.meets(need.formats)).ok_or(Missing::Format(need.formats))?;
+        let best = left
+            .iter()
+            .map(|it| need.requires.missing_from(it.capabilities));
+        let missing = best
+            .min_by_key(|missing| missing.names().count())
+            .unwrap_or_default();
+        let left = keep(left, |it| it.capabilities.contains(need.requires))
+            .ok_or(Missing::Capability(missing))?;
+        let longest = left.iter().map(|it| it.context).max().unwrap_or_default();
+        let left = keep(left, |it| it.context >= need.context).ok_or(Missing::Context {
+            wanted: need.context,
+            longest,
+        })?;
+        keep(left, |it| it.trusted || !need.trusted).ok_or(Missing::Trust)?;
+        Ok(())
+    }
+
+    fn check_owner(&self, need: &Need, workers: &Table<WorkerId, Worker>) -> Result<(), Missing> {
+        let models = need.models.iter().filter_map(|name| self.models.get(name));
+        let mut able = models
+            .flat_map(|model| &model.workers)
+            .filter_map(|id| workers.get(id));
+        let found = need.owner.is_none() || able.any(|worker| worker.can_serve(need));
+        if found { Ok(()) } else { Err(Missing::Trust) }
+    }
+
+    fn create(&mut self, need: Need, workers: &mut Table<WorkerId, Worker>, now: Mono) -> LaneId {
+        self.created += 1;
+        let id = LaneId(self.created);
+        let mut lane = Lane {
+            need: need.clone(),
+            online: 0,
+            free: BTreeSet::new(),
+            unserved_since: None,
+            used: now,
+        };
+        for name in &need.models {
+            let model = self.models.entry(name.clone()).or_default();
+            if !model.lanes.contains(&id) {
+                model.lanes.push(id);
+            }
+            for worker in &model.workers {
+                if let Some(worker) = workers.get_mut(worker) {
+                    enlist(worker, id, &mut lane);
+                    self.unplaced.push(worker.id);
+                }
+            }
+        }
+        self.by_need.insert(need, id);
+        self.lanes.insert(id, lane);
+        id
+    }
+
+    fn forget_model(&mut self, name: &Arc<str>) {
+        let unused = |model: &Model| model.workers.is_empty() && model.lanes.is_empty();
+        if self.models.get(name).is_some_and(unused) {
+            self.models.remove(name);
+        }
+    }
+}
+
+/// Lists the worker in the lane if it can serve it, without a place: refreshing gives it one.
+fn enlist(worker: &mut Worker, id: LaneId, lane: &mut Lane) {
+    if !worker.can_serve(&lane.need) || worker.listing(id).is_some() {
+        return;
+    }
+    let position = |name: &Arc<str>| worker.models.iter().position(|model| model.name == *name);
+    let models = lane.need.models.iter().filter_map(position).collect();
+    worker.listings.push(Listing {
+        lane: id,
+        models,
+        place: None,
+    });
+    lane.online += 1;
+    lane.unserved_since = None;
+}
+
+fn millis(worker: &Worker, strikes: usize) -> u64 {
+    u64::try_from(worker.expected_wait(strikes).as_millis()).unwrap_or(u64::MAX)
+}
+
+fn keep<'a>(
+    profiles: Vec<&'a Profile>,
+    test: impl Fn(&Profile) -> bool,
+) -> Option<Vec<&'a Profile>> {
+    let kept: Vec<_> = profiles
+        .into_iter()
+        .filter(|profile| test(profile))
+        .collect();
+    (!kept.is_empty()).then_some(kept)
+}
+
+fn lower<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
+    }
+}

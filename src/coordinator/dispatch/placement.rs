@@ -1,0 +1,251 @@
+//! Out of the queue, onto a worker. Either a job has come and meets the best free worker of its lane, or a worker
+//! has room and meets the first job of all its lanes. A lane never holds both a free worker and a job it may
+//! have, so neither side searches.
+
+use crate::protocol::job::{JobId, WorkerId};
+
+use super::Dispatcher;
+use super::clock::Mono;
+use super::effect::{Effect, Offer};
+use super::fairness::Rank;
+use super::jobs::{Entry, Lease, Phase, State};
+use super::lanes::{LaneId, Place};
+use super::timers::Alarm;
+use super::workers::Worker;
+
+/// How many returning jobs of a lane are looked at for one that may have this worker.
+const RETURNING_LOOK: usize = 64;
+/// How many free workers are looked at for one that a returning job has not tried: it has tried three at most.
+const FREE_LOOK: usize = 4;
+/// A worker that has the prompt's beginning is preferred up to this much longer a wait, plus half of it.
+const AFFINITY_MILLIS: u64 = 500;
+
+impl Dispatcher {
+    /// Gives the waiting jobs of a lane to its free workers.
+    pub(super) fn fill_lane(&mut self, lane: LaneId, out: &mut Vec<Effect>) {
+        self.place_returning(lane, out);
+        while let Some((_, ticket)) = self.queue.head(lane) {
+            let Some(worker) = self.best_worker(lane, ticket.job) else {
+                return;
+            };
+            if !self.offer(ticket.job, worker, lane, out) {
+                return;
+            }
+        }
+    }
+
+    /// Gives a worker with room the jobs that have waited longest, of all lanes it serves.
+    pub(super) fn feed_worker(&mut self, id: WorkerId, out: &mut Vec<Effect>) {
+        self.refresh(id);
+        while let Some((job, lane)) = self.best_job(id) {
+            if !self.offer(job, id, lane, out) {
+                break;
+            }
+        }
+        self.dismiss_if_done(id, out);
+    }
+
+    /// Lists the worker where it stands now.
+    pub(super) fn refresh(&mut self, id: WorkerId) {
+        let strikes = self.conduct.strikes(id);
+        if let Some(worker) = self.workers.get_mut(&id) {
+            self.lanes.refresh(worker, strikes);
+        }
+    }
+
+    /// Whether the job may be given to this worker: not to one that has failed it while there are others, and
+    /// not a third time to anybody.
+    pub(super) fn may_run(&self, entry: &Entry, worker: WorkerId) -> bool {
+        if entry.history.refused.contains(&worker) {
+            return false;
+        }
+        match entry.failures_of(worker) {
+            0 => true,
+            1 => self.untried(entry) == 0,
+            _ => false,
+        }
+    }
+
+    /// How many connected workers of the job's lane have not tried it.
+    pub(super) fn untried(&self, entry: &Entry) -> u32 {
+        let online = self.lanes.lane(entry.lane).map_or(0, |lane| lane.online);
+        let listed = |id: &WorkerId| {
+            let worker = self.workers.get(id);
+            worker.is_some_and(|worker| worker.listing(entry.lane).is_some())
+        };
+        let tried = entry.tried().iter().filter(|id| listed(id)).count();
+        online.saturating_sub(u32::try_from(tried).unwrap_or(u32::MAX))
+    }
+
+    fn place_returning(&mut self, lane: LaneId, out: &mut Vec<Effect>) {
+        let waiting: Vec<JobId> = self
+            .queue
+            .returning(lane)
+            .take(RETURNING_LOOK)
+            .map(|(_, it)| it.job)
+            .collect();
+        for job in waiting {
+            let Some(entry) = self.jobs.get(&job) else {
+                continue;
+            };
+            let free = self
+                .lanes
+                .lane(lane)
+                .into_iter()
+                .flat_map(|lane| lane.free.iter());
+            let places = free.take(FREE_LOOK).map(|place| place.worker);
+            let found = places
+                .into_iter()
+                .find(|&worker| self.may_run(entry, worker));
+            if let Some(worker) = found {
+                self.offer(job, worker, lane, out);
+            }
+        }
+    }
+
+    /// The free worker with the least expected wait, or one with the prompt's beginning at hand if it is nearly
+    /// as good.
+    fn best_worker(&self, lane: LaneId, job: JobId) -> Option<WorkerId> {
+        let best = *self.lanes.lane(lane)?.free.first()?;
+        let prefixes = self
+            .jobs
+            .get(&job)
+            .map_or(&[][..], |entry| &entry.job.prefixes);
+        let warm = prefixes.iter().rev().find_map(|&prefix| {
+            let worker = self.workers.get(&self.affinity.worker(prefix)?)?;
+            let place = worker.listing(lane)?.place?;
+            is_nearly_as_good(place, best).then_some(place.worker)
+        });
+        Some(warm.unwrap_or(best.worker))
+    }
+
+    /// The job with the earliest rank that this worker may have now.
+    fn best_job(&self, id: WorkerId) -> Option<(JobId, LaneId)> {
+        let worker = self.workers.get(&id)?;
+        let open = worker
+            .listings
+            .iter()
+            .filter(|listing| listing.place.is_some());
+        let heads = open.filter_map(|listing| self.first_for(id, listing.lane));
+        heads.min().map(|(_, job, lane)| (job, lane))
+    }
+
+    fn first_for(&self, worker: WorkerId, lane: LaneId) -> Option<(Rank, JobId, LaneId)> {
+        if self.queue.is_empty(lane) {
+            return None;
+        }
+        let mut returning = self.queue.returning(lane).take(RETURNING_LOOK);
+        let may_run = |job: &JobId| {
+            self.jobs
+                .get(job)
+                .is_some_and(|entry| self.may_run(entry, worker))
+        };
+        let returned = returning.find(|(_, ticket)| may_run(&ticket.job));
+        let head = [returned, self.queue.head(lane)].into_iter().flatten();
+        head.map(|(rank, ticket)| (rank, ticket.job, lane)).min()
+    }
+
+    /// A lease: takes the job from the queue and offers it. False if the worker has no room after all.
+    fn offer(
+        &mut self,
+        id: JobId,
+        worker_id: WorkerId,
+        lane: LaneId,
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        let now = self.now.mono;
+        let Some(entry) = self.jobs.get_mut(&id) else {
+            return false;
+        };
+        let Some(worker) = self.workers.get_mut(&worker_id) else {
+            return false;
+        };
+        self.turns += 1;
+        let Some(offer) = lease(entry, worker, lane, self.turns, now) else {
+            return false;
+        };
+        for &prefix in &entry.job.prefixes {
+            self.affinity.remember(prefix, worker_id);
+        }
+        self.queue.remove(lane, &entry.ticket);
+        self.queue
+            .start(entry.ticket.account, entry.ticket.work, now);
+        out.push(Effect::Offer(offer));
+        self.refresh(worker_id);
+        self.set_alarm(id);
+        true
+    }
+
+    /// Sets the job's alarm to the next moment its state has to change by itself.
+    pub(super) fn set_alarm(&mut self, id: JobId) {
+        let Some(entry) = self.jobs.get(&id) else {
+            return;
+        };
+        let due = match &entry.state {
+            State::Queued => entry.expires,
+            State::Settling(settling) => settling.due(),
+            State::Running(lease) => match lease.phase {
+                Phase::Live => entry
+                    .expires
+                    .min(lease.heard + self.silence_window(entry, lease)),
+                Phase::Orphaned { until } => entry.expires.min(until),
+                Phase::Cancelling { until, .. } => until,
+            },
+        };
+        self.timers.set(Alarm::Job(id), due);
+    }
+
+    pub(super) fn silence_window(&self, entry: &Entry, lease: &Lease) -> std::time::Duration {
+        let worker = self.workers.get(&lease.worker);
+        match worker.is_some_and(|worker| worker.extensions.lease) {
+            true => self.settings.beat_window,
+            false => self.settings.silence_window(entry.job.kind),
+        }
+    }
+}
+
+fn is_nearly_as_good(place: Place, best: Place) -> bool {
+    place.wait_millis <= best.wait_millis + best.wait_millis / 2 + AFFINITY_MILLIS
+}
+
+/// Writes the lease into the job and the worker, and words the offer.
+fn lease(
+    entry: &mut Entry,
+    worker: &mut Worker,
+    lane: LaneId,
+    turn: u64,
+    now: Mono,
+) -> Option<Offer> {
+    let session = worker.session?;
+    let model = worker
+        .listing(lane)
+        .and_then(|listing| worker.model_with_room(listing))?;
+    entry.history.attempts += 1;
+    entry.history.first_offer.get_or_insert(now);
+    let attempt = entry.history.attempts;
+    entry.state = State::Running(Lease {
+        attempt,
+        worker: worker.id,
+        session,
+        model,
+        offered: now,
+        heard: now,
+        first_output: None,
+        prompt_tokens: 0,
+        seq: 0,
+        events: 0,
+        tokens: 0,
+        phase: Phase::Live,
+    });
+    worker.running.insert(entry.job.id);
+    worker.models[model].running += 1;
+    worker.turn = turn;
+    Some(Offer {
+        session,
+        job: entry.job.clone(),
+        attempt,
+        model: worker.models[model].name.clone(),
+        prefill: entry.prefill(),
+        remaining: entry.expires.since(now),
+    })
+}

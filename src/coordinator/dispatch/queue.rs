@@ -1,0 +1,238 @@
+//! Waiting jobs, sorted by [`super::fairness`]. Lanes hold accounts by the rank of their next job, accounts hold
+//! their own jobs in order; every operation costs a logarithm of either.
+//!
+//! Jobs that return (their worker was lost, failed or handed them back) stand in a line of their own, because
+//! they may have workers they must not meet again.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::protocol::job::{AccountId, JobId};
+
+use super::clock::{Mono, Table};
+use super::fairness::{Rank, Weight, Work, rank};
+use super::lanes::LaneId;
+
+/// A place in the queue: what was known of the job when it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket {
+    pub job: JobId,
+    pub account: AccountId,
+    pub arrived: Mono,
+    /// Its place among its account's own: when it came, less the head start of its priority.
+    pub order: Mono,
+    /// Tells apart what came in the same microsecond.
+    pub number: u64,
+    pub work: Work,
+    pub weight: Weight,
+}
+
+#[derive(Debug, Default)]
+pub struct FairQueue {
+    accounts: Table<AccountId, Account>,
+    lanes: Table<LaneId, Waiting>,
+    queued: usize,
+}
+
+/// What waits in one lane.
+#[derive(Debug, Default)]
+struct Waiting {
+    heads: BTreeSet<(Rank, AccountId)>,
+    returning: BTreeMap<(Mono, u64), Ticket>,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    in_flight: Work,
+    running: u32,
+    served: Mono,
+    lines: Vec<Line>,
+}
+
+/// One account's jobs in one lane, and the rank under which the lane knows their head.
+#[derive(Debug)]
+struct Line {
+    lane: LaneId,
+    tickets: BTreeMap<(Mono, u64), Ticket>,
+    rank: Option<Rank>,
+}
+
+impl FairQueue {
+    pub fn push(&mut self, lane: LaneId, ticket: Ticket) {
+        let account = self.accounts.entry(ticket.account).or_default();
+        account.line(lane).tickets.insert(ticket.key(), ticket);
+        self.queued += 1;
+        self.rerank(ticket.account);
+    }
+
+    /// Puts a job that has run before at the front, by the moment it first came.
+    pub fn push_returning(&mut self, lane: LaneId, ticket: Ticket) {
+        let waiting = self.lanes.entry(lane).or_default();
+        waiting
+            .returning
+            .insert((ticket.arrived, ticket.number), ticket);
+        self.queued += 1;
+    }
+
+    /// Takes a job out, wherever in the lane it stands.
+    pub fn remove(&mut self, lane: LaneId, ticket: &Ticket) -> bool {
+        let removed = self.remove_returning(lane, ticket) || self.remove_in_line(lane, ticket);
+        self.queued -= usize::from(removed);
+        removed
+    }
+
+    /// The next job of the lane that has never run, and its rank.
+    pub fn head(&self, lane: LaneId) -> Option<(Rank, Ticket)> {
+        let (rank, account) = self.lanes.get(&lane)?.heads.first()?;
+        let line = self
+            .accounts
+            .get(account)?
+            .lines
+            .iter()
+            .find(|line| line.lane == lane)?;
+        line.tickets
+            .first_key_value()
+            .map(|(_, ticket)| (*rank, *ticket))
+    }
+
+    /// Jobs that return, the oldest first.
+    pub fn returning(&self, lane: LaneId) -> impl Iterator<Item = (Rank, Ticket)> {
+        let waiting = self.lanes.get(&lane).into_iter();
+        let tickets = waiting.flat_map(|waiting| waiting.returning.values());
+        tickets.map(|ticket| (Rank(ticket.arrived.0), *ticket))
+    }
+
+    /// Everything that waits in the lane, in no order anybody may rely on but the same in every run.
+    pub fn in_lane(&self, lane: LaneId) -> Vec<Ticket> {
+        let mut all: Vec<Ticket> = self.returning(lane).map(|(_, ticket)| ticket).collect();
+        let heads = self
+            .lanes
+            .get(&lane)
+            .into_iter()
+            .flat_map(|waiting| &waiting.heads);
+        for (_, account) in heads {
+            let lines = self
+                .accounts
+                .get(account)
+                .into_iter()
+                .flat_map(|account| &account.lines);
+            let line = lines.filter(|line| line.lane == lane);
+            all.extend(line.flat_map(|line| line.tickets.values().copied()));
+        }
+        all
+    }
+
+    pub fn is_empty(&self, lane: LaneId) -> bool {
+        self.lanes
+            .get(&lane)
+            .is_none_or(|waiting| waiting.heads.is_empty() && waiting.returning.is_empty())
+    }
+
+    /// The account has this much more running: it has had its turn.
+    pub fn start(&mut self, account: AccountId, work: Work, now: Mono) {
+        let entry = self.accounts.entry(account).or_default();
+        entry.in_flight.0 += work.0;
+        entry.running += 1;
+        entry.served = entry.served.max(now);
+        self.rerank(account);
+    }
+
+    pub fn stop(&mut self, account: AccountId, work: Work) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        entry.in_flight.0 = entry.in_flight.0.saturating_sub(work.0);
+        entry.running = entry.running.saturating_sub(1);
+        self.rerank(account);
+    }
+
+    pub fn len(&self) -> usize {
+        self.queued
+    }
+
+    pub fn accounts(&self) -> usize {
+        self.accounts.len()
+    }
+
+    fn remove_returning(&mut self, lane: LaneId, ticket: &Ticket) -> bool {
+        let Some(waiting) = self.lanes.get_mut(&lane) else {
+            return false;
+        };
+        let key = (ticket.arrived, ticket.number);
+        let removed = waiting.returning.remove(&key).is_some();
+        if waiting.heads.is_empty() && waiting.returning.is_empty() {
+            self.lanes.remove(&lane);
+        }
+        removed
+    }
+
+    fn remove_in_line(&mut self, lane: LaneId, ticket: &Ticket) -> bool {
+        let Some(account) = self.accounts.get_mut(&ticket.account) else {
+            return false;
+        };
+        let Some(line) = account.lines.iter_mut().find(|line| line.lane == lane) else {
+            return false;
+        };
+        let removed = line.tickets.remove(&ticket.key()).is_some();
+        self.rerank(ticket.account);
+        removed
+    }
+
+    /// Brings the account's ranks in all its lanes up to date, and forgets what is empty.
+    fn rerank(&mut self, id: AccountId) {
+        let Some(account) = self.accounts.get_mut(&id) else {
+            return;
+        };
+        let (in_flight, served) = (account.in_flight, account.served);
+        for line in &mut account.lines {
+            let head = line.tickets.first_key_value().map(|(_, ticket)| ticket);
+            let fresh =
+                head.map(|head| rank(head.arrived.max(served), in_flight, head.work, head.weight));
+            if fresh.cmp(&line.rank) != Ordering::Equal {
+                move_head(&mut self.lanes, line, id, fresh);
+            }
+        }
+        account.lines.retain(|line| !line.tickets.is_empty());
+        if account.lines.is_empty() && account.running == 0 {
+            self.accounts.remove(&id);
+        }
+    }
+}
+
+fn move_head(lanes: &mut Table<LaneId, Waiting>, line: &mut Line, id: AccountId, to: Option<Rank>) {
+    let waiting = lanes.entry(line.lane).or_default();
+    if let Some(before) = line.rank {
+        waiting.heads.remove(&(before, id));
+    }
+    if let Some(rank) = to {
+        waiting.heads.insert((rank, id));
+    }
+    if waiting.heads.is_empty() && waiting.returning.is_empty() {
+        lanes.remove(&line.lane);
+    }
+    line.rank = to;
+}
+
+impl Ticket {
+    fn key(&self) -> (Mono, u64) {
+        (self.order, self.number)
+    }
+}
+
+impl Account {
+    fn line(&mut self, lane: LaneId) -> &mut Line {
+        let found = self.lines.iter().position(|line| line.lane == lane);
+        let index = found.unwrap_or_else(|| {
+            self.lines.push(Line {
+                lane,
+                tickets: BTreeMap::new(),
+                rank: None,
+            });
+            self.lines.len() - 1
+        });
+        &mut self.lines[index]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Why a request is not taken: said at the door, with what is missing and what is online.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::protocol::job::{Capabilities, Failure, FailureKind, Formats, Kind};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    ShuttingDown,
+    QueueFull {
+        waiting: usize,
+    },
+    /// A job of this id is already here.
+    Duplicate,
+    /// No connected worker can serve it.
+    Unserved {
+        missing: Missing,
+        online: Vec<Arc<str>>,
+    },
+}
+
+/// The first thing that no connected worker has, of those that have everything before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Missing {
+    /// Nobody serves the model. Whether it is unknown or merely offline only the catalog can say.
+    Model(Vec<Arc<str>>),
+    Kind(Kind),
+    Format(Formats),
+    Capability(Capabilities),
+    /// The longest context there is.
+    Context {
+        wanted: u32,
+        longest: u32,
+    },
+    Trust,
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let kind = match &refusal {
+            Refusal::ShuttingDown => FailureKind::ShuttingDown,
+            Refusal::QueueFull { .. } => FailureKind::QueueFull,
+            Refusal::Duplicate => FailureKind::InvalidRequest,
+            Refusal::Unserved { missing, .. } => missing.failure_kind(),
+        };
+        Self::new(kind, refusal.to_string())
+    }
+}
+
+impl Missing {
+    fn failure_kind(&self) -> FailureKind {
+        match self {
+            Self::Model(_) => FailureKind::ModelOffline,
+            Self::Capability(_) => FailureKind::UnsupportedValue,
+            Self::Context { .. } => FailureKind::ContextLengthExceeded,
+            Self::Kind(_) | Self::Format(_) | Self::Trust => FailureKind::NoWorker,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ShuttingDown => write!(formatter, "the coordinator is shutting down"),
+            Self::QueueFull { waiting } => write!(formatter, "{waiting} jobs are already waiting"),
+            Self::Duplicate => write!(formatter, "a job with this id has already been accepted"),
+            Self::Unserved { missing, online } if online.is_empty() => {
+                write!(formatter, "{missing}; no model is online")
+            }
+            Self::Unserved { missing, online } => {
+                write!(formatter, "{missing}; online: {}", online.join(", "))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Model(names) => write!(formatter, "no worker serves {}", names.join(" or ")),
+            Self::Kind(kind) => write!(formatter, "no worker of this model takes {kind:?} jobs"),
+            Self::Format(formats) => {
+                let names: Vec<_> = formats.names().collect();
+                write!(
+                    formatter,
+                    "no worker of this model speaks {}",
+                    names.join(" or ")
+                )
+            }
+            Self::Capability(missing) => {
+                let names: Vec<_> = missing.names().collect();
+                write!(
+                    formatter,
+                    "no worker of this model offers {}",
+                    names.join(" and ")
+                )
+            }
+            Self::Context { wanted, longest } => write!(
+                formatter,
+                "the request needs {wanted} tokens of context and the workers of this model take {longest}"
+            ),
+            Self::Trust => write!(formatter, "no worker of this model may see this job"),
+        }
+    }
+}

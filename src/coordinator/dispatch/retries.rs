@@ -1,0 +1,377 @@
+//! What a failure costs. Only dispatch retries: before the first output the job starts again elsewhere and its
+//! client sees nothing; after it another worker goes on from the delivered tokens, if they are known and somebody
+//! can. Strikes wait until the job has ended, because a job that fails everywhere is itself to blame.
+
+use std::time::Duration;
+
+use crate::protocol::job::{
+    Blame, Capabilities, Failure, FailureKind, Formats, JobId, Kind, Kudos, WorkerId,
+};
+
+use super::Dispatcher;
+use super::connections::Gone;
+use super::effect::{CancelReason, CloseReason, Effect, Outcome};
+use super::jobs::{Entry, Failing, Lease, State};
+use super::lanes::{LaneId, Need};
+use super::timers::Alarm;
+
+impl Dispatcher {
+    /// The worker could not do it.
+    pub(super) fn attempt_failed(&mut self, job: JobId, failure: Failure, out: &mut Vec<Effect>) {
+        let Some(lease) = self.release(job) else {
+            return;
+        };
+        if failure.blame == Blame::Client {
+            return self.bad_request(job, failure, out);
+        }
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return;
+        };
+        entry.history.failures.push(Failing {
+            worker: lease.worker,
+            at: self.now.mono,
+            strikes: failure.blame == Blame::Worker && counts_as_strike(entry),
+        });
+        match verdict(entry, &failure, self.settings.failure_limit) {
+            Some(last) => self.settle(job, Outcome::Failed(last), None, out),
+            None => self.requeue(job, Some(failure), out),
+        }
+    }
+
+    /// A `done` that is a failure. The peer waits for its ack all the same.
+    pub(super) fn attempt_failed_with_ack(
+        &mut self,
+        job: JobId,
+        failure: Failure,
+        out: &mut Vec<Effect>,
+    ) {
+        let lease = self.jobs.get(&job).and_then(|entry| entry.lease());
+        if let Some(lease) = lease {
+            let (session, attempt) = (lease.session, self.told_attempt(lease));
+            out.push(Effect::Ack {
+                session,
+                job,
+                attempt,
+                reward: Kudos(0),
+            });
+        }
+        self.attempt_failed(job, failure, out);
+    }
+
+    /// The worker is full, or its owner wants it back: nobody's fault.
+    pub(super) fn handed_back(
+        &mut self,
+        job: JobId,
+        worker: WorkerId,
+        retry_after: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        self.release(job);
+        self.back_off(worker, retry_after);
+        if let Some(entry) = self.jobs.get_mut(&job)
+            && entry.has_output()
+        {
+            entry.history.refused.push(worker);
+        }
+        self.requeue(job, None, out);
+    }
+
+    /// Takes the job from a worker that is not there any more.
+    pub(super) fn take_back(&mut self, job: JobId, gone: Gone, out: &mut Vec<Effect>) {
+        self.release(job);
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return;
+        };
+        entry.history.losses += u32::from(gone == Gone::Lost);
+        if entry.history.losses > self.settings.loss_limit {
+            let failure = Failure::new(
+                FailureKind::WorkerLost,
+                "too many workers were lost with this job",
+            );
+            return self.settle(job, Outcome::Failed(failure), None, out);
+        }
+        self.requeue(job, None, out);
+    }
+
+    /// Ends the lease: the slot and the account's share are free from here on.
+    pub(super) fn release(&mut self, job: JobId) -> Option<Lease> {
+        let entry = self.jobs.get_mut(&job)?;
+        if !matches!(entry.state, State::Running(_)) {
+            return None;
+        }
+        let State::Running(lease) = std::mem::replace(&mut entry.state, State::Queued) else {
+            return None;
+        };
+        self.queue.stop(entry.ticket.account, entry.ticket.work);
+        if let Some(worker) = self.workers.get_mut(&lease.worker) {
+            worker.running.remove(&job);
+            let model = &mut worker.models[lease.model];
+            model.running = model.running.saturating_sub(1);
+            if lease.events > 0 {
+                entry.history.parts.push(super::Part {
+                    worker: worker.id,
+                    owner: worker.owner,
+                    attempt: lease.attempt,
+                    model: model.name.clone(),
+                    events: lease.events,
+                    tokens: lease.tokens,
+                });
+            }
+        }
+        self.touched.workers.push(lease.worker);
+        Some(lease)
+    }
+
+    /// Attempt numbers mean nothing to a peer without `multi`.
+    pub(super) fn told_attempt(&self, lease: &Lease) -> Option<u32> {
+        let multi = self
+            .workers
+            .get(&lease.worker)
+            .is_some_and(|worker| worker.extensions.multi);
+        multi.then_some(lease.attempt)
+    }
+
+    /// Back to the front of the queue, or the end if nobody can go on with it.
+    fn requeue(&mut self, job: JobId, cause: Option<Failure>, out: &mut Vec<Effect>) {
+        let Some(entry) = self.jobs.get(&job) else {
+            return;
+        };
+        if entry.has_output() {
+            if entry.delivered.opaque {
+                return self.end_mid_stream(job, cause, out);
+            }
+            self.move_to_continuing_lane(job);
+        }
+        let Some(entry) = self.jobs.get(&job) else {
+            return;
+        };
+        if let Some(cause) = cause.filter(|_| !self.is_servable(entry)) {
+            return self.settle(job, Outcome::Failed(cause), None, out);
+        }
+        self.queue.push_returning(entry.lane, entry.ticket);
+        self.touched.lanes.push(entry.lane);
+        let lane = entry.lane;
+        self.set_alarm(job);
+        self.watch_lane(lane);
+    }
+
+    fn end_mid_stream(&mut self, job: JobId, cause: Option<Failure>, out: &mut Vec<Effect>) {
+        let lost = || {
+            Failure::new(
+                FailureKind::WorkerLost,
+                "the worker was lost in the middle of its output",
+            )
+        };
+        let failure = cause.unwrap_or_else(lost);
+        self.settle(job, Outcome::Failed(failure), None, out);
+    }
+
+    fn move_to_continuing_lane(&mut self, job: JobId) {
+        let Some(entry) = self.jobs.get(&job) else {
+            return;
+        };
+        let job_terms = entry.job.clone();
+        let lane = self
+            .lane_for(&job_terms, Capabilities::CONTINUE)
+            .unwrap_or_else(|_| {
+                let need = Need::of(&job_terms, Capabilities::CONTINUE);
+                self.lanes.keep(need, &mut self.workers, self.now.mono)
+            });
+        if let Some(entry) = self.jobs.get_mut(&job) {
+            entry.lane = lane;
+        }
+    }
+
+    /// Whether any connected worker may still be given this job.
+    fn is_servable(&self, entry: &Entry) -> bool {
+        let listed = |id: &WorkerId| {
+            let worker = self.workers.get(id);
+            worker.is_some_and(|worker| worker.listing(entry.lane).is_some())
+        };
+        let again = |id: &WorkerId| listed(id) && self.may_run(entry, *id);
+        self.untried(entry) > 0 || entry.tried().iter().any(again)
+    }
+
+    /// The request itself is at fault: its other choices would fail in the same way.
+    fn bad_request(&mut self, job: JobId, failure: Failure, out: &mut Vec<Effect>) {
+        let siblings = self.jobs.get(&job).map(|entry| entry.siblings.clone());
+        self.settle(job, Outcome::Failed(failure.clone()), None, out);
+        for &sibling in siblings.iter().flat_map(|siblings| siblings.iter()) {
+            if self
+                .jobs
+                .get(&sibling)
+                .is_some_and(|entry| !entry.has_output())
+            {
+                let ending = Outcome::Failed(failure.clone());
+                self.stop(sibling, ending, CancelReason::Superseded, out);
+            }
+        }
+    }
+
+    /// The job has ended: what its failures mean for the workers is known now.
+    pub(super) fn resolve_strikes(&mut self, job: JobId, outcome: &Outcome) {
+        if matches!(outcome, Outcome::Failed(failure) if failure.blame == Blame::Client) {
+            return;
+        }
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return;
+        };
+        let mut struck = Vec::new();
+        for failing in std::mem::take(&mut entry.history.failures) {
+            if failing.strikes && !struck.contains(&failing.worker) {
+                struck.push(failing.worker);
+                self.strike(failing);
+            }
+        }
+    }
+
+    fn strike(&mut self, failing: Failing) {
+        let (now, rules) = (self.now.mono, &self.settings.strikes);
+        let bar = self.conduct.strike(failing.worker, failing.at, now, rules);
+        if let Some(bar) = bar {
+            self.touched.barred.push((failing.worker, bar));
+        }
+        self.watch_conduct(failing.worker);
+        self.touched.workers.push(failing.worker);
+    }
+
+    pub(super) fn evict(&mut self, worker: WorkerId, bar: Duration, out: &mut Vec<Effect>) {
+        let reason = CloseReason::Barred { retry_after: bar };
+        self.close(worker, reason, Gone::Closed, out);
+    }
+
+    /// Forgets what is old in a worker's record, and comes back when there will be more of it.
+    pub(super) fn watch_conduct(&mut self, worker: WorkerId) {
+        let (now, rules) = (self.now.mono, &self.settings.strikes);
+        match self.conduct.forget(worker, now, rules) {
+            Some(next) => self.timers.set(Alarm::Conduct(worker), next),
+            None => self.timers.clear(Alarm::Conduct(worker)),
+        }
+        self.touched.workers.push(worker);
+    }
+
+    /// Sees to it that jobs do not wait for ever where nobody serves them.
+    fn watch_lane(&mut self, id: LaneId) {
+        let (now, patience) = (self.now.mono, self.settings.unserved_patience);
+        let waiting = !self.queue.is_empty(id);
+        let Some(lane) = self.lanes.lane_mut(id) else {
+            return;
+        };
+        if lane.online == 0 && waiting {
+            let since = *lane.unserved_since.get_or_insert(now);
+            self.timers.set_by(Alarm::Lane(id), since + patience);
+        }
+    }
+
+    /// The last worker of a lane has left: jobs that others can serve by their own needs move on.
+    pub(super) fn rehome(&mut self, from: LaneId) {
+        if self.lanes.lane(from).is_none_or(|lane| lane.online > 0) {
+            return;
+        }
+        for ticket in self.queue.in_lane(from) {
+            let Some(entry) = self.jobs.get(&ticket.job) else {
+                continue;
+            };
+            let also = match entry.has_output() {
+                true => Capabilities::CONTINUE,
+                false => Capabilities::default(),
+            };
+            let returns = entry.history.attempts > 0;
+            let job = entry.job.clone();
+            if let Ok(to) = self.lane_for(&job, also) {
+                self.queue.remove(from, &ticket);
+                match returns {
+                    true => self.queue.push_returning(to, ticket),
+                    false => self.queue.push(to, ticket),
+                }
+                if let Some(entry) = self.jobs.get_mut(&ticket.job) {
+                    entry.lane = to;
+                }
+                self.touched.lanes.push(to);
+            }
+        }
+        self.watch_lane(from);
+    }
+
+    pub(super) fn lane_alarm(&mut self, id: LaneId, out: &mut Vec<Effect>) {
+        let (now, patience) = (self.now.mono, self.settings.unserved_patience);
+        self.rehome(id);
+        let Some(lane) = self.lanes.lane(id) else {
+            return;
+        };
+        let used = lane.used;
+        if lane
+            .unserved_since
+            .is_some_and(|since| since + patience <= now)
+        {
+            self.end_unserved(id, out);
+        }
+        if !self.queue.is_empty(id) {
+            self.timers.set_by(Alarm::Lane(id), now + patience);
+        } else if used + self.settings.lane_life > now {
+            self.timers
+                .set_by(Alarm::Lane(id), used + self.settings.lane_life);
+        } else {
+            self.lanes.remove(id, &mut self.workers);
+            self.timers.clear(Alarm::Lane(id));
+        }
+    }
+
+    /// Nobody has come for a while. Jobs on disk wait on; the others are told.
+    fn end_unserved(&mut self, lane: LaneId, out: &mut Vec<Effect>) {
+        for ticket in self.queue.in_lane(lane) {
+            let Some(entry) = self.jobs.get(&ticket.job) else {
+                continue;
+            };
+            if entry.job.durable {
+                continue;
+            }
+            let failure = match entry.has_output() {
+                true => Failure::new(
+                    FailureKind::WorkerLost,
+                    "no other worker can go on with this output",
+                ),
+                false => Failure::new(
+                    FailureKind::NoWorker,
+                    "the workers of this model have gone offline",
+                ),
+            };
+            self.stop(
+                ticket.job,
+                Outcome::Failed(failure),
+                CancelReason::Superseded,
+                out,
+            );
+        }
+    }
+}
+
+/// The failure the job ends with, if it was its last.
+fn verdict(entry: &Entry, failure: &Failure, limit: usize) -> Option<Failure> {
+    if entry.history.failures.len() < limit {
+        return None;
+    }
+    let mut workers: Vec<_> = entry
+        .history
+        .failures
+        .iter()
+        .map(|failing| failing.worker)
+        .collect();
+    workers.sort_unstable();
+    workers.dedup();
+    if workers.len() >= limit {
+        let message = format!(
+            "{} different workers failed this job: {}",
+            workers.len(),
+            failure.message
+        );
+        return Some(Failure::new(FailureKind::BadJob, message));
+    }
+    Some(failure.clone())
+}
+
+/// The public network strikes for chat jobs only; so do we, because a media or raw job fails for many reasons.
+fn counts_as_strike(entry: &Entry) -> bool {
+    let chat = Formats::NEUTRAL.with(Formats::OPENAI_CHAT);
+    entry.job.kind == Kind::Text && entry.job.limits.formats.meets(chat)
+}

@@ -1,0 +1,93 @@
+//! How long things may take and how often they may fail. The defaults are those of the worker contract where it
+//! names one.
+
+use std::time::Duration;
+
+use crate::protocol::job::Kind;
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Jobs that may wait, all accounts together.
+    pub queue_limit: usize,
+    /// No job lives longer than this, whatever its deadline says.
+    pub longest_life: Duration,
+    /// How long jobs wait while no connected worker can serve them.
+    pub unserved_patience: Duration,
+    /// Failed attempts of one job, on different workers while there are any.
+    pub failure_limit: usize,
+    /// Lost sockets of one job.
+    pub loss_limit: u32,
+    /// How long a worker with `resume` may be gone before its jobs are given to others.
+    pub grace: Duration,
+    /// How long a worker may take to confirm a cancel. Afterwards its slot counts as free.
+    pub cancel_patience: Duration,
+    /// How long a peer that cannot be told twice may go on with a cancelled job before its socket is closed.
+    pub mute_patience: Duration,
+    /// Silence in a job of a peer with `lease`: three missed beats.
+    pub beat_window: Duration,
+    /// An alarm later than this means that we were asleep and the workers were not.
+    pub stall_tolerance: Duration,
+    /// How long a settlement is tried before the job ends without one.
+    pub settle_patience: Duration,
+    /// A public peer counts on an ack this soon after its `done`.
+    pub ack_patience: Duration,
+    pub strikes: StrikeRules,
+    /// Unused lanes are forgotten after this.
+    pub lane_life: Duration,
+    /// How many prompt beginnings are remembered with the worker that read them.
+    pub affinity_entries: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct StrikeRules {
+    pub limit: usize,
+    pub window: Duration,
+    /// How long a name is barred: first eviction, second, …; the last one repeats.
+    pub ladder: Vec<Duration>,
+    /// Evictions are forgotten after this.
+    pub memory: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            queue_limit: 100_000,
+            longest_life: Duration::from_secs(3600),
+            unserved_patience: Duration::from_secs(30),
+            failure_limit: 3,
+            loss_limit: 5,
+            grace: Duration::from_secs(45),
+            cancel_patience: Duration::from_millis(900),
+            mute_patience: Duration::from_secs(10),
+            beat_window: Duration::from_secs(15),
+            stall_tolerance: Duration::from_secs(5),
+            settle_patience: Duration::from_secs(25),
+            ack_patience: Duration::from_secs(8),
+            strikes: StrikeRules::default(),
+            lane_life: Duration::from_secs(600),
+            affinity_entries: 65_536,
+        }
+    }
+}
+
+impl Default for StrikeRules {
+    fn default() -> Self {
+        Self {
+            limit: 6,
+            window: Duration::from_secs(300),
+            ladder: [30, 120, 600, 3600].map(Duration::from_secs).to_vec(),
+            memory: Duration::from_secs(3600),
+        }
+    }
+}
+
+impl Settings {
+    /// How long a peer without `lease` may be silent in a job.
+    pub fn silence_window(&self, kind: Kind) -> Duration {
+        Duration::from_secs(match kind {
+            Kind::Text => 300,
+            Kind::Image | Kind::Video | Kind::Mesh => 600,
+            Kind::Audio => 1860,
+        })
+    }
+}

@@ -1,0 +1,195 @@
+//! The last steps of a job, in the only order there is: the store has it, then the client's end and the worker's
+//! ack. An outage of the store delays both and strikes nobody; when patience runs out the job ends as undelivered,
+//! and unpaid.
+
+use crate::protocol::job::{Failure, FailureKind, JobId, Kudos};
+
+use super::Dispatcher;
+use super::effect::{Effect, Facts, Outcome};
+use super::jobs::{Lease, PendingAck, Settling, State};
+use super::timers::Alarm;
+use super::workers::Hold;
+
+impl Dispatcher {
+    /// The job has ended, for better or worse: tells the store.
+    pub(super) fn settle(
+        &mut self,
+        job: JobId,
+        outcome: Outcome,
+        ack: Option<PendingAck>,
+        out: &mut Vec<Effect>,
+    ) {
+        self.resolve_strikes(job, &outcome);
+        let give_up = self.now.mono + self.settings.settle_patience;
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return;
+        };
+        entry.state = State::Settling(Settling {
+            outcome,
+            ack,
+            tries: 0,
+            next_try: None,
+            give_up,
+        });
+        self.ask_store(job, out);
+        self.set_alarm(job);
+    }
+
+    /// What a worker that said `done` is told once the store has answered.
+    pub(super) fn awaits_ack(&mut self, job: JobId, lease: &Lease) -> PendingAck {
+        let waits = self.hold_for_ack(job, lease);
+        PendingAck {
+            worker: lease.worker,
+            attempt: lease.attempt,
+            seq: lease.seq,
+            due: waits.then(|| self.now.mono + self.settings.ack_patience),
+        }
+    }
+
+    /// A peer without `multi` takes its next frame for the ack: until then it is given nothing.
+    fn hold_for_ack(&mut self, job: JobId, lease: &Lease) -> bool {
+        let Some(worker) = self.workers.get_mut(&lease.worker) else {
+            return false;
+        };
+        let waits = !worker.extensions.multi && worker.session == Some(lease.session);
+        if waits {
+            worker.hold = Some(Hold::Ack(job));
+        }
+        waits
+    }
+
+    pub(super) fn settled(&mut self, job: JobId, reward: Kudos, out: &mut Vec<Effect>) {
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return;
+        };
+        let State::Settling(settling) = &mut entry.state else {
+            return;
+        };
+        let (outcome, ack) = (settling.outcome.clone(), settling.ack.take());
+        out.push(Effect::End { job, outcome });
+        if let Some(ack) = ack {
+            self.ack(job, ack, reward, out);
+        }
+        self.forget(job, out);
+    }
+
+    /// Asks again in a while: the store does a settlement once, however often it is asked.
+    pub(super) fn settle_failed(&mut self, job: JobId) {
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return;
+        };
+        let State::Settling(settling) = &mut entry.state else {
+            return;
+        };
+        settling.next_try = Some(self.now.mono + settling.backoff());
+        settling.tries += 1;
+        self.set_alarm(job);
+    }
+
+    pub(super) fn settling_alarm(&mut self, job: JobId, out: &mut Vec<Effect>) {
+        let now = self.now.mono;
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return;
+        };
+        let State::Settling(settling) = &mut entry.state else {
+            return;
+        };
+        if settling.give_up <= now {
+            return self.end_unsettled(job, out);
+        }
+        let overdue = settling
+            .ack
+            .take_if(|ack| ack.due.is_some_and(|due| due <= now));
+        let again = settling.next_try.take_if(|next| *next <= now).is_some();
+        if let Some(ack) = overdue {
+            self.ack(job, ack, Kudos(0), out);
+        }
+        if again {
+            self.ask_store(job, out);
+        }
+        self.set_alarm(job);
+    }
+
+    /// The store has not answered for too long. What was delivered is neither paid nor called delivered; a job on
+    /// disk is still there and will be done again.
+    fn end_unsettled(&mut self, job: JobId, out: &mut Vec<Effect>) {
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return;
+        };
+        let State::Settling(settling) = &mut entry.state else {
+            return;
+        };
+        if let Some(ack) = settling.ack.take() {
+            self.ack(job, ack, Kudos(0), out);
+        }
+        let Some(entry) = self.jobs.get(&job) else {
+            return;
+        };
+        let State::Settling(settling) = &entry.state else {
+            return;
+        };
+        if entry.job.durable {
+            out.push(Effect::Park { job });
+        } else {
+            let outcome = match &settling.outcome {
+                Outcome::Delivered { .. } => Outcome::Failed(Failure::new(
+                    FailureKind::StoreUnavailable,
+                    "the result could not be recorded",
+                )),
+                other => other.clone(),
+            };
+            out.push(Effect::End { job, outcome });
+        }
+        self.forget(job, out);
+    }
+
+    fn ask_store(&self, job: JobId, out: &mut Vec<Effect>) {
+        let Some(entry) = self.jobs.get(&job) else {
+            return;
+        };
+        let State::Settling(settling) = &entry.state else {
+            return;
+        };
+        out.push(Effect::Settle(Box::new(Facts {
+            job: entry.job.clone(),
+            outcome: settling.outcome.clone(),
+            parts: entry.history.parts.clone(),
+            attempts: entry.history.attempts,
+            usage: entry.history.usage,
+            timing: entry.timing(self.now.mono),
+        })));
+    }
+
+    /// Over the socket the worker has now, which may be a later one than it said `done` on.
+    fn ack(&mut self, job: JobId, ack: PendingAck, reward: Kudos, out: &mut Vec<Effect>) {
+        let Some(worker) = self.workers.get_mut(&ack.worker) else {
+            return;
+        };
+        let Some(session) = worker.session else {
+            return;
+        };
+        let attempt = worker.extensions.multi.then_some(ack.attempt);
+        if worker.hold == Some(Hold::Ack(job)) {
+            worker.hold = None;
+        } else if !worker.extensions.multi {
+            return;
+        }
+        out.push(Effect::Ack {
+            session,
+            job,
+            attempt,
+            reward,
+        });
+        self.touched.workers.push(ack.worker);
+    }
+
+    /// Nothing of the job stays behind.
+    pub(super) fn forget(&mut self, job: JobId, out: &mut Vec<Effect>) {
+        self.jobs.remove(&job);
+        self.timers.clear(Alarm::Job(job));
+        if self.draining && self.jobs.is_empty() {
+            self.timers.clear(Alarm::Drain);
+            out.push(Effect::Drained);
+        }
+    }
+}

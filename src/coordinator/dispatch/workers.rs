@@ -1,0 +1,268 @@
+//! One connected worker as placement sees it: what it can do, what it is doing, and how long a job would take there.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::protocol::job::{AccountId, Capabilities, Formats, JobId, Kinds, WorkerId};
+
+use super::clock::Mono;
+use super::input::{Extensions, ModelReport, Registration, SessionId};
+use super::lanes::{LaneId, Need, Place, coarse_context};
+
+/// Nobody runs more jobs at once than this, whatever is claimed.
+const MOST_SLOTS: u32 = 1024;
+/// Models one worker may announce; further ones are ignored.
+const MOST_MODELS: usize = 512;
+
+#[derive(Debug)]
+pub struct Worker {
+    pub id: WorkerId,
+    pub owner: AccountId,
+    /// None while its socket is gone and its jobs wait for it to come back.
+    pub session: Option<SessionId>,
+    pub extensions: Extensions,
+    pub profile: Profile,
+    pub models: Vec<WorkerModel>,
+    pub slots: usize,
+    pub running: BTreeSet<JobId>,
+    /// When anything was last heard from it.
+    pub heard: Mono,
+    pub hold: Option<Hold>,
+    pub backoff_until: Option<Mono>,
+    pub leaving: Option<Leaving>,
+    pub speed: Speed,
+    /// The lanes it serves, and where it stands in each while it has room.
+    pub listings: Vec<Listing>,
+    /// Rises with every offer, so that equals take turns.
+    pub turn: u64,
+}
+
+/// What it can do, apart from its models: workers that agree in this are interchangeable to the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Profile {
+    pub kinds: Kinds,
+    pub formats: Formats,
+    pub capabilities: Capabilities,
+    pub context: u32,
+    pub trusted: bool,
+}
+
+#[derive(Debug)]
+pub struct WorkerModel {
+    pub name: Arc<str>,
+    pub slots: u32,
+    pub running: u32,
+    pub ready: bool,
+    pub waiting: u32,
+}
+
+#[derive(Debug)]
+pub struct Listing {
+    pub lane: LaneId,
+    /// Indices of its models that the lane accepts, the most wanted first.
+    pub models: Vec<usize>,
+    pub place: Option<Place>,
+}
+
+/// Why a worker without `multi` gets nothing although no job of ours runs there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// It takes the next frame for the ack of this job.
+    Ack(JobId),
+    /// It goes on with a job that was cancelled, and would swallow another.
+    Muted { job: JobId, until: Mono },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leaving {
+    pub until: Mono,
+    /// We asked, so we close; a worker that asked closes by itself.
+    pub asked_by_us: bool,
+}
+
+/// Tokens per second of one job, measured here; until then as reported, or guessed.
+#[derive(Debug, Clone, Copy)]
+pub struct Speed {
+    prefill: f64,
+    decode: f64,
+    measured: bool,
+}
+
+impl Worker {
+    pub fn new(registration: &Registration, now: Mono) -> Self {
+        let multi = registration.extensions.multi;
+        let slots = if multi {
+            registration.slots.clamp(1, MOST_SLOTS)
+        } else {
+            1
+        };
+        let mut capabilities = registration.capabilities;
+        if registration.extensions.resume {
+            capabilities = capabilities.with(Capabilities::CONTINUE);
+        }
+        Self {
+            id: registration.worker,
+            owner: registration.owner,
+            session: Some(registration.session),
+            extensions: registration.extensions,
+            profile: Profile {
+                kinds: registration.kinds,
+                formats: registration.formats,
+                capabilities,
+                context: coarse_context(registration.context),
+                trusted: registration.trusted,
+            },
+            models: served_models(registration),
+            slots: slots as usize,
+            running: BTreeSet::new(),
+            heard: now,
+            hold: None,
+            backoff_until: None,
+            leaving: None,
+            speed: Speed::default(),
+            listings: Vec::new(),
+            turn: 0,
+        }
+    }
+
+    pub fn can_serve(&self, need: &Need) -> bool {
+        self.profile.meets(need) && need.owner.is_none_or(|owner| owner == self.owner)
+    }
+
+    /// Whether it takes a further job of any kind.
+    pub fn has_room(&self) -> bool {
+        self.session.is_some()
+            && self.hold.is_none()
+            && self.backoff_until.is_none()
+            && self.leaving.is_none()
+            && self.running.len() < self.slots
+    }
+
+    /// The model of the listing that has room, the most wanted first.
+    pub fn model_with_room(&self, listing: &Listing) -> Option<usize> {
+        listing
+            .models
+            .iter()
+            .copied()
+            .find(|&index| self.models[index].has_room())
+    }
+
+    pub fn listing(&self, lane: LaneId) -> Option<&Listing> {
+        self.listings.iter().find(|listing| listing.lane == lane)
+    }
+
+    /// How long a typical job takes here as loaded as it is, strikes counted in: placement takes the least.
+    pub fn expected_wait(&self, strikes: usize) -> Duration {
+        let load = self.running.len() as f64 / self.slots as f64;
+        let waiting: u32 = self.models.iter().map(|model| model.waiting).sum();
+        let crowd = 1.0 + load + f64::from(waiting) / self.slots as f64;
+        let seconds = self.speed.typical_job_secs() * crowd + 2.0 * strikes as f64;
+        Duration::from_millis((seconds * 1000.0) as u64)
+    }
+
+    pub fn apply(&mut self, report: &ModelReport) {
+        let Some(model) = self
+            .models
+            .iter_mut()
+            .find(|model| model.name == report.name)
+        else {
+            return;
+        };
+        model.ready = report.ready;
+        model.waiting = report.waiting.min(MOST_SLOTS);
+        if let Some(slots) = report.slots {
+            model.slots = slots.min(MOST_SLOTS);
+        }
+        self.speed
+            .reported(report.prefill_per_second, report.decode_per_second);
+    }
+}
+
+fn served_models(registration: &Registration) -> Vec<WorkerModel> {
+    let mut seen = BTreeSet::new();
+    let fresh = registration
+        .models
+        .iter()
+        .filter(|model| seen.insert(model.name.clone()));
+    let models = fresh.take(MOST_MODELS).map(|model| WorkerModel {
+        name: model.name.clone(),
+        slots: if registration.extensions.multi {
+            model.slots
+        } else {
+            1
+        },
+        running: 0,
+        ready: true,
+        waiting: 0,
+    });
+    models.collect()
+}
+
+impl WorkerModel {
+    fn has_room(&self) -> bool {
+        self.ready && self.running < self.slots
+    }
+}
+
+impl Profile {
+    pub fn meets(&self, need: &Need) -> bool {
+        self.kinds.contains(need.kind)
+            && self.formats.meets(need.formats)
+            && self.capabilities.contains(need.requires)
+            && self.context >= need.context
+            && (self.trusted || !need.trusted)
+    }
+}
+
+impl Default for Speed {
+    fn default() -> Self {
+        Self {
+            prefill: 1000.0,
+            decode: 30.0,
+            measured: false,
+        }
+    }
+}
+
+impl Speed {
+    /// A job has ended well: so many tokens read until the first output, so many written after it.
+    pub fn measure(&mut self, prompt: u32, to_first: Duration, written: u64, writing: Duration) {
+        if prompt >= 16 {
+            self.prefill = mix(self.prefill, f64::from(prompt) / to_first.as_secs_f64());
+        }
+        if written >= 8 {
+            self.decode = mix(self.decode, written as f64 / writing.as_secs_f64());
+        }
+        self.measured = true;
+    }
+
+    fn reported(&mut self, prefill: Option<f64>, decode: Option<f64>) {
+        if self.measured {
+            return;
+        }
+        self.prefill = prefill
+            .filter(|&speed| is_sane(speed))
+            .unwrap_or(self.prefill);
+        self.decode = decode
+            .filter(|&speed| is_sane(speed))
+            .unwrap_or(self.decode);
+    }
+
+    /// Reading 1,000 tokens and writing 256.
+    fn typical_job_secs(&self) -> f64 {
+        1000.0 / self.prefill + 256.0 / self.decode
+    }
+}
+
+fn is_sane(speed: f64) -> bool {
+    (0.01..1e7).contains(&speed)
+}
+
+fn mix(before: f64, sample: f64) -> f64 {
+    if is_sane(sample) {
+        0.75 * before + 0.25 * sample
+    } else {
+        before
+    }
+}
