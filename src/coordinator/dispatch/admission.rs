@@ -1,5 +1,6 @@
 //! Into the queue: a request is taken whole, or refused with the reason, and this page never asks anybody.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::protocol::job::{Capabilities, Job, JobId};
@@ -43,11 +44,9 @@ impl Dispatcher {
         if waiting + submission.jobs.len() > self.settings.queue_limit {
             return Err(Refusal::QueueFull { waiting });
         }
-        if submission
-            .jobs
-            .iter()
-            .any(|job| self.jobs.contains_key(&job.id))
-        {
+        let ids: BTreeSet<JobId> = submission.jobs.iter().map(|job| job.id).collect();
+        let known = |id| self.jobs.contains_key(id);
+        if ids.len() < submission.jobs.len() || ids.iter().any(known) {
             return Err(Refusal::Duplicate);
         }
         let first = submission.jobs.first().ok_or(Refusal::Duplicate)?;

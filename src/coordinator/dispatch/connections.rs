@@ -76,8 +76,8 @@ impl Dispatcher {
         if let Some(session) = worker.session.take() {
             self.sessions.remove(&session);
         }
-        let deserted = self.lanes.detach(worker);
-        self.touched.deserted.extend(deserted);
+        let left = self.lanes.detach(worker);
+        self.touched.left.extend(left);
         worker.hold = None;
         worker.backoff_until = None;
         let comes_back = gone == Gone::Lost && worker.extensions.resume && worker.leaving.is_none();
@@ -212,8 +212,8 @@ impl Dispatcher {
         };
         let until = self.now.mono + within;
         worker.leaving = Some(Leaving { until, asked_by_us });
-        let deserted = self.lanes.detach(worker);
-        self.touched.deserted.extend(deserted);
+        let left = self.lanes.detach(worker);
+        self.touched.left.extend(left);
         self.touched.workers.push(id);
         self.set_worker_alarm(id);
     }

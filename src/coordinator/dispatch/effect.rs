@@ -147,7 +147,7 @@ pub enum Outcome {
 pub struct Facts {
     pub job: Arc<Job>,
     pub outcome: Outcome,
-    /// Who made which part of it, in order. Empty when no worker delivered anything.
+    /// Who made which part of it, in order; the worker that said `done` is the last.
     pub parts: Vec<Part>,
     pub attempts: u32,
     /// The worker's last count, when it gave one.

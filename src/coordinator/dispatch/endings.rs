@@ -11,7 +11,7 @@ use super::connections::Gone;
 use super::effect::{CancelReason, CloseReason, Effect, Outcome};
 use super::jobs::{Phase, State};
 use super::timers::Alarm;
-use super::workers::Hold;
+use super::workers::{Hold, Worker};
 
 /// What an alarm about a running job finds.
 enum Finding {
@@ -207,23 +207,17 @@ impl Dispatcher {
             Phase::Orphaned { .. } => return Finding::TooEarly,
             Phase::Live => {}
         }
-        let Some(worker) = self.workers.get(&lease.worker) else {
-            return Finding::GraceOver;
-        };
-        let window = self.silence_window(entry, lease);
-        // Any frame counts for a peer that has only this job, and cannot speak of it.
-        let last = if worker.extensions.lease {
-            lease.heard
-        } else {
-            lease.heard.max(worker.heard)
-        };
-        if last + window > now {
+        if self.silent_from(entry, lease) > now {
             return Finding::TooEarly;
         }
         if now.since(due) > self.settings.stall_tolerance {
             return Finding::Overslept;
         }
-        match worker.heard + window > now {
+        let worker = self.workers.get(&lease.worker);
+        let talks = |worker: &Worker| {
+            worker.extensions.lease && worker.heard + self.settings.beat_window > now
+        };
+        match worker.is_some_and(talks) {
             true => Finding::JobSilent,
             false => Finding::WorkerSilent,
         }

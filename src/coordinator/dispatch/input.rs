@@ -49,6 +49,7 @@ pub enum Input {
     },
 
     // From the store.
+    /// On disk. The reward is that of the worker that said `done`.
     Settled {
         job: JobId,
         reward: Kudos,

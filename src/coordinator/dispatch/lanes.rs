@@ -16,7 +16,8 @@ use super::workers::{Listing, Profile, Worker};
 /// Names listed in a refusal.
 const MOST_NAMES: usize = 100;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Numbered from 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(u64);
 
 /// What a worker must have to serve a job.
@@ -74,6 +75,11 @@ struct Model {
 pub fn coarse_context(tokens: u32) -> u32 {
     let spare_bits = (32 - tokens.leading_zeros()).saturating_sub(5);
     tokens >> spare_bits << spare_bits
+}
+
+#[cfg(test)]
+impl LaneId {
+    pub const FIRST: Self = Self(1);
 }
 
 impl Need {
@@ -165,7 +171,7 @@ impl Lanes {
         self.unplaced.pop()
     }
 
-    /// Takes a worker off all its lanes. Returns those that nobody serves now.
+    /// Takes a worker off all its lanes, which are returned.
     pub fn detach(&mut self, worker: &mut Worker) -> Vec<LaneId> {
         for served in &worker.models {
             if let Some(model) = self.models.get_mut(&served.name)
@@ -176,7 +182,7 @@ impl Lanes {
             }
             self.forget_model(&served.name);
         }
-        let mut unserved = Vec::new();
+        let mut left = Vec::new();
         for listing in worker.listings.drain(..) {
             let Some(lane) = self.lanes.get_mut(&listing.lane) else {
                 continue;
@@ -185,11 +191,9 @@ impl Lanes {
             if let Some(place) = listing.place {
                 lane.free.remove(&place);
             }
-            if lane.online == 0 {
-                unserved.push(listing.lane);
-            }
+            left.push(listing.lane);
         }
-        unserved
+        left
     }
 
     /// Moves a worker to where it belongs in all its lanes, after anything about it has changed.

@@ -10,6 +10,7 @@
 //! | `jobs`, `frames` | one accepted job; what its worker says about it |
 //! | `connections` | workers that come, go, come back, or are replaced |
 //! | `retries`, `conduct` | what a failure costs the job and the worker |
+//! | `deserted` | jobs whose workers have all gone |
 //! | `endings` | cancels, expiry, silence, slow clients, draining |
 //! | `settlement` | the store first, then the client's end and the worker's ack |
 //!
@@ -26,6 +27,7 @@ mod affinity;
 mod clock;
 mod conduct;
 mod connections;
+mod deserted;
 mod effect;
 mod endings;
 mod fairness;
@@ -96,7 +98,8 @@ pub struct Dispatcher {
 struct Touched {
     workers: Vec<WorkerId>,
     lanes: Vec<LaneId>,
-    deserted: Vec<LaneId>,
+    /// Lanes that have lost a worker.
+    left: Vec<LaneId>,
     barred: Vec<(WorkerId, Duration)>,
 }
 
@@ -206,8 +209,9 @@ impl Dispatcher {
                 self.evict(worker, bar, out);
             } else if let Some(worker) = self.lanes.next_unplaced() {
                 self.refresh(worker);
-            } else if let Some(lane) = self.touched.deserted.pop() {
+            } else if let Some(lane) = self.touched.left.pop() {
                 self.rehome(lane);
+                self.touched.lanes.push(lane);
             } else if let Some(worker) = self.touched.workers.pop() {
                 self.feed_worker(worker, out);
             } else if let Some(lane) = self.touched.lanes.pop() {

@@ -185,9 +185,7 @@ impl Dispatcher {
             State::Queued => entry.expires,
             State::Settling(settling) => settling.due(),
             State::Running(lease) => match lease.phase {
-                Phase::Live => entry
-                    .expires
-                    .min(lease.heard + self.silence_window(entry, lease)),
+                Phase::Live => entry.expires.min(self.silent_from(entry, lease)),
                 Phase::Orphaned { until } => entry.expires.min(until),
                 Phase::Cancelling { until, .. } => until,
             },
@@ -195,11 +193,15 @@ impl Dispatcher {
         self.timers.set(Alarm::Job(id), due);
     }
 
-    pub(super) fn silence_window(&self, entry: &Entry, lease: &Lease) -> std::time::Duration {
-        let worker = self.workers.get(&lease.worker);
-        match worker.is_some_and(|worker| worker.extensions.lease) {
-            true => self.settings.beat_window,
-            false => self.settings.silence_window(entry.job.kind),
+    /// When the job counts as silent if nothing more is heard. Any frame counts for a peer that does not beat:
+    /// it has only this job, and cannot speak of it.
+    pub(super) fn silent_from(&self, entry: &Entry, lease: &Lease) -> Mono {
+        match self.workers.get(&lease.worker) {
+            Some(worker) if worker.extensions.lease => lease.heard + self.settings.beat_window,
+            Some(worker) => {
+                lease.heard.max(worker.heard) + self.settings.silence_window(entry.job.kind)
+            }
+            None => lease.heard,
         }
     }
 }

@@ -150,6 +150,12 @@ impl FairQueue {
         self.queued
     }
 
+    #[cfg(test)]
+    fn ranks(&self, lane: LaneId) -> Vec<(Rank, AccountId)> {
+        let heads = self.lanes.get(&lane).map(|waiting| &waiting.heads);
+        heads.into_iter().flatten().copied().collect()
+    }
+
     pub fn accounts(&self) -> usize {
         self.accounts.len()
     }

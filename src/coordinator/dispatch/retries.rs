@@ -4,16 +4,14 @@
 
 use std::time::Duration;
 
-use crate::protocol::job::{
-    Blame, Capabilities, Failure, FailureKind, Formats, JobId, Kind, Kudos, WorkerId,
-};
+use crate::protocol::job::{Blame, Failure, FailureKind, Formats, JobId, Kind, Kudos, WorkerId};
 
 use super::Dispatcher;
 use super::connections::Gone;
-use super::effect::{CancelReason, CloseReason, Effect, Outcome};
+use super::effect::{CancelReason, CloseReason, Effect, Outcome, Part};
 use super::jobs::{Entry, Failing, Lease, State};
-use super::lanes::{LaneId, Need};
 use super::timers::Alarm;
+use super::workers::Worker;
 
 impl Dispatcher {
     /// The worker could not do it.
@@ -70,6 +68,7 @@ impl Dispatcher {
         self.back_off(worker, retry_after);
         if let Some(entry) = self.jobs.get_mut(&job)
             && entry.has_output()
+            && !entry.history.refused.contains(&worker)
         {
             entry.history.refused.push(worker);
         }
@@ -108,14 +107,7 @@ impl Dispatcher {
             let model = &mut worker.models[lease.model];
             model.running = model.running.saturating_sub(1);
             if lease.events > 0 {
-                entry.history.parts.push(super::Part {
-                    worker: worker.id,
-                    owner: worker.owner,
-                    attempt: lease.attempt,
-                    model: model.name.clone(),
-                    events: lease.events,
-                    tokens: lease.tokens,
-                });
+                entry.history.parts.push(part(worker, &lease));
             }
         }
         self.touched.workers.push(lease.worker);
@@ -136,21 +128,20 @@ impl Dispatcher {
         let Some(entry) = self.jobs.get(&job) else {
             return;
         };
-        if entry.has_output() {
-            if entry.delivered.opaque {
-                return self.end_mid_stream(job, cause, out);
-            }
-            self.move_to_continuing_lane(job);
+        if entry.delivered.opaque {
+            return self.end_mid_stream(job, cause, out);
         }
-        let Some(entry) = self.jobs.get(&job) else {
+        let lane = self.home(job);
+        let Some(entry) = self.jobs.get_mut(&job) else {
             return;
         };
-        if let Some(cause) = cause.filter(|_| !self.is_servable(entry)) {
+        entry.lane = lane;
+        let ticket = entry.ticket;
+        if let Some(cause) = cause.filter(|_| !self.is_servable(job)) {
             return self.settle(job, Outcome::Failed(cause), None, out);
         }
-        self.queue.push_returning(entry.lane, entry.ticket);
-        self.touched.lanes.push(entry.lane);
-        let lane = entry.lane;
+        self.queue.push_returning(lane, ticket);
+        self.touched.lanes.push(lane);
         self.set_alarm(job);
         self.watch_lane(lane);
     }
@@ -166,24 +157,11 @@ impl Dispatcher {
         self.settle(job, Outcome::Failed(failure), None, out);
     }
 
-    fn move_to_continuing_lane(&mut self, job: JobId) {
-        let Some(entry) = self.jobs.get(&job) else {
-            return;
-        };
-        let job_terms = entry.job.clone();
-        let lane = self
-            .lane_for(&job_terms, Capabilities::CONTINUE)
-            .unwrap_or_else(|_| {
-                let need = Need::of(&job_terms, Capabilities::CONTINUE);
-                self.lanes.keep(need, &mut self.workers, self.now.mono)
-            });
-        if let Some(entry) = self.jobs.get_mut(&job) {
-            entry.lane = lane;
-        }
-    }
-
     /// Whether any connected worker may still be given this job.
-    fn is_servable(&self, entry: &Entry) -> bool {
+    fn is_servable(&self, job: JobId) -> bool {
+        let Some(entry) = self.jobs.get(&job) else {
+            return false;
+        };
         let listed = |id: &WorkerId| {
             let worker = self.workers.get(id);
             worker.is_some_and(|worker| worker.listing(entry.lane).is_some())
@@ -249,100 +227,16 @@ impl Dispatcher {
         }
         self.touched.workers.push(worker);
     }
+}
 
-    /// Sees to it that jobs do not wait for ever where nobody serves them.
-    fn watch_lane(&mut self, id: LaneId) {
-        let (now, patience) = (self.now.mono, self.settings.unserved_patience);
-        let waiting = !self.queue.is_empty(id);
-        let Some(lane) = self.lanes.lane_mut(id) else {
-            return;
-        };
-        if lane.online == 0 && waiting {
-            let since = *lane.unserved_since.get_or_insert(now);
-            self.timers.set_by(Alarm::Lane(id), since + patience);
-        }
-    }
-
-    /// The last worker of a lane has left: jobs that others can serve by their own needs move on.
-    pub(super) fn rehome(&mut self, from: LaneId) {
-        if self.lanes.lane(from).is_none_or(|lane| lane.online > 0) {
-            return;
-        }
-        for ticket in self.queue.in_lane(from) {
-            let Some(entry) = self.jobs.get(&ticket.job) else {
-                continue;
-            };
-            let also = match entry.has_output() {
-                true => Capabilities::CONTINUE,
-                false => Capabilities::default(),
-            };
-            let returns = entry.history.attempts > 0;
-            let job = entry.job.clone();
-            if let Ok(to) = self.lane_for(&job, also) {
-                self.queue.remove(from, &ticket);
-                match returns {
-                    true => self.queue.push_returning(to, ticket),
-                    false => self.queue.push(to, ticket),
-                }
-                if let Some(entry) = self.jobs.get_mut(&ticket.job) {
-                    entry.lane = to;
-                }
-                self.touched.lanes.push(to);
-            }
-        }
-        self.watch_lane(from);
-    }
-
-    pub(super) fn lane_alarm(&mut self, id: LaneId, out: &mut Vec<Effect>) {
-        let (now, patience) = (self.now.mono, self.settings.unserved_patience);
-        self.rehome(id);
-        let Some(lane) = self.lanes.lane(id) else {
-            return;
-        };
-        let used = lane.used;
-        if lane
-            .unserved_since
-            .is_some_and(|since| since + patience <= now)
-        {
-            self.end_unserved(id, out);
-        }
-        if !self.queue.is_empty(id) {
-            self.timers.set_by(Alarm::Lane(id), now + patience);
-        } else if used + self.settings.lane_life > now {
-            self.timers
-                .set_by(Alarm::Lane(id), used + self.settings.lane_life);
-        } else {
-            self.lanes.remove(id, &mut self.workers);
-            self.timers.clear(Alarm::Lane(id));
-        }
-    }
-
-    /// Nobody has come for a while. Jobs on disk wait on; the others are told.
-    fn end_unserved(&mut self, lane: LaneId, out: &mut Vec<Effect>) {
-        for ticket in self.queue.in_lane(lane) {
-            let Some(entry) = self.jobs.get(&ticket.job) else {
-                continue;
-            };
-            if entry.job.durable {
-                continue;
-            }
-            let failure = match entry.has_output() {
-                true => Failure::new(
-                    FailureKind::WorkerLost,
-                    "no other worker can go on with this output",
-                ),
-                false => Failure::new(
-                    FailureKind::NoWorker,
-                    "the workers of this model have gone offline",
-                ),
-            };
-            self.stop(
-                ticket.job,
-                Outcome::Failed(failure),
-                CancelReason::Superseded,
-                out,
-            );
-        }
+pub(super) fn part(worker: &Worker, lease: &Lease) -> Part {
+    Part {
+        worker: worker.id,
+        owner: worker.owner,
+        attempt: lease.attempt,
+        model: worker.models[lease.model].name.clone(),
+        events: lease.events,
+        tokens: lease.tokens,
     }
 }
 

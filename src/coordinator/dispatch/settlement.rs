@@ -7,6 +7,7 @@ use crate::protocol::job::{Failure, FailureKind, JobId, Kudos};
 use super::Dispatcher;
 use super::effect::{Effect, Facts, Outcome};
 use super::jobs::{Lease, PendingAck, Settling, State};
+use super::retries::part;
 use super::timers::Alarm;
 use super::workers::Hold;
 
@@ -37,12 +38,25 @@ impl Dispatcher {
 
     /// What a worker that said `done` is told once the store has answered.
     pub(super) fn awaits_ack(&mut self, job: JobId, lease: &Lease) -> PendingAck {
+        self.note_last_part(job, lease);
         let waits = self.hold_for_ack(job, lease);
         PendingAck {
             worker: lease.worker,
             attempt: lease.attempt,
             seq: lease.seq,
             due: waits.then(|| self.now.mono + self.settings.ack_patience),
+        }
+    }
+
+    /// The worker that ends a job is in its facts even if all output came from others.
+    fn note_last_part(&mut self, job: JobId, lease: &Lease) {
+        let Some(worker) = self.workers.get(&lease.worker) else {
+            return;
+        };
+        if let Some(entry) = self.jobs.get_mut(&job)
+            && lease.events == 0
+        {
+            entry.history.parts.push(part(worker, lease));
         }
     }
 

@@ -1,0 +1,136 @@
+//! Lanes that nobody serves: jobs that were accepted while somebody did move to another lane if they can, wait a while
+//! for a worker to come, and are then told. Lanes that nobody needs any more are forgotten here too.
+
+use crate::protocol::job::{Capabilities, Failure, FailureKind, JobId};
+
+use super::Dispatcher;
+use super::effect::{CancelReason, Effect, Outcome};
+use super::jobs::Entry;
+use super::lanes::{LaneId, Need};
+use super::timers::Alarm;
+
+impl Dispatcher {
+    /// Where a job that returns has to wait: for any worker of its lane, or, once it has output, for one that can
+    /// continue it.
+    pub(super) fn home(&mut self, job: JobId) -> LaneId {
+        let now = self.now.mono;
+        let Some(entry) = self.jobs.get(&job) else {
+            return LaneId::default();
+        };
+        let lane = entry.lane;
+        if !entry.has_output() && self.lanes.lane(lane).is_some() {
+            return lane;
+        }
+        let (job, also) = (entry.job.clone(), also_needed(entry));
+        self.lane_for(&job, also).unwrap_or_else(|_| {
+            let lane = self
+                .lanes
+                .keep(Need::of(&job, also), &mut self.workers, now);
+            self.timers
+                .set_by(Alarm::Lane(lane), now + self.settings.lane_life);
+            lane
+        })
+    }
+
+    /// Sees to it that jobs do not wait for ever where nobody serves them.
+    pub(super) fn watch_lane(&mut self, id: LaneId) {
+        let (now, patience) = (self.now.mono, self.settings.unserved_patience);
+        let waiting = !self.queue.is_empty(id);
+        let Some(lane) = self.lanes.lane_mut(id) else {
+            return;
+        };
+        if lane.online == 0 && waiting {
+            let end = *lane.unserved_since.get_or_insert(now) + patience;
+            // Only jobs on disk are still here after that; they are looked at now and then.
+            let next = if end > now { end } else { now + patience };
+            self.timers.set_by(Alarm::Lane(id), next);
+        }
+    }
+
+    /// The last worker of a lane has left: jobs that others can serve by their own needs move on.
+    pub(super) fn rehome(&mut self, from: LaneId) {
+        if self.lanes.lane(from).is_none_or(|lane| lane.online > 0) {
+            return;
+        }
+        for ticket in self.queue.in_lane(from) {
+            let Some(entry) = self.jobs.get(&ticket.job) else {
+                continue;
+            };
+            let also = also_needed(entry);
+            let returns = entry.history.attempts > 0;
+            let job = entry.job.clone();
+            if let Ok(to) = self.lane_for(&job, also) {
+                self.queue.remove(from, &ticket);
+                match returns {
+                    true => self.queue.push_returning(to, ticket),
+                    false => self.queue.push(to, ticket),
+                }
+                if let Some(entry) = self.jobs.get_mut(&ticket.job) {
+                    entry.lane = to;
+                }
+                self.touched.lanes.push(to);
+            }
+        }
+        self.watch_lane(from);
+    }
+
+    pub(super) fn lane_alarm(&mut self, id: LaneId, out: &mut Vec<Effect>) {
+        let (now, patience) = (self.now.mono, self.settings.unserved_patience);
+        self.rehome(id);
+        let Some(lane) = self.lanes.lane(id) else {
+            return;
+        };
+        let used = lane.used;
+        if lane
+            .unserved_since
+            .is_some_and(|since| since + patience <= now)
+        {
+            self.end_unserved(id, out);
+        }
+        if !self.queue.is_empty(id) {
+            self.timers.set_by(Alarm::Lane(id), now + patience);
+        } else if used + self.settings.lane_life > now {
+            self.timers
+                .set_by(Alarm::Lane(id), used + self.settings.lane_life);
+        } else {
+            self.lanes.remove(id, &mut self.workers);
+            self.timers.clear(Alarm::Lane(id));
+        }
+    }
+
+    /// Nobody has come for a while. Jobs on disk wait on; the others are told.
+    fn end_unserved(&mut self, lane: LaneId, out: &mut Vec<Effect>) {
+        for ticket in self.queue.in_lane(lane) {
+            let Some(entry) = self.jobs.get(&ticket.job) else {
+                continue;
+            };
+            if entry.job.durable {
+                continue;
+            }
+            let failure = match entry.has_output() {
+                true => Failure::new(
+                    FailureKind::WorkerLost,
+                    "no other worker can go on with this output",
+                ),
+                false => Failure::new(
+                    FailureKind::NoWorker,
+                    "the workers of this model have gone offline",
+                ),
+            };
+            self.stop(
+                ticket.job,
+                Outcome::Failed(failure),
+                CancelReason::Superseded,
+                out,
+            );
+        }
+    }
+}
+
+/// What a worker must be able to do besides what the request needs.
+fn also_needed(entry: &Entry) -> Capabilities {
+    match entry.has_output() {
+        true => Capabilities::CONTINUE,
+        false => Capabilities::default(),
+    }
+}

@@ -1,0 +1,123 @@
+//! The dispatcher's own books, checked against each other: what jobs say of workers and workers of jobs, what lies in
+//! the queue, who is listed where, and that nobody waits who could be served.
+
+use crate::coordinator::dispatch::Dispatcher;
+use crate::coordinator::dispatch::jobs::{Phase, State};
+use crate::protocol::job::JobId;
+
+pub fn check(dispatcher: &Dispatcher) {
+    jobs_agree_with_workers(dispatcher);
+    queue_holds_what_is_queued(dispatcher);
+    workers_stand_where_they_belong(dispatcher);
+    nobody_waits_for_nothing(dispatcher);
+}
+
+fn jobs_agree_with_workers(dispatcher: &Dispatcher) {
+    for (id, entry) in &dispatcher.jobs {
+        let Some(lease) = entry.lease() else { continue };
+        let worker = &dispatcher.workers[&lease.worker];
+        assert!(
+            worker.running.contains(id),
+            "{id} runs on a worker that does not know it"
+        );
+        let connected = worker.session == Some(lease.session);
+        let orphaned = matches!(lease.phase, Phase::Orphaned { .. });
+        assert!(
+            connected != orphaned,
+            "{id} is {lease:?} on {:?}",
+            worker.session
+        );
+    }
+    for (id, worker) in &dispatcher.workers {
+        assert!(
+            worker.running.len() <= worker.slots,
+            "{id:?} has more than it can do"
+        );
+        let by_model: u32 = worker.models.iter().map(|model| model.running).sum();
+        assert_eq!(
+            by_model as usize,
+            worker.running.len(),
+            "{id:?} counts its models wrongly"
+        );
+        for job in &worker.running {
+            let lease = dispatcher.jobs.get(job).and_then(|entry| entry.lease());
+            assert!(
+                lease.is_some_and(|lease| lease.worker == *id),
+                "{id:?} runs {job}, which does not run there"
+            );
+        }
+        match worker.session {
+            Some(session) => assert_eq!(dispatcher.sessions.get(&session), Some(id)),
+            None => assert!(!worker.running.is_empty(), "{id:?} is kept for nothing"),
+        }
+    }
+    assert!(dispatcher.sessions.len() <= dispatcher.workers.len());
+}
+
+fn queue_holds_what_is_queued(dispatcher: &Dispatcher) {
+    let queued = dispatcher
+        .jobs
+        .values()
+        .filter(|entry| matches!(entry.state, State::Queued))
+        .count();
+    assert_eq!(dispatcher.queue.len(), queued);
+}
+
+fn workers_stand_where_they_belong(dispatcher: &Dispatcher) {
+    for worker in dispatcher.workers.values() {
+        for listing in &worker.listings {
+            let lane = dispatcher.lanes.lane(listing.lane).unwrap();
+            let open = worker.has_room() && worker.model_with_room(listing).is_some();
+            assert_eq!(
+                listing.place.is_some(),
+                open,
+                "{:?} is listed wrongly",
+                worker.id
+            );
+            assert!(listing.place.is_none_or(|place| lane.free.contains(&place)));
+        }
+    }
+}
+
+/// A lane never holds a job and a free worker that may have it.
+fn nobody_waits_for_nothing(dispatcher: &Dispatcher) {
+    for entry in dispatcher
+        .jobs
+        .values()
+        .filter(|entry| matches!(entry.state, State::Queued))
+    {
+        let lane = dispatcher.lanes.lane(entry.lane).unwrap();
+        let free = lane
+            .free
+            .iter()
+            .find(|place| dispatcher.may_run(entry, place.worker));
+        assert!(
+            free.is_none(),
+            "{} waits although {free:?} is free",
+            entry.job.id
+        );
+    }
+}
+
+/// P4: a second after its end was asked for, no slot is taken by the job.
+pub fn check_slot_is_free(dispatcher: &Dispatcher, job: JobId) {
+    let running = dispatcher
+        .workers
+        .values()
+        .find(|worker| worker.running.contains(&job));
+    assert!(
+        running.is_none(),
+        "{job} still has a slot of {:?}",
+        running.map(|worker| worker.id)
+    );
+}
+
+/// When all is over, nothing is left.
+pub fn check_empty(dispatcher: &Dispatcher) {
+    assert_eq!(
+        dispatcher.census(),
+        Default::default(),
+        "{:#?}",
+        dispatcher.lanes
+    );
+}

@@ -1,0 +1,132 @@
+//! Clients, and what they were promised: one end, in time, nothing after it, and an output that counts up from
+//! zero without a gap or a repetition.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::coordinator::dispatch::{Mono, Outcome};
+use crate::protocol::job::{Event, FailureKind, JobId};
+
+/// How long after its lifetime a job may end at the latest.
+const SLACK: Duration = Duration::from_secs(30);
+
+#[derive(Default)]
+pub struct Clients {
+    pub jobs: BTreeMap<JobId, Client>,
+    /// Jobs that were accepted and have not ended, in no order.
+    pub open: Vec<JobId>,
+    pub ends: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Debug)]
+pub struct Client {
+    /// How many tokens the whole output has.
+    pub length: u32,
+    pub expires: Mono,
+    pub durable: bool,
+    accepted: bool,
+    seen: u32,
+    started: bool,
+    /// Cancelled, or found too slow.
+    pub left: bool,
+    ended: bool,
+}
+
+impl Clients {
+    pub fn expect(&mut self, job: JobId, length: u32, expires: Mono, durable: bool) {
+        let client = Client {
+            length,
+            expires,
+            durable,
+            accepted: false,
+            seen: 0,
+            started: false,
+            left: false,
+            ended: false,
+        };
+        self.jobs.insert(job, client);
+    }
+
+    pub fn accepted(&mut self, job: JobId) {
+        self.jobs.get_mut(&job).unwrap().accepted = true;
+        self.open.push(job);
+    }
+
+    pub fn refused(&mut self, job: JobId) {
+        self.jobs.remove(&job);
+    }
+
+    pub fn relay(&mut self, job: JobId, event: &Event) {
+        let client = self.jobs.get_mut(&job).unwrap();
+        assert!(
+            client.accepted && !client.ended,
+            "{job}: {event:?} for {client:?}"
+        );
+        assert!(!client.left, "{job}: {event:?} after the client had left");
+        match event {
+            Event::Started { .. } => {
+                assert!(!client.started, "{job} started twice");
+                client.started = true;
+            }
+            Event::Token(token) => {
+                assert_eq!(
+                    token.text,
+                    format!("{} ", client.seen),
+                    "{job}: a gap or a repetition"
+                );
+                client.seen += 1;
+            }
+            Event::Done { .. } | Event::Failed(_) => {
+                panic!("{job}: {event:?} before its settlement")
+            }
+            _ => {}
+        }
+    }
+
+    pub fn end(&mut self, job: JobId, outcome: &Outcome, settled: bool, now: Mono) {
+        let client = self.jobs.get_mut(&job).unwrap();
+        assert!(client.accepted && !client.ended, "{job} ended twice");
+        assert!(
+            now <= client.expires + SLACK,
+            "{job} ended too late: {outcome:?}"
+        );
+        client.ended = true;
+        self.open.retain(|open| *open != job);
+        let name = match outcome {
+            Outcome::Delivered { .. } => {
+                assert!(settled, "{job} was called delivered before it was settled");
+                assert_eq!(
+                    client.seen, client.length,
+                    "{job}: part of the output is missing"
+                );
+                "delivered"
+            }
+            Outcome::Cancelled => "cancelled",
+            Outcome::Expired => "expired",
+            Outcome::Failed(failure) => {
+                assert_ne!(failure.kind, FailureKind::Internal);
+                failure.code()
+            }
+        };
+        *self.ends.entry(name).or_default() += 1;
+    }
+
+    /// Left on disk: it has not ended, and whoever reads the disk takes over.
+    pub fn park(&mut self, job: JobId) {
+        let client = self.jobs.get_mut(&job).unwrap();
+        assert!(
+            client.durable && !client.ended,
+            "{job} was parked: {client:?}"
+        );
+        client.ended = true;
+        self.open.retain(|open| *open != job);
+        *self.ends.entry("parked").or_default() += 1;
+    }
+
+    /// P1, asked when a job's time is over.
+    pub fn assert_ended(&self, job: JobId) {
+        if let Some(client) = self.jobs.get(&job) {
+            assert!(client.ended, "{job} has not ended: {client:?}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The store: does each settlement once, but does not always say so, and is sometimes down.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::random::Random;
+use crate::coordinator::dispatch::{Facts, Input, Outcome};
+use crate::protocol::job::{JobId, Kudos, WorkerId};
+
+#[derive(Default)]
+pub struct Store {
+    pub down: bool,
+    settled: BTreeMap<JobId, Row>,
+    /// Workers that were told of a reward, by job.
+    told: BTreeSet<JobId>,
+}
+
+struct Row {
+    reward: Kudos,
+    worker: Option<WorkerId>,
+}
+
+impl Store {
+    /// What the store does with it, and what it answers after how long, if at all.
+    pub fn settle(&mut self, facts: &Facts, random: &mut Random) -> Option<(Duration, Input)> {
+        let job = facts.job.id;
+        let failed = Input::SettleFailed { job };
+        if self.down {
+            return random
+                .permille(700)
+                .then(|| (random.millis(1, 3000), failed));
+        }
+        match random.below(100) {
+            // Done, and the answer is lost in one way or another.
+            0..2 => {
+                self.apply(facts);
+                None
+            }
+            2..6 => {
+                self.apply(facts);
+                Some((random.millis(1, 100), failed))
+            }
+            6..8 => Some((random.millis(1, 100), failed)),
+            _ => {
+                let reward = self.apply(facts);
+                Some((random.millis(1, 40), Input::Settled { job, reward }))
+            }
+        }
+    }
+
+    pub fn has(&self, job: JobId) -> bool {
+        self.settled.contains_key(&job)
+    }
+
+    /// P2, seen by the worker: nothing is promised that is not in the store, and nothing twice.
+    pub fn told(&mut self, job: JobId, worker: WorkerId, reward: Kudos) {
+        if reward == Kudos(0) {
+            return;
+        }
+        let row = &self.settled[&job];
+        assert_eq!(row.reward, reward, "{job} was settled for something else");
+        assert_eq!(row.worker, Some(worker), "{job} is somebody else's");
+        assert!(self.told.insert(job), "{job} was acked twice");
+    }
+
+    /// Once by job, as the real one by its key.
+    fn apply(&mut self, facts: &Facts) -> Kudos {
+        let last = facts.parts.last();
+        let pays = matches!(
+            facts.outcome,
+            Outcome::Delivered { .. } | Outcome::Cancelled
+        );
+        let made = last.map_or(0, |part| part.tokens.max(part.events));
+        let row = self.settled.entry(facts.job.id).or_insert_with(|| Row {
+            reward: Kudos(if pays { made as i64 } else { 0 }),
+            worker: last.map(|part| part.worker),
+        });
+        row.reward
+    }
+}

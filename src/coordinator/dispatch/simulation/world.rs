@@ -1,0 +1,489 @@
+//! What happens when: the calendar, and the carrying of inputs and effects between the dispatcher and the rest.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::books;
+use super::clients::Clients;
+use super::random::Random;
+use super::rigs::{MODELS, Rig, Say};
+use super::store::Store;
+use crate::coordinator::dispatch::tests::text;
+use crate::coordinator::dispatch::{
+    CloseReason, Dispatcher, Effect, Frame, Input, Mono, Now, Priority, SessionId, Settings,
+    Standing, Submission,
+};
+use crate::protocol::job::{
+    AccountId, Capabilities, Formats, Job, JobId, Kind, Kudos, Limits, ModelChoice, Privacy,
+    RequestId, UnixMillis,
+};
+
+#[derive(Clone, Copy)]
+pub struct Scale {
+    pub rigs: u64,
+    pub requests: u64,
+}
+
+pub struct World {
+    random: Random,
+    dispatcher: Dispatcher,
+    now: Now,
+    calendar: BTreeMap<(Mono, u64), Happening>,
+    entries: u64,
+    steps: u64,
+    scale: Scale,
+    rigs: Vec<Rig>,
+    sessions: BTreeMap<SessionId, usize>,
+    clients: Clients,
+    requests: BTreeMap<RequestId, Vec<JobId>>,
+    issued: u64,
+    store: Store,
+    /// Nothing new happens any more; what is here comes to its end.
+    closing: bool,
+}
+
+enum Happening {
+    Request,
+    /// A client has had enough, or cannot keep up.
+    Impatience(JobId),
+    /// A job's time is over and 30 s more.
+    Overdue(JobId),
+    /// A second after it was asked for.
+    SlotFree(JobId),
+    ToDispatcher(Input),
+    ToRig(usize, SessionId, Effect),
+    Connect(usize, u32),
+    Mishap(usize),
+    Step(usize, u32, (JobId, u32)),
+    Beat(usize, u32, (JobId, u32)),
+    Outage,
+    ClockJump,
+}
+
+impl World {
+    pub fn new(seed: u64, scale: Scale) -> Self {
+        let mut random = Random::new(seed);
+        let rigs = (0..scale.rigs as i64)
+            .map(|number| Rig::new(number, &mut random))
+            .collect();
+        Self {
+            random,
+            dispatcher: Dispatcher::new(Settings::default()),
+            now: Now {
+                mono: Mono(0),
+                wall: UnixMillis(1_800_000_000_000),
+            },
+            calendar: BTreeMap::new(),
+            entries: 0,
+            steps: 0,
+            scale,
+            rigs,
+            sessions: BTreeMap::new(),
+            clients: Clients::default(),
+            requests: BTreeMap::new(),
+            issued: 0,
+            store: Store::default(),
+            closing: false,
+        }
+    }
+
+    pub fn run(mut self) {
+        self.open();
+        while let Some((at, happening)) = self.next() {
+            self.pass(at);
+            self.happen(happening);
+            self.steps += 1;
+            if self.steps.is_multiple_of(self.scale.rigs * 4) {
+                books::check(&self.dispatcher);
+            }
+        }
+        self.close();
+    }
+
+    fn open(&mut self) {
+        for index in 0..self.rigs.len() {
+            let wait = self.random.millis(0, 3000);
+            self.after(wait, Happening::Connect(index, 0));
+            let wait = self.random.millis(1000, 120_000);
+            self.after(wait, Happening::Mishap(index));
+        }
+        for _ in 0..self.scale.requests {
+            let wait = self.random.millis(0, 120_000);
+            self.after(wait, Happening::Request);
+        }
+        for _ in 0..self.random.below(4) {
+            let wait = self.random.millis(5000, 120_000);
+            self.after(wait, Happening::Outage);
+            let wait = self.random.millis(0, 120_000);
+            self.after(wait, Happening::ClockJump);
+        }
+    }
+
+    /// Everybody leaves, time passes, and the tables are empty.
+    fn close(mut self) {
+        assert!(
+            self.clients.open.is_empty(),
+            "still open: {:?}",
+            self.clients.open
+        );
+        self.closing = true;
+        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for session in sessions {
+            self.give(Input::Lost { session });
+        }
+        while let Some(wake) = self.dispatcher.next_wake() {
+            self.pass(wake);
+            self.give(Input::Tick);
+        }
+        books::check_empty(&self.dispatcher);
+    }
+
+    /// The next thing that happens, which may be that the dispatcher wakes. None when all jobs have ended.
+    fn next(&mut self) -> Option<(Mono, Happening)> {
+        let next = self.calendar.first_key_value().map(|((at, _), _)| *at);
+        let wake = self.dispatcher.next_wake();
+        assert!(
+            wake.is_none_or(|wake| wake >= self.now.mono),
+            "the dispatcher overslept"
+        );
+        if next.is_none() && self.clients.open.is_empty() {
+            return None;
+        }
+        match (next, wake) {
+            (Some(next), Some(wake)) if wake <= next => {
+                Some((wake, Happening::ToDispatcher(Input::Tick)))
+            }
+            (None, Some(wake)) => Some((wake, Happening::ToDispatcher(Input::Tick))),
+            _ => self
+                .calendar
+                .pop_first()
+                .map(|((at, _), happening)| (at, happening)),
+        }
+    }
+
+    fn pass(&mut self, to: Mono) {
+        let time = to.since(self.now.mono);
+        self.now.wall = UnixMillis(self.now.wall.0 + (time.as_micros() / 1000) as i64);
+        self.now.mono = self.now.mono.max(to);
+    }
+
+    fn after(&mut self, wait: Duration, happening: Happening) {
+        self.entries += 1;
+        self.calendar
+            .insert((self.now.mono + wait, self.entries), happening);
+    }
+
+    fn is_over(&self) -> bool {
+        self.now.mono > Mono(150_000_000) || self.closing
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Request => self.request(),
+            Happening::Impatience(job) => self.lose_patience(job),
+            Happening::Overdue(job) => self.clients.assert_ended(job),
+            Happening::SlotFree(job) => books::check_slot_is_free(&self.dispatcher, job),
+            Happening::ToDispatcher(input) => self.give(input),
+            Happening::ToRig(index, session, effect) => self.reach(index, session, effect),
+            Happening::Connect(index, life) => self.connect(index, life),
+            Happening::Mishap(index) => self.mishap(index),
+            Happening::Step(index, life, key) => self.step(index, life, key),
+            Happening::Beat(index, life, key) => self.beat(index, life, key),
+            Happening::Outage => {
+                self.store.down = !self.store.down && !self.is_over();
+                if self.store.down {
+                    let wait = self.random.millis(100, 40_000);
+                    self.after(wait, Happening::Outage);
+                }
+            }
+            Happening::ClockJump => {
+                let hours = self.random.below(2000) as i64 - 1000;
+                self.now.wall = UnixMillis(self.now.wall.0 + hours * 3_600_000);
+            }
+        }
+    }
+
+    // Clients.
+
+    fn request(&mut self) {
+        self.issued += 1;
+        let request = RequestId(Uuid::from_u128(self.issued.into()));
+        let account = AccountId(1 + self.random.below(8) as i64);
+        let durable = self.random.permille(100);
+        let life = self.random.millis(5000, 180_000);
+        let model = MODELS[(self.random.below(8) as usize).min(4) / 2];
+        let prompt_tokens = [100, 100, 3000, 20_000][self.random.below(4) as usize];
+        let count = if self.random.permille(200) {
+            1 + self.random.below(4)
+        } else {
+            1
+        };
+        let mut jobs = Vec::new();
+        for _ in 0..count {
+            self.issued += 1;
+            let id = JobId(Uuid::from_u128((1 << 100) + u128::from(self.issued)));
+            let length = 1 + self.random.below(25) as u32;
+            self.clients
+                .expect(id, length, self.now.mono + life, durable);
+            jobs.push(Job {
+                id,
+                request,
+                account,
+                kind: Kind::Text,
+                model: ModelChoice(vec![model.into()]),
+                body: text(),
+                limits: Limits {
+                    formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
+                    requires: Capabilities::default(),
+                    prompt_tokens,
+                    output_tokens: Some(length),
+                },
+                privacy: Privacy::Anyone,
+                deadline: self.now.wall.after(life),
+                durable,
+                prefixes: vec![self.issued % 7, self.issued % 50],
+                original: None,
+            });
+        }
+        self.requests
+            .insert(request, jobs.iter().map(|job| job.id).collect());
+        let priority =
+            [Priority::Low, Priority::Normal, Priority::High][self.random.below(3) as usize];
+        let kudos = Kudos(self.random.below(1 << 40) as i64);
+        let standing = Standing { kudos, priority };
+        self.give(Input::Submit(Submission {
+            jobs: jobs.into_iter().map(Arc::new).collect(),
+            standing,
+        }));
+    }
+
+    fn lose_patience(&mut self, job: JobId) {
+        if !self.clients.open.contains(&job) {
+            return;
+        }
+        self.clients.jobs.get_mut(&job).unwrap().left = true;
+        let slow = self.random.permille(300);
+        self.give(if slow {
+            Input::SlowClient { job }
+        } else {
+            Input::Cancel { job }
+        });
+        self.after(Duration::from_secs(1), Happening::SlotFree(job));
+    }
+
+    // Workers.
+
+    fn connect(&mut self, index: usize, life: u32) {
+        let rig = &mut self.rigs[index];
+        if rig.session.is_some() || rig.life != life || self.now.mono > Mono(400_000_000) {
+            return;
+        }
+        self.issued += 1;
+        let session = SessionId(self.issued);
+        let registration = rig.register(session);
+        self.sessions.insert(session, index);
+        self.give(Input::Connected(Box::new(registration)));
+    }
+
+    /// Something happens to a worker: its line blinks, it crashes, leaves, or meddles.
+    fn mishap(&mut self, index: usize) {
+        if self.is_over() {
+            return;
+        }
+        let wait = self.random.millis(1000, 90_000);
+        self.after(wait, Happening::Mishap(index));
+        let Some(session) = self.rigs[index].session else {
+            return;
+        };
+        match self.random.below(10) {
+            0..4 => {
+                self.rigs[index].unplug();
+                self.lost_line(index, session);
+            }
+            4..6 => {
+                self.rigs[index].die();
+                self.lost_line(index, session);
+            }
+            6 => {
+                let within = self.random.millis(1000, 30_000);
+                self.give(Input::Leaving { session, within });
+            }
+            7 => {
+                let (worker, within) = (self.rigs[index].id, self.random.millis(1000, 30_000));
+                self.give(Input::DrainWorker { worker, within });
+            }
+            _ => {
+                let open = self.clients.open.clone();
+                if let Some(&job) = self.random.pick(&open)
+                    && self.rigs[index].manners.meddles > 0
+                    && !self.rigs[index].tasks.keys().any(|(own, _)| *own == job)
+                {
+                    let say = self.rigs[index].meddle(job, &mut self.random);
+                    self.send(index, vec![say]);
+                }
+            }
+        }
+    }
+
+    /// The coordinator may learn of it late, or only from the next connection.
+    fn lost_line(&mut self, index: usize, session: SessionId) {
+        let heard = self.random.millis(0, 20_000);
+        self.after(heard, Happening::ToDispatcher(Input::Lost { session }));
+        self.come_back(index, 30_000);
+    }
+
+    fn come_back(&mut self, index: usize, within_millis: u64) {
+        let wait = self.random.millis(500, within_millis);
+        let life = self.rigs[index].life;
+        self.after(wait, Happening::Connect(index, life));
+    }
+
+    fn reach(&mut self, index: usize, session: SessionId, effect: Effect) {
+        let rig = &mut self.rigs[index];
+        if rig.session != Some(session) {
+            return;
+        }
+        if let Effect::CloseWorker { reason, .. } = effect {
+            rig.unplug();
+            let wait = match reason {
+                CloseReason::Barred { retry_after } => retry_after.as_millis() as u64 + 600,
+                _ => 5000,
+            };
+            return self.come_back(index, wait.max(1000));
+        }
+        let length = match &effect {
+            Effect::Offer(offer) => self.clients.jobs[&offer.job.id].length,
+            _ => 0,
+        };
+        let (says, begun) = rig.hear(&effect, length, &mut self.random);
+        self.send(index, says);
+        if let Some(key) = begun {
+            self.schedule(index, key);
+        }
+    }
+
+    fn step(&mut self, index: usize, life: u32, key: (JobId, u32)) {
+        if self.rigs[index].life != life {
+            return;
+        }
+        let (says, more) = self.rigs[index].step(key, &mut self.random);
+        self.send(index, says);
+        if more {
+            self.schedule(index, key);
+        }
+    }
+
+    fn beat(&mut self, index: usize, life: u32, key: (JobId, u32)) {
+        if self.rigs[index].life == life {
+            let beat = self.rigs[index].beat(key);
+            self.send(index, beat.into_iter().collect());
+        }
+    }
+
+    /// The next token, now and then after a silence that is bridged by beats.
+    fn schedule(&mut self, index: usize, key: (JobId, u32)) {
+        let (life, pace) = (self.rigs[index].life, self.rigs[index].manners.pace);
+        let mut wait = pace;
+        if self.random.permille(20) {
+            wait += Duration::from_secs(12);
+            for beat in [4, 8, 12] {
+                self.after(Duration::from_secs(beat), Happening::Beat(index, life, key));
+            }
+        }
+        self.after(wait, Happening::Step(index, life, key));
+    }
+
+    /// Over the socket, in order, if there is one.
+    fn send(&mut self, index: usize, says: Vec<Say>) {
+        let (session, latency) = (self.rigs[index].session, self.rigs[index].latency);
+        let Some(session) = session else { return };
+        for Say {
+            job,
+            attempt,
+            seq,
+            said,
+        } in says
+        {
+            let frame = Frame {
+                session,
+                job,
+                attempt,
+                seq,
+                said,
+            };
+            self.after(latency, Happening::ToDispatcher(Input::Frame(frame)));
+        }
+    }
+
+    // The dispatcher.
+
+    fn give(&mut self, input: Input) {
+        let mut effects = Vec::new();
+        self.dispatcher.handle(input, self.now, &mut effects);
+        for effect in effects {
+            self.carry_out(effect);
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Accepted { request } => self.accepted(request),
+            Effect::Refused { request, .. } => {
+                for job in self.requests.remove(&request).unwrap() {
+                    self.clients.refused(job);
+                }
+            }
+            Effect::Relay { job, ref event } => self.clients.relay(job, event),
+            Effect::End { job, ref outcome } => {
+                self.clients
+                    .end(job, outcome, self.store.has(job), self.now.mono);
+            }
+            Effect::Park { job } => self.clients.park(job),
+            Effect::Settle(facts) => {
+                if let Some((wait, answer)) = self.store.settle(&facts, &mut self.random) {
+                    self.after(wait, Happening::ToDispatcher(answer));
+                }
+            }
+            Effect::Ack {
+                session,
+                job,
+                reward,
+                ..
+            } => {
+                let worker = self.rigs[self.sessions[&session]].id;
+                self.store.told(job, worker, reward);
+                self.tell(session, effect);
+            }
+            Effect::Ready { session, .. }
+            | Effect::CancelOnWorker { session, .. }
+            | Effect::Got { session, .. }
+            | Effect::Drop { session, .. }
+            | Effect::TellDrain { session, .. }
+            | Effect::CloseWorker { session, .. } => self.tell(session, effect),
+            Effect::Offer(ref offer) => self.tell(offer.session, effect),
+            Effect::Drained => {}
+        }
+    }
+
+    fn tell(&mut self, session: SessionId, effect: Effect) {
+        let index = self.sessions[&session];
+        let latency = self.rigs[index].latency;
+        self.after(latency, Happening::ToRig(index, session, effect));
+    }
+
+    fn accepted(&mut self, request: RequestId) {
+        for job in self.requests[&request].clone() {
+            self.clients.accepted(job);
+            let expires = self.clients.jobs[&job].expires;
+            let overdue = expires.since(self.now.mono) + Duration::from_secs(30);
+            self.after(overdue, Happening::Overdue(job));
+            if self.random.permille(150) {
+                let wait = self.random.millis(0, 20_000);
+                self.after(wait, Happening::Impatience(job));
+            }
+        }
+    }
+}

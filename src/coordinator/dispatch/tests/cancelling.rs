@@ -1,0 +1,260 @@
+//! Jobs that are stopped from our side.
+
+use std::time::Duration;
+
+use super::{Desk, LIFETIME, done, done_with, failure_kind, secs, token};
+use crate::coordinator::dispatch::{
+    CancelReason, CloseReason, Effect, Input, Mono, Outcome, Settings,
+};
+use crate::protocol::job::{FailureKind, FinishReason, Kind, UnixMillis};
+
+fn cancels(effects: &[Effect]) -> Vec<CancelReason> {
+    let cancels = effects.iter().filter_map(|effect| match effect {
+        Effect::CancelOnWorker { why, .. } => Some(*why),
+        _ => None,
+    });
+    cancels.collect()
+}
+
+/// One worker with one slot, one job running on it and one waiting.
+fn busy_desk(
+    extensions: crate::coordinator::dispatch::Extensions,
+) -> (Desk, crate::coordinator::dispatch::Offer) {
+    let mut desk = Desk::new();
+    let mut registration = desk.registration(1, extensions);
+    registration.slots = 1;
+    desk.connect(registration);
+    desk.submit_one();
+    desk.submit_one();
+    let offer = desk.offer();
+    (desk, offer)
+}
+
+#[test]
+fn a_queued_job_is_cancelled_at_once() {
+    let (mut desk, first) = busy_desk(super::OURS);
+    let job = crate::protocol::job::JobId(uuid::Uuid::from_u128(2));
+    desk.put(Input::Cancel { job });
+    assert_eq!(desk.ends(), [(job, Outcome::Cancelled)]);
+    desk.say(&first, token(1)).say(&first, done());
+    desk.take();
+    desk.assert_nothing_left();
+}
+
+#[test]
+fn a_confirmed_cancel_frees_the_slot_and_is_settled_as_far_as_it_came() {
+    let (mut desk, offer) = busy_desk(super::OURS);
+    desk.say(&offer, token(1)).say(&offer, token(2));
+    desk.put(Input::Cancel { job: offer.job.id });
+    assert_eq!(cancels(&desk.take()), [CancelReason::Client]);
+    desk.say(&offer, done_with(FinishReason::Cancelled));
+    let effects = desk.take();
+    let facts = effects.iter().find_map(|effect| match effect {
+        Effect::Settle(facts) => Some(facts),
+        _ => None,
+    });
+    let facts = facts.unwrap();
+    assert_eq!(facts.outcome, Outcome::Cancelled);
+    assert_eq!(facts.parts[0].tokens, 2);
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Offer(_)))
+    );
+}
+
+#[test]
+fn a_worker_that_does_not_confirm_is_free_within_a_second() {
+    let (mut desk, offer) = busy_desk(super::OURS);
+    desk.put(Input::Cancel { job: offer.job.id });
+    desk.take();
+    desk.wait(secs(1));
+    let effects = desk.take();
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Offer(_)))
+    );
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::End { .. }))
+    );
+}
+
+#[test]
+fn a_public_peer_that_does_not_confirm_gets_nothing_until_it_speaks() {
+    let (mut desk, offer) = busy_desk(super::PUBLIC);
+    desk.put(Input::Cancel { job: offer.job.id }).wait(secs(1));
+    assert_eq!(desk.end(), Outcome::Cancelled);
+    desk.say(&offer, done_with(FinishReason::Cancelled));
+    let effects = desk.take();
+    let ack = effects
+        .iter()
+        .position(|effect| matches!(effect, Effect::Ack { .. }));
+    let next = effects
+        .iter()
+        .position(|effect| matches!(effect, Effect::Offer(_)));
+    assert!(
+        ack.unwrap() < next.unwrap(),
+        "the ack comes before the next job"
+    );
+}
+
+#[test]
+fn a_public_peer_that_never_confirms_is_closed() {
+    let (mut desk, offer) = busy_desk(super::PUBLIC);
+    desk.put(Input::Cancel { job: offer.job.id }).wait(secs(12));
+    let closed = |effect: &Effect| {
+        matches!(
+            effect,
+            Effect::CloseWorker {
+                reason: CloseReason::Silent,
+                ..
+            }
+        )
+    };
+    assert!(desk.take().iter().any(closed));
+}
+
+#[test]
+fn a_public_media_peer_is_not_told_and_given_nothing_until_it_is_done() {
+    let mut desk = Desk::new();
+    let mut registration = desk.registration(1, super::PUBLIC);
+    registration.kinds = Kind::Image.into();
+    desk.connect(registration);
+    let mut job = desk.new_job();
+    job.kind = Kind::Image;
+    let mut next = desk.new_job();
+    next.kind = Kind::Image;
+    let job = desk.submit(job);
+    desk.submit(next);
+    let offer = desk.offer();
+    desk.put(Input::Cancel { job });
+    let effects = desk.take();
+    assert!(cancels(&effects).is_empty());
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::End { .. }))
+    );
+    desk.wait(secs(60));
+    assert!(desk.offers().is_empty());
+    desk.say(&offer, done());
+    assert_eq!(desk.offers().len(), 1);
+}
+
+#[test]
+fn a_slow_client_loses_its_own_job_only() {
+    let mut desk = Desk::new();
+    desk.ours(1);
+    let (slow, quick) = (desk.submit_one(), desk.submit_one());
+    let offers = desk.offers();
+    desk.put(Input::SlowClient { job: slow })
+        .say(&offers[0], done());
+    desk.say(&offers[1], token(1)).say(&offers[1], done());
+    let ends = desk.ends();
+    assert_eq!(ends[0].0, slow);
+    assert_eq!(failure_kind(&ends[0].1), Some(FailureKind::SlowClient));
+    assert_eq!(ends[1].0, quick);
+    assert!(super::is_delivered(&ends[1].1));
+}
+
+#[test]
+fn jobs_expire_in_the_queue_and_on_the_worker() {
+    let (mut desk, offer) = busy_desk(super::OURS);
+    for _ in 0..130 {
+        desk.wait(secs(5));
+        desk.say(&offer, token(1));
+    }
+    let ends = desk.ends();
+    assert_eq!(ends.len(), 2);
+    assert!(ends.iter().all(|(_, outcome)| *outcome == Outcome::Expired));
+    desk.assert_nothing_left();
+}
+
+#[test]
+fn clock_jumps_expire_nothing_and_keep_nothing_alive() {
+    let (mut desk, offer) = busy_desk(super::OURS);
+    desk.now.wall = UnixMillis(desk.now.wall.0 + 86_400_000);
+    desk.put(Input::Tick);
+    assert!(
+        desk.ends().is_empty(),
+        "a day forward on the wall is no time at all"
+    );
+    desk.now.wall = UnixMillis(desk.now.wall.0 - 10 * 86_400_000);
+    for _ in 0..130 {
+        desk.wait(secs(5));
+        desk.say(&offer, token(1));
+    }
+    assert_eq!(
+        desk.ends().len(),
+        2,
+        "days back on the wall, and they expire all the same"
+    );
+}
+
+#[test]
+fn a_clock_that_goes_back_is_held() {
+    let (mut desk, _) = busy_desk(super::OURS);
+    desk.wait(secs(5));
+    desk.now.mono = Mono(0);
+    desk.put(Input::Tick);
+    assert!(desk.take().is_empty());
+}
+
+#[test]
+fn a_deadline_far_away_is_capped() {
+    let mut desk = Desk::with(Settings {
+        longest_life: LIFETIME,
+        ..Settings::default()
+    });
+    let mut registration = desk.registration(1, super::OURS);
+    registration.slots = 1;
+    desk.connect(registration);
+    let mut job = desk.new_job();
+    job.deadline = UnixMillis(i64::MAX);
+    desk.submit(job);
+    assert_eq!(desk.offer().remaining, LIFETIME);
+}
+
+#[test]
+fn a_draining_coordinator_takes_nothing_and_parks_what_is_on_disk() {
+    let mut desk = Desk::new();
+    let mut registration = desk.registration(1, super::OURS);
+    registration.slots = 1;
+    desk.connect(registration);
+    let mut stored = desk.new_job();
+    stored.durable = true;
+    let running = desk.submit_one();
+    let stored = desk.submit(stored);
+    let waiting = desk.submit_one();
+    desk.take();
+    desk.put(Input::Drain { within: secs(10) });
+    desk.submit_one();
+    let refused = |effect: &Effect| matches!(effect, Effect::Refused { .. });
+    assert!(desk.take().iter().any(refused));
+    desk.wait(secs(5));
+    assert!(desk.take().is_empty());
+    desk.wait(secs(6));
+    let effects = desk.take();
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Park { job } if *job == stored))
+    );
+    for job in [running, waiting] {
+        let ended = |effect: &Effect| matches!(effect, Effect::End { job: it, .. } if *it == job);
+        assert!(effects.iter().any(ended));
+    }
+    assert!(matches!(effects.last(), Some(Effect::Drained)));
+}
+
+#[test]
+fn a_drain_with_nothing_to_do_is_over_at_once() {
+    let mut desk = Desk::new();
+    desk.put(Input::Drain {
+        within: Duration::from_secs(10),
+    });
+    assert!(matches!(desk.take()[..], [Effect::Drained]));
+}

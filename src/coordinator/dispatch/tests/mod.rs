@@ -1,0 +1,324 @@
+//! One test for each rule, in the words of the rule. [`Desk`] is the shell of these tests: it keeps the time,
+//! answers for the store, and collects what the dispatcher asked for.
+
+mod cancelling;
+mod connections;
+mod failures;
+mod placing;
+mod settling;
+mod strays;
+mod waiting;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{
+    Dispatcher, Effect, Extensions, Frame, Input, Now, Offer, Outcome, Registration, Resume, Said,
+    ServedModel, SessionId, Settings, Standing, Submission,
+};
+use crate::protocol::job::{
+    AccountId, Body, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, Job, JobId,
+    Kind, Kudos, Limits, ModelChoice, Privacy, RequestId, TextInput, TextRequest, TokenEvent,
+    UnixMillis, Usage, WorkerId,
+};
+
+pub const LIFETIME: Duration = Duration::from_secs(600);
+
+pub struct Desk {
+    pub dispatcher: Dispatcher,
+    pub now: Now,
+    /// Whether the store answers, and well.
+    pub store: Option<Store>,
+    effects: Vec<Effect>,
+    jobs: u128,
+    sessions: u64,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub enum Store {
+    Settles,
+    Fails,
+}
+
+/// What public peers negotiate, and what ours do.
+pub const PUBLIC: Extensions = Extensions {
+    multi: false,
+    cancel: false,
+    resume: false,
+    lease: false,
+};
+pub const OURS: Extensions = Extensions {
+    multi: true,
+    cancel: true,
+    resume: true,
+    lease: true,
+};
+
+impl Desk {
+    pub fn new() -> Self {
+        Self::with(Settings::default())
+    }
+
+    pub fn with(settings: Settings) -> Self {
+        Self {
+            dispatcher: Dispatcher::new(settings),
+            now: Now {
+                wall: UnixMillis(1_800_000_000_000),
+                ..Now::default()
+            },
+            store: Some(Store::Settles),
+            effects: Vec::new(),
+            jobs: 0,
+            sessions: 0,
+        }
+    }
+
+    /// Hands over one input, and lets the store answer what comes of it.
+    pub fn put(&mut self, input: Input) -> &mut Self {
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            let from = self.effects.len();
+            self.dispatcher.handle(input, self.now, &mut self.effects);
+            for effect in &self.effects[from..] {
+                if let Effect::Settle(facts) = effect {
+                    let job = facts.job.id;
+                    inputs.extend(self.store.map(|store| match store {
+                        Store::Settles => Input::Settled {
+                            job,
+                            reward: Kudos(100),
+                        },
+                        Store::Fails => Input::SettleFailed { job },
+                    }));
+                }
+            }
+        }
+        self
+    }
+
+    /// Lets time pass, waking the dispatcher whenever it wants to be.
+    pub fn wait(&mut self, time: Duration) -> &mut Self {
+        let end = self.now.mono + time;
+        while let Some(wake) = self.dispatcher.next_wake().filter(|wake| *wake <= end) {
+            self.pass(wake.since(self.now.mono));
+            self.put(Input::Tick);
+        }
+        self.pass(end.since(self.now.mono));
+        self
+    }
+
+    pub fn pass(&mut self, time: Duration) {
+        self.now.mono = self.now.mono + time;
+        self.now.wall = self.now.wall.after(time);
+    }
+
+    /// A text job for `tiny` of account 1.
+    pub fn new_job(&mut self) -> Job {
+        self.jobs += 1;
+        Job {
+            id: JobId(Uuid::from_u128(self.jobs)),
+            request: RequestId(Uuid::from_u128(1000 + self.jobs)),
+            account: AccountId(1),
+            kind: Kind::Text,
+            model: ModelChoice(vec!["tiny".into()]),
+            body: text(),
+            limits: Limits {
+                formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
+                requires: Capabilities::default(),
+                prompt_tokens: 100,
+                output_tokens: Some(256),
+            },
+            privacy: Privacy::Anyone,
+            deadline: self.now.wall.after(LIFETIME),
+            durable: false,
+            prefixes: Vec::new(),
+            original: None,
+        }
+    }
+
+    pub fn submit(&mut self, job: Job) -> JobId {
+        let id = job.id;
+        self.submit_all(vec![job]);
+        id
+    }
+
+    pub fn submit_all(&mut self, jobs: Vec<Job>) {
+        self.put(Input::Submit(Submission {
+            jobs: jobs.into_iter().map(Arc::new).collect(),
+            standing: Standing::default(),
+        }));
+    }
+
+    pub fn submit_one(&mut self) -> JobId {
+        let job = self.new_job();
+        self.submit(job)
+    }
+
+    /// How a worker of this number would register: `tiny`, four slots if it negotiates at all.
+    pub fn registration(&mut self, worker: i64, extensions: Extensions) -> Registration {
+        self.sessions += 1;
+        let (slots, formats) = match extensions.multi {
+            true => (4, Formats::NEUTRAL),
+            false => (1, Formats::OPENAI_CHAT),
+        };
+        Registration {
+            session: SessionId(self.sessions),
+            worker: WorkerId(worker),
+            owner: AccountId(100 + worker),
+            trusted: false,
+            kinds: Kind::Text.into(),
+            formats,
+            capabilities: Capabilities::default(),
+            context: 8192,
+            models: vec![ServedModel {
+                name: "tiny".into(),
+                slots,
+            }],
+            slots,
+            extensions,
+            resume: None,
+        }
+    }
+
+    pub fn connect(&mut self, registration: Registration) -> SessionId {
+        let session = registration.session;
+        self.put(Input::Connected(Box::new(registration)));
+        session
+    }
+
+    pub fn ours(&mut self, worker: i64) -> SessionId {
+        let registration = self.registration(worker, OURS);
+        self.connect(registration)
+    }
+
+    pub fn public(&mut self, worker: i64) -> SessionId {
+        let registration = self.registration(worker, PUBLIC);
+        self.connect(registration)
+    }
+
+    pub fn back(&mut self, worker: i64, resume: Resume) -> SessionId {
+        let mut registration = self.registration(worker, OURS);
+        registration.resume = Some(resume);
+        self.connect(registration)
+    }
+
+    pub fn lose(&mut self, session: SessionId) -> &mut Self {
+        self.put(Input::Lost { session })
+    }
+
+    /// What the worker of this offer says, without a number.
+    pub fn say(&mut self, offer: &Offer, said: Said) -> &mut Self {
+        self.say_on(offer.session, offer, None, said)
+    }
+
+    pub fn say_on(
+        &mut self,
+        session: SessionId,
+        offer: &Offer,
+        seq: Option<u64>,
+        said: Said,
+    ) -> &mut Self {
+        self.put(Input::Frame(Frame {
+            session,
+            job: offer.job.id,
+            attempt: Some(offer.attempt),
+            seq,
+            said,
+        }))
+    }
+
+    pub fn take(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The offers made since the last look, everything else thrown away.
+    pub fn offers(&mut self) -> Vec<Offer> {
+        let offers = self.take().into_iter().filter_map(|effect| match effect {
+            Effect::Offer(offer) => Some(offer),
+            _ => None,
+        });
+        offers.collect()
+    }
+
+    pub fn offer(&mut self) -> Offer {
+        let mut offers = self.offers();
+        assert_eq!(offers.len(), 1, "wanted one offer, found {offers:?}");
+        offers.remove(0)
+    }
+
+    /// How jobs ended since the last look, everything else thrown away.
+    pub fn ends(&mut self) -> Vec<(JobId, Outcome)> {
+        let ends = self.take().into_iter().filter_map(|effect| match effect {
+            Effect::End { job, outcome } => Some((job, outcome)),
+            _ => None,
+        });
+        ends.collect()
+    }
+
+    pub fn end(&mut self) -> Outcome {
+        let mut ends = self.ends();
+        assert_eq!(ends.len(), 1, "wanted one end, found {ends:?}");
+        ends.remove(0).1
+    }
+
+    pub fn assert_nothing_left(&mut self) {
+        assert_eq!(self.dispatcher.census().jobs, 0);
+        assert_eq!(self.dispatcher.census().queued, 0);
+        assert_eq!(self.dispatcher.census().accounts, 0);
+    }
+}
+
+pub fn text() -> Body {
+    Body::Text(Box::new(TextRequest {
+        input: TextInput::Prompt("hello".into()),
+        sampling: Default::default(),
+        max_tokens: None,
+        stop: Vec::new(),
+        logprobs: None,
+        tool_choice: None,
+        parallel_tool_calls: None,
+        format: None,
+        choice: 0,
+    }))
+}
+
+pub fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub fn token(id: u32) -> Said {
+    Said::Event(Event::Token(TokenEvent {
+        text: format!("{id} "),
+        ids: vec![id],
+        ..TokenEvent::default()
+    }))
+}
+
+pub fn done() -> Said {
+    done_with(FinishReason::Stop)
+}
+
+pub fn done_with(finish: FinishReason) -> Said {
+    Said::Event(Event::Done {
+        finish,
+        usage: Usage {
+            prompt_tokens: 10,
+            completion_tokens: 3,
+            ..Usage::default()
+        },
+    })
+}
+
+pub fn failed() -> Said {
+    let failure = Failure::new(FailureKind::WorkerFailed, "out of memory");
+    Said::Event(Event::Failed(failure))
+}
+
+pub fn failure_kind(outcome: &Outcome) -> Option<FailureKind> {
+    outcome.failure().map(|failure| failure.kind)
+}
+
+pub fn is_delivered(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Delivered { .. })
+}

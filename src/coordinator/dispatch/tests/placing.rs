@@ -1,0 +1,253 @@
+//! Who gets what.
+
+use super::{Desk, OURS, done, secs, token};
+use crate::coordinator::dispatch::{
+    Effect, Input, Missing, ModelReport, Refusal, Report, ServedModel, SessionId,
+};
+use crate::protocol::job::{AccountId, Capabilities, Formats, Job, Kind, ModelChoice, Privacy};
+
+fn refusal(desk: &mut Desk, change: impl FnOnce(&mut Job)) -> Option<Missing> {
+    let mut job = desk.new_job();
+    change(&mut job);
+    desk.take();
+    desk.submit(job);
+    desk.take().into_iter().find_map(|effect| match effect {
+        Effect::Refused {
+            refusal: Refusal::Unserved { missing, .. },
+            ..
+        } => Some(missing),
+        _ => None,
+    })
+}
+
+#[test]
+fn what_nobody_can_serve_is_refused_at_the_door_with_the_reason() {
+    let mut desk = Desk::new();
+    desk.ours(1);
+    let other: ModelChoice = ModelChoice(vec!["big".into()]);
+    let missing = refusal(&mut desk, |job| job.model = other.clone());
+    assert_eq!(missing, Some(Missing::Model(other.0)));
+    let missing = refusal(&mut desk, |job| job.kind = Kind::Video);
+    assert_eq!(missing, Some(Missing::Kind(Kind::Video)));
+    let missing = refusal(&mut desk, |job| job.limits.formats = Formats::ANTHROPIC);
+    assert_eq!(missing, Some(Missing::Format(Formats::ANTHROPIC)));
+    let wanted = Capabilities::TOOLS.with(Capabilities::CONTINUE);
+    let missing = refusal(&mut desk, |job| job.limits.requires = wanted);
+    assert_eq!(missing, Some(Missing::Capability(Capabilities::TOOLS)));
+    let missing = refusal(&mut desk, |job| job.limits.prompt_tokens = 9000);
+    let too_long = Missing::Context {
+        wanted: 9001,
+        longest: 8192,
+    };
+    assert_eq!(missing, Some(too_long));
+    let missing = refusal(&mut desk, |job| job.privacy = Privacy::Trusted);
+    assert_eq!(missing, Some(Missing::Trust));
+    let missing = refusal(&mut desk, |job| job.privacy = Privacy::OwnWorkers);
+    assert_eq!(missing, Some(Missing::Trust));
+    let own = |job: &mut Job| {
+        job.account = AccountId(101);
+        job.privacy = Privacy::OwnWorkers;
+    };
+    assert_eq!(refusal(&mut desk, own), None);
+}
+
+#[test]
+fn a_refusal_says_what_is_online() {
+    let mut desk = Desk::new();
+    desk.ours(1);
+    let mut job = desk.new_job();
+    job.model = ModelChoice(vec!["big".into()]);
+    let refusal = desk.dispatcher.feasible(&job).unwrap_err();
+    assert_eq!(refusal.to_string(), "no worker serves big; online: tiny");
+}
+
+#[test]
+fn the_least_loaded_worker_is_chosen() {
+    let mut desk = Desk::new();
+    desk.ours(1);
+    desk.ours(2);
+    for _ in 0..8 {
+        desk.submit_one();
+    }
+    let offers = desk.offers();
+    let of = |session| {
+        offers
+            .iter()
+            .filter(|offer| offer.session == SessionId(session))
+            .count()
+    };
+    assert_eq!((of(1), of(2)), (4, 4));
+}
+
+#[test]
+fn a_faster_worker_is_chosen_first() {
+    let mut desk = Desk::new();
+    let slow = desk.ours(1);
+    let fast = desk.ours(2);
+    for (session, speed) in [(slow, 5.0), (fast, 200.0)] {
+        desk.put(Input::Report(Report {
+            session,
+            models: vec![ModelReport {
+                name: "tiny".into(),
+                ready: true,
+                slots: None,
+                waiting: 0,
+                prefill_per_second: None,
+                decode_per_second: Some(speed),
+            }],
+        }));
+    }
+    desk.submit_one();
+    desk.submit_one();
+    assert!(desk.offers().iter().all(|offer| offer.session == fast));
+}
+
+#[test]
+fn a_model_that_is_not_ready_gets_nothing_until_it_is() {
+    let mut desk = Desk::new();
+    let session = desk.ours(1);
+    let report = |ready| {
+        Input::Report(Report {
+            session,
+            models: vec![ModelReport {
+                name: "tiny".into(),
+                ready,
+                slots: Some(2),
+                waiting: 0,
+                prefill_per_second: None,
+                decode_per_second: None,
+            }],
+        })
+    };
+    desk.put(report(false));
+    for _ in 0..3 {
+        desk.submit_one();
+    }
+    assert!(desk.offers().is_empty());
+    desk.put(report(true));
+    assert_eq!(
+        desk.offers().len(),
+        2,
+        "and never more than it has slots for"
+    );
+}
+
+#[test]
+fn a_prompt_seen_before_goes_where_it_was_seen() {
+    let mut desk = Desk::new();
+    desk.ours(1);
+    desk.ours(2);
+    let mut warm = None;
+    for round in 0..6 {
+        let mut job = desk.new_job();
+        job.prefixes = vec![11, 12 + round % 2];
+        desk.submit(job);
+        let offer = desk.offer();
+        assert_eq!(*warm.get_or_insert(offer.session), offer.session);
+        desk.say(&offer, token(1)).say(&offer, done());
+        desk.submit_one();
+        let other = desk.offer();
+        desk.say(&other, token(1)).say(&other, done());
+    }
+}
+
+#[test]
+fn the_most_wanted_model_the_worker_has_is_named() {
+    let mut desk = Desk::new();
+    let mut registration = desk.registration(1, OURS);
+    registration.models.push(ServedModel {
+        name: "big".into(),
+        slots: 1,
+    });
+    desk.connect(registration);
+    for expected in ["big", "tiny"] {
+        let mut job = desk.new_job();
+        job.model = ModelChoice(vec!["huge".into(), "big".into(), "tiny".into()]);
+        desk.submit(job);
+        assert_eq!(&*desk.offer().model, expected);
+    }
+}
+
+#[test]
+fn jobs_move_on_when_the_only_worker_of_their_kind_leaves() {
+    let mut desk = Desk::new();
+    let mut long = desk.registration(1, OURS);
+    (long.context, long.slots) = (32_768, 1);
+    let long = desk.connect(long);
+    let mut job = desk.new_job();
+    job.limits.prompt_tokens = 5000;
+    desk.submit(job.clone());
+    desk.take();
+    job.id = crate::protocol::job::JobId(uuid::Uuid::from_u128(77));
+    desk.submit(job);
+    let middle = desk.ours(2);
+    assert!(
+        desk.offers().is_empty(),
+        "it waits where only the longest context will do"
+    );
+    desk.lose(long);
+    assert_eq!(desk.offer().session, middle);
+}
+
+#[test]
+fn a_group_is_taken_or_refused_as_one() {
+    let mut desk = Desk::new();
+    desk.ours(1);
+    let first = desk.new_job();
+    let jobs = vec![first.clone(), desk.new_job(), first.clone()];
+    desk.submit_all(jobs);
+    assert_eq!(desk.dispatcher.census().jobs, 0);
+    desk.submit_all(vec![first.clone()]);
+    desk.submit_all(vec![first.clone()]);
+    let refused = |effect: &Effect| {
+        matches!(
+            effect,
+            Effect::Refused {
+                refusal: Refusal::Duplicate,
+                ..
+            }
+        )
+    };
+    assert_eq!(
+        desk.take().iter().filter(|effect| refused(effect)).count(),
+        2
+    );
+    assert_eq!(desk.dispatcher.census().jobs, 1);
+}
+
+#[test]
+fn a_full_queue_says_so() {
+    let settings = crate::coordinator::dispatch::Settings {
+        queue_limit: 2,
+        ..Default::default()
+    };
+    let mut desk = Desk::with(settings);
+    desk.ours(1);
+    for _ in 0..7 {
+        desk.submit_one();
+    }
+    let full = |effect: &Effect| {
+        matches!(
+            effect,
+            Effect::Refused {
+                refusal: Refusal::QueueFull { waiting: 2 },
+                ..
+            }
+        )
+    };
+    assert_eq!(desk.take().iter().filter(|effect| full(effect)).count(), 1);
+}
+
+#[test]
+fn unused_lanes_are_forgotten() {
+    let mut desk = Desk::new();
+    let session = desk.ours(1);
+    desk.submit_one();
+    let offer = desk.offer();
+    desk.say(&offer, token(1)).say(&offer, done());
+    assert_eq!(desk.dispatcher.census().lanes, 1);
+    desk.wait(secs(601));
+    assert_eq!(desk.dispatcher.census().lanes, 0);
+    desk.lose(session);
+    assert_eq!(desk.dispatcher.census(), Default::default());
+}
