@@ -20,6 +20,8 @@ pub struct Rig {
     pub extensions: Extensions,
     pub manners: Manners,
     pub session: Option<SessionId>,
+    /// It has been told what it may go on with; until then it says nothing.
+    pub ready: bool,
     last_session: Option<SessionId>,
     /// Rises when the process dies: what it was about to do dies with it.
     pub life: u32,
@@ -96,6 +98,7 @@ impl Rig {
             },
             manners,
             session: None,
+            ready: false,
             last_session: None,
             life: 0,
             latency: random.millis(0, 60),
@@ -122,6 +125,7 @@ impl Rig {
         self.session = Some(session);
         self.last_session = Some(session);
         self.awaits_ack = false;
+        self.ready = false;
         let formats = if self.extensions.multi {
             Formats::NEUTRAL
         } else {
@@ -187,13 +191,11 @@ impl Rig {
             Effect::CancelOnWorker { job, attempt, .. } if !self.manners.deaf => {
                 (self.stop(*job, *attempt), None)
             }
-            Effect::Ready { resumed, .. } => (
-                resumed
-                    .iter()
-                    .flat_map(|verdict| self.obey(verdict))
-                    .collect(),
-                None,
-            ),
+            Effect::Ready { resumed, .. } => {
+                self.ready = true;
+                let missed = resumed.iter().flat_map(|verdict| self.obey(verdict));
+                (missed.collect(), None)
+            }
             Effect::Drop { job, attempt, .. } => {
                 self.tasks.remove(&(*job, *attempt));
                 (Vec::new(), None)
@@ -283,14 +285,13 @@ impl Rig {
     }
 
     /// Something about a job of others.
-    pub fn meddle(&self, job: JobId, random: &mut Random) -> Say {
+    pub fn meddle(&self, theirs: (JobId, u32), random: &mut Random) -> Say {
         let kept = match random.below(3) {
             0 => Kept::Done(false, 1),
             1 => Kept::Token(0),
             _ => Kept::Failed(FailureKind::WorkerFailed),
         };
-        let attempt = 1 + random.below(2) as u32;
-        self.frame((job, attempt), None, kept.said())
+        self.frame(theirs, None, kept.said())
     }
 
     fn stop(&mut self, job: JobId, attempt: u32) -> Vec<Say> {
@@ -334,7 +335,7 @@ impl Rig {
         if matches!(kept, Kept::Done(..)) && !self.extensions.multi {
             self.awaits_ack = true;
         }
-        if forget || matches!(kept, Kept::Busy | Kept::Failed(_)) {
+        if forget {
             self.tasks.remove(&key);
         }
         vec![self.frame(key, Some(seq), kept.said())]

@@ -315,16 +315,27 @@ impl World {
                 let (worker, within) = (self.rigs[index].id, self.random.millis(1000, 30_000));
                 self.give(Input::DrainWorker { worker, within });
             }
-            _ => {
-                let open = self.clients.open.clone();
-                if let Some(&job) = self.random.pick(&open)
-                    && self.rigs[index].manners.meddles > 0
-                    && !self.rigs[index].tasks.keys().any(|(own, _)| *own == job)
-                {
-                    let say = self.rigs[index].meddle(job, &mut self.random);
-                    self.send(index, vec![say]);
-                }
-            }
+            _ => self.meddle(index),
+        }
+    }
+
+    /// A frame about what another worker is doing, with the right attempt number.
+    fn meddle(&mut self, index: usize) {
+        let Some(&job) = self.random.pick(&self.clients.open) else {
+            return;
+        };
+        let lease = self
+            .dispatcher
+            .jobs
+            .get(&job)
+            .and_then(|entry| entry.lease());
+        let theirs = lease.filter(|lease| lease.worker != self.rigs[index].id);
+        let Some(attempt) = theirs.map(|lease| lease.attempt) else {
+            return;
+        };
+        if self.rigs[index].manners.meddles > 0 {
+            let say = self.rigs[index].meddle((job, attempt), &mut self.random);
+            self.send(index, vec![say]);
         }
     }
 
@@ -399,7 +410,9 @@ impl World {
     /// Over the socket, in order, if there is one.
     fn send(&mut self, index: usize, says: Vec<Say>) {
         let (session, latency) = (self.rigs[index].session, self.rigs[index].latency);
-        let Some(session) = session else { return };
+        let Some(session) = session.filter(|_| self.rigs[index].ready) else {
+            return;
+        };
         for Say {
             job,
             attempt,
