@@ -127,7 +127,9 @@ pub enum CloseReason {
     Replaced,
     /// Nothing was heard while it had a job.
     Silent,
-    /// Too many failures; its name is barred for this long.
+    /// Too many failures: its name is barred from now on.
+    Evicted { retry_after: Duration },
+    /// Its name is still barred.
     Barred { retry_after: Duration },
     /// It has drained, or had its time to.
     Drained,
@@ -178,13 +180,12 @@ pub struct Timing {
 }
 
 impl CloseReason {
-    /// The close code public peers know.
-    pub fn code(self) -> u16 {
+    /// The close code public peers know; none where they know the socket to just break.
+    pub fn code(self) -> Option<u16> {
         match self {
-            Self::Replaced => 1012,
-            Self::Barred { .. } => 4003,
-            Self::Silent => 1011,
-            Self::Drained => 1000,
+            Self::Replaced | Self::Drained => Some(1012),
+            Self::Barred { .. } => Some(4003),
+            Self::Silent | Self::Evicted { .. } => None,
         }
     }
 }

@@ -360,10 +360,7 @@ fn millis(worker: &Worker, strikes: usize) -> u64 {
     u64::try_from(worker.expected_wait(strikes).as_millis()).unwrap_or(u64::MAX)
 }
 
-fn keep<'a>(
-    profiles: Vec<&'a Profile>,
-    test: impl Fn(&Profile) -> bool,
-) -> Option<Vec<&'a Profile>> {
+fn keep(profiles: Vec<&Profile>, test: impl Fn(&Profile) -> bool) -> Option<Vec<&Profile>> {
     let kept: Vec<_> = profiles
         .into_iter()
         .filter(|profile| test(profile))

@@ -214,7 +214,7 @@ impl Dispatcher {
     }
 
     pub(super) fn evict(&mut self, worker: WorkerId, bar: Duration, out: &mut Vec<Effect>) {
-        let reason = CloseReason::Barred { retry_after: bar };
+        let reason = CloseReason::Evicted { retry_after: bar };
         self.close(worker, reason, Gone::Closed, out);
     }
 

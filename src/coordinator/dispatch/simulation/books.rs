@@ -114,10 +114,5 @@ pub fn check_slot_is_free(dispatcher: &Dispatcher, job: JobId) {
 
 /// When all is over, nothing is left.
 pub fn check_empty(dispatcher: &Dispatcher) {
-    assert_eq!(
-        dispatcher.census(),
-        Default::default(),
-        "{:#?}",
-        dispatcher.lanes
-    );
+    assert_eq!(dispatcher.census(), Default::default());
 }

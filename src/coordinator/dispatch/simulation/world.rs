@@ -360,7 +360,9 @@ impl World {
         if let Effect::CloseWorker { reason, .. } = effect {
             rig.unplug();
             let wait = match reason {
-                CloseReason::Barred { retry_after } => retry_after.as_millis() as u64 + 600,
+                CloseReason::Barred { retry_after } | CloseReason::Evicted { retry_after } => {
+                    retry_after.as_millis() as u64 + 600
+                }
                 _ => 5000,
             };
             return self.come_back(index, wait.max(1000));

@@ -116,7 +116,7 @@ fn a_replaced_socket_is_closed_after_the_new_one_is_ready_and_is_not_listened_to
     };
     assert_eq!(
         (session, reason, reason.code()),
-        (old, CloseReason::Replaced, 1012)
+        (old, CloseReason::Replaced, Some(1012))
     );
     assert!(matches!(&effects[2], Effect::Offer(offer) if offer.session == new));
     desk.say(&offer, token(1)).say(&offer, done());

@@ -170,16 +170,10 @@ fn six_strikes_close_the_socket_and_bar_the_name() {
             let second = desk.offer();
             desk.say(&second, failed());
         }
-        let barred = CloseReason::Barred {
-            retry_after: secs(bar),
-        };
-        assert_eq!(closes(&desk.take()), [barred]);
+        let retry_after = secs(bar);
+        assert_eq!(closes(&desk.take()), [CloseReason::Evicted { retry_after }]);
         desk.ours(1);
-        assert_eq!(
-            closes(&desk.take()),
-            [barred],
-            "it is refused at the door too"
-        );
+        assert_eq!(closes(&desk.take()), [CloseReason::Barred { retry_after }]);
         desk.wait(secs(bar));
     };
     for bar in [30, 120, 600] {
