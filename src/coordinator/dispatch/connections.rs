@@ -97,9 +97,28 @@ impl Dispatcher {
 
     /// Holds the job for its worker to come back.
     fn orphan(&mut self, job: JobId) {
-        let until = self.now.mono + self.settings.grace;
+        let now = self.now.mono;
+        let (look, until) = (now + self.settings.short_grace, now + self.settings.grace);
         if let Some(lease) = self.jobs.get_mut(&job).and_then(|entry| entry.lease_mut()) {
-            lease.phase = Phase::Orphaned { until };
+            lease.phase = Phase::Orphaned { look, until };
+        }
+        self.set_alarm(job);
+    }
+
+    /// The worker has been gone for a while: waits on only if nobody else is free to take the job over.
+    pub(super) fn look_after_orphan(&mut self, job: JobId, out: &mut Vec<Effect>) {
+        let lane = self.home(job);
+        while let Some(worker) = self.lanes.next_unplaced() {
+            self.refresh(worker);
+        }
+        let lane = self.lanes.lane(lane);
+        if lane.is_some_and(|lane| !lane.free.is_empty()) {
+            return self.take_back(job, Gone::Lost, out);
+        }
+        let next = self.now.mono + self.settings.short_grace;
+        let lease = self.jobs.get_mut(&job).and_then(|entry| entry.lease_mut());
+        if let Some(Phase::Orphaned { look, .. }) = lease.map(|lease| &mut lease.phase) {
+            *look = next;
         }
         self.set_alarm(job);
     }

@@ -21,6 +21,8 @@ enum Finding {
     /// The worker talks, but not about this job.
     JobSilent,
     GraceOver,
+    /// Its worker has not come back so far.
+    Orphaned,
     CancelOverdue,
     /// We were asleep ourselves: the worker gets its time again.
     Overslept,
@@ -180,6 +182,7 @@ impl Dispatcher {
                 self.attempt_failed(job, failure, out);
             }
             Finding::GraceOver => self.take_back(job, Gone::Lost, out),
+            Finding::Orphaned => self.look_after_orphan(job, out),
             Finding::CancelOverdue => self.cancel_overdue(job, out),
             Finding::Overslept => {
                 if let Some(lease) = self.jobs.get_mut(&job).and_then(|entry| entry.lease_mut()) {
@@ -203,7 +206,8 @@ impl Dispatcher {
             Phase::Cancelling { until, .. } if until <= now => return Finding::CancelOverdue,
             Phase::Cancelling { .. } => return Finding::TooEarly,
             _ if entry.expires <= now => return Finding::Expired,
-            Phase::Orphaned { until } if until <= now => return Finding::GraceOver,
+            Phase::Orphaned { until, .. } if until <= now => return Finding::GraceOver,
+            Phase::Orphaned { look, .. } if look <= now => return Finding::Orphaned,
             Phase::Orphaned { .. } => return Finding::TooEarly,
             Phase::Live => {}
         }

@@ -54,8 +54,9 @@ pub struct Lease {
 #[derive(Debug)]
 pub enum Phase {
     Live,
-    /// Its socket is gone; the worker may come back and go on.
+    /// Its socket is gone; the worker may come back and go on. `look` is when to see whether somebody else could.
     Orphaned {
+        look: Mono,
         until: Mono,
     },
     /// Told to stop; what it says now reaches nobody.

@@ -186,7 +186,7 @@ impl Dispatcher {
             State::Settling(settling) => settling.due(),
             State::Running(lease) => match lease.phase {
                 Phase::Live => entry.expires.min(self.silent_from(entry, lease)),
-                Phase::Orphaned { until } => entry.expires.min(until),
+                Phase::Orphaned { look, until } => entry.expires.min(look).min(until),
                 Phase::Cancelling { until, .. } => until,
             },
         };

@@ -19,6 +19,8 @@ pub struct Settings {
     pub loss_limit: u32,
     /// How long a worker with `resume` may be gone before its jobs are given to others.
     pub grace: Duration,
+    /// The same while another worker is free to take them over.
+    pub short_grace: Duration,
     /// How long a worker may take to confirm a cancel. Afterwards its slot counts as free.
     pub cancel_patience: Duration,
     /// How long a peer that cannot be told twice may go on with a cancelled job before its socket is closed.
@@ -57,6 +59,7 @@ impl Default for Settings {
             failure_limit: 3,
             loss_limit: 5,
             grace: Duration::from_secs(45),
+            short_grace: Duration::from_secs(5),
             cancel_patience: Duration::from_millis(900),
             mute_patience: Duration::from_secs(10),
             beat_window: Duration::from_secs(15),

@@ -103,6 +103,45 @@ fn the_grace_time_over_the_job_is_anothers_and_the_worker_is_told_to_drop_it() {
 }
 
 #[test]
+fn with_another_worker_free_a_lost_one_is_waited_for_briefly() {
+    let mut desk = Desk::new();
+    let first = desk.ours(1);
+    desk.submit_one();
+    let offer = desk.offer();
+    desk.say(&offer, token(1));
+    let second = desk.ours(2);
+    desk.lose(first).wait(secs(4));
+    assert!(desk.offers().is_empty());
+    desk.wait(secs(2));
+    assert_eq!(desk.offer().session, second);
+}
+
+#[test]
+fn with_all_others_busy_a_lost_worker_is_waited_for() {
+    let mut desk = Desk::new();
+    let first = desk.ours(1);
+    desk.submit_one();
+    let offer = desk.offer();
+    let mut other = desk.registration(2, super::OURS);
+    other.slots = 1;
+    desk.connect(other);
+    desk.submit_all(vec![]);
+    for _ in 0..4 {
+        desk.submit_one();
+    }
+    desk.lose(first);
+    let busy = desk.offers();
+    for _ in 0..7 {
+        desk.wait(secs(4));
+        for offer in &busy {
+            desk.say(offer, crate::coordinator::dispatch::Said::Alive);
+        }
+    }
+    desk.back(1, claim(first, &[&offer]));
+    assert_eq!(resumed(&desk.take())[0].go_on_after, Some(0));
+}
+
+#[test]
 fn a_replaced_socket_is_closed_after_the_new_one_is_ready_and_is_not_listened_to() {
     let mut desk = Desk::new();
     let old = desk.public(1);

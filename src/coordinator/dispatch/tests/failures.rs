@@ -56,7 +56,7 @@ fn a_loss_after_output_continues_from_the_delivered_tokens() {
     desk.ours(2);
     desk.lose(first);
     assert!(desk.offers().is_empty(), "it may still come back");
-    desk.wait(secs(46));
+    desk.wait(secs(6));
     let again = desk.offer();
     let expected = Prefill {
         tokens: vec![7, 8],
