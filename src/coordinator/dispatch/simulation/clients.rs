@@ -15,7 +15,6 @@ pub struct Clients {
     pub jobs: BTreeMap<JobId, Client>,
     /// Jobs that were accepted and have not ended, in no order.
     pub open: Vec<JobId>,
-    pub ends: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Debug)]
@@ -83,7 +82,8 @@ impl Clients {
         }
     }
 
-    pub fn end(&mut self, job: JobId, outcome: &Outcome, settled: bool, now: Mono) {
+    /// Checks the end, and says what kind it is.
+    pub fn end(&mut self, job: JobId, outcome: &Outcome, settled: bool, now: Mono) -> &'static str {
         let client = self.jobs.get_mut(&job).unwrap();
         assert!(client.accepted && !client.ended, "{job} ended twice");
         assert!(
@@ -92,7 +92,7 @@ impl Clients {
         );
         client.ended = true;
         self.open.retain(|open| *open != job);
-        let name = match outcome {
+        match outcome {
             Outcome::Delivered { .. } => {
                 assert!(settled, "{job} was called delivered before it was settled");
                 assert_eq!(
@@ -107,8 +107,7 @@ impl Clients {
                 assert_ne!(failure.kind, FailureKind::Internal);
                 failure.code()
             }
-        };
-        *self.ends.entry(name).or_default() += 1;
+        }
     }
 
     /// Left on disk: it has not ended, and whoever reads the disk takes over.
@@ -120,7 +119,6 @@ impl Clients {
         );
         client.ended = true;
         self.open.retain(|open| *open != job);
-        *self.ends.entry("parked").or_default() += 1;
     }
 
     /// P1, asked when a job's time is over.

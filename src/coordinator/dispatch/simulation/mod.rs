@@ -12,13 +12,38 @@ mod rigs;
 mod store;
 mod world;
 
+use std::collections::BTreeMap;
 use std::env;
 
 use world::{Scale, World};
 
-const RUNS: u64 = 240;
+const RUNS: u64 = 300;
 /// One run in so many is a large one: hundreds of workers, thousands of jobs.
 const LARGE_EVERY: u64 = 60;
+
+/// What has to come up among that many runs, or the simulation tests less than it says.
+const HAPPENS: [&str; 20] = [
+    "bad_job",
+    "cancelled",
+    "closed: barred",
+    "closed: drained",
+    "closed: evicted",
+    "closed: replaced",
+    "closed: silent",
+    "continued",
+    "delivered",
+    "drained",
+    "dropped",
+    "expired",
+    "invalid_request",
+    "no_worker",
+    "parked",
+    "resumed",
+    "shutting_down",
+    "slow_client",
+    "store_unavailable",
+    "worker_lost",
+];
 
 #[test]
 fn the_promises_hold_whatever_happens() {
@@ -28,14 +53,23 @@ fn the_promises_hold_whatever_happens() {
             .and_then(|text| text.parse::<u64>().ok())
     };
     if let Some(seed) = number("MUSTER_SIM_SEED") {
-        return run(seed);
-    }
-    for seed in 1..=number("MUSTER_SIM_RUNS").unwrap_or(RUNS) {
         run(seed);
+        return;
     }
+    let runs = number("MUSTER_SIM_RUNS").unwrap_or(RUNS);
+    let mut happened = BTreeMap::new();
+    for (what, times) in (1..=runs).flat_map(run) {
+        *happened.entry(what).or_insert(0) += times;
+    }
+    let missing = HAPPENS.iter().find(|what| !happened.contains_key(*what));
+    assert!(
+        runs < RUNS || missing.is_none(),
+        "{missing:?} never happened: {happened:?}"
+    );
 }
 
-fn run(seed: u64) {
+/// One run. Returns what happened in it, and how often.
+fn run(seed: u64) -> BTreeMap<&'static str, u64> {
     let shout = Shout(seed);
     let scale = match seed.is_multiple_of(LARGE_EVERY) {
         true => Scale {
@@ -47,8 +81,9 @@ fn run(seed: u64) {
             requests: 80,
         },
     };
-    World::new(seed, scale).run();
+    let happened = World::new(seed, scale).run();
     drop(shout);
+    happened
 }
 
 /// Names the seed of a run that fails.

@@ -379,7 +379,7 @@ impl Manners {
 
     fn bad(random: &mut Random) -> Self {
         Self {
-            fails: random.below(100),
+            fails: random.below(300),
             refuses: random.below(300),
             stalls: random.below(100),
             repeats: random.below(500),

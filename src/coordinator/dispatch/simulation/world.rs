@@ -41,6 +41,7 @@ pub struct World {
     requests: BTreeMap<RequestId, Vec<JobId>>,
     issued: u64,
     store: Store,
+    happened: BTreeMap<&'static str, u64>,
     /// Nothing new happens any more; what is here comes to its end.
     closing: bool,
 }
@@ -61,6 +62,7 @@ enum Happening {
     Beat(usize, u32, (JobId, u32)),
     Outage,
     ClockJump,
+    Drain,
 }
 
 impl World {
@@ -86,11 +88,12 @@ impl World {
             requests: BTreeMap::new(),
             issued: 0,
             store: Store::default(),
+            happened: BTreeMap::new(),
             closing: false,
         }
     }
 
-    pub fn run(mut self) {
+    pub fn run(mut self) -> BTreeMap<&'static str, u64> {
         self.open();
         while let Some((at, happening)) = self.next() {
             self.pass(at);
@@ -100,7 +103,7 @@ impl World {
                 books::check(&self.dispatcher);
             }
         }
-        self.close();
+        self.close()
     }
 
     fn open(&mut self) {
@@ -120,10 +123,14 @@ impl World {
             let wait = self.random.millis(0, 120_000);
             self.after(wait, Happening::ClockJump);
         }
+        if self.random.permille(125) {
+            let wait = self.random.millis(30_000, 130_000);
+            self.after(wait, Happening::Drain);
+        }
     }
 
     /// Everybody leaves, time passes, and the tables are empty.
-    fn close(mut self) {
+    fn close(mut self) -> BTreeMap<&'static str, u64> {
         assert!(
             self.clients.open.is_empty(),
             "still open: {:?}",
@@ -139,6 +146,7 @@ impl World {
             self.give(Input::Tick);
         }
         books::check_empty(&self.dispatcher);
+        self.happened
     }
 
     /// The next thing that happens, which may be that the dispatcher wakes. None when all jobs have ended.
@@ -198,6 +206,10 @@ impl World {
                     let wait = self.random.millis(100, 40_000);
                     self.after(wait, Happening::Outage);
                 }
+            }
+            Happening::Drain => {
+                let within = self.random.millis(0, 40_000);
+                self.give(Input::Drain { within });
             }
             Happening::ClockJump => {
                 let hours = self.random.below(2000) as i64 - 1000;
@@ -444,6 +456,7 @@ impl World {
     }
 
     fn carry_out(&mut self, effect: Effect) {
+        self.count(&effect);
         match effect {
             Effect::Accepted { request } => self.accepted(request),
             Effect::Refused { request, .. } => {
@@ -453,8 +466,9 @@ impl World {
             }
             Effect::Relay { job, ref event } => self.clients.relay(job, event),
             Effect::End { job, ref outcome } => {
-                self.clients
-                    .end(job, outcome, self.store.has(job), self.now.mono);
+                let settled = self.store.has(job);
+                let kind = self.clients.end(job, outcome, settled, self.now.mono);
+                *self.happened.entry(kind).or_default() += 1;
             }
             Effect::Park { job } => self.clients.park(job),
             Effect::Settle(facts) => {
@@ -479,8 +493,29 @@ impl World {
             | Effect::TellDrain { session, .. }
             | Effect::CloseWorker { session, .. } => self.tell(session, effect),
             Effect::Offer(ref offer) => self.tell(offer.session, effect),
-            Effect::Drained => {}
+            Effect::Drained => assert!(self.clients.open.is_empty(), "drained, and jobs are open"),
         }
+    }
+
+    fn count(&mut self, effect: &Effect) {
+        let what = match effect {
+            Effect::Drained => "drained",
+            Effect::Park { .. } => "parked",
+            Effect::Drop { .. } => "dropped",
+            Effect::Offer(offer) if offer.prefill.is_some() => "continued",
+            Effect::Ready { resumed, .. } if resumed.iter().any(|it| it.go_on_after.is_some()) => {
+                "resumed"
+            }
+            Effect::CloseWorker { reason, .. } => match reason {
+                CloseReason::Replaced => "closed: replaced",
+                CloseReason::Silent => "closed: silent",
+                CloseReason::Evicted { .. } => "closed: evicted",
+                CloseReason::Barred { .. } => "closed: barred",
+                CloseReason::Drained => "closed: drained",
+            },
+            _ => return,
+        };
+        *self.happened.entry(what).or_default() += 1;
     }
 
     fn tell(&mut self, session: SessionId, effect: Effect) {
