@@ -61,15 +61,31 @@ fn read_all(buffer: &[u64], threads: usize) {
     });
 }
 
+/// Streams that a thread reads side by side: more loads are under way than one stream's prefetching allows.
+const STREAMS: usize = 4;
+
 /// Many sums at once, so that loads and not one chain of additions set the pace.
 fn sum(numbers: &[u64]) -> u64 {
-    let mut sums = [0u64; 32];
-    for block in numbers.chunks_exact(sums.len()) {
-        for (sum, number) in sums.iter_mut().zip(block) {
-            *sum = sum.wrapping_add(*number);
+    let mut sums = [[0u64; 8]; STREAMS];
+    let mut streams = numbers.chunks(numbers.len().div_ceil(STREAMS).max(1));
+    let mut streams: [_; STREAMS] =
+        std::array::from_fn(|_| streams.next().unwrap_or_default().chunks(8));
+    loop {
+        let mut read = 0;
+        for (sums, stream) in sums.iter_mut().zip(&mut streams) {
+            let block = stream.next().unwrap_or_default();
+            for (sum, number) in sums.iter_mut().zip(block) {
+                *sum = sum.wrapping_add(*number);
+            }
+            read += block.len();
+        }
+        if read == 0 {
+            return sums
+                .as_flattened()
+                .iter()
+                .fold(0, |all, sum| all.wrapping_add(*sum));
         }
     }
-    sums.iter().fold(0, |all, sum| all.wrapping_add(*sum))
 }
 
 fn copying_speed(device: &Device) -> Result<f64> {
@@ -111,8 +127,10 @@ mod tests {
 
     #[test]
     fn every_number_is_read() {
-        let numbers: Vec<u64> = (0..1024).collect();
-        assert_eq!(sum(&numbers), 1023 * 512);
+        for count in [0, 1, 7, 33, 1001, 1024] {
+            let numbers: Vec<u64> = (0..count).collect();
+            assert_eq!(sum(&numbers), numbers.iter().sum::<u64>());
+        }
     }
 
     #[test]
