@@ -453,10 +453,8 @@ fn unloading_returns_the_memory() {
         with > before + 30_000,
         "the model takes memory: {before} then {with} KiB"
     );
-    // The allocator keeps the free top of each thread's heap: on a busy machine up to 17 MB of these 84, whatever
-    // the model's size.
     assert!(
-        after < before + (with - before) / 3,
+        after < before + (with - before) / 10,
         "it is given back: {before}, {with}, {after} KiB"
     );
 }
@@ -471,7 +469,8 @@ async fn memory_before_with_and_after_a_model() {
     // Threads and their first buffers are there from now on.
     run(&runtime, text("hello", 5)).await;
     runtime.unload(MODEL).await.unwrap();
-    let large = synthetic(folder.path(), 6);
+    // Large beside what the allocator keeps of each thread's heap: up to 28 MB on a busy machine.
+    let large = synthetic(folder.path(), 16);
     let before = resident_kib();
     runtime
         .load(MODEL, ModelSource::new(large), |_, _| ())
