@@ -7,13 +7,12 @@ use std::thread::available_parallelism;
 
 use super::{Exit, Failure};
 use crate::config::Config;
-
-/// Read by the pool of the products. The other is read by whatever else shares work.
-const VARIABLES: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
+use crate::kernels::cpu::THREAD_VARIABLES;
 
 /// Returns when the pool will have the size that the configuration asks for.
 pub fn settle(config: &Config) -> Result<(), Failure> {
-    let is_settled = |wanted: &str| std::env::var(VARIABLES[0]).is_ok_and(|found| found == wanted);
+    let is_settled =
+        |wanted: &str| std::env::var(THREAD_VARIABLES[0]).is_ok_and(|found| found == wanted);
     match wanted(config.engine.threads).map(|threads| threads.to_string()) {
         Some(wanted) if !is_settled(&wanted) => Err(start_again(&wanted)),
         _ => Ok(()),
@@ -22,7 +21,7 @@ pub fn settle(config: &Config) -> Result<(), Failure> {
 
 /// `None` leaves it to the pool, which takes a thread for each core. It does not know that some may not be used.
 fn wanted(configured: Option<usize>) -> Option<usize> {
-    let is_set = VARIABLES
+    let is_set = THREAD_VARIABLES
         .iter()
         .any(|name| std::env::var_os(name).is_some());
     let usable = available_parallelism().map_or(1, usize::from);
@@ -48,7 +47,7 @@ fn start_again(threads: &str) -> Failure {
             );
         }
     };
-    let variables = VARIABLES.map(|name| (name, threads));
+    let variables = THREAD_VARIABLES.map(|name| (name, threads));
     let error = Command::new(program)
         .args(std::env::args_os().skip(1))
         .envs(variables)

@@ -5,9 +5,10 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use candle_core::utils::get_num_threads;
 use candle_core::{DType, Device, Result, Tensor};
 use serde::Serialize;
+
+use crate::kernels::cpu::threads;
 
 /// The best of so many tries: noise only ever makes a machine slower.
 const TRIES: usize = 7;
@@ -30,7 +31,7 @@ pub struct Limits {
 
 impl Limits {
     pub fn measure(device: &Device) -> Result<Self> {
-        let threads = get_num_threads();
+        let threads = threads();
         Ok(Self {
             threads,
             bytes_per_second: match device {

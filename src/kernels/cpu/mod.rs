@@ -19,5 +19,6 @@ pub use attention::{Pages, paged_attention};
 pub use gates::{Gate, gate};
 pub use level::Level;
 pub use norm::{add_rms_norm, rms_norm};
+pub use pool::{THREAD_VARIABLES, threads};
 pub use products::{Matrix, products};
 pub use rope::rotate;

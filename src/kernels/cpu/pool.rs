@@ -28,7 +28,7 @@ const WATCH: Duration = Duration::from_millis(1);
 const PIECES: usize = 8;
 
 /// Where the number of threads stands, in the order of precedence. Other libraries read them too.
-const VARIABLES: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
+pub const THREAD_VARIABLES: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
 
 thread_local! {
     static IS_HELPER: Cell<bool> = const { Cell::new(false) };
@@ -228,10 +228,11 @@ fn next_round(shared: &Shared, seen: usize, sleeps: &AtomicBool) -> usize {
     }
 }
 
-fn threads() -> usize {
+/// How many threads share a product.
+pub fn threads() -> usize {
     let stated = |name: &str| std::env::var(name).ok()?.parse().ok().filter(|n| *n > 0);
     let all = || thread::available_parallelism().map_or(1, usize::from);
-    VARIABLES
+    THREAD_VARIABLES
         .iter()
         .find_map(|name| stated(name))
         .unwrap_or_else(all)
