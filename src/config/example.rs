@@ -1,7 +1,7 @@
 //! `worker.example.toml`: every setting with its default and why one would change it, written from the declarations.
 
 use super::{
-    CoordinatorConfig, EngineConfig, HubConfig, ModelsConfig, OwnerConfig, Setting, WorkerConfig,
+    CoordinatorConfig, EngineConfig, HubConfig, ModelsConfig, OwnerConfig, ServeConfig, Setting, WorkerConfig,
 };
 
 const PREFACE: &str = "\
@@ -20,6 +20,7 @@ pub fn example() -> String {
         ("[engine]", EngineConfig::ABOUT, EngineConfig::SETTINGS),
         ("[hub]", HubConfig::ABOUT, HubConfig::SETTINGS),
         ("[owner]", OwnerConfig::ABOUT, OwnerConfig::SETTINGS),
+        ("[serve]", ServeConfig::ABOUT, ServeConfig::SETTINGS),
         (
             "# [[coordinator]]",
             CoordinatorConfig::ABOUT,

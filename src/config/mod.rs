@@ -20,6 +20,7 @@ mod problem;
 mod raw;
 mod reader;
 mod secret;
+mod serve;
 mod setting;
 mod sources;
 mod units;
@@ -36,6 +37,7 @@ pub use nearest::nearest;
 pub use owner::OwnerConfig;
 pub use problem::{ConfigError, Problem};
 pub use secret::Secret;
+pub use serve::ServeConfig;
 pub use setting::{Found, Origin, Setting};
 pub use sources::{Environment, Flag, Sources};
 pub use units::{Size, parse_duration, show_duration};
@@ -52,6 +54,7 @@ pub struct Config {
     pub engine: EngineConfig,
     pub hub: HubConfig,
     pub owner: OwnerConfig,
+    pub serve: ServeConfig,
     pub coordinators: Vec<CoordinatorConfig>,
 }
 
@@ -65,13 +68,14 @@ pub struct Loaded {
 }
 
 /// The sections that stand once in a file, and the ones that may be repeated.
-pub fn sections() -> [&'static [Setting]; 5] {
+pub fn sections() -> [&'static [Setting]; 6] {
     [
         WorkerConfig::SETTINGS,
         ModelsConfig::SETTINGS,
         EngineConfig::SETTINGS,
         HubConfig::SETTINGS,
         OwnerConfig::SETTINGS,
+        ServeConfig::SETTINGS,
     ]
 }
 
@@ -94,6 +98,7 @@ impl Config {
         let engine = EngineConfig::read(reader);
         let hub = HubConfig::read(reader);
         let owner = OwnerConfig::read(reader);
+        let serve = ServeConfig::read_whole(reader);
         let coordinators = reader.each(CoordinatorConfig::SECTION, CoordinatorConfig::read_one);
         Some(Self {
             worker: worker?,
@@ -101,6 +106,7 @@ impl Config {
             engine: engine?,
             hub: hub?,
             owner: owner?,
+            serve: serve?,
             coordinators: coordinators?,
         })
     }

@@ -1,5 +1,6 @@
 //! What a setting may be: the types of settings, each with the words it is described in and its own reading.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -137,6 +138,22 @@ impl Value for PathBuf {
 
     fn show(&self) -> Option<String> {
         Some(quote(&self.to_string_lossy()))
+    }
+}
+
+impl Value for SocketAddr {
+    fn wanted() -> String {
+        "an address and port such as \"127.0.0.1:7010\" or \"[::]:7010\"".to_owned()
+    }
+
+    fn parse(raw: &Raw, _: &Place<'_>) -> Result<Self, String> {
+        let text = raw.text().ok_or_else(String::new)?.trim();
+        let text = text.replacen("localhost:", "127.0.0.1:", 1);
+        text.parse().map_err(|_| String::new())
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(quote(&self.to_string()))
     }
 }
 

@@ -440,3 +440,17 @@ fn config_check_fails_on_a_wrong_and_on_a_missing_file() {
     check("missing.toml").fails(66, "missing.toml");
     check(".").fails(1, "cannot read");
 }
+
+#[test]
+fn the_coordinators_section_is_held_against_itself() {
+    check(
+        "[serve]\nlisten = \"everywhere\"",
+        "worker.toml:2: serve.listen must be an address and port such as \"127.0.0.1:7010\" or \"[::]:7010\", found \"everywhere\"",
+    );
+    check(
+        "[serve]\ntls_key = \"key.pem\"",
+        "worker.toml:1: serve.tls_key is set and serve.tls_certificate is not: TLS takes both",
+    );
+    let serve = load("[serve]\nlisten = \"localhost:0\"", &[], &[]).unwrap().config.serve;
+    assert!(serve.listen.ip().is_loopback() && serve.tls().is_none());
+}

@@ -1,0 +1,56 @@
+//! `[serve]`: the coordinator that `worker serve` and `worker up` start.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use url::Url;
+
+use super::reader::Reader;
+use super::secret::Secret;
+use super::setting::settings;
+use super::units::Size;
+
+settings! {
+    /// The coordinator that `worker serve` and `worker up` start.
+    pub struct ServeConfig = "serve" {
+        /// The address it listens on; port 0 takes a free one. Change it to be reached from other machines.
+        listen: SocketAddr = "127.0.0.1:7010",
+        /// What the service calls itself to its clients.
+        name: String = "Muster",
+        /// Where accounts, keys and the ledger are kept: the path of an SQLite file, or postgres://USER:PASSWORD@HOST/NAME, also as "file:PATH" or "env:NAME".
+        database: Option<Secret>; unset "coordinator.db in worker.data_dir",
+        /// The certificate chain, a PEM file. Set it with tls_key to serve https:// and wss://.
+        tls_certificate: Option<PathBuf>; unset "plain http:// and ws://",
+        /// The key of that certificate, a PEM file.
+        tls_key: Option<PathBuf>; unset "none",
+        /// Where people get a key. Refusals and the descriptor point there.
+        console_url: Option<Url>; unset "nowhere",
+        /// Generation requests of one key in a minute. Set it when strangers have keys.
+        requests_per_minute: Option<usize> where (1..=1_000_000); unset "no limit",
+        /// Jobs of one account that wait or run at the same time. Set it when strangers have keys.
+        jobs_in_flight: Option<usize> where (1..=1_000_000); unset "no limit",
+        /// The largest request. Lower it when memory is short.
+        largest_request: Size where (1 << 10..=1 << 30) = "64 MiB",
+        /// Jobs that may wait for a worker; more are refused at once.
+        queue: usize where (1..=10_000_000) = 100000,
+    }
+}
+
+impl ServeConfig {
+    /// The section, its two halves of TLS held against each other.
+    pub(super) fn read_whole(reader: &mut Reader<'_>) -> Option<Self> {
+        let serve = Self::read(reader)?;
+        let alone = match (&serve.tls_certificate, &serve.tls_key) {
+            (Some(_), None) => "serve.tls_certificate is set and serve.tls_key is not",
+            (None, Some(_)) => "serve.tls_key is set and serve.tls_certificate is not",
+            _ => return Some(serve),
+        };
+        reader.problem_here(format!("{alone}: TLS takes both"));
+        None
+    }
+
+    /// The certificate chain and its key, where both are set.
+    pub fn tls(&self) -> Option<(&PathBuf, &PathBuf)> {
+        self.tls_certificate.as_ref().zip(self.tls_key.as_ref())
+    }
+}

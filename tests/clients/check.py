@@ -1,0 +1,160 @@
+"""The official Python client against a running service: `check.py URL KEY MODEL`. Ends with a line of what held."""
+
+import asyncio
+import sys
+import time
+import urllib.request
+
+import openai
+
+URL, KEY, MODEL = sys.argv[1:4]
+WORDS = ["apple", "river", "stone", "cloud", "green", "seven", "table", "music"]
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather in a city.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+
+client = openai.OpenAI(base_url=f"{URL}/v1", api_key=KEY, max_retries=0)
+streaming = openai.AsyncOpenAI(base_url=f"{URL}/v1", api_key=KEY, max_retries=0)
+
+
+def ask(text, **options):
+    return client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": text}], **options)
+
+
+def models_are_listed_and_found():
+    assert MODEL in [model.id for model in client.models.list()]
+    assert client.models.retrieve(MODEL).id == MODEL
+
+
+def an_answer_has_text_usage_and_a_reason():
+    answer = ask("Hello!", temperature=0)
+    choice = answer.choices[0]
+    assert answer.object == "chat.completion" and answer.model == MODEL
+    assert choice.message.role == "assistant" and choice.message.content
+    assert choice.finish_reason == "stop"
+    assert answer.usage.prompt_tokens > 0 and answer.usage.completion_tokens > 0
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+
+
+def a_stream_says_the_same_as_an_answer():
+    whole = ask("Hello!", temperature=0)
+    pieces, usage, reasons = [], None, []
+    for chunk in ask("Hello!", temperature=0, stream=True, stream_options={"include_usage": True}):
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            pieces.append(choice.delta.content or "")
+            reasons += [choice.finish_reason] if choice.finish_reason else []
+    assert "".join(pieces) == whole.choices[0].message.content
+    assert reasons == ["stop"]
+    assert usage.completion_tokens == whole.usage.completion_tokens
+
+
+def limits_seeds_stops_and_choices_are_honoured():
+    assert ask("Count to 20.", max_completion_tokens=3).choices[0].finish_reason == "length"
+    assert ask("Count to 20.", max_tokens=3).usage.completion_tokens == 3
+    drawn = [ask("Tell me a story.", temperature=1.5, seed=seed, max_tokens=12).choices[0].message.content for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    whole = ask("Hello!", temperature=0).choices[0].message.content
+    cut = whole[len(whole) // 2 :][:3]
+    assert ask("Hello!", temperature=0, stop=[cut]).choices[0].message.content == whole[: whole.index(cut)]
+    several = ask("Tell me a story.", n=3, temperature=1.5, seed=7, max_tokens=8).choices
+    assert [choice.index for choice in several] == [0, 1, 2]
+    assert len({choice.message.content for choice in several}) > 1
+
+
+def probabilities_are_reported():
+    answer = ask("Hello!", temperature=0, logprobs=True, top_logprobs=2, max_tokens=4)
+    content = answer.choices[0].logprobs.content
+    assert len(content) == answer.usage.completion_tokens
+    assert all(len(token.top_logprobs) == 2 and token.logprob <= 0 for token in content)
+    assert b"".join(bytes(token.bytes) for token in content).decode().startswith(answer.choices[0].message.content)
+
+
+def a_tool_is_called_and_its_answer_used():
+    asked = [{"role": "user", "content": "What is the weather in Paris?"}]
+    answer = client.chat.completions.create(model=MODEL, messages=asked, tools=[TOOL], temperature=0)
+    message = answer.choices[0].message
+    assert answer.choices[0].finish_reason == "tool_calls", answer
+    call = message.tool_calls[0]
+    assert call.type == "function" and call.function.name == "get_weather" and "Paris" in call.function.arguments
+    told = {"role": "tool", "tool_call_id": call.id, "content": '{"weather": "sunny", "temperature": 21}'}
+    after = client.chat.completions.create(
+        model=MODEL, messages=[*asked, message.model_dump(exclude_none=True), told], tools=[TOOL], temperature=0
+    )
+    assert after.choices[0].message.content
+    pieces = client.chat.completions.create(model=MODEL, messages=asked, tools=[TOOL], temperature=0, stream=True)
+    arguments = ""
+    for chunk in pieces:
+        for choice in chunk.choices:
+            for piece in choice.delta.tool_calls or []:
+                arguments += piece.function.arguments or ""
+    assert arguments == call.function.arguments
+
+
+def mistakes_have_their_own_errors():
+    def fails(kind, word, call):
+        try:
+            call()
+        except kind as error:
+            assert word in str(error), error
+        else:
+            raise AssertionError(f"no {kind.__name__}")
+
+    stranger = openai.OpenAI(base_url=f"{URL}/v1", api_key="AAAAAAAAAAAAAAAAAAAAAA", max_retries=0)
+    x = [{"role": "user", "content": "x"}]
+    fails(openai.AuthenticationError, "Invalid API Key", lambda: stranger.chat.completions.create(model=MODEL, messages=x))
+    fails(openai.BadRequestError, "temperature", lambda: ask("x", extra_body={"temprature": 1}))
+    fails(openai.BadRequestError, "context", lambda: ask("word " * 20_000))
+    fails(openai.NotFoundError, MODEL, lambda: client.chat.completions.create(model="nothing-like-it", messages=x))
+
+
+def sixty_four_streams_do_not_mix():
+    prompts = [f"Repeat after me: {WORDS[i % 8]} {WORDS[i // 8]}" for i in range(64)]
+    alone = [ask(prompt, temperature=0, max_tokens=24).choices[0].message.content for prompt in prompts]
+
+    async def stream(prompt):
+        messages = [{"role": "user", "content": prompt}]
+        pieces = await streaming.chat.completions.create(model=MODEL, messages=messages, temperature=0, max_tokens=24, stream=True)
+        return "".join([choice.delta.content or "" async for chunk in pieces for choice in chunk.choices])
+
+    async def together():
+        return await asyncio.gather(*map(stream, prompts))
+
+    assert asyncio.run(together()) == alone
+    assert len(set(alone)) > 32
+
+
+def hanging_up_frees_the_slot():
+    stream = ask("Tell me a story.", temperature=1.5, seed=3, max_tokens=900, stream=True)
+    next(iter(stream))
+    stream.close()
+    hung_up = time.monotonic()
+    while running() > 0:
+        assert time.monotonic() - hung_up < 1.0, "the slot is still taken"
+        time.sleep(0.02)
+
+
+def running():
+    """Jobs that have not ended, by the service's own figures."""
+    with urllib.request.urlopen(f"{URL}/metrics") as page:
+        for line in page.read().decode().splitlines():
+            if line.startswith("muster_jobs_in_flight "):
+                return float(line.split()[1])
+    raise AssertionError("no muster_jobs_in_flight among the metrics")
+
+
+def main():
+    checks = [value for value in list(globals().values()) if callable(value) and getattr(value, "__module__", "") == "__main__"]
+    checks = [check for check in checks if check.__name__ not in ("ask", "running", "main")]
+    for check in checks:
+        check()
+        print("held:", check.__name__, flush=True)
+    print(f"{len(checks)} held")
+
+
+main()
