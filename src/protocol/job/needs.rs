@@ -64,6 +64,11 @@ impl Formats {
         self.0 & other.0 != 0
     }
 
+    pub fn named(name: &str) -> Option<Self> {
+        let row = Self::NAMES.into_iter().find(|(_, one)| *one == name);
+        row.map(|(format, _)| format)
+    }
+
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let named = Self::NAMES
             .into_iter()
