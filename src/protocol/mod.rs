@@ -3,8 +3,10 @@
 //! | folder | what it is |
 //! | --- | --- |
 //! | [`job`] | the neutral job and its events, which every dialect maps to and from |
+//! | [`link`] | frames between worker and coordinator |
 //!
 //! A dialect is two pure functions: request to [`job::Job`], and [`job::Event`]s to a reply or chunks. Nothing
 //! here does I/O, reads a clock or knows who is asking.
 
 pub mod job;
+pub mod link;

@@ -1,0 +1,194 @@
+//! The last frame of a job: done, or failed.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::About;
+use super::loose::{AtMost, LooseId};
+use super::object::Object;
+use super::output::{about, finish_name, finish_named};
+use super::usage::{UsageJson, write_usage};
+use crate::protocol::job::{Blame, Failure, FailureKind, FinishReason, Usage};
+
+/// Outputs of one media job.
+const MOST_RESULTS: usize = 64;
+
+/// The worker has finished.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Done {
+    pub about: About,
+    /// The whole output, from peers that say it; some stream nothing else.
+    pub full_text: Option<String>,
+    pub full_reasoning: Option<String>,
+    pub finish: Option<FinishReason>,
+    pub usage: Option<Usage>,
+    pub cancelled: bool,
+    /// The reply of a raw job that was not streamed.
+    pub full_json: Option<Value>,
+    /// The outputs of a media job, already uploaded.
+    pub results: Vec<MediaResult>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MediaResult {
+    pub index: u32,
+    pub seed: Option<u64>,
+    pub sha256: String,
+}
+
+/// The worker has failed, or the request asks for what cannot be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErrorFrame {
+    pub about: About,
+    pub message: String,
+    pub client_error: bool,
+    /// Between our own peers.
+    pub code: Option<FailureKind>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct DoneJson {
+    #[serde(default)]
+    id: LooseId,
+    att: Option<u32>,
+    seq: Option<u64>,
+    full_text: Option<String>,
+    full_reasoning: Option<String>,
+    finish_reason: Option<String>,
+    usage: Option<UsageJson>,
+    cancelled: Option<bool>,
+    full_json: Option<Value>,
+    results: Option<AtMost<MOST_RESULTS, ResultJson>>,
+}
+
+#[derive(Deserialize)]
+struct ResultJson {
+    index: u32,
+    seed: Option<u64>,
+    sha256: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ErrorJson {
+    #[serde(default)]
+    id: LooseId,
+    att: Option<u32>,
+    seq: Option<u64>,
+    message: Option<String>,
+    client_error: Option<bool>,
+    #[serde(default)]
+    code: Value,
+}
+
+impl DoneJson {
+    pub fn read(self) -> Option<Done> {
+        let results = self.results.map_or_else(Vec::new, |list| list.0);
+        let result = |one: ResultJson| MediaResult {
+            index: one.index,
+            seed: one.seed,
+            sha256: one.sha256,
+        };
+        Some(Done {
+            about: about(self.id, self.att, self.seq)?,
+            full_text: self.full_text,
+            full_reasoning: self.full_reasoning,
+            finish: self.finish_reason.map(|name| finish_named(&name)),
+            usage: self.usage.map(Usage::from),
+            cancelled: self.cancelled.unwrap_or(false),
+            full_json: self.full_json,
+            results: results.into_iter().map(result).collect(),
+        })
+    }
+}
+
+impl ErrorJson {
+    pub fn read(self) -> Option<ErrorFrame> {
+        Some(ErrorFrame {
+            about: about(self.id, self.att, self.seq)?,
+            message: self.message.unwrap_or_default(),
+            client_error: self.client_error.unwrap_or(false),
+            code: FailureKind::deserialize(self.code).ok(),
+        })
+    }
+}
+
+impl Done {
+    pub fn new(about: About, finish: FinishReason, usage: Usage) -> Self {
+        Self {
+            about,
+            full_text: None,
+            full_reasoning: None,
+            cancelled: finish == FinishReason::Cancelled,
+            finish: Some(finish),
+            usage: Some(usage),
+            full_json: None,
+            results: Vec::new(),
+        }
+    }
+
+    pub(super) fn write_into(&self, out: &mut String) {
+        let mut object = Object::frame("done", out);
+        self.about.write(&mut object);
+        object.text_if("full_text", self.full_text.as_deref());
+        object.text_if("full_reasoning", self.full_reasoning.as_deref());
+        object.value_if("full_json", self.full_json.as_ref());
+        if !self.results.is_empty() {
+            object.list("results", &self.results, MediaResult::write);
+        }
+        object.text_if("finish_reason", self.finish.as_ref().map(finish_name));
+        if let Some(usage) = &self.usage {
+            object.object("usage", |inner| write_usage(usage, inner));
+        }
+        if self.cancelled {
+            object.flag("cancelled", true);
+        }
+        object.end();
+    }
+}
+
+impl MediaResult {
+    fn write(&self, out: &mut String) {
+        let mut object = Object::new(out);
+        object.number("index", self.index);
+        object.number_if("seed", self.seed);
+        object.text("sha256", &self.sha256);
+        object.end();
+    }
+}
+
+impl ErrorFrame {
+    /// What a worker's words mean. It can blame the request or itself, and no code of the door's is believed.
+    pub fn failure(self) -> Failure {
+        let plain = match self.client_error {
+            true => FailureKind::InvalidRequest,
+            false => FailureKind::WorkerFailed,
+        };
+        let wanted = match self.client_error {
+            true => Blame::Client,
+            false => Blame::Worker,
+        };
+        let code = self
+            .code
+            .filter(|code| WORKERS_WORDS.contains(code) && code.row().blame == wanted);
+        Failure::new(code.unwrap_or(plain), self.message)
+    }
+
+    pub(super) fn write_into(&self, out: &mut String) {
+        let mut object = Object::frame("error", out);
+        self.about.write(&mut object);
+        object.text("message", &self.message);
+        object.flag("client_error", self.client_error);
+        object.value_if("code", self.code.as_ref());
+        object.end();
+    }
+}
+
+/// The failures a worker can know of.
+const WORKERS_WORDS: [FailureKind; 6] = [
+    FailureKind::InvalidRequest,
+    FailureKind::UnsupportedValue,
+    FailureKind::ContextLengthExceeded,
+    FailureKind::TooLarge,
+    FailureKind::WorkerFailed,
+    FailureKind::Stalled,
+];

@@ -1,0 +1,218 @@
+//! What two peers may agree on beyond the public protocol. What one does not know the other does not use.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use super::object::Object;
+
+/// Rises only for incompatible changes.
+pub const VERSION: u32 = 1;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extension {
+    /// Several jobs a socket; frames carry attempts.
+    Multi,
+    /// Frames carry numbers and survive a lost socket.
+    Resume,
+    /// Cancels at any time, for every kind.
+    Cancel2,
+    /// Reports on capacity and speed.
+    State,
+    /// Both sides can ask for an orderly end.
+    Drain,
+    /// Several deltas in one frame.
+    Coalesce,
+    /// The worker beats while it is silent in a job, and jobs have deadlines.
+    Lease,
+}
+
+impl Extension {
+    pub const ALL: [Self; 7] = [
+        Self::Multi,
+        Self::Resume,
+        Self::Cancel2,
+        Self::State,
+        Self::Drain,
+        Self::Coalesce,
+        Self::Lease,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Multi => "multi",
+            Self::Resume => "resume",
+            Self::Cancel2 => "cancel2",
+            Self::State => "state",
+            Self::Drain => "drain",
+            Self::Coalesce => "coalesce",
+            Self::Lease => "lease",
+        }
+    }
+
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// A set of them.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Extensions(u8);
+
+impl Extensions {
+    pub fn all() -> Self {
+        Extension::ALL.into_iter().fold(Self::default(), Self::with)
+    }
+
+    #[must_use]
+    pub fn with(self, extension: Extension) -> Self {
+        Self(self.0 | extension.bit())
+    }
+
+    pub fn has(self, extension: Extension) -> bool {
+        self.0 & extension.bit() != 0
+    }
+
+    /// What both have.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    pub fn names(self) -> Vec<&'static str> {
+        let chosen = Extension::ALL.into_iter().filter(|one| self.has(*one));
+        chosen.map(Extension::name).collect()
+    }
+
+    /// Names that nobody here knows are left out.
+    pub fn named(names: &[String]) -> Self {
+        let known = Extension::ALL.into_iter();
+        known
+            .filter(|one| names.iter().any(|name| name == one.name()))
+            .fold(Self::default(), Self::with)
+    }
+}
+
+impl fmt::Debug for Extensions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_set().entries(self.names()).finish()
+    }
+}
+
+/// What not every worker of ours can do with a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ability {
+    /// Gives back calls of tools.
+    Tools,
+    Logprobs,
+    /// Goes on from tokens another worker has drawn.
+    Continue,
+}
+
+impl Ability {
+    const ALL: [Self; 3] = [Self::Tools, Self::Logprobs, Self::Continue];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Logprobs => "logprobs",
+            Self::Continue => "continue",
+        }
+    }
+}
+
+/// `ext` of a registration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    pub version: u32,
+    pub want: Extensions,
+    pub can: Vec<Ability>,
+    /// The largest frame it reads.
+    pub max_frame: Option<u64>,
+    /// Made anew when the process starts.
+    pub instance: Option<String>,
+}
+
+/// `ext` of `ready`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agreed {
+    pub version: u32,
+    pub r#use: Extensions,
+    pub max_frame: Option<u64>,
+    /// What to name when resuming.
+    pub session: Option<String>,
+    /// Seconds between beats and reports.
+    pub beat_secs: Option<u32>,
+    /// How long jobs are held for a worker that lost its socket.
+    pub grace_secs: Option<u32>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct WantedJson {
+    v: Option<u32>,
+    want: Option<Vec<String>>,
+    can: Option<Vec<String>>,
+    max_frame: Option<u64>,
+    instance: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct AgreedJson {
+    v: Option<u32>,
+    r#use: Option<Vec<String>>,
+    max_frame: Option<u64>,
+    session: Option<String>,
+    hb_s: Option<u32>,
+    grace_s: Option<u32>,
+}
+
+impl From<WantedJson> for Wanted {
+    fn from(json: WantedJson) -> Self {
+        let can = json.can.unwrap_or_default();
+        let abilities = Ability::ALL.into_iter();
+        Self {
+            version: json.v.unwrap_or(VERSION),
+            want: Extensions::named(&json.want.unwrap_or_default()),
+            can: abilities
+                .filter(|one| can.iter().any(|name| name == one.name()))
+                .collect(),
+            max_frame: json.max_frame,
+            instance: json.instance,
+        }
+    }
+}
+
+impl From<AgreedJson> for Agreed {
+    fn from(json: AgreedJson) -> Self {
+        Self {
+            version: json.v.unwrap_or(VERSION),
+            r#use: Extensions::named(&json.r#use.unwrap_or_default()),
+            max_frame: json.max_frame,
+            session: json.session,
+            beat_secs: json.hb_s,
+            grace_secs: json.grace_s,
+        }
+    }
+}
+
+impl Wanted {
+    pub(super) fn write(&self, object: &mut Object<'_>) {
+        let can: Vec<_> = self.can.iter().map(|one| one.name()).collect();
+        object.number("v", self.version);
+        object.texts("want", &self.want.names());
+        object.texts("can", &can);
+        object.number_if("max_frame", self.max_frame);
+        object.text_if("instance", self.instance.as_deref());
+    }
+}
+
+impl Agreed {
+    pub(super) fn write(&self, object: &mut Object<'_>) {
+        object.number("v", self.version);
+        object.texts("use", &self.r#use.names());
+        object.number_if("max_frame", self.max_frame);
+        object.text_if("session", self.session.as_deref());
+        object.number_if("hb_s", self.beat_secs);
+        object.number_if("grace_s", self.grace_secs);
+    }
+}

@@ -1,0 +1,369 @@
+//! Everything a worker says.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::endings::{DoneJson, ErrorJson};
+use super::loose::{LooseId, read};
+use super::object::Object;
+use super::output::{TokenJson, TokensJson, about};
+use super::state::StateJson;
+use super::usage::{UsageJson, write_usage};
+use super::{About, Done, ErrorFrame, FrameError, Output, Registration, State, write_tokens};
+use crate::protocol::job::Usage;
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum FromWorker {
+    /// The first frame, and the only one without a `type`.
+    Register(Box<Registration>),
+    Pong,
+    /// The prompt has been read.
+    Started {
+        about: About,
+        prompt_tokens: u32,
+        cached_tokens: u32,
+        /// What the draws hang on, where the job did not say.
+        seed: Option<u64>,
+    },
+    Output(Output),
+    /// The worker's count so far.
+    Usage {
+        about: About,
+        usage: Usage,
+    },
+    /// One event of a passed-through stream.
+    Raw {
+        about: About,
+        event: Option<String>,
+        data: String,
+    },
+    Progress {
+        about: About,
+        percent: u8,
+        /// A picture in base64.
+        preview: Option<String>,
+    },
+    Done(Box<Done>),
+    Error(ErrorFrame),
+    /// Not now, and nobody's fault.
+    Busy {
+        about: About,
+        retry_after: Duration,
+    },
+    /// Still at it.
+    Alive {
+        about: About,
+        phase: Option<String>,
+    },
+    State(Box<State>),
+    /// No more jobs, please: those that run finish within this time.
+    Drain {
+        within: Duration,
+        why: Option<String>,
+    },
+    /// Of a type nobody here knows, or about no job: it changes nothing.
+    Unknown,
+}
+
+/// Just enough to know what to read it as.
+#[derive(Deserialize)]
+pub(super) struct TypeJson<'a> {
+    #[serde(borrow, default)]
+    pub r#type: Option<TypeName<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub(super) struct TypeName<'a>(#[serde(borrow)] pub Cow<'a, str>);
+
+#[derive(Deserialize)]
+struct StartedJson {
+    #[serde(default)]
+    id: LooseId,
+    att: Option<u32>,
+    seq: Option<u64>,
+    prompt_tokens: Option<u32>,
+    cached_tokens: Option<u32>,
+    seed: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct CountJson {
+    #[serde(default)]
+    id: LooseId,
+    att: Option<u32>,
+    seq: Option<u64>,
+    usage: UsageJson,
+}
+
+#[derive(Deserialize)]
+struct RawJson {
+    #[serde(default)]
+    id: LooseId,
+    att: Option<u32>,
+    seq: Option<u64>,
+    event: Option<String>,
+    data: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ProgressJson {
+    #[serde(default)]
+    id: LooseId,
+    att: Option<u32>,
+    seq: Option<u64>,
+    #[serde(default)]
+    pct: Value,
+    preview_b64: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct BusyJson {
+    #[serde(default)]
+    id: LooseId,
+    att: Option<u32>,
+    seq: Option<u64>,
+    retry_ms: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct AliveJson {
+    #[serde(default)]
+    id: LooseId,
+    att: Option<u32>,
+    seq: Option<u64>,
+    phase: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct DrainJson {
+    pub deadline_s: Option<f64>,
+    pub why: Option<String>,
+}
+
+impl FromWorker {
+    pub fn parse(text: &str) -> Result<Self, FrameError> {
+        // Frames of tokens begin like this from everybody who writes their type first.
+        if text.starts_with(r#"{"type":"token","#) {
+            return Ok(read::<TokenJson>("token", text)?.read().into());
+        }
+        let frame = match type_of(text)?.as_deref() {
+            None => Self::Register(Box::new(Registration::parse(text)?)),
+            Some("pong") => Self::Pong,
+            Some("token") => read::<TokenJson>("token", text)?.read().into(),
+            Some("tokens") => read::<TokensJson>("tokens", text)?.read().into(),
+            Some("done") => or_unknown(read::<DoneJson>("done", text)?.read(), |done| {
+                Self::Done(Box::new(done))
+            }),
+            Some("error") => or_unknown(read::<ErrorJson>("error", text)?.read(), Self::Error),
+            Some("started") => read::<StartedJson>("started", text)?.into(),
+            Some("usage") => read::<CountJson>("usage", text)?.into(),
+            Some("raw") => read::<RawJson>("raw", text)?.into(),
+            Some("progress") => read::<ProgressJson>("progress", text)?.into(),
+            Some("busy") => read::<BusyJson>("busy", text)?.into(),
+            Some("alive") => read::<AliveJson>("alive", text)?.into(),
+            Some("state") => Self::State(Box::new(read::<StateJson>("state", text)?.into())),
+            Some("drain") => read::<DrainJson>("drain", text)?.into(),
+            Some(_) => Self::Unknown,
+        };
+        Ok(frame)
+    }
+
+    /// The job it is about.
+    pub fn about(&self) -> Option<About> {
+        match self {
+            Self::Output(output) => Some(output.about),
+            Self::Done(done) => Some(done.about),
+            Self::Error(error) => Some(error.about),
+            Self::Started { about, .. }
+            | Self::Usage { about, .. }
+            | Self::Raw { about, .. }
+            | Self::Progress { about, .. }
+            | Self::Busy { about, .. }
+            | Self::Alive { about, .. } => Some(*about),
+            Self::Register(_)
+            | Self::Pong
+            | Self::State(_)
+            | Self::Drain { .. }
+            | Self::Unknown => None,
+        }
+    }
+
+    pub fn to_text(&self) -> String {
+        let mut out = String::with_capacity(160);
+        self.write_into(&mut out);
+        out
+    }
+
+    /// Appends the frame's text. [`FromWorker::Unknown`] has none.
+    pub fn write_into(&self, out: &mut String) {
+        match self {
+            Self::Register(registration) => registration.write_into(out),
+            Self::Output(output) => write_tokens(output.about, &output.events, out),
+            Self::Done(done) => done.write_into(out),
+            Self::Error(error) => error.write_into(out),
+            Self::State(state) => state.write_into(out),
+            Self::Unknown => {}
+            Self::Pong => Object::frame("pong", out).end(),
+            Self::Drain { within, why } => write_drain(*within, why.as_deref(), out),
+            small => small.write_small(out),
+        }
+    }
+
+    fn write_small(&self, out: &mut String) {
+        let (Some(about), Some(name)) = (self.about(), self.small_name()) else {
+            return;
+        };
+        let mut object = Object::frame(name, out);
+        about.write(&mut object);
+        match self {
+            Self::Started {
+                prompt_tokens,
+                cached_tokens,
+                seed,
+                ..
+            } => {
+                object.number("prompt_tokens", prompt_tokens);
+                object.number("cached_tokens", cached_tokens);
+                object.number_if("seed", *seed);
+            }
+            Self::Usage { usage, .. } => object.object("usage", |inner| write_usage(usage, inner)),
+            Self::Raw { event, data, .. } => {
+                match event {
+                    Some(event) => object.text("event", event),
+                    None => object.null("event"),
+                }
+                object.text("data", data);
+            }
+            Self::Progress {
+                percent, preview, ..
+            } => {
+                object.number("pct", percent);
+                object.text_if("preview_b64", preview.as_deref());
+            }
+            Self::Busy { retry_after, .. } => object.number("retry_ms", retry_after.as_millis()),
+            Self::Alive { phase, .. } => object.text_if("phase", phase.as_deref()),
+            _ => {}
+        }
+        object.end();
+    }
+
+    fn small_name(&self) -> Option<&'static str> {
+        match self {
+            Self::Started { .. } => Some("started"),
+            Self::Usage { .. } => Some("usage"),
+            Self::Raw { .. } => Some("raw"),
+            Self::Progress { .. } => Some("progress"),
+            Self::Busy { .. } => Some("busy"),
+            Self::Alive { .. } => Some("alive"),
+            _ => None,
+        }
+    }
+}
+
+/// The value of `type`, which must be a text where there is one.
+pub(super) fn type_of(text: &str) -> Result<Option<Cow<'_, str>>, FrameError> {
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(FrameError::NotAnObject);
+    }
+    let head: TypeJson<'_> =
+        serde_json::from_str(text).map_err(|error| FrameError::from_json("first", &error))?;
+    Ok(head.r#type.map(|name| name.0))
+}
+
+pub(super) fn write_drain(within: Duration, why: Option<&str>, out: &mut String) {
+    let mut object = Object::frame("drain", out);
+    object.number("deadline_s", within.as_secs());
+    object.text_if("why", why);
+    object.end();
+}
+
+/// Seconds that somebody wrote, as a wait that is none of the absurd ones.
+pub(super) fn seconds(number: Option<f64>, otherwise: Duration) -> Duration {
+    const LONGEST: f64 = 86_400.0;
+    match number {
+        Some(secs) if secs.is_finite() => Duration::from_secs_f64(secs.clamp(0.0, LONGEST)),
+        _ => otherwise,
+    }
+}
+
+fn or_unknown<T>(frame: Option<T>, known: impl FnOnce(T) -> FromWorker) -> FromWorker {
+    frame.map_or(FromWorker::Unknown, known)
+}
+
+impl From<Option<Output>> for FromWorker {
+    fn from(output: Option<Output>) -> Self {
+        or_unknown(output, Self::Output)
+    }
+}
+
+impl From<StartedJson> for FromWorker {
+    fn from(json: StartedJson) -> Self {
+        or_unknown(about(json.id, json.att, json.seq), |about| Self::Started {
+            about,
+            prompt_tokens: json.prompt_tokens.unwrap_or(0),
+            cached_tokens: json.cached_tokens.unwrap_or(0),
+            seed: json.seed,
+        })
+    }
+}
+
+impl From<CountJson> for FromWorker {
+    fn from(json: CountJson) -> Self {
+        or_unknown(about(json.id, json.att, json.seq), |about| Self::Usage {
+            about,
+            usage: json.usage.into(),
+        })
+    }
+}
+
+impl From<RawJson> for FromWorker {
+    fn from(json: RawJson) -> Self {
+        or_unknown(about(json.id, json.att, json.seq), |about| Self::Raw {
+            about,
+            event: json.event,
+            data: json.data.unwrap_or_default(),
+        })
+    }
+}
+
+impl From<ProgressJson> for FromWorker {
+    fn from(json: ProgressJson) -> Self {
+        let percent = json.pct.as_f64().unwrap_or(0.0).clamp(0.0, 100.0);
+        or_unknown(about(json.id, json.att, json.seq), |about| Self::Progress {
+            about,
+            percent: percent as u8,
+            preview: json.preview_b64,
+        })
+    }
+}
+
+impl From<BusyJson> for FromWorker {
+    fn from(json: BusyJson) -> Self {
+        or_unknown(about(json.id, json.att, json.seq), |about| Self::Busy {
+            about,
+            retry_after: Duration::from_millis(json.retry_ms.unwrap_or(1000)),
+        })
+    }
+}
+
+impl From<AliveJson> for FromWorker {
+    fn from(json: AliveJson) -> Self {
+        or_unknown(about(json.id, json.att, json.seq), |about| Self::Alive {
+            about,
+            phase: json.phase,
+        })
+    }
+}
+
+impl From<DrainJson> for FromWorker {
+    fn from(json: DrainJson) -> Self {
+        Self::Drain {
+            within: seconds(json.deadline_s, Duration::from_secs(120)),
+            why: json.why,
+        }
+    }
+}

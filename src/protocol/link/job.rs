@@ -1,0 +1,174 @@
+//! Work for a worker.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::About;
+use super::loose::{AtMost, LooseId};
+use super::object::Object;
+use super::output::about;
+use super::registration::{kind_name, kind_named};
+use crate::protocol::job::{Kind, TextRequest};
+
+const MOST_SLOTS: usize = 64;
+/// What the payload of a job between our own peers calls its format.
+const NEUTRAL: &str = "neutral";
+
+/// An offer that needs no answer but its result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobFrame {
+    pub about: About,
+    /// One of the worker's names.
+    pub model: String,
+    pub kind: Kind,
+    pub payload: Payload,
+    /// One for each output of a media job.
+    pub upload: Vec<UploadSlot>,
+    /// Go on after this, exactly.
+    pub prefill: Option<Prefill>,
+    /// What is left of the job's lifetime.
+    pub deadline: Option<Duration>,
+    pub priority: Option<i32>,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Payload {
+    /// Between our own peers: what every dialect becomes.
+    Neutral(Box<TextRequest>),
+    /// The public shapes: the client's dialect, or the flat keys of a media job.
+    Public(Map<String, Value>),
+    /// It says it is neutral and is not: a newer coordinator, or a broken one.
+    Unreadable,
+}
+
+/// Where one output goes, by HTTP PUT.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct UploadSlot {
+    pub put_url: String,
+    pub key: String,
+    pub content_type: String,
+}
+
+/// What an earlier attempt has delivered. Its text may lag behind its tokens.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Prefill {
+    pub text: String,
+    pub tokens: Vec<u32>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct JobJson {
+    #[serde(default)]
+    id: LooseId,
+    att: Option<u32>,
+    seq: Option<u64>,
+    model: Option<String>,
+    job_type: Option<String>,
+    payload: Option<Map<String, Value>>,
+    upload: Option<AtMost<MOST_SLOTS, UploadSlot>>,
+    prefill: Option<Prefill>,
+    deadline_ms: Option<u64>,
+    prio: Option<i32>,
+}
+
+impl JobJson {
+    pub fn read(self) -> Option<JobFrame> {
+        let kind = self
+            .job_type
+            .as_deref()
+            .map_or(Some(Kind::Text), kind_named);
+        Some(JobFrame {
+            about: about(self.id, self.att, self.seq)?,
+            model: self.model.unwrap_or_default(),
+            kind: kind?,
+            payload: Payload::read(self.payload.unwrap_or_default()),
+            upload: self.upload.map_or_else(Vec::new, |list| list.0),
+            prefill: self.prefill,
+            deadline: self.deadline_ms.map(Duration::from_millis),
+            priority: self.prio,
+        })
+    }
+}
+
+impl Payload {
+    fn read(mut payload: Map<String, Value>) -> Self {
+        if payload.get("api_format").and_then(Value::as_str) != Some(NEUTRAL) {
+            return Self::Public(payload);
+        }
+        let request = payload.remove("request").unwrap_or_default();
+        match TextRequest::deserialize(request) {
+            Ok(request) => Self::Neutral(Box::new(request)),
+            Err(_) => Self::Unreadable,
+        }
+    }
+
+    /// What it calls its format: public chat jobs need not say.
+    pub fn format(&self) -> &str {
+        match self {
+            Self::Public(payload) => payload
+                .get("api_format")
+                .and_then(Value::as_str)
+                .unwrap_or("openai-chat"),
+            Self::Neutral(_) | Self::Unreadable => NEUTRAL,
+        }
+    }
+}
+
+impl JobFrame {
+    /// A text job as public peers know it.
+    pub fn text(about: About, model: &str, payload: Payload) -> Self {
+        Self {
+            about,
+            model: model.to_owned(),
+            kind: Kind::Text,
+            payload,
+            upload: Vec::new(),
+            prefill: None,
+            deadline: None,
+            priority: None,
+        }
+    }
+
+    pub(super) fn write_into(&self, out: &mut String) {
+        let mut object = Object::frame("job", out);
+        self.about.write(&mut object);
+        if self.kind != Kind::Text {
+            object.text("job_type", kind_name(self.kind));
+        }
+        object.text("model", &self.model);
+        match &self.payload {
+            Payload::Public(payload) => object.value("payload", payload),
+            Payload::Neutral(request) => object.object("payload", |payload| {
+                payload.value("request", request);
+                payload.text("api_format", NEUTRAL);
+            }),
+            Payload::Unreadable => object.null("payload"),
+        }
+        if !self.upload.is_empty() {
+            object.list("upload", &self.upload, UploadSlot::write);
+        }
+        if let Some(prefill) = &self.prefill {
+            object.object("prefill", |inner| {
+                inner.text("text", &prefill.text);
+                inner.numbers("tokens", &prefill.tokens);
+            });
+        }
+        object.number_if("deadline_ms", self.deadline.map(|left| left.as_millis()));
+        object.number_if("prio", self.priority);
+        object.end();
+    }
+}
+
+impl UploadSlot {
+    fn write(&self, out: &mut String) {
+        let mut object = Object::new(out);
+        object.text("put_url", &self.put_url);
+        object.text("key", &self.key);
+        object.text("content_type", &self.content_type);
+        object.end();
+    }
+}

@@ -1,0 +1,80 @@
+//! Frames between worker and coordinator: one JSON object each, in both directions.
+//!
+//! | file | frames |
+//! | --- | --- |
+//! | `registration`, `ready` | who I am; who you are to me, and what was agreed |
+//! | `job` | work, for our own workers (the neutral request) and for public ones (the client's dialect) |
+//! | `output` | tokens, alone and several at once |
+//! | `endings` | done, failed |
+//! | `state` | how busy and how fast a worker is |
+//! | `from_worker`, `to_worker` | all of them, told apart by `type` |
+//!
+//! A peer that negotiates nothing sees the public protocol exactly: what is `None` here is absent there, unknown
+//! keys and types are ignored. What is agreed in `ext` adds `att` and `seq` to the frames of a job. A frame of
+//! several deltas takes as many numbers as it has deltas, and its `seq` is that of the first.
+
+mod endings;
+mod error;
+mod extensions;
+mod from_worker;
+mod job;
+mod loose;
+mod object;
+mod output;
+mod ready;
+mod registration;
+mod state;
+mod to_worker;
+mod usage;
+
+#[cfg(test)]
+mod tests;
+
+pub use endings::{Done, ErrorFrame, MediaResult};
+pub use error::FrameError;
+pub use extensions::{Ability, Agreed, Extension, Extensions, VERSION, Wanted};
+pub use from_worker::FromWorker;
+pub use job::{JobFrame, Payload, Prefill, UploadSlot};
+pub use output::{Output, write_tokens};
+pub use ready::{Ready, RefusalCode, RefusalFrame, Verdict};
+pub use registration::{Capacity, Claim, Key, ModelCapacity, Registration, Resume};
+pub use state::{GpuState, ModelState, ModelStatus, State};
+pub use to_worker::{CancelWhy, ToWorker};
+
+use super::job::JobId;
+
+use object::Object;
+
+/// Which job a frame is about, and, where that was agreed, which attempt of it and which frame of the attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct About {
+    pub job: JobId,
+    /// None from and to peers without `multi`.
+    pub attempt: Option<u32>,
+    /// None from peers without `resume`.
+    pub seq: Option<u64>,
+}
+
+impl About {
+    /// As public peers say it.
+    pub fn job(job: JobId) -> Self {
+        Self {
+            job,
+            attempt: None,
+            seq: None,
+        }
+    }
+
+    pub fn attempt(job: JobId, attempt: u32) -> Self {
+        Self {
+            attempt: Some(attempt),
+            ..Self::job(job)
+        }
+    }
+
+    fn write(self, object: &mut Object<'_>) {
+        object.display_text("id", self.job);
+        object.number_if("att", self.attempt);
+        object.number_if("seq", self.seq);
+    }
+}

@@ -1,0 +1,318 @@
+//! The first frame of a worker. It alone has no `type`.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::FrameError;
+use super::extensions::{Wanted, WantedJson};
+use super::loose::{AtMost, read};
+use super::object::Object;
+use crate::protocol::job::{Formats, JobId, Kind, Kinds};
+
+const KIND: &str = "registration";
+/// Models one worker may name.
+const MOST_MODELS: usize = 1024;
+/// Interrupted jobs one worker may come back to.
+const MOST_CLAIMS: usize = 4096;
+
+/// A key, kept out of logs.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(pub String);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Key(..)")
+    }
+}
+
+/// Who a worker is and what it serves, the defaults of the contract filled in where it said nothing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Registration {
+    /// Empty when there was none.
+    pub key: Key,
+    /// Empty when there was none.
+    pub name: String,
+    /// Public names, compared exactly.
+    pub models: Vec<String>,
+    pub kinds: Kinds,
+    pub formats: Formats,
+    /// Input kinds of its text models: `text`, `image`, `video`.
+    pub modalities: Vec<String>,
+    pub max_length: u32,
+    pub max_context_length: u32,
+    pub bridge_agent: String,
+    pub worker_profile: Option<Value>,
+    pub worker_identity: Option<Value>,
+    pub ext: Option<Wanted>,
+    /// With `multi`.
+    pub capacity: Option<Capacity>,
+    /// With `resume`, after a lost socket.
+    pub resume: Option<Resume>,
+}
+
+/// How many jobs at once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Capacity {
+    pub total: u32,
+    pub models: Vec<ModelCapacity>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelCapacity {
+    pub name: String,
+    pub max: u32,
+    pub context: Option<u32>,
+}
+
+/// What the worker still has of an earlier session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resume {
+    pub session: String,
+    pub jobs: Vec<Claim>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    pub job: JobId,
+    pub attempt: u32,
+    /// The number of its newest frame.
+    pub last: u64,
+}
+
+/// Entries of another kind than text are let pass, and name nothing.
+type Names = AtMost<MOST_MODELS, Value>;
+
+#[derive(Deserialize)]
+struct RegistrationJson {
+    apikey: Option<String>,
+    name: Option<String>,
+    models: Option<Names>,
+    job_types: Option<Names>,
+    worker_type: Option<String>,
+    api_formats: Option<Names>,
+    modalities: Option<Names>,
+    max_length: Option<u32>,
+    max_context_length: Option<u32>,
+    bridge_agent: Option<String>,
+    worker_profile: Option<Value>,
+    worker_identity: Option<Value>,
+    ext: Option<WantedJson>,
+    capacity: Option<CapacityJson>,
+    resume: Option<ResumeJson>,
+}
+
+#[derive(Deserialize)]
+struct CapacityJson {
+    total: Option<u32>,
+    models: Option<serde_json::Map<String, Value>>,
+}
+
+#[derive(Deserialize)]
+struct ResumeJson {
+    session: String,
+    jobs: Option<AtMost<MOST_CLAIMS, ClaimJson>>,
+}
+
+#[derive(Deserialize)]
+struct ClaimJson {
+    id: JobId,
+    att: u32,
+    #[serde(default)]
+    last: u64,
+}
+
+impl Registration {
+    /// A worker that serves these models and says nothing else.
+    pub fn new(key: &str, name: &str, models: Vec<String>) -> Self {
+        Self {
+            key: Key(key.to_owned()),
+            name: name.to_owned(),
+            models,
+            kinds: Kind::Text.into(),
+            formats: Formats::OPENAI_CHAT,
+            modalities: vec!["text".to_owned()],
+            max_length: 512,
+            max_context_length: 2048,
+            bridge_agent: "grid-ws".to_owned(),
+            worker_profile: None,
+            worker_identity: None,
+            ext: None,
+            capacity: None,
+            resume: None,
+        }
+    }
+
+    pub fn parse(text: &str) -> Result<Self, FrameError> {
+        let json: RegistrationJson = read(KIND, text)?;
+        let models = texts(json.models);
+        let plain = Self::new("", "", models);
+        Ok(Self {
+            key: Key(json.apikey.unwrap_or_default()),
+            name: json.name.unwrap_or_default(),
+            kinds: kinds(json.job_types, json.worker_type),
+            formats: formats(json.api_formats),
+            modalities: modalities(json.modalities),
+            max_length: json.max_length.unwrap_or(plain.max_length),
+            max_context_length: json.max_context_length.unwrap_or(plain.max_context_length),
+            bridge_agent: json.bridge_agent.unwrap_or(plain.bridge_agent),
+            worker_profile: json.worker_profile,
+            worker_identity: json.worker_identity,
+            ext: json.ext.map(Wanted::from),
+            capacity: json.capacity.map(Capacity::from),
+            resume: json.resume.map(Resume::from),
+            models: plain.models,
+        })
+    }
+
+    pub(super) fn write_into(&self, out: &mut String) {
+        let mut object = Object::new(out);
+        object.text("apikey", &self.key.0);
+        object.text("name", &self.name);
+        object.texts("models", &self.models);
+        let job_types = KINDS.iter().filter(|(kind, _)| self.kinds.contains(*kind));
+        let job_types: Vec<_> = job_types.map(|(_, name)| *name).collect();
+        if job_types != ["text"] {
+            object.texts("job_types", &job_types);
+        }
+        object.texts("api_formats", &self.formats.names().collect::<Vec<_>>());
+        object.texts("modalities", &self.modalities);
+        object.number("max_length", self.max_length);
+        object.number("max_context_length", self.max_context_length);
+        object.text("bridge_agent", &self.bridge_agent);
+        object.value_if("worker_profile", self.worker_profile.as_ref());
+        object.value_if("worker_identity", self.worker_identity.as_ref());
+        if let Some(ext) = &self.ext {
+            object.object("ext", |inner| ext.write(inner));
+        }
+        if let Some(capacity) = &self.capacity {
+            object.object("capacity", |inner| capacity.write(inner));
+        }
+        if let Some(resume) = &self.resume {
+            object.object("resume", |inner| resume.write(inner));
+        }
+        object.end();
+    }
+}
+
+const KINDS: [(Kind, &str); 5] = [
+    (Kind::Text, "text"),
+    (Kind::Image, "image"),
+    (Kind::Video, "video"),
+    (Kind::Audio, "audio"),
+    (Kind::Mesh, "3d"),
+];
+
+/// As job frames and registrations spell it.
+pub(super) fn kind_name(kind: Kind) -> &'static str {
+    let row = KINDS.iter().find(|(one, _)| *one == kind);
+    row.map_or("text", |(_, name)| name)
+}
+
+pub(super) fn kind_named(name: &str) -> Option<Kind> {
+    let row = KINDS.iter().find(|(_, one)| *one == name);
+    row.map(|(kind, _)| *kind)
+}
+
+/// The older single value counts only where the list is absent or empty.
+fn kinds(list: Option<Names>, single: Option<String>) -> Kinds {
+    let mut names = texts(list);
+    if names.is_empty() {
+        names.extend(single);
+    }
+    let known = names.iter().filter_map(|name| kind_named(name));
+    let kinds = known.fold(Kinds::default(), Kinds::with);
+    match kinds == Kinds::default() {
+        true => Kind::Text.into(),
+        false => kinds,
+    }
+}
+
+fn formats(list: Option<Names>) -> Formats {
+    let names = texts(list);
+    let known = names.iter().filter_map(|name| Formats::named(name));
+    let formats = known.fold(Formats::default(), Formats::with);
+    match formats == Formats::default() {
+        true => Formats::OPENAI_CHAT,
+        false => formats,
+    }
+}
+
+fn modalities(list: Option<Names>) -> Vec<String> {
+    let mut found = texts(list);
+    found.retain(|name| ["text", "image", "video"].contains(&name.as_str()));
+    match found.is_empty() {
+        true => vec!["text".to_owned()],
+        false => found,
+    }
+}
+
+fn texts(list: Option<Names>) -> Vec<String> {
+    let entries = list.unwrap_or_default().0.into_iter();
+    let texts = entries.filter_map(|entry| match entry {
+        Value::String(text) => Some(text),
+        _ => None,
+    });
+    texts.collect()
+}
+
+impl From<CapacityJson> for Capacity {
+    fn from(json: CapacityJson) -> Self {
+        let number = |value: &Value| value.as_u64().and_then(|it| u32::try_from(it).ok());
+        let models = json.models.unwrap_or_default().into_iter();
+        Self {
+            total: json.total.unwrap_or(1),
+            models: models
+                .take(MOST_MODELS)
+                .map(|(name, value)| ModelCapacity {
+                    name,
+                    max: number(&value["max"]).unwrap_or(1),
+                    context: number(&value["ctx"]),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl From<ResumeJson> for Resume {
+    fn from(json: ResumeJson) -> Self {
+        let jobs = json.jobs.unwrap_or_default().0;
+        let claim = |claim: ClaimJson| Claim {
+            job: claim.id,
+            attempt: claim.att,
+            last: claim.last,
+        };
+        Self {
+            session: json.session,
+            jobs: jobs.into_iter().map(claim).collect(),
+        }
+    }
+}
+
+impl Capacity {
+    fn write(&self, object: &mut Object<'_>) {
+        object.number("total", self.total);
+        object.object("models", |models| {
+            for model in &self.models {
+                models.object_named(&model.name, |one| {
+                    one.number("max", model.max);
+                    one.number_if("ctx", model.context);
+                });
+            }
+        });
+    }
+}
+
+impl Resume {
+    fn write(&self, object: &mut Object<'_>) {
+        object.text("session", &self.session);
+        object.list("jobs", &self.jobs, |claim, out| {
+            let mut object = Object::new(out);
+            object.display_text("id", claim.job);
+            object.number("att", claim.attempt);
+            object.number("last", claim.last);
+            object.end();
+        });
+    }
+}

@@ -1,0 +1,192 @@
+//! A worker's report on itself, every few seconds and when something changes.
+
+use serde::Deserialize;
+
+use super::loose::AtMost;
+use super::object::Object;
+
+const MOST_MODELS: usize = 1024;
+const MOST_GPUS: usize = 64;
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct State {
+    /// Seconds since the Unix epoch.
+    pub time: Option<i64>,
+    pub gpus: Vec<GpuState>,
+    pub models: Vec<ModelState>,
+    /// Here, but not loaded.
+    pub disk_models: Vec<String>,
+    pub uptime_secs: Option<u64>,
+}
+
+/// Memory in GB, load from 0 to 1.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GpuState {
+    pub name: String,
+    pub vram_total: Option<f64>,
+    pub vram_free: Option<f64>,
+    pub util: Option<f64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ModelState {
+    pub name: String,
+    pub status: ModelStatus,
+    /// Jobs it takes at once.
+    pub max: Option<u32>,
+    pub running: u32,
+    pub waiting: u32,
+    pub context: Option<u32>,
+    /// The share of its cache that is free.
+    pub kv_free: Option<f64>,
+    pub prefill_per_second: Option<f64>,
+    pub decode_per_second: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ModelStatus {
+    #[default]
+    Ready,
+    Loading,
+    Unloaded,
+    Draining,
+    /// Also what a status nobody here knows counts as: no work is sent there.
+    Error,
+}
+
+#[derive(Deserialize)]
+pub(super) struct StateJson {
+    t: Option<f64>,
+    gpus: Option<AtMost<MOST_GPUS, GpuJson>>,
+    models: Option<AtMost<MOST_MODELS, ModelJson>>,
+    disk_models: Option<AtMost<MOST_MODELS, String>>,
+    uptime_s: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct GpuJson {
+    name: Option<String>,
+    vram_total: Option<f64>,
+    vram_free: Option<f64>,
+    util: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct ModelJson {
+    name: String,
+    status: Option<String>,
+    max: Option<u32>,
+    running: Option<u32>,
+    waiting: Option<u32>,
+    ctx: Option<u32>,
+    kv_free: Option<f64>,
+    prefill_tps: Option<f64>,
+    decode_tps: Option<f64>,
+}
+
+impl From<StateJson> for State {
+    fn from(json: StateJson) -> Self {
+        let gpus = json.gpus.map_or_else(Vec::new, |list| list.0);
+        let models = json.models.map_or_else(Vec::new, |list| list.0);
+        Self {
+            time: json.t.map(|seconds| seconds as i64),
+            gpus: gpus.into_iter().map(GpuState::from).collect(),
+            models: models.into_iter().map(ModelState::from).collect(),
+            disk_models: json.disk_models.map_or_else(Vec::new, |list| list.0),
+            uptime_secs: json.uptime_s.map(|seconds| seconds as u64),
+        }
+    }
+}
+
+impl From<GpuJson> for GpuState {
+    fn from(json: GpuJson) -> Self {
+        Self {
+            name: json.name.unwrap_or_default(),
+            vram_total: json.vram_total,
+            vram_free: json.vram_free,
+            util: json.util,
+        }
+    }
+}
+
+impl From<ModelJson> for ModelState {
+    fn from(json: ModelJson) -> Self {
+        Self {
+            name: json.name,
+            status: json.status.as_deref().map_or(ModelStatus::Ready, named),
+            max: json.max,
+            running: json.running.unwrap_or(0),
+            waiting: json.waiting.unwrap_or(0),
+            context: json.ctx,
+            kv_free: json.kv_free,
+            prefill_per_second: json.prefill_tps,
+            decode_per_second: json.decode_tps,
+        }
+    }
+}
+
+fn named(status: &str) -> ModelStatus {
+    match status {
+        "ready" => ModelStatus::Ready,
+        "loading" => ModelStatus::Loading,
+        "unloaded" => ModelStatus::Unloaded,
+        "draining" => ModelStatus::Draining,
+        _ => ModelStatus::Error,
+    }
+}
+
+impl ModelStatus {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Loading => "loading",
+            Self::Unloaded => "unloaded",
+            Self::Draining => "draining",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl State {
+    pub(super) fn write_into(&self, out: &mut String) {
+        let mut object = Object::frame("state", out);
+        object.number_if("t", self.time);
+        if !self.gpus.is_empty() {
+            object.list("gpus", &self.gpus, GpuState::write);
+        }
+        object.list("models", &self.models, ModelState::write);
+        if !self.disk_models.is_empty() {
+            object.texts("disk_models", &self.disk_models);
+        }
+        object.number_if("uptime_s", self.uptime_secs);
+        object.end();
+    }
+}
+
+impl GpuState {
+    fn write(&self, out: &mut String) {
+        let mut object = Object::new(out);
+        object.text("name", &self.name);
+        object.number_if("vram_total", self.vram_total.filter(|it| it.is_finite()));
+        object.number_if("vram_free", self.vram_free.filter(|it| it.is_finite()));
+        object.number_if("util", self.util.filter(|it| it.is_finite()));
+        object.end();
+    }
+}
+
+impl ModelState {
+    fn write(&self, out: &mut String) {
+        let finite = |number: Option<f64>| number.filter(|it| it.is_finite());
+        let mut object = Object::new(out);
+        object.text("name", &self.name);
+        object.text("status", self.status.name());
+        object.number_if("max", self.max);
+        object.number("running", self.running);
+        object.number("waiting", self.waiting);
+        object.number_if("ctx", self.context);
+        object.number_if("kv_free", finite(self.kv_free));
+        object.number_if("prefill_tps", finite(self.prefill_per_second));
+        object.number_if("decode_tps", finite(self.decode_per_second));
+        object.end();
+    }
+}

@@ -1,0 +1,204 @@
+//! Everything a coordinator says.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::from_worker::{DrainJson, seconds, type_of, write_drain};
+use super::job::JobJson;
+use super::loose::{LooseId, read};
+use super::object::Object;
+use super::output::about;
+use super::ready::{ReadyJson, RefusalJson};
+use super::{About, FrameError, JobFrame, Ready, RefusalFrame};
+use crate::protocol::job::Kudos;
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum ToWorker {
+    Ready(Ready),
+    /// What follows is a close.
+    Error(RefusalFrame),
+    Ping,
+    Job(Box<JobFrame>),
+    Cancel {
+        about: About,
+        why: Option<CancelWhy>,
+    },
+    /// After every `done`: what it was worth.
+    Ack {
+        about: About,
+        reward: Kudos,
+    },
+    /// Frames up to `about.seq` have arrived and need not be kept.
+    Got {
+        about: About,
+    },
+    /// Nobody wants this attempt any more.
+    Drop {
+        about: About,
+    },
+    /// No more jobs will come, and this connection ends within this time.
+    Drain {
+        within: Duration,
+        why: Option<String>,
+    },
+    /// Of a type nobody here knows, or about no job: it changes nothing.
+    Unknown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelWhy {
+    Client,
+    Timeout,
+    Superseded,
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct CancelJson {
+    #[serde(default)]
+    id: LooseId,
+    att: Option<u32>,
+    why: Option<CancelWhy>,
+}
+
+#[derive(Deserialize)]
+struct AckJson {
+    #[serde(default)]
+    id: LooseId,
+    att: Option<u32>,
+    den: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct AboutJson {
+    #[serde(default)]
+    id: LooseId,
+    att: Option<u32>,
+    seq: Option<u64>,
+}
+
+impl ToWorker {
+    pub fn parse(text: &str) -> Result<Self, FrameError> {
+        let Some(kind) = type_of(text)? else {
+            return Ok(Self::Unknown);
+        };
+        let frame = match kind.as_ref() {
+            "ready" => Self::Ready(read::<ReadyJson>("ready", text)?.into()),
+            "error" => Self::Error(read::<RefusalJson>("error", text)?.into()),
+            "ping" => Self::Ping,
+            "job" => read::<JobJson>("job", text)?
+                .read()
+                .map_or(Self::Unknown, |job| Self::Job(Box::new(job))),
+            "cancel" => read::<CancelJson>("cancel", text)?.into(),
+            "ack" => read::<AckJson>("ack", text)?.into(),
+            "got" => read_about("got", text, |about| Self::Got { about })?,
+            "drop" => read_about("drop", text, |about| Self::Drop { about })?,
+            "drain" => read::<DrainJson>("drain", text)?.into(),
+            _ => Self::Unknown,
+        };
+        Ok(frame)
+    }
+
+    pub fn to_text(&self) -> String {
+        let mut out = String::with_capacity(160);
+        self.write_into(&mut out);
+        out
+    }
+
+    /// Appends the frame's text. [`ToWorker::Unknown`] has none.
+    pub fn write_into(&self, out: &mut String) {
+        match self {
+            Self::Ready(ready) => ready.write_into(out),
+            Self::Error(refusal) => refusal.write_into(out),
+            Self::Ping => Object::frame("ping", out).end(),
+            Self::Job(job) => job.write_into(out),
+            Self::Cancel { about, why } => write(out, "cancel", *about, |object| {
+                object.text_if("why", why.map(CancelWhy::name));
+            }),
+            Self::Ack { about, reward } => write(out, "ack", *about, |object| {
+                object.number("den", Thousandths(*reward));
+            }),
+            Self::Got { about } => write(out, "got", *about, |_| {}),
+            Self::Drop { about } => write(out, "drop", *about, |_| {}),
+            Self::Drain { within, why } => write_drain(*within, why.as_deref(), out),
+            Self::Unknown => {}
+        }
+    }
+}
+
+fn write(out: &mut String, kind: &str, about: About, fill: impl FnOnce(&mut Object<'_>)) {
+    let mut object = Object::frame(kind, out);
+    about.write(&mut object);
+    fill(&mut object);
+    object.end();
+}
+
+fn read_about(
+    kind: &'static str,
+    text: &str,
+    known: impl FnOnce(About) -> ToWorker,
+) -> Result<ToWorker, FrameError> {
+    let json: AboutJson = read(kind, text)?;
+    Ok(about(json.id, json.att, json.seq).map_or(ToWorker::Unknown, known))
+}
+
+impl CancelWhy {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Timeout => "timeout",
+            Self::Superseded => "superseded",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl From<CancelJson> for ToWorker {
+    fn from(json: CancelJson) -> Self {
+        let about = about(json.id, json.att, None);
+        about.map_or(Self::Unknown, |about| Self::Cancel {
+            about,
+            why: json.why,
+        })
+    }
+}
+
+impl From<AckJson> for ToWorker {
+    fn from(json: AckJson) -> Self {
+        let thousandths = (json.den.unwrap_or(0.0) * 1000.0).round();
+        let about = about(json.id, json.att, None);
+        about.map_or(Self::Unknown, |about| Self::Ack {
+            about,
+            reward: Kudos(thousandths as i64),
+        })
+    }
+}
+
+impl From<DrainJson> for ToWorker {
+    fn from(json: DrainJson) -> Self {
+        Self::Drain {
+            within: seconds(json.deadline_s, Duration::from_secs(120)),
+            why: json.why,
+        }
+    }
+}
+
+/// A reward as public peers read it: `0.48`, `12`, `0`.
+struct Thousandths(Kudos);
+
+impl std::fmt::Display for Thousandths {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (sign, amount) = (if self.0.0 < 0 { "-" } else { "" }, self.0.0.unsigned_abs());
+        let (whole, rest) = (amount / 1000, amount % 1000);
+        match rest {
+            0 => write!(formatter, "{sign}{whole}"),
+            rest => {
+                let digits = format!("{rest:03}");
+                write!(formatter, "{sign}{whole}.{}", digits.trim_end_matches('0'))
+            }
+        }
+    }
+}
