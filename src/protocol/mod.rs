@@ -4,9 +4,11 @@
 //! | --- | --- |
 //! | [`job`] | the neutral job and its events, which every dialect maps to and from |
 //! | [`link`] | frames between worker and coordinator |
+//! | [`openai`] | OpenAI's requests, replies, chunks and errors |
 //!
 //! A dialect is two pure functions: request to [`job::Job`], and [`job::Event`]s to a reply or chunks. Nothing
 //! here does I/O, reads a clock or knows who is asking.
 
 pub mod job;
 pub mod link;
+pub mod openai;

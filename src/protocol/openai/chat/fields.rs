@@ -1,0 +1,322 @@
+//! Every field of the chat API, once. A field that is here is honoured or refuses what it cannot honour; one that
+//! is not here is refused by name.
+
+use serde_json::Value;
+
+use crate::protocol::job::Capabilities;
+use crate::protocol::openai::field::{self, Field};
+use crate::protocol::openai::shape::whole;
+use crate::protocol::openai::{Problem, Shape, Strictness};
+
+use super::request::Draft;
+use super::{StreamOptions, format, tools};
+
+/// The most choices of one request.
+const MOST_CHOICES: i64 = 16;
+const MOST_TOKENS: i64 = u32::MAX as i64;
+const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+const TIERS: &[&str] = &["auto", "default", "flex", "scale", "priority", "fast"];
+
+const fn field(
+    name: &'static str,
+    shape: Shape,
+    about: &'static str,
+    take: fn(&mut Draft, Value) -> Result<(), Problem>,
+) -> Field<Draft> {
+    Field {
+        name,
+        about,
+        shape,
+        take,
+    }
+}
+
+#[rustfmt::skip]
+pub const FIELDS: &[Field<Draft>] = &[
+    field("model", Shape::Text, "The model's name, exactly as /v1/models lists it.", |draft, value| {
+        draft.model = text(value);
+        Ok(())
+    }),
+    field("messages", Shape::List, "What was said so far: objects with a role and content.", |draft, value| {
+        draft.messages = Some(list(value));
+        Ok(())
+    }),
+    field("stream", Shape::Flag, "Whether chunks are sent as they are made.", |draft, value| {
+        draft.stream = value == true;
+        Ok(())
+    }),
+    field("stream_options", Shape::Object, "include_usage and include_obfuscation, for streams only.", |draft, value| {
+        draft.stream_options = Some(stream_options(&value, draft.strictness)?);
+        Ok(())
+    }),
+    field("n", Shape::Integer(1..=MOST_CHOICES), "How many choices are made.", |draft, value| {
+        draft.choices = count(&value);
+        Ok(())
+    }),
+    field("max_tokens", Shape::Integer(1..=MOST_TOKENS), "The older name of max_completion_tokens.", |draft, value| {
+        draft.max_tokens = count(&value);
+        Ok(())
+    }),
+    field("max_completion_tokens", Shape::Integer(1..=MOST_TOKENS), "At most so many tokens are made, reasoning counted in.", |draft, value| {
+        draft.max_completion_tokens = count(&value);
+        Ok(())
+    }),
+    field("stop", Shape::Either(&[Shape::Text, Shape::List]), "Up to four strings that end the answer and are not part of it.", |draft, value| {
+        draft.text.stop = stops(value)?;
+        Ok(())
+    }),
+    field("temperature", Shape::Number(0.0..=2.0), "How freely tokens are drawn; 0 takes the most likely one.", |draft, value| {
+        draft.text.sampling.temperature = number(&value);
+        Ok(())
+    }),
+    field("top_p", Shape::Number(0.0..=1.0), "Draw from the most likely tokens of this total probability.", |draft, value| {
+        draft.text.sampling.top_p = number(&value);
+        Ok(())
+    }),
+    field("top_k", Shape::Integer(-1..=1_000_000), "Draw from this many most likely tokens; 0 or -1 cuts none. Not of OpenAI's API.", |draft, value| {
+        draft.text.sampling.top_k = Some(count(&value).unwrap_or(0));
+        Ok(())
+    }),
+    field("min_p", Shape::Number(0.0..=1.0), "Leave out tokens less likely than this share of the most likely one. Not of OpenAI's API.", |draft, value| {
+        draft.text.sampling.min_p = number(&value);
+        Ok(())
+    }),
+    field("repetition_penalty", Shape::Number(0.01..=10.0), "Divides the chance of tokens that were there before; 1 changes nothing. Not of OpenAI's API.", |draft, value| {
+        draft.text.sampling.repetition_penalty = number(&value);
+        Ok(())
+    }),
+    field("presence_penalty", Shape::Number(-2.0..=2.0), "Makes tokens that were there before less likely.", |draft, value| {
+        draft.text.sampling.presence_penalty = number(&value);
+        Ok(())
+    }),
+    field("frequency_penalty", Shape::Number(-2.0..=2.0), "Makes tokens less likely the more often they were there.", |draft, value| {
+        draft.text.sampling.frequency_penalty = number(&value);
+        Ok(())
+    }),
+    field("logit_bias", Shape::Object, "Token ids and what is added to their logits, from -100 to 100.", |draft, value| {
+        draft.text.sampling.logit_bias = logit_bias(&value)?;
+        Ok(())
+    }),
+    field("seed", Shape::Integer(i64::MIN..=i64::MAX), "The same seed draws the same tokens.", |draft, value| {
+        draft.text.sampling.seed = whole(&value).map(i64::cast_unsigned);
+        Ok(())
+    }),
+    field("logprobs", Shape::Flag, "Whether each token's log probability is told.", |draft, value| {
+        draft.logprobs = value == true;
+        Ok(())
+    }),
+    field("top_logprobs", Shape::Integer(0..=20), "Also tell so many best alternatives; needs logprobs.", |draft, value| {
+        draft.top_logprobs = count(&value);
+        Ok(())
+    }),
+    field("tools", Shape::List, "Functions the model may call.", |draft, value| {
+        draft.tools = list(value);
+        Ok(())
+    }),
+    field("tool_choice", Shape::Either(&[Shape::Word(&["none", "auto", "required"]), Shape::Object]), "Whether tools may, must or must not be called.", |draft, value| {
+        draft.tool_choice = Some(value);
+        Ok(())
+    }),
+    field("parallel_tool_calls", Shape::Flag, "Whether one answer may hold several calls.", |draft, value| {
+        draft.text.parallel_tool_calls = Some(value == true);
+        Ok(())
+    }),
+    field("functions", Shape::List, "The older form of tools.", |draft, value| {
+        draft.functions = list(value);
+        Ok(())
+    }),
+    field("function_call", Shape::Either(&[Shape::Word(&["none", "auto"]), Shape::Object]), "The older form of tool_choice.", |draft, value| {
+        draft.function_call = Some(tools::choice_of_function_call(value)?);
+        Ok(())
+    }),
+    field("response_format", Shape::Object, "The form of the answer: text, json_object or json_schema.", |draft, value| {
+        if let Some(format) = format::read(value)? {
+            draft.demand(Capabilities::GRAMMAR, "response_format");
+            draft.text.format = Some(format);
+        }
+        Ok(())
+    }),
+    field("reasoning_effort", Shape::Word(EFFORTS), "How much the model reasons, given to its chat template.", |draft, value| {
+        if value == "none" {
+            draft.variables.insert("enable_thinking".to_owned(), false.into());
+        }
+        draft.variables.insert("reasoning_effort".to_owned(), value);
+        Ok(())
+    }),
+    field("chat_template_kwargs", Shape::Object, "Further variables of the chat template. Not of OpenAI's API.", |draft, value| {
+        draft.template_variables(value)
+    }),
+    field("prompt_cache_key", Shape::Text, "Requests with the same key go to workers that may have their beginning cached.", |draft, value| {
+        draft.cache_key = Some(text(value));
+        Ok(())
+    }),
+    field("metadata", Shape::Object, "Up to 16 texts, given back with the reply.", |draft, value| {
+        draft.metadata = Some(metadata(value)?);
+        Ok(())
+    }),
+    field("service_tier", Shape::Word(TIERS), "Only auto and default: there is one tier.", |draft, value| {
+        draft.names_tier = true;
+        only(draft, "service_tier", value == "auto" || value == "default", "\"auto\" and \"default\"")
+    }),
+
+    // What tells us who asks, and changes nothing about the answer.
+    field("user", Shape::Text, "Your own name for the end user; it changes nothing.", |_, _| Ok(())),
+    field("safety_identifier", Shape::Text, "Your own name for the end user; it changes nothing.", |_, _| Ok(())),
+
+    // What has one value here.
+    field("store", Shape::Flag, "Only false: nothing is kept.", |draft, value| {
+        only(draft, "store", value == false, "false")
+    }),
+    field("modalities", Shape::List, "Only [\"text\"].", |draft, value| {
+        only(draft, "modalities", list(value) == ["text"], "[\"text\"]")
+    }),
+    field("verbosity", Shape::Word(&["low", "medium", "high"]), "Only medium.", |draft, value| {
+        only(draft, "verbosity", value == "medium", "\"medium\"")
+    }),
+    field("prompt_cache_retention", Shape::Word(&["in_memory", "24h"]), "Only in_memory: prompts are not kept.", |draft, value| {
+        only(draft, "prompt_cache_retention", value == "in_memory", "\"in_memory\"")
+    }),
+    field("prompt_cache_options", Shape::Object, "Only the implicit mode, without a promised lifetime.", |draft, value| {
+        let implicit = value.as_object().is_some_and(|options| {
+            options.iter().all(|(name, value)| value.is_null() || (name == "mode" && value == "implicit"))
+        });
+        only(draft, "prompt_cache_options", implicit, "{\"mode\":\"implicit\"}")
+    }),
+
+    // What nothing here can do yet.
+    field("audio", Shape::Object, "Not supported: answers are text.", |draft, _| never(draft, "audio")),
+    field("prediction", Shape::Object, "Not supported.", |draft, _| never(draft, "prediction")),
+    field("moderation", Shape::Object, "Not supported.", |draft, _| never(draft, "moderation")),
+    field("web_search_options", Shape::Object, "Not supported: nothing is searched.", |draft, _| never(draft, "web_search_options")),
+];
+
+/// The request as JSON Schema.
+pub fn schema() -> Value {
+    field::schema(FIELDS, &["model", "messages"])
+}
+
+/// Refuses a value that cannot be honoured; a coordinator that passes it on has other workers in mind.
+fn only(draft: &Draft, name: &'static str, honoured: bool, values: &str) -> Result<(), Problem> {
+    if honoured || draft.strictness == Strictness::Tolerate {
+        return Ok(());
+    }
+    let message = format!("{name} can only be {values} here");
+    Err(Problem::unsupported(name, message))
+}
+
+fn never(draft: &Draft, name: &'static str) -> Result<(), Problem> {
+    if draft.strictness == Strictness::Tolerate {
+        return Ok(());
+    }
+    Err(Problem::unsupported(
+        name,
+        format!("{name} is not supported here"),
+    ))
+}
+
+fn text(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        _ => String::new(),
+    }
+}
+
+fn list(value: Value) -> Vec<Value> {
+    match value {
+        Value::Array(list) => list,
+        _ => Vec::new(),
+    }
+}
+
+fn number(value: &Value) -> Option<f32> {
+    value.as_f64().map(|number| number as f32)
+}
+
+fn count(value: &Value) -> Option<u32> {
+    whole(value).and_then(|number| u32::try_from(number).ok())
+}
+
+fn stops(value: Value) -> Result<Vec<String>, Problem> {
+    const MOST: usize = 4;
+    let list = match value {
+        Value::Array(list) => list,
+        one => vec![one],
+    };
+    if list.len() > MOST {
+        let message = format!("stop may hold {MOST} strings, found {}", list.len());
+        return Err(Problem::invalid("stop", message));
+    }
+    let strings = list.into_iter().map(|stop| match stop {
+        Value::String(stop) if !stop.is_empty() => Ok(stop),
+        _ => Err(Problem::invalid(
+            "stop",
+            "stop must be a string, or an array of strings, none of them empty",
+        )),
+    });
+    strings.collect()
+}
+
+fn logit_bias(value: &Value) -> Result<Vec<(u32, f32)>, Problem> {
+    const MOST: usize = 1024;
+    let entries = value.as_object().into_iter().flatten();
+    let biases: Option<Vec<_>> = entries
+        .map(|(id, bias)| {
+            let bias = bias.as_f64().filter(|bias| bias.abs() <= 100.0)?;
+            Some((id.parse().ok()?, bias as f32))
+        })
+        .collect();
+    match biases {
+        Some(biases) if biases.len() <= MOST => Ok(biases),
+        Some(biases) => Err(Problem::invalid(
+            "logit_bias",
+            format!("logit_bias may name {MOST} tokens, found {}", biases.len()),
+        )),
+        None => Err(Problem::invalid(
+            "logit_bias",
+            "logit_bias must map token ids to numbers from -100 to 100",
+        )),
+    }
+}
+
+fn metadata(value: Value) -> Result<serde_json::Map<String, Value>, Problem> {
+    let Value::Object(entries) = value else {
+        return Ok(serde_json::Map::new());
+    };
+    let fits = |(name, value): (&String, &Value)| {
+        name.chars().count() <= 64
+            && value
+                .as_str()
+                .is_some_and(|text| text.chars().count() <= 512)
+    };
+    if entries.len() <= 16 && entries.iter().all(fits) {
+        return Ok(entries);
+    }
+    Err(Problem::invalid(
+        "metadata",
+        "metadata may hold 16 texts of up to 512 characters, with names of up to 64",
+    ))
+}
+
+fn stream_options(value: &Value, strictness: Strictness) -> Result<StreamOptions, Problem> {
+    const NAMES: [&str; 2] = ["include_usage", "include_obfuscation"];
+    let mut options = StreamOptions::default();
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let flag = match value {
+            Value::Null => continue,
+            Value::Bool(flag) => *flag,
+            _ if NAMES.contains(&name.as_str()) => {
+                let param = format!("stream_options.{name}");
+                let message = format!("{param} must be true or false");
+                return Err(Problem::invalid(param, message));
+            }
+            _ => false,
+        };
+        match name.as_str() {
+            "include_usage" => options.usage = Some(flag),
+            "include_obfuscation" => options.obfuscation = flag,
+            _ if strictness == Strictness::Tolerate => {}
+            _ => return Err(field::unknown("stream_options.", name, NAMES)),
+        }
+    }
+    Ok(options)
+}

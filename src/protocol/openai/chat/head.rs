@@ -1,0 +1,108 @@
+//! What the reply and every chunk of one request share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::protocol::job::{FinishReason, RequestId, Usage};
+
+use super::{CallStyle, ChatRequest};
+
+/// Named in replies, so that clients can tell when the answers to a seed may change.
+pub const FINGERPRINT: &str = concat!("muster-", env!("CARGO_PKG_VERSION"));
+
+#[derive(Debug, Clone)]
+pub struct Head {
+    pub id: String,
+    /// Seconds since the epoch.
+    pub created: i64,
+    pub model: Arc<str>,
+}
+
+/// The network's own words beside OpenAI's.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Grid {
+    pub worker: Option<Arc<str>>,
+    /// Seconds.
+    pub gen_time: f64,
+    pub ttft: Option<f64>,
+    pub tokens_per_s: Option<f64>,
+    pub seed: i64,
+}
+
+/// How one choice came to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ending {
+    pub finish: FinishReason,
+    pub usage: Usage,
+}
+
+impl Head {
+    pub fn new(request: RequestId, created: i64, model: Arc<str>) -> Self {
+        Self {
+            id: format!("chatcmpl-{}", request.0.simple()),
+            created,
+            model,
+        }
+    }
+}
+
+impl Grid {
+    pub fn new(
+        worker: Option<Arc<str>>,
+        total: Duration,
+        first: Option<Duration>,
+        tokens: u32,
+        seed: i64,
+    ) -> Self {
+        let writing = total
+            .saturating_sub(first.unwrap_or_default())
+            .as_secs_f64();
+        let speed = f64::from(tokens.saturating_sub(1)) / writing;
+        Self {
+            worker,
+            gen_time: rounded(total.as_secs_f64()),
+            ttft: first.map(|first| rounded(first.as_secs_f64())),
+            tokens_per_s: (speed.is_finite() && speed > 0.0).then(|| rounded(speed)),
+            seed,
+        }
+    }
+
+    pub(super) fn body(&self) -> Value {
+        json!({
+            "worker": self.worker.as_deref(),
+            "gen_time": self.gen_time,
+            "ttft": self.ttft,
+            "tokens_per_s": self.tokens_per_s,
+            "seed": self.seed,
+        })
+    }
+}
+
+impl ChatRequest {
+    /// What the reply says about its tier, to those who named one.
+    pub(super) fn tier(&self) -> Option<&'static str> {
+        self.names_tier.then_some("default")
+    }
+}
+
+/// What a client is told of a finish; calls turn a stop into their own word.
+pub fn finish_word(finish: &FinishReason, has_calls: bool, style: CallStyle) -> &'static str {
+    match (finish, style) {
+        (FinishReason::Stop | FinishReason::ToolCalls, CallStyle::Function) if has_calls => {
+            "function_call"
+        }
+        (FinishReason::Stop | FinishReason::ToolCalls, CallStyle::Tools) if has_calls => {
+            "tool_calls"
+        }
+        (FinishReason::Stop | FinishReason::ToolCalls, _) => "stop",
+        (FinishReason::Length, _) => "length",
+        (FinishReason::ContentFilter, _) => "content_filter",
+        (FinishReason::Cancelled, _) => "cancelled",
+    }
+}
+
+fn rounded(number: f64) -> f64 {
+    (number * 10_000.0).round() / 10_000.0
+}

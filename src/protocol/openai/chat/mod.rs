@@ -1,0 +1,121 @@
+//! Chat completions: a body to neutral jobs, their events to a reply or to chunks.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `fields` | every field of the API, declared once |
+//! | `request` | a body to a [`ChatRequest`], what holds between fields |
+//! | `messages`, `content` | what was said so far, as a chat template takes it |
+//! | `tools` | tools, what may be called, and the old functions |
+//! | `format` | the form the answer must have |
+//! | `head`, `usage` | what reply and chunks share |
+//! | `reply` | one JSON object at the end |
+//! | `chunks` | chunks as they come, written into one buffer |
+//!
+//! No field is ignored: each is honoured, or refused by its name. A wish that only some workers can grant becomes
+//! a [`Demand`]; whether anybody connected grants it is decided where the workers are known.
+
+mod chunks;
+mod content;
+mod fields;
+mod format;
+mod head;
+mod messages;
+mod reply;
+mod request;
+mod tools;
+mod usage;
+
+#[cfg(test)]
+mod tests;
+
+pub use chunks::ChunkWriter;
+pub use fields::schema;
+pub use head::{Ending, Grid, Head};
+pub use reply::Reply;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::protocol::job::{Capabilities, TextRequest};
+
+/// A request that has been read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChatRequest {
+    pub model: Arc<str>,
+    /// The first choice; the others differ in `choice` only.
+    pub text: TextRequest,
+    /// How many choices were asked for.
+    pub choices: u32,
+    /// None for one reply at the end.
+    pub stream: Option<StreamOptions>,
+    /// What not every worker can do.
+    pub demands: Vec<Demand>,
+    pub calls: CallStyle,
+    /// The client named a tier, so the reply names the one it got.
+    pub names_tier: bool,
+    pub metadata: Option<Map<String, Value>>,
+    /// Requests with the same key are likely to begin alike.
+    pub cache_key: Option<String>,
+    /// Bytes of text a model has to read.
+    pub prompt_bytes: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StreamOptions {
+    /// None when the client did not say.
+    pub usage: Option<bool>,
+    /// Pad chunks so that their lengths tell less.
+    pub obfuscation: bool,
+}
+
+/// A capability some field needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Demand {
+    pub capability: Capabilities,
+    pub param: Cow<'static, str>,
+}
+
+/// In which words calls are given back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CallStyle {
+    #[default]
+    Tools,
+    /// The old `function_call`, for requests that declared `functions`.
+    Function,
+}
+
+impl ChatRequest {
+    /// Everything a worker must be able to do.
+    pub fn requires(&self) -> Capabilities {
+        self.demands
+            .iter()
+            .fold(Capabilities::default(), |all, demand| {
+                all.with(demand.capability)
+            })
+    }
+
+    /// The field that needs one of these.
+    pub fn param_of(&self, missing: Capabilities) -> Option<&str> {
+        let demand = self
+            .demands
+            .iter()
+            .find(|demand| missing.contains(demand.capability))?;
+        Some(&demand.param)
+    }
+
+    /// The job of one choice.
+    pub fn choice(&self, choice: u32) -> TextRequest {
+        TextRequest {
+            choice,
+            ..self.text.clone()
+        }
+    }
+
+    /// A number of tokens the prompt hardly falls below, whatever the tokenizer.
+    pub fn least_prompt_tokens(&self) -> u32 {
+        const BYTES_PER_TOKEN: usize = 6;
+        u32::try_from(self.prompt_bytes / BYTES_PER_TOKEN).unwrap_or(u32::MAX)
+    }
+}

@@ -1,0 +1,236 @@
+//! A body to a [`ChatRequest`]: first each field by itself, then what must hold between them.
+
+use serde_json::{Map, Value};
+
+use crate::protocol::job::{Capabilities, Chat, Sampling, TextInput, TextRequest};
+use crate::protocol::openai::nearest::shortened;
+use crate::protocol::openai::shape::kind;
+use crate::protocol::openai::{Problem, Strictness, field, json};
+
+use super::fields::FIELDS;
+use super::messages;
+use super::tools::{self, Choice};
+use super::{CallStyle, ChatRequest, Demand, StreamOptions};
+
+/// What the fields have said so far.
+pub struct Draft {
+    pub strictness: Strictness,
+    pub model: String,
+    pub messages: Option<Vec<Value>>,
+    pub text: TextRequest,
+    pub choices: Option<u32>,
+    pub stream: bool,
+    pub stream_options: Option<StreamOptions>,
+    pub max_tokens: Option<u32>,
+    pub max_completion_tokens: Option<u32>,
+    pub logprobs: bool,
+    pub top_logprobs: Option<u32>,
+    pub tools: Vec<Value>,
+    pub tool_choice: Option<Value>,
+    pub functions: Vec<Value>,
+    pub function_call: Option<Choice>,
+    pub variables: Map<String, Value>,
+    pub demands: Vec<Demand>,
+    pub names_tier: bool,
+    pub metadata: Option<Map<String, Value>>,
+    pub cache_key: Option<String>,
+}
+
+impl ChatRequest {
+    /// Reads a body as it came.
+    pub fn parse(body: &[u8], strictness: Strictness) -> Result<Self, Problem> {
+        Self::read(json::parse(body)?, strictness)
+    }
+
+    pub fn read(body: Value, strictness: Strictness) -> Result<Self, Problem> {
+        let Value::Object(entries) = body else {
+            let found = kind(&body);
+            let message = format!("the body must be a JSON object, found {found}");
+            return Err(Problem::malformed(message));
+        };
+        let mut draft = Draft::new(strictness);
+        field::read(FIELDS, entries, strictness, &mut draft)?;
+        draft.finish()
+    }
+}
+
+impl Draft {
+    fn new(strictness: Strictness) -> Self {
+        Self {
+            strictness,
+            model: String::new(),
+            messages: None,
+            text: empty_text(),
+            choices: None,
+            stream: false,
+            stream_options: None,
+            max_tokens: None,
+            max_completion_tokens: None,
+            logprobs: false,
+            top_logprobs: None,
+            tools: Vec::new(),
+            tool_choice: None,
+            functions: Vec::new(),
+            function_call: None,
+            variables: Map::new(),
+            demands: Vec::new(),
+            names_tier: false,
+            metadata: None,
+            cache_key: None,
+        }
+    }
+
+    pub fn demand(&mut self, capability: Capabilities, param: &'static str) {
+        self.demands.push(Demand {
+            capability,
+            param: param.into(),
+        });
+    }
+
+    /// Variables of the template, but for those it gets from elsewhere.
+    pub fn template_variables(&mut self, value: Value) -> Result<(), Problem> {
+        const TAKEN: [&str; 3] = ["messages", "tools", "add_generation_prompt"];
+        let Value::Object(entries) = value else {
+            return Ok(());
+        };
+        for (name, value) in entries {
+            if TAKEN.contains(&name.as_str()) {
+                let param = format!("chat_template_kwargs.{}", shortened(&name));
+                let message = format!("{param} is filled from the request and cannot be set");
+                return Err(Problem::invalid(param, message));
+            }
+            self.variables.insert(name, value);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<ChatRequest, Problem> {
+        if self.model.is_empty() {
+            return Err(Problem::invalid(
+                "model",
+                "model is missing: name one of /v1/models",
+            ));
+        }
+        let stream = self.stream_options()?;
+        self.text.max_tokens = self.most_tokens()?;
+        self.text.logprobs = self.wanted_logprobs()?;
+        let calls = self.settle_tools()?;
+        let (chat, prompt_bytes) = self.chat()?;
+        self.text.input = TextInput::Chat(chat);
+        Ok(ChatRequest {
+            model: self.model.into(),
+            text: self.text,
+            choices: self.choices.unwrap_or(1),
+            stream,
+            demands: self.demands,
+            calls,
+            names_tier: self.names_tier,
+            metadata: self.metadata,
+            cache_key: self.cache_key,
+            prompt_bytes,
+        })
+    }
+
+    fn stream_options(&self) -> Result<Option<StreamOptions>, Problem> {
+        match self.stream_options {
+            Some(options) if !self.stream && options != StreamOptions::default() => {
+                if self.strictness == Strictness::Tolerate {
+                    return Ok(None);
+                }
+                Err(Problem::invalid(
+                    "stream_options",
+                    "stream_options is only for requests with stream: true",
+                ))
+            }
+            options => Ok(self.stream.then(|| options.unwrap_or_default())),
+        }
+    }
+
+    /// A public coordinator fills in `max_tokens` beside whatever its client said, so the other name goes first.
+    fn most_tokens(&self) -> Result<Option<u32>, Problem> {
+        match (self.max_completion_tokens, self.max_tokens) {
+            (Some(new), Some(old)) if new != old && self.strictness == Strictness::Refuse => {
+                Err(Problem::invalid(
+                    "max_tokens",
+                    format!(
+                        "max_tokens is {old} and max_completion_tokens is {new}: give one of them"
+                    ),
+                ))
+            }
+            (new, old) => Ok(new.or(old)),
+        }
+    }
+
+    fn wanted_logprobs(&mut self) -> Result<Option<u32>, Problem> {
+        if self.logprobs {
+            self.demand(Capabilities::LOGPROBS, "logprobs");
+            return Ok(Some(self.top_logprobs.unwrap_or(0)));
+        }
+        match self.top_logprobs {
+            Some(count) if count > 0 => Err(Problem::invalid(
+                "top_logprobs",
+                "top_logprobs needs logprobs: true",
+            )),
+            _ => Ok(None),
+        }
+    }
+
+    fn settle_tools(&mut self) -> Result<CallStyle, Problem> {
+        let old = !self.functions.is_empty() || self.function_call.is_some();
+        let new = !self.tools.is_empty() || self.tool_choice.is_some();
+        let settled = if old && new {
+            return Err(Problem::invalid(
+                "functions",
+                "functions and function_call are the older form of tools and tool_choice: use one of them",
+            ));
+        } else if old {
+            self.text.parallel_tool_calls = Some(false);
+            let functions = std::mem::take(&mut self.functions);
+            tools::settle_functions(functions, self.function_call.take())?
+        } else {
+            let declared = std::mem::take(&mut self.tools);
+            tools::settle(declared, self.tool_choice.take())?
+        };
+        self.demands.extend(settled.demands);
+        self.text.tool_choice = settled.choice;
+        self.tools = settled.tools;
+        Ok(if old {
+            CallStyle::Function
+        } else {
+            CallStyle::Tools
+        })
+    }
+
+    fn chat(&mut self) -> Result<(Chat, usize), Problem> {
+        let Some(messages) = self.messages.take() else {
+            return Err(Problem::invalid(
+                "messages",
+                "messages is missing: give at least one",
+            ));
+        };
+        let read = messages::read(messages, self.strictness)?;
+        self.demands.extend(read.demands);
+        let tools = std::mem::take(&mut self.tools);
+        let tool_bytes: usize = tools.iter().map(|tool| tool.to_string().len()).sum();
+        let chat = Chat {
+            messages: read.messages,
+            tools,
+            variables: std::mem::take(&mut self.variables),
+        };
+        Ok((chat, read.bytes + tool_bytes))
+    }
+}
+
+fn empty_text() -> TextRequest {
+    TextRequest {
+        input: TextInput::Chat(Chat::default()),
+        sampling: Sampling::default(),
+        max_tokens: None,
+        stop: Vec::new(),
+        logprobs: None,
+        tool_choice: None,
+        parallel_tool_calls: None,
+        format: None,
+        choice: 0,
+    }
+}

@@ -1,0 +1,37 @@
+//! A failure in OpenAI's shape, and beside it the `detail` that clients of the public network parse.
+
+use serde_json::{Value, json};
+
+use crate::protocol::job::Failure;
+
+use super::Problem;
+
+/// `{"error":{"message","type","code","param"},"detail"}`
+pub fn body(failure: &Failure, param: Option<&str>) -> Value {
+    json!({
+        "error": {
+            "message": failure.message,
+            "type": kind(failure.status()),
+            "code": failure.code(),
+            "param": param,
+        },
+        "detail": failure.message,
+    })
+}
+
+impl Problem {
+    pub fn body(&self) -> Value {
+        body(&self.failure, self.param.as_deref())
+    }
+}
+
+fn kind(status: u16) -> &'static str {
+    match status {
+        403 => "permission_error",
+        429 => "rate_limit_error",
+        400..=498 => "invalid_request_error",
+        501 => "not_implemented_error",
+        502 | 504 => "upstream_error",
+        _ => "server_error",
+    }
+}

@@ -1,0 +1,66 @@
+//! A field of a request, declared once: its name, shape and words, and what reading it does. Parsing, errors for
+//! unknown names and the OpenAPI schema come from the same table.
+
+use serde_json::{Map, Value, json};
+
+use super::nearest::{nearest, shortened};
+use super::{Problem, Shape, Strictness};
+
+/// One field of a request that is read into a `D`.
+pub struct Field<D> {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub shape: Shape,
+    pub take: fn(&mut D, Value) -> Result<(), Problem>,
+}
+
+/// Reads every entry of the body by its field. An entry that is null counts as not there.
+pub fn read<D>(
+    fields: &[Field<D>],
+    body: Map<String, Value>,
+    strictness: Strictness,
+    into: &mut D,
+) -> Result<(), Problem> {
+    for (name, value) in body {
+        match fields.iter().find(|field| field.name == name) {
+            Some(_) if value.is_null() => {}
+            Some(field) => {
+                field.shape.check(field.name, &value)?;
+                (field.take)(into, value)?;
+            }
+            None if strictness == Strictness::Tolerate => {}
+            None => return Err(unknown("", &name, fields.iter().map(|field| field.name))),
+        }
+    }
+    Ok(())
+}
+
+/// A name nobody knows, with the one that was probably meant. `place` is what it stands in, with its dot.
+pub fn unknown<'a>(place: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Problem {
+    let name = shortened(name);
+    let meant = match nearest(name, known) {
+        Some(meant) => format!("; did you mean {place}{meant}?"),
+        None => String::new(),
+    };
+    let param = format!("{place}{name}");
+    let message = format!("{param} is not known here{meant}");
+    Problem::invalid(param, message)
+}
+
+/// The request as JSON Schema.
+pub fn schema<D>(fields: &[Field<D>], required: &[&str]) -> Value {
+    let properties: Map<String, Value> = fields
+        .iter()
+        .map(|field| {
+            let mut schema = field.shape.schema();
+            schema["description"] = field.about.into();
+            (field.name.to_owned(), schema)
+        })
+        .collect();
+    json!({
+        "type": "object",
+        "required": required,
+        "additionalProperties": false,
+        "properties": properties,
+    })
+}

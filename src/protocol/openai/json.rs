@@ -1,0 +1,164 @@
+//! Untrusted bytes to JSON. What [`serde_json`] lets pass and we do not: a key that stands twice, where two
+//! programs on the way would read two different requests.
+//!
+//! Nesting stops at its 128 levels; NaN, infinities, numbers beyond a double, lone surrogates and broken UTF-8
+//! are refused by it too.
+
+use std::fmt;
+
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use super::Problem;
+use super::nearest::shortened;
+
+/// Reads one JSON value and nothing after it.
+pub fn parse(bytes: &[u8]) -> Result<Value, Problem> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let place = error.valid_up_to();
+        Problem::malformed(format!("the body is not UTF-8: see byte {place}"))
+    })?;
+    if text.trim_ascii().is_empty() {
+        return Err(Problem::malformed("the body is empty, wanted JSON"));
+    }
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = Strict.deserialize(&mut reader);
+    value
+        .and_then(|value| reader.end().map(|()| value))
+        .map_err(|error| Problem::malformed(format!("the body is not JSON: {error}")))
+}
+
+#[derive(Clone, Copy)]
+struct Strict;
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, flag: bool) -> Result<Value, E> {
+        Ok(Value::Bool(flag))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
+        let number = Number::from_f64(number);
+        number
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("number out of range"))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::String(text.to_owned()))
+    }
+
+    fn visit_string<E: Error>(self, text: String) -> Result<Value, E> {
+        Ok(Value::String(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(self)? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            if map.contains_key(&key) {
+                let key = shortened(&key);
+                return Err(A::Error::custom(format!("the key {key:?} stands twice")));
+            }
+            let value = entries.next_value_seed(self)?;
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::parse;
+
+    fn check(body: impl AsRef<[u8]>, expected: &str) {
+        let problem = parse(body.as_ref()).unwrap_err();
+        let message = problem.to_string();
+        assert!(message.contains(expected), "{message}");
+        assert_eq!(problem.failure.status(), 400);
+    }
+
+    #[test]
+    fn json_is_read_as_it_stands() {
+        let body = r#"{"b":[1,-2,2.5,null,true,"\ud83d\ude00"],"a":{}}"#;
+        let expected = json!({"b": [1, -2, 2.5, null, true, "😀"], "a": {}});
+        assert_eq!(parse(body.as_bytes()).unwrap(), expected);
+    }
+
+    #[test]
+    fn lone_surrogates_are_refused() {
+        check(r#"{"content":"\ud800"}"#, "hex escape");
+        check(r#"{"content":"\udc00x"}"#, "surrogate");
+        check(r#"{"content":"\ud800\ud800"}"#, "surrogate");
+    }
+
+    #[test]
+    fn nan_and_numbers_beyond_a_double_are_refused() {
+        for number in ["NaN", "Infinity", "-Infinity", "nan"] {
+            check(format!(r#"{{"temperature":{number}}}"#), "not JSON");
+        }
+        check(r#"{"seed":1e999}"#, "out of range");
+    }
+
+    #[test]
+    fn a_hundred_thousand_levels_are_refused() {
+        check("[".repeat(100_000), "recursion limit");
+        check(r#"{"a":"#.repeat(100_000), "recursion limit");
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_is_refused() {
+        check(
+            r#"{"model":"a","x":{"k":1,"k":2}}"#,
+            r#"the key "k" stands twice"#,
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_are_refused() {
+        check(b"{\"model\":\"\xff\"}", "not UTF-8: see byte 10");
+    }
+
+    #[test]
+    fn nothing_and_too_much_are_refused() {
+        check("", "empty");
+        check(" \n", "empty");
+        check("{} {}", "trailing characters");
+        check("{\"a\":", "EOF");
+    }
+}

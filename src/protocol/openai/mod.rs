@@ -1,0 +1,33 @@
+//! OpenAI's dialect: requests to neutral jobs, events to replies and chunks, failures to error bodies.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | [`chat`] | chat completions |
+//! | [`json`] | untrusted bytes to JSON, with what is wrong said |
+//! | [`error`] | a failure in OpenAI's shape |
+//! | `field`, `shape`, `nearest` | fields declared once: reading, refusing and describing them |
+//! | `problem` | what is wrong with a request, and where |
+//! | `text` | JSON strings written straight into a buffer |
+
+pub mod chat;
+pub mod error;
+pub mod json;
+
+mod field;
+mod nearest;
+mod problem;
+mod shape;
+mod text;
+
+pub use problem::Problem;
+pub use shape::Shape;
+
+/// How a peer's request is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strictness {
+    /// From a client: a name nobody knows is refused, and so is a value nobody honours.
+    Refuse,
+    /// From a coordinator that fills in and passes on what it likes: unknown names, and settings of another
+    /// service, are left aside.
+    Tolerate,
+}
