@@ -24,7 +24,7 @@ pub use device::{Device, limits, needs};
 pub use error::DaemonError;
 use fit::Wishes;
 use locate::{LocateError, Located, Shelves};
-use signals::Signals;
+pub use signals::Signals;
 
 /// Runs until it is told to stop.
 pub async fn run(config: &Config, catalog: &Catalog, hub: &Hub) -> Result<(), DaemonError> {

@@ -39,21 +39,25 @@ pub fn candidates(place: &Place, config: &Config, room: &Room) -> Vec<Candidate>
     candidates
 }
 
-/// The largest that is already here; else the largest that will also be quick.
-pub fn proposal(candidates: &[Candidate], device: DeviceChoice) -> Vec<String> {
+/// Those that will also be quick on this device.
+pub fn quick(candidates: &[Candidate], device: DeviceChoice) -> Vec<&Candidate> {
     let most = match device {
         DeviceChoice::Cpu => MOST_ON_A_CPU_BYTES,
         DeviceChoice::Cuda(_) => u64::MAX,
     };
-    let quick = || {
-        candidates
-            .iter()
-            .filter(|candidate| candidate.total_bytes <= most)
-    };
-    let best = quick()
-        .find(|candidate| candidate.is_here)
-        .or_else(|| quick().next());
-    best.or(candidates.last())
+    candidates
+        .iter()
+        .filter(|candidate| candidate.total_bytes <= most)
+        .collect()
+}
+
+/// The largest quick one that is already here; else the largest quick one.
+pub fn proposal(candidates: &[Candidate], device: DeviceChoice) -> Vec<String> {
+    let quick = quick(candidates, device);
+    let here = quick.iter().find(|candidate| candidate.is_here);
+    here.or(quick.first())
+        .copied()
+        .or(candidates.last())
         .map(|candidate| candidate.name.clone())
         .into_iter()
         .collect()

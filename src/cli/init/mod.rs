@@ -1,6 +1,6 @@
 //! `worker init`: writes a `worker.toml` that fits this machine.
 
-mod choose;
+pub mod choose;
 mod questions;
 mod write;
 
