@@ -1,7 +1,8 @@
 //! `worker.example.toml`: every setting with its default and why one would change it, written from the declarations.
 
 use super::{
-    CoordinatorConfig, EngineConfig, HubConfig, ModelsConfig, OwnerConfig, ServeConfig, Setting, WorkerConfig,
+    CoordinatorConfig, EngineConfig, HubConfig, ModelsConfig, OwnerConfig, ServeConfig, Setting,
+    WorkerConfig,
 };
 
 const PREFACE: &str = "\

@@ -18,7 +18,7 @@ settings! {
         /// What the service calls itself to its clients.
         name: String = "Muster",
         /// Where accounts, keys and the ledger are kept: the path of an SQLite file, or postgres://USER:PASSWORD@HOST/NAME, also as "file:PATH" or "env:NAME".
-        database: Option<Secret>; unset "coordinator.db in worker.data_dir",
+        database: Option<Secret>; unset "coordinator.sqlite in worker.data_dir",
         /// The certificate chain, a PEM file. Set it with tls_key to serve https:// and wss://.
         tls_certificate: Option<PathBuf>; unset "plain http:// and ws://",
         /// The key of that certificate, a PEM file.

@@ -451,6 +451,9 @@ fn the_coordinators_section_is_held_against_itself() {
         "[serve]\ntls_key = \"key.pem\"",
         "worker.toml:1: serve.tls_key is set and serve.tls_certificate is not: TLS takes both",
     );
-    let serve = load("[serve]\nlisten = \"localhost:0\"", &[], &[]).unwrap().config.serve;
+    let serve = load("[serve]\nlisten = \"localhost:0\"", &[], &[])
+        .unwrap()
+        .config
+        .serve;
     assert!(serve.listen.ip().is_loopback() && serve.tls().is_none());
 }
