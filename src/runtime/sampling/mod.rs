@@ -7,6 +7,7 @@
 
 mod candidates;
 mod draw;
+mod nucleus;
 mod numbers;
 mod penalties;
 mod settings;
@@ -15,7 +16,8 @@ pub use draw::uniform;
 pub use settings::{MAX_LOGPROBS, Settings};
 
 use super::TokenInfo;
-use candidates::{Candidate, best_of, keep_nucleus, nucleus};
+use candidates::{Candidate, best_of};
+use nucleus::Weighing;
 use penalties::Penalties;
 
 /// Chooses the tokens of one sequence.
@@ -33,6 +35,7 @@ pub struct Scratch {
     untouched: Vec<f32>,
     weights: Vec<f32>,
     candidates: Vec<Candidate>,
+    open: Vec<Candidate>,
 }
 
 /// Which tokens a grammar allows: one bit each. What lies past its end is not allowed.
@@ -118,7 +121,15 @@ impl Sampler {
         }
     }
 
-    fn draw(&self, logits: &[f32], best_logit: f32, random: f64, scratch: &mut Scratch) -> u32 {
+    fn draw(&self, logits: &[f32], best: f32, random: f64, scratch: &mut Scratch) -> u32 {
+        if self.settings.top_k < logits.len() {
+            self.draw_of_few(logits, best, random, scratch)
+        } else {
+            self.draw_of_all(logits, best, random, scratch)
+        }
+    }
+
+    fn draw_of_few(&self, logits: &[f32], best: f32, random: f64, scratch: &mut Scratch) -> u32 {
         let Settings {
             temperature,
             top_k,
@@ -127,33 +138,36 @@ impl Sampler {
             ..
         } = self.settings;
         let Scratch {
-            weights,
-            candidates,
-            ..
+            candidates, open, ..
         } = scratch;
+        best_of(logits, top_k, candidates);
         let scale = temperature.recip();
-        if top_k < logits.len() {
-            best_of(logits, top_k, candidates);
-            for candidate in candidates.iter_mut() {
-                candidate.weight = numbers::exp((candidate.logit - best_logit) * scale);
-            }
-            let total = candidates.iter().map(|c| f64::from(c.weight)).sum::<f64>();
-            nucleus(candidates, f64::from(top_p) * total);
-        } else if top_p < 1.0 {
-            let total = numbers::weigh(logits, best_logit, scale, 0.0, weights).total();
-            let wanted = f64::from(top_p) * total;
-            keep_nucleus(logits, (best_logit, scale), weights, wanted, candidates);
-            let too_light = |weight: &&mut f32| **weight < min_p;
-            weights
-                .iter_mut()
-                .filter(too_light)
-                .for_each(|weight| *weight = 0.0);
-            return numbers::sums(weights).at(weights, random);
-        } else {
-            return numbers::weigh(logits, best_logit, scale, min_p, weights).at(weights, random);
+        for candidate in &mut *candidates {
+            candidate.weight = numbers::exp((candidate.logit - best) * scale);
+        }
+        if top_p < 1.0 {
+            nucleus::keep(candidates, f64::from(top_p), open);
         }
         candidates.retain(|candidate| candidate.weight >= min_p);
         candidates::at(candidates, random)
+    }
+
+    fn draw_of_all(&self, logits: &[f32], best: f32, random: f64, scratch: &mut Scratch) -> u32 {
+        let Settings {
+            temperature,
+            top_p,
+            min_p,
+            ..
+        } = self.settings;
+        let Scratch { weights, open, .. } = scratch;
+        let scale = temperature.recip();
+        if top_p >= 1.0 {
+            return numbers::weigh(logits, best, scale, min_p, weights).at(weights, random);
+        }
+        let total = numbers::weigh(logits, best, scale, 0.0, weights).total();
+        let weighing = Weighing { best, scale, total };
+        let least = nucleus::cut(logits, weights, weighing, f64::from(top_p), open);
+        numbers::drop_below(least, min_p, logits, weights).at(weights, random)
     }
 
     fn report(&self, id: u32, scratch: &mut Scratch) -> Result<TokenInfo, BadLogits> {

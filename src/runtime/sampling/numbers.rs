@@ -78,11 +78,20 @@ pub fn weigh(logits: &[f32], best: f32, scale: f32, least: f32, weights: &mut Ve
         let weight = exp((logit - best) * scale);
         if weight < least { 0.0 } else { weight }
     }));
-    sums(weights)
+    Sums(weights.chunks(BLOCK).map(sum).collect())
 }
 
-pub fn sums(weights: &[f32]) -> Sums {
-    Sums(weights.chunks(BLOCK).map(sum).collect())
+/// Sets to 0 the weights of tokens below one logit, and those below one weight.
+pub fn drop_below(least_logit: f32, least: f32, logits: &[f32], weights: &mut [f32]) -> Sums {
+    let blocks = logits.chunks(BLOCK).zip(weights.chunks_mut(BLOCK));
+    let sums = blocks.map(|(logits, weights)| {
+        for (logit, weight) in logits.iter().zip(&mut *weights) {
+            let stays = (*logit >= least_logit) & (*weight >= least);
+            *weight = if stays { *weight } else { 0.0 };
+        }
+        sum(weights)
+    });
+    Sums(sums.collect())
 }
 
 fn sum(weights: &[f32]) -> f64 {
