@@ -44,6 +44,7 @@ impl Dispatcher {
         if waiting + submission.jobs.len() > self.settings.queue_limit {
             return Err(Refusal::QueueFull { waiting });
         }
+        self.check_in_flight(submission)?;
         let ids: BTreeSet<JobId> = submission.jobs.iter().map(|job| job.id).collect();
         let known = |id| self.jobs.contains_key(id);
         if ids.len() < submission.jobs.len() || ids.iter().any(known) {
@@ -51,6 +52,19 @@ impl Dispatcher {
         }
         let first = submission.jobs.first().ok_or(Refusal::Duplicate)?;
         self.lane_for(first, Capabilities::default())
+    }
+
+    fn check_in_flight(&self, submission: &Submission) -> Result<(), Refusal> {
+        let Some(most) = self.settings.in_flight_limit else {
+            return Ok(());
+        };
+        let account = submission.jobs.first().map(|job| job.account);
+        let open = account.and_then(|account| self.open.get(&account));
+        let open = open.copied().unwrap_or(0);
+        match open + submission.jobs.len() > most {
+            true => Err(Refusal::InFlight { open, most }),
+            false => Ok(()),
+        }
     }
 
     /// The lane of the job as it stands, if anybody connected serves it.
@@ -72,6 +86,7 @@ impl Dispatcher {
             let entry = self.new_entry(job, submission.standing, lane, siblings.clone());
             self.queue.push(lane, entry.ticket);
             self.timers.set(Alarm::Job(entry.job.id), entry.expires);
+            *self.open.entry(entry.job.account).or_default() += 1;
             self.jobs.insert(entry.job.id, entry);
         }
         self.touched.lanes.push(lane);

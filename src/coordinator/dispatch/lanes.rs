@@ -129,6 +129,10 @@ impl Lanes {
         self.lanes.get(&id)
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = (LaneId, &Lane)> {
+        self.lanes.iter().map(|(id, lane)| (*id, lane))
+    }
+
     pub fn lane_mut(&mut self, id: LaneId) -> Option<&mut Lane> {
         self.lanes.get_mut(&id)
     }

@@ -12,6 +12,7 @@
 //! | `retries`, `conduct` | what a failure costs the job and the worker |
 //! | `deserted` | jobs whose workers have all gone |
 //! | `endings` | cancels, expiry, silence, slow clients, draining |
+//! | `online` | who is connected and how busy, for people |
 //! | `settlement` | the store first, then the client's end and the worker's ack |
 //!
 //! What it promises (`simulation` checks all of it, all the time): an accepted job ends exactly once, within its
@@ -35,6 +36,7 @@ mod frames;
 mod input;
 mod jobs;
 mod lanes;
+mod online;
 mod placement;
 mod queue;
 mod refusal;
@@ -58,12 +60,13 @@ pub use input::{
     Claim, Extensions, Frame, Input, ModelReport, Registration, Report, Resume, Said, ServedModel,
     SessionId, Submission,
 };
+pub use online::{OnlineModel, OnlineWorker};
 pub use refusal::{Missing, Refusal};
 pub use settings::{Settings, StrikeRules};
 
 use std::time::Duration;
 
-use crate::protocol::job::{JobId, WorkerId};
+use crate::protocol::job::{AccountId, JobId, WorkerId};
 
 use affinity::Affinity;
 use clock::Table;
@@ -80,6 +83,8 @@ pub struct Dispatcher {
     settings: Settings,
     now: Now,
     jobs: Table<JobId, Entry>,
+    /// How many jobs each account has here.
+    open: Table<AccountId, usize>,
     workers: Table<WorkerId, Worker>,
     sessions: Table<SessionId, WorkerId>,
     lanes: Lanes,
@@ -126,6 +131,7 @@ impl Dispatcher {
             settings,
             now: Now::default(),
             jobs: Table::default(),
+            open: Table::default(),
             workers: Table::default(),
             sessions: Table::default(),
             lanes: Lanes::default(),

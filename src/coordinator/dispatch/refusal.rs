@@ -11,6 +11,11 @@ pub enum Refusal {
     QueueFull {
         waiting: usize,
     },
+    /// The account has as many jobs here as it may have.
+    InFlight {
+        open: usize,
+        most: usize,
+    },
     /// A job of this id is already here.
     Duplicate,
     /// No connected worker can serve it.
@@ -41,6 +46,7 @@ impl From<Refusal> for Failure {
         let kind = match &refusal {
             Refusal::ShuttingDown => FailureKind::ShuttingDown,
             Refusal::QueueFull { .. } => FailureKind::QueueFull,
+            Refusal::InFlight { .. } => FailureKind::InFlightLimit,
             Refusal::Duplicate => FailureKind::InvalidRequest,
             Refusal::Unserved { missing, .. } => missing.failure_kind(),
         };
@@ -52,6 +58,9 @@ impl Missing {
     fn failure_kind(&self) -> FailureKind {
         match self {
             Self::Model(_) => FailureKind::ModelOffline,
+            Self::Capability(missing) if missing.contains(Capabilities::LARGE_FRAMES) => {
+                FailureKind::TooLarge
+            }
             Self::Capability(_) => FailureKind::UnsupportedValue,
             Self::Context { .. } => FailureKind::ContextLengthExceeded,
             Self::Kind(_) | Self::Format(_) | Self::Trust => FailureKind::NoWorker,
@@ -64,6 +73,10 @@ impl fmt::Display for Refusal {
         match self {
             Self::ShuttingDown => write!(formatter, "the coordinator is shutting down"),
             Self::QueueFull { waiting } => write!(formatter, "{waiting} jobs are already waiting"),
+            Self::InFlight { open, most } => write!(
+                formatter,
+                "the account has {open} jobs in flight and may have {most}"
+            ),
             Self::Duplicate => write!(formatter, "a job with this id has already been accepted"),
             Self::Unserved { missing, online } if online.is_empty() => {
                 write!(formatter, "{missing}; no model is online")

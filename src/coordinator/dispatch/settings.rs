@@ -9,6 +9,8 @@ use crate::protocol::job::Kind;
 pub struct Settings {
     /// Jobs that may wait, all accounts together.
     pub queue_limit: usize,
+    /// Jobs one account may have here at once, waiting and running; none: as many as it likes.
+    pub in_flight_limit: Option<usize>,
     /// No job lives longer than this, whatever its deadline says.
     pub longest_life: Duration,
     /// How long jobs wait while no connected worker can serve them.
@@ -54,6 +56,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             queue_limit: 100_000,
+            in_flight_limit: None,
             longest_life: Duration::from_secs(3600),
             unserved_patience: Duration::from_secs(30),
             failure_limit: 3,

@@ -2,7 +2,7 @@
 //! ack. An outage of the store delays both and strikes nobody; when patience runs out the job ends as undelivered,
 //! and unpaid.
 
-use crate::protocol::job::{Failure, FailureKind, JobId, Kudos};
+use crate::protocol::job::{AccountId, Failure, FailureKind, JobId, Kudos};
 
 use super::Dispatcher;
 use super::effect::{Effect, Facts, Outcome};
@@ -199,11 +199,23 @@ impl Dispatcher {
 
     /// Nothing of the job stays behind.
     pub(super) fn forget(&mut self, job: JobId, out: &mut Vec<Effect>) {
-        self.jobs.remove(&job);
+        if let Some(entry) = self.jobs.remove(&job) {
+            self.close_one(entry.job.account);
+        }
         self.timers.clear(Alarm::Job(job));
         if self.draining && self.jobs.is_empty() {
             self.timers.clear(Alarm::Drain);
             out.push(Effect::Drained);
+        }
+    }
+
+    fn close_one(&mut self, account: AccountId) {
+        let Some(open) = self.open.get_mut(&account) else {
+            return;
+        };
+        *open = open.saturating_sub(1);
+        if *open == 0 {
+            self.open.remove(&account);
         }
     }
 }

@@ -122,6 +122,19 @@ impl FairQueue {
         all
     }
 
+    /// How many wait in the lane.
+    pub fn waiting(&self, lane: LaneId) -> usize {
+        let Some(waiting) = self.lanes.get(&lane) else {
+            return 0;
+        };
+        let accounts = waiting.heads.iter();
+        let lines = accounts
+            .filter_map(|(_, account)| self.accounts.get(account))
+            .flat_map(|account| &account.lines)
+            .filter(|line| line.lane == lane);
+        waiting.returning.len() + lines.map(|line| line.tickets.len()).sum::<usize>()
+    }
+
     pub fn is_empty(&self, lane: LaneId) -> bool {
         self.lanes
             .get(&lane)

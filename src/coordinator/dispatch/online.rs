@@ -1,0 +1,83 @@
+//! Who is connected and how busy, for people and for metrics. It walks over everything; nothing decides by it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::protocol::job::{Capabilities, Formats, Kinds, WorkerId};
+
+use super::Dispatcher;
+use super::input::SessionId;
+use super::workers::{Worker, WorkerModel};
+
+/// A connected worker as it stands now.
+#[derive(Debug)]
+pub struct OnlineWorker<'a> {
+    pub id: WorkerId,
+    pub session: SessionId,
+    pub kinds: Kinds,
+    pub formats: Formats,
+    pub capabilities: Capabilities,
+    pub context: u32,
+    pub trusted: bool,
+    pub slots: usize,
+    pub running: usize,
+    /// It takes no further jobs and goes when its own are done.
+    pub leaving: bool,
+    models: &'a [WorkerModel],
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct OnlineModel<'a> {
+    pub name: &'a Arc<str>,
+    /// Loaded, or not said to be anything else.
+    pub ready: bool,
+    pub slots: u32,
+    pub running: u32,
+}
+
+impl Dispatcher {
+    /// Connected workers, in no order.
+    pub fn online(&self) -> impl Iterator<Item = OnlineWorker<'_>> {
+        self.workers.values().filter_map(OnlineWorker::of)
+    }
+
+    /// How many jobs wait for each model, by the name most wanted.
+    pub fn waiting(&self) -> BTreeMap<Arc<str>, usize> {
+        let mut waiting = BTreeMap::new();
+        for (id, lane) in self.lanes.iter() {
+            let count = self.queue.waiting(id);
+            if let (Some(name), true) = (lane.need.models.first(), count > 0) {
+                *waiting.entry(name.clone()).or_default() += count;
+            }
+        }
+        waiting
+    }
+}
+
+impl<'a> OnlineWorker<'a> {
+    fn of(worker: &'a Worker) -> Option<Self> {
+        Some(Self {
+            id: worker.id,
+            session: worker.session?,
+            kinds: worker.profile.kinds,
+            formats: worker.profile.formats,
+            capabilities: worker.profile.capabilities,
+            context: worker.profile.context,
+            trusted: worker.profile.trusted,
+            slots: worker.slots,
+            running: worker.running.len(),
+            leaving: worker.leaving.is_some(),
+            models: &worker.models,
+        })
+    }
+
+    pub fn models(&self) -> impl Iterator<Item = OnlineModel<'a>> {
+        let slots = u32::try_from(self.slots).unwrap_or(u32::MAX);
+        self.models.iter().map(move |model| OnlineModel {
+            name: &model.name,
+            ready: model.ready,
+            slots: model.slots.min(slots),
+            running: model.running,
+        })
+    }
+}
