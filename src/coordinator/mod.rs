@@ -3,7 +3,11 @@
 //! | folder | what it owns |
 //! | --- | --- |
 //! | [`dispatch`] | the queue, placement, leases, retries: a state machine without I/O |
+//! | [`switchboard`] | the task around it: between clients, workers and the books |
+//! | [`metering`] | how many tokens a job had, by our own count |
 //!
 //! It shares `protocol` with the worker's half, and nothing else.
 
 pub mod dispatch;
+pub mod metering;
+pub mod switchboard;

@@ -14,7 +14,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("catalog", &["hub"]),
     ("cli", &["*"]),
     ("config", &[]),
-    ("coordinator", &["protocol"]),
+    ("coordinator", &["protocol", "tasks"]),
     (
         "daemon",
         &[

@@ -1,0 +1,41 @@
+//! Where settlements go: to the store, or in tests to whoever wants to see them.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::coordinator::dispatch::Facts;
+use crate::coordinator::metering::Counted;
+use crate::protocol::job::Kudos;
+
+/// Not known to be settled. Asking again is safe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unsettled;
+
+type Settling = Pin<Box<dyn Future<Output = Result<Kudos, Unsettled>> + Send>>;
+
+/// Writes one ended job down, once, and says what its last worker has earned.
+#[derive(Clone)]
+pub struct Books(Arc<dyn Fn(Box<Facts>, Counted) -> Settling + Send + Sync>);
+
+impl Books {
+    pub fn new<F>(settle: impl Fn(Box<Facts>, Counted) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Kudos, Unsettled>> + Send + 'static,
+    {
+        Self(Arc::new(move |facts, counted| {
+            Box::pin(settle(facts, counted))
+        }))
+    }
+
+    pub async fn settle(&self, facts: Box<Facts>, counted: Counted) -> Result<Kudos, Unsettled> {
+        (self.0)(facts, counted).await
+    }
+}
+
+impl fmt::Debug for Books {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Books")
+    }
+}

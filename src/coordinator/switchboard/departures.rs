@@ -1,0 +1,50 @@
+//! Who has left: clients that dropped their stream, sockets whose task has ended. They are noted by destructors,
+//! which cannot wait, and there are never more of them than streams and sockets.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::coordinator::dispatch::{Input, SessionId};
+use crate::protocol::job::JobId;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Departure {
+    Client(JobId),
+    Worker(SessionId),
+}
+
+#[derive(Debug, Default)]
+pub struct Departures {
+    noted: Mutex<Vec<Departure>>,
+    added: Notify,
+}
+
+impl Departures {
+    pub fn note(&self, departure: Departure) {
+        self.lock().push(departure);
+        self.added.notify_one();
+    }
+
+    pub fn take(&self) -> Vec<Departure> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    /// Returns when there may be some.
+    pub async fn added(&self) {
+        self.added.notified().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Departure>> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl From<Departure> for Input {
+    fn from(departure: Departure) -> Self {
+        match departure {
+            Departure::Client(job) => Self::Cancel { job },
+            Departure::Worker(session) => Self::Lost { session },
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The one task that owns the dispatcher. Messages come in batches; what the dispatcher asks for goes to clients'
+//! buffers, workers' orders and the books, and never waits for any of them.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::select;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::Shared;
+use super::books::{Books, Unsettled};
+use super::departures::Departure;
+use super::lines::Lines;
+use super::orders::Orders;
+use super::overview::{Stale, Upkeep};
+use super::sessions::{Card, Sessions};
+use super::stream::JobStream;
+use crate::coordinator::dispatch::{
+    Dispatcher, Effect, Input, Mono, Now, Refusal, Registration, Settings, Submission,
+};
+use crate::coordinator::metering::{Counted, Meter};
+use crate::protocol::job::{JobId, Kudos, UnixMillis};
+use crate::tasks::Tasks;
+
+/// Messages taken in before what came of them is sent out.
+const BATCH: usize = 256;
+/// Slept when nothing is due: any message wakes the task anyway.
+const LONG: Duration = Duration::from_secs(3600);
+
+pub type Answer = oneshot::Sender<Result<Vec<JobStream>, Refusal>>;
+
+#[derive(Debug)]
+pub enum Message {
+    Submit {
+        submission: Submission,
+        answer: Answer,
+    },
+    Connected {
+        registration: Box<Registration>,
+        card: Card,
+        orders: Arc<Orders>,
+    },
+    /// From one socket, in order.
+    Said(Vec<Input>),
+    Settled {
+        job: JobId,
+        counted: Counted,
+        result: Result<Kudos, Unsettled>,
+        took: Duration,
+    },
+    Drain {
+        within: Duration,
+        done: oneshot::Sender<()>,
+    },
+}
+
+/// Everything the task owns. `routes` sends out what the dispatcher asks for.
+#[derive(Debug)]
+pub struct Desk {
+    pub dispatcher: Dispatcher,
+    pub shared: Arc<Shared>,
+    pub books: Books,
+    pub meter: Meter,
+    pub tasks: Tasks,
+    /// For answers of the books.
+    pub messages: mpsc::WeakSender<Message>,
+    pub lines: Lines,
+    pub sessions: Sessions,
+    pub upkeep: Upkeep,
+    pub wakers: Vec<Waker>,
+    /// What has come of sending things out: a client's buffer was full, a socket stuck.
+    pub follow_ups: VecDeque<Input>,
+    /// The request that is at the door, until it is accepted or refused.
+    pub entering: Option<Entering>,
+    pub draining: Vec<oneshot::Sender<()>>,
+    effects: Vec<Effect>,
+    started: Instant,
+}
+
+#[derive(Debug)]
+pub struct Entering {
+    pub jobs: Vec<JobId>,
+    pub answer: Answer,
+}
+
+impl Desk {
+    pub fn new(
+        settings: Settings,
+        books: Books,
+        shared: Arc<Shared>,
+        messages: mpsc::WeakSender<Message>,
+        tasks: &Tasks,
+    ) -> Self {
+        Self {
+            dispatcher: Dispatcher::new(settings),
+            shared,
+            books,
+            meter: Meter::start(tasks),
+            tasks: tasks.clone(),
+            messages,
+            lines: Lines::default(),
+            sessions: Sessions::default(),
+            upkeep: Upkeep::new(),
+            wakers: Vec::new(),
+            follow_ups: VecDeque::new(),
+            entering: None,
+            draining: Vec::new(),
+            effects: Vec::new(),
+            started: Instant::now(),
+        }
+    }
+
+    pub async fn run(mut self, mut inbox: mpsc::Receiver<Message>, stopping: CancellationToken) {
+        let shared = self.shared.clone();
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut alarm = Box::pin(sleep_until(self.started + LONG));
+        loop {
+            self.set(&mut alarm);
+            select! {
+                biased;
+                () = stopping.cancelled() => break,
+                count = inbox.recv_many(&mut batch, BATCH) => if count == 0 { break },
+                () = shared.departures.added() => {}
+                () = shared.board.asked() => {}
+                () = &mut alarm => {}
+            }
+            let departures = shared.departures.take();
+            if !departures.is_empty() {
+                take_all(&mut inbox, &mut batch);
+            }
+            self.work_off(&mut batch, departures);
+        }
+        self.close();
+    }
+
+    fn set(&self, alarm: &mut Pin<Box<Sleep>>) {
+        let wake = self.dispatcher.next_wake();
+        // Never early: an alarm that finds nothing due would be set to the same moment again.
+        let wake = wake.map(|mono| self.started + Duration::from_micros(mono.0.saturating_add(1)));
+        let upkeep = self.upkeep.due(&self.shared.board);
+        match [wake, upkeep].into_iter().flatten().min() {
+            Some(due) if alarm.deadline() != due => alarm.as_mut().reset(due),
+            None if alarm.is_elapsed() => alarm.as_mut().reset(Instant::now() + LONG),
+            Some(_) | None => {}
+        }
+    }
+
+    fn work_off(&mut self, batch: &mut Vec<Message>, departures: Vec<Departure>) {
+        for message in batch.drain(..) {
+            self.take_in(message);
+        }
+        for departure in departures {
+            self.lost_session(&departure.into());
+            self.handle(departure.into());
+        }
+        self.handle(Input::Tick);
+        self.upkeep.note(Stale::Load);
+        let census = self.dispatcher.census();
+        self.shared
+            .counters
+            .take_census(census, self.sessions.len());
+        self.upkeep
+            .keep_up(&self.shared.board, &self.dispatcher, &self.sessions);
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+
+    fn take_in(&mut self, message: Message) {
+        match message {
+            Message::Submit { submission, answer } => {
+                let jobs = submission.jobs.iter().map(|job| job.id).collect();
+                self.entering = Some(Entering { jobs, answer });
+                self.handle(Input::Submit(submission));
+                self.entering = None;
+            }
+            Message::Connected {
+                registration,
+                card,
+                orders,
+            } => {
+                self.sessions.add(registration.session, card, orders);
+                self.handle(Input::Connected(registration));
+            }
+            Message::Said(inputs) => {
+                for input in inputs {
+                    self.lost_session(&input);
+                    self.handle(input);
+                }
+            }
+            Message::Settled {
+                job,
+                counted,
+                result,
+                took,
+            } => {
+                self.shared.counters.settlement.add(took);
+                self.settled(job, counted, result);
+            }
+            Message::Drain { within, done } => {
+                self.draining.push(done);
+                self.handle(Input::Drain { within });
+            }
+        }
+    }
+
+    /// A socket that is gone takes no orders any more.
+    fn lost_session(&mut self, input: &Input) {
+        match input {
+            Input::Lost { session } => {
+                self.sessions.remove(*session);
+                self.upkeep.note(Stale::Members);
+            }
+            Input::Leaving { .. } | Input::DrainWorker { .. } | Input::Report(_) => {
+                self.upkeep.note(Stale::Members);
+            }
+            _ => {}
+        }
+    }
+
+    fn settled(&mut self, job: JobId, counted: Counted, result: Result<Kudos, Unsettled>) {
+        self.lines.counted(job, counted);
+        match result {
+            Ok(reward) => self.handle(Input::Settled { job, reward }),
+            Err(Unsettled) => {
+                self.shared.counters.settlement_failures.add(1);
+                self.handle(Input::SettleFailed { job });
+            }
+        }
+    }
+
+    /// Hands one input to the dispatcher and does what it says, and what comes of that.
+    fn handle(&mut self, input: Input) {
+        let mut effects = std::mem::take(&mut self.effects);
+        let mut next = Some(input);
+        while let Some(input) = next {
+            self.dispatcher.handle(input, self.now(), &mut effects);
+            for effect in effects.drain(..) {
+                self.send_out(effect);
+            }
+            next = self.follow_ups.pop_front();
+        }
+        self.effects = effects;
+    }
+
+    fn now(&self) -> Now {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+        let millis = wall.map_or(0, |since| since.as_millis());
+        let mono = self.started.elapsed().as_micros();
+        Now {
+            mono: Mono(u64::try_from(mono).unwrap_or(u64::MAX)),
+            wall: UnixMillis(i64::try_from(millis).unwrap_or(i64::MAX)),
+        }
+    }
+
+    /// The process ends: nobody waits for anything that will not come.
+    fn close(&mut self) {
+        let streams = self.lines.pipes().filter_map(|pipe| pipe.close());
+        let sockets = self.sessions.all().filter_map(|orders| orders.close());
+        streams.chain(sockets).for_each(Waker::wake);
+    }
+}
+
+/// What was said before a departure counts before it.
+fn take_all(inbox: &mut mpsc::Receiver<Message>, batch: &mut Vec<Message>) {
+    while let Ok(message) = inbox.try_recv() {
+        batch.push(message);
+    }
+}

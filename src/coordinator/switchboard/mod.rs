@@ -1,0 +1,167 @@
+//! The shell around [`super::dispatch`]: clients on one side, workers on the other, one task in the middle that owns
+//! the dispatcher and does what it says.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `desk`, `routes` | the task: messages in; effects out |
+//! | `stream` | a client's end: what it hears of its job, bounded by bytes |
+//! | `lines` | the jobs that are here |
+//! | `orders`, `sessions` | a worker's end: what its socket is to be told; which sockets there are |
+//! | `departures` | clients and workers that have left |
+//! | `books` | where settlements go |
+//! | `overview`, `figures` | who is online, for listings; numbers, for metrics |
+//!
+//! Between a client and its tokens there is no SQL and nothing that waits: a client that does not read loses its own
+//! job, a worker that does not read loses its socket, and nobody else notices. Tokens are counted and jobs are
+//! settled in tasks beside this one.
+
+mod books;
+mod departures;
+mod desk;
+mod figures;
+mod lines;
+mod orders;
+mod overview;
+mod routes;
+mod sessions;
+mod stream;
+
+#[cfg(test)]
+mod tests;
+
+pub use books::{Books, Unsettled};
+pub use figures::{BUCKETS, Figures, Histogram};
+pub use overview::{ModelOnline, Overview, WorkerOnline};
+pub use stream::{CLIENT_BUFFER, Delivery, JobStream};
+
+pub use orders::{Order, Orders};
+pub use sessions::Card;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use departures::{Departure, Departures};
+use desk::{Desk, Message};
+use figures::Counters;
+use overview::Board;
+
+use super::dispatch::{Input, Refusal, Registration, SessionId, Settings, Submission};
+use crate::tasks::Tasks;
+
+/// Messages that may wait for the desk. Doors and sockets wait for room.
+const INBOX: usize = 1024;
+
+/// A handle on the task. Clones speak of the same one.
+#[derive(Debug, Clone)]
+pub struct Switchboard {
+    messages: mpsc::Sender<Message>,
+    shared: Arc<Shared>,
+}
+
+/// What is read or noted without asking the task.
+#[derive(Debug, Default)]
+struct Shared {
+    board: Board,
+    counters: Counters,
+    departures: Arc<Departures>,
+    sessions: AtomicU64,
+}
+
+/// A worker's way to the switchboard, for as long as its socket lasts. Dropping it is losing the socket.
+#[derive(Debug)]
+pub struct WorkerLine {
+    session: SessionId,
+    messages: mpsc::Sender<Message>,
+    departures: Arc<Departures>,
+}
+
+/// The switchboard has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stopped;
+
+impl Switchboard {
+    pub fn start(settings: Settings, books: impl Into<Books>, tasks: &Tasks) -> Self {
+        let (messages, inbox) = mpsc::channel(INBOX);
+        let shared = Arc::new(Shared::default());
+        let desk = Desk::new(
+            settings,
+            books.into(),
+            shared.clone(),
+            messages.downgrade(),
+            tasks,
+        );
+        tasks.start(desk.run(inbox, tasks.stopping()));
+        Self { messages, shared }
+    }
+
+    /// All jobs of the request are taken, or none. One stream for each, in their order; dropping one cancels its job.
+    pub async fn submit(&self, submission: Submission) -> Result<Vec<JobStream>, Refusal> {
+        let (answer, answered) = oneshot::channel();
+        let message = Message::Submit { submission, answer };
+        let sent = self.messages.send(message).await;
+        sent.map_err(|_| Refusal::ShuttingDown)?;
+        answered.await.unwrap_or(Err(Refusal::ShuttingDown))
+    }
+
+    pub fn overview(&self) -> Arc<Overview> {
+        self.shared.board.read()
+    }
+
+    pub fn figures(&self) -> Figures {
+        self.shared.counters.read()
+    }
+
+    /// Takes nothing more and returns when every job has ended, which it has a little after `within` at the latest.
+    pub async fn drain(&self, within: Duration) {
+        let (done, drained) = oneshot::channel();
+        let message = Message::Drain { within, done };
+        if self.messages.send(message).await.is_ok() {
+            // Settlements after the last moment have their own patience; the process does not wait for it.
+            let _ = timeout(within + Duration::from_secs(5), drained).await;
+        }
+    }
+
+    /// A session's number: never used again.
+    pub fn next_session(&self) -> SessionId {
+        SessionId(self.shared.sessions.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Says that a worker is here. What it is told comes as orders, the first being `Ready` or `Close`.
+    pub async fn connect(
+        &self,
+        registration: Registration,
+        card: Card,
+        orders: Arc<Orders>,
+    ) -> Result<WorkerLine, Stopped> {
+        let session = registration.session;
+        let message = Message::Connected {
+            registration: Box::new(registration),
+            card,
+            orders,
+        };
+        self.messages.send(message).await.map_err(|_| Stopped)?;
+        Ok(WorkerLine {
+            session,
+            messages: self.messages.clone(),
+            departures: self.shared.departures.clone(),
+        })
+    }
+}
+
+impl WorkerLine {
+    /// Hands over what a worker said, in order.
+    pub async fn say(&self, inputs: Vec<Input>) -> Result<(), Stopped> {
+        let message = Message::Said(inputs);
+        self.messages.send(message).await.map_err(|_| Stopped)
+    }
+}
+
+impl Drop for WorkerLine {
+    fn drop(&mut self) {
+        self.departures.note(Departure::Worker(self.session));
+    }
+}

@@ -1,0 +1,98 @@
+//! What one worker's socket is to be told, between the switchboard and the task that owns the socket. The writer
+//! never waits; a socket that does not take its orders counts as lost.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::coordinator::dispatch::{CancelReason, CloseReason, Offer, Verdict};
+use crate::protocol::job::{JobId, Kudos};
+
+/// Orders that may wait for one socket. A worker has at most a thousand jobs, and few orders for each at a time.
+const MOST_ORDERS: usize = 16_384;
+
+#[derive(Debug)]
+pub enum Order {
+    Ready {
+        resumed: Vec<Verdict>,
+    },
+    Offer(Box<Offer>),
+    Cancel {
+        job: JobId,
+        attempt: u32,
+        why: CancelReason,
+    },
+    Got {
+        job: JobId,
+        attempt: u32,
+        seq: u64,
+    },
+    Ack {
+        job: JobId,
+        attempt: Option<u32>,
+        reward: Kudos,
+    },
+    Drop {
+        job: JobId,
+        attempt: u32,
+    },
+    Drain {
+        within: Duration,
+    },
+    Close(CloseReason),
+}
+
+/// Both ends share it.
+#[derive(Debug, Default)]
+pub struct Orders {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    orders: VecDeque<Order>,
+    reader: Option<Waker>,
+    closed: bool,
+}
+
+/// The socket has not taken its orders for too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stuck;
+
+impl Orders {
+    pub(super) fn push(&self, order: Order) -> Result<Option<Waker>, Stuck> {
+        let mut waiting = self.lock();
+        if waiting.orders.len() >= MOST_ORDERS {
+            waiting.closed = true;
+            return Err(Stuck);
+        }
+        waiting.orders.push_back(order);
+        Ok(waiting.reader.take())
+    }
+
+    /// No further order will come.
+    pub(super) fn close(&self) -> Option<Waker> {
+        let mut waiting = self.lock();
+        waiting.closed = true;
+        waiting.reader.take()
+    }
+
+    /// Moves what waits into `into`. False once nothing is left and nothing will come.
+    pub fn poll_take(&self, into: &mut VecDeque<Order>, context: &mut Context<'_>) -> Poll<bool> {
+        let mut waiting = self.lock();
+        if waiting.orders.is_empty() {
+            if waiting.closed {
+                return Poll::Ready(false);
+            }
+            waiting.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        into.append(&mut waiting.orders);
+        Poll::Ready(true)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

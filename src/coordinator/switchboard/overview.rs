@@ -1,0 +1,249 @@
+//! Who is online and what they offer, as a value that is swapped when it changes. Reading it takes a lock for as long
+//! as it takes to count a reference, so that listings can be asked for thousands of times a second.
+//!
+//! What comes or goes is shown at once, unless making the overview has become dear: it may cost a twentieth of the
+//! time at most. Load changes all the time; it is brought up to date when somebody has looked since.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::sessions::{Card, Sessions};
+use crate::coordinator::dispatch::{Dispatcher, OnlineModel, OnlineWorker};
+use crate::protocol::job::{Capabilities, Formats, Kind, Kinds};
+
+/// Load is at most this old when it is looked at again and again.
+const LOAD_AGE: Duration = Duration::from_millis(50);
+/// Making the overview may take this part of the time.
+const SHARE: u32 = 20;
+
+#[derive(Debug, Clone, Default)]
+pub struct Overview {
+    /// By name.
+    pub models: Vec<ModelOnline>,
+    /// By name.
+    pub workers: Vec<Arc<WorkerOnline>>,
+    pub queued: usize,
+}
+
+/// A model that somebody serves.
+#[derive(Debug, Clone)]
+pub struct ModelOnline {
+    pub name: Arc<str>,
+    pub kinds: Kinds,
+    pub formats: Formats,
+    pub capabilities: Capabilities,
+    pub modalities: Vec<Arc<str>>,
+    /// The longest there is.
+    pub context: u32,
+    pub workers: u32,
+    /// Jobs of it at once, all workers together.
+    pub slots: u32,
+    pub running: u32,
+    pub queued: usize,
+}
+
+/// A connected worker. Its name and public id are for everybody; its owner and its address are not here.
+#[derive(Debug, Clone)]
+pub struct WorkerOnline {
+    pub name: Arc<str>,
+    pub public_id: Uuid,
+    pub agent: Arc<str>,
+    pub models: Vec<Arc<str>>,
+    pub kinds: Kinds,
+    pub formats: Formats,
+    pub capabilities: Capabilities,
+    pub modalities: Arc<[Arc<str>]>,
+    pub context: u32,
+    pub trusted: bool,
+    pub slots: usize,
+    pub running: usize,
+}
+
+/// The overview and who keeps it current.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    shown: RwLock<Arc<Overview>>,
+    looked_at: AtomicBool,
+    asked: Notify,
+}
+
+/// When it is made anew.
+#[derive(Debug)]
+pub(super) struct Upkeep {
+    made: Instant,
+    cost: Duration,
+    stale: Stale,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stale {
+    Not,
+    Load,
+    Members,
+}
+
+impl Overview {
+    pub fn model(&self, name: &str) -> Option<&ModelOnline> {
+        let found = self
+            .models
+            .binary_search_by(|model| model.name.as_ref().cmp(name));
+        found.ok().map(|index| &self.models[index])
+    }
+
+    fn of(dispatcher: &Dispatcher, sessions: &Sessions) -> Self {
+        let mut models = BTreeMap::new();
+        let mut workers = Vec::new();
+        for worker in dispatcher.online().filter(|worker| !worker.leaving) {
+            let Some(card) = sessions.card(worker.session) else {
+                continue;
+            };
+            let mut names = Vec::new();
+            for model in worker.models() {
+                names.push(model.name.clone());
+                let all = models
+                    .entry(model.name.clone())
+                    .or_insert_with(|| ModelOnline::named(model.name.clone()));
+                all.add(&worker, model, card);
+            }
+            workers.push(Arc::new(WorkerOnline::of(&worker, card, names)));
+        }
+        workers.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let waiting = dispatcher.waiting();
+        let models = models.into_values().map(|mut model: ModelOnline| {
+            model.queued = waiting.get(&model.name).copied().unwrap_or(0);
+            model
+        });
+        Self {
+            models: models.collect(),
+            workers,
+            queued: dispatcher.census().queued,
+        }
+    }
+}
+
+impl ModelOnline {
+    fn named(name: Arc<str>) -> Self {
+        Self {
+            name,
+            kinds: Kinds::default(),
+            formats: Formats::default(),
+            capabilities: Capabilities::default(),
+            modalities: Vec::new(),
+            context: 0,
+            workers: 0,
+            slots: 0,
+            running: 0,
+            queued: 0,
+        }
+    }
+
+    fn add(&mut self, worker: &OnlineWorker<'_>, model: OnlineModel<'_>, card: &Card) {
+        for kind in ALL_KINDS {
+            if worker.kinds.contains(kind) {
+                self.kinds = self.kinds.with(kind);
+            }
+        }
+        self.formats = self.formats.with(worker.formats);
+        self.capabilities = self.capabilities.with(worker.capabilities);
+        for modality in card.modalities.iter() {
+            if !self.modalities.contains(modality) {
+                self.modalities.push(modality.clone());
+            }
+        }
+        self.context = self.context.max(card.context);
+        self.workers += 1;
+        self.slots = self.slots.saturating_add(model.slots);
+        self.running = self.running.saturating_add(model.running);
+    }
+}
+
+const ALL_KINDS: [Kind; 5] = [
+    Kind::Text,
+    Kind::Image,
+    Kind::Video,
+    Kind::Audio,
+    Kind::Mesh,
+];
+
+impl WorkerOnline {
+    fn of(worker: &OnlineWorker<'_>, card: &Card, models: Vec<Arc<str>>) -> Self {
+        Self {
+            name: card.name.clone(),
+            public_id: card.public_id,
+            agent: card.agent.clone(),
+            models,
+            kinds: worker.kinds,
+            formats: worker.formats,
+            capabilities: worker.capabilities,
+            modalities: card.modalities.clone(),
+            context: card.context,
+            trusted: worker.trusted,
+            slots: worker.slots,
+            running: worker.running,
+        }
+    }
+}
+
+impl Board {
+    pub fn read(&self) -> Arc<Overview> {
+        if !self.looked_at.swap(true, Ordering::AcqRel) {
+            self.asked.notify_one();
+        }
+        self.shown
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Returns when somebody looks for the first time since it was made.
+    pub async fn asked(&self) {
+        self.asked.notified().await;
+    }
+
+    fn show(&self, overview: Overview) {
+        let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
+        *shown = Arc::new(overview);
+        self.looked_at.store(false, Ordering::Release);
+    }
+}
+
+impl Upkeep {
+    pub fn new() -> Self {
+        Self {
+            made: Instant::now(),
+            cost: Duration::ZERO,
+            stale: Stale::Not,
+        }
+    }
+
+    pub fn note(&mut self, stale: Stale) {
+        self.stale = self.stale.max(stale);
+    }
+
+    /// When it should be made anew if nothing else happens.
+    pub fn due(&self, board: &Board) -> Option<Instant> {
+        let age = match self.stale {
+            Stale::Not => return None,
+            Stale::Load if !board.looked_at.load(Ordering::Acquire) => return None,
+            Stale::Load => LOAD_AGE.max(self.cost * SHARE),
+            Stale::Members => self.cost * SHARE,
+        };
+        Some(self.made + age)
+    }
+
+    pub fn keep_up(&mut self, board: &Board, dispatcher: &Dispatcher, sessions: &Sessions) {
+        let started = Instant::now();
+        if self.due(board).is_some_and(|due| due <= started) {
+            board.show(Overview::of(dispatcher, sessions));
+            self.made = Instant::now();
+            self.cost = self.made - started;
+            self.stale = Stale::Not;
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Where the dispatcher's effects go. It decides nothing and waits for nobody.
+
+use std::time::Instant;
+
+use tracing::warn;
+
+use super::desk::{Desk, Message};
+use super::lines::{Count, believed, ours};
+use super::orders::Order;
+use super::overview::Stale;
+use crate::coordinator::dispatch::{
+    CloseReason, Effect, Facts, Input, Offer, Outcome, Refusal, SessionId,
+};
+use crate::coordinator::metering::{self, Counted};
+use crate::protocol::job::{Event, FailureKind, JobId};
+
+impl Desk {
+    pub fn send_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Accepted { .. } => self.accepted(),
+            Effect::Refused { refusal, .. } => self.refused(refusal),
+            Effect::Relay { job, event } => self.relay(job, event),
+            Effect::End { job, outcome } => self.end(job, outcome),
+            Effect::Park { job } => self.wakers.extend(self.lines.park(job)),
+            Effect::Ready { session, resumed } => {
+                self.upkeep.note(Stale::Members);
+                self.order(session, Order::Ready { resumed });
+            }
+            Effect::Offer(offer) => self.offer(offer),
+            Effect::CancelOnWorker {
+                session,
+                job,
+                attempt,
+                why,
+            } => self.order(session, Order::Cancel { job, attempt, why }),
+            Effect::Got {
+                session,
+                job,
+                attempt,
+                seq,
+            } => self.order(session, Order::Got { job, attempt, seq }),
+            Effect::Ack {
+                session,
+                job,
+                attempt,
+                reward,
+            } => self.order(
+                session,
+                Order::Ack {
+                    job,
+                    attempt,
+                    reward,
+                },
+            ),
+            Effect::Drop {
+                session,
+                job,
+                attempt,
+            } => self.order(session, Order::Drop { job, attempt }),
+            Effect::TellDrain { session, within } => {
+                self.upkeep.note(Stale::Members);
+                self.order(session, Order::Drain { within });
+            }
+            Effect::CloseWorker { session, reason } => self.close_worker(session, reason),
+            Effect::Settle(facts) => self.settle(facts),
+            Effect::Drained => {
+                for done in self.draining.drain(..) {
+                    // Whoever waited may have lost patience.
+                    let _ = done.send(());
+                }
+            }
+        }
+    }
+
+    fn accepted(&mut self) {
+        let Some(entering) = self.entering.take() else {
+            return;
+        };
+        if self
+            .shared
+            .counters
+            .accepted
+            .add(entering.jobs.len() as u64)
+            == 0
+        {
+            metering::warm_up();
+        }
+        let streams = self.lines.open(entering.jobs, &self.shared.departures);
+        // Streams that nobody takes are dropped there, which cancels their jobs.
+        let _ = entering.answer.send(Ok(streams));
+    }
+
+    fn refused(&mut self, refusal: Refusal) {
+        self.shared.counters.refused.add(1);
+        if let Some(entering) = self.entering.take() {
+            let _ = entering.answer.send(Err(refusal));
+        }
+    }
+
+    fn relay(&mut self, job: JobId, event: Event) {
+        let counters = &self.shared.counters;
+        counters.events.add(1);
+        if let Event::Token(token) = &event {
+            counters.tokens.add(token.ids.len().max(1) as u64);
+        }
+        match self.lines.relay(job, event) {
+            Ok(waker) => self.wakers.extend(waker),
+            Err(_) => self.follow_ups.push_back(Input::SlowClient { job }),
+        }
+    }
+
+    fn end(&mut self, job: JobId, outcome: Outcome) {
+        if let Outcome::Failed(failure) = &outcome
+            && failure.kind == FailureKind::StoreUnavailable
+        {
+            warn!(job.id = %job, "job {job} ends unpaid: its result could not be recorded");
+        }
+        let ended = outcome.clone();
+        if let Some((timing, waker)) = self.lines.end(job, outcome) {
+            self.shared.counters.ended(&ended, timing);
+            self.wakers.extend(waker);
+        }
+    }
+
+    fn offer(&mut self, offer: Offer) {
+        let session = offer.session;
+        if let Some(card) = self.sessions.card(session) {
+            self.lines
+                .offered(offer.job.id, card.name.clone(), card.public);
+        }
+        self.order(session, Order::Offer(Box::new(offer)));
+    }
+
+    /// A socket that does not take its orders is as good as gone.
+    fn order(&mut self, session: SessionId, order: Order) {
+        let Some(orders) = self.sessions.orders(session) else {
+            return;
+        };
+        match orders.push(order) {
+            Ok(waker) => self.wakers.extend(waker),
+            Err(_) => {
+                self.wakers.extend(orders.close());
+                self.sessions.remove(session);
+                self.follow_ups.push_back(Input::Lost { session });
+            }
+        }
+    }
+
+    fn close_worker(&mut self, session: SessionId, reason: CloseReason) {
+        match reason {
+            CloseReason::Evicted { .. } => self.shared.counters.evictions.add(1),
+            CloseReason::Silent => self.shared.counters.silences.add(1),
+            _ => 0,
+        };
+        self.order(session, Order::Close(reason));
+        if let Some(orders) = self.sessions.remove(session) {
+            self.wakers.extend(orders.close());
+        }
+        self.upkeep.note(Stale::Members);
+    }
+
+    /// Counts and writes down beside this task; the answer comes back as a message.
+    fn settle(&mut self, facts: Box<Facts>) {
+        let Some(messages) = self.messages.upgrade() else {
+            return;
+        };
+        let (books, meter) = (self.books.clone(), self.meter.clone());
+        let count = self.lines.settle(facts.job.id, facts.timing);
+        self.tasks.start(async move {
+            let job = facts.job.id;
+            let counted = match count {
+                Count::Known(counted) => counted,
+                Count::Open { public, .. } if facts.parts.is_empty() => Counted {
+                    public,
+                    ..Counted::default()
+                },
+                Count::Open { output, public } => {
+                    meter.count(facts.job.clone(), output, public).await
+                }
+            };
+            let asked = Instant::now();
+            let result = books.settle(amended(facts, counted), counted).await;
+            let took = asked.elapsed();
+            let settled = Message::Settled {
+                job,
+                counted,
+                result,
+                took,
+            };
+            // If the switchboard has stopped, nobody waits for the answer.
+            let _ = messages.send(settled).await;
+        });
+    }
+}
+
+/// What the store is told of a public worker's job are our numbers.
+fn amended(mut facts: Box<Facts>, counted: Counted) -> Box<Facts> {
+    if counted.public {
+        facts.usage = facts.usage.map(|said| ours(said, counted));
+        facts.outcome = believed(facts.outcome, counted);
+    }
+    facts
+}

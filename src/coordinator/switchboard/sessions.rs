@@ -1,0 +1,61 @@
+//! The sockets of workers as the switchboard sees them: where to send orders, and what to call who is there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::orders::Orders;
+use crate::coordinator::dispatch::SessionId;
+
+/// What people may know of a worker.
+#[derive(Debug, Clone)]
+pub struct Card {
+    pub name: Arc<str>,
+    /// The same for one name forever.
+    pub public_id: Uuid,
+    pub agent: Arc<str>,
+    /// What its text models read: `text`, `image`, `video`.
+    pub modalities: Arc<[Arc<str>]>,
+    /// As it said; dispatch compares contexts in coarser steps.
+    pub context: u32,
+    /// Its own count of tokens is not to be believed.
+    pub public: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Sessions {
+    open: HashMap<SessionId, Session>,
+}
+
+#[derive(Debug)]
+struct Session {
+    card: Card,
+    orders: Arc<Orders>,
+}
+
+impl Sessions {
+    pub fn add(&mut self, session: SessionId, card: Card, orders: Arc<Orders>) {
+        self.open.insert(session, Session { card, orders });
+    }
+
+    pub fn card(&self, session: SessionId) -> Option<&Card> {
+        self.open.get(&session).map(|session| &session.card)
+    }
+
+    pub fn orders(&self, session: SessionId) -> Option<&Arc<Orders>> {
+        self.open.get(&session).map(|session| &session.orders)
+    }
+
+    pub fn remove(&mut self, session: SessionId) -> Option<Arc<Orders>> {
+        self.open.remove(&session).map(|session| session.orders)
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Orders>> {
+        self.open.values().map(|session| &session.orders)
+    }
+
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+}

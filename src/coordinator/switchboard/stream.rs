@@ -1,0 +1,256 @@
+//! What the client of one job hears, between the switchboard that writes it and the door that reads it. The buffer
+//! is bounded by bytes, and the writer never waits: a job whose client does not keep up is told so instead.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use futures_util::Stream;
+
+use super::departures::{Departure, Departures};
+use crate::coordinator::dispatch::{Outcome, Timing};
+use crate::protocol::job::{Event, JobId};
+
+/// Events that may wait for one client, in bytes.
+pub const CLIENT_BUFFER: usize = 1 << 20;
+/// What an event weighs besides its text.
+const EVENT_BYTES: usize = 96;
+
+/// One thing a client hears of its job.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Delivery {
+    /// Never the last: `Done` and `Failed` come as an end.
+    Event(Event),
+    /// The job is settled. Nothing follows.
+    End {
+        outcome: Outcome,
+        timing: Timing,
+        /// The name of the worker that ended it.
+        worker: Option<Arc<str>>,
+    },
+}
+
+/// The reading end. Dropped before the job's end it cancels the job.
+#[derive(Debug)]
+pub struct JobStream {
+    job: JobId,
+    pipe: Arc<Pipe>,
+    taken: VecDeque<Delivery>,
+    ended: bool,
+    departures: Arc<Departures>,
+}
+
+/// Both ends share it.
+#[derive(Debug, Default)]
+pub(super) struct Pipe {
+    waiting: Mutex<Waiting>,
+    bytes: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    deliveries: VecDeque<Delivery>,
+    reader: Option<Waker>,
+    closed: bool,
+}
+
+/// The client has not read for a megabyte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Overflow;
+
+impl JobStream {
+    pub(super) fn new(job: JobId, pipe: Arc<Pipe>, departures: Arc<Departures>) -> Self {
+        Self {
+            job,
+            pipe,
+            taken: VecDeque::new(),
+            ended: false,
+            departures,
+        }
+    }
+
+    pub fn job(&self) -> JobId {
+        self.job
+    }
+
+    /// What comes next; nothing after the end. Several deliveries that are there already come without waiting.
+    pub async fn next(&mut self) -> Option<Delivery> {
+        poll_fn(|context| self.poll_delivery(context)).await
+    }
+
+    pub fn poll_delivery(&mut self, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        if self.taken.is_empty() && !self.ended {
+            let mut waiting = self.pipe.lock();
+            if waiting.deliveries.is_empty() && !waiting.closed {
+                waiting.reader = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            std::mem::swap(&mut self.taken, &mut waiting.deliveries);
+        }
+        Poll::Ready(self.take())
+    }
+
+    fn take(&mut self) -> Option<Delivery> {
+        let delivery = self.taken.pop_front();
+        match &delivery {
+            Some(Delivery::Event(event)) => self.pipe.read(weight(event)),
+            Some(Delivery::End { .. }) | None => self.ended = true,
+        }
+        delivery
+    }
+}
+
+impl Stream for JobStream {
+    type Item = Delivery;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_delivery(context)
+    }
+}
+
+impl Drop for JobStream {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.departures.note(Departure::Client(self.job));
+        }
+    }
+}
+
+impl Pipe {
+    /// Hands an event over. Whoever has to be woken is returned, so that the writer wakes it once for many.
+    pub fn push(&self, event: Event) -> Result<Option<Waker>, Overflow> {
+        let weight = weight(&event);
+        if self.bytes.load(Ordering::Relaxed) + weight > CLIENT_BUFFER {
+            return Err(Overflow);
+        }
+        self.bytes.fetch_add(weight, Ordering::Relaxed);
+        let mut waiting = self.lock();
+        waiting.deliveries.push_back(Delivery::Event(event));
+        Ok(waiting.reader.take())
+    }
+
+    /// The last delivery, for which there is always room.
+    pub fn end(&self, end: Delivery) -> Option<Waker> {
+        let mut waiting = self.lock();
+        waiting.deliveries.push_back(end);
+        waiting.closed = true;
+        waiting.reader.take()
+    }
+
+    /// No end will come.
+    pub fn close(&self) -> Option<Waker> {
+        let mut waiting = self.lock();
+        waiting.closed = true;
+        waiting.reader.take()
+    }
+
+    fn read(&self, weight: usize) {
+        self.bytes.fetch_sub(weight, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn weight(event: &Event) -> usize {
+    EVENT_BYTES
+        + match event {
+            Event::Token(token) => {
+                let top = token.logprobs.iter().map(|one| 64 + 48 * one.top.len());
+                token.text.len() + 4 * token.ids.len() + top.sum::<usize>()
+            }
+            Event::ToolCall(call) => call.arguments.len() + 4 * call.ids.len(),
+            Event::Preview { bytes, .. } => bytes.len(),
+            _ => 0,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::{FutureExt, StreamExt};
+
+    use super::{CLIENT_BUFFER, Delivery, JobStream, Overflow, Pipe};
+    use crate::coordinator::dispatch::{Outcome, Timing};
+    use crate::coordinator::switchboard::departures::{Departure, Departures};
+    use crate::protocol::job::{Event, JobId, TokenEvent};
+
+    fn text(length: usize) -> Event {
+        Event::Token(TokenEvent {
+            text: "x".repeat(length),
+            ..TokenEvent::default()
+        })
+    }
+
+    fn end() -> Delivery {
+        Delivery::End {
+            outcome: Outcome::Cancelled,
+            timing: Timing::default(),
+            worker: None,
+        }
+    }
+
+    fn both() -> (Arc<Pipe>, JobStream, Arc<Departures>) {
+        let (pipe, departures) = (Arc::new(Pipe::default()), Arc::new(Departures::default()));
+        let stream = JobStream::new(JobId::random(), pipe.clone(), departures.clone());
+        (pipe, stream, departures)
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_overflows_after_a_megabyte_and_still_gets_its_end() {
+        let (pipe, mut stream, _) = both();
+        let mut pushed = 0;
+        while pipe.push(text(10_000)).is_ok() {
+            pushed += 1;
+        }
+        assert_eq!(pushed, CLIENT_BUFFER / 10_096);
+        pipe.end(end());
+        for _ in 0..pushed {
+            assert!(matches!(
+                stream.next().now_or_never(),
+                Some(Some(Delivery::Event(_)))
+            ));
+        }
+        assert_eq!(stream.next().now_or_never(), Some(Some(end())));
+        assert_eq!(stream.next().now_or_never(), Some(None));
+    }
+
+    #[test]
+    fn what_was_taken_but_not_read_still_counts() {
+        let (pipe, mut stream, _) = both();
+        for _ in 0..10 {
+            pipe.push(text(100_000)).unwrap();
+        }
+        stream.next().now_or_never().unwrap();
+        assert!(pipe.push(text(100_000)).is_ok());
+        assert_eq!(pipe.push(text(100_000)).err(), Some(Overflow));
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_waits_is_woken_once_for_many() {
+        let (pipe, mut stream, _) = both();
+        assert_eq!(stream.next().now_or_never(), None);
+        assert!(pipe.push(text(1)).unwrap().is_some());
+        assert!(pipe.push(text(1)).unwrap().is_none());
+        assert!(pipe.end(end()).is_none());
+        assert_eq!(stream.count().await, 3);
+    }
+
+    #[test]
+    fn only_a_stream_that_has_not_ended_is_abandoned() {
+        let (pipe, mut stream, departures) = both();
+        pipe.end(end());
+        stream.next().now_or_never();
+        drop(stream);
+        assert_eq!(departures.take(), []);
+        let (_pipe, stream, departures) = both();
+        let job = stream.job();
+        drop(stream);
+        assert_eq!(departures.take(), [Departure::Client(job)]);
+    }
+}
