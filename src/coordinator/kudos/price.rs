@@ -1,0 +1,75 @@
+//! What text is worth, as the legacy network prices it:
+//!
+//! ```text
+//! t(n)   = min(max(20, n), longest)                        tokens, in place of its characters by four
+//! c      = 1.2 + 2.2 ^ log2(t(prompt) / 1024)              within 0.1 and 30
+//! reward = t(output) · (max(p, 13) / 13) ^ 0.2 · p / 125 · c
+//! ```
+//!
+//! p is the model's size in billions of parameters, and 1 where nobody knows it. The reward is rounded to
+//! thousandths, the unit of the ledger. Who asked pays the reward and one kudos more.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::protocol::job::Kudos;
+
+/// What the requester pays beyond the rewards of the workers.
+pub const FEE: Kudos = Kudos(1000);
+
+/// The most that one job can be worth, so that no sum can overflow: a billion kudos.
+const MOST: f64 = 1e12;
+
+const FEWEST_TOKENS: u32 = 20;
+
+/// The sizes of known models, by the names they are served under.
+#[derive(Debug, Clone, Default)]
+pub struct Prices {
+    billions: HashMap<Arc<str>, f64>,
+}
+
+impl Prices {
+    /// A model of so many billions of parameters. Sizes that are none are left out.
+    #[must_use]
+    pub fn with(mut self, model: &str, billions: f64) -> Self {
+        if billions.is_finite() && billions > 0.0 {
+            self.billions.insert(model.into(), billions);
+        }
+        self
+    }
+
+    /// The size that counts for this model.
+    pub fn billions(&self, model: &str) -> f64 {
+        self.billions.get(model).copied().unwrap_or(1.0)
+    }
+}
+
+/// The tokens that count, of an output that could have had so many.
+pub fn counted_tokens(tokens: u32, longest: Option<u32>) -> u32 {
+    tokens.max(FEWEST_TOKENS).min(longest.unwrap_or(u32::MAX))
+}
+
+/// What one token of output is worth after a prompt of this length, in thousandths of a kudos.
+pub fn per_token(prompt_tokens: u32, billions: f64) -> f64 {
+    let prompt = f64::from(prompt_tokens.max(FEWEST_TOKENS));
+    let context = 1.2 + 2.2_f64.powf((prompt / 1024.0).log2());
+    let size = (billions.max(13.0) / 13.0).powf(0.2) * billions / 125.0;
+    size * context.clamp(0.1, 30.0) * 1000.0
+}
+
+/// The reward for a whole output.
+pub fn price_text(
+    prompt_tokens: u32,
+    output_tokens: u32,
+    longest: Option<u32>,
+    billions: f64,
+) -> Kudos {
+    let tokens = f64::from(counted_tokens(output_tokens, longest));
+    rounded(tokens * per_token(prompt_tokens, billions))
+}
+
+/// To whole thousandths; never below nothing.
+pub fn rounded(thousandths: f64) -> Kudos {
+    // Within the range of i64 by the clamp, and NaN becomes nothing.
+    Kudos(thousandths.round().clamp(0.0, MOST) as i64)
+}

@@ -1,0 +1,225 @@
+//! From the facts of an ended job to its settled row and its entries in the ledger.
+//!
+//! Delivered jobs and those their client left are paid, for what was delivered; nobody is paid or charged for a
+//! failure. The entries of a job always sum to zero.
+
+use std::sync::Arc;
+
+use crate::coordinator::dispatch::{Facts, Outcome, Part, Timing};
+use crate::protocol::job::{
+    AccountId, FailureKind, FinishReason, JobId, Kind, Kudos, RequestId, Usage, WorkerId,
+};
+
+use super::metering::{Counted, Metered, said};
+use super::price::{FEE, Prices, counted_tokens, per_token, rounded};
+
+/// The account that receives fees. Zero is kept for the anonymous account of the legacy side.
+pub const HOUSE: AccountId = AccountId(-1);
+
+/// What is written of one ended job, once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settlement {
+    pub job: JobId,
+    pub request: RequestId,
+    pub account: AccountId,
+    /// The one that ended it.
+    pub worker: Option<WorkerId>,
+    pub kind: Kind,
+    pub model: Arc<str>,
+    pub state: State,
+    /// The finish reason, or the code of the failure.
+    pub reason: &'static str,
+    pub attempts: u32,
+    pub usage: Usage,
+    /// Of the output, the tokens that were paid.
+    pub paid_tokens: u32,
+    /// What the worker that ended it has earned with it.
+    pub reward: Kudos,
+    /// What the requester pays.
+    pub charge: Kudos,
+    pub timing: Timing,
+    pub entries: Vec<Entry>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Delivered,
+    Failed,
+    Cancelled,
+    Expired,
+}
+
+/// One side of a payment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    pub account: AccountId,
+    /// Whose work it was.
+    pub worker: Option<WorkerId>,
+    pub reason: Reason,
+    pub amount: Kudos,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// A requester pays.
+    Charge,
+    /// A worker's owner is paid.
+    Reward,
+    /// The house is paid.
+    Fee,
+}
+
+impl Settlement {
+    pub fn of(facts: &Facts, counted: Counted, prices: &Prices) -> Self {
+        let metered = match is_paid(&facts.outcome) {
+            true => Metered::of(facts, counted),
+            false => Metered::default(),
+        };
+        let rewards = rewards(facts, metered, prices);
+        let entries = entries(facts, &rewards);
+        let (state, reason) = ending(&facts.outcome);
+        let last = facts.parts.last();
+        Self {
+            job: facts.job.id,
+            request: facts.job.request,
+            account: facts.job.account,
+            worker: last.map(|part| part.worker),
+            kind: facts.job.kind,
+            model: last.map_or_else(|| wanted(facts), |part| part.model.clone()),
+            state,
+            reason,
+            attempts: facts.attempts,
+            usage: said(facts).unwrap_or_default(),
+            paid_tokens: metered.output_tokens,
+            reward: rewards.last().copied().unwrap_or_default(),
+            charge: charge(&entries),
+            timing: facts.timing,
+            entries,
+        }
+    }
+}
+
+/// A client that leaves, or reads too slowly to go on, pays for what it got.
+fn is_paid(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Delivered { .. } | Outcome::Cancelled => true,
+        Outcome::Failed(failure) => failure.kind == FailureKind::SlowClient,
+        Outcome::Expired => false,
+    }
+}
+
+/// The reward of each part, in order.
+fn rewards(facts: &Facts, metered: Metered, prices: &Prices) -> Vec<Kudos> {
+    if metered.output_tokens == 0 {
+        return vec![Kudos(0); facts.parts.len()];
+    }
+    let tokens = counted_tokens(metered.output_tokens, facts.job.limits.output_tokens);
+    let shares = shares(&facts.parts);
+    let shared = facts.parts.iter().zip(shares);
+    shared
+        .map(|(part, share)| {
+            let each = per_token(metered.prompt_tokens, prices.billions(&part.model));
+            rounded(f64::from(tokens) * share * each)
+        })
+        .collect()
+}
+
+/// Which part of the output each delivered. Where nothing was relayed, all of it is of the one that said `done`.
+fn shares(parts: &[Part]) -> Vec<f64> {
+    let sizes: Vec<f64> = parts.iter().map(size).collect();
+    let whole: f64 = sizes.iter().sum();
+    if whole > 0.0 {
+        return sizes.into_iter().map(|size| size / whole).collect();
+    }
+    let mut shares = vec![0.0; parts.len()];
+    if let Some(last) = shares.last_mut() {
+        *last = 1.0;
+    }
+    shares
+}
+
+/// Tokens where the worker told them, events where it did not.
+fn size(part: &Part) -> f64 {
+    match part.tokens {
+        0 => part.events as f64,
+        tokens => tokens as f64,
+    }
+}
+
+fn entries(facts: &Facts, rewards: &[Kudos]) -> Vec<Entry> {
+    let total: i64 = rewards.iter().map(|reward| reward.0).sum();
+    if total == 0 {
+        return Vec::new();
+    }
+    let plain = |account, reason, amount| Entry {
+        account,
+        worker: None,
+        reason,
+        amount: Kudos(amount),
+    };
+    let paid = facts
+        .parts
+        .iter()
+        .zip(rewards)
+        .filter(|(_, reward)| reward.0 != 0);
+    let paid = paid.map(|(part, reward)| Entry {
+        worker: Some(part.worker),
+        ..plain(part.owner, Reason::Reward, reward.0)
+    });
+    let mut entries = vec![plain(facts.job.account, Reason::Charge, -(total + FEE.0))];
+    entries.extend(paid);
+    entries.push(plain(HOUSE, Reason::Fee, FEE.0));
+    entries
+}
+
+fn charge(entries: &[Entry]) -> Kudos {
+    let charges = entries
+        .iter()
+        .filter(|entry| entry.reason == Reason::Charge);
+    Kudos(-charges.map(|entry| entry.amount.0).sum::<i64>())
+}
+
+/// What it was asked of, when nobody took it.
+fn wanted(facts: &Facts) -> Arc<str> {
+    facts.job.model.0.first().cloned().unwrap_or_default()
+}
+
+fn ending(outcome: &Outcome) -> (State, &'static str) {
+    match outcome {
+        Outcome::Delivered { finish, .. } => (State::Delivered, finish_word(finish)),
+        Outcome::Failed(failure) => (State::Failed, failure.kind.row().code),
+        Outcome::Cancelled => (State::Cancelled, FailureKind::Cancelled.row().code),
+        Outcome::Expired => (State::Expired, FailureKind::Expired.row().code),
+    }
+}
+
+fn finish_word(finish: &FinishReason) -> &'static str {
+    match finish {
+        FinishReason::Stop => "stop",
+        FinishReason::Length => "length",
+        FinishReason::ToolCalls => "tool_calls",
+        FinishReason::ContentFilter => "content_filter",
+        FinishReason::Cancelled => "cancelled",
+    }
+}
+
+impl State {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+impl Reason {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Charge => "charge",
+            Self::Reward => "reward",
+            Self::Fee => "fee",
+        }
+    }
+}

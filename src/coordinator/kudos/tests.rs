@@ -1,0 +1,287 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{Counted, Counter, Entry, FEE, HOUSE, Prices, Reason, Settlement, State, price_text};
+use crate::coordinator::dispatch::{Facts, Outcome, Part, Timing};
+use crate::protocol::job::{
+    AccountId, Body, Failure, FailureKind, FinishReason, Job, JobId, Kind, Kudos, Limits,
+    ModelChoice, Privacy, RequestId, TextInput, TextRequest, UnixMillis, Usage, WorkerId,
+};
+
+const CLIENT: AccountId = AccountId(1);
+const OWNER: AccountId = AccountId(2);
+const OTHER: AccountId = AccountId(3);
+
+#[test]
+fn text_is_priced_as_the_legacy_network_does() {
+    // A prompt of 1,024 tokens doubles nothing: c = 1.2 + 2.2^0.
+    assert_eq!(price_text(1024, 125, None, 1.0), Kudos(2200));
+    assert_eq!(price_text(2048, 125, None, 1.0), Kudos(3400));
+    // Thirteen billions are thirteen times as dear, and larger ones a little more than that.
+    assert_eq!(price_text(1024, 125, None, 13.0), Kudos(28_600));
+    assert_eq!(price_text(1024, 125, None, 70.0), Kudos(215_651));
+}
+
+#[test]
+fn short_outputs_count_as_twenty_tokens_unless_they_could_not_be_longer() {
+    assert_eq!(
+        price_text(1024, 1, None, 1.0),
+        price_text(1024, 20, None, 1.0)
+    );
+    assert_eq!(
+        price_text(1024, 1, Some(5), 1.0),
+        price_text(1024, 5, Some(5), 1.0)
+    );
+}
+
+#[test]
+fn the_context_factor_has_its_limits() {
+    let huge = price_text(u32::MAX, 125, None, 1.0);
+    assert_eq!(huge, Kudos(30_000));
+    assert!(price_text(0, 125, None, 1.0).0 >= 1200);
+}
+
+#[test]
+fn absurd_numbers_have_a_price() {
+    let price = price_text(u32::MAX, u32::MAX, None, f64::MAX);
+    assert_eq!(price, Kudos(1_000_000_000_000));
+    assert_eq!(price_text(1, 1, None, f64::NAN), Kudos(0));
+}
+
+#[test]
+fn the_requester_pays_the_reward_and_one_kudos() {
+    let settled = settle(&facts(delivered(125), vec![part(OWNER, 125)]), 125);
+    assert_eq!(settled.reward, Kudos(2200));
+    assert_eq!(settled.charge, Kudos(3200));
+    let expected = [
+        (CLIENT, Reason::Charge, -3200),
+        (OWNER, Reason::Reward, 2200),
+        (HOUSE, Reason::Fee, FEE.0),
+    ];
+    let found = settled
+        .entries
+        .iter()
+        .map(|entry| (entry.account, entry.reason, entry.amount.0));
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_worker_cannot_inflate() {
+    let honest = settle(&facts(delivered(150), vec![part(OWNER, 150)]), 100);
+    assert_eq!(honest.paid_tokens, 150, "half as much again is believable");
+    let inflated = settle(&facts(delivered(100_000), vec![part(OWNER, 100_000)]), 100);
+    assert_eq!(inflated.paid_tokens, 150);
+    let modest = settle(&facts(delivered(60), vec![part(OWNER, 60)]), 100);
+    assert_eq!(modest.paid_tokens, 60);
+}
+
+#[test]
+fn a_public_worker_is_paid_what_was_counted_here() {
+    let facts = facts(delivered(150), vec![part(OWNER, 0)]);
+    let counted = Counted {
+        counter: Counter::Coordinator,
+        ..counted(100)
+    };
+    assert_eq!(
+        Settlement::of(&facts, counted, &Prices::default()).paid_tokens,
+        100
+    );
+}
+
+#[test]
+fn nobody_is_paid_for_more_than_was_asked_for() {
+    let mut facts = facts(delivered(150), vec![part(OWNER, 150)]);
+    Arc::make_mut(&mut facts.job).limits.output_tokens = Some(64);
+    assert_eq!(settle(&facts, 150).paid_tokens, 64);
+}
+
+#[test]
+fn pieces_are_paid_by_what_each_worker_delivered() {
+    let parts = vec![part(OWNER, 100), part(OTHER, 25)];
+    let settled = settle(&facts(delivered(125), parts), 125);
+    assert_eq!(rewards(&settled), [(OWNER, 1760), (OTHER, 440)]);
+    assert_eq!(
+        settled.reward,
+        Kudos(440),
+        "the ack names the share of the last"
+    );
+    assert_eq!(settled.charge, Kudos(3200));
+}
+
+#[test]
+fn pieces_without_token_counts_are_weighed_by_their_events() {
+    let mut parts = vec![part(OWNER, 0), part(OTHER, 0)];
+    (parts[0].events, parts[1].events) = (3, 1);
+    let settled = settle(&facts(delivered(125), parts), 125);
+    assert_eq!(rewards(&settled), [(OWNER, 1650), (OTHER, 550)]);
+}
+
+#[test]
+fn an_output_that_came_whole_is_paid_to_whoever_sent_it() {
+    let mut parts = vec![part(OWNER, 0), part(OTHER, 0)];
+    (parts[0].events, parts[1].events) = (0, 0);
+    let settled = settle(&facts(delivered(125), parts), 125);
+    assert_eq!(rewards(&settled), [(OTHER, 2200)]);
+}
+
+#[test]
+fn failures_and_expiry_cost_nothing() {
+    let failure = Failure::new(FailureKind::WorkerLost, "it went away");
+    for outcome in [Outcome::Failed(failure), Outcome::Expired] {
+        let settled = settle(&facts(outcome, vec![part(OWNER, 100)]), 100);
+        assert_eq!((settled.reward, settled.charge), (Kudos(0), Kudos(0)));
+        assert!(settled.entries.is_empty());
+    }
+}
+
+#[test]
+fn a_client_that_leaves_pays_for_what_it_got() {
+    let cancelled = settle(&facts(Outcome::Cancelled, vec![part(OWNER, 50)]), 50);
+    assert_eq!(
+        (cancelled.state, cancelled.reward),
+        (State::Cancelled, Kudos(880))
+    );
+    let slow = Failure::new(FailureKind::SlowClient, "too slow");
+    let slow = settle(&facts(Outcome::Failed(slow), vec![part(OWNER, 50)]), 50);
+    assert_eq!((slow.state, slow.reward), (State::Failed, Kudos(880)));
+    let nothing = settle(&facts(Outcome::Cancelled, Vec::new()), 0);
+    assert!(nothing.entries.is_empty());
+}
+
+#[test]
+fn an_own_worker_earns_what_its_owner_pays() {
+    let settled = settle(&facts(delivered(125), vec![part(CLIENT, 125)]), 125);
+    let own: i64 = settled
+        .entries
+        .iter()
+        .filter(|entry| entry.account == CLIENT)
+        .map(|entry| entry.amount.0)
+        .sum();
+    assert_eq!(own, -FEE.0);
+}
+
+proptest::proptest! {
+    #[test]
+    fn every_settlement_sums_to_zero_and_pays_only_workers_of_the_job(
+        sizes in proptest::collection::vec((1_i64..5, 0_u64..5000, 0_u64..500), 0..5),
+        (said, ours, prompt) in (0_u32.., 0_u32.., 0_u32..),
+        ending in 0_usize..4,
+    ) {
+        let parts: Vec<Part> = sizes
+            .into_iter()
+            .map(|(owner, tokens, events)| Part { tokens, events, ..part(AccountId(owner), 0) })
+            .collect();
+        let outcome = match ending {
+            0 => delivered(said),
+            1 => Outcome::Cancelled,
+            2 => Outcome::Expired,
+            _ => Outcome::Failed(Failure::new(FailureKind::SlowClient, "")),
+        };
+        let facts = facts(outcome, parts);
+        let counted = Counted { prompt_tokens: prompt, ..counted(ours) };
+        let settled = Settlement::of(&facts, counted, &Prices::default().with("m", 70.0));
+        let sum: i64 = settled.entries.iter().map(|entry| entry.amount.0).sum();
+        proptest::prop_assert_eq!(sum, 0);
+        let is_of_the_job = |entry: &Entry| facts.parts.iter().any(|part| part.owner == entry.account);
+        proptest::prop_assert!(settled
+            .entries
+            .iter()
+            .all(|entry| entry.reason != Reason::Reward || (entry.amount.0 > 0 && is_of_the_job(entry))));
+        proptest::prop_assert!(settled.reward.0 >= 0 && settled.charge.0 >= settled.reward.0);
+    }
+}
+
+fn settle(facts: &Facts, ours: u32) -> Settlement {
+    Settlement::of(facts, counted(ours), &Prices::default())
+}
+
+fn counted(output_tokens: u32) -> Counted {
+    Counted {
+        prompt_tokens: 1024,
+        output_tokens,
+        counter: Counter::Worker,
+    }
+}
+
+fn delivered(completion_tokens: u32) -> Outcome {
+    let usage = Usage {
+        prompt_tokens: 1024,
+        completion_tokens,
+        ..Usage::default()
+    };
+    Outcome::Delivered {
+        finish: FinishReason::Stop,
+        usage,
+    }
+}
+
+fn part(owner: AccountId, tokens: u64) -> Part {
+    Part {
+        worker: WorkerId(owner.0 * 10),
+        owner,
+        attempt: 1,
+        model: "m".into(),
+        events: 1,
+        tokens,
+    }
+}
+
+fn facts(outcome: Outcome, parts: Vec<Part>) -> Facts {
+    Facts {
+        job: Arc::new(job()),
+        outcome,
+        attempts: parts.len() as u32,
+        parts,
+        usage: None,
+        timing: timing(),
+    }
+}
+
+fn timing() -> Timing {
+    Timing {
+        accepted_at: UnixMillis(1),
+        total: Duration::from_secs(1),
+        ..Timing::default()
+    }
+}
+
+fn job() -> Job {
+    let prompt = TextInput::Prompt(String::new());
+    let request = TextRequest {
+        input: prompt,
+        sampling: Default::default(),
+        max_tokens: None,
+        stop: Vec::new(),
+        logprobs: None,
+        tool_choice: None,
+        parallel_tool_calls: None,
+        format: None,
+        choice: 0,
+    };
+    Job {
+        id: JobId(Uuid::from_u128(1)),
+        request: RequestId(Uuid::from_u128(2)),
+        account: CLIENT,
+        kind: Kind::Text,
+        model: ModelChoice(vec!["m".into()]),
+        body: Body::Text(Box::new(request)),
+        limits: Limits::default(),
+        privacy: Privacy::Anyone,
+        deadline: UnixMillis(0),
+        durable: false,
+        prefixes: Vec::new(),
+        original: None,
+    }
+}
+
+fn rewards(settled: &Settlement) -> Vec<(AccountId, i64)> {
+    let rewards = settled
+        .entries
+        .iter()
+        .filter(|entry| entry.reason == Reason::Reward);
+    rewards
+        .map(|entry| (entry.account, entry.amount.0))
+        .collect()
+}
