@@ -2,14 +2,18 @@
 //!
 //! | folder | what it owns |
 //! | --- | --- |
+//! | [`accounts`] | keys, scopes and roles: who somebody is and what they may do |
 //! | [`dispatch`] | the queue, placement, leases, retries: a state machine without I/O |
 //! | [`switchboard`] | the task around it: between clients, workers and the books |
 //! | [`metering`] | how many tokens a job had, by our own count |
 //! | [`kudos`] | what a job costs, and how an ended job becomes a settled one |
+//! | [`storage`] | all SQL: what must outlast the process |
 //!
-//! It shares `protocol` with the worker's half, and nothing else.
+//! It shares `protocol` and `tasks` with the worker's half, and nothing else.
 
+pub mod accounts;
 pub mod dispatch;
 pub mod kudos;
 pub mod metering;
+pub mod storage;
 pub mod switchboard;

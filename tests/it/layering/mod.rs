@@ -56,7 +56,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("minijinja", &["runtime/text"]),
     ("nvml_wrapper", &["hardware"]),
     ("reqwest", &["hub"]),
-    ("sqlx", &[]),
+    ("sqlx", &["coordinator/storage"]),
     ("tokenizers", &["runtime/text"]),
     ("tracing_subscriber", &["telemetry"]),
 ];

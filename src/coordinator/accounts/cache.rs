@@ -1,0 +1,210 @@
+//! The callers in memory. What is asked again is answered without the store, wrong keys too, and what another
+//! process changed is noticed by the revision of the keys.
+//!
+//! Two generations bound it: when the young one is full it becomes the old one, and what is still asked for
+//! returns from there. A flood of wrong keys has a room of its own and pushes out no caller.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use tracing::{debug, warn};
+
+use crate::coordinator::storage::{KeyRow, StorageError};
+use crate::protocol::job::AccountId;
+
+use super::key::Digest;
+use super::{Caller, Inner};
+
+/// Known keys in one generation.
+const CALLERS: usize = 50_000;
+/// Wrong keys in one generation.
+const STRANGERS: usize = 10_000;
+const TRY_AGAIN: Duration = Duration::from_millis(200);
+
+/// How old a standing may be.
+const REFRESH: Duration = Duration::from_secs(5);
+
+/// A caller, or nobody.
+pub type Found = Option<Arc<Caller>>;
+
+#[derive(Debug)]
+pub struct Cache {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    callers: Generations<Arc<Caller>>,
+    strangers: Generations<()>,
+    /// Changes up to this one are in here.
+    revision: i64,
+}
+
+#[derive(Debug)]
+struct Generations<T> {
+    young: HashMap<Digest, T>,
+    old: HashMap<Digest, T>,
+    most: usize,
+}
+
+impl Cache {
+    pub fn new(revision: i64) -> Self {
+        let state = State {
+            callers: Generations::of(CALLERS),
+            strangers: Generations::of(STRANGERS),
+            revision,
+        };
+        Self {
+            state: Mutex::new(state),
+        }
+    }
+
+    /// None when the store has to be asked.
+    pub fn find(&self, digest: &Digest) -> Option<Found> {
+        let mut state = self.lock();
+        if let Some(caller) = state.callers.find(digest) {
+            caller.note_coming();
+            return Some(Some(caller));
+        }
+        state.strangers.find(digest).map(|()| None)
+    }
+
+    /// Callers who came since this was last asked.
+    fn lately(&self) -> Vec<Arc<Caller>> {
+        let state = self.lock();
+        let callers = state.callers.young.values();
+        callers
+            .filter(|caller| caller.came_lately())
+            .cloned()
+            .collect()
+    }
+
+    pub fn revision(&self) -> i64 {
+        self.lock().revision
+    }
+
+    /// Keeps what the store said when the cache stood at that revision; not if a change has overtaken it.
+    pub fn keep(&self, digest: Digest, found: Found, asked_at: i64) {
+        let mut state = self.lock();
+        if state.revision != asked_at {
+            return;
+        }
+        match found {
+            Some(caller) => state.callers.keep(digest, caller),
+            None => state.strangers.keep(digest, ()),
+        }
+    }
+
+    pub fn forget(&self, digest: &Digest) {
+        let mut state = self.lock();
+        state.callers.forget(digest);
+        state.strangers.forget(digest);
+    }
+
+    /// Keys that changed have to be asked for again, and nobody is a stranger for sure.
+    fn take_in(&self, changed: &[KeyRow], revision: i64) {
+        let mut state = self.lock();
+        for row in changed {
+            if let Some(digest) = Digest::parse(&row.digest) {
+                state.callers.forget(&digest);
+            }
+        }
+        state.strangers = Generations::of(STRANGERS);
+        state.revision = state.revision.max(revision);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Clone> Generations<T> {
+    fn of(most: usize) -> Self {
+        Self {
+            young: HashMap::new(),
+            old: HashMap::new(),
+            most,
+        }
+    }
+
+    fn find(&mut self, digest: &Digest) -> Option<T> {
+        if let Some(found) = self.young.get(digest) {
+            return Some(found.clone());
+        }
+        let found = self.old.remove(digest)?;
+        self.keep(*digest, found.clone());
+        Some(found)
+    }
+
+    fn keep(&mut self, digest: Digest, value: T) {
+        if self.young.len() >= self.most {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(digest, value);
+    }
+
+    fn forget(&mut self, digest: &Digest) {
+        self.young.remove(digest);
+        self.old.remove(digest);
+    }
+}
+
+impl Inner {
+    /// Takes in what has changed since it last did.
+    pub async fn catch_up(&self) -> Result<(), StorageError> {
+        loop {
+            let known = self.cache.revision();
+            let changed = self.store.keys_changed_after(known).await?;
+            let Some(last) = changed.last() else {
+                return Ok(());
+            };
+            self.cache.take_in(&changed, last.revision);
+        }
+    }
+
+    /// Takes in what those who come have earned and spent.
+    async fn refresh_standings(&self) -> Result<(), StorageError> {
+        let callers = self.cache.lately();
+        let accounts: BTreeSet<AccountId> = callers.iter().map(|caller| caller.account).collect();
+        let accounts: Vec<AccountId> = accounts.into_iter().collect();
+        let balances = self.store.balances(&accounts).await?;
+        for caller in callers {
+            if let Some(kudos) = balances.get(&caller.account) {
+                caller.note_kudos(*kudos);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Follows the store as long as anybody asks for callers.
+pub async fn follow(inner: Weak<Inner>, mut changes: watch::Receiver<i64>) {
+    let mut refreshing = interval(REFRESH);
+    refreshing.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let changed = tokio::select! {
+            changed = changes.changed() => Some(changed),
+            _ = refreshing.tick() => None,
+        };
+        let (Some(inner), None | Some(Ok(()))) = (inner.upgrade(), &changed) else {
+            return;
+        };
+        match changed.is_some() {
+            true => catch_up(&inner).await,
+            false => match inner.refresh_standings().await {
+                Ok(()) => {}
+                Err(error) => debug!("standings could not be read: {error}"),
+            },
+        }
+    }
+}
+
+async fn catch_up(inner: &Inner) {
+    while let Err(error) = inner.catch_up().await {
+        warn!("changed keys could not be read: {error}");
+        sleep(TRY_AGAIN).await;
+    }
+}

@@ -1,0 +1,82 @@
+//! Who has been let in.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use crate::coordinator::dispatch::Standing;
+use crate::coordinator::storage::KeyRow;
+use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+
+use super::key::Digest;
+use super::{KeyId, Roles, Scopes};
+
+/// Somebody with a valid key.
+#[derive(Debug)]
+pub struct Caller {
+    pub account: AccountId,
+    pub name: Arc<str>,
+    pub key: KeyId,
+    pub scopes: Scopes,
+    pub roles: Roles,
+    /// The key is good for the worker of this name only.
+    pub worker_name: Option<Arc<str>>,
+    pub expires_at: Option<UnixMillis>,
+    /// As it was lately, in thousandths.
+    kudos: AtomicI64,
+    /// Whether it came since this was last asked.
+    came: AtomicBool,
+    pub(super) digest: Digest,
+}
+
+impl Caller {
+    pub(super) fn of(row: KeyRow, digest: Digest) -> Self {
+        Self {
+            account: row.account,
+            name: row.account_name.into(),
+            key: row.id,
+            scopes: row.scopes,
+            roles: row.roles,
+            worker_name: row.worker_name.map(Into::into),
+            expires_at: row.expires_at,
+            kudos: AtomicI64::new(row.kudos.0),
+            came: AtomicBool::new(false),
+            digest,
+        }
+    }
+
+    /// What the account brings to the queue.
+    pub fn standing(&self) -> Standing {
+        Standing {
+            kudos: Kudos(self.kudos.load(Ordering::Relaxed)),
+            ..Standing::default()
+        }
+    }
+
+    pub(super) fn note_coming(&self) {
+        self.came.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn came_lately(&self) -> bool {
+        self.came.swap(false, Ordering::Relaxed)
+    }
+
+    pub(super) fn note_kudos(&self, kudos: Kudos) {
+        self.kudos.store(kudos.0, Ordering::Relaxed);
+    }
+
+    /// Whether it may do all of these.
+    pub fn may(&self, scopes: Scopes) -> bool {
+        self.scopes.contains(scopes)
+    }
+
+    /// Whether it may connect a worker of this name, whoever owns that.
+    pub fn may_connect(&self, worker: &str) -> bool {
+        let any = Scopes::WORKER_CONNECT;
+        let bound = self.worker_name.as_deref();
+        self.may(any) && bound.is_none_or(|name| name == worker)
+    }
+
+    pub(super) fn is_expired(&self, now: UnixMillis) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+}

@@ -1,0 +1,154 @@
+//! How a key looks, and the digest that is stored in its place.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// A key's row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId(pub i64);
+
+/// The text of a key: usable, never shown by accident.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyText(String);
+
+/// What is stored of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Digest([u8; 32]);
+
+/// Makes digests under the server's secret.
+#[derive(Clone)]
+pub struct Hasher(Hmac<Sha256>);
+
+/// Clients of the legacy side accept no other length.
+const LENGTH: usize = 22;
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+/// Of the alphabet, what may stand first: a key must not look like an option.
+const PLAIN: u8 = 62;
+
+impl KeyText {
+    pub fn random() -> Self {
+        let first = std::iter::repeat_with(|| random::<1>()[0] & 63).find(|letter| *letter < PLAIN);
+        let letters = random::<{ LENGTH - 1 }>().map(|byte| byte & 63);
+        let letters = first.into_iter().chain(letters);
+        Self(
+            letters
+                .map(|letter| char::from(ALPHABET[usize::from(letter)]))
+                .collect(),
+        )
+    }
+
+    pub fn is_well_formed(text: &str) -> bool {
+        text.len() == LENGTH && text.bytes().all(|byte| ALPHABET.contains(&byte))
+    }
+
+    /// For the one moment at which its owner is shown it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Hasher {
+    pub fn new(secret: &str) -> Self {
+        // HMAC takes a key of any length.
+        let mac = Hmac::new_from_slice(secret.as_bytes());
+        Self(mac.expect("HMAC-SHA-256 takes every key"))
+    }
+
+    pub fn digest(&self, key: &str) -> Digest {
+        let mac = self.0.clone().chain_update(key.as_bytes());
+        Digest(mac.finalize().into_bytes().into())
+    }
+}
+
+impl Digest {
+    /// As it is stored.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = (text.len() == 64).then_some(text.as_bytes())?;
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+/// 256 random bits.
+pub fn random_secret() -> String {
+    hex(&random::<32>())
+}
+
+/// The name of a key for people.
+pub fn random_public_id() -> String {
+    hex(&random::<6>())
+}
+
+/// From the operating system. Without it nothing here can be safe, so a failure ends the process's request.
+fn random<const BYTES: usize>() -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).expect("the operating system has random numbers");
+    bytes
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Digest(hidden)")
+    }
+}
+
+impl fmt::Debug for Hasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hasher(hidden)")
+    }
+}
+
+impl fmt::Debug for KeyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyText(hidden)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Hasher, KeyText};
+
+    #[test]
+    fn keys_are_22_characters_that_need_no_escaping() {
+        for _ in 0..200 {
+            let key = KeyText::random();
+            assert!(KeyText::is_well_formed(key.expose()), "{}", key.expose());
+            assert!(
+                key.expose()
+                    .starts_with(|first: char| first.is_ascii_alphanumeric())
+            );
+        }
+        assert_ne!(KeyText::random(), KeyText::random());
+        assert!(!KeyText::is_well_formed("0000000000"));
+        assert!(!KeyText::is_well_formed("aaaaaaaaaaaaaaaaaaaa=="));
+    }
+
+    #[test]
+    fn a_digest_is_hmac_sha_256() {
+        // RFC 4231, test case 2.
+        let digest = Hasher::new("Jefe").digest("what do ya want for nothing?");
+        let expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        assert_eq!(digest.to_string(), expected);
+    }
+
+    #[test]
+    fn nothing_shows_a_key_by_accident() {
+        let key = KeyText::random();
+        assert!(!format!("{key:?}").contains(key.expose()));
+    }
+}

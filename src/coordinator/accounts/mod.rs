@@ -1,0 +1,226 @@
+//! Accounts and keys: who somebody is and what they may do.
+//!
+//! | file | what it owns |
+//! | --- | --- |
+//! | `scopes`, `roles` | what a key is good for; what an account may do |
+//! | `key` | how a key looks, and the digest that is stored in its place |
+//! | `caller` | who has been let in |
+//! | `cache` | the callers in memory, so that no request costs a query |
+//!
+//! A key is 22 random characters, shown once. Only its HMAC-SHA-256 is stored. The secret of that HMAC lives in
+//! the same store: one thing to back up and the same for every process that shares the store. A stolen database
+//! tells no key, because a key has 132 random bits.
+
+mod cache;
+mod caller;
+mod key;
+mod roles;
+mod scopes;
+
+#[cfg(test)]
+mod tests;
+
+pub use caller::Caller;
+pub use key::{KeyId, KeyText};
+pub use roles::Roles;
+pub use scopes::Scopes;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tracing::debug;
+
+use crate::protocol::job::{AccountId, UnixMillis};
+use crate::tasks::Tasks;
+
+use super::storage::{KeyRow, NewKeyRow, StorageError, Store};
+
+use cache::{Cache, Found};
+use key::{Digest, Hasher};
+
+/// The doorkeeper. Clones share what they know.
+#[derive(Debug, Clone)]
+pub struct Accounts {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    hasher: Hasher,
+    cache: Cache,
+    /// Few questions to the store at once, however many wrong keys come.
+    asking: tokio::sync::Semaphore,
+}
+
+/// A key that was just made: the only moment at which its text is known.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    pub id: KeyId,
+    pub public_id: String,
+    pub account: AccountId,
+    pub text: KeyText,
+}
+
+/// What a new key is to be good for.
+#[derive(Debug, Clone, Default)]
+pub struct KeyOrder {
+    pub label: String,
+    pub scopes: Scopes,
+    /// Good for the worker of this name only.
+    pub worker_name: Option<String>,
+    pub lifetime: Option<Duration>,
+}
+
+/// Why somebody is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    #[error("the key is not known, or no longer valid")]
+    UnknownKey,
+    #[error("the store cannot be asked about the key")]
+    Unavailable,
+}
+
+const ASKING: usize = 4;
+const ADMIN: &str = "admin";
+
+impl Accounts {
+    pub async fn open(store: Store, tasks: &Tasks) -> Result<Self, StorageError> {
+        let secret = store.secret_or(key::random_secret()).await?;
+        let revision = *store.keys_revision().borrow();
+        let inner = Arc::new(Inner {
+            hasher: Hasher::new(&secret),
+            cache: Cache::new(revision),
+            asking: tokio::sync::Semaphore::new(ASKING),
+            store,
+        });
+        let watching = Arc::downgrade(&inner);
+        let changes = inner.store.keys_revision();
+        let stopping = tasks.stopping();
+        tasks.start(async move {
+            stopping
+                .run_until_cancelled(cache::follow(watching, changes))
+                .await
+        });
+        Ok(Self { inner })
+    }
+
+    /// Nobody has an account yet: makes the admin's, and a key with every scope.
+    pub async fn first_start(&self) -> Result<Option<NewKey>, StorageError> {
+        if self.inner.store.has_accounts().await? {
+            return Ok(None);
+        }
+        let account = self.create_account(ADMIN, Roles::ALL).await?;
+        let order = KeyOrder {
+            label: "first start".to_owned(),
+            scopes: Scopes::ALL,
+            ..KeyOrder::default()
+        };
+        self.create_key(account, order).await.map(Some)
+    }
+
+    /// Who holds this key. From memory, except for the first time and after a change.
+    pub async fn authenticate(&self, key: &str) -> Result<Arc<Caller>, Denied> {
+        if !KeyText::is_well_formed(key) {
+            return Err(Denied::UnknownKey);
+        }
+        self.caller(self.inner.hasher.digest(key)).await
+    }
+
+    /// Whether a caller that was let in before still would be: for connections that stay.
+    pub async fn recheck(&self, caller: &Caller) -> Result<Arc<Caller>, Denied> {
+        self.caller(caller.digest).await
+    }
+
+    async fn caller(&self, digest: Digest) -> Result<Arc<Caller>, Denied> {
+        let found = match self.inner.cache.find(&digest) {
+            Some(found) => found,
+            None => self.ask(digest).await?,
+        };
+        let caller = found.ok_or(Denied::UnknownKey)?;
+        match caller.is_expired(wall_clock()) {
+            true => Err(Denied::UnknownKey),
+            false => Ok(caller),
+        }
+    }
+
+    async fn ask(&self, digest: Digest) -> Result<Found, Denied> {
+        let inner = &*self.inner;
+        let _permit = inner
+            .asking
+            .acquire()
+            .await
+            .map_err(|_| Denied::Unavailable)?;
+        // Whoever asked before us may have asked the same.
+        if let Some(found) = inner.cache.find(&digest) {
+            return Ok(found);
+        }
+        let asked_at = inner.cache.revision();
+        let row = inner.store.key_with_digest(&digest.to_string()).await;
+        let row = row.map_err(|error| {
+            debug!("a key could not be looked up: {error}");
+            Denied::Unavailable
+        })?;
+        let found = row.filter(|row| row.revoked_at.is_none());
+        let found = found.map(|row| Arc::new(Caller::of(row, digest)));
+        inner.cache.keep(digest, found.clone(), asked_at);
+        Ok(found)
+    }
+
+    pub async fn create_account(
+        &self,
+        name: &str,
+        roles: Roles,
+    ) -> Result<AccountId, StorageError> {
+        self.inner
+            .store
+            .create_account(name, roles, wall_clock())
+            .await
+    }
+
+    pub async fn create_key(
+        &self,
+        account: AccountId,
+        order: KeyOrder,
+    ) -> Result<NewKey, StorageError> {
+        let (text, now) = (KeyText::random(), wall_clock());
+        let digest = self.inner.hasher.digest(text.expose());
+        let row = NewKeyRow {
+            account,
+            public_id: key::random_public_id(),
+            digest: digest.to_string(),
+            label: order.label,
+            scopes: order.scopes,
+            worker_name: order.worker_name,
+            created_at: now,
+            expires_at: order.lifetime.map(|lifetime| now.after(lifetime)),
+        };
+        let public_id = row.public_id.clone();
+        let id = self.inner.store.create_key(row).await?;
+        // Somebody may have tried it before it was made.
+        self.inner.cache.forget(&digest);
+        Ok(NewKey {
+            id,
+            public_id,
+            account,
+            text,
+        })
+    }
+
+    pub async fn list_keys(&self) -> Result<Vec<KeyRow>, StorageError> {
+        self.inner.store.keys().await
+    }
+
+    /// Whether there was such a key; it opens nothing from now on.
+    pub async fn revoke_key(&self, public_id: &str) -> Result<bool, StorageError> {
+        let revoked = self.inner.store.revoke_key(public_id, wall_clock()).await?;
+        self.inner.catch_up().await?;
+        Ok(revoked)
+    }
+}
+
+/// What people's calendars say, for what is stored.
+fn wall_clock() -> UnixMillis {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    UnixMillis::default().after(since.unwrap_or_default())
+}

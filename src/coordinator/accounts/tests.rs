@@ -1,0 +1,116 @@
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::{Accounts, Denied, KeyOrder, Roles, Scopes};
+use crate::coordinator::storage::{Location, Store};
+use crate::tasks::Tasks;
+
+/// One process, as it sees the store in this folder.
+async fn process(folder: &TempDir) -> Accounts {
+    let tasks = Tasks::default();
+    let store = Store::open(&Location::in_folder(folder.path()), &tasks)
+        .await
+        .unwrap();
+    Accounts::open(store, &tasks).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_first_start_makes_one_key_that_may_do_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let accounts = process(&folder).await;
+    let key = accounts.first_start().await.unwrap().unwrap();
+    let caller = accounts.authenticate(key.text.expose()).await.unwrap();
+    assert_eq!((caller.scopes, caller.roles), (Scopes::ALL, Roles::ALL));
+    assert!(caller.may_connect("any name"));
+    assert_eq!(&*caller.name, "admin");
+    assert!(accounts.first_start().await.unwrap().is_none());
+    assert!(
+        process(&folder)
+            .await
+            .first_start()
+            .await
+            .unwrap()
+            .is_none()
+    );
+}
+
+#[tokio::test]
+async fn a_wrong_key_opens_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let accounts = process(&folder).await;
+    for key in [
+        "",
+        "0000000000",
+        "aaaaaaaaaaaaaaaaaaaaaa",
+        "'; DROP TABLE keys; --",
+    ] {
+        let denied = accounts.authenticate(key).await.unwrap_err();
+        assert_eq!(denied, Denied::UnknownKey);
+    }
+}
+
+#[tokio::test]
+async fn a_key_for_one_rig_connects_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let accounts = process(&folder).await;
+    let account = accounts.create_account("owner", Roles::USER).await.unwrap();
+    let order = KeyOrder {
+        scopes: Scopes::WORKER_CONNECT,
+        worker_name: Some("rig".to_owned()),
+        ..KeyOrder::default()
+    };
+    let key = accounts.create_key(account, order).await.unwrap();
+    let caller = accounts.authenticate(key.text.expose()).await.unwrap();
+    assert!(caller.may_connect("rig") && !caller.may_connect("rig#2"));
+    assert!(!caller.may(Scopes::INFERENCE_SUBMIT));
+}
+
+#[tokio::test]
+async fn an_expired_key_opens_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let accounts = process(&folder).await;
+    let account = accounts.create_account("owner", Roles::USER).await.unwrap();
+    let order = KeyOrder {
+        lifetime: Some(Duration::ZERO),
+        ..KeyOrder::default()
+    };
+    let key = accounts.create_key(account, order).await.unwrap();
+    let denied = accounts.authenticate(key.text.expose()).await.unwrap_err();
+    assert_eq!(denied, Denied::UnknownKey);
+}
+
+#[tokio::test]
+async fn a_revocation_acts_at_once_here_and_within_a_second_in_other_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, there) = (process(&folder).await, process(&folder).await);
+    let key = here.first_start().await.unwrap().unwrap();
+    let text = key.text.expose();
+    let caller = there.authenticate(text).await.unwrap();
+    assert!(here.authenticate(text).await.is_ok());
+    let began = std::time::Instant::now();
+    assert!(here.revoke_key(&key.public_id).await.unwrap());
+    assert_eq!(
+        here.authenticate(text).await.unwrap_err(),
+        Denied::UnknownKey
+    );
+    while there.authenticate(text).await.is_ok() {
+        assert!(
+            began.elapsed() < Duration::from_secs(1),
+            "the key still opens"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(there.recheck(&caller).await.is_err());
+    assert!(!here.revoke_key(&key.public_id).await.unwrap(), "once");
+    assert!(!here.revoke_key("nonsense").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_key_made_by_another_process_is_known_even_if_it_was_tried_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, there) = (process(&folder).await, process(&folder).await);
+    let key = here.first_start().await.unwrap().unwrap();
+    let caller = there.authenticate(key.text.expose()).await.unwrap();
+    assert_eq!(caller.key, key.id);
+}

@@ -1,0 +1,112 @@
+//! What can go wrong with a store, one variant for each thing somebody may do about it.
+
+use std::io;
+
+/// Cloned, because one failed commit fails everything that was in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StorageError {
+    #[error("{0}")]
+    Misnamed(String),
+    #[error(
+        "the database has schema {found} and this program knows {known}: it was written by a newer version"
+    )]
+    Newer { found: i64, known: i64 },
+    #[error("the database is locked by another program, for more than {0} seconds")]
+    Locked(u64),
+    #[error("the database cannot be written: the file or its folder is read-only")]
+    ReadOnly,
+    #[error("the database cannot be written: the disk is full")]
+    Full,
+    #[error("the database cannot be read: {0}")]
+    Broken(String),
+    /// A server that is down, a file that cannot be opened.
+    #[error("the database cannot be reached: {0}")]
+    Unreachable(String),
+    /// The statement or its values: trying again does not help, and its neighbours are not to blame.
+    #[error("the database refused a statement: {0}")]
+    Refused(String),
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// As long as SQLite waits for another program's transaction.
+const LOCK_WAIT_SECS: u64 = 5;
+
+impl StorageError {
+    /// Whether only this one write is at fault, and not the connection or the disk.
+    pub(super) fn is_of_one_write(&self) -> bool {
+        matches!(self, Self::Refused(_))
+    }
+}
+
+impl From<sqlx::Error> for StorageError {
+    fn from(error: sqlx::Error) -> Self {
+        match error {
+            sqlx::Error::Database(error) => {
+                let code = error.code().unwrap_or_default();
+                match code.parse::<u32>() {
+                    // PostgreSQL's codes have five signs, some only digits.
+                    Ok(code_number) if code.len() < 5 => of_sqlite(code_number, error.message()),
+                    _ => of_postgres(&code, error.message()),
+                }
+            }
+            sqlx::Error::Io(error) => Self::Unreachable(error.kind().to_string()),
+            sqlx::Error::PoolTimedOut => Self::Unreachable("no answer in time".to_owned()),
+            sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => Self::Closed,
+            sqlx::Error::Tls(error) => Self::Unreachable(format!("TLS: {error}")),
+            sqlx::Error::Protocol(what) => Self::Unreachable(what),
+            other => Self::Refused(other.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for StorageError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
+            kind => Self::Unreachable(kind.to_string()),
+        }
+    }
+}
+
+/// By the primary result code, <https://www.sqlite.org/rescode.html>.
+fn of_sqlite(code: u32, message: &str) -> StorageError {
+    match code & 0xff {
+        5 | 6 => StorageError::Locked(LOCK_WAIT_SECS),
+        8 => StorageError::ReadOnly,
+        13 => StorageError::Full,
+        11 => StorageError::Broken("the file is damaged".to_owned()),
+        26 => StorageError::Broken("the file is not a SQLite database".to_owned()),
+        7 | 9 | 10 | 14 => StorageError::Unreachable(message.to_owned()),
+        _ => StorageError::Refused(message.to_owned()),
+    }
+}
+
+/// By the class of the SQLSTATE, <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+fn of_postgres(code: &str, message: &str) -> StorageError {
+    match code.get(..2).unwrap_or_default() {
+        // Lost connections, refused ones, a server that shuts down, deadlocks.
+        "08" | "28" | "3D" | "57" | "40" => StorageError::Unreachable(message.to_owned()),
+        "25" => StorageError::ReadOnly,
+        "53" if code == "53100" => StorageError::Full,
+        "53" | "58" => StorageError::Unreachable(message.to_owned()),
+        "XX" => StorageError::Broken(message.to_owned()),
+        _ => StorageError::Refused(message.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{StorageError, of_postgres, of_sqlite};
+
+    #[test]
+    fn an_outage_is_told_from_a_bad_write() {
+        assert!(of_sqlite(2067, "UNIQUE").is_of_one_write());
+        assert!(of_postgres("23505", "unique").is_of_one_write());
+        assert_eq!(of_sqlite(13, ""), StorageError::Full);
+        assert_eq!(of_sqlite(517, ""), StorageError::Locked(5));
+        assert_eq!(of_postgres("53100", ""), StorageError::Full);
+        assert!(!of_postgres("57P01", "shutting down").is_of_one_write());
+    }
+}

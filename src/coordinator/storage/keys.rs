@@ -1,0 +1,218 @@
+//! API keys, of which only the digest is here, and the server secret that makes the digests.
+//!
+//! Every change of a key raises the counter `keys`, in the same transaction: that is how other processes learn
+//! of it.
+
+use futures_util::future::BoxFuture;
+use sqlx::AnyConnection;
+use sqlx::Row;
+use sqlx::any::AnyRow;
+
+use crate::coordinator::accounts::{KeyId, Roles, Scopes};
+use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+
+use super::values::storable;
+use super::write::Change;
+use super::{StorageError, Store};
+
+/// A key with the account it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRow {
+    pub id: KeyId,
+    /// What people call it by. It opens nothing.
+    pub public_id: String,
+    pub digest: String,
+    pub label: String,
+    pub scopes: Scopes,
+    pub worker_name: Option<String>,
+    pub created_at: UnixMillis,
+    pub expires_at: Option<UnixMillis>,
+    pub revoked_at: Option<UnixMillis>,
+    pub revision: i64,
+    pub account: AccountId,
+    pub account_name: String,
+    pub roles: Roles,
+    pub kudos: Kudos,
+}
+
+#[derive(Debug, Clone)]
+pub struct NewKeyRow {
+    pub account: AccountId,
+    pub public_id: String,
+    pub digest: String,
+    pub label: String,
+    pub scopes: Scopes,
+    pub worker_name: Option<String>,
+    pub created_at: UnixMillis,
+    pub expires_at: Option<UnixMillis>,
+}
+
+#[derive(Debug)]
+struct Revocation {
+    public_id: String,
+    now: UnixMillis,
+}
+
+#[derive(Debug)]
+struct Secret {
+    candidate: String,
+}
+
+/// The columns of a [`KeyRow`], and what follows.
+macro_rules! select_keys {
+    ($rest:literal) => {
+        concat!(
+            "SELECT keys.id, public_id, digest, label, scopes, worker_name, keys.created_at, \
+             expires_at, revoked_at, revision, keys.account, accounts.name, accounts.roles, \
+             COALESCE(kudos, 0) AS kudos \
+             FROM keys JOIN accounts ON accounts.id = keys.account \
+             LEFT JOIN balances ON balances.account = keys.account ",
+            $rest
+        )
+    };
+}
+
+/// Rows that are read at once.
+const PAGE: i64 = 500;
+
+impl Store {
+    pub async fn create_key(&self, key: NewKeyRow) -> Result<KeyId, StorageError> {
+        self.change(key).await
+    }
+
+    /// Whether there was such a key, not revoked before.
+    pub async fn revoke_key(&self, public_id: &str, now: UnixMillis) -> Result<bool, StorageError> {
+        let public_id = storable(public_id);
+        self.change(Revocation { public_id, now }).await
+    }
+
+    pub async fn key_with_digest(&self, digest: &str) -> Result<Option<KeyRow>, StorageError> {
+        let row = sqlx::query(select_keys!("WHERE digest = $1")).bind(digest);
+        let row = row.fetch_optional(&self.readers).await?;
+        Ok(row.as_ref().map(key).transpose()?)
+    }
+
+    /// All keys, the oldest first.
+    pub async fn keys(&self) -> Result<Vec<KeyRow>, StorageError> {
+        let rows = sqlx::query(select_keys!("ORDER BY keys.id"));
+        let rows = rows.fetch_all(&self.readers).await?;
+        Ok(rows.iter().map(key).collect::<Result<_, _>>()?)
+    }
+
+    /// The next keys that changed after this revision, in the order of their changes.
+    pub async fn keys_changed_after(&self, revision: i64) -> Result<Vec<KeyRow>, StorageError> {
+        let rows = sqlx::query(select_keys!(
+            "WHERE revision > $1 ORDER BY revision LIMIT $2"
+        ));
+        let rows = rows
+            .bind(revision)
+            .bind(PAGE)
+            .fetch_all(&self.readers)
+            .await?;
+        Ok(rows.iter().map(key).collect::<Result<_, _>>()?)
+    }
+
+    /// The server secret: this one, if there was none before.
+    pub async fn secret_or(&self, candidate: String) -> Result<String, StorageError> {
+        let kept = sqlx::query("SELECT value FROM settings WHERE name = 'secret'");
+        if let Some(row) = kept.fetch_optional(&self.readers).await? {
+            return Ok(row.try_get(0)?);
+        }
+        self.change(Secret { candidate }).await
+    }
+}
+
+impl Change for NewKeyRow {
+    type Answer = KeyId;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<KeyId, StorageError>> {
+        Box::pin(async move {
+            let revision = next_revision(connection).await?;
+            let row = sqlx::query(
+                "INSERT INTO keys (public_id, account, digest, label, scopes, worker_name, \
+                 created_at, expires_at, revision) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
+                 RETURNING id",
+            );
+            let row = row
+                .bind(&*self.public_id)
+                .bind(self.account.0)
+                .bind(&*self.digest)
+                .bind(storable(&self.label))
+                .bind(self.scopes.to_string())
+                .bind(self.worker_name.as_deref().map(storable))
+                .bind(self.created_at.0)
+                .bind(self.expires_at.map(|at| at.0))
+                .bind(revision);
+            Ok(KeyId(row.fetch_one(connection).await?.try_get(0)?))
+        })
+    }
+}
+
+impl Change for Revocation {
+    type Answer = bool;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<bool, StorageError>> {
+        Box::pin(async move {
+            let revision = next_revision(connection).await?;
+            let done = sqlx::query(
+                "UPDATE keys SET revoked_at = $1, revision = $2 \
+                 WHERE public_id = $3 AND revoked_at IS NULL",
+            );
+            let done = done.bind(self.now.0).bind(revision).bind(&*self.public_id);
+            Ok(done.execute(connection).await?.rows_affected() > 0)
+        })
+    }
+}
+
+impl Change for Secret {
+    type Answer = String;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<String, StorageError>> {
+        Box::pin(async move {
+            sqlx::query(
+                "INSERT INTO settings (name, value) VALUES ('secret', $1) ON CONFLICT (name) DO NOTHING",
+            )
+            .bind(&*self.candidate)
+            .execute(&mut *connection)
+            .await?;
+            let kept = sqlx::query("SELECT value FROM settings WHERE name = 'secret'");
+            Ok(kept.fetch_one(connection).await?.try_get(0)?)
+        })
+    }
+}
+
+/// Locks the counter until the commit, so that revisions become visible in their order.
+async fn next_revision(connection: &mut AnyConnection) -> Result<i64, StorageError> {
+    let row =
+        sqlx::query("UPDATE counters SET value = value + 1 WHERE name = 'keys' RETURNING value");
+    Ok(row.fetch_one(connection).await?.try_get(0)?)
+}
+
+fn key(row: &AnyRow) -> Result<KeyRow, sqlx::Error> {
+    let moment = |name| Ok::<_, sqlx::Error>(row.try_get::<Option<i64>, _>(name)?.map(UnixMillis));
+    Ok(KeyRow {
+        id: KeyId(row.try_get("id")?),
+        public_id: row.try_get("public_id")?,
+        digest: row.try_get("digest")?,
+        label: row.try_get("label")?,
+        scopes: Scopes::parse(row.try_get("scopes")?),
+        worker_name: row.try_get("worker_name")?,
+        created_at: UnixMillis(row.try_get("created_at")?),
+        expires_at: moment("expires_at")?,
+        revoked_at: moment("revoked_at")?,
+        revision: row.try_get("revision")?,
+        account: AccountId(row.try_get("account")?),
+        account_name: row.try_get("name")?,
+        roles: Roles::parse(row.try_get("roles")?),
+        kudos: Kudos(row.try_get("kudos")?),
+    })
+}

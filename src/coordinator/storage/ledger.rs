@@ -1,0 +1,88 @@
+//! The ledger, read: it is only ever appended to, and only by settlements.
+
+use std::collections::HashMap;
+
+use sqlx::Row;
+use sqlx::any::AnyRow;
+
+use crate::protocol::job::{AccountId, JobId, Kudos};
+
+use super::{StorageError, Store};
+
+/// What must hold of the whole ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LedgerSums {
+    /// Of all entries: nothing.
+    pub entries: Kudos,
+    /// Of all balances: nothing either.
+    pub balances: Kudos,
+    /// Jobs with entries that do not sum to zero, or without a settled row: none.
+    pub wrong_jobs: i64,
+    /// Accounts whose balance is not the sum of their entries: none.
+    pub wrong_balances: i64,
+}
+
+impl Store {
+    pub async fn balance(&self, account: AccountId) -> Result<Kudos, StorageError> {
+        let row = sqlx::query("SELECT kudos FROM balances WHERE account = $1").bind(account.0);
+        let row = row.fetch_optional(&self.readers).await?;
+        Ok(Kudos(row.map_or(Ok(0), |row| row.try_get(0))?))
+    }
+
+    /// Of those that have one.
+    pub async fn balances(
+        &self,
+        accounts: &[AccountId],
+    ) -> Result<HashMap<AccountId, Kudos>, StorageError> {
+        let mut balances = HashMap::new();
+        for some in accounts.chunks(AT_ONCE) {
+            let mut query = sqlx::query(SOME_BALANCES);
+            // The rest of the places repeat the last.
+            for place in 0..AT_ONCE {
+                query = query.bind(some[place.min(some.len() - 1)].0);
+            }
+            for row in query.fetch_all(&self.readers).await? {
+                balances.insert(AccountId(row.try_get(0)?), Kudos(row.try_get(1)?));
+            }
+        }
+        Ok(balances)
+    }
+
+    /// The entries of one job: whose, and how much.
+    pub async fn entries(&self, job: JobId) -> Result<Vec<(AccountId, Kudos)>, StorageError> {
+        let rows = sqlx::query("SELECT account, amount FROM ledger WHERE job = $1 ORDER BY id");
+        let rows = rows.bind(job.to_string()).fetch_all(&self.readers).await?;
+        let entry = |row: &AnyRow| {
+            Ok::<_, sqlx::Error>((AccountId(row.try_get(0)?), Kudos(row.try_get(1)?)))
+        };
+        Ok(rows.iter().map(entry).collect::<Result<_, _>>()?)
+    }
+
+    /// Adds up the whole ledger. It reads every row.
+    pub async fn ledger_sums(&self) -> Result<LedgerSums, StorageError> {
+        let number = async |text: &'static str| {
+            let row = sqlx::query(text).fetch_one(&self.readers).await?;
+            Ok::<i64, StorageError>(row.try_get(0)?)
+        };
+        Ok(LedgerSums {
+            entries: Kudos(number(ENTRIES).await?),
+            balances: Kudos(number(BALANCES).await?),
+            wrong_jobs: number(WRONG_JOBS).await?,
+            wrong_balances: number(WRONG_BALANCES).await?,
+        })
+    }
+}
+
+const AT_ONCE: usize = 8;
+const SOME_BALANCES: &str = "SELECT account, kudos FROM balances \
+                             WHERE account IN ($1, $2, $3, $4, $5, $6, $7, $8)";
+const ENTRIES: &str = "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM ledger";
+const BALANCES: &str = "SELECT CAST(COALESCE(SUM(kudos), 0) AS BIGINT) FROM balances";
+const WRONG_JOBS: &str = "SELECT COUNT(*) FROM (\
+                          SELECT ledger.job FROM ledger LEFT JOIN settled ON settled.job = ledger.job \
+                          GROUP BY ledger.job HAVING SUM(amount) <> 0 OR COUNT(settled.job) = 0) AS wrong";
+const WRONG_BALANCES: &str = "SELECT COUNT(*) FROM (\
+                              SELECT ledger.account FROM ledger \
+                              LEFT JOIN balances ON balances.account = ledger.account \
+                              GROUP BY ledger.account, kudos \
+                              HAVING SUM(amount) <> COALESCE(kudos, 0)) AS wrong";

@@ -1,0 +1,118 @@
+//! Where the store is: one file, or a PostgreSQL server.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use sqlx::ConnectOptions;
+use sqlx::any::AnyConnectOptions;
+use url::Url;
+
+use super::StorageError;
+
+#[derive(Clone, PartialEq, Eq)]
+pub enum Location {
+    Sqlite(PathBuf),
+    Postgres(Url),
+}
+
+/// The name of the SQLite file in the data folder.
+const FILE: &str = "coordinator.sqlite";
+
+impl Location {
+    /// The file that is used when nothing else is said.
+    pub fn in_folder(folder: &Path) -> Self {
+        Self::Sqlite(folder.join(FILE))
+    }
+
+    /// `postgres://…`, `sqlite:PATH`, or a path.
+    pub fn parse(text: &str) -> Result<Self, StorageError> {
+        if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+            // The text may hold a password: it is not quoted.
+            let url = Url::parse(text).map_err(|error| {
+                StorageError::Misnamed(format!("the database's address is not a URL: {error}"))
+            })?;
+            return Ok(Self::Postgres(url));
+        }
+        let path = text.strip_prefix("sqlite:").unwrap_or(text);
+        let path = path.strip_prefix("//").unwrap_or(path);
+        if path.is_empty() || path.contains("://") {
+            return Err(StorageError::Misnamed(
+                "the database is named by a path, by sqlite:PATH or by postgres://HOST/NAME"
+                    .to_owned(),
+            ));
+        }
+        Ok(Self::Sqlite(PathBuf::from(path)))
+    }
+
+    pub(super) fn options(&self) -> Result<AnyConnectOptions, StorageError> {
+        let url = match self {
+            Self::Postgres(url) => url.clone(),
+            Self::Sqlite(path) => sqlite_url(path)?,
+        };
+        let options = AnyConnectOptions::from_url(&url).map_err(StorageError::from)?;
+        Ok(options.disable_statement_logging())
+    }
+}
+
+/// The path is percent-encoded whole: a folder may be called `what?#`.
+fn sqlite_url(path: &Path) -> Result<Url, StorageError> {
+    let text = path
+        .to_str()
+        .ok_or_else(|| StorageError::Misnamed(format!("{} is not UTF-8", path.display())))?;
+    let escaped: String = text.bytes().map(escape).collect();
+    Url::parse(&format!("sqlite://{escaped}?mode=rwc"))
+        .map_err(|error| StorageError::Misnamed(format!("{text} cannot be a URL: {error}")))
+}
+
+fn escape(byte: u8) -> String {
+    match byte {
+        b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => {
+            char::from(byte).to_string()
+        }
+        _ => format!("%{byte:02X}"),
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => path.display().fmt(f),
+            Self::Postgres(url) => {
+                let host = url.host_str().unwrap_or("localhost");
+                write!(f, "postgres://{host}{}", url.path())
+            }
+        }
+    }
+}
+
+/// As [`fmt::Display`]: the address of a server may hold a password.
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Location;
+
+    #[test]
+    fn a_location_is_a_path_or_a_url() {
+        let parse = |text| Location::parse(text).unwrap().to_string();
+        assert_eq!(parse("/var/lib/x.sqlite"), "/var/lib/x.sqlite");
+        assert_eq!(parse("sqlite:x.sqlite"), "x.sqlite");
+        assert_eq!(parse("sqlite:///var/x.sqlite"), "/var/x.sqlite");
+        assert_eq!(
+            parse("postgres://me:secret@db:5432/muster"),
+            "postgres://db/muster"
+        );
+        assert!(Location::parse("mysql://db/x").is_err());
+        assert!(Location::parse("").is_err());
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let location = Location::parse("postgres://me:secret@db/muster").unwrap();
+        assert!(!format!("{location:?} {location}").contains("secret"));
+    }
+}

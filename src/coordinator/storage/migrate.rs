@@ -1,0 +1,132 @@
+//! The schema and its versions: forward only, embedded, one text for both engines.
+//!
+//! A database that is newer than the program is refused before anything in it is touched. An older one is
+//! migrated in one transaction; a SQLite file is copied beside itself first.
+
+use std::fs::{OpenOptions, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use sqlx::AnyConnection;
+use sqlx::{AssertSqlSafe, Executor, Row};
+use tracing::info;
+
+use super::StorageError;
+use super::dialect::Dialect;
+use super::location::Location;
+
+/// Every migration, oldest first. One that was released never changes.
+pub const ALL: &[&str] = &[include_str!("migrations/0001_start.sql")];
+
+/// Makes the file, for its owner's eyes only: it holds the hashes of keys.
+pub fn prepare_file(path: &Path) -> Result<(), StorageError> {
+    if path.exists() {
+        return Ok(());
+    }
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    OpenOptions::new().create(true).append(true).open(path)?;
+    Ok(std::fs::set_permissions(
+        path,
+        Permissions::from_mode(0o600),
+    )?)
+}
+
+/// Brings the database to the last of `migrations`, or refuses it.
+pub async fn migrate(
+    mut connection: AnyConnection,
+    location: &Location,
+    migrations: &[&str],
+) -> Result<AnyConnection, StorageError> {
+    let dialect = Dialect::of(location);
+    let known = migrations.len() as i64;
+    let found = version(&mut connection, dialect).await?;
+    if found > known {
+        return Err(StorageError::Newer { found, known });
+    }
+    if found == known {
+        return Ok(connection);
+    }
+    if let (Location::Sqlite(path), true) = (location, found > 0) {
+        keep_copy(&mut connection, path, found).await?;
+    }
+    let applied = apply(&mut connection, dialect, migrations).await;
+    if applied.is_err() {
+        let _ = connection.execute("ROLLBACK").await;
+    }
+    applied.map(|()| connection)
+}
+
+/// Asks for the version again inside: another process may have been faster.
+async fn apply(
+    connection: &mut AnyConnection,
+    dialect: Dialect,
+    migrations: &[&str],
+) -> Result<(), StorageError> {
+    connection.execute(dialect.begin()).await?;
+    if let Some(lock) = dialect.lock_schema() {
+        connection.execute(lock).await?;
+    }
+    let found = version(connection, dialect).await?;
+    let done = usize::try_from(found).unwrap_or(0);
+    for migration in migrations.iter().skip(done) {
+        let text = AssertSqlSafe(dialect.spell(migration));
+        sqlx::raw_sql(text).execute(&mut *connection).await?;
+    }
+    sqlx::query("UPDATE counters SET value = $1 WHERE name = 'schema'")
+        .bind(migrations.len() as i64)
+        .execute(&mut *connection)
+        .await?;
+    connection.execute("COMMIT").await?;
+    Ok(())
+}
+
+/// Zero for a database without our tables.
+async fn version(connection: &mut AnyConnection, dialect: Dialect) -> Result<i64, StorageError> {
+    let tables: i64 = sqlx::query(dialect.count_tables())
+        .bind("counters")
+        .fetch_one(&mut *connection)
+        .await?
+        .try_get(0)?;
+    if tables == 0 {
+        return Ok(0);
+    }
+    let row = sqlx::query("SELECT value FROM counters WHERE name = 'schema'");
+    Ok(row.fetch_one(&mut *connection).await?.try_get(0)?)
+}
+
+/// The whole database as it is, what is still in its journal included.
+async fn keep_copy(
+    connection: &mut AnyConnection,
+    path: &Path,
+    found: i64,
+) -> Result<(), StorageError> {
+    let copy = name_of_copy(path, found);
+    sqlx::query("VACUUM INTO $1")
+        .bind(copy.to_string_lossy().into_owned())
+        .execute(connection)
+        .await?;
+    std::fs::set_permissions(&copy, Permissions::from_mode(0o600))?;
+    info!(
+        "the database of schema {found} was copied to {} before it is migrated",
+        copy.display()
+    );
+    Ok(())
+}
+
+/// Beside the file, and never over an earlier copy.
+fn name_of_copy(path: &Path, found: i64) -> PathBuf {
+    let named = |suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".schema-{found}{suffix}"));
+        PathBuf::from(name)
+    };
+    let taken = (1..).map(|number| format!("-{number}"));
+    let mut names = std::iter::once(String::new())
+        .chain(taken)
+        .map(|suffix| named(&suffix));
+    names
+        .find(|name| !name.exists())
+        .unwrap_or_else(|| named(""))
+}

@@ -1,0 +1,148 @@
+//! All SQL of the program: what must outlast the process. One SQL text for SQLite and PostgreSQL.
+//!
+//! | file | what it owns |
+//! | --- | --- |
+//! | `location`, `dialect` | where the store is; the words in which the engines differ |
+//! | `migrate` | the schema and its versions (`migrations/`) |
+//! | `writer`, `write`, `values` | the one writer, which groups writes under one commit; a write as a value |
+//! | `pulse` | whether the store answers, and whether another process changed the keys |
+//! | `settlements`, `accounts`, `keys`, `workers`, `ledger` | one file a noun |
+//!
+//! Every change is a value sent to the one writer; readers are a pool of their own that never writes. A pool of
+//! transactions that read and then write loses nine in ten of them on SQLite, and on PostgreSQL one connection
+//! with group commit already writes more than a machine can generate. What was answered is on disk.
+
+mod accounts;
+mod dialect;
+mod error;
+mod keys;
+mod ledger;
+mod location;
+mod migrate;
+mod pulse;
+mod settlements;
+mod values;
+mod workers;
+mod write;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use accounts::AccountRow;
+pub use error::StorageError;
+pub use keys::{KeyRow, NewKeyRow};
+pub use ledger::LedgerSums;
+pub use location::Location;
+pub use workers::{WorkerError, WorkerRow};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::AnyConnection;
+use sqlx::AnyPool;
+use sqlx::any::{AnyPoolOptions, install_default_drivers};
+use sqlx::{ConnectOptions, Executor};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use crate::tasks::Tasks;
+
+use dialect::Dialect;
+use pulse::Health;
+use write::{Change, Write};
+
+/// The store. Clones speak to the same writer.
+#[derive(Debug, Clone)]
+pub struct Store {
+    readers: AnyPool,
+    writes: mpsc::Sender<Write>,
+    health: Arc<Health>,
+    keys_revision: watch::Receiver<i64>,
+}
+
+/// Writes that may wait for the writer; past it, whoever asks waits.
+const QUEUE: usize = 4096;
+const READERS: u32 = 4;
+/// A server that does not answer for so long counts as down.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Store {
+    /// Opens the database, made if it is new and migrated if it is older, and starts its writer.
+    pub async fn open(location: &Location, tasks: &Tasks) -> Result<Self, StorageError> {
+        install_default_drivers();
+        if let Location::Sqlite(path) = location {
+            migrate::prepare_file(path)?;
+        }
+        let connection = connect(location).await?;
+        let connection = migrate::migrate(connection, location, migrate::ALL).await?;
+        let readers = readers(location)?;
+        let health = Arc::new(Health::default());
+        let (writes, inbox) = mpsc::channel(QUEUE);
+        writer::start(location, connection, inbox, health.clone(), tasks);
+        let keys_revision = pulse::start(&readers, &writes, health.clone(), tasks).await?;
+        Ok(Self {
+            readers,
+            writes,
+            health,
+            keys_revision,
+        })
+    }
+
+    /// Whether the store answered when it was last asked, which is less than two seconds ago.
+    pub fn is_reachable(&self) -> bool {
+        self.health.is_good()
+    }
+
+    /// Rises when a key was changed, by whatever process.
+    pub fn keys_revision(&self) -> watch::Receiver<i64> {
+        self.keys_revision.clone()
+    }
+
+    async fn change<C: Change>(&self, change: C) -> Result<C::Answer, StorageError> {
+        self.write(|answer| Write::other(change, answer)).await
+    }
+
+    /// Hands a write to the writer and waits until it is on disk.
+    async fn write<A>(
+        &self,
+        write: impl FnOnce(oneshot::Sender<Result<A, StorageError>>) -> Write,
+    ) -> Result<A, StorageError> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.writes.send(write(answer)).await;
+        sent.map_err(|_| StorageError::Closed)?;
+        answered.await.map_err(|_| StorageError::Closed)?
+    }
+}
+
+/// A connection that may write.
+async fn connect(location: &Location) -> Result<AnyConnection, StorageError> {
+    let options = location.options()?;
+    let connecting = timeout(PATIENCE, options.connect());
+    let connected = connecting.await.map_err(|_| too_slow())?;
+    let mut connection = connected?;
+    for setting in Dialect::of(location).writer_settings() {
+        connection.execute(*setting).await?;
+    }
+    Ok(connection)
+}
+
+fn readers(location: &Location) -> Result<AnyPool, StorageError> {
+    let settings = Dialect::of(location).reader_settings();
+    let pool = AnyPoolOptions::new()
+        .max_connections(READERS)
+        .acquire_timeout(Duration::from_secs(2))
+        .after_connect(move |connection, _| {
+            Box::pin(async move {
+                for setting in settings {
+                    connection.execute(*setting).await?;
+                }
+                Ok(())
+            })
+        });
+    Ok(pool.connect_lazy_with(location.options()?))
+}
+
+fn too_slow() -> StorageError {
+    StorageError::Unreachable(format!("no answer within {} seconds", PATIENCE.as_secs()))
+}

@@ -1,0 +1,150 @@
+//! Feels the store's pulse twice a second: whether it answers, and whether another process has changed the keys.
+//! One small statement serves both.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use sqlx::AnyConnection;
+use sqlx::{AnyPool, Row};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tracing::{info, warn};
+
+use crate::tasks::Tasks;
+
+use super::StorageError;
+use super::write::{Change, Write};
+
+const EVERY: Duration = Duration::from_millis(400);
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What was last seen of the store.
+#[derive(Debug)]
+pub struct Health {
+    read: AtomicBool,
+    written: AtomicBool,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            read: AtomicBool::new(true),
+            written: AtomicBool::new(true),
+        }
+    }
+}
+
+impl Health {
+    pub fn is_good(&self) -> bool {
+        self.read.load(Ordering::Relaxed) && self.written.load(Ordering::Relaxed)
+    }
+
+    /// Gives back what it was before.
+    pub fn note_write(&self, good: bool) -> bool {
+        self.written.swap(good, Ordering::Relaxed)
+    }
+
+    fn note_read(&self, good: bool) -> bool {
+        self.read.swap(good, Ordering::Relaxed)
+    }
+}
+
+/// Changes nothing that anybody reads, and shows whether something could be changed.
+#[derive(Debug)]
+struct Probe;
+
+impl Change for Probe {
+    type Answer = ();
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<(), StorageError>> {
+        Box::pin(async move {
+            sqlx::query("UPDATE counters SET value = value + 1 WHERE name = 'probe'")
+                .execute(connection)
+                .await?;
+            Ok(())
+        })
+    }
+}
+
+/// Starts the task and gives back the revision of the keys, kept current.
+pub async fn start(
+    readers: &AnyPool,
+    writes: &mpsc::Sender<Write>,
+    health: Arc<Health>,
+    tasks: &Tasks,
+) -> Result<watch::Receiver<i64>, StorageError> {
+    let (revision, watched) = watch::channel(keys_revision(readers).await?);
+    let pulse = Pulse {
+        readers: readers.clone(),
+        writes: writes.downgrade(),
+        health,
+        revision,
+    };
+    let stopping = tasks.stopping();
+    tasks.start(async move { stopping.run_until_cancelled(pulse.run()).await });
+    Ok(watched)
+}
+
+struct Pulse {
+    readers: AnyPool,
+    /// Weak, so that the writer ends with the last store.
+    writes: mpsc::WeakSender<Write>,
+    health: Arc<Health>,
+    revision: watch::Sender<i64>,
+}
+
+impl Pulse {
+    async fn run(self) {
+        let mut ticks = interval(EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !self.revision.is_closed() {
+            ticks.tick().await;
+            self.read().await;
+            if !self.health.written.load(Ordering::Relaxed) {
+                self.probe().await;
+            }
+        }
+    }
+
+    async fn read(&self) {
+        let read = timeout(PATIENCE, keys_revision(&self.readers)).await;
+        let was_good = self.health.note_read(matches!(read, Ok(Ok(_))));
+        match read {
+            Ok(Ok(revision)) => {
+                self.revision.send_if_modified(|known| {
+                    let changed = *known != revision;
+                    *known = revision;
+                    changed
+                });
+                if !was_good {
+                    info!("the store answers again");
+                }
+            }
+            Ok(Err(error)) if was_good => warn!("the store does not answer: {error}"),
+            Err(_) if was_good => warn!("the store does not answer in time"),
+            _ => {}
+        }
+    }
+
+    /// The writer notes what came of it.
+    async fn probe(&self) {
+        let Some(writes) = self.writes.upgrade() else {
+            return;
+        };
+        let (answer, answered) = oneshot::channel();
+        if writes.try_send(Write::other(Probe, answer)).is_ok() {
+            drop(writes);
+            let _ = answered.await;
+        }
+    }
+}
+
+async fn keys_revision(readers: &AnyPool) -> Result<i64, StorageError> {
+    let row = sqlx::query("SELECT value FROM counters WHERE name = 'keys'");
+    Ok(row.fetch_one(readers).await?.try_get(0)?)
+}

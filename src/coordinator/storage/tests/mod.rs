@@ -1,0 +1,23 @@
+//! One suite for both engines: every test here runs on SQLite and on PostgreSQL, each on a database of its own.
+
+mod scratch;
+mod settling;
+mod workers;
+
+/// A test on each engine.
+macro_rules! on_both_engines {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            #[tokio::test]
+            async fn on_sqlite() {
+                super::$name(crate::coordinator::storage::tests::scratch::Scratch::sqlite()).await;
+            }
+
+            #[tokio::test]
+            async fn on_postgres() {
+                super::$name(crate::coordinator::storage::tests::scratch::Scratch::postgres().await).await;
+            }
+        }
+    )+};
+}
+use on_both_engines;

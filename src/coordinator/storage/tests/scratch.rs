@@ -1,0 +1,90 @@
+//! A database that nobody else uses, and settlements to put into it.
+
+use std::time::Duration;
+
+use sqlx::{AnyConnection, AssertSqlSafe, Connection, Executor};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use crate::coordinator::dispatch::Timing;
+use crate::coordinator::kudos::{Entry, FEE, HOUSE, Reason, Settlement, State};
+use crate::coordinator::storage::{Location, Store};
+use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis, Usage, WorkerId};
+use crate::tasks::Tasks;
+
+pub struct Scratch {
+    pub location: Location,
+    /// Goes with the test.
+    _folder: TempDir,
+    pub tasks: Tasks,
+}
+
+impl Scratch {
+    pub fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self {
+            location: Location::in_folder(folder.path()),
+            _folder: folder,
+            tasks: Tasks::default(),
+        }
+    }
+
+    pub async fn postgres() -> Self {
+        let server = std::env::var("MUSTER_TEST_POSTGRES").expect(
+            "MUSTER_TEST_POSTGRES is not set: `./test tests` starts a PostgreSQL and sets it, \
+             README.md says how to run one test by hand",
+        );
+        let database = format!("muster_{}", Uuid::new_v4().simple());
+        sqlx::any::install_default_drivers();
+        let mut connection = AnyConnection::connect(&server).await.unwrap();
+        let create = AssertSqlSafe(format!("CREATE DATABASE {database}"));
+        connection.execute(create).await.unwrap();
+        let (server, _) = server.rsplit_once('/').expect("a URL with a database");
+        Self {
+            location: Location::parse(&format!("{server}/{database}")).unwrap(),
+            _folder: tempfile::tempdir().unwrap(),
+            tasks: Tasks::default(),
+        }
+    }
+
+    pub async fn open(&self) -> Store {
+        Store::open(&self.location, &self.tasks).await.unwrap()
+    }
+}
+
+/// A job of account 1, served by account 2 for so many kudos.
+pub fn settlement(job: JobId, kudos: i64) -> Settlement {
+    let entry = |account, worker, reason, amount| Entry {
+        account: AccountId(account),
+        worker,
+        reason,
+        amount: Kudos(amount),
+    };
+    let (reward, charge) = (kudos * 1000, kudos * 1000 + FEE.0);
+    Settlement {
+        job,
+        request: RequestId::random(),
+        account: AccountId(1),
+        worker: Some(WorkerId(7)),
+        kind: Kind::Text,
+        model: "demo-text".into(),
+        state: State::Delivered,
+        reason: "stop",
+        attempts: 1,
+        usage: Usage::default(),
+        paid_tokens: 10,
+        reward: Kudos(reward),
+        charge: Kudos(charge),
+        timing: Timing {
+            accepted_at: UnixMillis(1_700_000_000_000),
+            queued: Some(Duration::from_millis(1)),
+            first_output: None,
+            total: Duration::from_millis(20),
+        },
+        entries: vec![
+            entry(1, None, Reason::Charge, -charge),
+            entry(2, Some(WorkerId(7)), Reason::Reward, reward),
+            entry(HOUSE.0, None, Reason::Fee, FEE.0),
+        ],
+    }
+}

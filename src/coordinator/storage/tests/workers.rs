@@ -1,0 +1,49 @@
+//! Workers: names, owners and identities.
+
+use super::on_both_engines;
+use super::scratch::Scratch;
+use crate::coordinator::storage::WorkerError;
+use crate::protocol::job::{AccountId, UnixMillis};
+
+on_both_engines! {
+    a_worker_is_the_same_across_connections,
+    a_name_belongs_to_whoever_used_it_first,
+}
+
+const NOW: UnixMillis = UnixMillis(1);
+
+async fn a_worker_is_the_same_across_connections(scratch: Scratch) {
+    let store = scratch.open().await;
+    let first = store.worker("rig", AccountId(1), NOW).await.unwrap();
+    let again = store.worker("rig", AccountId(1), NOW).await.unwrap();
+    assert_eq!(first, again);
+    let other = store.worker("rig#2", AccountId(1), NOW).await.unwrap();
+    assert!(other.id != first.id && other.public_id != first.public_id);
+    assert!(!first.trusted);
+    assert_eq!(store.trust_worker("rig", true).await, Ok(true));
+    assert!(
+        store
+            .worker("rig", AccountId(1), NOW)
+            .await
+            .unwrap()
+            .trusted
+    );
+    assert_eq!(store.trust_worker("nobody", true).await, Ok(false));
+}
+
+async fn a_name_belongs_to_whoever_used_it_first(scratch: Scratch) {
+    let store = scratch.open().await;
+    store.worker("rig", AccountId(1), NOW).await.unwrap();
+    let taken = store.worker("rig", AccountId(2), NOW).await;
+    assert_eq!(taken, Err(WorkerError::NameTaken));
+    // Two at once: one of them is first.
+    let (one, two) = tokio::join!(
+        store.worker("new", AccountId(1), NOW),
+        store.worker("new", AccountId(2), NOW)
+    );
+    assert!(one.is_ok() != two.is_ok(), "{one:?} {two:?}");
+    for name in ["", "a\nb", "a\0b", &"x".repeat(500)] {
+        let refused = store.worker(name, AccountId(1), NOW).await;
+        assert_eq!(refused, Err(WorkerError::BadName));
+    }
+}

@@ -1,0 +1,147 @@
+//! Workers: a name, the account that first used it, and the identity it keeps across all connections.
+
+use futures_util::future::BoxFuture;
+use sqlx::AnyConnection;
+use sqlx::any::AnyRow;
+use sqlx::{Any, Executor, Row};
+use uuid::Uuid;
+
+use crate::protocol::job::{AccountId, UnixMillis, WorkerId};
+
+use super::write::Change;
+use super::{StorageError, Store};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerRow {
+    pub id: WorkerId,
+    /// The identity that peers are told.
+    pub public_id: Uuid,
+    pub name: String,
+    pub owner: AccountId,
+    /// Whether the operator vouches for it.
+    pub trusted: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WorkerError {
+    #[error("the worker name belongs to another account")]
+    NameTaken,
+    #[error("a worker name has 1 to {LONGEST_NAME} bytes and no control characters")]
+    BadName,
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+const LONGEST_NAME: usize = 200;
+
+#[derive(Debug)]
+struct NewWorker {
+    name: String,
+    public_id: Uuid,
+    owner: AccountId,
+    now: UnixMillis,
+}
+
+impl Store {
+    /// The worker of this name, made if it is new. Names are compared exactly, and are their first owner's.
+    pub async fn worker(
+        &self,
+        name: &str,
+        owner: AccountId,
+        now: UnixMillis,
+    ) -> Result<WorkerRow, WorkerError> {
+        if name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
+            return Err(WorkerError::BadName);
+        }
+        let row = match find(&self.readers, name).await? {
+            Some(row) => row,
+            None => self.change(NewWorker::of(name, owner, now)).await?,
+        };
+        match row.owner == owner {
+            true => Ok(row),
+            false => Err(WorkerError::NameTaken),
+        }
+    }
+
+    /// Vouches for a worker, or no longer; whether there is one of this name.
+    pub async fn trust_worker(&self, name: &str, trusted: bool) -> Result<bool, StorageError> {
+        let name = name.to_owned();
+        self.change(Trust { name, trusted }).await
+    }
+}
+
+#[derive(Debug)]
+struct Trust {
+    name: String,
+    trusted: bool,
+}
+
+impl NewWorker {
+    fn of(name: &str, owner: AccountId, now: UnixMillis) -> Self {
+        Self {
+            name: name.to_owned(),
+            public_id: Uuid::new_v4(),
+            owner,
+            now,
+        }
+    }
+}
+
+impl Change for NewWorker {
+    type Answer = WorkerRow;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<WorkerRow, StorageError>> {
+        Box::pin(async move {
+            let new = sqlx::query(
+                "INSERT INTO workers (public_id, name, owner, trusted, created_at) \
+                 VALUES ($1, $2, $3, 0, $4) ON CONFLICT (name) DO NOTHING",
+            );
+            let new = new.bind(self.public_id.to_string()).bind(&*self.name);
+            let new = new.bind(self.owner.0).bind(self.now.0);
+            new.execute(&mut *connection).await?;
+            let row = find(&mut *connection, &self.name).await?;
+            row.ok_or_else(|| StorageError::Broken("a new worker is not there".to_owned()))
+        })
+    }
+}
+
+impl Change for Trust {
+    type Answer = bool;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<bool, StorageError>> {
+        Box::pin(async move {
+            let done = sqlx::query("UPDATE workers SET trusted = $1 WHERE name = $2");
+            let done = done.bind(i64::from(self.trusted)).bind(&*self.name);
+            Ok(done.execute(connection).await?.rows_affected() > 0)
+        })
+    }
+}
+
+async fn find(
+    source: impl Executor<'_, Database = Any>,
+    name: &str,
+) -> Result<Option<WorkerRow>, StorageError> {
+    let row =
+        sqlx::query("SELECT id, public_id, name, owner, trusted FROM workers WHERE name = $1");
+    let row = row.bind(name).fetch_optional(source).await?;
+    row.as_ref().map(worker).transpose()
+}
+
+fn worker(row: &AnyRow) -> Result<WorkerRow, StorageError> {
+    let public_id: String = row.try_get("public_id")?;
+    Ok(WorkerRow {
+        id: WorkerId(row.try_get("id")?),
+        public_id: public_id
+            .parse()
+            .map_err(|_| StorageError::Broken("a worker's public id is not a UUID".to_owned()))?,
+        name: row.try_get("name")?,
+        owner: AccountId(row.try_get("owner")?),
+        trusted: row.try_get::<i64, _>("trusted")? != 0,
+    })
+}

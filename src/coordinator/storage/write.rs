@@ -1,0 +1,92 @@
+//! A write as a value, and its answer, which waits for the commit.
+
+use std::fmt::Debug;
+
+use futures_util::future::BoxFuture;
+use sqlx::AnyConnection;
+use tokio::sync::oneshot;
+
+use crate::coordinator::kudos::Settlement;
+use crate::protocol::job::Kudos;
+
+use super::StorageError;
+
+type Answer<A> = oneshot::Sender<Result<A, StorageError>>;
+
+/// What is sent to the writer.
+#[derive(Debug)]
+pub enum Write {
+    /// By far the most frequent: all of a batch are written together.
+    Settle(Settle),
+    Other(Box<dyn Pending>),
+}
+
+#[derive(Debug)]
+pub struct Settle {
+    pub settlement: Box<Settlement>,
+    pub answer: Answer<Kudos>,
+}
+
+/// Any other change; it stands in the file of its noun.
+pub trait Change: Debug + Send + Sync + 'static {
+    type Answer: Debug + Send + 'static;
+
+    /// Inside the writer's transaction, perhaps more than once: what failed has been rolled back.
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<Self::Answer, StorageError>>;
+}
+
+/// A change whose kind of answer the writer need not know.
+pub trait Pending: Debug + Send {
+    fn apply<'a>(
+        &'a mut self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<(), StorageError>>;
+
+    /// Answers: with what `apply` gave if the commit succeeded, else with the reason.
+    fn finish(self: Box<Self>, committed: Result<(), StorageError>);
+}
+
+#[derive(Debug)]
+struct Waiting<C: Change> {
+    change: C,
+    applied: Option<C::Answer>,
+    answer: Answer<C::Answer>,
+}
+
+impl Write {
+    pub fn settle(settlement: Box<Settlement>, answer: Answer<Kudos>) -> Self {
+        Self::Settle(Settle { settlement, answer })
+    }
+
+    pub fn other<C: Change>(change: C, answer: Answer<C::Answer>) -> Self {
+        Self::Other(Box::new(Waiting {
+            change,
+            applied: None,
+            answer,
+        }))
+    }
+}
+
+impl<C: Change> Pending for Waiting<C> {
+    fn apply<'a>(
+        &'a mut self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<(), StorageError>> {
+        Box::pin(async move {
+            self.applied = None;
+            self.applied = Some(self.change.apply(connection).await?);
+            Ok(())
+        })
+    }
+
+    fn finish(self: Box<Self>, committed: Result<(), StorageError>) {
+        let Self {
+            applied, answer, ..
+        } = *self;
+        // Whoever asked may have stopped waiting.
+        let _ = answer.send(committed.and_then(|()| applied.ok_or(StorageError::Closed)));
+    }
+}
