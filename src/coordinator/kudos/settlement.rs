@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use crate::coordinator::dispatch::{Facts, Outcome, Part, Timing};
+use crate::coordinator::metering::Counted;
 use crate::protocol::job::{
     AccountId, FailureKind, FinishReason, JobId, Kind, Kudos, RequestId, Usage, WorkerId,
 };
 
-use super::metering::{Counted, Metered, said};
+use super::metering::{Metered, said};
 use super::price::{FEE, Prices, counted_tokens, per_token, rounded};
 
 /// The account that receives fees. Zero is kept for the anonymous account of the legacy side.

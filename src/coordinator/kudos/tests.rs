@@ -3,8 +3,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Counted, Counter, Entry, FEE, HOUSE, Prices, Reason, Settlement, State, price_text};
+use super::{Entry, FEE, HOUSE, Prices, Reason, Settlement, State, price_text};
 use crate::coordinator::dispatch::{Facts, Outcome, Part, Timing};
+use crate::coordinator::metering::Counted;
 use crate::protocol::job::{
     AccountId, Body, Failure, FailureKind, FinishReason, Job, JobId, Kind, Kudos, Limits,
     ModelChoice, Privacy, RequestId, TextInput, TextRequest, UnixMillis, Usage, WorkerId,
@@ -81,7 +82,7 @@ fn a_worker_cannot_inflate() {
 fn a_public_worker_is_paid_what_was_counted_here() {
     let facts = facts(delivered(150), vec![part(OWNER, 0)]);
     let counted = Counted {
-        counter: Counter::Coordinator,
+        public: true,
         ..counted(100)
     };
     assert_eq!(
@@ -201,7 +202,7 @@ fn counted(output_tokens: u32) -> Counted {
     Counted {
         prompt_tokens: 1024,
         output_tokens,
-        counter: Counter::Worker,
+        public: false,
     }
 }
 
