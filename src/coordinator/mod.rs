@@ -5,6 +5,7 @@
 //! | [`accounts`] | keys, scopes and roles: who somebody is and what they may do |
 //! | [`dispatch`] | the queue, placement, leases, retries: a state machine without I/O |
 //! | [`switchboard`] | the task around it: between clients, workers and the books |
+//! | [`workers`] | the line for workers: who is let in, and what is said there |
 //! | [`metering`] | how many tokens a job had, by our own count |
 //! | [`kudos`] | what a job costs, and how an ended job becomes a settled one |
 //! | [`storage`] | all SQL: what must outlast the process |
@@ -17,3 +18,4 @@ pub mod kudos;
 pub mod metering;
 pub mod storage;
 pub mod switchboard;
+pub mod workers;

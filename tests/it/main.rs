@@ -6,6 +6,7 @@
 )]
 
 mod bench;
+mod chat_over_socket;
 mod cli;
 mod config;
 mod demo;
@@ -17,3 +18,4 @@ mod models;
 mod probe;
 mod readme;
 mod support;
+mod workers;

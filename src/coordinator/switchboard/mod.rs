@@ -50,6 +50,7 @@ use figures::Counters;
 use overview::Board;
 
 use super::dispatch::{Input, Refusal, Registration, SessionId, Settings, Submission};
+use super::workers::frames;
 use crate::tasks::Tasks;
 
 /// Messages that may wait for the desk. Doors and sockets wait for room.
@@ -100,6 +101,8 @@ impl Switchboard {
 
     /// All jobs of the request are taken, or none. One stream for each, in their order; dropping one cancels its job.
     pub async fn submit(&self, submission: Submission) -> Result<Vec<JobStream>, Refusal> {
+        let mut submission = submission;
+        submission.jobs.iter_mut().for_each(frames::mark_large);
         let (answer, answered) = oneshot::channel();
         let message = Message::Submit { submission, answer };
         let sent = self.messages.send(message).await;

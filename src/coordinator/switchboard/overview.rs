@@ -42,7 +42,7 @@ pub struct ModelOnline {
     /// The longest there is.
     pub context: u32,
     pub workers: u32,
-    /// Jobs of it at once, all workers together.
+    /// Jobs of it at once, all workers together that have it loaded.
     pub slots: u32,
     pub running: u32,
     pub queued: usize,
@@ -158,7 +158,9 @@ impl ModelOnline {
         }
         self.context = self.context.max(card.context);
         self.workers += 1;
-        self.slots = self.slots.saturating_add(model.slots);
+        if model.ready {
+            self.slots = self.slots.saturating_add(model.slots);
+        }
         self.running = self.running.saturating_add(model.running);
     }
 }

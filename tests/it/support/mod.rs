@@ -4,4 +4,5 @@
 
 pub mod hub;
 pub mod machines;
+pub mod rig;
 pub mod worker;

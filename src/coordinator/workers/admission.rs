@@ -1,0 +1,239 @@
+//! A registration is looked at in the order the contract gives, because the order decides which refusal a peer sees:
+//! retired model, profile, audio without one, key and name missing, key unknown, scope, another rig's key, identity,
+//! name of another account. Cool-downs are known to dispatch, which answers last.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::agreement::UnknownVersion;
+use super::gate::Denial;
+use crate::protocol::job::Kind;
+use crate::protocol::link::{RefusalCode, RefusalFrame, Registration};
+
+/// Close codes public peers know.
+pub const CLOSE_KEY: u16 = 4001;
+pub const CLOSE_REFUSED: u16 = 4003;
+/// Try again later: nothing is wrong with the peer.
+const CLOSE_LATER: u16 = 1013;
+/// How soon a peer may come back when the store cannot be asked.
+const STORE_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_NAME: usize = 255;
+
+/// Keys of a worker profile: all of these and no other.
+const PROFILE_KEYS: [&str; 10] = [
+    "id",
+    "version",
+    "digest",
+    "signing_key_id",
+    "capability_tier",
+    "canary_completed_at",
+    "canary_elapsed_seconds",
+    "runtime_adapter",
+    "runtime_digest",
+    "recipe_root",
+];
+
+/// What a peer that is not let in is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    pub close: u16,
+    pub code: RefusalCode,
+    pub message: String,
+    pub retry: Option<Duration>,
+}
+
+/// Everything that needs no store.
+pub fn check(registration: &Registration, retired: &[String]) -> Result<(), Rejection> {
+    check_models(registration, retired)?;
+    check_profile(registration)?;
+    check_names(registration)
+}
+
+fn check_models(registration: &Registration, retired: &[String]) -> Result<(), Rejection> {
+    let old = registration
+        .models
+        .iter()
+        .find(|model| retired.contains(model));
+    old.map_or(Ok(()), |model| {
+        let message = format!("the model {model} is retired");
+        Err(Rejection::refused(RefusalCode::RetiredModel, message))
+    })
+}
+
+/// Profiles come with signed proofs, and nobody here can check those: managed workers are for networks with wallets.
+/// Peers that negotiate are ours, and need neither.
+fn check_profile(registration: &Registration) -> Result<(), Rejection> {
+    let refused = |code, message: &str| Err(Rejection::refused(code, message));
+    match &registration.worker_profile {
+        Some(profile) if !is_profile(profile) => {
+            refused(RefusalCode::Profile, "the worker profile is malformed")
+        }
+        Some(_) if registration.worker_identity.is_none() => refused(
+            RefusalCode::Identity,
+            "a worker profile needs an identity proof",
+        ),
+        Some(_) => refused(
+            RefusalCode::Identity,
+            "identity proofs are not verified by this coordinator",
+        ),
+        None if registration.kinds.contains(Kind::Audio) && registration.ext.is_none() => {
+            refused(RefusalCode::Profile, "audio needs a managed profile")
+        }
+        None => Ok(()),
+    }
+}
+
+fn is_profile(profile: &Value) -> bool {
+    let Some(fields) = profile.as_object() else {
+        return false;
+    };
+    fields.len() == PROFILE_KEYS.len() && PROFILE_KEYS.iter().all(|key| fields.contains_key(*key))
+}
+
+fn check_names(registration: &Registration) -> Result<(), Rejection> {
+    let missing = match (&registration.key.0[..], registration.name.trim()) {
+        ("", _) => "apikey",
+        (_, "") => "name",
+        (_, name) if name.len() > LONGEST_NAME => {
+            let message = format!(
+                "the name has {} bytes, at most {LONGEST_NAME} are taken",
+                name.len()
+            );
+            return Err(Rejection::refused(RefusalCode::Other, message));
+        }
+        _ => return Ok(()),
+    };
+    let message = format!("the registration has no {missing}");
+    Err(Rejection {
+        close: CLOSE_KEY,
+        ..Rejection::refused(RefusalCode::Auth, message)
+    })
+}
+
+impl Rejection {
+    fn refused(code: RefusalCode, message: impl Into<String>) -> Self {
+        Self {
+            close: CLOSE_REFUSED,
+            code,
+            message: message.into(),
+            retry: None,
+        }
+    }
+
+    pub fn unreadable(message: impl Into<String>) -> Self {
+        Self::refused(RefusalCode::Other, message)
+    }
+
+    pub fn cooling_down(retry: Duration) -> Self {
+        let secs = retry.as_secs().max(1);
+        let message = format!("the worker failed too often, try again in {secs} s");
+        Self {
+            retry: Some(Duration::from_secs(secs)),
+            ..Self::refused(RefusalCode::Cooldown, message)
+        }
+    }
+
+    pub fn stopping() -> Self {
+        Self {
+            close: CLOSE_LATER,
+            retry: Some(STORE_PAUSE),
+            ..Self::refused(RefusalCode::Other, "the coordinator is shutting down")
+        }
+    }
+
+    /// Code and pause are for peers that negotiate.
+    pub fn frame(&self, negotiates: bool) -> RefusalFrame {
+        RefusalFrame {
+            message: self.message.clone(),
+            code: negotiates.then_some(self.code),
+            retry_secs: self
+                .retry
+                .filter(|_| negotiates)
+                .map(|retry| retry.as_secs()),
+        }
+    }
+}
+
+impl From<Denial> for Rejection {
+    fn from(denial: Denial) -> Self {
+        match denial {
+            Denial::UnknownKey => Self {
+                close: CLOSE_KEY,
+                ..Self::refused(RefusalCode::Auth, "the key is unknown, revoked or expired")
+            },
+            Denial::NoScope => Self::refused(RefusalCode::Scope, "the key may not connect workers"),
+            Denial::OtherRig => Self::refused(
+                RefusalCode::Scope,
+                "the key is for a worker of another name",
+            ),
+            Denial::NameTaken => Self::refused(
+                RefusalCode::NameTaken,
+                "the name belongs to another account",
+            ),
+            Denial::Unavailable => Self {
+                close: CLOSE_LATER,
+                retry: Some(STORE_PAUSE),
+                ..Self::refused(RefusalCode::Other, "the store cannot be asked, try again")
+            },
+        }
+    }
+}
+
+impl From<UnknownVersion> for Rejection {
+    fn from(UnknownVersion(version): UnknownVersion) -> Self {
+        let message = format!("version {version} of the extensions is no longer spoken");
+        Self::refused(RefusalCode::Version, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::check;
+    use crate::protocol::job::Kinds;
+    use crate::protocol::link::Registration;
+
+    fn refusal(change: impl Fn(&mut Registration)) -> (u16, String) {
+        let mut registration = Registration::new("key", "rig", vec!["tiny".into()]);
+        change(&mut registration);
+        let rejection = check(&registration, &["old".into()]).unwrap_err();
+        (rejection.close, rejection.message)
+    }
+
+    #[test]
+    fn the_first_thing_that_is_wrong_is_named() {
+        let (close, message) = refusal(|it| {
+            it.models.push("old".into());
+            it.worker_profile = Some(json!({}));
+            it.key.0.clear();
+        });
+        assert_eq!(
+            (close, message.as_str()),
+            (4003, "the model old is retired")
+        );
+        let (close, message) = refusal(|it| {
+            it.worker_profile = Some(json!({"id": 1}));
+            it.key.0.clear();
+        });
+        assert_eq!(close, 4003);
+        assert_eq!(message, "the worker profile is malformed");
+        let audio = Kinds::from(crate::protocol::job::Kind::Audio);
+        let (close, message) = refusal(|it| {
+            it.kinds = audio;
+            it.key.0.clear();
+        });
+        assert_eq!(close, 4003);
+        assert_eq!(message, "audio needs a managed profile");
+        assert_eq!(refusal(|it| it.key.0.clear()).0, 4001);
+        assert_eq!(refusal(|it| it.name = "  ".into()).0, 4001);
+        assert_eq!(refusal(|it| it.name = "x".repeat(300)).0, 4003);
+    }
+
+    #[test]
+    fn a_plain_registration_passes() {
+        let registration = Registration::new("key", "rig", vec!["tiny".into()]);
+        assert_eq!(check(&registration, &[]), Ok(()));
+    }
+}

@@ -1,0 +1,158 @@
+//! What a worker and we agree on at the handshake. A peer that asks for nothing gets the public protocol.
+
+use std::sync::Arc;
+
+use crate::coordinator::dispatch;
+use crate::protocol::job::{Capabilities, Formats};
+use crate::protocol::link::{self, Ability, Extension, Extensions, Registration, VERSION};
+
+/// The largest frame every peer reads.
+pub const SMALL_FRAME: usize = 1 << 20;
+/// Who reads frames of this size takes any request.
+const LARGE_FRAME: u64 = 16 << 20;
+/// The largest frame we write.
+const LARGEST_FRAME: u64 = 32 << 20;
+/// Versions before ours that are still served.
+const OLDER_VERSIONS: u32 = 1;
+
+/// How one connected peer is spoken to.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    /// None for peers of the public network.
+    pub used: Option<Extensions>,
+    pub formats: Formats,
+    pub capabilities: Capabilities,
+    pub max_frame: usize,
+    pub slots: u32,
+    pub context: u32,
+}
+
+/// It speaks a protocol nobody here knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnknownVersion(pub u32);
+
+impl Peer {
+    pub fn of(registration: &Registration) -> Result<Self, UnknownVersion> {
+        let used = registration.ext.as_ref().map(agree).transpose()?;
+        let wanted = registration
+            .ext
+            .as_ref()
+            .and_then(|wanted| wanted.max_frame);
+        let max_frame = wanted.unwrap_or(0).clamp(SMALL_FRAME as u64, LARGEST_FRAME);
+        Ok(Self {
+            used,
+            formats: formats(registration, used),
+            capabilities: capabilities(registration, max_frame),
+            max_frame: usize::try_from(max_frame).unwrap_or(SMALL_FRAME),
+            slots: slots(registration, used),
+            context: registration.max_context_length,
+        })
+    }
+
+    pub fn uses(&self, extension: Extension) -> bool {
+        self.used.is_some_and(|used| used.has(extension))
+    }
+
+    pub fn is_public(&self) -> bool {
+        !self.uses(Extension::Multi)
+    }
+
+    pub fn for_dispatch(&self) -> dispatch::Extensions {
+        dispatch::Extensions {
+            multi: self.uses(Extension::Multi),
+            cancel: self.uses(Extension::Cancel2),
+            resume: self.uses(Extension::Resume),
+            lease: self.uses(Extension::Lease),
+        }
+    }
+
+    /// The models with what each takes at once.
+    pub fn models(&self, registration: &Registration) -> Vec<dispatch::ServedModel> {
+        let capacity = registration.capacity.as_ref();
+        let listed = |name: &str| {
+            let models = capacity.iter().flat_map(|capacity| &capacity.models);
+            let mut named = models.filter(|model| model.name == name);
+            named.next().map(|model| model.max)
+        };
+        let names = registration.models.iter();
+        names
+            .map(|name| dispatch::ServedModel {
+                name: Arc::from(name.as_str()),
+                slots: listed(name).unwrap_or(self.slots).max(1),
+            })
+            .collect()
+    }
+}
+
+fn agree(wanted: &link::Wanted) -> Result<Extensions, UnknownVersion> {
+    let oldest = VERSION.saturating_sub(OLDER_VERSIONS).max(1);
+    if wanted.version < oldest {
+        return Err(UnknownVersion(wanted.version));
+    }
+    let both = wanted.want.and(Extensions::all());
+    // Frames are numbered per attempt, and attempts are told only with `multi`.
+    match both.has(Extension::Resume) && !both.has(Extension::Multi) {
+        true => Ok(without(both, Extension::Resume)),
+        false => Ok(both),
+    }
+}
+
+fn without(set: Extensions, one: Extension) -> Extensions {
+    let kept = Extension::ALL.into_iter().filter(|other| *other != one);
+    kept.filter(|other| set.has(*other))
+        .fold(Extensions::default(), Extensions::with)
+}
+
+/// The neutral form is for those who negotiated.
+fn formats(registration: &Registration, used: Option<Extensions>) -> Formats {
+    if used.is_some() {
+        return registration.formats;
+    }
+    let public = [
+        Formats::OPENAI_CHAT,
+        Formats::OPENAI_RESPONSES,
+        Formats::ANTHROPIC,
+    ];
+    let known = public
+        .into_iter()
+        .filter(|format| registration.formats.meets(*format))
+        .fold(Formats::default(), Formats::with);
+    match known == Formats::default() {
+        true => Formats::OPENAI_CHAT,
+        false => known,
+    }
+}
+
+/// Public peers hand the request to a whole inference server, which takes tools and schemas. Their frames carry no
+/// log probabilities.
+fn capabilities(registration: &Registration, max_frame: u64) -> Capabilities {
+    let mut can = Capabilities::default();
+    match &registration.ext {
+        None => can = can.with(Capabilities::TOOLS).with(Capabilities::GRAMMAR),
+        Some(wanted) => {
+            for ability in &wanted.can {
+                can = can.with(match ability {
+                    Ability::Tools => Capabilities::TOOLS,
+                    Ability::Logprobs => Capabilities::LOGPROBS,
+                    Ability::Continue => Capabilities::CONTINUE,
+                });
+            }
+        }
+    }
+    let reads = |kind: &str| registration.modalities.iter().any(|name| name == kind);
+    let given = [
+        (reads("image"), Capabilities::IMAGE_INPUT),
+        (reads("video"), Capabilities::VIDEO_INPUT),
+        (max_frame >= LARGE_FRAME, Capabilities::LARGE_FRAMES),
+    ];
+    let given = given.into_iter().filter(|(has, _)| *has);
+    given.fold(can, |can, (_, capability)| can.with(capability))
+}
+
+fn slots(registration: &Registration, used: Option<Extensions>) -> u32 {
+    let several = used.is_some_and(|used| used.has(Extension::Multi));
+    match &registration.capacity {
+        Some(capacity) if several => capacity.total.max(1),
+        _ => 1,
+    }
+}

@@ -1,0 +1,38 @@
+//! A chat as one text, for workers from before there were messages.
+
+use serde_json::Value;
+
+/// `User: …`, `Assistant: …`, a line each, and the turn that is wanted at the end.
+pub fn transcript(messages: &Value) -> String {
+    let mut text = String::new();
+    for message in messages.as_array().into_iter().flatten() {
+        text.push_str(speaker(message["role"].as_str().unwrap_or("user")));
+        text.push_str(": ");
+        words(&message["content"], &mut text);
+        text.push('\n');
+    }
+    text.push_str("Assistant:");
+    text
+}
+
+fn speaker(role: &str) -> &'static str {
+    match role {
+        "system" | "developer" => "System",
+        "assistant" => "Assistant",
+        "tool" | "function" => "Tool",
+        _ => "User",
+    }
+}
+
+/// The text of a message's parts; pictures have none.
+fn words(content: &Value, into: &mut String) {
+    match content {
+        Value::String(text) => into.push_str(text),
+        Value::Array(parts) => {
+            for part in parts {
+                words(part.get("text").unwrap_or(&Value::Null), into);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,61 @@
+//! How large a job's frame gets. Public peers read a megabyte and drop the connection over more, so a job that may
+//! become larger is only for those who said that they take it, and nobody else is ever tried.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::agreement::SMALL_FRAME;
+use super::payload;
+use crate::protocol::job::{Body, Capabilities, Job, TextInput};
+
+/// Keys, ids and numbers around the texts.
+const ENVELOPE: usize = 16 << 10;
+/// Quotes, commas, a key: what one value weighs besides its text.
+const VALUE: usize = 12;
+
+/// Asks for large frames where the job needs them.
+pub fn mark_large(job: &mut Arc<Job>) {
+    if is_large(job) {
+        let job = Arc::make_mut(job);
+        job.limits.requires = job.limits.requires.with(Capabilities::LARGE_FRAMES);
+    }
+}
+
+/// A guess that is too high for most texts settles nearly all jobs; the others are written out.
+fn is_large(job: &Job) -> bool {
+    let Body::Text(request) = &job.body;
+    let guess = match (&job.original, &request.input) {
+        (Some(original), _) => weight(&original.body),
+        (None, TextInput::Prompt(text)) => text.len(),
+        (None, TextInput::Tokens(tokens)) => 11 * tokens.len(),
+        (None, TextInput::Chat(chat)) => {
+            let values = chat.messages.iter().chain(&chat.tools);
+            values.map(weight).sum()
+        }
+    };
+    // Once as messages and once as a flat prompt, and escapes.
+    if 3 * guess + ENVELOPE < SMALL_FRAME {
+        return false;
+    }
+    match payload::chat(job, request, 0) {
+        Ok(payload) => {
+            let text = serde_json::to_string(&payload).unwrap_or_default();
+            text.len() + ENVELOPE > SMALL_FRAME
+        }
+        Err(_) => true,
+    }
+}
+
+fn weight(value: &Value) -> usize {
+    VALUE
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(values) => values.iter().map(weight).sum(),
+            Value::Object(fields) => fields
+                .iter()
+                .map(|(key, value)| key.len() + weight(value))
+                .sum(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        }
+}

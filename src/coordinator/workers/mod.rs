@@ -1,0 +1,263 @@
+//! The coordinator's side of `WS /v1/workers/ws`, over any byte stream that has finished its HTTP upgrade.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `admission`, `gate` | who is let in, and what the others are told |
+//! | `agreement` | what a peer negotiated; nothing, if it is of the public network |
+//! | `session` | the conversation: frames to inputs for dispatch, orders to frames; no socket, no clock |
+//! | `payload`, `flat`, `wording` | jobs, errors and the like in the words of the wire |
+//! | `socket` | the shell: one task that reads, writes and pings |
+//! | `frames` | how large a job's frame gets, for the door |
+//!
+//! A peer that negotiates nothing sees the public protocol exactly. What a broken peer sends costs its own socket.
+
+mod admission;
+mod agreement;
+mod flat;
+pub(super) mod frames;
+mod gate;
+mod payload;
+mod session;
+mod socket;
+mod wording;
+
+pub use gate::{Admitted, Applicant, Denial, Gate};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tracing::{debug, info};
+use uuid::Uuid;
+
+use super::dispatch::{Registration, Resume, SessionId};
+use super::switchboard::{Card, Orders, Switchboard};
+use crate::protocol::link;
+
+use admission::Rejection;
+use agreement::Peer;
+use session::{Session, Welcome};
+use socket::{Farewell, Socket};
+
+/// The largest frame and message we read.
+const LARGEST_INCOMING: usize = 16 << 20;
+/// Eagerly allocated for each socket, so small.
+const READ_BUFFER: usize = 4096;
+/// Several frames leave in one write.
+const WRITE_BUFFER: usize = 16 << 10;
+
+#[derive(Debug, Clone)]
+pub struct WorkersSettings {
+    /// Names nobody may serve any more.
+    pub retired_models: Vec<String>,
+    /// The first frame has to come in this time.
+    pub registration_patience: Duration,
+    /// An idle peer is pinged this often.
+    pub ping_every: Duration,
+    /// A socket on which nothing at all was heard for so long is dead.
+    pub silence: Duration,
+    /// A socket that takes nothing for so long is dead.
+    pub write_patience: Duration,
+    /// How long jobs are held for a worker that lost its socket: what it is told. Dispatch has the same setting.
+    pub grace: Duration,
+}
+
+/// Takes in workers' sockets. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Workers {
+    switchboard: Switchboard,
+    gate: Gate,
+    settings: Arc<WorkersSettings>,
+    /// Part of every session's name, so that nobody resumes a session of an earlier process.
+    process: u64,
+}
+
+impl Default for WorkersSettings {
+    fn default() -> Self {
+        Self {
+            retired_models: Vec::new(),
+            registration_patience: Duration::from_secs(30),
+            ping_every: Duration::from_secs(10),
+            silence: Duration::from_secs(60),
+            write_patience: Duration::from_secs(10),
+            grace: Duration::from_secs(45),
+        }
+    }
+}
+
+impl Workers {
+    /// With any gate; usually [`Workers::new`].
+    pub fn behind(gate: Gate, switchboard: Switchboard, settings: WorkersSettings) -> Self {
+        Self {
+            switchboard,
+            gate,
+            settings: Arc::new(settings),
+            process: Uuid::new_v4().as_u64_pair().0,
+        }
+    }
+
+    /// Serves one worker until its socket ends. What was read beyond the upgrade comes first.
+    pub async fn serve<S>(&self, stream: S, read_already: Vec<u8>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let config = WebSocketConfig::default()
+            .read_buffer_size(READ_BUFFER)
+            .write_buffer_size(WRITE_BUFFER)
+            .max_frame_size(Some(LARGEST_INCOMING))
+            .max_message_size(Some(LARGEST_INCOMING));
+        let socket =
+            WebSocketStream::from_partially_read(stream, read_already, Role::Server, Some(config));
+        let mut socket = Socket::new(socket.await, self.settings.clone());
+        // Boxed, because it is large and over long before the socket is.
+        let farewell = match Box::pin(self.welcome(&mut socket)).await {
+            Ok(guest) => socket.converse(guest).await,
+            Err(farewell) => farewell,
+        };
+        Box::pin(socket.leave(farewell)).await;
+    }
+
+    async fn welcome<S>(&self, socket: &mut Socket<S>) -> Result<Guest, Farewell>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let first = timeout(self.settings.registration_patience, socket.first_frame()).await;
+        let text = first.map_err(|_| Farewell::Silently)??;
+        let registration = match link::FromWorker::parse(&text) {
+            Ok(link::FromWorker::Register(registration)) => registration,
+            Ok(_) => {
+                return Err(refused(
+                    Rejection::unreadable("the first frame must be a registration"),
+                    false,
+                ));
+            }
+            Err(link::FrameError::NotAnObject | link::FrameError::NotJson { .. }) => {
+                return Err(Farewell::Silently);
+            }
+            Err(error) => return Err(refused(Rejection::unreadable(error.to_string()), false)),
+        };
+        let negotiates = registration.ext.is_some();
+        let admitted = self.admit(&registration).await;
+        let (admitted, peer) = admitted.map_err(|rejection| refused(rejection, negotiates))?;
+        self.introduce(*registration, admitted, peer)
+            .await
+            .map_err(|rejection| refused(rejection, negotiates))
+    }
+
+    async fn admit(
+        &self,
+        registration: &link::Registration,
+    ) -> Result<(Admitted, Peer), Rejection> {
+        admission::check(registration, &self.settings.retired_models)?;
+        let admitted = self.gate.ask(Applicant {
+            key: registration.key.clone(),
+            name: registration.name.trim().into(),
+            agent: registration.bridge_agent.as_str().into(),
+        });
+        let admitted = admitted.await?;
+        Ok((admitted, Peer::of(registration)?))
+    }
+
+    /// Tells the switchboard, whose first order is `ready` or a close.
+    async fn introduce(
+        &self,
+        registration: link::Registration,
+        admitted: Admitted,
+        peer: Peer,
+    ) -> Result<Guest, Rejection> {
+        let id = self.switchboard.next_session();
+        let card = card(&registration, &peer, admitted.public_id);
+        let name = card.name.clone();
+        let orders = Arc::new(Orders::default());
+        let registered = self.registered(&registration, &peer, id, admitted);
+        let line = self.switchboard.connect(registered, card, orders.clone());
+        let line = line.await.map_err(|_| Rejection::stopping())?;
+        info!(worker = %name, session = id.0, "worker {name} is connected");
+        let welcome = Welcome {
+            worker_id: admitted.public_id.to_string(),
+            session_name: self.session_name(id).to_string(),
+            grace: self.settings.grace,
+        };
+        Ok(Guest {
+            negotiates: peer.used.is_some(),
+            session: Session::new(id, peer, welcome),
+            orders,
+            line,
+        })
+    }
+
+    fn registered(
+        &self,
+        registration: &link::Registration,
+        peer: &Peer,
+        session: SessionId,
+        admitted: Admitted,
+    ) -> Registration {
+        let resume = registration.resume.as_ref();
+        let resume = resume.filter(|_| peer.uses(link::Extension::Resume));
+        Registration {
+            session,
+            worker: admitted.worker,
+            owner: admitted.owner,
+            trusted: admitted.trusted,
+            kinds: registration.kinds,
+            formats: peer.formats,
+            capabilities: peer.capabilities,
+            context: peer.context,
+            models: peer.models(registration),
+            slots: peer.slots,
+            extensions: peer.for_dispatch(),
+            resume: resume.map(|resume| self.resume(resume)),
+        }
+    }
+
+    /// A session of another process is none of ours: its claims are answered with drops.
+    fn resume(&self, resume: &link::Resume) -> Resume {
+        let named = Uuid::parse_str(&resume.session).unwrap_or_default();
+        let (process, session) = named.as_u64_pair();
+        let session = if process == self.process { session } else { 0 };
+        let claims = resume.jobs.iter().map(|claim| super::dispatch::Claim {
+            job: claim.job,
+            attempt: claim.attempt,
+        });
+        Resume {
+            session: SessionId(session),
+            jobs: claims.collect(),
+        }
+    }
+
+    fn session_name(&self, session: SessionId) -> Uuid {
+        Uuid::from_u64_pair(self.process, session.0)
+    }
+}
+
+/// Somebody who has been let in.
+struct Guest {
+    negotiates: bool,
+    session: Session,
+    orders: Arc<Orders>,
+    line: super::switchboard::WorkerLine,
+}
+
+fn refused(rejection: Rejection, negotiates: bool) -> Farewell {
+    debug!(reason = %rejection.message, "a worker is refused");
+    Farewell::Refused {
+        frame: rejection.frame(negotiates),
+        close: rejection.close,
+    }
+}
+
+fn card(registration: &link::Registration, peer: &Peer, public_id: Uuid) -> Card {
+    let modalities = registration.modalities.iter();
+    Card {
+        name: registration.name.trim().into(),
+        public_id,
+        agent: registration.bridge_agent.as_str().into(),
+        modalities: modalities.map(|name| name.as_str().into()).collect(),
+        context: registration.max_context_length,
+        public: peer.is_public(),
+    }
+}

@@ -1,0 +1,381 @@
+//! One worker's conversation, without its socket: frames in, inputs for dispatch out; orders in, frames out.
+//!
+//! It remembers the jobs the worker has, because public frames say less than dispatch wants to know: whether anything
+//! was streamed before a `done`, and whether a `done` still waits for its ack.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::agreement::Peer;
+use super::payload;
+use super::wording;
+use crate::coordinator::dispatch::{
+    CancelReason, CloseReason, Frame, Input, ModelReport, Offer, Report, Said, SessionId, Verdict,
+};
+use crate::coordinator::switchboard::Order;
+use crate::protocol::job::{Channel, Event, Failure, FailureKind, FinishReason, JobId, TokenEvent};
+use crate::protocol::link::{
+    self, About, Agreed, CancelWhy, Done, Extension, FrameError, FromWorker, JobFrame, ModelStatus,
+    Output, Ready, State, ToWorker, VERSION,
+};
+
+/// A beat or a report is wanted this often.
+const BEAT_SECS: u32 = 5;
+
+#[derive(Debug)]
+pub struct Session {
+    id: SessionId,
+    peer: Peer,
+    welcome: Welcome,
+    jobs: HashMap<JobId, Running>,
+    /// A peer without `multi` takes the next frame for the ack of this job.
+    unacked: Option<JobId>,
+}
+
+/// What `ready` tells besides the agreement.
+#[derive(Debug)]
+pub struct Welcome {
+    pub worker_id: String,
+    /// What to name when resuming.
+    pub session_name: String,
+    pub grace: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    streamed: bool,
+    called: bool,
+    finish: Option<FinishReason>,
+}
+
+/// What an order comes to.
+#[derive(Debug, PartialEq)]
+pub enum Told {
+    /// Written to the buffer that was given.
+    Written,
+    /// Not to be said to this peer, or not now.
+    Nothing,
+    /// It cannot be said: this happens instead.
+    Instead(Box<Instead>),
+    Close(CloseReason),
+}
+
+/// A job this peer cannot be given.
+#[derive(Debug, PartialEq)]
+pub struct Instead {
+    pub job: JobId,
+    pub attempt: Option<u32>,
+    pub failure: Failure,
+}
+
+/// The frame is no JSON object: nothing of such a peer can be relied on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable(pub FrameError);
+
+impl Session {
+    pub fn new(id: SessionId, peer: Peer, welcome: Welcome) -> Self {
+        Self {
+            id,
+            peer,
+            welcome,
+            jobs: HashMap::new(),
+            unacked: None,
+        }
+    }
+
+    /// Whether an application ping may be sent.
+    pub fn may_ping(&self) -> bool {
+        !self.peer.is_public() || (self.jobs.is_empty() && self.unacked.is_none())
+    }
+
+    /// Takes in a frame and appends what it means.
+    pub fn hear(&mut self, text: &str, inputs: &mut Vec<Input>) -> Result<(), Unreadable> {
+        let frame = match FromWorker::parse(text) {
+            Ok(frame) => frame,
+            Err(error @ (FrameError::NotAnObject | FrameError::NotJson { .. })) => {
+                return Err(Unreadable(error));
+            }
+            Err(error) => {
+                self.misspoken(&error, inputs);
+                return Ok(());
+            }
+        };
+        match frame {
+            FromWorker::Output(output) => self.output(output, inputs),
+            FromWorker::Done(done) => self.done(*done, inputs),
+            FromWorker::Error(error) => {
+                self.jobs.remove(&error.about.job);
+                let failure = wording::failure(&error);
+                inputs.push(self.frame(error.about, Said::Event(Event::Failed(failure))));
+            }
+            FromWorker::Busy { about, retry_after } => {
+                self.jobs.remove(&about.job);
+                inputs.push(self.frame(about, Said::Busy { retry_after }));
+            }
+            FromWorker::Started {
+                about,
+                prompt_tokens,
+                cached_tokens,
+                ..
+            } => {
+                let event = Event::Started {
+                    prompt_tokens,
+                    cached_tokens,
+                };
+                inputs.push(self.frame(about, Said::Event(event)));
+            }
+            FromWorker::Usage { about, usage } => {
+                inputs.push(self.frame(about, Said::Event(Event::Usage(usage))));
+            }
+            FromWorker::Progress { about, percent, .. } => {
+                inputs.push(self.frame(about, Said::Event(Event::Progress { percent })));
+            }
+            // No job of a passed-through format is given out, so these belong to none.
+            FromWorker::Raw { about, .. } | FromWorker::Alive { about, .. } => {
+                inputs.push(self.frame(about, Said::Alive));
+            }
+            FromWorker::State(state) => inputs.push(self.report(&state)),
+            FromWorker::Drain { within, .. } => inputs.push(Input::Leaving {
+                session: self.id,
+                within,
+            }),
+            FromWorker::Pong | FromWorker::Unknown | FromWorker::Register(_) => {
+                inputs.push(Input::Heard { session: self.id });
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the frame of an order to `out`.
+    pub fn tell(&mut self, order: Order, out: &mut String) -> Told {
+        let frame = match order {
+            Order::Offer(offer) => return self.offer(&offer, out),
+            Order::Close(reason) => return Told::Close(reason),
+            Order::Ready { resumed } => self.ready(resumed),
+            Order::Cancel { job, attempt, why } => {
+                // It has said its last word on this job, and takes what comes next for the ack.
+                if self.peer.is_public() && !self.jobs.contains_key(&job) {
+                    return Told::Nothing;
+                }
+                ToWorker::Cancel {
+                    about: self.about(job, Some(attempt)),
+                    why: self.peer.uses(Extension::Cancel2).then_some(spelled(why)),
+                }
+            }
+            Order::Ack {
+                job,
+                attempt,
+                reward,
+            } => {
+                self.unacked = None;
+                let about = self.about(job, attempt);
+                ToWorker::Ack { about, reward }
+            }
+            Order::Got { job, attempt, seq } => ToWorker::Got {
+                about: About {
+                    seq: Some(seq),
+                    ..self.about(job, Some(attempt))
+                },
+            },
+            Order::Drop { job, attempt } => ToWorker::Drop {
+                about: self.about(job, Some(attempt)),
+            },
+            Order::Drain { .. } if !self.peer.uses(Extension::Drain) => return Told::Nothing,
+            Order::Drain { within } => ToWorker::Drain { within, why: None },
+        };
+        frame.write_into(out);
+        Told::Written
+    }
+
+    fn output(&mut self, output: Output, inputs: &mut Vec<Input>) {
+        let Output {
+            about,
+            events,
+            finish,
+        } = output;
+        if let Some(running) = self.jobs.get_mut(&about.job) {
+            running.streamed |= !events.is_empty();
+            running.called |= events.iter().any(|it| matches!(it, Event::ToolCall(_)));
+            running.finish = finish.or(running.finish.take());
+        }
+        if events.is_empty() {
+            inputs.push(self.frame(about, Said::Alive));
+        }
+        // Several deltas in a frame are numbered from the frame's number.
+        for (step, event) in (0..).zip(events) {
+            let seq = about.seq.map(|seq| seq.saturating_add(step));
+            inputs.push(self.frame(About { seq, ..about }, Said::Event(event)));
+        }
+    }
+
+    fn done(&mut self, done: Done, inputs: &mut Vec<Input>) {
+        let about = done.about;
+        let known = self.jobs.remove(&about.job);
+        if self.peer.is_public() {
+            self.unacked = Some(about.job);
+        }
+        let running = known.unwrap_or_default();
+        if !running.streamed && about.seq.is_none() {
+            self.whole_output(&done, inputs);
+        }
+        let finish = match done.cancelled {
+            true => FinishReason::Cancelled,
+            false => done.finish.unwrap_or_else(|| running.finish()),
+        };
+        let usage = done.usage.unwrap_or_default();
+        inputs.push(self.frame(about, Said::Event(Event::Done { finish, usage })));
+    }
+
+    /// From workers that do not stream.
+    fn whole_output(&self, done: &Done, inputs: &mut Vec<Input>) {
+        let texts = [
+            (Channel::Reasoning, &done.full_reasoning),
+            (Channel::Content, &done.full_text),
+        ];
+        for (channel, text) in texts {
+            let Some(text) = text.clone().filter(|text| !text.is_empty()) else {
+                continue;
+            };
+            let event = Event::Token(TokenEvent {
+                channel,
+                text,
+                ..TokenEvent::default()
+            });
+            inputs.push(self.frame(done.about, Said::Event(event)));
+        }
+    }
+
+    /// JSON, but not what it says it is. A peer with one job has failed that one.
+    fn misspoken(&mut self, error: &FrameError, inputs: &mut Vec<Input>) {
+        let job = match self.peer.is_public() {
+            true => self.jobs.keys().next().copied(),
+            false => None,
+        };
+        let Some(job) = job else {
+            inputs.push(Input::Heard { session: self.id });
+            return;
+        };
+        self.jobs.remove(&job);
+        let message = format!("the worker sent what cannot be read: {error}");
+        let failure = Failure::new(FailureKind::WorkerFailed, message);
+        inputs.push(self.frame(About::job(job), Said::Event(Event::Failed(failure))));
+    }
+
+    fn report(&self, state: &State) -> Input {
+        let models = state.models.iter().map(|model| ModelReport {
+            name: model.name.as_str().into(),
+            ready: model.status == ModelStatus::Ready,
+            slots: model.max,
+            waiting: model.waiting,
+            prefill_per_second: model.prefill_per_second,
+            decode_per_second: model.decode_per_second,
+        });
+        Input::Report(Report {
+            session: self.id,
+            models: models.collect(),
+        })
+    }
+
+    fn ready(&self, resumed: Vec<Verdict>) -> ToWorker {
+        let verdict = |one: Verdict| link::Verdict {
+            job: one.job,
+            attempt: one.attempt,
+            go_on_after: one.go_on_after,
+        };
+        ToWorker::Ready(Ready {
+            worker_id: self.welcome.worker_id.clone(),
+            ext: self.peer.used.map(|used| Agreed {
+                version: VERSION,
+                r#use: used,
+                max_frame: Some(super::LARGEST_INCOMING as u64),
+                session: Some(self.welcome.session_name.clone()),
+                beat_secs: Some(BEAT_SECS),
+                grace_secs: u32::try_from(self.welcome.grace.as_secs()).ok(),
+            }),
+            resume: resumed.into_iter().map(verdict).collect(),
+        })
+    }
+
+    fn offer(&mut self, offer: &Offer, out: &mut String) -> Told {
+        let job = offer.job.id;
+        let about = self.about(job, Some(offer.attempt));
+        let instead = |failure| {
+            Told::Instead(Box::new(Instead {
+                job,
+                attempt: about.attempt,
+                failure,
+            }))
+        };
+        let payload = match payload::of(offer, &self.peer) {
+            Ok(payload) => payload,
+            Err(failure) => return instead(failure),
+        };
+        let frame = JobFrame {
+            kind: offer.job.kind,
+            prefill: offer.prefill.as_deref().map(wording::prefill),
+            deadline: self.peer.uses(Extension::Lease).then_some(offer.remaining),
+            ..JobFrame::text(about, &offer.model, payload)
+        };
+        let start = out.len();
+        ToWorker::Job(Box::new(frame)).write_into(out);
+        let length = out.len() - start;
+        if length > self.peer.max_frame {
+            out.truncate(start);
+            return instead(wording::too_large(length, self.peer.max_frame));
+        }
+        self.jobs.insert(job, Running::default());
+        self.unacked = None;
+        Told::Written
+    }
+
+    /// Attempts are told to those who know of them.
+    fn about(&self, job: JobId, attempt: Option<u32>) -> About {
+        About {
+            job,
+            attempt: attempt.filter(|_| !self.peer.is_public()),
+            seq: None,
+        }
+    }
+
+    fn frame(&self, about: About, said: Said) -> Input {
+        Input::Frame(Frame {
+            session: self.id,
+            job: about.job,
+            attempt: about.attempt.filter(|_| !self.peer.is_public()),
+            seq: about.seq.filter(|_| self.peer.uses(Extension::Resume)),
+            said,
+        })
+    }
+
+    /// A sign of life that says nothing.
+    pub fn alive(&self) -> Input {
+        Input::Heard { session: self.id }
+    }
+
+    /// As dispatch would hear of it from the worker.
+    pub fn heard_instead(&self, instead: Instead) -> Input {
+        let about = About {
+            attempt: instead.attempt,
+            ..About::job(instead.job)
+        };
+        self.frame(about, Said::Event(Event::Failed(instead.failure)))
+    }
+}
+
+impl Running {
+    /// As streamed, or what is usual.
+    fn finish(self) -> FinishReason {
+        self.finish.unwrap_or(match self.called {
+            true => FinishReason::ToolCalls,
+            false => FinishReason::Stop,
+        })
+    }
+}
+
+fn spelled(why: CancelReason) -> CancelWhy {
+    match why {
+        CancelReason::Client => CancelWhy::Client,
+        CancelReason::Timeout => CancelWhy::Timeout,
+        CancelReason::Superseded => CancelWhy::Superseded,
+    }
+}

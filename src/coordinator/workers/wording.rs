@@ -1,0 +1,52 @@
+//! Small translations between frames and the neutral words.
+
+use crate::coordinator::dispatch;
+use crate::protocol::job::{Blame, Failure, FailureKind};
+use crate::protocol::link::{ErrorFrame, Prefill};
+
+/// What of a worker's message is passed on.
+const LONGEST_MESSAGE: usize = 500;
+
+/// A worker's `error`. Whose fault it was is believed as far as a worker can know it.
+pub fn failure(error: &ErrorFrame) -> Failure {
+    let kind = match error.code {
+        Some(code) if can_say(code) => code,
+        _ if error.client_error => FailureKind::InvalidRequest,
+        _ => FailureKind::WorkerFailed,
+    };
+    let message = match error.message.trim() {
+        "" => "the worker failed without saying why",
+        said => shortened(said),
+    };
+    Failure::new(kind, message.to_owned())
+}
+
+fn can_say(code: FailureKind) -> bool {
+    let told_by_workers = [
+        FailureKind::InvalidRequest,
+        FailureKind::UnsupportedValue,
+        FailureKind::ContextLengthExceeded,
+        FailureKind::TooLarge,
+    ];
+    code.row().blame == Blame::Worker || told_by_workers.contains(&code)
+}
+
+fn shortened(message: &str) -> &str {
+    let mut end = message.len().min(LONGEST_MESSAGE);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    &message[..end]
+}
+
+pub fn too_large(found: usize, most: usize) -> Failure {
+    let message = format!("the request makes a frame of {found} bytes and the worker takes {most}");
+    Failure::new(FailureKind::TooLarge, message)
+}
+
+pub fn prefill(prefill: &dispatch::Prefill) -> Prefill {
+    Prefill {
+        text: prefill.text.clone(),
+        tokens: prefill.tokens.clone(),
+    }
+}

@@ -1,0 +1,296 @@
+//! `WS /v1/workers/ws` as its peers see it: who is let in, what the others are told, and what broken peers cost.
+
+use std::time::Duration;
+
+use futures_util::SinkExt;
+use muster::coordinator::dispatch::Settings;
+use muster::coordinator::workers::WorkersSettings;
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+
+use crate::support::rig::{Board, Closed, Rig, ours, public, read_all};
+
+fn quick() -> Board {
+    let settings = WorkersSettings {
+        registration_patience: Duration::from_millis(200),
+        ping_every: Duration::from_millis(50),
+        retired_models: vec!["old".into()],
+        ..WorkersSettings::default()
+    };
+    Board::with(Settings::default(), settings)
+}
+
+#[tokio::test]
+async fn the_worker_id_is_the_same_after_every_reconnect() {
+    let board = Board::start();
+    let (first, ready) = board.rig(public("rig")).await;
+    let (_, again) = board.rig(public("rig")).await;
+    assert_eq!(ready["worker_id"], again["worker_id"]);
+    assert_eq!(ready["worker_id"].as_str().unwrap().len(), 36);
+    drop(first);
+    let (_, other) = board.rig(public("other")).await;
+    assert_ne!(ready["worker_id"], other["worker_id"]);
+}
+
+async fn refusal(board: &Board, registration: Value) -> (Value, Closed) {
+    let mut rig = board.dial().await;
+    rig.send(registration).await;
+    let error = rig.next().await;
+    assert_eq!(error["type"], "error", "{error}");
+    assert!(error["message"].as_str().unwrap().len() > 5);
+    (error, rig.closed().await)
+}
+
+#[tokio::test]
+async fn every_refusal_says_why_and_closes_with_its_code() {
+    let board = quick();
+    let with = |changes: Value| {
+        let mut registration = public("rig");
+        let fields = registration.as_object_mut().unwrap();
+        fields.extend(changes.as_object().unwrap().clone());
+        registration
+    };
+    let cases = [
+        (json!({"apikey": ""}), 4001),
+        (json!({"name": ""}), 4001),
+        (json!({"apikey": "grid_WRONG"}), 4001),
+        (json!({"apikey": "key-none"}), 4003),
+        (json!({"apikey": "key-other"}), 4003),
+        (json!({"name": "2.rig"}), 4003),
+        (json!({"models": ["old"]}), 4003),
+        (json!({"worker_profile": {"id": 1}}), 4003),
+        (json!({"job_types": ["audio"]}), 4003),
+        (json!({"max_context_length": "much"}), 4003),
+        (json!({"type": "token", "id": "x"}), 4003),
+        (json!({"apikey": "key-down"}), 1013),
+    ];
+    for (changes, code) in cases {
+        let (error, closed) = refusal(&board, with(changes.clone())).await;
+        assert_eq!(closed, Closed::Code(code), "{changes}: {error}");
+        assert!(error.get("code").is_none(), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn peers_that_negotiate_hear_the_code_of_their_refusal() {
+    let board = quick();
+    let mut registration = ours("rig", 4);
+    registration["apikey"] = json!("unknown");
+    let (error, _) = refusal(&board, registration).await;
+    assert_eq!(error["code"], "auth");
+    let mut registration = ours("2.rig", 4);
+    registration["apikey"] = json!("key-1");
+    let (error, closed) = refusal(&board, registration).await;
+    assert_eq!(
+        (error["code"].as_str(), closed),
+        (Some("name_taken"), Closed::Code(4003))
+    );
+    let mut registration = ours("rig", 4);
+    registration["ext"]["v"] = json!(0);
+    let (error, _) = refusal(&board, registration).await;
+    assert_eq!(error["code"], "version");
+}
+
+#[tokio::test]
+async fn a_peer_that_says_nothing_is_dropped() {
+    let board = quick();
+    let mut rig = board.dial().await;
+    assert_eq!(rig.closed().await, Closed::Abruptly);
+}
+
+#[tokio::test]
+async fn unknown_wants_are_ignored_and_the_rest_is_agreed() {
+    let board = Board::start();
+    let mut registration = ours("rig", 4);
+    registration["ext"]["want"] = json!(["multi", "telepathy", "bin", "drain"]);
+    let (_, ready) = board.rig(registration).await;
+    assert_eq!(ready["ext"]["use"], json!(["multi", "drain"]));
+    assert_eq!(ready["ext"]["v"], 1);
+    let mut registration = ours("rig2", 4);
+    registration["ext"]["want"] = json!(["resume"]);
+    let (_, ready) = board.rig(registration).await;
+    assert_eq!(
+        ready["ext"]["use"],
+        json!([]),
+        "frames are numbered per attempt"
+    );
+}
+
+#[tokio::test]
+async fn a_newer_socket_of_the_same_name_replaces_the_older() {
+    let board = Board::start();
+    let mut first = board.public_rig("rig").await;
+    let mut second = board.public_rig("rig").await;
+    assert_eq!(first.closed().await, Closed::Code(1012));
+    drop(first);
+    let mut stream = board.submit("hello").await;
+    let job = second.job().await;
+    second.token(&job, "hi").await;
+    second.done(&job).await;
+    assert_eq!(read_all(&mut stream).await.0, "hi");
+    assert_eq!(board.switchboard.overview().workers.len(), 1);
+}
+
+async fn still_serves(board: &Board, rig: &mut Rig) {
+    let mut stream = board.submit("hello").await;
+    let job = rig.job().await;
+    rig.token(&job, "hi").await;
+    rig.done(&job).await;
+    assert_eq!(read_all(&mut stream).await.0, "hi");
+    assert_eq!(rig.frame().await["type"], "ack");
+}
+
+#[tokio::test]
+async fn frames_nobody_can_read_cost_their_own_socket_only() {
+    let board = Board::start();
+    let mut good = board.public_rig("good").await;
+    let mut unserved = public("bad");
+    unserved["models"] = json!(["other"]);
+    let deep = "[".repeat(100_000);
+    let messages = [
+        Message::binary(b"{\"type\":\"pong\"}".to_vec()),
+        Message::text("no json"),
+        Message::text("[1,2]"),
+        Message::text(r#"{"type":"token","id":NaN}"#),
+        Message::text(deep.clone()),
+        Message::text(format!(r#"{{"type":"done","x":{deep}"#)),
+    ];
+    for message in messages {
+        let (mut bad, _) = board.rig(unserved.clone()).await;
+        let what = format!("{message:.60}");
+        bad.socket.send(message).await.unwrap();
+        assert_eq!(bad.closed().await, Closed::Abruptly, "{what}");
+    }
+    still_serves(&board, &mut good).await;
+}
+
+#[tokio::test]
+async fn what_breaks_the_socket_protocol_is_closed_with_its_code() {
+    let board = Board::start();
+    let mut good = board.public_rig("good").await;
+    let mut unserved = public("bad");
+    unserved["models"] = json!(["other"]);
+    let (mut huge, _) = board.rig(unserved.clone()).await;
+    // Closed before all of it is written.
+    let _ = huge.socket.send(Message::text("x".repeat(17 << 20))).await;
+    assert!(matches!(
+        huge.closed().await,
+        Closed::Code(1009) | Closed::Abruptly
+    ));
+    let (mut latin, _) = board.rig(unserved.clone()).await;
+    let frame = Frame::message(vec![0xff, 0xfe], OpCode::Data(Data::Text), true);
+    latin.socket.send(Message::Frame(frame)).await.unwrap();
+    assert_eq!(latin.closed().await, Closed::Code(1007));
+    still_serves(&board, &mut good).await;
+}
+
+#[tokio::test]
+async fn fragments_and_fields_nobody_knows_are_read() {
+    let board = Board::start();
+    let mut rig = board.public_rig("rig").await;
+    let mut stream = board.submit("hello").await;
+    let job = rig.job().await;
+    let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+    let text = format!(
+        r#"{{"type":"token","x":{deep},"id":{},"delta":{{"content":"hi"}}}}"#,
+        job["id"]
+    );
+    let (head, tail) = text.as_bytes().split_at(30);
+    let parts = [
+        (head, OpCode::Data(Data::Text), false),
+        (&tail[..10], OpCode::Data(Data::Continue), false),
+        (&tail[10..], OpCode::Data(Data::Continue), true),
+    ];
+    for (part, code, last) in parts {
+        let frame = Frame::message(part.to_vec(), code, last);
+        rig.socket.send(Message::Frame(frame)).await.unwrap();
+    }
+    rig.send(json!({"type": "telepathy", "id": job["id"]}))
+        .await;
+    rig.send(json!({"type": "pong"})).await;
+    rig.done(&job).await;
+    assert_eq!(read_all(&mut stream).await.0, "hi");
+}
+
+#[tokio::test]
+async fn a_public_worker_is_pinged_when_idle_and_never_in_a_job() {
+    let board = quick();
+    let mut rig = board.public_rig("rig").await;
+    for _ in 0..2 {
+        assert_eq!(rig.next().await["type"], "ping");
+        rig.send(json!({"type": "pong"})).await;
+    }
+    let mut stream = board.submit("hello").await;
+    let job = rig.job().await;
+    let quiet = tokio::time::timeout(Duration::from_millis(300), rig.next()).await;
+    assert!(quiet.is_err(), "{quiet:?}");
+    rig.token(&job, "hi").await;
+    rig.done(&job).await;
+    read_all(&mut stream).await;
+    assert_eq!(rig.next().await["type"], "ack");
+    assert_eq!(rig.next().await["type"], "ping");
+}
+
+#[tokio::test]
+async fn control_pings_are_answered_in_a_job() {
+    let board = Board::start();
+    let mut rig = board.public_rig("rig").await;
+    let _stream = board.submit("hello").await;
+    rig.job().await;
+    let ping = Message::Ping(vec![7].into());
+    rig.socket.send(ping).await.unwrap();
+    let answer = futures_util::StreamExt::next(&mut rig.socket).await;
+    assert_eq!(answer.unwrap().unwrap(), Message::Pong(vec![7].into()));
+}
+
+#[tokio::test]
+async fn six_strikes_drop_the_socket_and_bar_the_name() {
+    let board = Board::start();
+    let mut rig = board.public_rig("rig").await;
+    // A job fails twice on the only worker, and counts as one strike.
+    for _ in 0..6 {
+        let mut stream = board.submit("hello").await;
+        for _ in 0..2 {
+            let job = rig.job().await;
+            let error =
+                json!({"type": "error", "id": job["id"], "message": "backend answered 503"});
+            rig.send(error).await;
+        }
+        read_all(&mut stream).await;
+    }
+    assert_eq!(rig.closed().await, Closed::Abruptly);
+    let (error, closed) = refusal(&board, ours("rig", 2)).await;
+    assert_eq!(
+        (error["code"].as_str(), closed),
+        (Some("cooldown"), Closed::Code(4003))
+    );
+    assert!(
+        (1..=30).contains(&error["retry_s"].as_i64().unwrap()),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_coordinator_that_stops_says_so() {
+    let board = Board::start();
+    let mut rig = board.public_rig("rig").await;
+    let stopping = board.tasks.stop(Duration::from_secs(10));
+    let (stopped, closed) = tokio::join!(stopping, async {
+        let closed = rig.closed().await;
+        drop(rig);
+        closed
+    });
+    assert_eq!(closed, Closed::Code(1012));
+    assert!(stopped);
+}
+
+#[tokio::test]
+async fn a_thousand_sockets_that_only_open_disturb_nobody() {
+    let board = Board::start();
+    let silent: Vec<_> = (0..1000).map(|_| board.socket()).collect();
+    let mut rig = board.public_rig("rig").await;
+    still_serves(&board, &mut rig).await;
+    drop(silent);
+}
