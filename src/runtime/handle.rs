@@ -13,6 +13,7 @@ use super::model;
 use super::prepare::prepare;
 use super::scheduler::Limits;
 use super::shared::Shared;
+use super::text::Language;
 use super::{DeviceChoice, EngineLimits, Event, Failure, ModelInfo, Status, TextRequest};
 
 /// Commands besides jobs that may wait for the thread, which never leaves them waiting longer than a step.
@@ -111,6 +112,11 @@ impl Runtime {
 
     pub async fn resume(&self) -> Result<(), Failure> {
         self.ask(Command::Resume).await
+    }
+
+    /// How to read and write with a model.
+    pub fn language(&self, model: &str) -> Result<Arc<Language>, Failure> {
+        Ok(self.shared.listing(model)?.language)
     }
 
     pub fn status(&self) -> Status {

@@ -11,7 +11,7 @@ use crate::kernels::PAGE_TOKENS;
 use crate::networks::text::Batch;
 use crate::runtime::load::{CacheRoom, Loaded};
 use crate::runtime::model::Model;
-use crate::runtime::text::{Language, TextError, Tokenizer, Vocabulary, VocabularyKind};
+use crate::runtime::text::{Language, Markup, TextError, Tokenizer, Vocabulary, VocabularyKind};
 use crate::runtime::{ModelInfo, Sampling};
 
 /// One token per byte, and the end.
@@ -114,6 +114,7 @@ fn language() -> std::result::Result<Language, TextError> {
         }),
         ends: vec![END],
         defaults: Sampling::default(),
+        markup: Markup::default(),
     })
 }
 

@@ -4,8 +4,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{ChatTemplate, TextError, Tokenizer, Vocabulary};
-use crate::runtime::{Failure, Prompt, Sampling};
+use super::{
+    Begins, ChatTemplate, Detokenizer, Markup, StopStrings, TextError, Tokenizer, Vocabulary,
+};
+use crate::runtime::{Chat, Failure, Prompt, Sampling};
 
 /// Tokenizer, chat template, the tokens that end a turn, and the model's own sampling defaults.
 pub struct Language {
@@ -14,6 +16,8 @@ pub struct Language {
     pub template: Result<ChatTemplate, TextError>,
     pub ends: Vec<u32>,
     pub defaults: Sampling,
+    /// What its template makes it write around thoughts and calls.
+    pub markup: Markup,
 }
 
 /// Where a model's text side comes from. What is set here goes before what the files say.
@@ -59,7 +63,13 @@ impl Language {
         let bos = configs.special("bos_token").or_else(|| named(embedded.bos));
         let eos = configs.special("eos_token").or_else(|| named(embedded.eos));
         let ends = ends(&tokenizer, &configs, &embedded, eos.as_deref());
-        let template = open_template(source, &configs, &embedded).and_then(|templates| {
+        let templates = open_template(source, &configs, &embedded);
+        let sources = templates
+            .iter()
+            .flatten()
+            .map(|(_, source)| source.as_str());
+        let markup = Markup::of(sources);
+        let template = templates.and_then(|templates| {
             ChatTemplate::new(
                 &templates,
                 bos.as_deref().unwrap_or(""),
@@ -71,7 +81,41 @@ impl Language {
             ends,
             defaults: configs.sampling(),
             tokenizer,
+            markup,
         })
+    }
+
+    /// Whether the prompt itself opens the model's thought.
+    pub fn opens_thought(&self, chat: &Chat) -> bool {
+        let template = self.template.as_ref().ok().filter(|_| self.markup.thinks);
+        let prompt = template.and_then(|template| template.render(chat).ok());
+        prompt.is_some_and(|prompt| prompt.trim_end().ends_with("<think>"))
+    }
+
+    /// The text of tokens that were generated before, token by token, as it left then.
+    pub fn replay(
+        &self,
+        generated: &[u32],
+        begins: Begins,
+        stop: Vec<String>,
+        mut each: impl FnMut(&str),
+    ) {
+        let mut stops = StopStrings::new(stop).unwrap_or_default();
+        let mut detokenizer = Detokenizer::new(self.tokenizer.pieces(), begins);
+        let (mut text, mut last) = (String::new(), String::new());
+        for &id in generated {
+            if self.ends.contains(&id) {
+                return;
+            }
+            text.clear();
+            last.clear();
+            detokenizer.push(self.tokenizer.pieces(), id, &mut text);
+            let has_stopped = stops.push(&text, &mut last).is_some();
+            each(&last);
+            if has_stopped {
+                return;
+            }
+        }
     }
 
     /// The tokens of a prompt. The failure is the client's.

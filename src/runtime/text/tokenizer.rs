@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::TextError;
 use super::detokenize::Pieces;
+use super::output::SPELLED_OUT;
 
 /// One model's tokenizer, and the table that turns its tokens back.
 pub struct Tokenizer {
@@ -88,7 +89,9 @@ fn pieces_of(tokenizer: &tokenizers::Tokenizer) -> Result<Pieces, TextError> {
     let mut pieces = Pieces::new(strips);
     for (id, token) in (0_u32..).zip(tokens) {
         match added.get(&id) {
-            Some(added) if added.special => pieces.push(&[]),
+            Some(added) if added.special && !SPELLED_OUT.contains(&added.content.as_str()) => {
+                pieces.push(&[]);
+            }
             Some(added) => pieces.push(added.content.as_bytes()),
             None => pieces.push(&bytes_of(token, spelling, &table)),
         }

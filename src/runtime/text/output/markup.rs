@@ -1,0 +1,49 @@
+//! Which marks a model's chat template makes it write.
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Markup {
+    /// It thinks between `<think>` and `</think>` before it answers.
+    pub thinks: bool,
+    /// How it calls tools, if its template offers any.
+    pub tools: Option<ToolMarkup>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolMarkup {
+    /// `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, between texts (Hermes, Qwen).
+    Tagged,
+    /// The whole answer is `{"name": …, "parameters": {…}}`, perhaps after `<|python_tag|>`, several separated by
+    /// semicolons (Llama 3).
+    Bare,
+    /// `[TOOL_CALLS]` and a list of calls, to the end (Mistral).
+    Listed,
+}
+
+impl Markup {
+    /// By what the templates themselves write and expect.
+    pub fn of<'a>(templates: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut markup = Self::default();
+        for template in templates {
+            markup.thinks |= template.contains("</think>");
+            markup.tools = markup.tools.or(ToolMarkup::of(template));
+        }
+        markup
+    }
+}
+
+impl ToolMarkup {
+    fn of(template: &str) -> Option<Self> {
+        if !template.contains("tools") {
+            return None;
+        }
+        if template.contains("<tool_call>") {
+            Some(Self::Tagged)
+        } else if template.contains("[TOOL_CALLS]") {
+            Some(Self::Listed)
+        } else if template.contains("python_tag") || template.contains("\"parameters\": ") {
+            Some(Self::Bare)
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! Text to pieces, one character at a time.
+
+use super::call::{Call, Read};
+use super::{Markup, Piece, ToolMarkup};
+
+const THINK: &str = "<think>";
+const THOUGHT: &str = "</think>";
+const TAG: &str = "<tool_call>";
+const END_TAG: &str = "</tool_call>";
+const PYTHON_TAG: &str = "<|python_tag|>";
+const LIST: &str = "[TOOL_CALLS]";
+
+/// Takes one answer apart.
+#[derive(Debug, Clone)]
+pub struct OutputParser {
+    /// None while no tools are offered: then nothing is a call.
+    tools: Option<ToolMarkup>,
+    /// The tools that were offered.
+    offered: Vec<String>,
+    at: At,
+    /// Space that is content only if content follows.
+    space: String,
+    /// What may become a mark.
+    held: String,
+    calls: u32,
+}
+
+#[derive(Debug, Clone)]
+enum At {
+    /// Nothing but space has been written, or the beginning of `<think>`.
+    Beginning,
+    Reasoning {
+        has_begun: bool,
+    },
+    Content {
+        /// Nothing but space has been written.
+        is_fresh: bool,
+        /// Space is not content here.
+        skips_space: bool,
+    },
+    Call {
+        call: Box<Call>,
+        /// All of it so far, mark included, while it may turn out to be none.
+        raw: String,
+        is_bare: bool,
+    },
+    /// Between the end of a call and what closes it, or the next.
+    AfterCall {
+        is_bare: bool,
+    },
+    /// In a list, before its first call or after a comma.
+    BeforeCall {
+        raw: String,
+    },
+}
+
+impl OutputParser {
+    /// `offered` are the names of the tools the model may call; `is_thinking` if its prompt ended inside `<think>`.
+    pub fn new(markup: Markup, offered: Vec<String>, is_thinking: bool) -> Self {
+        Self {
+            tools: markup.tools.filter(|_| !offered.is_empty()),
+            offered,
+            at: match (markup.thinks, is_thinking) {
+                (_, true) => At::Reasoning { has_begun: false },
+                (true, false) => At::Beginning,
+                (false, false) => FRESH,
+            },
+            space: String::new(),
+            held: String::new(),
+            calls: 0,
+        }
+    }
+
+    pub fn push(&mut self, text: &str, out: &mut Vec<Piece>) {
+        for c in text.chars() {
+            self.step(c, out);
+        }
+    }
+
+    /// The answer ends here: what was held back is what it looks like now.
+    pub fn finish(&mut self, out: &mut Vec<Piece>) {
+        let at = std::mem::replace(&mut self.at, FRESH);
+        let (space, held) = (
+            std::mem::take(&mut self.space),
+            std::mem::take(&mut self.held),
+        );
+        match at {
+            At::Reasoning { .. } => reason(&held, out),
+            At::Beginning | At::Content { .. } => {
+                if self.calls == 0 || !held.is_empty() {
+                    write(&space, out);
+                }
+                write(&held, out);
+            }
+            At::Call { call, raw, .. } if !call.is_told() => write(&raw, out),
+            At::BeforeCall { raw } if self.calls == 0 => write(&raw, out),
+            At::Call { .. } | At::BeforeCall { .. } | At::AfterCall { .. } => write(&held, out),
+        }
+    }
+
+    pub fn is_reasoning(&self) -> bool {
+        matches!(self.at, At::Reasoning { .. })
+    }
+
+    /// Calls begun so far.
+    pub fn calls(&self) -> u32 {
+        self.calls
+    }
+
+    fn step(&mut self, c: char, out: &mut Vec<Piece>) {
+        match &mut self.at {
+            At::Beginning => self.begin(c, out),
+            At::Reasoning { .. } => self.reason(c, out),
+            At::Content { .. } => self.content(c, out),
+            At::Call { .. } => self.call(c, out),
+            At::AfterCall { .. } => self.after_call(c, out),
+            At::BeforeCall { .. } => self.before_call(c, out),
+        }
+    }
+
+    fn begin(&mut self, c: char, out: &mut Vec<Piece>) {
+        if c.is_whitespace() && self.held.is_empty() {
+            return self.space.push(c);
+        }
+        self.held.push(c);
+        if self.held == THINK {
+            self.space.clear();
+            self.held.clear();
+            self.at = At::Reasoning { has_begun: false };
+        } else if !THINK.starts_with(&self.held) {
+            let lead = std::mem::take(&mut self.space) + &std::mem::take(&mut self.held);
+            self.at = FRESH;
+            self.push(&lead, out);
+        }
+    }
+
+    /// Line ends around a thought are the markup's.
+    fn reason(&mut self, c: char, out: &mut Vec<Piece>) {
+        let At::Reasoning { has_begun } = &mut self.at else {
+            return;
+        };
+        if c == '\n' && self.held.is_empty() {
+            if *has_begun {
+                self.space.push(c);
+            }
+            return;
+        }
+        self.held.push(c);
+        if self.held == THOUGHT {
+            self.space.clear();
+            self.held.clear();
+            self.at = At::Content {
+                is_fresh: true,
+                skips_space: true,
+            };
+            return;
+        }
+        if !*has_begun && self.held == THINK {
+            // The prompt had opened the thought, and the model does it again.
+            return self.held.clear();
+        }
+        let opens = !*has_begun && THINK.starts_with(&self.held);
+        if opens || THOUGHT.starts_with(&self.held) {
+            return;
+        }
+        *has_begun = true;
+        let space = std::mem::take(&mut self.space);
+        reason(&space, out);
+        self.let_go(&[THOUGHT], reason, out);
+    }
+
+    fn content(&mut self, c: char, out: &mut Vec<Piece>) {
+        let At::Content {
+            is_fresh,
+            skips_space,
+        } = &mut self.at
+        else {
+            return;
+        };
+        if *skips_space && c.is_whitespace() {
+            return;
+        }
+        *skips_space = false;
+        let Some(tools) = self.tools else {
+            let mut text = [0; 4];
+            return write(c.encode_utf8(&mut text), out);
+        };
+        if c.is_whitespace() && self.held.is_empty() {
+            return self.space.push(c);
+        }
+        let was_fresh = std::mem::replace(is_fresh, false);
+        if tools == ToolMarkup::Bare && c == '{' && self.held.is_empty() && was_fresh {
+            let raw = std::mem::take(&mut self.space);
+            return self.open_call(raw, true, Some(c), out);
+        }
+        self.held.push(c);
+        let marks = marks(tools);
+        if marks.contains(&self.held.as_str()) {
+            let raw = std::mem::take(&mut self.space) + &std::mem::take(&mut self.held);
+            return match tools {
+                ToolMarkup::Listed => self.at = At::BeforeCall { raw },
+                ToolMarkup::Tagged | ToolMarkup::Bare => self.open_call(raw, false, None, out),
+            };
+        }
+        if !is_beginning(&self.held, marks) {
+            let space = std::mem::take(&mut self.space);
+            write(&space, out);
+            self.let_go(marks, write, out);
+        }
+    }
+
+    /// Lets go what can no longer begin one of the marks.
+    fn let_go(&mut self, marks: &[&str], write: fn(&str, &mut Vec<Piece>), out: &mut Vec<Piece>) {
+        while !self.held.is_empty() && !is_beginning(&self.held, marks) {
+            let first = self.held.chars().next().map_or(0, char::len_utf8);
+            write(&self.held[..first], out);
+            self.held.drain(..first);
+        }
+    }
+
+    fn open_call(&mut self, raw: String, is_bare: bool, first: Option<char>, out: &mut Vec<Piece>) {
+        self.at = At::Call {
+            call: Box::new(Call::new()),
+            raw,
+            is_bare,
+        };
+        if let Some(first) = first {
+            self.call(first, out);
+        }
+    }
+
+    fn call(&mut self, c: char, out: &mut Vec<Piece>) {
+        let At::Call { call, raw, is_bare } = &mut self.at else {
+            return;
+        };
+        let (read, is_bare) = (call.push(c), *is_bare);
+        let is_foreign =
+            matches!(&read, Read::Named { name, .. } if is_bare && !self.offered.contains(name));
+        match read {
+            Read::Bad => return self.no_call(c, out),
+            _ if is_foreign => {
+                // An answer in JSON, not a call.
+                raw.push(c);
+                let raw = std::mem::take(raw);
+                self.at = STALE;
+                return write(&raw, out);
+            }
+            Read::More if !call.is_told() => raw.push(c),
+            Read::More | Read::End => {}
+            Read::Named { name, arguments } => {
+                raw.clear();
+                let index = self.calls;
+                self.calls += 1;
+                out.push(Piece::Call { index, name });
+                argue(index, &arguments, out);
+            }
+            Read::Arguments(text) => argue(self.calls.saturating_sub(1), &text, out),
+        }
+        if call.has_ended() {
+            self.at = At::AfterCall { is_bare };
+        }
+    }
+
+    /// What looked like a call is none from here on: what was not told yet is text after all.
+    fn no_call(&mut self, c: char, out: &mut Vec<Piece>) {
+        if let At::Call { raw, .. } = &mut self.at {
+            let raw = std::mem::take(raw);
+            write(&raw, out);
+        }
+        self.at = STALE;
+        self.step(c, out);
+    }
+
+    fn after_call(&mut self, c: char, out: &mut Vec<Piece>) {
+        let At::AfterCall { is_bare } = self.at else {
+            return;
+        };
+        if c.is_whitespace() && self.held.is_empty() {
+            return;
+        }
+        match (self.tools, c) {
+            (Some(ToolMarkup::Listed), ',') => self.at = At::BeforeCall { raw: String::new() },
+            (Some(ToolMarkup::Listed), ']') => self.at = AFTER_CALLS,
+            (Some(ToolMarkup::Bare), ';') => self.open_call(String::new(), is_bare, None, out),
+            (Some(ToolMarkup::Tagged), _) => {
+                self.held.push(c);
+                if self.held == END_TAG {
+                    self.held.clear();
+                    self.at = AFTER_CALLS;
+                } else if !END_TAG.starts_with(&self.held) {
+                    self.go_on_as_content(out);
+                }
+            }
+            _ => {
+                self.held.push(c);
+                self.go_on_as_content(out);
+            }
+        }
+    }
+
+    fn before_call(&mut self, c: char, out: &mut Vec<Piece>) {
+        let At::BeforeCall { raw } = &mut self.at else {
+            return;
+        };
+        match c {
+            '{' => {
+                let raw = std::mem::take(raw);
+                self.open_call(raw, false, Some(c), out);
+            }
+            '[' if raw.ends_with(LIST) || raw.trim_end().ends_with(LIST) => raw.push(c),
+            c if c.is_whitespace() => raw.push(c),
+            c => {
+                let raw = std::mem::take(raw);
+                write(&raw, out);
+                self.at = STALE;
+                self.step(c, out);
+            }
+        }
+    }
+
+    fn go_on_as_content(&mut self, out: &mut Vec<Piece>) {
+        let held = std::mem::take(&mut self.held);
+        self.at = AFTER_CALLS;
+        self.push(&held, out);
+    }
+}
+
+const FRESH: At = At::Content {
+    is_fresh: true,
+    skips_space: false,
+};
+/// Somewhere in a text.
+const STALE: At = At::Content {
+    is_fresh: false,
+    skips_space: false,
+};
+const AFTER_CALLS: At = At::Content {
+    is_fresh: false,
+    skips_space: true,
+};
+
+fn marks(tools: ToolMarkup) -> &'static [&'static str] {
+    match tools {
+        ToolMarkup::Tagged => &[TAG],
+        ToolMarkup::Bare => &[PYTHON_TAG],
+        ToolMarkup::Listed => &[LIST],
+    }
+}
+
+fn is_beginning(text: &str, marks: &[&str]) -> bool {
+    marks.iter().any(|mark| mark.starts_with(text))
+}
+
+/// Texts of one kind that follow each other are one piece.
+fn write(text: &str, out: &mut Vec<Piece>) {
+    match out.last_mut() {
+        _ if text.is_empty() => {}
+        Some(Piece::Content(content)) => content.push_str(text),
+        _ => out.push(Piece::Content(text.to_owned())),
+    }
+}
+
+fn reason(text: &str, out: &mut Vec<Piece>) {
+    match out.last_mut() {
+        _ if text.is_empty() => {}
+        Some(Piece::Reasoning(reasoning)) => reasoning.push_str(text),
+        _ => out.push(Piece::Reasoning(text.to_owned())),
+    }
+}
+
+fn argue(index: u32, more: &str, out: &mut Vec<Piece>) {
+    match out.last_mut() {
+        _ if more.is_empty() => {}
+        Some(Piece::Arguments { index: last, text }) if *last == index => text.push_str(more),
+        _ => out.push(Piece::Arguments {
+            index,
+            text: more.to_owned(),
+        }),
+    }
+}

@@ -1,0 +1,250 @@
+use proptest::collection::vec;
+use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
+use proptest::sample::Index;
+
+use super::{Markup, OutputParser, Piece, ToolMarkup};
+
+const QWEN: Markup = Markup {
+    thinks: true,
+    tools: Some(ToolMarkup::Tagged),
+};
+const LLAMA: Markup = Markup {
+    thinks: false,
+    tools: Some(ToolMarkup::Bare),
+};
+const MISTRAL: Markup = Markup {
+    thinks: false,
+    tools: Some(ToolMarkup::Listed),
+};
+
+fn parser(markup: Markup) -> OutputParser {
+    OutputParser::new(markup, vec!["add".to_owned(), "now".to_owned()], false)
+}
+
+/// What comes out when the text comes in one piece, for people: `text|think:…|0=name|0+arguments`.
+fn read(mut parser: OutputParser, text: &str) -> String {
+    let mut pieces = Vec::new();
+    parser.push(text, &mut pieces);
+    parser.finish(&mut pieces);
+    shown(&pieces)
+}
+
+fn shown(pieces: &[Piece]) -> String {
+    let shown = pieces.iter().map(|piece| match piece {
+        Piece::Content(text) => text.clone(),
+        Piece::Reasoning(text) => format!("think:{text}"),
+        Piece::Call { index, name } => format!("{index}={name}"),
+        Piece::Arguments { index, text } => format!("{index}+{text}"),
+    });
+    shown.collect::<Vec<_>>().join("|")
+}
+
+fn check(markup: Markup, text: &str, wanted: &str) {
+    assert_eq!(read(parser(markup), text), wanted, "{text}");
+}
+
+#[test]
+fn tagged_calls_are_found_between_texts() {
+    check(QWEN, "Hello <b>you</b>.", "Hello <b>you</b>.");
+    check(
+        QWEN,
+        "Let me see.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": [2]}}\n</tool_call>\n",
+        r#"Let me see.|0=add|0+{"a": 1, "b": [2]}"#,
+    );
+    check(
+        QWEN,
+        r#"<tool_call>{"name":"add","arguments":{}}</tool_call><tool_call>{"name":"now"}</tool_call> Done."#,
+        "0=add|0+{}|1=now|1+{}|Done.",
+    );
+    check(
+        QWEN,
+        r#"<tool_call>{"arguments": "{\"a\": 1}", "id": 7, "name": "add"}</tool_call>"#,
+        r#"0=add|0+{"a": 1}"#,
+    );
+}
+
+#[test]
+fn a_thought_is_told_apart_from_the_answer() {
+    check(
+        QWEN,
+        "<think>\nhm\n\nso\n</think>\n\nYes.",
+        "think:hm\n\nso|Yes.",
+    );
+    check(QWEN, "<think>\n\n</think>\n\nYes.", "Yes.");
+    check(QWEN, "<think>hm < 3", "think:hm < 3");
+    check(QWEN, "  I <think> so.", "  I <think> so.");
+    let inside = OutputParser::new(QWEN, Vec::new(), true);
+    assert_eq!(read(inside, "hm</think>Yes."), "think:hm|Yes.");
+    check(
+        QWEN,
+        r#"<think>a</think><tool_call>{"name": "now", "arguments": {}}</tool_call>"#,
+        "think:a|0=now|0+{}",
+    );
+}
+
+#[test]
+fn bare_calls_are_the_whole_answer_and_of_a_known_tool() {
+    check(
+        LLAMA,
+        r#"{"name": "add", "parameters": {"a": "1"}}"#,
+        r#"0=add|0+{"a": "1"}"#,
+    );
+    check(
+        LLAMA,
+        r#"<|python_tag|>{"name": "add", "parameters": {}}; {"name": "now", "parameters": {}}"#,
+        "0=add|0+{}|1=now|1+{}",
+    );
+    let answer = r#"{"name": "Ann", "parameters": {"age": 7}}"#;
+    check(LLAMA, answer, answer);
+    check(
+        LLAMA,
+        r#"It is {"name": "add"}."#,
+        r#"It is {"name": "add"}."#,
+    );
+}
+
+#[test]
+fn listed_calls_follow_their_mark() {
+    check(
+        MISTRAL,
+        r#"[TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}}, {"name": "now", "arguments": {}}]"#,
+        r#"0=add|0+{"a": 1}|1=now|1+{}"#,
+    );
+    check(MISTRAL, "[TOOL] no", "[TOOL] no");
+    check(MISTRAL, "[TOOL_CALLS] sorry", "[TOOL_CALLS] sorry");
+}
+
+#[test]
+fn what_only_looks_like_a_call_is_text() {
+    for text in [
+        "<tool_call>oops</tool_call>",
+        "<tool_call>",
+        "a <tool_cal",
+        r#"<tool_call>{"name": 7}</tool_call>"#,
+        r#"<tool_call>{"arguments": {}}</tool_call>"#,
+        r#"<tool_call>{"name": "add", "arguments": [1]}</tool_call>"#,
+        r#" <tool_call>{"name": "add", "argum"#,
+    ] {
+        check(QWEN, text, text);
+    }
+    check(
+        QWEN,
+        r#"<tool_call><tool_call>{"name": "now"}</tool_call>"#,
+        "<tool_call>|0=now|0+{}",
+    );
+}
+
+#[test]
+fn a_call_that_breaks_off_keeps_what_was_told() {
+    check(
+        QWEN,
+        r#"<tool_call>{"name": "add", "arguments": {"a": 1"#,
+        r#"0=add|0+{"a": 1"#,
+    );
+    check(
+        QWEN,
+        r#"<tool_call>{"name": "add", "arguments": {"a": oops"#,
+        r#"0=add|0+{"a": |oops"#,
+    );
+}
+
+#[test]
+fn without_tools_nothing_is_a_call() {
+    let text = r#"<tool_call>{"name": "add", "arguments": {}}</tool_call>"#;
+    assert_eq!(read(OutputParser::new(QWEN, Vec::new(), false), text), text);
+}
+
+#[test]
+fn templates_say_which_marks_to_expect() {
+    let tools = |template: &str| Markup::of([template]).tools;
+    assert_eq!(tools("{% if tools %}<tool_call>"), Some(ToolMarkup::Tagged));
+    assert_eq!(
+        tools("{% if tools %}[TOOL_CALLS]"),
+        Some(ToolMarkup::Listed)
+    );
+    assert_eq!(
+        tools("{% if tools %}<|python_tag|>"),
+        Some(ToolMarkup::Bare)
+    );
+    assert_eq!(tools("<tool_call>"), None);
+    assert!(Markup::of(["{{ '</think>' }}"]).thinks);
+}
+
+fn fragments() -> impl Strategy<Value = String> {
+    let fragment = prop_oneof![
+        Just("<think>"),
+        Just("</think>"),
+        Just("<tool_call>"),
+        Just("</tool_call>"),
+        Just("[TOOL_CALLS]"),
+        Just("<|python_tag|>"),
+        Just(r#"{"name": "add", "arguments": {"a": "\u00e9\n}"}}"#),
+        Just(r#"{"parameters": {"b": [1, {}]}, "name": "now"}"#),
+        Just(r#"{"name": ""#),
+        Just("["),
+        Just(","),
+        Just(";"),
+        Just("]"),
+        Just("\n"),
+        Just(" "),
+        Just("<"),
+        Just("é word"),
+    ];
+    vec(fragment, 0..12).prop_map(|fragments| fragments.concat())
+}
+
+fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
+    let mut all: Vec<Piece> = Vec::new();
+    for piece in pieces {
+        match (all.last_mut(), piece) {
+            (Some(Piece::Content(text)), Piece::Content(more))
+            | (Some(Piece::Reasoning(text)), Piece::Reasoning(more)) => text.push_str(&more),
+            (
+                Some(Piece::Arguments { text, index }),
+                Piece::Arguments {
+                    text: more,
+                    index: next,
+                },
+            ) if *index == next => {
+                text.push_str(&more);
+            }
+            (_, piece) => all.push(piece),
+        }
+    }
+    all
+}
+
+proptest! {
+    #[test]
+    fn any_chunking_of_the_text_gives_the_same_pieces(
+        text in prop_oneof![fragments(), any::<String>()],
+        cuts in vec(any::<Index>(), 0..8),
+        markup in prop_oneof![Just(QWEN), Just(LLAMA), Just(MISTRAL)],
+    ) {
+        let mut whole = Vec::new();
+        let mut at_once = parser(markup);
+        at_once.push(&text, &mut whole);
+        at_once.finish(&mut whole);
+
+        let letters: Vec<char> = text.chars().collect();
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(letters.len() + 1)).collect();
+        cuts.extend([0, letters.len()]);
+        cuts.sort_unstable();
+        let (mut pieces, mut in_parts) = (Vec::new(), parser(markup));
+        for pair in cuts.windows(2) {
+            let part: String = letters[pair[0]..pair[1]].iter().collect();
+            let mut some = Vec::new();
+            in_parts.push(&part, &mut some);
+            pieces.extend(some);
+        }
+        in_parts.finish(&mut pieces);
+        assert_eq!(joined(pieces), joined(whole));
+    }
+
+    #[test]
+    fn nothing_is_lost_where_nothing_is_marked(text in "[^<\\[{]*") {
+        for markup in [QWEN, LLAMA, MISTRAL] {
+            assert_eq!(read(parser(markup), &text), text);
+        }
+    }
+}
