@@ -9,6 +9,7 @@
 //! | [`hardware`] | what machine this is: plain data, taken once | nobody |
 //! | [`catalog`] | reads `models/`: which models exist and where their weights are | `hub`, for its names of files |
 //! | [`hub`] | brings files here: resumable, verified, shared with other programs | nobody |
+//! | [`link`] | the worker's line to a coordinator | `protocol`, `tasks` |
 //! | [`protocol`] | the neutral job, and everybody's wire shapes | nobody |
 //! | [`runtime`] | jobs in, events out; one thread owns each device | `networks`, `kernels` |
 //! | [`networks`] | networks only: tensors in, tensors out | `kernels` |
@@ -31,6 +32,7 @@ pub mod daemon;
 pub mod hardware;
 pub mod hub;
 pub mod kernels;
+pub mod link;
 pub mod networks;
 pub mod protocol;
 pub mod runtime;

@@ -1,0 +1,128 @@
+//! Which address a configured one means: the coordinator's own, that of its API, or the socket's.
+
+use url::{Host, Url};
+
+const PATH: &str = "/v1/workers/ws";
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    #[error(
+        "a coordinator's address must begin with ws://, wss://, http:// or https://, found {0}://"
+    )]
+    Scheme(String),
+    #[error("a coordinator's address must name a host")]
+    NoHost,
+    #[error(
+        "{0} would be dialled without encryption, and the key would travel in the clear: use wss://, or set insecure = true"
+    )]
+    Plain(String),
+}
+
+/// The socket's address. `ws` and `wss` are taken as they are, with the usual path where they have none; an API's
+/// address has its host prefix, scheme and path changed as public workers do. Unencrypted only to this machine,
+/// or when `insecure` says so.
+pub fn endpoint(configured: &Url, insecure: bool) -> Result<Url, AddressError> {
+    let mut url = configured.clone();
+    let (scheme, is_api) = match url.scheme() {
+        "ws" => ("ws", false),
+        "wss" => ("wss", false),
+        "http" => ("ws", true),
+        "https" => ("wss", true),
+        other => return Err(AddressError::Scheme(other.to_owned())),
+    };
+    url.set_fragment(None);
+    if is_api {
+        use_socket_host(&mut url)?;
+    }
+    let path = url.path().trim_end_matches('/').to_owned();
+    match is_api {
+        true => {
+            let base = path.strip_suffix("/api").unwrap_or(&path);
+            url.set_path(&format!("{base}{PATH}"));
+        }
+        false if path.is_empty() => url.set_path(PATH),
+        false => {}
+    }
+    url.set_scheme(scheme)
+        .map_err(|()| AddressError::Scheme(scheme.to_owned()))?;
+    if scheme == "ws" && !insecure && !is_here(&url) {
+        let host = url.host_str().unwrap_or_default().to_owned();
+        return Err(AddressError::Plain(host));
+    }
+    match url.host() {
+        Some(_) => Ok(url),
+        None => Err(AddressError::NoHost),
+    }
+}
+
+/// `api.example` serves its sockets at `ws.example`.
+fn use_socket_host(url: &mut Url) -> Result<(), AddressError> {
+    let host = url.host_str().ok_or(AddressError::NoHost)?;
+    if let Some(rest) = host.strip_prefix("api.") {
+        let host = format!("ws.{rest}");
+        url.set_host(Some(&host))
+            .map_err(|_| AddressError::NoHost)?;
+    }
+    Ok(())
+}
+
+fn is_here(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use url::Url;
+
+    use super::endpoint;
+
+    fn check(configured: &str, wanted: &str) {
+        let found = endpoint(&Url::parse(configured).unwrap(), false);
+        let found = found.map_or_else(|error| error.to_string(), |url| url.to_string());
+        assert!(
+            found == wanted || (found.contains(wanted) && !wanted.contains("://")),
+            "{configured}: {found}"
+        );
+    }
+
+    #[test]
+    fn a_socket_address_is_taken_as_it_is() {
+        check(
+            "wss://ws.example/v1/workers/ws",
+            "wss://ws.example/v1/workers/ws",
+        );
+        check(
+            "wss://ws.example:8443",
+            "wss://ws.example:8443/v1/workers/ws",
+        );
+        check("wss://ws.example/other/path", "wss://ws.example/other/path");
+    }
+
+    #[test]
+    fn an_apis_address_leads_to_its_socket() {
+        check("https://api.example", "wss://ws.example/v1/workers/ws");
+        check("https://api.example/api/", "wss://ws.example/v1/workers/ws");
+        check(
+            "https://grid.example/base",
+            "wss://grid.example/base/v1/workers/ws",
+        );
+        check("http://127.0.0.1:7010", "ws://127.0.0.1:7010/v1/workers/ws");
+    }
+
+    #[test]
+    fn an_unencrypted_line_leaves_the_machine_only_when_told_to() {
+        for plain in ["ws://example", "http://api.example", "ws://10.0.0.7"] {
+            check(plain, "without encryption");
+            assert!(endpoint(&Url::parse(plain).unwrap(), true).is_ok());
+        }
+        for here in ["ws://localhost/x", "ws://127.0.0.9/x", "ws://[::1]/x"] {
+            check(here, here);
+        }
+        check("ftp://example", "found ftp");
+    }
+}

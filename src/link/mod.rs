@@ -1,0 +1,213 @@
+//! The worker's line to a coordinator: [`session`] says what to say next and knows neither socket nor clock, [`ws`] is
+//! its shell. Work comes out as [`Offer`]s, each with its [`Reply`]; what a model is, nobody here knows.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `session/` | registration, offers, numbered frames, reconnecting, draining: pure |
+//! | `ws` | the task of one socket: reads it, writes it, keeps the time |
+//! | `dial` | TCP, TLS or a pipe in memory, up to the WebSocket |
+//! | `address` | which address a configured one means, and whether it may be dialled |
+//! | `offer` | what passes between a line and whoever does the work |
+//!
+//! With a coordinator of ours one socket carries all jobs. A public one gives each socket one job at a time, so
+//! there a line opens several under names of their own: `rig`, `rig#2`, `rig#3`.
+
+mod address;
+mod dial;
+mod offer;
+pub mod session;
+mod ws;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::DuplexStream;
+use tokio::sync::{mpsc, watch};
+use tokio_rustls::rustls::ClientConfig;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use crate::protocol::link::{Registration, State};
+use crate::tasks::Tasks;
+
+pub use address::{AddressError, endpoint};
+pub use dial::{DialError, native_tls};
+pub use offer::{Offer, Reply, Said, Stop};
+use session::{Peer, Session, Settings};
+use ws::Shell;
+
+/// Offers that may wait for whoever does the work.
+pub const WAITING_OFFERS: usize = 256;
+
+/// How to reach a coordinator.
+#[derive(Clone)]
+pub enum Dial {
+    /// `ws://` or `wss://`, as [`endpoint`] gives it.
+    Url { url: Url, tls: Arc<ClientConfig> },
+    /// The other end is in this process.
+    Pipe(Arc<dyn Fn() -> DuplexStream + Send + Sync>),
+}
+
+/// One coordinator, and who we are there.
+#[derive(Clone)]
+pub struct Line {
+    /// What it is called in the log.
+    pub label: String,
+    pub dial: Dial,
+    pub registration: Registration,
+    /// Sockets towards a coordinator that gives each one job at a time.
+    pub sockets: usize,
+}
+
+/// What the worker wants its coordinators to know. The lines send it on when it changes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Condition {
+    pub state: State,
+    /// The owner wants the machine: no jobs for now.
+    pub is_paused: bool,
+    /// Take no more jobs and leave when those that run are done, or after this time.
+    pub leave_within: Option<Duration>,
+}
+
+/// How a line stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// Dialling, or waiting to.
+    Away,
+    Connected(Peer),
+    /// Refused for good: somebody has to change something.
+    Refused(String),
+    /// Left as asked.
+    Left,
+}
+
+/// A line that is being kept.
+#[derive(Debug, Clone)]
+pub struct Link {
+    standing: watch::Receiver<Standing>,
+}
+
+impl Line {
+    /// Keeps the line until the condition says to leave, the coordinator refuses it for good, or the tasks stop.
+    pub fn keep(
+        self,
+        offers: &mpsc::Sender<Offer>,
+        condition: &watch::Receiver<Condition>,
+        tasks: &Tasks,
+    ) -> Link {
+        let (told, standing) = watch::channel(Standing::Away);
+        let first = self.shell(1, offers, condition, tasks);
+        tasks.start(first.run(told));
+        let others = Others {
+            line: self,
+            offers: offers.clone(),
+            condition: condition.clone(),
+            tasks: tasks.clone(),
+            retired: None,
+        };
+        tasks.start(others.follow(standing.clone()));
+        Link { standing }
+    }
+
+    fn shell(
+        &self,
+        socket: usize,
+        offers: &mpsc::Sender<Offer>,
+        condition: &watch::Receiver<Condition>,
+        tasks: &Tasks,
+    ) -> Shell {
+        let mut registration = self.registration.clone();
+        if socket > 1 {
+            registration.name = format!("{}#{socket}", registration.name);
+            registration.ext = None;
+            registration.capacity = None;
+        }
+        let settings = Settings {
+            registration,
+            jitter: rand_seed(),
+        };
+        Shell {
+            label: self.label.clone(),
+            dial: self.dial.clone(),
+            session: Session::new(settings),
+            offers: offers.clone(),
+            condition: condition.clone(),
+            stopping: tasks.stopping(),
+            retired: CancellationToken::new(),
+        }
+    }
+}
+
+/// The further sockets of a line, there only while the coordinator is a public one.
+struct Others {
+    line: Line,
+    offers: mpsc::Sender<Offer>,
+    condition: watch::Receiver<Condition>,
+    tasks: Tasks,
+    retired: Option<CancellationToken>,
+}
+
+impl Others {
+    async fn follow(mut self, mut standing: watch::Receiver<Standing>) {
+        loop {
+            let now = standing.borrow_and_update().clone();
+            match now {
+                Standing::Connected(Peer::Public) => self.open(),
+                Standing::Connected(Peer::Ours) | Standing::Refused(_) => self.close(),
+                Standing::Away | Standing::Left => {}
+            }
+            if standing.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn open(&mut self) {
+        if self.retired.is_some() {
+            return;
+        }
+        let retired = CancellationToken::new();
+        for socket in 2..=self.line.sockets {
+            let shell = self
+                .line
+                .shell(socket, &self.offers, &self.condition, &self.tasks);
+            let (told, _) = watch::channel(Standing::Away);
+            let shell = Shell {
+                retired: retired.clone(),
+                ..shell
+            };
+            self.tasks.start(shell.run(told));
+        }
+        self.retired = Some(retired);
+    }
+
+    fn close(&mut self) {
+        if let Some(retired) = self.retired.take() {
+            retired.cancel();
+        }
+    }
+}
+
+impl Link {
+    pub fn standing(&self) -> Standing {
+        self.standing.borrow().clone()
+    }
+
+    /// Waits until it stands like this, and says how. None when the line has ended otherwise.
+    pub async fn until(&mut self, wanted: impl Fn(&Standing) -> bool) -> Option<Standing> {
+        let reached = self.standing.wait_for(|standing| wanted(standing)).await;
+        reached.ok().map(|standing| standing.clone())
+    }
+}
+
+/// Only spreads reconnects in time: any bits will do.
+fn rand_seed() -> u64 {
+    let mut bytes = [0; 8];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => u64::from_le_bytes(bytes),
+        Err(_) => u64::from(std::process::id()),
+    }
+}

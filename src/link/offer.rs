@@ -1,0 +1,100 @@
+//! What passes between a line and whoever does the work.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::session::{Slot, Work};
+use crate::protocol::job::{Event, Failure, FailureKind, FinishReason, Usage};
+
+/// A job to be done, now. It is answered by exactly one last word: done, failed or busy.
+#[derive(Debug)]
+pub struct Offer {
+    pub work: Work,
+    pub reply: Reply,
+    pub stop: Stop,
+}
+
+/// What is said about a job.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Said {
+    Started {
+        prompt_tokens: u32,
+        cached_tokens: u32,
+        /// What the draws hang on, where the job did not say.
+        seed: Option<u64>,
+    },
+    /// Tokens and pieces of tool calls that belong together: they arrive all or none.
+    Output(Vec<Event>),
+    Done {
+        finish: FinishReason,
+        usage: Usage,
+    },
+    Failed(Failure),
+    /// Not now, and nobody's fault.
+    Busy {
+        retry_after: Duration,
+    },
+}
+
+/// The way back for one job.
+#[derive(Debug)]
+pub struct Reply {
+    slot: Slot,
+    sender: mpsc::Sender<(Slot, Said)>,
+    is_over: bool,
+}
+
+/// Tells the one who does the work that nobody wants it any more.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(CancellationToken);
+
+impl Said {
+    pub fn is_last(&self) -> bool {
+        match self {
+            Self::Done { .. } | Self::Failed(_) | Self::Busy { .. } => true,
+            Self::Started { .. } | Self::Output(_) => false,
+        }
+    }
+}
+
+impl Reply {
+    pub(super) fn new(slot: Slot, sender: mpsc::Sender<(Slot, Said)>) -> Self {
+        Self {
+            slot,
+            sender,
+            is_over: false,
+        }
+    }
+
+    /// Waits only while the line has hundreds of words of other jobs to pass on.
+    pub async fn say(&mut self, said: Said) {
+        self.is_over |= said.is_last();
+        // A line that has ended needs no answer.
+        let _ = self.sender.send((self.slot, said)).await;
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let failure = Failure::new(FailureKind::WorkerFailed, "the worker gave the job up");
+            let _ = self.sender.try_send((self.slot, Said::Failed(failure)));
+        }
+    }
+}
+
+impl Stop {
+    pub async fn wanted(&self) {
+        self.0.cancelled().await;
+    }
+
+    pub fn is_wanted(&self) -> bool {
+        self.0.is_cancelled()
+    }
+
+    pub(super) fn want(&self) {
+        self.0.cancel();
+    }
+}

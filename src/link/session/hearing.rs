@@ -1,0 +1,176 @@
+//! What a coordinator says.
+
+use std::time::Duration;
+
+use super::jobs::{Job, Phase as JobPhase};
+use super::words::{Agreement, Output, Peer, Slot, Work};
+use super::{Open, Phase, Resumable, Session, send};
+use crate::protocol::link::{
+    About, Extension, FromWorker, JobFrame, Ready, RefusalCode, ToWorker, Verdict,
+};
+
+/// How long a worker that drains asks others to wait.
+const NOT_HERE: Duration = Duration::from_secs(60);
+
+impl Session {
+    pub(super) fn hear(&mut self, frame: ToWorker, out: &mut Vec<Output>) {
+        self.heard();
+        match frame {
+            ToWorker::Ready(ready) => self.welcome(&ready, out),
+            ToWorker::Error(refusal) => self.refusal = Some(refusal),
+            ToWorker::Ping => {
+                send(&FromWorker::Pong, out);
+                self.spoke();
+            }
+            ToWorker::Job(job) => self.offered(*job, out),
+            ToWorker::Cancel { about, .. } => self.cancel(about, out),
+            ToWorker::Ack { about, .. } => self.acked(about, out),
+            ToWorker::Got { about } => self.got(about),
+            ToWorker::Drop { about } => {
+                if let Some(slot) = self.slot_of(about.job, about.attempt) {
+                    self.forget(slot, out);
+                    self.close_if_done(out);
+                }
+            }
+            ToWorker::Drain { .. } => self.is_dismissed = true,
+            ToWorker::Unknown => {}
+        }
+    }
+
+    pub(super) fn heard(&mut self) {
+        let now = self.now;
+        if let Some(open) = self.open_mut() {
+            open.heard = now;
+            open.pinged = None;
+        }
+    }
+
+    fn welcome(&mut self, ready: &Ready, out: &mut Vec<Output>) {
+        if !matches!(self.phase, Phase::Greeting { .. }) {
+            return;
+        }
+        let agreement = Agreement::new(ready.ext.as_ref());
+        self.phase = Phase::Open(Open {
+            agreement,
+            heard: self.now,
+            pinged: None,
+            said: self.now,
+        });
+        self.backoff.reset();
+        self.report.is_new = true;
+        self.report.sent = None;
+        self.come_back(&ready.resume, out);
+        let ext = ready.ext.as_ref();
+        let session = ext.and_then(|ext| ext.session.clone());
+        let grace = ext.and_then(|ext| ext.grace_secs).unwrap_or(45);
+        self.resumable = session
+            .filter(|_| agreement.has(Extension::Resume))
+            .map(|session| Resumable {
+                session,
+                grace: Duration::from_secs(u64::from(grace.min(600))),
+                lost: None,
+            });
+        if self.is_paused && agreement.peer() == Peer::Public {
+            return self.stay_away(out);
+        }
+        self.say_leaving(out);
+    }
+
+    /// Goes on with what the coordinator wants gone on with, and forgets the rest.
+    fn come_back(&mut self, verdicts: &[Verdict], out: &mut Vec<Output>) {
+        let slots: Vec<Slot> = self.jobs.keys().copied().collect();
+        for slot in slots {
+            let Some(job) = self.jobs.get_mut(&slot) else {
+                continue;
+            };
+            let about = job.about;
+            let verdict = verdicts
+                .iter()
+                .find(|one| one.job == about.job && Some(one.attempt) == about.attempt);
+            match verdict.and_then(|verdict| verdict.go_on_after) {
+                Some(have) => {
+                    job.confirm(have);
+                    out.extend(job.kept().map(|text| Output::Send(text.to_owned())));
+                }
+                None => self.forget(slot, out),
+            }
+        }
+    }
+
+    fn offered(&mut self, frame: JobFrame, out: &mut Vec<Output>) {
+        let Some(open) = self.open() else { return };
+        let (agreement, about) = (open.agreement, frame.about);
+        let peer = agreement.peer();
+        if about.attempt.is_some() && self.slot_of(about.job, about.attempt).is_some() {
+            return;
+        }
+        if self.leaving.is_some() || (self.is_paused && peer == Peer::Public) {
+            return self.decline(about, peer, out);
+        }
+        self.slots += 1;
+        let slot = Slot(self.slots);
+        let mut job = Job::new(about, agreement, self.now);
+        job.deadline = frame.deadline.map(|left| self.now.after(left));
+        self.jobs.insert(slot, job);
+        out.push(Output::Begin(Box::new(Work {
+            slot,
+            job: about.job,
+            model: frame.model,
+            payload: frame.payload,
+            prefill: frame.prefill,
+            peer,
+        })));
+    }
+
+    /// Ours is told to ask elsewhere. A public one has no word for it but a lost socket, which strikes nobody.
+    fn decline(&mut self, about: About, peer: Peer, out: &mut Vec<Output>) {
+        match peer {
+            Peer::Ours => {
+                let seq = self.uses(Extension::Resume).then_some(1);
+                let frame = FromWorker::Busy {
+                    about: About { seq, ..about },
+                    retry_after: NOT_HERE,
+                };
+                send(&frame, out);
+            }
+            Peer::Public => self.stay_away(out),
+        }
+    }
+
+    fn cancel(&mut self, about: About, out: &mut Vec<Output>) {
+        let Some(slot) = self.slot_of(about.job, about.attempt) else {
+            return;
+        };
+        if let Some(job) = self.jobs.get_mut(&slot)
+            && job.phase == JobPhase::Running
+        {
+            job.phase = JobPhase::Stopping;
+            out.push(Output::Stop(slot));
+        }
+    }
+
+    /// Matched by id, never by its place among the frames.
+    fn acked(&mut self, about: About, out: &mut Vec<Output>) {
+        let Some(slot) = self.slot_of(about.job, about.attempt) else {
+            return;
+        };
+        if self.jobs.get(&slot).is_some_and(Job::has_ended) {
+            self.jobs.remove(&slot);
+            self.close_if_done(out);
+        }
+    }
+
+    fn got(&mut self, about: About) {
+        let slot = self.slot_of(about.job, about.attempt);
+        let job = slot.and_then(|slot| self.jobs.get_mut(&slot));
+        if let (Some(job), Some(seq)) = (job, about.seq) {
+            job.confirm(seq);
+        }
+    }
+
+    /// Whether the coordinator has said that nothing will change by itself.
+    pub(super) fn is_refused_for_good(&self, code: Option<u16>) -> bool {
+        let said = self.refusal.as_ref().and_then(|refusal| refusal.code);
+        code == Some(4001) || said == Some(RefusalCode::Auth)
+    }
+}

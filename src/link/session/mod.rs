@@ -1,0 +1,211 @@
+//! One worker's conversation with one coordinator: what has happened goes in, with the time; what to do comes out.
+//! No socket, no clock, no randomness but a seed.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `words` | inputs, outputs, and what was agreed |
+//! | `jobs` | one attempt: numbers, gathers and keeps its frames |
+//! | `hearing` | what a coordinator says |
+//! | `saying` | what the work says, and the frames it becomes |
+//! | `keeping` | silence, beats, reports, and everything that falls due |
+//! | `leaving` | draining, refusals, and coming back |
+//! | `backoff` | how long to wait before dialling again |
+//!
+//! What it holds to: one last frame for each attempt; a first token leaves at once; a lost socket stops nothing
+//! within the agreed grace, and what was not confirmed is sent again, in order, each frame once; a public
+//! coordinator sees nothing but the public protocol.
+
+mod backoff;
+mod hearing;
+mod jobs;
+mod keeping;
+mod leaving;
+mod saying;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::protocol::job::JobId;
+use crate::protocol::link::{Extension, FromWorker, RefusalFrame, Registration, Resume, State};
+
+use backoff::Backoff;
+use jobs::Job;
+pub use words::{Agreement, Ending, Input, Moment, Output, Peer, Slot, Work};
+
+/// How long a coordinator may take to answer a registration.
+const GREETING: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub registration: Registration,
+    /// Spreads reconnects of many workers in time.
+    pub jitter: u64,
+}
+
+/// The state of one line.
+#[derive(Debug)]
+pub struct Session {
+    registration: Registration,
+    now: Moment,
+    phase: Phase,
+    jobs: BTreeMap<Slot, Job>,
+    slots: u64,
+    backoff: Backoff,
+    /// What to name when coming back; kept over a lost socket.
+    resumable: Option<Resumable>,
+    refusal: Option<RefusalFrame>,
+    is_paused: bool,
+    leaving: Option<Moment>,
+    /// The coordinator said that it is about to close.
+    is_dismissed: bool,
+    report: Report,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Dial again then.
+    Waiting {
+        until: Moment,
+    },
+    Dialling,
+    /// Registered; no answer yet.
+    Greeting {
+        until: Moment,
+    },
+    Open(Open),
+    Over,
+}
+
+/// A socket in use.
+#[derive(Debug)]
+struct Open {
+    agreement: Agreement,
+    /// When anything last came, and what was asked since.
+    heard: Moment,
+    pinged: Option<Moment>,
+    /// When anything last went.
+    said: Moment,
+}
+
+#[derive(Debug)]
+struct Resumable {
+    session: String,
+    grace: Duration,
+    /// Since when there is no socket.
+    lost: Option<Moment>,
+}
+
+#[derive(Debug, Default)]
+struct Report {
+    state: State,
+    is_new: bool,
+    sent: Option<Moment>,
+}
+
+impl Session {
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            registration: settings.registration,
+            now: Moment::default(),
+            phase: Phase::Waiting {
+                until: Moment::default(),
+            },
+            jobs: BTreeMap::new(),
+            slots: 0,
+            backoff: Backoff::new(settings.jitter),
+            resumable: None,
+            refusal: None,
+            is_paused: false,
+            leaving: None,
+            is_dismissed: false,
+            report: Report::default(),
+        }
+    }
+
+    /// Takes in one thing that has happened and appends what is to be done about it, in order.
+    pub fn handle(&mut self, input: Input, now: Moment, out: &mut Vec<Output>) {
+        self.now = now.max(self.now);
+        match input {
+            Input::Opened => self.register(out),
+            Input::Frame(frame) => self.hear(frame, out),
+            Input::Heard => self.heard(),
+            Input::Lost { code } => self.lose(code, out),
+            Input::Said { slot, said } => self.say(slot, said, out),
+            Input::Report(state) => self.note(state),
+            Input::Pause(is_paused) => self.pause(is_paused, out),
+            Input::Leave { within } => self.leave(within, out),
+            Input::Tick => {}
+        }
+        self.fall_due(out);
+    }
+
+    /// The coordinator it is connected to.
+    pub fn peer(&self) -> Option<Peer> {
+        self.open().map(|open| open.agreement.peer())
+    }
+
+    fn register(&mut self, out: &mut Vec<Output>) {
+        self.phase = Phase::Greeting {
+            until: self.now.after(GREETING),
+        };
+        self.is_dismissed = false;
+        self.refusal = None;
+        let mut registration = self.registration.clone();
+        registration.resume = self.resumable.as_ref().map(|resumable| Resume {
+            session: resumable.session.clone(),
+            jobs: self.jobs.values().filter_map(Job::claim).collect(),
+        });
+        send(&FromWorker::Register(Box::new(registration)), out);
+    }
+
+    fn open(&self) -> Option<&Open> {
+        match &self.phase {
+            Phase::Open(open) => Some(open),
+            _ => None,
+        }
+    }
+
+    fn open_mut(&mut self) -> Option<&mut Open> {
+        match &mut self.phase {
+            Phase::Open(open) => Some(open),
+            _ => None,
+        }
+    }
+
+    /// Whether this is agreed on the socket in use.
+    fn uses(&self, extension: Extension) -> bool {
+        self.open()
+            .is_some_and(|open| open.agreement.has(extension))
+    }
+
+    fn slot_of(&self, job: JobId, attempt: Option<u32>) -> Option<Slot> {
+        let is_it =
+            |one: &Job| one.about.job == job && (attempt.is_none() || one.about.attempt == attempt);
+        let mut found = self.jobs.iter().filter(|(_, one)| is_it(one));
+        found.next_back().map(|(slot, _)| *slot)
+    }
+
+    /// Ends the work and forgets it; nothing more is said about it.
+    fn forget(&mut self, slot: Slot, out: &mut Vec<Output>) {
+        if let Some(job) = self.jobs.remove(&slot)
+            && !job.has_ended()
+        {
+            out.push(Output::Stop(slot));
+        }
+    }
+
+    fn forget_all(&mut self, out: &mut Vec<Output>) {
+        let slots: Vec<Slot> = self.jobs.keys().copied().collect();
+        for slot in slots {
+            self.forget(slot, out);
+        }
+    }
+}
+
+fn send(frame: &FromWorker, out: &mut Vec<Output>) {
+    out.push(Output::Send(frame.to_text()));
+}

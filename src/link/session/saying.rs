@@ -1,0 +1,181 @@
+//! What the work says, and the frames it becomes.
+
+use std::time::Duration;
+
+use super::Session;
+use super::jobs::{Job, Phase};
+use super::words::{Moment, Output, Peer, Slot};
+use crate::link::offer::Said;
+use crate::protocol::job::{Blame, Event, Failure, FinishReason, Usage};
+use crate::protocol::link::{About, Done, ErrorFrame, Extension, FromWorker};
+
+impl Session {
+    pub(super) fn say(&mut self, slot: Slot, said: Said, out: &mut Vec<Output>) {
+        let is_known = self.jobs.get(&slot).is_some_and(|job| !job.has_ended());
+        if !is_known {
+            return;
+        }
+        match said {
+            Said::Started {
+                prompt_tokens,
+                cached_tokens,
+                seed,
+            } => self.frame(slot, out, |about| FromWorker::Started {
+                about,
+                prompt_tokens,
+                cached_tokens,
+                seed,
+            }),
+            Said::Output(events) => self.output(slot, events, out),
+            Said::Done { finish, usage } => self.done(slot, finish, usage, out),
+            Said::Failed(failure) => self.failed(slot, failure, out),
+            Said::Busy { retry_after } => self.hand_back(slot, retry_after, out),
+        }
+    }
+
+    fn output(&mut self, slot: Slot, events: Vec<Event>, out: &mut Vec<Output>) {
+        if let Some(job) = self.jobs.get_mut(&slot) {
+            job.gather(events);
+            if job.due().is_some_and(|due| due <= self.now) {
+                self.flush(slot, out);
+            }
+        }
+    }
+
+    /// Lets go what has gathered.
+    pub(super) fn flush(&mut self, slot: Slot, out: &mut Vec<Output>) {
+        let Some(job) = self.jobs.get_mut(&slot) else {
+            return;
+        };
+        for text in job.flush(self.now) {
+            self.pass(slot, text, out);
+        }
+    }
+
+    /// One frame about the job. Public peers know no `started`, `alive` or `busy`.
+    fn frame(
+        &mut self,
+        slot: Slot,
+        out: &mut Vec<Output>,
+        frame: impl FnOnce(About) -> FromWorker,
+    ) {
+        let Some(job) = self.jobs.get_mut(&slot) else {
+            return;
+        };
+        if job.about.attempt.is_none() {
+            return;
+        }
+        job.spoke = self.now;
+        let text = frame(job.next_about(1)).to_text();
+        self.pass(slot, text, out);
+    }
+
+    /// Sends it if there is a socket, and keeps it if it may be asked for again.
+    fn pass(&mut self, slot: Slot, text: String, out: &mut Vec<Output>) {
+        let Some(job) = self.jobs.get_mut(&slot) else {
+            return;
+        };
+        let has_room = job.keep(&text);
+        if self.open().is_some() {
+            out.push(Output::Send(text));
+            self.spoke();
+        }
+        if !has_room {
+            // Without its frames it cannot go on elsewhere from here: better given to another worker now.
+            self.forget(slot, out);
+        }
+    }
+
+    fn done(&mut self, slot: Slot, finish: FinishReason, usage: Usage, out: &mut Vec<Output>) {
+        self.flush(slot, out);
+        let Some(job) = self.jobs.get_mut(&slot) else {
+            return;
+        };
+        let written = job.written.take();
+        let mut done = Done::new(job.next_about(1), finish, usage);
+        if let Some(written) = written {
+            done.full_reasoning = Some(written.reasoning).filter(|text| !text.is_empty());
+            done.full_text = Some(written.content);
+        }
+        let text = FromWorker::Done(Box::new(done)).to_text();
+        self.end(slot, text, true, out);
+    }
+
+    fn failed(&mut self, slot: Slot, failure: Failure, out: &mut Vec<Output>) {
+        self.flush(slot, out);
+        let Some(job) = self.jobs.get_mut(&slot) else {
+            return;
+        };
+        let is_ours = job.about.attempt.is_some();
+        let frame = ErrorFrame {
+            about: job.next_about(1),
+            message: failure.message.into_owned(),
+            client_error: failure.blame == Blame::Client,
+            code: is_ours.then_some(failure.kind),
+        };
+        let text = FromWorker::Error(frame).to_text();
+        self.end(slot, text, false, out);
+    }
+
+    /// Said for good. What was delivered so far goes along, so that another worker can go on from it.
+    pub(super) fn hand_back(&mut self, slot: Slot, retry_after: Duration, out: &mut Vec<Output>) {
+        self.flush(slot, out);
+        let Some(job) = self.jobs.get_mut(&slot) else {
+            return;
+        };
+        if job.about.attempt.is_none() {
+            // A public coordinator queues the jobs of a lost socket again and strikes nobody.
+            return self.stay_away(out);
+        }
+        let frame = FromWorker::Busy {
+            about: job.next_about(1),
+            retry_after,
+        };
+        self.end(slot, frame.to_text(), false, out);
+    }
+
+    fn end(&mut self, slot: Slot, text: String, awaits_ack: bool, out: &mut Vec<Output>) {
+        self.pass(slot, text, out);
+        let at = self.now;
+        if let Some(job) = self.jobs.get_mut(&slot) {
+            job.phase = Phase::Ended { at, awaits_ack };
+        }
+        self.close_if_done(out);
+    }
+
+    /// A sign of life for jobs that have been silent.
+    pub(super) fn beat(&mut self, slot: Slot, out: &mut Vec<Output>) {
+        let Some(job) = self.jobs.get_mut(&slot) else {
+            return;
+        };
+        job.spoke = self.now;
+        let phase = match job.has_output {
+            true => "decode",
+            false => "prefill",
+        };
+        let about = job.about;
+        if self.uses(Extension::Lease) {
+            // Not numbered: it need not arrive.
+            let phase = Some(phase.to_owned());
+            super::send(&FromWorker::Alive { about, phase }, out);
+        } else {
+            super::send(&FromWorker::Pong, out);
+        }
+        self.spoke();
+    }
+
+    /// When the job's next beat is due, while there is a socket to beat on.
+    pub(super) fn beat_due(&self, job: &Job) -> Option<Moment> {
+        /// Half of what makes a coordinator of ours doubt.
+        const OURS: Duration = Duration::from_secs(5);
+        const PUBLIC: Duration = Duration::from_secs(20);
+        let open = self.open()?;
+        if job.has_ended() {
+            return None;
+        }
+        match open.agreement.peer() {
+            Peer::Ours => Some(job.spoke.after(OURS)),
+            Peer::Public => Some(job.spoke.after(PUBLIC)),
+        }
+    }
+}

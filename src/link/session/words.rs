@@ -1,0 +1,120 @@
+//! Everything that can happen to a session, and everything it can ask for.
+
+use std::time::Duration;
+
+use crate::link::offer::Said;
+use crate::protocol::job::JobId;
+use crate::protocol::link::{Agreed, Extension, Extensions, Payload, Prefill, State, ToWorker};
+
+/// Time since the line was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub Duration);
+
+/// One attempt of one job, as this line numbers them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot(pub u64);
+
+#[derive(Debug)]
+pub enum Input {
+    /// The socket that was asked for is there.
+    Opened,
+    Frame(ToWorker),
+    /// Any other sign of life.
+    Heard,
+    /// The socket is gone, or never came about.
+    Lost {
+        code: Option<u16>,
+    },
+    Said {
+        slot: Slot,
+        said: Said,
+    },
+    /// The worker's state has changed.
+    Report(State),
+    Pause(bool),
+    Leave {
+        within: Duration,
+    },
+    /// Time has passed; [`super::Session::next_wake`] says when this is worth it.
+    Tick,
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Output {
+    Dial,
+    Send(String),
+    /// A ping of the WebSocket's own.
+    Ping,
+    /// With this code, or without a word where the socket is of no use any more.
+    Close(Option<u16>),
+    Begin(Box<Work>),
+    /// Nobody wants it any more. What is said about it from now on matters only if the session asks for a last word.
+    Stop(Slot),
+    /// The line is not kept any longer.
+    Over(Ending),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    Left,
+    /// Our fault, and nothing will change without the operator.
+    Refused(String),
+}
+
+/// A job for whoever does the work.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Work {
+    pub slot: Slot,
+    pub job: JobId,
+    pub model: String,
+    pub payload: Payload,
+    /// Go on after this.
+    pub prefill: Option<Prefill>,
+    pub peer: Peer,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    Ours,
+    Public,
+}
+
+/// How the two sides talk on this socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Agreement {
+    extensions: Extensions,
+    pub beat: Duration,
+}
+
+impl Agreement {
+    /// Nothing agreed is the public protocol.
+    pub fn new(agreed: Option<&Agreed>) -> Self {
+        let secs = agreed.and_then(|agreed| agreed.beat_secs).unwrap_or(10);
+        Self {
+            extensions: agreed.map(|agreed| agreed.r#use).unwrap_or_default(),
+            beat: Duration::from_secs(u64::from(secs.clamp(1, 60))),
+        }
+    }
+
+    pub fn has(self, extension: Extension) -> bool {
+        self.extensions.has(extension)
+    }
+
+    pub fn peer(self) -> Peer {
+        match self.has(Extension::Multi) {
+            true => Peer::Ours,
+            false => Peer::Public,
+        }
+    }
+}
+
+impl Moment {
+    #[must_use]
+    pub fn after(self, wait: Duration) -> Self {
+        Self(self.0.saturating_add(wait))
+    }
+
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}

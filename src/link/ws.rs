@@ -1,0 +1,449 @@
+//! The task of one socket: it reads, writes and keeps the time, and leaves every decision to the session.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::{Future, pending, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{Sink, Stream};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+
+use super::dial::{DialError, Socket};
+use super::offer::{Offer, Reply, Said, Stop};
+use super::session::{Ending, Input, Moment, Output, Session, Slot, Work};
+use super::{Condition, Dial, Standing};
+use crate::protocol::link::ToWorker;
+
+/// Words of jobs that may wait for the line.
+const WAITING_WORDS: usize = 1024;
+/// Words taken in one turn, so that frames are still read.
+const WORDS_A_TURN: usize = 64;
+/// What may wait for a coordinator that does not read before the socket counts as lost.
+const MOST_UNSENT_BYTES: usize = 32 << 20;
+/// How long a farewell may take.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// How long a socket that is not needed any longer may go on with its job.
+const RETIREMENT: Duration = Duration::from_secs(120);
+/// How soon a job may come back that found nobody to do it.
+const OVERRUN: Duration = Duration::from_millis(500);
+/// A connection, its encryption and its handshake.
+const DIAL_PATIENCE: Duration = Duration::from_secs(20);
+
+type Dialling = Pin<Box<dyn Future<Output = Result<Socket, DialError>> + Send>>;
+
+/// Everything one socket's task owns before it starts.
+pub struct Shell {
+    pub label: String,
+    pub dial: Dial,
+    pub session: Session,
+    pub offers: mpsc::Sender<Offer>,
+    pub condition: watch::Receiver<Condition>,
+    pub stopping: CancellationToken,
+    /// This socket is not needed any longer, though the worker goes on.
+    pub retired: CancellationToken,
+}
+
+/// What may wake the task.
+enum Woken {
+    Dialled(Box<Result<Socket, DialError>>),
+    Socket(Result<Message, Closed>),
+    Parted,
+    Said(Slot, Said),
+    Condition,
+    Retired,
+    Stopping,
+    Time,
+}
+
+/// The socket is gone, with this code if one was given.
+struct Closed(Option<u16>);
+
+struct Running {
+    shell: Shell,
+    told: watch::Sender<Standing>,
+    began: Instant,
+    dialling: Option<Dialling>,
+    wire: Option<Wire>,
+    /// One that is being closed: its farewell may still have to be written.
+    parting: Option<Parting>,
+    words: mpsc::Receiver<(Slot, Said)>,
+    mouth: mpsc::Sender<(Slot, Said)>,
+    stops: BTreeMap<Slot, Stop>,
+    is_retired: bool,
+    ending: Option<Ending>,
+}
+
+impl Shell {
+    pub async fn run(self, told: watch::Sender<Standing>) {
+        let (mouth, words) = mpsc::channel(WAITING_WORDS);
+        let running = Running {
+            shell: self,
+            told,
+            began: Instant::now(),
+            dialling: None,
+            wire: None,
+            parting: None,
+            words,
+            mouth,
+            stops: BTreeMap::new(),
+            is_retired: false,
+            ending: None,
+        };
+        running.keep().await;
+    }
+}
+
+impl Running {
+    async fn keep(mut self) {
+        let mut out = Vec::new();
+        self.take_condition(&mut out);
+        self.turn(Input::Tick, &mut out);
+        while self.ending.is_none() {
+            let woken = self.wake().await;
+            match woken {
+                Woken::Stopping => break,
+                other => self.take(other, &mut out),
+            }
+            if self.wire.as_ref().is_some_and(Wire::is_overfull) {
+                warn!("{} does not read: the socket is given up", self.shell.label);
+                self.wire = None;
+                self.turn(Input::Lost { code: None }, &mut out);
+            }
+        }
+        for stop in self.stops.values() {
+            stop.want();
+        }
+        if self.wire.is_some() || self.parting.is_some() {
+            self.bid_farewell().await;
+        }
+    }
+
+    async fn wake(&mut self) -> Woken {
+        let due = self.shell.session.next_wake();
+        let due = due.and_then(|due| self.began.checked_add(due.0));
+        let dialling = &mut self.dialling;
+        let (wire, parting) = (&mut self.wire, &mut self.parting);
+        tokio::select! {
+            biased;
+            () = self.shell.stopping.cancelled() => Woken::Stopping,
+            Ok(()) = self.shell.condition.changed() => Woken::Condition,
+            () = self.shell.retired.cancelled(), if !self.is_retired => Woken::Retired,
+            Some((slot, said)) = self.words.recv() => Woken::Said(slot, said),
+            dialled = dialled(dialling) => Woken::Dialled(Box::new(dialled)),
+            message = heard(wire) => Woken::Socket(message),
+            () = parted(parting) => Woken::Parted,
+            () = until(due) => Woken::Time,
+        }
+    }
+
+    fn take(&mut self, woken: Woken, out: &mut Vec<Output>) {
+        match woken {
+            Woken::Dialled(dialled) => self.take_dialled(*dialled, out),
+            Woken::Socket(Ok(message)) => self.take_message(message, out),
+            Woken::Socket(Err(Closed(code))) => {
+                self.part();
+                self.turn(Input::Lost { code }, out);
+            }
+            Woken::Parted => self.parting = None,
+            Woken::Said(slot, said) => self.take_words(slot, said, out),
+            Woken::Condition => self.take_condition(out),
+            Woken::Retired => {
+                self.is_retired = true;
+                let within = RETIREMENT;
+                self.turn(Input::Leave { within }, out);
+            }
+            Woken::Time | Woken::Stopping => self.turn(Input::Tick, out),
+        }
+    }
+
+    fn take_dialled(&mut self, dialled: Result<Socket, DialError>, out: &mut Vec<Output>) {
+        self.dialling = None;
+        match dialled {
+            Ok(socket) => {
+                self.wire = Some(Wire::new(socket));
+                self.turn(Input::Opened, out);
+            }
+            Err(error) => {
+                warn!("{} cannot be reached: {error}", self.shell.label);
+                self.turn(Input::Lost { code: None }, out);
+            }
+        }
+    }
+
+    fn take_message(&mut self, message: Message, out: &mut Vec<Output>) {
+        let Message::Text(text) = message else {
+            return self.turn(Input::Heard, out);
+        };
+        match ToWorker::parse(text.as_str()) {
+            Ok(frame) => {
+                if let ToWorker::Error(refusal) = &frame {
+                    warn!("{} says: {}", self.shell.label, refusal.message);
+                }
+                self.turn(Input::Frame(frame), out);
+            }
+            Err(error) => {
+                warn!("{} is not understood: {error}", self.shell.label);
+                self.wire = None;
+                self.turn(Input::Lost { code: None }, out);
+            }
+        }
+    }
+
+    /// As many as wait, so that what was said together leaves together.
+    fn take_words(&mut self, slot: Slot, said: Said, out: &mut Vec<Output>) {
+        let mut next = Some((slot, said));
+        for _ in 0..WORDS_A_TURN {
+            let Some((slot, said)) = next else { return };
+            if said.is_last() {
+                self.stops.remove(&slot);
+            }
+            self.turn(Input::Said { slot, said }, out);
+            next = self.words.try_recv().ok();
+        }
+        if let Some((slot, said)) = next {
+            self.turn(Input::Said { slot, said }, out);
+        }
+    }
+
+    fn take_condition(&mut self, out: &mut Vec<Output>) {
+        let condition = self.shell.condition.borrow_and_update().clone();
+        self.turn(Input::Report(condition.state), out);
+        self.turn(Input::Pause(condition.is_paused), out);
+        if let Some(within) = condition.leave_within {
+            self.turn(Input::Leave { within }, out);
+        }
+    }
+
+    /// One input, and everything it leads to.
+    fn turn(&mut self, input: Input, out: &mut Vec<Output>) {
+        let now = Moment(self.began.elapsed());
+        self.shell.session.handle(input, now, out);
+        let mut refused = Vec::new();
+        for output in out.drain(..) {
+            self.perform(output, &mut refused);
+        }
+        for slot in refused {
+            let said = Said::Busy {
+                retry_after: OVERRUN,
+            };
+            self.turn(Input::Said { slot, said }, out);
+        }
+        self.tell();
+    }
+}
+
+impl Running {
+    fn perform(&mut self, output: Output, refused: &mut Vec<Slot>) {
+        match output {
+            Output::Dial => {
+                let dial = self.shell.dial.clone();
+                self.dialling = Some(Box::pin(async move {
+                    let opened = tokio::time::timeout(DIAL_PATIENCE, dial.open()).await;
+                    opened.unwrap_or_else(|_| {
+                        Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
+                    })
+                }));
+            }
+            Output::Send(text) => self.write(Message::text(text)),
+            Output::Ping => self.write(Message::Ping(Bytes::new())),
+            Output::Close(code) => self.close(code),
+            Output::Begin(work) => self.begin(*work, refused),
+            Output::Stop(slot) => {
+                if let Some(stop) = self.stops.remove(&slot) {
+                    stop.want();
+                }
+            }
+            Output::Over(ending) => self.ending = Some(ending),
+        }
+    }
+
+    fn begin(&mut self, work: Work, refused: &mut Vec<Slot>) {
+        let (slot, stop) = (work.slot, Stop::default());
+        debug!(job.id = %work.job, "job {} from {}", work.job, self.shell.label);
+        let offer = Offer {
+            work,
+            reply: Reply::new(slot, self.mouth.clone()),
+            stop: stop.clone(),
+        };
+        match self.shell.offers.try_send(offer) {
+            Ok(()) => {
+                self.stops.insert(slot, stop);
+            }
+            Err(_) => refused.push(slot),
+        }
+    }
+
+    fn write(&mut self, message: Message) {
+        if let Some(wire) = &mut self.wire {
+            wire.push(message);
+        }
+    }
+
+    /// With a code the farewell is still written; without one the socket is cut.
+    fn close(&mut self, code: Option<u16>) {
+        let Some(code) = code else {
+            self.wire = None;
+            return;
+        };
+        self.write(Message::Close(Some(CloseFrame {
+            code: CloseCode::from(code),
+            reason: "".into(),
+        })));
+        self.part();
+    }
+
+    /// The socket is ours no longer, but what was written and the answer to a close may still leave.
+    fn part(&mut self) {
+        if let Some(wire) = self.wire.take() {
+            let until = Instant::now() + FAREWELL;
+            self.parting = Some(Parting { wire, until });
+        }
+    }
+
+    /// Says how the line stands, when that has changed.
+    fn tell(&mut self) {
+        let standing = match (&self.ending, self.shell.session.peer()) {
+            (Some(Ending::Left), _) => Standing::Left,
+            (Some(Ending::Refused(why)), _) => Standing::Refused(why.clone()),
+            (None, Some(peer)) => Standing::Connected(peer),
+            (None, None) => Standing::Away,
+        };
+        let is_new = *self.told.borrow() != standing;
+        if is_new {
+            announce(&self.shell.label, &standing);
+            self.told.send_replace(standing);
+        }
+    }
+
+    async fn bid_farewell(mut self) {
+        self.part();
+        parted(&mut self.parting).await;
+    }
+}
+
+fn announce(label: &str, standing: &Standing) {
+    match standing {
+        Standing::Connected(_) => info!("connected to {label}"),
+        Standing::Away => warn!("not connected to {label}: trying again"),
+        Standing::Refused(why) => error!("{label} refuses this worker: {why}"),
+        Standing::Left => info!("left {label}"),
+    }
+}
+
+async fn dialled(dialling: &mut Option<Dialling>) -> Result<Socket, DialError> {
+    match dialling {
+        Some(dialling) => dialling.await,
+        None => pending().await,
+    }
+}
+
+async fn heard(wire: &mut Option<Wire>) -> Result<Message, Closed> {
+    match wire {
+        Some(wire) => poll_fn(|cx| wire.poll(cx)).await,
+        None => pending().await,
+    }
+}
+
+async fn parted(parting: &mut Option<Parting>) {
+    match parting {
+        Some(Parting { wire, until }) => {
+            let _ = tokio::time::timeout_at(*until, wire.finish()).await;
+        }
+        None => pending().await,
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => pending().await,
+    }
+}
+
+struct Parting {
+    wire: Wire,
+    until: Instant,
+}
+
+/// A socket and what waits to be written to it. Reading and writing never wait for each other.
+struct Wire {
+    socket: Socket,
+    unsent: VecDeque<Message>,
+    unsent_bytes: usize,
+    needs_flush: bool,
+}
+
+impl Wire {
+    fn new(socket: Socket) -> Self {
+        Self {
+            socket,
+            unsent: VecDeque::new(),
+            unsent_bytes: 0,
+            needs_flush: false,
+        }
+    }
+
+    fn push(&mut self, message: Message) {
+        self.unsent_bytes += message.len();
+        self.unsent.push_back(message);
+    }
+
+    fn is_overfull(&self) -> bool {
+        self.unsent_bytes > MOST_UNSENT_BYTES
+    }
+
+    /// Writes what it can, then says what has come.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Closed>> {
+        if let Poll::Ready(Err(_)) = self.poll_write(cx) {
+            return Poll::Ready(Err(Closed(None)));
+        }
+        match Pin::new(&mut self.socket).poll_next(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Some(Ok(Message::Close(frame)))) => {
+                let code = frame.map(|frame| u16::from(frame.code));
+                Poll::Ready(Err(Closed(code)))
+            }
+            Poll::Ready(Some(Ok(message))) => Poll::Ready(Ok(message)),
+            Poll::Ready(Some(Err(_)) | None) => Poll::Ready(Err(Closed(None))),
+        }
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let mut socket = Pin::new(&mut self.socket);
+        while let Some(message) = self.unsent.pop_front() {
+            match socket.as_mut().poll_ready(cx) {
+                Poll::Ready(Ok(())) => {
+                    self.unsent_bytes -= message.len();
+                    socket.as_mut().start_send(message)?;
+                    self.needs_flush = true;
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    self.unsent.push_front(message);
+                    return Poll::Pending;
+                }
+            }
+        }
+        if self.needs_flush {
+            match socket.poll_flush(cx) {
+                Poll::Ready(Ok(())) => self.needs_flush = false,
+                other => return other,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes what is left, and reads until the other side has closed too.
+    async fn finish(&mut self) {
+        while poll_fn(|cx| self.poll(cx)).await.is_ok() {}
+        let _ = poll_fn(|cx| self.poll(cx)).await;
+    }
+}
