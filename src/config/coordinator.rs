@@ -10,12 +10,18 @@ use super::setting::settings;
 settings! {
     /// Whom the worker works for; repeat the section for several.
     pub struct CoordinatorConfig = "coordinator" {
-        /// Its address: ws:// or wss:// for a socket, http:// or https:// for the legacy calls.
+        /// Its address: wss:// or https:// for a socket (ws:// and http:// on this machine), http:// or https:// for the legacy calls.
         url: Url,
         /// Your key there: its text, "file:PATH" or "env:NAME".
         key: Option<Secret>; unset "none",
         /// How to talk to it: socket, or legacy for the pop and submit calls.
         kind: CoordinatorKind = "socket",
+        /// What this worker is called there. Change it to keep names apart on one network.
+        name: Option<String>; unset "the name of the worker",
+        /// Sockets towards a coordinator that gives each one job at a time. Raise it for more jobs at once there; Muster's own coordinators send all over one.
+        sockets: usize where (1..=64) = 4,
+        /// Talk to another machine without encryption, the key included. Only for a network that is yours alone.
+        insecure: bool = false,
     }
 }
 
@@ -28,7 +34,7 @@ impl CoordinatorConfig {
     pub(super) fn read_one(reader: &mut Reader<'_>) -> Option<Self> {
         let coordinator = Self::read(reader)?;
         let schemes: &[&str] = match coordinator.kind {
-            CoordinatorKind::Socket => &["ws", "wss"],
+            CoordinatorKind::Socket => &["ws", "wss", "http", "https"],
             CoordinatorKind::Legacy => &["http", "https"],
         };
         if schemes.contains(&coordinator.url.scheme()) {

@@ -4,6 +4,7 @@ use super::fit::{NoDevice, Refusal};
 use super::locate::LocateError;
 use crate::catalog::{FindError, UnknownQuantization};
 use crate::hub::HubError;
+use crate::link::AddressError;
 use crate::runtime::LoadError;
 
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +19,14 @@ pub enum DaemonError {
     Load(#[from] LoadError),
     #[error("{model} does not fit: it {refusal}")]
     DoesNotFit { model: String, refusal: Refusal },
+    #[error("coordinator: {0}")]
+    Address(#[from] AddressError),
+    #[error("coordinator {host}: no key is set, and it takes no worker without one")]
+    NoKey { host: String },
+    #[error("coordinator {host}: the legacy calls are not built yet, use kind = \"socket\"")]
+    Legacy { host: String },
+    #[error("no TLS: {0}")]
+    Tls(String),
     #[error("the process cannot listen for signals: {0}")]
     Signals(#[from] std::io::Error),
 }

@@ -1,15 +1,28 @@
 //! The worker process: probe, fit, pull, load, serve, drain.
 //!
 //! It decides what goes where and turns the parts' words into each other's; it computes nothing and speaks to nobody
-//! outside. The line to a coordinator is not built yet, so for now a worker holds its models ready and waits.
+//! outside.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `fit`, `device`, `locate`, `fetch` | which models this machine holds, and where their files are |
+//! | `posts` | the configured coordinators, checked |
+//! | `worker` | the engine and its lines to coordinators |
+//! | `jobs/` | one job, from its offer to its last word |
+//! | `pace` | how busy and how fast it is |
 
 mod device;
 mod error;
 mod fetch;
 pub mod fit;
+mod jobs;
 pub mod locate;
+mod pace;
+mod posts;
 mod signals;
+mod worker;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{info, warn};
@@ -18,38 +31,53 @@ use crate::catalog::Catalog;
 use crate::config::{Config, show_duration};
 use crate::hardware::{self, Machine};
 use crate::hub::Hub;
-use crate::runtime::Runtime;
+use crate::runtime::{ModelInfo, Runtime};
+use crate::tasks::Tasks;
 
 pub use device::{Device, limits, needs};
 pub use error::DaemonError;
 use fit::Wishes;
 use locate::{LocateError, Located, Shelves};
-pub use signals::Signals;
+use posts::posts;
+use signals::Signals;
+pub use worker::{Post, Served, Worker};
 
 /// Runs until it is told to stop.
 pub async fn run(config: &Config, catalog: &Catalog, hub: &Hub) -> Result<(), DaemonError> {
     let mut signals = Signals::listen()?;
+    let posts = posts(config)?;
     let started = tokio::select! {
         started = start(config, catalog, hub) => Some(started?),
         () = signals.next() => None,
     };
-    let Some(runtime) = started else {
+    let Some((runtime, models)) = started else {
         info!("told to stop while loading");
         return Ok(());
     };
-    wait_for_work(config);
+    if posts.is_empty() {
+        warn!("no coordinator is configured: nobody will send work");
+    }
+    let tasks = Tasks::default();
+    let slots = limits(config).max_running;
+    let worker = Worker::start(runtime, Served { models, slots }, posts, &tasks);
+    info!("ready; SIGTERM or Ctrl-C stops");
     signals.next().await;
-    drain(runtime, config.worker.drain, &mut signals).await;
+    drain(worker, config.worker.drain, &mut signals, &tasks).await;
     Ok(())
 }
 
-async fn start(config: &Config, catalog: &Catalog, hub: &Hub) -> Result<Runtime, DaemonError> {
+async fn start(
+    config: &Config,
+    catalog: &Catalog,
+    hub: &Hub,
+) -> Result<(Runtime, Vec<Arc<ModelInfo>>), DaemonError> {
     let machine = hardware::probe();
     describe(config, &machine);
     let mut device = Device::start(config, &machine)?;
     if config.models.serve.0.is_empty() {
         warn!("no models are configured: name some under models.serve");
     }
+    let mut models = Vec::new();
     for wanted in &config.models.serve.0 {
         let located = here(wanted, config, &device, catalog, hub).await?;
         let info = device.load(located, |_, _| {}).await?;
@@ -58,8 +86,9 @@ async fn start(config: &Config, catalog: &Catalog, hub: &Hub) -> Result<Runtime,
             "{} is loaded: room for {} tokens of jobs, each up to {}",
             info.name, info.cache_tokens, info.context
         );
+        models.push(info);
     }
-    Ok(device.into_runtime())
+    Ok((device.into_runtime(), models))
 }
 
 /// The files of a model, brought here first if need be.
@@ -104,31 +133,21 @@ fn describe(config: &Config, machine: &Machine) {
     }
 }
 
-fn wait_for_work(config: &Config) {
-    match config.coordinators.as_slice() {
-        [] => warn!("no coordinator is configured: nobody will send work"),
-        some => {
-            for coordinator in some {
-                let host = coordinator.url.host_str().unwrap_or_default();
-                warn!("the link to {host} is not built yet: nobody will send work");
-            }
-        }
-    }
-    info!("ready; SIGTERM or Ctrl-C stops");
-}
-
 /// Running jobs finish within the grace period; a second signal ends it.
-async fn drain(runtime: Runtime, grace: Duration, signals: &mut Signals) {
-    let running = runtime.status().running;
+async fn drain(worker: Worker, grace: Duration, signals: &mut Signals, tasks: &Tasks) {
     info!(
-        "stopping: {running} jobs may finish within {}; a second signal leaves now",
+        "stopping: jobs may finish within {}; a second signal leaves now",
         show_duration(grace)
     );
     tokio::select! {
-        drained = tokio::time::timeout(grace, runtime.drain()) => match drained {
-            Ok(()) => info!("stopped"),
-            Err(_) => warn!("stopped with jobs unfinished after {}", show_duration(grace)),
+        drained = worker.drain(grace) => match drained {
+            true => info!("stopped"),
+            false => warn!("stopped with jobs unfinished after {}", show_duration(grace)),
         },
-        () = signals.next() => warn!("left at once"),
+        () = signals.next() => return warn!("left at once"),
     }
+    tasks.stop(LAST_TASKS).await;
 }
+
+/// What tasks may take to notice that everything is over.
+const LAST_TASKS: Duration = Duration::from_secs(2);

@@ -491,17 +491,23 @@ fn the_worker_loads_its_models_says_that_nobody_sends_work_and_stops_when_told()
 }
 
 #[test]
-fn a_configured_coordinator_is_answered_honestly() {
+fn a_coordinator_that_cannot_be_reached_is_tried_again_and_the_key_is_not_logged() {
     let (_folder, mut running) =
-        daemon("[[coordinator]]\nurl = \"wss://muster.example/v1/worker\"\nkey = \"secret-key\"\n");
-    let log = running.wait_for("ready");
-    assert!(
-        log.contains("the link to muster.example is not built yet"),
-        "{log}"
-    );
+        daemon("[[coordinator]]\nurl = \"ws://127.0.0.1:9\"\nkey = \"secret-key\"\n");
+    let log = running.wait_for("cannot be reached");
+    assert!(log.contains("127.0.0.1 cannot be reached"), "{log}");
     assert!(!log.contains("secret-key"), "{log}");
     running.signal(libc::SIGTERM);
     assert_eq!(running.end().code, 0);
+}
+
+#[test]
+fn a_worker_does_not_send_its_key_in_the_clear_unless_told_to() {
+    let plain = "[[coordinator]]\nurl = \"ws://muster.example\"\nkey = \"secret-key\"\n";
+    let (_folder, running) = daemon(plain);
+    let run = running.end();
+    assert_eq!(run.code, 78, "{run:?}");
+    assert!(run.stderr.contains("insecure = true"), "{run:?}");
 }
 
 #[test]

@@ -374,8 +374,8 @@ fn coordinators_are_several_and_their_addresses_fit_their_kind() {
         "worker.toml:1: coordinator[1].url is missing; it must be an address such as https://example.org",
     );
     check(
-        "[[coordinator]]\nurl = \"https://a.example\"\n",
-        "worker.toml:1: a socket coordinator's url must begin with ws:// or wss://, found https://",
+        "[[coordinator]]\nurl = \"ftp://a.example\"\n",
+        "worker.toml:1: a socket coordinator's url must begin with ws:// or wss:// or http:// or https://, found ftp://",
     );
     check(
         "[coordinator]\nurl = \"wss://a.example\"\n",

@@ -1,0 +1,139 @@
+//! One job of a coordinator, from its offer to its last word.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `request` | what was asked for, as the engine takes it |
+//! | `speech` | what the engine says, as coordinators hear it |
+//! | `blame` | what went wrong, and whose fault it was |
+
+mod blame;
+mod request;
+mod speech;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tracing::debug;
+
+use super::pace::Paces;
+use crate::link::session::Work;
+use crate::link::{Offer, Reply, Said, Stop};
+use crate::protocol::job::{FinishReason, Usage};
+use crate::runtime::{self, Generation, Runtime};
+
+use request::Asked;
+use speech::Speech;
+
+/// How soon a paused worker may be asked again.
+const PAUSED: Duration = Duration::from_secs(30);
+
+/// What every job needs of its worker.
+#[derive(Clone)]
+pub struct Shop {
+    pub runtime: Runtime,
+    pub paused: watch::Receiver<bool>,
+    pub paces: Arc<Paces>,
+}
+
+/// Does the job. Whatever happens, the reply gets exactly one last word.
+pub async fn serve(offer: Offer, mut shop: Shop) {
+    let Offer {
+        work,
+        mut reply,
+        stop,
+    } = offer;
+    let (id, model) = (work.job, work.model.clone());
+    let running = shop.paces.begin(&model);
+    let began = Instant::now();
+    let prepared = tokio::select! {
+        biased;
+        () = stop.wanted() => Err(never_began()),
+        () = pause(&mut shop.paused) => Err(handed_back()),
+        prepared = prepare(work, &shop.runtime) => prepared,
+    };
+    let ended = match prepared {
+        Ok((generation, asked)) => {
+            listen(generation, asked, began, &mut shop, &mut reply, &stop).await
+        }
+        Err(said) => said,
+    };
+    drop(running);
+    debug!(job.id = %id, "job {id} ended on {model}");
+    reply.say(ended).await;
+}
+
+fn never_began() -> Said {
+    Said::Done {
+        finish: FinishReason::Cancelled,
+        usage: Usage::default(),
+    }
+}
+
+fn handed_back() -> Said {
+    Said::Busy {
+        retry_after: PAUSED,
+    }
+}
+
+async fn pause(paused: &mut watch::Receiver<bool>) {
+    if paused.wait_for(|is_paused| *is_paused).await.is_err() {
+        // Nobody is left who could pause it.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// The generation, begun; or the last word already.
+async fn prepare(work: Work, runtime: &Runtime) -> Result<(Generation, Asked), Said> {
+    let language = runtime.language(&work.model).map_err(blame::said)?;
+    // Templates may take a while, and come with downloaded models.
+    let asked = tokio::task::spawn_blocking(move || Asked::read(work, language));
+    let asked = asked.await.map_err(|_| blame::broken())?;
+    let asked = asked.map_err(Said::Failed)?;
+    let generation = runtime.generate(asked.request.clone()).await;
+    Ok((generation.map_err(blame::said)?, asked))
+}
+
+/// Passes on what is generated. Dropping the generation is cancellation.
+async fn listen(
+    mut generation: Generation,
+    asked: Asked,
+    began: Instant,
+    shop: &mut Shop,
+    reply: &mut Reply,
+    stop: &Stop,
+) -> Said {
+    let model = asked.request.model.clone();
+    let mut speech = Speech::new(&asked);
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = stop.wanted() => return speech.cancelled(),
+            () = pause(&mut shop.paused) => return handed_back(),
+            event = generation.next() => event,
+        };
+        let (output, end) = match event {
+            Some(runtime::Event::Started {
+                prompt_tokens,
+                cached_tokens,
+            }) => {
+                let said = speech.started(prompt_tokens, cached_tokens, asked.made_up_seed);
+                (Some(said), None)
+            }
+            Some(runtime::Event::Text { text, tokens }) => speech.text(&text, tokens),
+            Some(runtime::Event::Done { reason, usage }) => {
+                shop.paces.note(&model, &speech.pace(began, usage));
+                let (rest, done) = speech.done(&reason, usage);
+                (rest, Some(done))
+            }
+            Some(runtime::Event::Failed(failure)) => return blame::said(failure),
+            None => return blame::broken(),
+        };
+        if let Some(output) = output {
+            reply.say(output).await;
+        }
+        if let Some(end) = end {
+            return end;
+        }
+    }
+}

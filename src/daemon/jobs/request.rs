@@ -1,0 +1,168 @@
+//! What was asked for, as the engine takes it: the neutral request of our own coordinators, or the chat body of a
+//! public one.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::link::session::Work;
+use crate::protocol::job;
+use crate::protocol::job::{Failure, FailureKind, OutputFormat, TextInput, ToolChoice};
+use crate::protocol::link::{Payload, Prefill};
+use crate::protocol::openai::Strictness;
+use crate::protocol::openai::chat::ChatRequest;
+use crate::runtime::text::{Begins, Language};
+use crate::runtime::{self, Prompt};
+
+/// A request that can be run, and how to read what comes of it.
+pub struct Asked {
+    pub request: runtime::TextRequest,
+    pub language: Arc<Language>,
+    /// Calls of these are told apart from text.
+    pub offered: Vec<String>,
+    pub only_one_call: bool,
+    /// The prompt ended inside a thought.
+    pub is_thinking: bool,
+    /// The job named no seed, so whoever continues it has to be told ours.
+    pub made_up_seed: Option<u64>,
+    pub job: job::JobId,
+}
+
+impl Asked {
+    pub fn read(work: Work, language: Arc<Language>) -> Result<Self, Failure> {
+        let asked = text_request(work.payload)?;
+        refuse_what_needs_a_grammar(&asked)?;
+        let prefill = work.prefill.unwrap_or_default();
+        refuse_text_without_tokens(&prefill)?;
+        let is_thinking = match &asked.input {
+            TextInput::Chat(chat) => language.opens_thought(&chat_of(chat.clone())),
+            TextInput::Prompt(_) | TextInput::Tokens(_) => false,
+        };
+        let offered = offered(&asked);
+        let made_up_seed = match asked.sampling.seed {
+            Some(_) => None,
+            None => Some(random_seed()),
+        };
+        let mut sampling = sampling_of(asked.sampling);
+        sampling.seed = sampling.seed.or(made_up_seed);
+        Ok(Self {
+            offered,
+            only_one_call: asked.parallel_tool_calls == Some(false),
+            is_thinking,
+            made_up_seed,
+            job: work.job,
+            language,
+            request: runtime::TextRequest {
+                model: work.model,
+                prompt: prompt_of(asked.input),
+                generated: prefill.tokens,
+                sampling,
+                max_tokens: asked.max_tokens.map(|tokens| tokens as usize),
+                stop: asked.stop,
+                logprobs: asked.logprobs.map(|count| count as usize),
+                choice: asked.choice,
+            },
+        })
+    }
+
+    /// Where in a text its first token stands.
+    pub fn begins(&self) -> Begins {
+        match self.request.prompt {
+            Prompt::Chat(_) => Begins::Fresh,
+            Prompt::Text(_) | Prompt::Tokens(_) => Begins::AfterPrompt,
+        }
+    }
+}
+
+fn text_request(payload: Payload) -> Result<job::TextRequest, Failure> {
+    let format = payload.format().to_owned();
+    match payload {
+        Payload::Neutral(request) => Ok(*request),
+        Payload::Public(mut payload) if format == "openai-chat" => {
+            let request = payload.remove("request").unwrap_or(Value::Null);
+            let request = ChatRequest::read(request, Strictness::Tolerate);
+            Ok(request.map_err(Failure::from)?.text)
+        }
+        Payload::Public(_) => {
+            let message = format!("the worker takes openai-chat, found {format}");
+            Err(Failure::new(FailureKind::UnsupportedValue, message))
+        }
+        Payload::Unreadable => {
+            let message =
+                "the worker cannot read this request: it may be older than its coordinator";
+            Err(Failure::new(FailureKind::WorkerFailed, message))
+        }
+    }
+}
+
+/// Nothing here can make a model keep to a form yet.
+fn refuse_what_needs_a_grammar(asked: &job::TextRequest) -> Result<(), Failure> {
+    let what = match (&asked.tool_choice, &asked.format) {
+        (Some(ToolChoice::Required | ToolChoice::Named(_)), _) => "a tool call that is required",
+        (_, Some(OutputFormat::JsonObject | OutputFormat::JsonSchema(_))) => "output in JSON",
+        _ => return Ok(()),
+    };
+    let message = format!("this worker cannot enforce {what}");
+    Err(Failure::new(FailureKind::UnsupportedValue, message))
+}
+
+fn refuse_text_without_tokens(prefill: &Prefill) -> Result<(), Failure> {
+    if prefill.tokens.is_empty() && !prefill.text.is_empty() {
+        let message = "the text to go on from came without its tokens";
+        return Err(Failure::new(FailureKind::WorkerFailed, message));
+    }
+    Ok(())
+}
+
+/// The names of the tools the model may call.
+fn offered(asked: &job::TextRequest) -> Vec<String> {
+    let TextInput::Chat(chat) = &asked.input else {
+        return Vec::new();
+    };
+    if asked.tool_choice == Some(ToolChoice::None) {
+        return Vec::new();
+    }
+    let name = |tool: &Value| {
+        let name = tool["function"]["name"].as_str().or(tool["name"].as_str());
+        name.map(str::to_owned)
+    };
+    chat.tools.iter().filter_map(name).collect()
+}
+
+fn prompt_of(input: TextInput) -> Prompt {
+    match input {
+        TextInput::Prompt(text) => Prompt::Text(text),
+        TextInput::Tokens(tokens) => Prompt::Tokens(tokens),
+        TextInput::Chat(chat) => Prompt::Chat(chat_of(chat)),
+    }
+}
+
+fn chat_of(chat: job::Chat) -> runtime::Chat {
+    runtime::Chat {
+        messages: chat.messages,
+        tools: chat.tools,
+        variables: chat.variables,
+    }
+}
+
+fn sampling_of(sampling: job::Sampling) -> runtime::Sampling {
+    runtime::Sampling {
+        temperature: sampling.temperature,
+        top_k: sampling.top_k.map(|k| k as usize),
+        top_p: sampling.top_p,
+        min_p: sampling.min_p,
+        repetition_penalty: sampling.repetition_penalty,
+        presence_penalty: sampling.presence_penalty,
+        frequency_penalty: sampling.frequency_penalty,
+        logit_bias: sampling.logit_bias,
+        seed: sampling.seed,
+    }
+}
+
+/// Below 2^53, so that every JSON parser on its way keeps it whole.
+fn random_seed() -> u64 {
+    let mut bytes = [0; 8];
+    // Without a source of chance every unseeded job draws alike, which is no reason to fail.
+    let _ = getrandom::fill(&mut bytes);
+    u64::from_le_bytes(bytes) >> 11
+}

@@ -1,0 +1,277 @@
+//! A worker at work: its engine on one side, its lines to coordinators on the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::jobs::{self, Shop};
+use crate::link::session::Peer;
+use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
+use crate::protocol::job::Formats;
+use crate::protocol::link::{
+    Ability, Capacity, Extensions, ModelCapacity, ModelState, ModelStatus, Registration, State,
+    VERSION, Wanted,
+};
+use crate::runtime::{Failure, ModelInfo, Runtime};
+use crate::tasks::Tasks;
+
+/// How often the worker looks whether its state has changed.
+const LOOK: Duration = Duration::from_secs(1);
+/// What the farewells of the lines may take beyond the time that jobs have.
+const FAREWELL: Duration = Duration::from_secs(3);
+/// The largest frame a line reads.
+const MAX_FRAME: u64 = 32 << 20;
+
+/// What a worker offers.
+#[derive(Debug, Clone)]
+pub struct Served {
+    pub models: Vec<Arc<ModelInfo>>,
+    /// Jobs at once.
+    pub slots: usize,
+}
+
+/// A coordinator to work for, and who we are there.
+#[derive(Clone)]
+pub struct Post {
+    /// What it is called in the log.
+    pub label: String,
+    pub dial: Dial,
+    pub key: String,
+    pub name: String,
+    /// Sockets towards a coordinator that gives each one job at a time.
+    pub sockets: usize,
+}
+
+/// Takes jobs from its coordinators and does them.
+pub struct Worker {
+    runtime: Runtime,
+    condition: watch::Sender<Condition>,
+    paused: watch::Sender<bool>,
+    links: Vec<Link>,
+}
+
+impl Worker {
+    /// Begins to work at every post. Returns at once; [`connected`](Self::connected) waits.
+    pub fn start(runtime: Runtime, served: Served, posts: Vec<Post>, tasks: &Tasks) -> Self {
+        let (offers, offered) = mpsc::channel(WAITING_OFFERS);
+        let (condition, heard) = watch::channel(Condition::default());
+        let (paused, is_paused) = watch::channel(false);
+        let shop = Shop {
+            runtime: runtime.clone(),
+            paused: is_paused,
+            paces: Arc::default(),
+        };
+        let look = Look {
+            served: served.clone(),
+            shop: shop.clone(),
+            condition: condition.clone(),
+        };
+        look.look();
+        tasks.start(look.keep(tasks.clone()));
+        tasks.start(take_offers(offered, shop, tasks.clone()));
+        let keep = |post: Post| {
+            let line = Line {
+                registration: registration(&post, &served),
+                label: post.label,
+                dial: post.dial,
+                sockets: post.sockets,
+            };
+            line.keep(&offers, &heard, tasks)
+        };
+        Self {
+            runtime,
+            condition,
+            paused,
+            links: posts.into_iter().map(keep).collect(),
+        }
+    }
+
+    /// Waits until a coordinator has taken it in. False when every one of them refuses it for good.
+    pub async fn connected(&self) -> bool {
+        let waits = self.links.iter().cloned().map(|mut link| {
+            Box::pin(async move {
+                let settled = link.until(|standing| *standing != Standing::Away).await;
+                matches!(settled, Some(Standing::Connected(_)))
+            })
+        });
+        let mut waits: Vec<_> = waits.collect();
+        while !waits.is_empty() {
+            let (is_connected, _, rest) = futures_util::future::select_all(waits).await;
+            if is_connected {
+                return true;
+            }
+            waits = rest;
+        }
+        false
+    }
+
+    /// How its lines stand, in the order of their posts.
+    pub fn standings(&self) -> Vec<Standing> {
+        self.links.iter().map(Link::standing).collect()
+    }
+
+    /// The owner wants the machine: what runs is handed back at once, nobody is struck, and the device is quiet when
+    /// this returns.
+    pub async fn pause(&self) -> Result<(), Failure> {
+        self.paused.send_replace(true);
+        self.condition.send_modify(|condition| {
+            condition.is_paused = true;
+            set_status(&mut condition.state, true);
+        });
+        self.runtime.pause().await
+    }
+
+    pub async fn resume(&self) -> Result<(), Failure> {
+        self.runtime.resume().await?;
+        self.paused.send_replace(false);
+        self.condition.send_modify(|condition| {
+            condition.is_paused = false;
+            set_status(&mut condition.state, false);
+        });
+        Ok(())
+    }
+
+    /// Takes no more jobs, finishes those that run within the grace period, and leaves its coordinators. What does
+    /// not finish is handed back. Whether everything was done in time.
+    pub async fn drain(self, grace: Duration) -> bool {
+        self.condition
+            .send_modify(|condition| condition.leave_within = Some(grace));
+        let mut links = self.links;
+        let leave = async {
+            for link in &mut links {
+                let has_ended =
+                    |standing: &Standing| matches!(standing, Standing::Left | Standing::Refused(_));
+                link.until(has_ended).await;
+            }
+        };
+        timeout(grace + FAREWELL, leave).await.is_ok()
+    }
+}
+
+async fn take_offers(mut offered: mpsc::Receiver<Offer>, shop: Shop, tasks: Tasks) {
+    let stopping = tasks.stopping();
+    loop {
+        tokio::select! {
+            biased;
+            () = stopping.cancelled() => return,
+            offer = offered.recv() => match offer {
+                Some(offer) => tasks.start(jobs::serve(offer, shop.clone())),
+                None => return,
+            },
+        };
+    }
+}
+
+/// Keeps what the coordinators are told of the worker up to date.
+struct Look {
+    served: Served,
+    shop: Shop,
+    condition: watch::Sender<Condition>,
+}
+
+impl Look {
+    async fn keep(self, tasks: Tasks) {
+        let stopping = tasks.stopping();
+        let mut ticks = interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stopping.cancelled() => return,
+                () = self.condition.closed() => return,
+                _ = ticks.tick() => self.look(),
+            }
+        }
+    }
+
+    fn look(&self) {
+        let status = self.shop.runtime.status();
+        let models = self.served.models.iter().map(|info| {
+            let pace = self.shop.paces.of(&info.name);
+            let one = status.models.iter().find(|one| one.info.name == info.name);
+            ModelState {
+                name: info.name.clone(),
+                status: status_of(status.is_paused),
+                max: Some(small(self.served.slots)),
+                running: pace.running,
+                waiting: one.map_or(0, |one| small(one.waiting)),
+                context: Some(small(info.context)),
+                kv_free: one.map(|one| share(one.free_pages, one.pages)),
+                prefill_per_second: pace.prefill_per_second.map(f64::round),
+                decode_per_second: pace.decode_per_second.map(f64::round),
+            }
+        });
+        let state = State {
+            models: models.collect(),
+            ..State::default()
+        };
+        self.condition.send_if_modified(|condition| {
+            let is_new = condition.state != state;
+            condition.state = state;
+            set_status(&mut condition.state, condition.is_paused);
+            is_new
+        });
+    }
+}
+
+fn status_of(is_paused: bool) -> ModelStatus {
+    match is_paused {
+        true => ModelStatus::Draining,
+        false => ModelStatus::Ready,
+    }
+}
+
+fn set_status(state: &mut State, is_paused: bool) {
+    for model in &mut state.models {
+        model.status = status_of(is_paused);
+    }
+}
+
+/// In hundredths, so that not every token is news.
+fn share(part: usize, whole: usize) -> f64 {
+    match whole {
+        0 => 0.0,
+        whole => (100 * part / whole) as f64 / 100.0,
+    }
+}
+
+fn registration(post: &Post, served: &Served) -> Registration {
+    let names: Vec<String> = served.models.iter().map(|info| info.name.clone()).collect();
+    let context = served.models.iter().map(|info| small(info.context)).min();
+    let context = context.unwrap_or(0);
+    let capacity = |info: &Arc<ModelInfo>| ModelCapacity {
+        name: info.name.clone(),
+        max: small(served.slots),
+        context: Some(small(info.context)),
+    };
+    Registration {
+        formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
+        max_length: context,
+        max_context_length: context,
+        bridge_agent: concat!("muster/", env!("CARGO_PKG_VERSION")).to_owned(),
+        ext: Some(Wanted {
+            version: VERSION,
+            want: Extensions::all(),
+            can: vec![Ability::Tools, Ability::Logprobs, Ability::Continue],
+            max_frame: Some(MAX_FRAME),
+            instance: None,
+        }),
+        capacity: Some(Capacity {
+            total: small(served.slots),
+            models: served.models.iter().map(capacity).collect(),
+        }),
+        ..Registration::new(&post.key, &post.name, names)
+    }
+}
+
+fn small(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+impl Standing {
+    /// Whether the coordinator is one of ours.
+    pub fn is_ours(&self) -> bool {
+        *self == Self::Connected(Peer::Ours)
+    }
+}
