@@ -3,10 +3,18 @@
 use std::time::Duration;
 
 use futures_util::SinkExt;
+use muster::coordinator::accounts::{Accounts, KeyOrder, Scopes};
 use muster::coordinator::dispatch::Settings;
-use muster::coordinator::workers::WorkersSettings;
+use muster::coordinator::kudos::Prices;
+use muster::coordinator::storage::{Location, Store};
+use muster::coordinator::switchboard::Switchboard;
+use muster::coordinator::workers::{Workers, WorkersSettings};
+use muster::tasks::Tasks;
 use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
@@ -293,4 +301,55 @@ async fn a_thousand_sockets_that_only_open_disturb_nobody() {
     let mut rig = board.public_rig("rig").await;
     still_serves(&board, &mut rig).await;
     drop(silent);
+}
+
+/// The real accounts and the real store, in a folder of their own.
+async fn with_a_store(folder: &tempfile::TempDir, tasks: &Tasks) -> (Accounts, Store) {
+    let location = Location::Sqlite(folder.path().join("muster.db"));
+    let store = Store::open(&location, tasks).await.unwrap();
+    let accounts = Accounts::open(store.clone(), tasks).await.unwrap();
+    (accounts, store)
+}
+
+#[tokio::test]
+async fn a_revoked_key_ends_its_workers_socket_within_a_second() {
+    let (folder, tasks) = (tempfile::tempdir().unwrap(), Tasks::default());
+    let (accounts, store) = with_a_store(&folder, &tasks).await;
+    let admin = accounts.first_start().await.unwrap().unwrap();
+    let bound = KeyOrder {
+        scopes: Scopes::WORKER_CONNECT,
+        worker_name: Some("rig".into()),
+        ..KeyOrder::default()
+    };
+    let key = accounts.create_key(admin.account, bound).await.unwrap();
+    let books = muster::coordinator::kudos::books(store.clone(), Prices::default());
+    let switchboard = Switchboard::start(Settings::default(), books, &tasks);
+    let settings = WorkersSettings::default();
+    let workers = Workers::new(switchboard, accounts.clone(), store, settings);
+    let dial = async |key: &str, name: &str| {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let workers = workers.clone();
+        tasks.start(async move { workers.serve(near, Vec::new()).await });
+        let socket = WebSocketStream::from_raw_socket(far, Role::Client, None).await;
+        let mut rig = Rig { socket };
+        let mut registration = public(name);
+        registration["apikey"] = json!(key);
+        rig.send(registration).await;
+        (rig.next().await, rig)
+    };
+    let (answer, mut other) = dial(key.text.expose(), "another rig").await;
+    assert_eq!(answer["type"], "error");
+    assert_eq!(other.closed().await, Closed::Code(4003));
+    let (answer, mut rig) = dial(key.text.expose(), "rig").await;
+    assert_eq!(answer["type"], "ready", "{answer}");
+    let (answer, mut admins) = dial(admin.text.expose(), "any rig").await;
+    assert_eq!(answer["type"], "ready", "{answer}");
+    let revoked = Instant::now();
+    accounts.revoke_key(&key.public_id).await.unwrap();
+    assert_eq!(rig.frame().await["type"], "error");
+    assert_eq!(rig.closed().await, Closed::Code(4001));
+    assert!(revoked.elapsed() < Duration::from_secs(1));
+    assert!(admins.hears_nothing(Duration::from_millis(100)).await);
+    drop((rig, admins, other));
+    assert!(tasks.stop(Duration::from_secs(10)).await);
 }

@@ -4,11 +4,19 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::sync::watch;
+use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::protocol::job::{AccountId, WorkerId};
+use crate::coordinator::accounts::{Accounts, Caller, Denied, Scopes};
+use crate::coordinator::storage::{Store, WorkerError};
+use crate::protocol::job::{AccountId, UnixMillis, WorkerId};
 use crate::protocol::link::Key;
+
+/// Keys expire without anybody changing them.
+const EXPIRY_CHECK: Duration = Duration::from_secs(60);
 
 /// Somebody wants to connect a worker of this name.
 #[derive(Debug, Clone)]
@@ -19,14 +27,18 @@ pub struct Applicant {
 }
 
 /// The worker's row: the same for one name forever.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Admitted {
     pub worker: WorkerId,
     pub public_id: Uuid,
     pub owner: AccountId,
     /// The operator vouches for it.
     pub trusted: bool,
+    pub revoked: Revoked,
 }
+
+/// Ends when the key is no longer good. A connection that stays does not outlive its key.
+pub struct Revoked(pub Pin<Box<dyn Future<Output = ()> + Send>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
@@ -37,6 +49,7 @@ pub enum Denial {
     OtherRig,
     /// The name belongs to another account.
     NameTaken,
+    BadName,
     /// Nobody can say now.
     Unavailable,
 }
@@ -54,8 +67,88 @@ impl Gate {
         Self(Arc::new(move |applicant| Box::pin(ask(applicant))))
     }
 
+    /// The real one.
+    pub fn of(accounts: Accounts, store: Store) -> Self {
+        Self::new(move |applicant| ask(accounts.clone(), store.clone(), applicant))
+    }
+
     pub async fn ask(&self, applicant: Applicant) -> Result<Admitted, Denial> {
         (self.0)(applicant).await
+    }
+}
+
+async fn ask(accounts: Accounts, store: Store, who: Applicant) -> Result<Admitted, Denial> {
+    let caller = accounts.authenticate(&who.key.0).await?;
+    // Public networks let clients' keys connect workers too.
+    if !caller.may(Scopes::WORKER_CONNECT) && !caller.may(Scopes::INFERENCE_SUBMIT) {
+        return Err(Denial::NoScope);
+    }
+    let bound = caller.worker_name.as_deref();
+    if bound.is_some_and(|name| name != &*who.name) {
+        return Err(Denial::OtherRig);
+    }
+    let row = store.worker(&who.name, caller.account, now()).await?;
+    let revoked = Revoked(Box::pin(revoked(accounts, caller, store.keys_revision())));
+    Ok(Admitted {
+        worker: row.id,
+        public_id: row.public_id,
+        owner: row.owner,
+        trusted: row.trusted,
+        revoked,
+    })
+}
+
+/// Looks again whenever any key has changed, and now and then for those that expire.
+async fn revoked(accounts: Accounts, caller: Arc<Caller>, mut changes: watch::Receiver<i64>) {
+    loop {
+        if timeout(EXPIRY_CHECK, changes.changed())
+            .await
+            .is_ok_and(|change| change.is_err())
+        {
+            // The store is closing, and with it the process.
+            return std::future::pending().await;
+        }
+        if let Err(Denied::UnknownKey) = accounts.recheck(&caller).await {
+            return;
+        }
+    }
+}
+
+fn now() -> UnixMillis {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+    let millis = wall.map_or(0, |since| since.as_millis());
+    UnixMillis(i64::try_from(millis).unwrap_or(i64::MAX))
+}
+
+impl From<Denied> for Denial {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::UnknownKey => Self::UnknownKey,
+            Denied::Unavailable => Self::Unavailable,
+        }
+    }
+}
+
+impl From<WorkerError> for Denial {
+    fn from(error: WorkerError) -> Self {
+        match error {
+            WorkerError::NameTaken => Self::NameTaken,
+            WorkerError::BadName => Self::BadName,
+            WorkerError::Storage(_) => Self::Unavailable,
+        }
+    }
+}
+
+impl Revoked {
+    /// For keys that are never taken back.
+    pub fn never() -> Self {
+        Self(Box::pin(std::future::pending()))
+    }
+}
+
+impl fmt::Debug for Revoked {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Revoked")
     }
 }
 

@@ -21,19 +21,22 @@ mod session;
 mod socket;
 mod wording;
 
-pub use gate::{Admitted, Applicant, Denial, Gate};
+pub use gate::{Admitted, Applicant, Denial, Gate, Revoked};
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::select;
 use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tracing::{debug, info};
 use uuid::Uuid;
 
+use super::accounts::Accounts;
 use super::dispatch::{Registration, Resume, SessionId};
+use super::storage::Store;
 use super::switchboard::{Card, Orders, Switchboard};
 use crate::protocol::link;
 
@@ -89,6 +92,15 @@ impl Default for WorkersSettings {
 }
 
 impl Workers {
+    pub fn new(
+        switchboard: Switchboard,
+        accounts: Accounts,
+        store: Store,
+        settings: WorkersSettings,
+    ) -> Self {
+        Self::behind(Gate::of(accounts, store), switchboard, settings)
+    }
+
     /// With any gate; usually [`Workers::new`].
     pub fn behind(gate: Gate, switchboard: Switchboard, settings: WorkersSettings) -> Self {
         Self {
@@ -114,13 +126,19 @@ impl Workers {
         let mut socket = Socket::new(socket.await, self.settings.clone());
         // Boxed, because it is large and over long before the socket is.
         let farewell = match Box::pin(self.welcome(&mut socket)).await {
-            Ok(guest) => socket.converse(guest).await,
+            Ok((guest, revoked)) => {
+                let negotiates = guest.negotiates;
+                select! {
+                    farewell = socket.converse(guest) => farewell,
+                    () = revoked.0 => refused(Rejection::revoked(), negotiates),
+                }
+            }
             Err(farewell) => farewell,
         };
         Box::pin(socket.leave(farewell)).await;
     }
 
-    async fn welcome<S>(&self, socket: &mut Socket<S>) -> Result<Guest, Farewell>
+    async fn welcome<S>(&self, socket: &mut Socket<S>) -> Result<(Guest, Revoked), Farewell>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -167,12 +185,12 @@ impl Workers {
         registration: link::Registration,
         admitted: Admitted,
         peer: Peer,
-    ) -> Result<Guest, Rejection> {
+    ) -> Result<(Guest, Revoked), Rejection> {
         let id = self.switchboard.next_session();
         let card = card(&registration, &peer, admitted.public_id);
         let name = card.name.clone();
         let orders = Arc::new(Orders::default());
-        let registered = self.registered(&registration, &peer, id, admitted);
+        let registered = self.registered(&registration, &peer, id, &admitted);
         let line = self.switchboard.connect(registered, card, orders.clone());
         let line = line.await.map_err(|_| Rejection::stopping())?;
         info!(worker = %name, session = id.0, "worker {name} is connected");
@@ -181,12 +199,13 @@ impl Workers {
             session_name: self.session_name(id).to_string(),
             grace: self.settings.grace,
         };
-        Ok(Guest {
+        let guest = Guest {
             negotiates: peer.used.is_some(),
             session: Session::new(id, peer, welcome),
             orders,
             line,
-        })
+        };
+        Ok((guest, admitted.revoked))
     }
 
     fn registered(
@@ -194,7 +213,7 @@ impl Workers {
         registration: &link::Registration,
         peer: &Peer,
         session: SessionId,
-        admitted: Admitted,
+        admitted: &Admitted,
     ) -> Registration {
         let resume = registration.resume.as_ref();
         let resume = resume.filter(|_| peer.uses(link::Extension::Resume));

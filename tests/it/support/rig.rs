@@ -10,7 +10,9 @@ use muster::coordinator::dispatch::{
 };
 use muster::coordinator::metering::Counted;
 use muster::coordinator::switchboard::{Books, Delivery, JobStream, Switchboard};
-use muster::coordinator::workers::{Admitted, Applicant, Denial, Gate, Workers, WorkersSettings};
+use muster::coordinator::workers::{
+    Admitted, Applicant, Denial, Gate, Revoked, Workers, WorkersSettings,
+};
 use muster::protocol::job::{
     AccountId, Body, Chat, Event, Formats, Job, JobId, Kind, Kudos, Limits, ModelChoice, Original,
     Privacy, RequestId, Sampling, TextInput, TextRequest, UnixMillis, WorkerId,
@@ -155,6 +157,7 @@ async fn admit(applicant: Applicant) -> Result<Admitted, Denial> {
         public_id: Uuid::from_u64_pair(1, number as u64),
         owner: AccountId(account),
         trusted: false,
+        revoked: Revoked::never(),
     })
 }
 
