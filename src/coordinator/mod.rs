@@ -2,6 +2,8 @@
 //!
 //! | folder | what it owns |
 //! | --- | --- |
+//! | [`http`] | the doors: every URL, who may, requests to jobs and events to replies |
+//! | [`state`], [`error`] | what the doors' handlers may ask for; what clients are told of a failure |
 //! | [`accounts`] | keys, scopes and roles: who somebody is and what they may do |
 //! | [`dispatch`] | the queue, placement, leases, retries: a state machine without I/O |
 //! | [`switchboard`] | the task around it: between clients, workers and the books |
@@ -14,8 +16,11 @@
 
 pub mod accounts;
 pub mod dispatch;
+pub mod error;
+pub mod http;
 pub mod kudos;
 pub mod metering;
+pub mod state;
 pub mod storage;
 pub mod switchboard;
 pub mod workers;

@@ -6,6 +6,7 @@
 )]
 
 mod bench;
+mod chat;
 mod chat_over_socket;
 mod cli;
 mod config;
@@ -17,5 +18,6 @@ mod layering;
 mod models;
 mod probe;
 mod readme;
+mod routes;
 mod support;
 mod workers;

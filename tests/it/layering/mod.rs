@@ -44,7 +44,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
 
 /// Crates that stop at a border: the only places that may name them.
 const ONLY_IN: &[(&str, &[&str])] = &[
-    ("axum", &[]),
+    ("axum", &["coordinator/http"]),
     (
         "candle_core",
         &["kernels", "networks", "runtime", "cli/bench"],

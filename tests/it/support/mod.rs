@@ -2,7 +2,9 @@
 
 #![allow(dead_code, reason = "a word may wait for its first test")]
 
+pub mod app;
 pub mod hub;
 pub mod machines;
+pub mod puppet;
 pub mod rig;
 pub mod worker;

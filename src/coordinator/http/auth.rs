@@ -1,0 +1,172 @@
+//! Who asks. A key comes as `Authorization: Bearer`, `apikey` or `x-api-key`; the same one may come several times,
+//! two different ones are nobody's.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRef, FromRequestParts, Request, State};
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::coordinator::accounts::{Accounts, Caller, Denied, Scopes};
+use crate::coordinator::error::ApiError;
+use crate::coordinator::state::DoorSettings;
+use crate::protocol::job::FailureKind;
+
+use super::body;
+use super::open::Open;
+
+/// The one who was let in: there only behind a guard.
+#[derive(Debug, Clone)]
+pub struct Admitted(pub Arc<Caller>);
+
+/// Stands before a route and lets in whom it is for.
+#[derive(Debug, Clone)]
+pub struct Guard {
+    accounts: Accounts,
+    scopes: Scopes,
+    console: Option<Arc<str>>,
+}
+
+impl Guard {
+    pub fn new(open: &Open, scopes: Scopes) -> Self {
+        let settings = Arc::<DoorSettings>::from_ref(open);
+        Self {
+            accounts: Accounts::from_ref(open),
+            scopes,
+            console: settings.console_url.as_deref().map(Arc::from),
+        }
+    }
+
+    async fn caller(&self, headers: &HeaderMap) -> Result<Arc<Caller>, ApiError> {
+        let key = key_in(headers)?.ok_or_else(|| self.unauthorized())?;
+        let caller = self.accounts.authenticate(key).await;
+        let caller = caller.map_err(|denied| match denied {
+            Denied::UnknownKey => self.unauthorized(),
+            Denied::Unavailable => ApiError::new(
+                FailureKind::StoreUnavailable,
+                "keys cannot be looked up right now",
+            ),
+        })?;
+        if caller.may(self.scopes) {
+            return Ok(caller);
+        }
+        Err(ApiError::new(FailureKind::AccessDenied, "Access Denied"))
+    }
+
+    fn unauthorized(&self) -> ApiError {
+        ApiError {
+            console: self.console.clone(),
+            ..ApiError::new(FailureKind::InvalidKey, "Invalid API Key")
+        }
+    }
+}
+
+/// Before a route that is for those with a key.
+pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    match guard.caller(request.headers()).await {
+        Ok(caller) => {
+            request.extensions_mut().insert(Admitted(caller));
+            next.run(request).await
+        }
+        Err(error) => {
+            // A client that is still sending may never read an answer that comes too soon.
+            body::discard(request.into_body()).await;
+            error.into_response()
+        }
+    }
+}
+
+/// Before a route that is for anyone: a key is not needed, and it is still an error to bring two.
+pub async fn welcome(request: Request, next: Next) -> Response {
+    match key_in(request.headers()) {
+        Ok(_) => next.run(request).await,
+        Err(error) => error.into_response(),
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Admitted {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let admitted = parts.extensions.get::<Self>().cloned();
+        admitted.ok_or_else(|| ApiError::new(FailureKind::AccessDenied, "Access Denied"))
+    }
+}
+
+fn key_in(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+    let mut found = None;
+    for name in ["authorization", "apikey", "x-api-key"] {
+        for value in headers.get_all(name) {
+            // What is no text is no key of ours; it must not pass for no key at all.
+            let key = bare(value.to_str().unwrap_or("?"));
+            match found {
+                _ if key.is_empty() => {}
+                None => found = Some(key),
+                Some(known) if known == key => {}
+                Some(_) => {
+                    return Err(ApiError::new(
+                        FailureKind::InvalidRequest,
+                        "two different keys came with one request: send one",
+                    ));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Without `Bearer` before it, which some clients leave out.
+fn bare(value: &str) -> &str {
+    const SCHEME: &str = "bearer";
+    let value = value.trim();
+    match value.split_once(' ') {
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case(SCHEME) => key.trim(),
+        _ if value.eq_ignore_ascii_case(SCHEME) => "",
+        _ => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderMap, HeaderName, HeaderValue};
+
+    use super::key_in;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn a_key_comes_in_any_of_three_headers() {
+        for pair in [
+            ("authorization", "Bearer abc"),
+            ("authorization", "bearer  abc "),
+            ("authorization", "abc"),
+            ("apikey", "abc"),
+            ("x-api-key", "abc"),
+        ] {
+            assert_eq!(key_in(&headers(&[pair])).unwrap(), Some("abc"), "{pair:?}");
+        }
+        assert_eq!(key_in(&headers(&[])).unwrap(), None);
+        assert_eq!(
+            key_in(&headers(&[("authorization", "Bearer ")])).unwrap(),
+            None
+        );
+    }
+
+    #[test]
+    fn the_same_key_twice_is_one_and_two_keys_are_refused() {
+        let twice = headers(&[("authorization", "Bearer abc"), ("apikey", "abc")]);
+        assert_eq!(key_in(&twice).unwrap(), Some("abc"));
+        let two = headers(&[("authorization", "Bearer abc"), ("x-api-key", "abd")]);
+        assert_eq!(key_in(&two).unwrap_err().status(), 400);
+    }
+}

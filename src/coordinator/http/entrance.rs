@@ -1,0 +1,98 @@
+//! What happens to every request: it gets an id, browsers may send it from anywhere, and a panic in it ends it alone.
+
+use std::panic::AssertUnwindSafe;
+
+use axum::extract::{FromRequestParts, Request};
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
+    ACCESS_CONTROL_REQUEST_METHOD,
+};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use tracing::error;
+
+use crate::coordinator::error::ApiError;
+use crate::protocol::job::{FailureKind, RequestId};
+
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub const JOB_ID: HeaderName = HeaderName::from_static("x-job-id");
+
+/// A request as it came in.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    pub id: RequestId,
+}
+
+const ANY: HeaderValue = HeaderValue::from_static("*");
+const EXPOSED: HeaderValue = HeaderValue::from_static("x-request-id, x-job-id, retry-after");
+/// `*` does not stand for this one.
+const WITH_KEY: HeaderValue = HeaderValue::from_static("authorization, *");
+const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
+const ONE_DAY: HeaderValue = HeaderValue::from_static("86400");
+
+pub async fn pass(mut request: Request, next: Next) -> Response {
+    let id = RequestId::random();
+    let name = client_name(request.headers()).unwrap_or_else(|| own_name(id));
+    request.extensions_mut().insert(Arrival { id });
+    let mut response = if is_preflight(&request) {
+        preflight(request.headers())
+    } else {
+        run(request, next, &name).await
+    };
+    let headers = response.headers_mut();
+    headers.insert(REQUEST_ID, name);
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, ANY);
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+    response
+}
+
+async fn run(request: Request, next: Next, name: &HeaderValue) -> Response {
+    let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    answer.unwrap_or_else(|_| {
+        let name = name.to_str().unwrap_or_default();
+        error!(request.id = name, "request {name} panicked");
+        ApiError::new(FailureKind::Internal, "something went wrong inside").into_response()
+    })
+}
+
+/// Short, and nothing that could break a line of a log.
+fn client_name(headers: &HeaderMap) -> Option<HeaderValue> {
+    let name = headers.get(REQUEST_ID)?;
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte);
+    let sane = (1..=128).contains(&name.len()) && name.as_bytes().iter().all(is_plain);
+    sane.then(|| name.clone())
+}
+
+fn own_name(id: RequestId) -> HeaderValue {
+    HeaderValue::from_str(&id.to_string()).unwrap_or(ANY)
+}
+
+fn is_preflight(request: &Request) -> bool {
+    let headers = request.headers();
+    request.method() == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+fn preflight(asked: &HeaderMap) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let wanted = asked.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted.unwrap_or(WITH_KEY));
+    headers.insert(ACCESS_CONTROL_MAX_AGE, ONE_DAY);
+    response
+}
+
+impl<S: Sync> FromRequestParts<S> for Arrival {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let arrival = parts.extensions.get::<Self>().copied();
+        Ok(arrival.unwrap_or_else(|| Self {
+            id: RequestId::random(),
+        }))
+    }
+}

@@ -1,0 +1,109 @@
+//! Figures in Prometheus' text format: the public network's names, and ours for what it does not count.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+
+use crate::coordinator::switchboard::{BUCKETS, Figures, Histogram, Switchboard};
+
+pub async fn show(State(board): State<Switchboard>) -> impl IntoResponse {
+    let page = page(&board.figures(), board.overview().models.len());
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], page)
+}
+
+/// One figure and what it says.
+type Line = (&'static str, &'static str, u64);
+
+#[rustfmt::skip]
+fn page(figures: &Figures, models: usize) -> String {
+    let mut page = String::new();
+    let counters: [Line; 15] = [
+        ("grid_requests_total", "Jobs asked for.", figures.accepted + figures.refused),
+        ("grid_tokens_generated_total", "Tokens relayed to clients.", figures.tokens),
+        ("grid_jobs_completed_total", "Jobs delivered.", figures.delivered),
+        ("grid_jobs_failed_total", "Jobs failed or expired.", figures.failed + figures.expired),
+        ("muster_jobs_accepted_total", "Jobs taken into the queue.", figures.accepted),
+        ("muster_jobs_refused_total", "Jobs refused at the door.", figures.refused),
+        ("muster_jobs_cancelled_total", "Jobs cancelled by their clients.", figures.cancelled),
+        ("muster_jobs_expired_total", "Jobs that outlived their time.", figures.expired),
+        ("muster_slow_clients_total", "Jobs ended because nobody read them.", figures.slow_clients),
+        ("muster_events_relayed_total", "Events relayed to clients.", figures.events),
+        ("muster_settlement_failures_total", "Settlements that had to be tried again.", figures.settlement_failures),
+        ("muster_worker_evictions_total", "Workers barred for their failures.", figures.evictions),
+        ("muster_worker_silences_total", "Workers closed for their silence.", figures.silences),
+        ("muster_jobs_delivered_total", "Jobs delivered.", figures.delivered),
+        ("muster_jobs_failed_total", "Jobs failed.", figures.failed),
+    ];
+    for line in counters {
+        put(&mut page, "counter", line);
+    }
+    let gauges: [Line; 5] = [
+        ("grid_workers_connected", "Workers connected.", figures.workers),
+        ("grid_queue_depth", "Jobs that wait for a worker.", figures.queued),
+        ("grid_models_available", "Models somebody serves.", models as u64),
+        ("muster_jobs_running", "Jobs on a worker.", figures.running),
+        ("muster_worker_sessions", "Worker sockets open.", figures.sessions),
+    ];
+    for line in gauges {
+        put(&mut page, "gauge", line);
+    }
+    put_times(&mut page, "grid_generation_duration_seconds", "From acceptance to the end.", &figures.total);
+    put_times(&mut page, "muster_first_output_seconds", "From acceptance to the first output.", &figures.first_output);
+    put_times(&mut page, "muster_settlement_seconds", "How long settling took.", &figures.settlement);
+    page
+}
+
+fn put(page: &mut String, kind: &str, (name, about, value): Line) {
+    let _ = write!(
+        page,
+        "# HELP {name} {about}\n# TYPE {name} {kind}\n{name} {value}\n"
+    );
+}
+
+fn put_times(page: &mut String, name: &str, about: &str, times: &Histogram) {
+    let _ = write!(page, "# HELP {name} {about}\n# TYPE {name} histogram\n");
+    let mut so_far = 0;
+    for (bound, count) in BUCKETS.iter().zip(times.counts) {
+        so_far += count;
+        let bound = Duration::from_millis(*bound).as_secs_f64();
+        let _ = writeln!(page, "{name}_bucket{{le=\"{bound}\"}} {so_far}");
+    }
+    let all: u64 = times.counts.iter().sum();
+    let _ = writeln!(page, "{name}_bucket{{le=\"+Inf\"}} {all}");
+    let sum = times.sum.as_secs_f64();
+    let _ = writeln!(page, "{name}_sum {sum}\n{name}_count {all}");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::page;
+    use crate::coordinator::switchboard::Figures;
+
+    #[test]
+    fn buckets_add_up_as_prometheus_wants_them() {
+        let mut figures = Figures {
+            delivered: 3,
+            ..Figures::default()
+        };
+        figures.total.counts[0] = 2;
+        figures.total.counts[14] = 1;
+        figures.total.sum = Duration::from_millis(1500);
+        let page = page(&figures, 4);
+        for line in [
+            "grid_jobs_completed_total 3",
+            "grid_models_available 4",
+            "grid_generation_duration_seconds_bucket{le=\"0.001\"} 2",
+            "grid_generation_duration_seconds_bucket{le=\"300\"} 2",
+            "grid_generation_duration_seconds_bucket{le=\"+Inf\"} 3",
+            "grid_generation_duration_seconds_sum 1.5",
+            "grid_generation_duration_seconds_count 3",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+        }
+    }
+}

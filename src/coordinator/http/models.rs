@@ -1,0 +1,79 @@
+//! Models that somebody serves right now.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use serde_json::{Value, json};
+
+use crate::coordinator::error::ApiError;
+use crate::coordinator::state::DoorSettings;
+use crate::coordinator::switchboard::{ModelOnline, Switchboard};
+use crate::protocol::job::{FailureKind, Kind};
+
+use super::reply::Reply;
+
+/// Text models, which is what chat programs let people pick from; `?type=all` lists the others too.
+pub async fn list(
+    State(board): State<Switchboard>,
+    State(settings): State<Arc<DoorSettings>>,
+    RawQuery(query): RawQuery,
+) -> Reply {
+    let query = query.unwrap_or_default();
+    let all = query.split('&').any(|pair| pair == "type=all");
+    let overview = board.overview();
+    let listed = overview
+        .models
+        .iter()
+        .filter(|model| all || model.kinds.contains(Kind::Text));
+    let data: Vec<_> = listed.map(|model| entry(model, &settings.name)).collect();
+    Reply(json!({"object": "list", "data": data}))
+}
+
+/// The id may hold slashes.
+pub async fn show(
+    State(board): State<Switchboard>,
+    State(settings): State<Arc<DoorSettings>>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Reply, ApiError> {
+    let Path(id) = id
+        .map_err(|_| ApiError::new(FailureKind::InvalidRequest, "the model's name is not UTF-8"))?;
+    let overview = board.overview();
+    let model = overview.model(&id).ok_or_else(|| {
+        let online: Vec<&str> = overview.models.iter().map(|model| &*model.name).collect();
+        unknown(&id, &online)
+    })?;
+    Ok(Reply(entry(model, &settings.name)))
+}
+
+/// A model nobody serves and nobody has heard of, and what is online.
+pub fn unknown(name: &str, online: &[&str]) -> ApiError {
+    const MOST_NAMES: usize = 100;
+    let name: String = name.chars().take(200).collect();
+    let message = match online {
+        [] => format!("the model {name} does not exist here, and no model is online"),
+        online => {
+            let listed = &online[..online.len().min(MOST_NAMES)];
+            format!(
+                "the model {name} does not exist here; online: {}",
+                listed.join(", ")
+            )
+        }
+    };
+    ApiError {
+        param: Some("model".into()),
+        ..ApiError::new(FailureKind::ModelNotFound, message)
+    }
+}
+
+fn entry(model: &ModelOnline, owner: &str) -> Value {
+    let modalities: Vec<&str> = model.modalities.iter().map(|name| &**name).collect();
+    json!({
+        "id": &*model.name,
+        "object": "model",
+        "created": 0,
+        "owned_by": owner,
+        "input_modalities": modalities,
+        "max_context_length": model.context,
+    })
+}

@@ -1,0 +1,114 @@
+//! `POST /v1/chat/completions`
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::HeaderValue;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use crate::coordinator::dispatch::Submission;
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::Admitted;
+use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::entrance::{Arrival, JOB_ID};
+use crate::coordinator::http::limits::Limits;
+use crate::coordinator::http::open::KnownModels;
+use crate::coordinator::http::reply;
+use crate::coordinator::state::DoorSettings;
+use crate::coordinator::switchboard::{JobStream, Switchboard};
+use crate::protocol::job::FailureKind;
+use crate::protocol::openai::chat::{ChatRequest, Grid, Head, Reply};
+use crate::protocol::openai::{Problem, Strictness, json};
+
+use super::choices::{Choices, Next};
+use super::order::Order;
+use super::refused;
+use super::stream::Relay;
+
+/// A body of more bytes is read beside the tasks that relay tokens.
+const LARGE: usize = 128 << 10;
+
+pub async fn complete(
+    State(board): State<Switchboard>,
+    State(limits): State<Arc<Limits>>,
+    State(models): State<Arc<KnownModels>>,
+    State(settings): State<Arc<DoorSettings>>,
+    Admitted(caller): Admitted,
+    arrival: Arrival,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, ApiError> {
+    limits.ask(&caller)?;
+    let (request, original) = read(whole?.0).await?;
+    let order = Order::new(arrival.id, caller.account, &settings);
+    let submission = Submission {
+        jobs: order.jobs(&request, &original),
+        standing: caller.standing(),
+    };
+    let streams = board.submit(submission).await;
+    let streams = streams.map_err(|refusal| refused::explain(refusal, &request, &models))?;
+    models.learn(&request.model);
+    let ids = job_ids(&streams);
+    let head = Head::new(arrival.id, order.created(), request.model.clone());
+    let choices = Choices::new(streams, order.seed_of(&request));
+    let answer = match request.stream {
+        Some(_) => Relay::new(&request, &head, choices, &settings).open().await,
+        None => gather(&request, &head, choices).await,
+    };
+    let mut response = answer.unwrap_or_else(ApiError::into_response);
+    if let Some(ids) = ids {
+        response.headers_mut().insert(JOB_ID, ids);
+    }
+    Ok(response)
+}
+
+async fn read(body: Bytes) -> Result<(ChatRequest, Arc<Value>), ApiError> {
+    let large = body.len() > LARGE;
+    let read = move || {
+        let value = json::parse(&body)?;
+        let request = ChatRequest::read(value.clone(), Strictness::Refuse)?;
+        Ok::<_, Problem>((request, Arc::new(value)))
+    };
+    if !large {
+        return Ok(read()?);
+    }
+    match spawn_blocking(read).await {
+        Ok(read) => Ok(read?),
+        Err(_) => Err(ApiError::new(
+            FailureKind::Internal,
+            "something went wrong inside",
+        )),
+    }
+}
+
+/// The whole reply at the end. Dropped with its connection, and all jobs with it.
+async fn gather(
+    request: &ChatRequest,
+    head: &Head,
+    mut choices: Choices,
+) -> Result<Response, ApiError> {
+    let mut reply = Reply::new(request, head);
+    let mut grid = Grid::default();
+    while let Some(next) = poll_fn(|context| choices.poll_next(context)).await {
+        match next {
+            Next::Event(choice, event) => reply.event(choice, event),
+            Next::End(choice, ending, of_choice) => {
+                reply.end(choice, ending);
+                grid = of_choice;
+            }
+            Next::Failed(failure) => return Err(failure.into()),
+        }
+    }
+    Ok(reply::Reply(reply.render(&grid)).into_response())
+}
+
+fn job_ids(streams: &[JobStream]) -> Option<HeaderValue> {
+    let ids: Vec<_> = streams
+        .iter()
+        .map(|stream| stream.job().to_string())
+        .collect();
+    HeaderValue::try_from(ids.join(", ")).ok()
+}

@@ -1,0 +1,102 @@
+//! The events of all choices of a request, in the order they come. Dropping them cancels what has not ended.
+
+use std::task::{Context, Poll};
+
+use crate::coordinator::dispatch::{Outcome, Timing};
+use crate::coordinator::switchboard::{Delivery, JobStream};
+use crate::protocol::job::{Event, Failure, FailureKind};
+use crate::protocol::openai::chat::{Ending, Grid};
+
+#[derive(Debug)]
+pub struct Choices {
+    streams: Vec<Option<JobStream>>,
+    /// Where to look first, so that no choice talks the others down.
+    turn: usize,
+    seed: u64,
+}
+
+#[derive(Debug)]
+pub enum Next {
+    Event(u32, Event),
+    End(u32, Ending, Grid),
+    /// One choice has failed, and the request with it.
+    Failed(Failure),
+}
+
+impl Choices {
+    pub fn new(streams: Vec<JobStream>, seed: u64) -> Self {
+        Self {
+            streams: streams.into_iter().map(Some).collect(),
+            turn: 0,
+            seed,
+        }
+    }
+
+    /// None when all have ended.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Next>> {
+        let count = self.streams.len();
+        let mut waiting = false;
+        for step in 0..count {
+            let choice = (self.turn + step) % count;
+            let Some(stream) = &mut self.streams[choice] else {
+                continue;
+            };
+            match stream.poll_delivery(context) {
+                Poll::Pending => waiting = true,
+                Poll::Ready(delivery) => {
+                    self.turn = choice + 1;
+                    return Poll::Ready(Some(self.read(choice, delivery)));
+                }
+            }
+        }
+        if waiting {
+            Poll::Pending
+        } else {
+            Poll::Ready(None)
+        }
+    }
+
+    fn read(&mut self, choice: usize, delivery: Option<Delivery>) -> Next {
+        let index = u32::try_from(choice).unwrap_or(u32::MAX);
+        match delivery {
+            Some(Delivery::Event(event)) => Next::Event(index, event),
+            Some(Delivery::End {
+                outcome,
+                timing,
+                worker,
+            }) => {
+                self.streams[choice] = None;
+                let seed = self.seed;
+                ended(index, outcome, |tokens| {
+                    let Timing {
+                        first_output,
+                        total,
+                        ..
+                    } = timing;
+                    Grid::new(worker, total, first_output, tokens, seed.cast_signed())
+                })
+            }
+            None => Next::Failed(Failure::new(
+                FailureKind::ShuttingDown,
+                "the coordinator is shutting down",
+            )),
+        }
+    }
+}
+
+fn ended(choice: u32, outcome: Outcome, grid: impl FnOnce(u32) -> Grid) -> Next {
+    if let Some(failure) = outcome.failure() {
+        return Next::Failed(failure);
+    }
+    match outcome {
+        Outcome::Delivered { finish, usage } => {
+            let grid = grid(usage.completion_tokens);
+            Next::End(choice, Ending { finish, usage }, grid)
+        }
+        Outcome::Failed(failure) => Next::Failed(failure),
+        Outcome::Cancelled | Outcome::Expired => Next::Failed(Failure::new(
+            FailureKind::Internal,
+            "the job ended without a result",
+        )),
+    }
+}

@@ -1,0 +1,15 @@
+//! OpenAI's doors.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `chat` | chat completions, from the body to the reply |
+//! | `order` | a request that was read to jobs for the queue |
+//! | `choices` | the events of all choices, in the order they come |
+//! | `stream` | those events as a body of server-sent events |
+//! | `refused` | what the queue's refusal means to the one who asked |
+
+pub mod chat;
+mod choices;
+mod order;
+mod refused;
+mod stream;

@@ -1,0 +1,170 @@
+//! A request that was read to jobs for the queue: one for each choice.
+
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde_json::Value;
+
+use crate::coordinator::state::DoorSettings;
+use crate::protocol::job::{
+    AccountId, Body, Formats, Job, JobId, Kind, Limits, ModelChoice, Original, Privacy, RequestId,
+    TextInput, TextRequest, UnixMillis,
+};
+use crate::protocol::openai::chat::ChatRequest;
+
+/// What the jobs of a request have besides what it says.
+#[derive(Debug)]
+pub struct Order<'a> {
+    request: RequestId,
+    account: AccountId,
+    now: UnixMillis,
+    settings: &'a DoorSettings,
+    /// For a request without a seed: a stream can go on elsewhere only if every worker draws the same.
+    seed: u64,
+}
+
+/// Beginnings of one prompt that are remembered.
+const MOST_PREFIXES: usize = 16;
+/// Every number up to here survives a program that knows doubles only.
+const EXACT: u64 = (1 << 53) - 1;
+
+impl<'a> Order<'a> {
+    pub fn new(request: RequestId, account: AccountId, settings: &'a DoorSettings) -> Self {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Self {
+            request,
+            account,
+            now: UnixMillis::default().after(since.unwrap_or_default()),
+            settings,
+            seed: settings.prefixes.hash_one(request) & EXACT,
+        }
+    }
+
+    /// Seconds since the epoch.
+    pub fn created(&self) -> i64 {
+        self.now.0 / 1000
+    }
+
+    pub fn seed_of(&self, request: &ChatRequest) -> u64 {
+        request.text.sampling.seed.unwrap_or(self.seed)
+    }
+
+    pub fn jobs(&self, request: &ChatRequest, original: &Arc<Value>) -> Vec<Arc<Job>> {
+        let prefixes = self.prefixes(request);
+        let job = |choice| {
+            let mut text = request.choice(choice);
+            text.sampling.seed = Some(self.seed_of(request));
+            Arc::new(self.job(request, text, original, prefixes.clone()))
+        };
+        (0..request.choices).map(job).collect()
+    }
+
+    fn job(
+        &self,
+        request: &ChatRequest,
+        text: TextRequest,
+        original: &Arc<Value>,
+        prefixes: Vec<u64>,
+    ) -> Job {
+        Job {
+            id: JobId::random(),
+            request: self.request,
+            account: self.account,
+            kind: Kind::Text,
+            model: ModelChoice(vec![request.model.clone()]),
+            limits: Limits {
+                formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
+                requires: request.requires(),
+                prompt_tokens: request.least_prompt_tokens(),
+                output_tokens: text.max_tokens,
+            },
+            body: Body::Text(Box::new(text)),
+            privacy: Privacy::Anyone,
+            deadline: self.now.after(self.settings.lifetime),
+            durable: false,
+            prefixes,
+            original: Some(Original {
+                format: Formats::OPENAI_CHAT,
+                body: original.clone(),
+            }),
+        }
+    }
+
+    /// After each message, the hash of everything up to it. Of a long talk the last ones: they say the most.
+    fn prefixes(&self, request: &ChatRequest) -> Vec<u64> {
+        let TextInput::Chat(chat) = &request.text.input else {
+            return Vec::new();
+        };
+        let mut hasher = self.settings.prefixes.build_hasher();
+        request.model.hash(&mut hasher);
+        request.cache_key.hash(&mut hasher);
+        chat.tools.hash(&mut hasher);
+        let mut prefixes: Vec<u64> = chat
+            .messages
+            .iter()
+            .map(|message| {
+                message.hash(&mut hasher);
+                hasher.finish()
+            })
+            .collect();
+        prefixes.split_off(prefixes.len().saturating_sub(MOST_PREFIXES))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::{EXACT, Order};
+    use crate::coordinator::state::DoorSettings;
+    use crate::protocol::job::{AccountId, Body, Job, RequestId};
+    use crate::protocol::openai::Strictness;
+    use crate::protocol::openai::chat::ChatRequest;
+
+    fn jobs(settings: &DoorSettings, body: Value) -> Vec<Arc<Job>> {
+        let request = ChatRequest::read(body.clone(), Strictness::Refuse).unwrap();
+        let order = Order::new(RequestId::random(), AccountId(1), settings);
+        order.jobs(&request, &Arc::new(body))
+    }
+
+    fn seed(job: &Job) -> Option<u64> {
+        let Body::Text(text) = &job.body;
+        text.sampling.seed
+    }
+
+    #[test]
+    fn choices_become_jobs_of_one_seed_and_their_own_number() {
+        let body = json!({"model": "m", "n": 3, "messages": [{"role": "user", "content": "hi"}]});
+        let jobs = jobs(&DoorSettings::default(), body);
+        let choices: Vec<_> = jobs
+            .iter()
+            .map(|job| match &job.body {
+                Body::Text(text) => text.choice,
+            })
+            .collect();
+        assert_eq!(choices, [0, 1, 2]);
+        assert!(seed(&jobs[0]).is_some_and(|seed| seed <= EXACT));
+        assert_eq!(seed(&jobs[0]), seed(&jobs[2]));
+        assert_ne!(jobs[0].id, jobs[1].id);
+    }
+
+    #[test]
+    fn a_talk_that_goes_on_begins_with_the_same_prefixes() {
+        let settings = DoorSettings::default();
+        let said = |texts: &[&str]| {
+            let messages: Vec<_> = texts
+                .iter()
+                .map(|text| json!({"role": "user", "content": text}))
+                .collect();
+            let body = json!({"model": "m", "messages": messages});
+            jobs(&settings, body)[0].prefixes.clone()
+        };
+        let (short, long) = (said(&["a", "b"]), said(&["a", "b", "c"]));
+        assert_eq!(short, long[..2]);
+        assert_ne!(said(&["b", "a"])[1], short[1]);
+        assert_eq!(said(&["x"; 40]).len(), 16);
+    }
+}

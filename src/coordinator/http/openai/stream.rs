@@ -1,0 +1,158 @@
+//! Events as a body of server-sent events: everything that is ready goes into one frame of one buffer.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::HeaderValue;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use hyper::body::Frame;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+use crate::coordinator::error::ApiError;
+use crate::coordinator::state::DoorSettings;
+use crate::protocol::job::{Event, Failure};
+use crate::protocol::openai::chat::{ChatRequest, ChunkWriter, Head};
+
+use super::choices::{Choices, Next};
+
+/// A stream on its way to its client.
+#[derive(Debug)]
+pub struct Relay {
+    writer: ChunkWriter,
+    out: BytesMut,
+    /// None when the stream has ended.
+    choices: Option<Choices>,
+    count: u32,
+    heartbeat: Duration,
+    silence: Pin<Box<Sleep>>,
+    commit_after: Duration,
+}
+
+/// A frame is sent when it has grown to this, even if more is ready.
+const LARGEST_FRAME: usize = 64 << 10;
+/// What a frame usually needs.
+const FRAME: usize = 4 << 10;
+
+const NOT_BUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+impl Relay {
+    pub fn new(
+        request: &ChatRequest,
+        head: &Head,
+        choices: Choices,
+        settings: &DoorSettings,
+    ) -> Self {
+        Self {
+            writer: ChunkWriter::new(request, head),
+            out: BytesMut::with_capacity(FRAME),
+            choices: Some(choices),
+            count: request.choices,
+            heartbeat: settings.heartbeat,
+            silence: Box::pin(sleep(settings.heartbeat)),
+            commit_after: settings.commit_after,
+        }
+    }
+
+    /// Waits for the first event, so that what fails before it has a status of its own; but not for long.
+    pub async fn open(mut self) -> Result<Response, ApiError> {
+        let first = timeout(self.commit_after, poll_fn(|context| self.fill(context))).await;
+        if let Ok(Err(failure)) = first {
+            return Err(failure.into());
+        }
+        for choice in 0..self.count {
+            self.writer.open(choice, &mut self.out);
+        }
+        let mut response = Response::new(Body::new(self));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(NOT_BUFFERED, HeaderValue::from_static("no"));
+        Ok(response)
+    }
+
+    /// Writes everything that is ready. Ready when something has happened, which may have no words.
+    fn fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        let mut happened = false;
+        while self.out.len() < LARGEST_FRAME {
+            let Some(choices) = &mut self.choices else {
+                break;
+            };
+            let Poll::Ready(next) = choices.poll_next(context) else {
+                break;
+            };
+            happened = true;
+            match next {
+                Some(Next::Event(choice, event)) => self.write(choice, &event),
+                Some(Next::End(choice, ending, grid)) => {
+                    self.writer.end(choice, ending, &grid, &mut self.out);
+                }
+                Some(Next::Failed(failure)) => {
+                    self.choices = None;
+                    return Poll::Ready(Err(failure));
+                }
+                None => self.choices = None,
+            }
+        }
+        if happened || self.choices.is_none() {
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Pending
+    }
+
+    fn write(&mut self, choice: u32, event: &Event) {
+        if let Event::Started { .. } = event {
+            self.writer.open(choice, &mut self.out);
+        }
+        self.writer.event(choice, event, &mut self.out);
+    }
+
+    /// What has been written since the last frame.
+    fn frame(&mut self) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let silent_until = Instant::now() + self.heartbeat;
+        self.silence.as_mut().reset(silent_until);
+        let frame = self.out.split().freeze();
+        self.out.reserve(FRAME);
+        Poll::Ready(Some(Ok(Frame::data(frame))))
+    }
+}
+
+impl hyper::body::Body for Relay {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = self.get_mut();
+        loop {
+            match this.fill(context) {
+                Poll::Ready(Ok(())) if this.out.is_empty() && this.choices.is_none() => {
+                    return Poll::Ready(None);
+                }
+                Poll::Ready(Ok(())) if this.out.is_empty() => {}
+                Poll::Ready(Ok(())) => return this.frame(),
+                Poll::Ready(Err(failure)) => {
+                    this.writer.fail(&failure.into(), &mut this.out);
+                    return this.frame();
+                }
+                Poll::Pending if !this.out.is_empty() => return this.frame(),
+                Poll::Pending => {
+                    std::task::ready!(this.silence.as_mut().poll(context));
+                    ChunkWriter::heartbeat(&mut this.out);
+                    return this.frame();
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.choices.is_none() && self.out.is_empty()
+    }
+}

@@ -1,0 +1,53 @@
+//! Errors and JSON as responses.
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+
+use crate::coordinator::error::ApiError;
+use crate::protocol::openai::error;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// A JSON value as a response.
+#[derive(Debug)]
+pub struct Reply(pub Value);
+
+impl IntoResponse for Reply {
+    fn into_response(self) -> Response {
+        json(StatusCode::OK, &self.0)
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut body = error::body(&self.failure, self.param.as_deref());
+        if let Some(console) = &self.console {
+            let message = format!("{}; get a key at {console}", self.failure.message);
+            body["error"]["message"] = message.into();
+            body["error"]["console_url"] = (&**console).into();
+        }
+        let status = StatusCode::from_u16(self.status());
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = json(status, &body);
+        let headers = response.headers_mut();
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(wait) = self.retry_after {
+            let seconds = wait.as_millis().div_ceil(1000).max(1);
+            let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+fn json(status: StatusCode, value: &Value) -> Response {
+    let mut response = Response::new(Body::from(value.to_string()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}

@@ -1,0 +1,86 @@
+//! A route: its method and path, who may, and what it answers.
+
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::MethodRouter;
+
+use crate::coordinator::accounts::Scopes;
+
+use super::auth;
+use super::open::Open;
+
+/// One line of the page.
+#[derive(Debug)]
+pub struct Route {
+    pub method: &'static str,
+    pub path: &'static str,
+    pub who: Who,
+    pub answers: Answers,
+    pub about: &'static str,
+    handler: fn() -> MethodRouter<Open>,
+}
+
+/// Who may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    Anyone,
+    /// Those with a key for all of these.
+    Key(Scopes),
+}
+
+/// What it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answers {
+    Json,
+    /// JSON, or server-sent events for those who ask for them.
+    Stream,
+    Text,
+    Html,
+    /// 101, and then it is a WebSocket.
+    Socket,
+    /// 501: it comes later.
+    Unbuilt,
+}
+
+impl Route {
+    pub const fn get(
+        path: &'static str,
+        who: Who,
+        answers: Answers,
+        about: &'static str,
+        handler: fn() -> MethodRouter<Open>,
+    ) -> Self {
+        Self {
+            method: "GET",
+            path,
+            who,
+            answers,
+            about,
+            handler,
+        }
+    }
+
+    pub const fn post(
+        path: &'static str,
+        who: Who,
+        answers: Answers,
+        about: &'static str,
+        handler: fn() -> MethodRouter<Open>,
+    ) -> Self {
+        Self {
+            method: "POST",
+            ..Self::get(path, who, answers, about, handler)
+        }
+    }
+
+    /// The handler behind its guard. No handler is reached without one.
+    pub(super) fn guarded(&self, open: &Open) -> MethodRouter<Open> {
+        let handler = (self.handler)();
+        match self.who {
+            Who::Anyone => handler.route_layer(from_fn(auth::welcome)),
+            Who::Key(scopes) => {
+                let guard = auth::Guard::new(open, scopes);
+                handler.route_layer(from_fn_with_state(guard, auth::admit))
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The accept loop.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+use crate::protocol::job::{Failure, FailureKind};
+use crate::protocol::openai::error;
+use crate::tasks::Tasks;
+
+use super::connection::Connection;
+use super::{Connections, Tls};
+
+/// What every connection comes through.
+#[derive(Debug)]
+pub struct Door {
+    router: Router,
+    tls: Option<Tls>,
+    connections: Connections,
+    room: Arc<Semaphore>,
+    tasks: Tasks,
+}
+
+/// When the process has no file descriptors left, trying at once again helps nobody.
+const BREATHER: Duration = Duration::from_millis(50);
+
+impl Door {
+    pub fn new(router: Router, tls: Option<Tls>, connections: Connections, tasks: Tasks) -> Self {
+        Self {
+            router,
+            tls,
+            room: Arc::new(Semaphore::new(connections.most.min(Semaphore::MAX_PERMITS))),
+            connections,
+            tasks,
+        }
+    }
+
+    pub async fn accept_from(self, listener: TcpListener) {
+        let stopping = self.tasks.stopping();
+        while let Some(accepted) = stopping.run_until_cancelled(accept(&listener)).await {
+            match accepted {
+                Ok(stream) => self.let_in(stream),
+                Err(error) if is_of_one_connection(&error) => {
+                    debug!("a connection ended before it began: {error}");
+                }
+                Err(error) => {
+                    warn!("connections cannot be accepted: {error}");
+                    sleep(BREATHER).await;
+                }
+            }
+        }
+    }
+
+    fn let_in(&self, stream: TcpStream) {
+        match self.room.clone().try_acquire_owned() {
+            Ok(permit) => self.start(stream, permit),
+            Err(_) => turn_away(&stream, self.tls.is_some()),
+        }
+    }
+
+    fn start(&self, stream: TcpStream, permit: OwnedSemaphorePermit) {
+        let connection = Connection {
+            router: self.router.clone(),
+            patience: self.connections.header_patience,
+            idle: self.connections.idle,
+            stopping: self.tasks.stopping(),
+        };
+        let tls = self.tls.clone();
+        self.tasks.start(async move {
+            match tls {
+                None => connection.serve(stream).await,
+                Some(tls) => match timeout(connection.patience, tls.shake_hands(stream)).await {
+                    Ok(Ok(stream)) => connection.serve(stream).await,
+                    Ok(Err(error)) => debug!("a TLS handshake failed: {error}"),
+                    Err(_) => debug!("a TLS handshake took too long"),
+                },
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// A socket that sends what it is given at once: with Nagle's algorithm a reply waits 40 ms for an ack.
+pub async fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
+    let (stream, _) = listener.accept().await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::InvalidInput
+    )
+}
+
+/// Says so as far as that takes no waiting; what speaks TLS would not understand it.
+fn turn_away(stream: &TcpStream, speaks_tls: bool) {
+    if speaks_tls {
+        return;
+    }
+    let full = Failure::new(FailureKind::QueueFull, "too many connections are open");
+    let body = error::body(&full, None).to_string();
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n\
+         Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let _ = stream.try_write(answer.as_bytes());
+}

@@ -1,0 +1,59 @@
+//! Connections: accepted with TCP_NODELAY, counted, given up when they are idle or too slow to begin, drained at the
+//! end.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `accept` | the loop |
+//! | `connection` | one of them, HTTP/1.1 or HTTP/2 |
+//! | `activity` | when it last did anything |
+//! | `tls` | certificates from files |
+
+mod accept;
+mod activity;
+mod connection;
+mod tls;
+
+#[cfg(test)]
+mod tests;
+
+pub use tls::{Tls, TlsError};
+
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net::TcpListener;
+
+use crate::tasks::Tasks;
+
+/// How connections are treated.
+#[derive(Debug, Clone)]
+pub struct Connections {
+    /// As many at once; one more gets a 503.
+    pub most: usize,
+    /// How long a connection may take to say what it wants.
+    pub header_patience: Duration,
+    /// A connection nothing happens on is closed.
+    pub idle: Duration,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self {
+            most: 16_384,
+            header_patience: Duration::from_secs(15),
+            idle: Duration::from_secs(120),
+        }
+    }
+}
+
+/// Serves until the tasks are told to stop; then requests that run are answered, and the tasks end.
+pub fn serve(
+    listener: TcpListener,
+    router: Router,
+    tls: Option<Tls>,
+    connections: Connections,
+    tasks: &Tasks,
+) {
+    let door = accept::Door::new(router, tls, connections, tasks.clone());
+    tasks.start(door.accept_from(listener));
+}

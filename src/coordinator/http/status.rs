@@ -1,0 +1,56 @@
+//! How much is online and how much waits.
+
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use axum::extract::State;
+use serde_json::{Map, Value, json};
+
+use crate::coordinator::storage::Store;
+use crate::coordinator::switchboard::{Overview, Switchboard};
+use crate::protocol::job::Kinds;
+
+use super::reply::Reply;
+use super::workers::KINDS;
+
+/// When somebody first looked, or the router was made.
+pub static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+pub async fn show(State(store): State<Store>, State(board): State<Switchboard>) -> Reply {
+    let overview = board.overview();
+    let queued: usize = overview.queued;
+    Reply(json!({
+        "status": if store.is_reachable() { "ok" } else { "degraded" },
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime_s": STARTED.elapsed().as_secs(),
+        "workers": {
+            "online": overview.workers.len(),
+            "by_type": by_type(overview.workers.iter().map(|worker| worker.kinds)),
+        },
+        "models": {
+            "online": overview.models.len(),
+            "by_type": by_type(overview.models.iter().map(|model| model.kinds)),
+        },
+        "queue": {"text": queued, "media": 0},
+        "running": running(&overview),
+        "links": {
+            "models": "/v1/status/models",
+            "network": "/v1/status/network",
+            "health": "/health",
+        },
+    }))
+}
+
+fn running(overview: &Overview) -> usize {
+    overview.workers.iter().map(|worker| worker.running).sum()
+}
+
+fn by_type(all: impl Iterator<Item = Kinds> + Clone) -> Map<String, Value> {
+    let counts = KINDS.into_iter().map(|(kind, name)| {
+        let count = all.clone().filter(|kinds| kinds.contains(kind)).count();
+        (name, count)
+    });
+    let held = counts.filter(|(_, count)| *count > 0);
+    held.map(|(name, count)| (name.to_owned(), count.into()))
+        .collect()
+}

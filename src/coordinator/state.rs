@@ -1,0 +1,64 @@
+//! What the handlers of all doors may ask for. Each takes the parts it uses and never the whole.
+
+use std::hash::RandomState;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::accounts::Accounts;
+use super::storage::Store;
+use super::switchboard::Switchboard;
+use super::workers::Workers;
+use crate::tasks::Tasks;
+
+#[derive(Debug, Clone)]
+pub struct Doors {
+    pub accounts: Accounts,
+    pub switchboard: Switchboard,
+    pub workers: Workers,
+    pub store: Store,
+    pub tasks: Tasks,
+    pub settings: Arc<DoorSettings>,
+}
+
+/// How the doors behave.
+#[derive(Debug, Clone)]
+pub struct DoorSettings {
+    /// What the service calls itself.
+    pub name: String,
+    /// Where people get a key.
+    pub console_url: Option<String>,
+    /// The largest request, in bytes.
+    pub largest_request: usize,
+    /// Generation requests of one key in a minute.
+    pub requests_per_minute: Option<u32>,
+    /// Models that exist, whether or not anybody serves them now.
+    pub known_models: Vec<Arc<str>>,
+    /// A stream says that it lives after this much silence.
+    pub heartbeat: Duration,
+    /// How long a stream waits for its first event before it answers 200, so that a failure until then has a
+    /// status of its own.
+    pub commit_after: Duration,
+    /// When a request has to have ended.
+    pub lifetime: Duration,
+    /// A body of which nothing more comes for so long is given up.
+    pub body_patience: Duration,
+    /// Keys the hashes of prompts that placement compares: nobody outside can make them.
+    pub prefixes: RandomState,
+}
+
+impl Default for DoorSettings {
+    fn default() -> Self {
+        Self {
+            name: "Muster".to_owned(),
+            console_url: None,
+            largest_request: 64 << 20,
+            requests_per_minute: None,
+            known_models: Vec::new(),
+            heartbeat: Duration::from_secs(15),
+            commit_after: Duration::from_secs(2),
+            lifetime: Duration::from_secs(1800),
+            body_patience: Duration::from_secs(30),
+            prefixes: RandomState::new(),
+        }
+    }
+}

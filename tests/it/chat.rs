@@ -1,0 +1,407 @@
+//! Chat completions, from the client's body to its last chunk.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use futures_util::{SinkExt, StreamExt};
+use muster::coordinator::http::serve::{Connections, serve};
+use muster::coordinator::state::DoorSettings;
+use muster::protocol::job::{Capabilities, FailureKind, FinishReason};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::Message;
+
+use super::support::app::{App, PATIENCE};
+use super::support::puppet::{Puppet, done, failed, started, text};
+
+fn body(fields: Value) -> Value {
+    let mut body = json!({"model": "tiny", "messages": [{"role": "user", "content": "hi"}]});
+    for (name, value) in fields.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    body
+}
+
+#[tokio::test]
+async fn a_reply_holds_what_the_worker_said() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let request = body(json!({}));
+    let (answer, ()) = tokio::join!(app.chat(&request), rig.answer(&["Hel", "lo"]));
+    assert_eq!(answer.status, StatusCode::OK);
+    let job = answer.header("x-job-id").unwrap();
+    assert!(uuid::Uuid::parse_str(job).is_ok(), "{job}");
+    let reply = answer.json().await;
+    assert_eq!(reply["object"], "chat.completion");
+    assert_eq!(reply["choices"][0]["message"]["content"], "Hello");
+    assert_eq!(reply["choices"][0]["finish_reason"], "stop");
+    assert_eq!(reply["usage"]["total_tokens"], 8);
+    assert_eq!(reply["usage"]["prompt_tokens_details"]["cached_tokens"], 2);
+    assert!(
+        reply["grid"]["worker"]
+            .as_str()
+            .unwrap()
+            .starts_with("rig-")
+    );
+}
+
+#[tokio::test]
+async fn a_stream_holds_what_the_worker_says_as_it_says_it() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let request = body(json!({"stream": true, "stream_options": {"include_usage": true}}));
+    let (mut answer, offer) = tokio::join!(app.chat(&request), async {
+        let offer = rig.offer().await;
+        rig.say(&offer, [started()]).await;
+        offer
+    });
+    assert_eq!(answer.header("content-type"), Some("text/event-stream"));
+    assert!(answer.header("x-job-id").is_some());
+    assert!(
+        answer
+            .frame()
+            .await
+            .unwrap()
+            .contains("\"role\":\"assistant\"")
+    );
+    for word in ["one", "two"] {
+        rig.say(&offer, [text(word)]).await;
+        let frame = answer.frame().await.unwrap();
+        assert!(
+            frame.contains(&format!("{{\"content\":\"{word}\"}}")),
+            "{frame}"
+        );
+    }
+    rig.say(&offer, [done(FinishReason::Length)]).await;
+    let chunks = answer.chunks().await;
+    assert_eq!(chunks[0]["choices"][0]["finish_reason"], "length");
+    assert_eq!(chunks[1]["choices"], json!([]));
+    assert_eq!(chunks[1]["usage"]["completion_tokens"], 3);
+}
+
+#[tokio::test]
+async fn n_choices_are_n_jobs_told_apart_by_their_index() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let request = body(json!({"n": 3, "stream": true}));
+    let (answer, ()) = tokio::join!(app.chat(&request), async {
+        for word in ["a", "b", "c"] {
+            rig.answer(&[word]).await;
+        }
+    });
+    assert_eq!(answer.header("x-job-id").unwrap().split(", ").count(), 3);
+    let chunks = answer.chunks().await;
+    let mut said: Vec<(u64, String)> = chunks
+        .iter()
+        .filter_map(|chunk| {
+            let choice = &chunk["choices"][0];
+            let text = choice["delta"]["content"].as_str()?;
+            (!text.is_empty()).then(|| (choice["index"].as_u64().unwrap(), text.to_owned()))
+        })
+        .collect();
+    said.sort();
+    let expected = [(0, "a"), (1, "b"), (2, "c")];
+    assert_eq!(said, expected.map(|(index, text)| (index, text.to_owned())));
+    let ends = chunks.iter().filter(|chunk| !chunk["usage"].is_null());
+    assert_eq!(ends.count(), 1);
+}
+
+#[tokio::test]
+async fn what_fails_before_the_first_event_has_a_status_of_its_own() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    for stream in [false, true] {
+        let request = body(json!({"stream": stream}));
+        let too_long = "the prompt has 9000 tokens and the model takes 4096";
+        let (answer, ()) = tokio::join!(app.chat(&request), async {
+            let offer = rig.offer().await;
+            let failure = failed(FailureKind::ContextLengthExceeded, too_long);
+            rig.say(&offer, [failure]).await;
+        });
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+        assert!(answer.header("x-job-id").is_some());
+        let error = answer.json().await;
+        assert_eq!(error["error"]["code"], "context_length_exceeded");
+        assert_eq!(error["detail"], too_long);
+    }
+}
+
+#[tokio::test]
+async fn what_fails_later_ends_the_stream_with_an_error() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let request = body(json!({"stream": true}));
+    let (answer, ()) = tokio::join!(app.chat(&request), async {
+        let offer = rig.offer().await;
+        let refused = failed(FailureKind::InvalidRequest, "this cannot be said");
+        rig.say(&offer, [started(), text("a"), refused]).await;
+    });
+    assert_eq!(answer.status, StatusCode::OK);
+    let chunks = answer.chunks().await;
+    let last = chunks.last().unwrap();
+    assert_eq!(last["error"]["code"], "invalid_request");
+}
+
+#[tokio::test]
+async fn a_silent_stream_says_that_it_lives() {
+    let app = App::with(DoorSettings {
+        heartbeat: Duration::from_millis(20),
+        commit_after: Duration::from_millis(20),
+        ..DoorSettings::default()
+    })
+    .await;
+    let rig = Puppet::connect(&app.board).await;
+    let mut answer = app.chat(&body(json!({"stream": true}))).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let offer = rig.offer().await;
+    assert!(answer.frame().await.unwrap().starts_with("data: "));
+    for _ in 0..3 {
+        assert!(answer.frame().await.unwrap().starts_with(": "));
+    }
+    rig.say(&offer, [text("late"), done(FinishReason::Stop)])
+        .await;
+    let chunks = answer.chunks().await;
+    assert_eq!(chunks[0]["choices"][0]["delta"]["content"], "late");
+}
+
+#[tokio::test]
+async fn a_stream_that_is_dropped_cancels_its_job() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let request = body(json!({"stream": true}));
+    let (answer, offer) = tokio::join!(app.chat(&request), async {
+        let offer = rig.offer().await;
+        rig.say(&offer, [started()]).await;
+        offer
+    });
+    drop(answer);
+    let within = Duration::from_secs(1);
+    timeout(within, rig.cancelled(&offer)).await.unwrap();
+}
+
+async fn connected(app: &App) -> TcpStream {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = app.router.clone();
+    serve(listener, router, None, Connections::default(), &app.tasks);
+    TcpStream::connect(address).await.unwrap()
+}
+
+async fn write_chat(client: &mut TcpStream, app: &App, body: &Value) {
+    let body = body.to_string();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\
+         content-length: {}\r\n\r\n{body}",
+        app.key,
+        body.len()
+    );
+    client.write_all(head.as_bytes()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_frees_the_worker_within_a_second() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    for stream in [false, true] {
+        let mut client = connected(&app).await;
+        write_chat(&mut client, &app, &body(json!({"stream": stream}))).await;
+        let offer = rig.offer().await;
+        rig.say(&offer, [started(), text("a")]).await;
+        if stream {
+            let mut first = [0; 1];
+            client.read_exact(&mut first).await.unwrap();
+        }
+        drop(client);
+        let within = Duration::from_secs(1);
+        timeout(within, rig.cancelled(&offer)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_model_nobody_knows_is_404_and_one_that_is_offline_503() {
+    let app = App::with(DoorSettings {
+        known_models: vec!["catalogued".into()],
+        ..DoorSettings::default()
+    })
+    .await;
+    let nobody = app.chat(&body(json!({"model": "nobody"}))).await;
+    assert_eq!(nobody.status, StatusCode::SERVICE_UNAVAILABLE);
+    let _rig = Puppet::connect(&app.board).await;
+    let unknown = app.chat(&body(json!({"model": "nobody"}))).await;
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND);
+    let error = unknown.json().await;
+    assert_eq!(error["error"]["code"], "model_not_found");
+    assert_eq!(error["error"]["param"], "model");
+    assert!(error["detail"].as_str().unwrap().contains("online: tiny"));
+    let offline = app.chat(&body(json!({"model": "catalogued"}))).await;
+    assert_eq!(offline.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(offline.header("retry-after"), Some("5"));
+    assert_eq!(offline.json().await["error"]["code"], "model_offline");
+}
+
+#[tokio::test]
+async fn what_no_worker_can_do_is_400_and_names_the_field() {
+    let app = App::start().await;
+    let _rig = Puppet::connect(&app.board).await;
+    let look = json!([{"type": "function", "function": {"name": "look"}}]);
+    let cases = [
+        (
+            "tool_choice",
+            json!({"tools": look, "tool_choice": "required"}),
+        ),
+        (
+            "response_format",
+            json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}),
+        ),
+        ("store", json!({"store": true})),
+    ];
+    for (param, fields) in cases {
+        let answer = app.chat(&body(fields)).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{param}");
+        let error = answer.json().await;
+        assert_eq!(error["error"]["param"], param);
+        assert_eq!(error["error"]["code"], "unsupported_value");
+    }
+}
+
+#[tokio::test]
+async fn a_worker_with_grammars_takes_what_others_cannot() {
+    let app = App::start().await;
+    let _plain = Puppet::connect(&app.board).await;
+    let can = Capabilities::TOOLS.with(Capabilities::GRAMMAR);
+    let rig = Puppet::serving(&app.board, "tiny", can).await;
+    let look = json!([{"type": "function", "function": {"name": "look"}}]);
+    let request = body(json!({"tools": look, "tool_choice": "required"}));
+    let (answer, ()) = tokio::join!(app.chat(&request), rig.answer(&["{}"]));
+    assert_eq!(answer.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn bodies_nobody_can_read_are_400_and_the_server_goes_on() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let long = "x".repeat(300_000);
+    let cases: Vec<Vec<u8>> = vec![
+        Vec::new(),
+        b"{".to_vec(),
+        b"[]".to_vec(),
+        b"\xff\xfe".to_vec(),
+        "[".repeat(100_000).into_bytes(),
+        br#"{"model":"\ud800"}"#.to_vec(),
+        br#"{"model":"tiny","messages":[{"role":"user","content":"a"}],"temperature":NaN}"#
+            .to_vec(),
+        br#"{"model":"tiny","messages":[{"role":"user","content":"a"}],"seed":1e999}"#.to_vec(),
+        br#"{"model":"tiny","model":"tiny","messages":[{"role":"user","content":"a"}]}"#.to_vec(),
+        body(json!({"messages": long})).to_string().into_bytes(),
+        body(json!({"temperature": "hot"})).to_string().into_bytes(),
+    ];
+    for case in cases {
+        let shown = String::from_utf8_lossy(&case[..case.len().min(60)]).into_owned();
+        let answer = app.post_chat(case).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{shown}");
+        let error = answer.json().await;
+        assert!(error["error"]["message"].is_string(), "{shown}");
+        assert!(!error.to_string().contains("xxx"), "{shown}");
+    }
+    let request = body(json!({}));
+    let (answer, ()) = tokio::join!(app.chat(&request), rig.answer(&["fine"]));
+    assert_eq!(answer.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_413() {
+    let app = App::with(DoorSettings {
+        largest_request: 1000,
+        ..DoorSettings::default()
+    })
+    .await;
+    let _rig = Puppet::connect(&app.board).await;
+    let answer = app.post_chat("x".repeat(1001)).await;
+    assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(answer.json().await["error"]["code"], "request_too_large");
+    let pieces = (0..20).map(|_| Ok::<_, std::io::Error>("x".repeat(100)));
+    let streamed = Body::from_stream(futures_util::stream::iter(pieces));
+    let answer = app.post_chat(streamed).await;
+    assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn a_body_that_never_ends_is_given_up() {
+    let app = App::with(DoorSettings {
+        body_patience: Duration::from_millis(50),
+        ..DoorSettings::default()
+    })
+    .await;
+    let pending = futures_util::stream::pending::<Result<&str, std::io::Error>>();
+    let answer = app.post_chat(Body::from_stream(pending)).await;
+    assert_eq!(answer.status, StatusCode::REQUEST_TIMEOUT);
+}
+
+#[tokio::test]
+async fn a_key_that_asks_too_often_is_429_with_a_time() {
+    let app = App::with(DoorSettings {
+        requests_per_minute: Some(1),
+        ..DoorSettings::default()
+    })
+    .await;
+    let bad = body(json!({"n": 0}));
+    assert_eq!(app.chat(&bad).await.status, StatusCode::BAD_REQUEST);
+    let answer = app.chat(&bad).await;
+    assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+    let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert!((50..=60).contains(&wait), "{wait}");
+    assert_eq!(answer.json().await["error"]["type"], "rate_limit_error");
+}
+
+#[tokio::test]
+async fn listings_show_who_is_online() {
+    let app = App::start().await;
+    let path = "/v1/models";
+    assert_eq!(app.get(path).await.json().await["data"], json!([]));
+    let _rig = Puppet::connect(&app.board).await;
+    let _other = Puppet::serving(&app.board, "org/big", Capabilities::default()).await;
+    let models = loop {
+        // What came a moment ago is shown a moment later.
+        let models = app.get(path).await.json().await;
+        if models["data"].as_array().unwrap().len() == 2 {
+            break models;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(models["object"], "list");
+    assert_eq!(models["data"][0]["id"], "org/big");
+    assert_eq!(models["data"][1]["input_modalities"], json!(["text"]));
+    for path in ["/v1/models/org/big", "/v1/models/org%2Fbig"] {
+        assert_eq!(app.get(path).await.json().await["id"], "org/big");
+    }
+    let workers = app.get("/v1/workers").await.json().await;
+    assert_eq!(workers["count"], 2);
+    assert_eq!(workers["workers"][0]["job_types"], json!(["text"]));
+    let health = app.get("/health").await.json().await;
+    assert_eq!(health["status"], "ok");
+    assert_eq!(health["models_available"], json!(["org/big", "tiny"]));
+    let status = app.get("/v1/status").await.json().await;
+    assert_eq!(status["workers"]["by_type"], json!({"text": 2}));
+    let metrics = app.get("/metrics").await.text().await;
+    assert!(metrics.contains("grid_models_available 2\n"), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_worker_connects_through_the_door_over_http() {
+    let app = App::start().await;
+    let stream = connected(&app).await;
+    let url = "ws://localhost/v1/workers/ws";
+    let (mut socket, answer) = tokio_tungstenite::client_async(url, stream).await.unwrap();
+    assert!(answer.headers().contains_key("x-request-id"));
+    let registration = json!({"apikey": app.key, "name": "rig", "models": ["tiny"]}).to_string();
+    socket.send(Message::text(registration)).await.unwrap();
+    let ready = timeout(PATIENCE, socket.next()).await.unwrap();
+    let ready = ready.unwrap().unwrap().into_text().unwrap();
+    assert!(ready.contains("\"ready\""), "{ready}");
+    while app.get("/v1/workers").await.json().await["count"] != 1 {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,303 @@
+//! Every route, with every key there is.
+
+use axum::body::Body;
+use axum::http::{Method, StatusCode};
+use muster::coordinator::accounts::{Roles, Scopes};
+use muster::coordinator::http::{Answers, ROUTES, Route, Who};
+use muster::coordinator::state::DoorSettings;
+use serde_json::{Value, json};
+
+use super::support::app::{Answer, App, request};
+
+const ROLES: [Roles; 4] = [
+    Roles::USER,
+    Roles::MODERATOR,
+    Roles::ADMIN,
+    Roles::WORKER_OWNER,
+];
+const SCOPES: [Scopes; 4] = [
+    Scopes::INFERENCE_SUBMIT,
+    Scopes::WORKER_CONNECT,
+    Scopes::ACCOUNT_READ,
+    Scopes::ACCOUNT_MANAGE,
+];
+
+async fn call(app: &App, route: &Route, headers: &[(&str, &str)]) -> Answer {
+    let method = Method::from_bytes(route.method.as_bytes()).unwrap();
+    let path = route.path.replace("{*id}", "a/b").replace("{token}", "t");
+    app.send(request(method, &path, headers, Body::empty()))
+        .await
+}
+
+/// What an admitted caller gets from a route with an empty body.
+fn admitted(route: &Route) -> StatusCode {
+    match (route.answers, route.path) {
+        (Answers::Unbuilt, _) => StatusCode::NOT_IMPLEMENTED,
+        (Answers::Stream, _) => StatusCode::BAD_REQUEST,
+        (Answers::Socket, _) => StatusCode::UPGRADE_REQUIRED,
+        (_, "/v1/models/{*id}") => StatusCode::NOT_FOUND,
+        _ => StatusCode::OK,
+    }
+}
+
+async fn refusal(answer: Answer, status: StatusCode, message: &str, place: &str) {
+    assert_eq!(answer.status, status, "{place}");
+    let body = answer.json().await;
+    assert_eq!(body["detail"], message, "{place}");
+    assert_eq!(body["error"]["message"], message, "{place}");
+}
+
+#[tokio::test]
+async fn no_key_and_a_wrong_key_are_401_on_every_route_that_wants_one() {
+    let app = App::start().await;
+    let wrong = "A".repeat(22);
+    let bearer = format!("Bearer {wrong}");
+    for route in ROUTES {
+        let tries: [&[(&str, &str)]; 5] = [
+            &[],
+            &[("authorization", &bearer)],
+            &[("apikey", &wrong)],
+            &[("x-api-key", &wrong)],
+            &[("authorization", "Bearer too short")],
+        ];
+        for headers in tries {
+            let place = format!("{} {} {headers:?}", route.method, route.path);
+            let answer = call(&app, route, headers).await;
+            match route.who {
+                Who::Anyone => assert_eq!(answer.status, admitted(route), "{place}"),
+                Who::Key(_) => {
+                    assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+                    let status = StatusCode::UNAUTHORIZED;
+                    refusal(answer, status, "Invalid API Key", &place).await;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_without_the_scope_is_403_on_every_route_whatever_the_role() {
+    let app = App::start().await;
+    for role in ROLES {
+        for scope in SCOPES {
+            let key = app.account_with(role, scope).await;
+            for route in ROUTES {
+                let place = format!("{} {} {role:?} {scope:?}", route.method, route.path);
+                let answer = call(&app, route, &[("apikey", &key)]).await;
+                match route.who {
+                    Who::Key(needed) if !scope.contains(needed) => {
+                        refusal(answer, StatusCode::FORBIDDEN, "Access Denied", &place).await;
+                    }
+                    _ => assert_eq!(answer.status, admitted(route), "{place}"),
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_good_key_opens_every_route_from_each_of_the_three_headers() {
+    let app = App::start().await;
+    let bearer = format!("Bearer {}", app.key);
+    for route in ROUTES {
+        for header in [
+            ("authorization", bearer.as_str()),
+            ("apikey", &app.key),
+            ("x-api-key", &app.key),
+        ] {
+            let answer = call(&app, route, &[header]).await;
+            let place = format!("{} {} {}", route.method, route.path, header.0);
+            assert_eq!(answer.status, admitted(route), "{place}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_different_keys_are_400_on_every_route() {
+    let app = App::start().await;
+    let other = app.key_for(Scopes::ALL).await;
+    let bearer = format!("Bearer {}", app.key);
+    for route in ROUTES {
+        let two = [("authorization", bearer.as_str()), ("apikey", &other)];
+        let answer = call(&app, route, &two).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", route.path);
+        let same = [("authorization", bearer.as_str()), ("apikey", &app.key)];
+        let answer = call(&app, route, &same).await;
+        assert_eq!(answer.status, admitted(route), "{}", route.path);
+    }
+}
+
+#[tokio::test]
+async fn a_revoked_key_opens_nothing() {
+    let app = App::start().await;
+    let key = app.key_for(Scopes::ALL).await;
+    let opens = async || {
+        let route = ROUTES.iter().find(|route| route.path == "/v1/account");
+        call(&app, route.unwrap(), &[("apikey", &key)]).await.status
+    };
+    assert_eq!(opens().await, StatusCode::NOT_IMPLEMENTED);
+    let keys = app.accounts.list_keys().await.unwrap();
+    let newest = keys.iter().max_by_key(|row| row.id).unwrap();
+    assert!(app.accounts.revoke_key(&newest.public_id).await.unwrap());
+    assert_eq!(opens().await, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn every_reply_has_a_request_id_and_may_be_read_by_any_page() {
+    let app = App::start().await;
+    for route in ROUTES {
+        let answer = call(&app, route, &[("x-request-id", "mine-1")]).await;
+        assert_eq!(
+            answer.header("x-request-id"),
+            Some("mine-1"),
+            "{}",
+            route.path
+        );
+        assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+    }
+    let strange = [("x-request-id", "two words")];
+    let answer = app
+        .send(request(Method::GET, "/health", &strange, Body::empty()))
+        .await;
+    let made_up = answer.header("x-request-id").unwrap();
+    assert!(uuid::Uuid::parse_str(made_up).is_ok(), "{made_up}");
+    let missing = app.get("/nowhere").await;
+    assert!(missing.header("x-request-id").is_some());
+}
+
+#[tokio::test]
+async fn a_page_from_anywhere_may_send_its_key() {
+    let app = App::start().await;
+    let asked = [
+        ("origin", "https://page.example"),
+        ("access-control-request-method", "POST"),
+        (
+            "access-control-request-headers",
+            "authorization, x-stainless-os",
+        ),
+    ];
+    let path = "/v1/chat/completions";
+    let answer = app
+        .send(request(Method::OPTIONS, path, &asked, Body::empty()))
+        .await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT);
+    let allowed = answer.header("access-control-allow-headers");
+    assert_eq!(allowed, Some("authorization, x-stainless-os"));
+    assert!(
+        answer
+            .header("access-control-allow-methods")
+            .unwrap()
+            .contains("POST")
+    );
+}
+
+#[tokio::test]
+async fn wrong_paths_and_methods_are_refused_in_the_usual_shape() {
+    let app = App::start().await;
+    let missing = app.get("/v1/nothing").await;
+    assert_eq!(missing.status, StatusCode::NOT_FOUND);
+    assert_eq!(
+        missing.json().await["error"]["type"],
+        "invalid_request_error"
+    );
+    let wrong = app.get("/v1/chat/completions").await;
+    assert_eq!(wrong.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(wrong.header("allow"), Some("POST"));
+    assert!(wrong.json().await["detail"].is_string());
+}
+
+#[tokio::test]
+async fn what_is_not_built_yet_says_its_name() {
+    let app = App::start().await;
+    for route in ROUTES
+        .iter()
+        .filter(|route| route.answers == Answers::Unbuilt)
+    {
+        let answer = call(&app, route, &[("apikey", &app.key)]).await;
+        let expected = format!("{} {} is not built yet", route.method, route.path);
+        refusal(answer, StatusCode::NOT_IMPLEMENTED, &expected, route.path).await;
+    }
+}
+
+#[tokio::test]
+async fn the_descriptor_names_every_endpoint_and_they_all_exist() {
+    let app = App::start().await;
+    let descriptor = app.get("/").await.json().await;
+    assert_eq!(
+        descriptor["p2p"],
+        json!({"enabled": false, "peer_id": null, "status": "disabled"})
+    );
+    let endpoints = descriptor["endpoints"].as_object().unwrap();
+    let names: Vec<&str> = endpoints.keys().map(String::as_str).collect();
+    let expected = [
+        "openai",
+        "anthropic",
+        "images",
+        "audio",
+        "models",
+        "pricing",
+        "worker_ws",
+        "health",
+    ];
+    assert_eq!(names, expected);
+    for endpoint in endpoints.values() {
+        let (method, path) = endpoint.as_str().unwrap().split_once(' ').unwrap();
+        let method = method.replace("WS", "GET");
+        let found = ROUTES
+            .iter()
+            .any(|route| route.method == method && route.path == path);
+        assert!(found, "{endpoint}");
+    }
+}
+
+#[tokio::test]
+async fn refusals_and_the_descriptor_point_to_the_console() {
+    let console = "https://console.example/keys";
+    let app = App::with(DoorSettings {
+        console_url: Some(console.to_owned()),
+        ..DoorSettings::default()
+    })
+    .await;
+    assert_eq!(app.get("/").await.json().await["console_url"], console);
+    let refused = app
+        .send(request(
+            Method::POST,
+            "/v1/chat/completions",
+            &[],
+            Body::empty(),
+        ))
+        .await;
+    let body: Value = refused.json().await;
+    assert_eq!(body["detail"], "Invalid API Key");
+    assert_eq!(body["error"]["console_url"], console);
+    assert!(body["error"]["message"].as_str().unwrap().contains(console));
+}
+
+#[tokio::test]
+async fn the_openapi_document_lists_every_route_and_every_field() {
+    let app = App::start().await;
+    let document = app.get("/openapi.json").await.json().await;
+    for route in ROUTES {
+        let path = route.path.replace("{*", "{");
+        let operation = &document["paths"][&path][route.method.to_lowercase()];
+        assert_eq!(operation["summary"], route.about, "{path}");
+        assert_eq!(operation["security"].is_null(), route.who == Who::Anyone);
+    }
+    let fields = &document["components"]["schemas"]["ChatCompletionRequest"]["properties"];
+    for field in [
+        "model",
+        "messages",
+        "logit_bias",
+        "top_k",
+        "web_search_options",
+    ] {
+        assert!(fields[field]["description"].is_string(), "{field}");
+    }
+    let page = app.get("/docs").await;
+    assert!(
+        page.header("content-type")
+            .unwrap()
+            .starts_with("text/html")
+    );
+    assert!(page.text().await.contains("openapi.json"));
+}

@@ -1,0 +1,186 @@
+//! The coordinator in memory: its router is called as hyper would, its workers are [`Rig`]s without sockets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use muster::coordinator::accounts::{Accounts, KeyOrder, Roles, Scopes};
+use muster::coordinator::dispatch;
+use muster::coordinator::http::router;
+use muster::coordinator::state::{DoorSettings, Doors};
+use muster::coordinator::storage::{Location, Store};
+use muster::coordinator::switchboard::{Books, Switchboard};
+use muster::coordinator::workers::{Workers, WorkersSettings};
+use muster::protocol::job::{AccountId, Kudos};
+use muster::tasks::Tasks;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::time::timeout;
+use tower::ServiceExt;
+
+/// Nothing here takes this long.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+pub struct App {
+    pub router: Router,
+    pub board: Switchboard,
+    pub accounts: Accounts,
+    pub tasks: Tasks,
+    /// A key with every scope.
+    pub key: String,
+    account: AccountId,
+    _folder: TempDir,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    body: Body,
+}
+
+impl App {
+    pub async fn start() -> Self {
+        Self::with(DoorSettings::default()).await
+    }
+
+    pub async fn with(settings: DoorSettings) -> Self {
+        let tasks = Tasks::default();
+        let folder = tempfile::tempdir().unwrap();
+        let place = Location::Sqlite(folder.path().join("store.sqlite"));
+        let store = Store::open(&place, &tasks).await.unwrap();
+        let accounts = Accounts::open(store.clone(), &tasks).await.unwrap();
+        let first = accounts.first_start().await.unwrap().unwrap();
+        let books = Books::new(|_, _| async { Ok(Kudos(1)) });
+        let board = Switchboard::start(dispatch::Settings::default(), books, &tasks);
+        let workers = Workers::new(
+            board.clone(),
+            accounts.clone(),
+            store.clone(),
+            WorkersSettings::default(),
+        );
+        let doors = Doors {
+            accounts: accounts.clone(),
+            switchboard: board.clone(),
+            workers,
+            store,
+            tasks: tasks.clone(),
+            settings: Arc::new(settings),
+        };
+        Self {
+            router: router(doors),
+            board,
+            accounts,
+            tasks,
+            key: first.text.expose().to_owned(),
+            account: first.account,
+            _folder: folder,
+        }
+    }
+
+    /// A key of the admin's account that is good for these.
+    pub async fn key_for(&self, scopes: Scopes) -> String {
+        let order = KeyOrder {
+            scopes,
+            ..KeyOrder::default()
+        };
+        let key = self.accounts.create_key(self.account, order).await.unwrap();
+        key.text.expose().to_owned()
+    }
+
+    /// A key of an account of its own.
+    pub async fn account_with(&self, roles: Roles, scopes: Scopes) -> String {
+        let name = format!("{roles:?} {scopes:?}");
+        let account = self.accounts.create_account(&name, roles).await.unwrap();
+        let order = KeyOrder {
+            scopes,
+            ..KeyOrder::default()
+        };
+        let key = self.accounts.create_key(account, order).await.unwrap();
+        key.text.expose().to_owned()
+    }
+
+    pub async fn send(&self, request: Request<Body>) -> Answer {
+        let answer = self.router.clone().oneshot(request);
+        let answer = timeout(PATIENCE, answer).await.unwrap().unwrap();
+        let (parts, body) = answer.into_parts();
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+        }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(request(Method::GET, path, &[], Body::empty()))
+            .await
+    }
+
+    /// A chat request with the admin's key.
+    pub async fn chat(&self, body: &Value) -> Answer {
+        self.post_chat(body.to_string()).await
+    }
+
+    pub async fn post_chat(&self, body: impl Into<Body>) -> Answer {
+        let bearer = format!("Bearer {}", self.key);
+        let headers = [("authorization", bearer.as_str())];
+        let path = "/v1/chat/completions";
+        self.send(request(Method::POST, path, &headers, body.into()))
+            .await
+    }
+}
+
+pub fn request(method: Method, path: &str, headers: &[(&str, &str)], body: Body) -> Request<Body> {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(body).unwrap()
+}
+
+impl Answer {
+    pub async fn bytes(self) -> Bytes {
+        let read = timeout(PATIENCE, self.body.collect()).await;
+        read.unwrap().unwrap().to_bytes()
+    }
+
+    pub async fn text(self) -> String {
+        String::from_utf8(self.bytes().await.to_vec()).unwrap()
+    }
+
+    pub async fn json(self) -> Value {
+        serde_json::from_slice(&self.bytes().await).unwrap()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The next piece of a stream.
+    pub async fn frame(&mut self) -> Option<String> {
+        let frame = timeout(PATIENCE, self.body.frame()).await.unwrap()?;
+        let data = frame.unwrap().into_data().unwrap();
+        Some(String::from_utf8(data.to_vec()).unwrap())
+    }
+
+    /// The chunks of a whole stream, and whether it ended as one should.
+    pub async fn chunks(self) -> Vec<Value> {
+        let text = self.text().await;
+        let events: Vec<&str> = text
+            .split_terminator("\n\n")
+            .filter(|event| !event.starts_with(':'))
+            .map(|event| event.strip_prefix("data: ").unwrap())
+            .collect();
+        let (last, chunks) = events.split_last().unwrap();
+        assert_eq!(*last, "[DONE]");
+        chunks
+            .iter()
+            .map(|chunk| serde_json::from_str(chunk).unwrap())
+            .collect()
+    }
+}

@@ -1,0 +1,166 @@
+//! A worker without a socket: it reads what it is told and says what its test wants.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+
+use muster::coordinator::dispatch::{
+    Extensions, Frame, Input, Offer, Registration, Said, ServedModel, SessionId,
+};
+use muster::coordinator::switchboard::{Card, Order, Orders, Switchboard, WorkerLine};
+use muster::protocol::job::{
+    AccountId, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, Kind, Kinds,
+    TokenEvent, Usage, WorkerId,
+};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::app::PATIENCE;
+
+pub struct Puppet {
+    session: SessionId,
+    orders: Arc<Orders>,
+    line: WorkerLine,
+    waiting: Mutex<VecDeque<Order>>,
+}
+
+impl Puppet {
+    /// Serves `tiny`, many jobs at once.
+    pub async fn connect(board: &Switchboard) -> Self {
+        Self::serving(
+            board,
+            "tiny",
+            Capabilities::TOOLS.with(Capabilities::LOGPROBS),
+        )
+        .await
+    }
+
+    pub async fn serving(board: &Switchboard, model: &str, capabilities: Capabilities) -> Self {
+        let session = board.next_session();
+        let orders = Arc::new(Orders::default());
+        let card = Card {
+            name: format!("rig-{}", session.0).into(),
+            public_id: Uuid::from_u128(u128::from(session.0)),
+            agent: "test".into(),
+            modalities: Arc::from(["text".into()]),
+            context: 4096,
+            public: false,
+        };
+        let registration = Registration {
+            session,
+            worker: WorkerId(session.0 as i64),
+            owner: AccountId(9),
+            trusted: false,
+            kinds: Kinds::from(Kind::Text),
+            formats: Formats::NEUTRAL,
+            capabilities,
+            context: 4096,
+            models: vec![ServedModel {
+                name: model.into(),
+                slots: 64,
+            }],
+            slots: 64,
+            extensions: Extensions {
+                multi: true,
+                cancel: true,
+                resume: false,
+                lease: true,
+            },
+            resume: None,
+        };
+        let line = board.connect(registration, card, orders.clone()).await;
+        let rig = Self {
+            session,
+            orders,
+            line: line.unwrap(),
+            waiting: Mutex::default(),
+        };
+        assert!(matches!(rig.order().await, Order::Ready { .. }));
+        rig
+    }
+
+    pub async fn order(&self) -> Order {
+        let next = poll_fn(|context| {
+            let mut waiting = self.waiting.lock().unwrap();
+            if waiting.is_empty() {
+                std::task::ready!(self.orders.poll_take(&mut waiting, context));
+            }
+            Poll::Ready(waiting.pop_front().unwrap())
+        });
+        timeout(PATIENCE, next).await.unwrap()
+    }
+
+    pub async fn offer(&self) -> Offer {
+        loop {
+            match self.order().await {
+                Order::Offer(offer) => return *offer,
+                Order::Ack { .. } | Order::Got { .. } => {}
+                other => panic!("an offer was wanted, found {other:?}"),
+            }
+        }
+    }
+
+    /// Waits until the job of this offer is cancelled, and confirms it.
+    pub async fn cancelled(&self, offer: &Offer) {
+        loop {
+            match self.order().await {
+                Order::Cancel { job, .. } if job == offer.job.id => {
+                    return self.say(offer, [done(FinishReason::Cancelled)]).await;
+                }
+                Order::Ack { .. } | Order::Got { .. } => {}
+                other => panic!("a cancel was wanted, found {other:?}"),
+            }
+        }
+    }
+
+    pub async fn say(&self, offer: &Offer, said: impl IntoIterator<Item = Event>) {
+        let inputs = said.into_iter().map(|event| {
+            Input::Frame(Frame {
+                session: self.session,
+                job: offer.job.id,
+                attempt: Some(offer.attempt),
+                seq: None,
+                said: Said::Event(event),
+            })
+        });
+        self.line.say(inputs.collect()).await.unwrap();
+    }
+
+    /// Takes the next job and answers it with these words.
+    pub async fn answer(&self, words: &[&str]) {
+        let offer = self.offer().await;
+        let said = words.iter().map(|word| text(word));
+        self.say(&offer, said.chain([done(FinishReason::Stop)]))
+            .await;
+    }
+}
+
+pub fn started() -> Event {
+    Event::Started {
+        prompt_tokens: 5,
+        cached_tokens: 2,
+    }
+}
+
+pub fn text(text: &str) -> Event {
+    Event::Token(TokenEvent {
+        text: text.to_owned(),
+        ids: vec![1],
+        ..TokenEvent::default()
+    })
+}
+
+pub fn done(finish: FinishReason) -> Event {
+    let usage = Usage {
+        prompt_tokens: 5,
+        cached_tokens: 2,
+        completion_tokens: 3,
+        reasoning_tokens: 0,
+    };
+    Event::Done { finish, usage }
+}
+
+pub fn failed(kind: FailureKind, message: &'static str) -> Event {
+    Event::Failed(Failure::new(kind, message))
+}
