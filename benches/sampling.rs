@@ -3,6 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use muster::kernels::cpu::each;
 use muster::runtime::Sampling;
 use muster::runtime::sampling::{Sampler, Scratch, Settings, uniform};
 
@@ -89,5 +90,29 @@ fn sampling(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, sampling);
+/// What a step of eight sequences pays, with the threads that the engine has.
+fn eight_sequences(criterion: &mut Criterion) {
+    let request = Sampling {
+        temperature: Some(0.7),
+        top_p: Some(0.95),
+        seed: Some(1),
+        ..Sampling::default()
+    };
+    let settings = Settings::resolve(&request, &Sampling::default(), VOCABULARY)
+        .expect("the settings are sound");
+    let sampler = || Sampler::new(settings.clone(), 0, None, &[], &[]);
+    let row = || (sampler(), logits(4.0), Scratch::default());
+    let mut rows: Vec<_> = (0..8).map(|_| row()).collect();
+    for (name, cost) in [("one thread", 0), ("all threads", 8 * VOCABULARY)] {
+        criterion.bench_function(&format!("sampling 8 rows, top_p 0.95/{name}"), |bencher| {
+            bencher.iter(|| {
+                each(&mut rows, cost, |(sampler, logits, scratch)| {
+                    black_box(sampler.sample(logits, None, 0, scratch)).ok();
+                });
+            });
+        });
+    }
+}
+
+criterion_group!(benches, sampling, eight_sequences);
 criterion_main!(benches);

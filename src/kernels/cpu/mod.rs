@@ -22,3 +22,4 @@ pub use norm::{add_rms_norm, rms_norm};
 pub use pool::{THREAD_VARIABLES, threads};
 pub use products::{Matrix, products};
 pub use rope::rotate;
+pub use threads::each;

@@ -21,6 +21,16 @@ pub fn share(items: usize, cost: usize, work: impl Fn(Range<usize>) + Sync) {
     Pool::global().run(items, work);
 }
 
+/// Calls `work` with every item once, on all threads if `cost` (steps in all) is worth it.
+pub fn each<T: Send>(items: &mut [T], cost: usize, work: impl Fn(&mut T) + Sync) {
+    let count = items.len();
+    let items = Disjoint::new(items);
+    share(count, cost, |range| {
+        // SAFETY: `share` hands out ranges that do not overlap.
+        unsafe { items.part(range) }.iter_mut().for_each(&work);
+    });
+}
+
 /// A mutable slice that threads write in parts that do not overlap.
 pub struct Disjoint<'a, T> {
     start: *mut T,
@@ -49,5 +59,21 @@ impl<'a, T> Disjoint<'a, T> {
         assert!(range.start <= range.end && range.end <= self.len);
         // SAFETY: in bounds by the line above; exclusive by the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::each;
+
+    #[test]
+    fn every_item_has_its_turn_whether_shared_or_not() {
+        for cost in [0, usize::MAX] {
+            for count in [0, 1, 2, 1000] {
+                let mut items: Vec<usize> = (0..count).collect();
+                each(&mut items, cost, |item| *item += 1);
+                assert_eq!(items, (1..=count).collect::<Vec<_>>());
+            }
+        }
     }
 }

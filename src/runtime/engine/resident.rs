@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::work::Queue;
-use crate::kernels::Span;
+use crate::kernels::{Span, cpu};
 use crate::networks::text::Batch;
 use crate::runtime::model::{self, Model};
 use crate::runtime::outbox::{SLOW_READER_TOKENS, TooSlow};
-use crate::runtime::sampling::Scratch;
+use crate::runtime::sampling::{BadLogits, Scratch};
 use crate::runtime::scheduler::{Limits, Row, Scheduler, SequenceId};
 use crate::runtime::sequence::{Job, Sequence};
 use crate::runtime::text::Language;
-use crate::runtime::{Failure, FinishReason, ModelInfo, ModelStatus};
+use crate::runtime::{Failure, FinishReason, ModelInfo, ModelStatus, TokenInfo};
 
 pub struct Resident {
     pub info: Arc<ModelInfo>,
@@ -24,7 +24,16 @@ pub struct Resident {
     served: Duration,
     // Kept from step to step for their memory.
     batch: Batch,
-    scratch: Scratch,
+    /// One for each thread that draws.
+    scratches: Vec<Scratch>,
+}
+
+/// A sequence that is to draw, and what it drew.
+struct Draw<'a> {
+    id: SequenceId,
+    sequence: &'a mut Sequence,
+    logits: &'a mut [f32],
+    drawn: Option<Result<TokenInfo, BadLogits>>,
 }
 
 impl Resident {
@@ -43,7 +52,7 @@ impl Resident {
             sequences: BTreeMap::new(),
             served: Duration::ZERO,
             batch: Batch::default(),
-            scratch: Scratch::default(),
+            scratches: (0..cpu::threads()).map(|_| Scratch::default()).collect(),
         }
     }
 
@@ -140,18 +149,35 @@ impl Resident {
 
     fn draw(&mut self, rows: &[Row], logits: &mut [f32]) {
         let vocabulary = self.model.vocabulary().max(1);
+        let cost = logits.len();
+        let mut sequences: BTreeMap<_, _> = self.sequences.iter_mut().collect();
         let drawing = rows.iter().filter(|row| row.draws);
-        for (row, logits) in drawing.zip(logits.chunks_exact_mut(vocabulary)) {
-            self.draw_one(row.id, logits);
+        let draw = |(row, logits): (&Row, _)| {
+            Some(Draw {
+                id: row.id,
+                sequence: sequences.remove(&row.id)?,
+                logits,
+                drawn: None,
+            })
+        };
+        let rows = drawing.zip(logits.chunks_exact_mut(vocabulary));
+        let mut draws: Vec<Draw> = rows.filter_map(draw).collect();
+        draw_on_all_threads(&mut draws, &mut self.scratches, cost);
+        let drawn = draws.into_iter().map(|draw| (draw.id, draw.drawn));
+        for (id, token) in drawn.collect::<Vec<_>>() {
+            if let Some(token) = token {
+                self.take(id, token);
+            }
         }
     }
 
-    fn draw_one(&mut self, id: SequenceId, logits: &mut [f32]) {
+    /// Takes in what a sequence drew.
+    fn take(&mut self, id: SequenceId, token: Result<TokenInfo, BadLogits>) {
         let Some(sequence) = self.sequences.get_mut(&id) else {
             return;
         };
         sequence.start(self.scheduler.cached_tokens(id));
-        let token = match sequence.draw(logits, &mut self.scratch) {
+        let token = match token {
             Ok(token) => token,
             Err(error) => return self.fail(id, Failure::internal(error)),
         };
@@ -195,4 +221,15 @@ impl Resident {
         self.scheduler.finish(id);
         self.sequences.remove(&id)
     }
+}
+
+/// Sequences draw independently of each other, so that the threads share them evenly.
+fn draw_on_all_threads(draws: &mut [Draw], scratches: &mut [Scratch], cost: usize) {
+    let share = draws.len().div_ceil(scratches.len()).max(1);
+    let mut shares: Vec<_> = draws.chunks_mut(share).zip(scratches).collect();
+    cpu::each(&mut shares, cost, |(draws, scratch)| {
+        for draw in &mut **draws {
+            draw.drawn = Some(draw.sequence.draw(draw.logits, scratch));
+        }
+    });
 }
