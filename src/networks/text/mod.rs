@@ -12,12 +12,10 @@ mod limits;
 mod llama;
 mod load;
 mod memory;
-mod noise;
 mod qwen;
 mod shapes;
 mod spec;
 mod synthetic;
-mod vocabulary;
 
 pub use self::{
     cost::StepCost,

@@ -3,13 +3,17 @@
 //! The numbers are a function of a tensor's name alone, so a decoder made here and the GGUF file written here
 //! compute the same.
 
+mod noise;
+mod quant;
+mod vocabulary;
+
+pub use quant::SyntheticQuant;
+
 use std::{
     collections::HashMap,
-    fmt,
     fs::File,
     io::{self, BufWriter},
     path::Path,
-    str::FromStr,
 };
 
 use candle_core::{Device, quantized::GgmlDType};
@@ -19,32 +23,11 @@ use super::{
     decoder::Decoder,
     family::{Naming, Part, Role},
     gguf::{self, ROPE_FACTORS},
-    noise,
     spec::{DecoderSpec, RopeScaling},
 };
 use crate::networks::weights::{
     CheckpointError, GgufWriter, TensorBytes, TensorHeader, TensorSource, TensorType,
 };
-
-/// How the matrices of a synthetic decoder are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SyntheticQuant {
-    /// The mix that llama.cpp makes under this name.
-    Q4KM,
-    Q8_0,
-    F16,
-    BF16,
-    F32,
-}
-
-/// Name, and the number by which GGUF files name the mix.
-const QUANTS: &[(SyntheticQuant, &str, u64)] = &[
-    (SyntheticQuant::Q4KM, "q4_k_m", 15),
-    (SyntheticQuant::Q8_0, "q8_0", 7),
-    (SyntheticQuant::F16, "f16", 1),
-    (SyntheticQuant::BF16, "bf16", 32),
-    (SyntheticQuant::F32, "f32", 0),
-];
 
 /// The tensors of a decoder that nobody trained, under the names that GGUF files use.
 pub struct Synthetic {
@@ -88,12 +71,11 @@ impl Synthetic {
     /// Writes the decoder as a GGUF file, with a vocabulary that any program can read.
     pub fn write_gguf(&self, path: &Path) -> io::Result<()> {
         let mut writer = GgufWriter::default();
-        let (_, name, number) = self.quant.entry();
-        writer.text("general.name", format!("synthetic {name}"));
-        writer.unsigned("general.file_type", *number);
+        writer.text("general.name", format!("synthetic {}", self.quant));
+        writer.unsigned("general.file_type", self.quant.number());
         writer.unsigned("general.quantization_version", 2);
         gguf::describe(&self.spec, &mut writer);
-        super::vocabulary::describe(self.spec.vocab_size, &mut writer);
+        vocabulary::describe(self.spec.vocab_size, &mut writer);
         for header in &self.headers {
             writer.tensor(&header.name, &header.shape, stored(header));
         }
@@ -208,65 +190,6 @@ fn stored(header: &TensorHeader) -> GgmlDType {
     match header.dtype {
         TensorType::Weight(dtype) => dtype,
         TensorType::Other { .. } => GgmlDType::F32,
-    }
-}
-
-impl SyntheticQuant {
-    fn entry(self) -> &'static (Self, &'static str, u64) {
-        let entry = QUANTS.iter().find(|entry| entry.0 == self);
-        entry.unwrap_or(&QUANTS[0])
-    }
-
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        QUANTS.iter().map(|entry| entry.1)
-    }
-
-    fn dtype(self, role: Role, cols: usize, spec: &DecoderSpec) -> GgmlDType {
-        let wanted = match self {
-            Self::Q4KM if needs_more_bits(role, spec) => GgmlDType::Q6K,
-            Self::Q4KM => GgmlDType::Q4K,
-            Self::Q8_0 => GgmlDType::Q8_0,
-            Self::F16 => GgmlDType::F16,
-            Self::BF16 => GgmlDType::BF16,
-            Self::F32 => GgmlDType::F32,
-        };
-        match wanted {
-            dtype if cols.is_multiple_of(dtype.block_size()) => dtype,
-            GgmlDType::Q4K => GgmlDType::Q5_0,
-            _ => GgmlDType::Q8_0,
-        }
-    }
-}
-
-/// Where llama.cpp's mix spends two bits more: the output, and values and the way down in the first and last
-/// eighth of the layers and every third between.
-fn needs_more_bits(role: Role, spec: &DecoderSpec) -> bool {
-    let eighth = spec.layers / 8;
-    match role {
-        Role::Head => true,
-        Role::Embedding => spec.tied_embeddings,
-        Role::Layer(layer, Part::Value | Part::Down) => {
-            layer < eighth || layer >= 7 * spec.layers / 8 || (layer - eighth) % 3 == 2
-        }
-        _ => false,
-    }
-}
-
-impl FromStr for SyntheticQuant {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let entry = QUANTS.iter().find(|entry| entry.1 == text);
-        entry.map(|entry| entry.0).ok_or_else(|| {
-            let known: Vec<&str> = Self::names().collect();
-            format!("found {text}, wanted one of {}", known.join(", "))
-        })
-    }
-}
-
-impl fmt::Display for SyntheticQuant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.entry().1)
     }
 }
 
