@@ -21,39 +21,153 @@ pub fn multiply(
     for (index, block) in blocks.enumerate() {
         for (row, sums) in sums.iter_mut().enumerate() {
             for (column, sum) in sums.iter_mut().enumerate() {
-                *sum = match kind {
-                    Kind::F32 | Kind::F16 | Kind::BF16 => {
-                        let weight = dense(kind, block, column);
-                        weight.mul_add(group.floats[index * group.rows + row], *sum)
-                    }
-                    Kind::Q8_0 => q8_0_block(block, column, group, row, index, *sum),
-                    Kind::Q4K | Kind::Q5K => {
-                        q4k_block(kind, block, column, group, row, index, *sum)
-                    }
-                    Kind::Q6K => q6k_block(block, column, group, row, index, *sum),
+                let cell = Cell {
+                    block,
+                    index,
+                    column,
+                    group,
+                    row,
                 };
+                *sum = cell.add_to(*sum, kind);
             }
         }
     }
 }
 
-fn dense(kind: Kind, block: &[u8], column: usize) -> f32 {
-    match kind {
-        Kind::F16 => half_at(block, column * 2).to_f32(),
-        Kind::BF16 => bf16::from_le_bytes([block[column * 2], block[column * 2 + 1]]).to_f32(),
-        _ => float_at(block, column * 4),
+/// What one block of the panel gives to one sum: a column of the block times a row of the group.
+struct Cell<'a> {
+    block: &'a [u8],
+    /// Of the block in its panel.
+    index: usize,
+    column: usize,
+    group: &'a Group<'a>,
+    row: usize,
+}
+
+impl Cell<'_> {
+    fn add_to(&self, sum: f32, kind: Kind) -> f32 {
+        match kind {
+            Kind::F32 | Kind::F16 | Kind::BF16 => {
+                let activation = self.of_row(self.group.floats, self.index);
+                self.dense(kind).mul_add(activation, sum)
+            }
+            Kind::Q8_0 => self.add_q8_0(sum),
+            Kind::Q4K | Kind::Q5K => self.add_q4k(sum, kind),
+            Kind::Q6K => self.add_q6k(sum),
+        }
     }
-}
 
-fn float_at(bytes: &[u8], at: usize) -> f32 {
-    f32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
+    fn dense(&self, kind: Kind) -> f32 {
+        let at = self.column * 2;
+        match kind {
+            Kind::F16 => self.half(0),
+            Kind::BF16 => bf16::from_le_bytes([self.block[at], self.block[at + 1]]).to_f32(),
+            _ => self.float(0),
+        }
+    }
 
-/// Four activations from the group's row.
-fn four(group: &Group, row: usize, index: usize) -> [i32; 4] {
-    let at = (index * group.rows + row) * 4;
-    let quants = &group.quants[at..at + 4];
-    [quants[0], quants[1], quants[2], quants[3]].map(i32::from)
+    fn add_q8_0(&self, mut sum: f32) -> f32 {
+        for half in 0..2 {
+            let sub = self.index * 2 + half;
+            let mut integer = self.of_row(self.group.offsets, sub);
+            for line in 0..8 {
+                let weights = self.four(q8_0::QUANTS + half * 512 + line * 4 * PANEL_ROWS);
+                integer += dot(weights, self.activations(sub * 8 + line));
+            }
+            let scale = self.half(q8_0::SCALES + half * 32) * self.of_row(self.group.scales, sub);
+            sum = (integer as f32).mul_add(scale, sum);
+        }
+        sum
+    }
+
+    fn add_q4k(&self, sum: f32, kind: Kind) -> f32 {
+        let (mut quants, mut minima) = (0f32, 0i32);
+        for sub in 0..8 {
+            let mut integer = 0;
+            for line in sub * 4..sub * 4 + 4 {
+                let packed = self.four(q4k::QUANTS + line * 4 * PANEL_ROWS);
+                let at = self.index * 64 + line * 2;
+                let [low, high] = self.fifth_bits(kind, line);
+                let add = |four: [u8; 4], fifth: [u8; 4]| [0, 1, 2, 3].map(|i| four[i] | fifth[i]);
+                let low = add(packed.map(|byte| byte & 15), low);
+                let high = add(packed.map(|byte| byte >> 4), high);
+                integer += dot(low, self.activations(at));
+                integer += dot(high, self.activations(at + 1));
+            }
+            let scale = f32::from(self.block[q4k::SUB_SCALES + sub * PANEL_ROWS + self.column]);
+            quants = (integer as f32).mul_add(scale, quants);
+            minima += self.minimum(sub);
+        }
+        let activation = self.of_row(self.group.scales, self.index);
+        let scale = self.half(q4k::SCALES) * activation;
+        let min_scale = self.half(q4k::MIN_SCALES) * activation;
+        let sum = (-(minima as f32)).mul_add(min_scale, sum);
+        quants.mul_add(scale, sum)
+    }
+
+    /// What the least weight of a sub-block of Q4_K gives, times the sum of its activations.
+    fn minimum(&self, sub: usize) -> i32 {
+        let (pair, second) = (sub / 2, sub % 2);
+        let minimum = self.block[q4k::MINIMA + (pair * PANEL_ROWS + self.column) * 2 + second];
+        let at = ((self.index * 4 + pair) * self.group.rows + self.row) * 2 + second;
+        i32::from(minimum) * i32::from(self.group.sums[at])
+    }
+
+    /// The fifth bits of a line's two fours; zeros where there are none.
+    fn fifth_bits(&self, kind: Kind, line: usize) -> [[u8; 4]; 2] {
+        if kind != Kind::Q5K {
+            return [[0; 4]; 2];
+        }
+        let plane = self.four(q5k::FIFTH_BITS + line / 4 * 4 * PANEL_ROWS);
+        let first = line % 4 * 2;
+        [first, first + 1].map(|g| plane.map(|byte| (byte >> q5k::bit(g) & 1) << 4))
+    }
+
+    fn add_q6k(&self, sum: f32) -> f32 {
+        let mut quants = 0f32;
+        for sub in 0..16 {
+            let mut integer = self.of_row(self.group.offsets, self.index * 16 + sub);
+            let at = q6k::QUANTS + sub * q6k::SUB_BLOCK_BYTES;
+            let high = self.four(at + 128);
+            for g in 0..4 {
+                let low = self.four(at + g / 2 * 64);
+                let weights = [0, 1, 2, 3]
+                    .map(|i| (low[i] >> (g % 2 * 4) & 15) | (high[i] >> (2 * g) & 3) << 4);
+                integer += dot(weights, self.activations(self.index * 64 + sub * 4 + g));
+            }
+            let scale = self.block[q6k::SUB_SCALES + sub * PANEL_ROWS + self.column] as i8;
+            quants = (integer as f32).mul_add(f32::from(scale), quants);
+        }
+        let scale = self.float(q6k::SCALES) * self.of_row(self.group.scales, self.index);
+        quants.mul_add(scale, sum)
+    }
+
+    /// This column's four bytes of the line that begins at `line`.
+    fn four(&self, line: usize) -> [u8; 4] {
+        let at = line + self.column * 4;
+        let bytes = &self.block[at..at + 4];
+        [bytes[0], bytes[1], bytes[2], bytes[3]]
+    }
+
+    fn float(&self, line: usize) -> f32 {
+        f32::from_le_bytes(self.four(line))
+    }
+
+    fn half(&self, line: usize) -> f32 {
+        half_at(self.block, line + self.column * 2).to_f32()
+    }
+
+    /// This row's value among those of all rows of the group.
+    fn of_row<T: Copy>(&self, values: &[T], index: usize) -> T {
+        values[index * self.group.rows + self.row]
+    }
+
+    /// Four activations of this row.
+    fn activations(&self, index: usize) -> [i32; 4] {
+        let at = (index * self.group.rows + self.row) * 4;
+        let quants = &self.group.quants[at..at + 4];
+        [quants[0], quants[1], quants[2], quants[3]].map(i32::from)
+    }
 }
 
 fn dot(weights: [u8; 4], activations: [i32; 4]) -> i32 {
@@ -61,104 +175,4 @@ fn dot(weights: [u8; 4], activations: [i32; 4]) -> i32 {
     terms
         .map(|(weight, activation)| i32::from(weight) * activation)
         .sum()
-}
-
-fn bytes_at(block: &[u8], at: usize) -> [u8; 4] {
-    [block[at], block[at + 1], block[at + 2], block[at + 3]]
-}
-
-fn q8_0_block(
-    block: &[u8],
-    column: usize,
-    group: &Group,
-    row: usize,
-    index: usize,
-    sum: f32,
-) -> f32 {
-    let mut sum = sum;
-    for half in 0..2 {
-        let sub = index * 2 + half;
-        let mut integer = group.offsets[sub * group.rows + row];
-        for line in 0..8 {
-            let at = q8_0::QUANTS + half * 512 + (line * PANEL_ROWS + column) * 4;
-            integer += dot(bytes_at(block, at), four(group, row, sub * 8 + line));
-        }
-        let scale = half_at(block, q8_0::SCALES + half * 32 + column * 2).to_f32();
-        sum = (integer as f32).mul_add(scale * group.scales[sub * group.rows + row], sum);
-    }
-    sum
-}
-
-fn q4k_block(
-    kind: Kind,
-    block: &[u8],
-    column: usize,
-    group: &Group,
-    row: usize,
-    index: usize,
-    sum: f32,
-) -> f32 {
-    let (mut quants, mut minima) = (0f32, 0i32);
-    for sub in 0..8 {
-        let mut integer = 0;
-        for line in sub * 4..sub * 4 + 4 {
-            let packed = bytes_at(block, q4k::QUANTS + (line * PANEL_ROWS + column) * 4);
-            let at = index * 64 + line * 2;
-            let [low, high] = fifth_bits(kind, block, column, line);
-            let add = |four: [u8; 4], fifth: [u8; 4]| [0, 1, 2, 3].map(|i| four[i] | fifth[i]);
-            let low = add(packed.map(|byte| byte & 15), low);
-            let high = add(packed.map(|byte| byte >> 4), high);
-            integer += dot(low, four(group, row, at));
-            integer += dot(high, four(group, row, at + 1));
-        }
-        let scale = f32::from(block[q4k::SUB_SCALES + sub * PANEL_ROWS + column]);
-        quants = (integer as f32).mul_add(scale, quants);
-        let min = block[q4k::MINIMA + (sub / 2 * PANEL_ROWS + column) * 2 + sub % 2];
-        let at = ((index * 4 + sub / 2) * group.rows + row) * 2 + sub % 2;
-        minima += i32::from(min) * i32::from(group.sums[at]);
-    }
-    let activation = group.scales[index * group.rows + row];
-    let scale = half_at(block, q4k::SCALES + column * 2).to_f32() * activation;
-    let min_scale = half_at(block, q4k::MIN_SCALES + column * 2).to_f32() * activation;
-    let sum = (-(minima as f32)).mul_add(min_scale, sum);
-    quants.mul_add(scale, sum)
-}
-
-/// The fifth bits of a line's two fours; zeros where there are none.
-fn fifth_bits(kind: Kind, block: &[u8], column: usize, line: usize) -> [[u8; 4]; 2] {
-    if kind != Kind::Q5K {
-        return [[0; 4]; 2];
-    }
-    let plane = bytes_at(
-        block,
-        q5k::FIFTH_BITS + (line / 4 * PANEL_ROWS + column) * 4,
-    );
-    let first = line % 4 * 2;
-    [first, first + 1].map(|g| plane.map(|byte| (byte >> q5k::bit(g) & 1) << 4))
-}
-
-fn q6k_block(
-    block: &[u8],
-    column: usize,
-    group: &Group,
-    row: usize,
-    index: usize,
-    sum: f32,
-) -> f32 {
-    let mut quants = 0f32;
-    for sub in 0..16 {
-        let mut integer = group.offsets[(index * 16 + sub) * group.rows + row];
-        let at = q6k::QUANTS + sub * q6k::SUB_BLOCK_BYTES + column * 4;
-        let high = bytes_at(block, at + 128);
-        for g in 0..4 {
-            let low = bytes_at(block, at + g / 2 * 64);
-            let weights =
-                [0, 1, 2, 3].map(|i| (low[i] >> (g % 2 * 4) & 15) | (high[i] >> (2 * g) & 3) << 4);
-            integer += dot(weights, four(group, row, index * 64 + sub * 4 + g));
-        }
-        let scale = block[q6k::SUB_SCALES + sub * PANEL_ROWS + column] as i8;
-        quants = (integer as f32).mul_add(f32::from(scale), quants);
-    }
-    let scale = float_at(block, q6k::SCALES + column * 4) * group.scales[index * group.rows + row];
-    quants.mul_add(scale, sum)
 }
