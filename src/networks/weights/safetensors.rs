@@ -182,37 +182,18 @@ pub mod tests {
 
     #[test]
     fn lying_headers_are_refused_before_memory_is_asked_for() {
-        let one = |entry: &str| format!(r#"{{"a":{{{entry}}}}}"#);
-        check(
-            &one(r#""dtype":"F32","shape":[2],"data_offsets":[0,8]"#),
-            4,
-            "an end within the 4 bytes",
-        );
-        check(
-            &one(r#""dtype":"F32","shape":[2],"data_offsets":[0,4]"#),
-            8,
-            "8 bytes for F32 of shape [2]",
-        );
-        check(
-            &one(r#""dtype":"F32","shape":[2],"data_offsets":[8,0]"#),
-            8,
-            "a place from 8 to 0",
-        );
-        check(
-            &one(r#""dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]"#),
-            8,
-            "a shape that fits memory",
-        );
-        check(
-            &one(r#""dtype":"F32","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,4]"#),
-            4,
-            "at most 8 dimensions",
-        );
-        check(
-            &one(r#""dtype":"Q9","shape":[2],"data_offsets":[0,8]"#),
-            8,
-            "found Q9",
-        );
+        let one = |dtype, shape, place, data_bytes, expected| {
+            let tensor = format!(r#""dtype":"{dtype}","shape":{shape},"data_offsets":{place}"#);
+            check(&format!(r#"{{"a":{{{tensor}}}}}"#), data_bytes, expected);
+        };
+        one("F32", "[2]", "[0,8]", 4, "an end within the 4 bytes");
+        one("F32", "[2]", "[0,4]", 8, "8 bytes for F32 of shape [2]");
+        one("F32", "[2]", "[8,0]", 8, "a place from 8 to 0");
+        let vast = "[4294967296,4294967296]";
+        one("F32", vast, "[0,8]", 8, "a shape that fits memory");
+        let deep = "[1,1,1,1,1,1,1,1,1]";
+        one("F32", deep, "[0,4]", 4, "at most 8 dimensions");
+        one("Q9", "[2]", "[0,8]", 8, "found Q9");
         check(
             r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},
                 "b":{"dtype":"U8","shape":[4],"data_offsets":[3,7]}}"#,
