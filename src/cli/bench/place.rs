@@ -6,6 +6,7 @@ use std::str::FromStr;
 use candle_core::Device;
 
 use crate::cli::Failure;
+use crate::hardware;
 
 /// Where a model runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +25,12 @@ impl Place {
             ))
             .hint("`./test cuda` builds with it")),
             Self::Cuda(number) => Device::new_cuda(number).map_err(|error| {
-                Failure::unavailable(format!("{self} cannot be used: {}", first_line(&error)))
+                let why = match hardware::probe().driver {
+                    None => "there is no NVIDIA driver".to_owned(),
+                    Some(_) => first_line(&error),
+                };
+                Failure::unavailable(format!("{self} cannot be used: {why}"))
+                    .hint("`worker probe` shows what this machine has")
             }),
         }
     }
