@@ -7,6 +7,8 @@
 mod bench;
 mod completions;
 mod config;
+#[cfg_attr(not(feature = "coordinator"), path = "coordinator_absent.rs")]
+mod coordinator;
 mod doctor;
 pub mod eval;
 pub mod failure;
@@ -36,6 +38,7 @@ pub use root::Root;
 
 const EXAMPLES: &str = "\
 Examples:
+  worker up                                  everything on this machine: coordinator, worker and a model
   worker init                                write a worker.toml that fits this machine
   worker --config worker.toml                run the worker with it
   worker doctor --config worker.toml         find out why something does not work
@@ -93,8 +96,8 @@ fn run(line: CommandLine) -> Result<(), Failure> {
     match line.command {
         None if root.config.is_some() => worker(&root),
         None => Err(nothing_to_run()),
-        Some(Command::Up(args)) => up::run(args),
-        Some(Command::Serve(args)) => serve::run(args),
+        Some(Command::Up(args)) => up::run(args, &root),
+        Some(Command::Serve(args)) => serve::run(args, &root),
         Some(Command::Init(args)) => init::run(args, &root),
         Some(Command::Probe(args)) => probe::run(args, &root),
         Some(Command::Doctor(args)) => doctor::run(args, &root),
@@ -126,20 +129,6 @@ fn nothing_to_run() -> Failure {
         "there is nothing to run: no command and no --config FILE",
     )
     .hint("`worker init` writes a worker.toml, `worker --help` lists the commands")
-}
-
-/// What `up` and `serve` need and this version does not have.
-fn coordinator_is_missing(command: &str) -> Failure {
-    match cfg!(feature = "coordinator") {
-        true => Failure::unavailable(format!(
-            "`worker {command}` needs the coordinator, which is not built yet"
-        ))
-        .hint("`worker generate MODEL PROMPT` already generates text on this machine"),
-        false => Failure::unavailable(format!(
-            "`worker {command}` needs the coordinator, which this build leaves out"
-        ))
-        .hint("build it with `--features coordinator`"),
-    }
 }
 
 /// The whole command line as data, for completions and manual pages.

@@ -1,12 +1,48 @@
-//! `worker serve`: run the coordinator.
+//! `worker serve`: the coordinator alone. Clients and workers come to it over the network.
 
-use super::Failure;
+use super::coordinator;
+use super::{Failure, Root};
+use crate::config::Flag;
 
-/// Run the coordinator (not built yet).
+const EXAMPLES: &str = "\
+Examples:
+  worker serve                                 on this machine only, accounts in the data folder
+  worker serve --listen 0.0.0.0:7010           for the whole network
+  worker serve --listen 127.0.0.1:0 --json     on a free port, for scripts";
+
+/// Run the coordinator alone.
+///
+/// The first start makes an administrator and prints its key, once. `worker key create` makes more.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  worker serve")]
-pub struct Args {}
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    pub door: DoorArgs,
+}
 
-pub fn run(_: Args) -> Result<(), Failure> {
-    Err(super::coordinator_is_missing("serve"))
+/// Where a coordinator listens and how it says so; `up` and `serve` share it.
+#[derive(Debug, clap::Args)]
+pub struct DoorArgs {
+    /// The address to listen on; port 0 takes a free one (default: 127.0.0.1:7010).
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<String>,
+    /// Say that it is ready in one JSON object on standard output: url, api_key, models, pid.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl DoorArgs {
+    /// Those of our options that stand for settings.
+    pub fn flags(&self) -> Vec<Flag> {
+        let listen = self.listen.clone().map(|value| Flag {
+            name: "--listen",
+            setting: "serve.listen",
+            value,
+        });
+        listen.into_iter().collect()
+    }
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    coordinator::serve(&args.door, root)
 }

@@ -2,6 +2,7 @@
 //!
 //! | folder | what it owns |
 //! | --- | --- |
+//! | `start` | from settings to a coordinator that answers, and its end |
 //! | [`http`] | the doors: every URL, who may, requests to jobs and events to replies |
 //! | [`state`], [`error`] | what the doors' handlers may ask for; what clients are told of a failure |
 //! | [`accounts`] | keys, scopes and roles: who somebody is and what they may do |
@@ -20,7 +21,10 @@ pub mod error;
 pub mod http;
 pub mod kudos;
 pub mod metering;
+mod start;
 pub mod state;
 pub mod storage;
 pub mod switchboard;
 pub mod workers;
+
+pub use start::{Coordinator, Settings, StartError, TlsFiles};

@@ -39,7 +39,7 @@ pub use error::DaemonError;
 use fit::Wishes;
 use locate::{LocateError, Located, Shelves};
 use posts::posts;
-use signals::Signals;
+pub use signals::Signals;
 pub use worker::{Post, Served, Worker};
 
 /// Runs until it is told to stop.

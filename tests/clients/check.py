@@ -140,12 +140,12 @@ def hanging_up_frees_the_slot():
 
 
 def running():
-    """Jobs that have not ended, by the service's own figures."""
+    """Jobs that are on a worker, by the service's own figures."""
     with urllib.request.urlopen(f"{URL}/metrics") as page:
         for line in page.read().decode().splitlines():
-            if line.startswith("muster_jobs_in_flight "):
+            if line.startswith("muster_jobs_running "):
                 return float(line.split()[1])
-    raise AssertionError("no muster_jobs_in_flight among the metrics")
+    raise AssertionError("no muster_jobs_running among the metrics")
 
 
 def main():

@@ -37,6 +37,7 @@ fn a_verbose_nothing_is_refused_with_advice() {
 }
 
 #[test]
+#[cfg(not(feature = "coordinator"))]
 fn commands_without_their_part_say_what_is_missing() {
     worker(&["up"]).run().fails(69, "the coordinator");
     worker(&["serve"]).run().fails(69, "the coordinator");

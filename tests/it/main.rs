@@ -20,4 +20,5 @@ mod probe;
 mod readme;
 mod routes;
 mod support;
+mod up;
 mod workers;

@@ -110,13 +110,21 @@ impl Accounts {
         if self.inner.store.has_accounts().await? {
             return Ok(None);
         }
-        let account = self.create_account(ADMIN, Roles::ALL).await?;
+        self.admin_key("first start").await.map(Some)
+    }
+
+    /// A key with every scope for the administrator, who may have lost the others.
+    pub async fn admin_key(&self, label: &str) -> Result<NewKey, StorageError> {
+        let account = match self.inner.store.account_named(ADMIN).await? {
+            Some(admin) => admin.id,
+            None => self.create_account(ADMIN, Roles::ALL).await?,
+        };
         let order = KeyOrder {
-            label: "first start".to_owned(),
+            label: label.to_owned(),
             scopes: Scopes::ALL,
             ..KeyOrder::default()
         };
-        self.create_key(account, order).await.map(Some)
+        self.create_key(account, order).await
     }
 
     /// Who holds this key. From memory, except for the first time and after a change.

@@ -1,0 +1,86 @@
+//! What is said when everything is ready: to a newcomer, who pastes it, or to a script, which parses it.
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::cli::{Failure, output};
+
+/// Everything it takes to use the service.
+#[derive(Debug, Serialize)]
+pub struct Ready {
+    pub url: String,
+    /// Shown once; none where it was shown before.
+    pub api_key: Option<String>,
+    pub models: Vec<String>,
+}
+
+const QUESTION: &str = "What is Muster?";
+
+impl Ready {
+    /// `worker serve`: who runs a network.
+    pub fn tell_operator(&self, is_json: bool) -> Result<(), Failure> {
+        if is_json {
+            return self.tell_script();
+        }
+        output::line(format!("ready at {}", self.url))?;
+        if let Some(key) = &self.api_key {
+            output::line(format!(
+                "\nThe administrator's key, shown this once:\n\n  {key}\n\nKeep it. `worker key create` makes keys for others."
+            ))?;
+        }
+        let socket = self.url.replacen("http", "ws", 1);
+        output::line(format!(
+            "\nWorkers connect to {socket}/v1/workers/ws: in their worker.toml,\n\n  [[coordinator]]\n  url = \"{socket}\"\n  key = \"their key\"\n\nCtrl-C stops."
+        ))
+    }
+
+    /// `worker up`: who sees this for the first time.
+    pub fn tell_newcomer(&self, is_json: bool) -> Result<(), Failure> {
+        if is_json {
+            return self.tell_script();
+        }
+        let key = self.api_key.as_deref().unwrap_or_default();
+        output::line(format!(
+            "ready at {}\n\n  key    {key}\n  model  {}\n\nAsk something, with curl:\n\n{}\n\nor with Python:\n\n{}\n\nAny OpenAI client works with base URL {}/v1 and this key. Ctrl-C stops.",
+            self.url,
+            self.models.join(", "),
+            self.curl(),
+            self.python(),
+            self.url,
+        ))
+    }
+
+    fn tell_script(&self) -> Result<(), Failure> {
+        output::json_line(&json!({
+            "url": self.url,
+            "api_key": self.api_key,
+            "models": self.models,
+            "pid": std::process::id(),
+        }))
+    }
+
+    fn curl(&self) -> String {
+        format!(
+            "  curl {}/v1/chat/completions -H 'Authorization: Bearer {}' -H 'Content-Type: application/json' -d '{}'",
+            self.url,
+            self.api_key.as_deref().unwrap_or_default(),
+            self.body(),
+        )
+    }
+
+    /// Needs nothing but Python itself.
+    fn python(&self) -> String {
+        format!(
+            "  python3 -c \"import json, urllib.request as r; print(json.load(r.urlopen(r.Request('{}/v1/chat/completions', \
+             b'''{}''', {{'Authorization': 'Bearer {}', 'Content-Type': 'application/json'}})))['choices'][0]['message']['content'])\"",
+            self.url,
+            self.body().replace('"', "\\\""),
+            self.api_key.as_deref().unwrap_or_default(),
+        )
+    }
+
+    fn body(&self) -> String {
+        let model = self.models.first().map_or("", String::as_str);
+        json!({ "model": model, "messages": [{ "role": "user", "content": QUESTION }] }).to_string()
+    }
+}

@@ -1,0 +1,61 @@
+//! Which models `worker up` serves: those asked for, else the best that is here and quick on this machine.
+
+use crate::cli::init::choose::{Candidate, candidates, quick};
+use crate::cli::place::Place;
+use crate::cli::{Failure, quantity, up};
+use crate::config::Config;
+use crate::daemon::Device;
+use crate::daemon::locate::Located;
+
+/// The model that is part of the program.
+const OWN: &str = "demo-text";
+
+/// What will be served, and a better model that could be.
+pub struct Choice {
+    pub models: Vec<Located>,
+    pub better: Option<String>,
+}
+
+pub fn choose(
+    args: &up::Args,
+    config: &Config,
+    place: &Place,
+    device: &Device,
+) -> Result<Choice, Failure> {
+    let wanted = match args.model.as_slice() {
+        [] => config.models.serve.0.as_slice(),
+        named => named,
+    };
+    if !wanted.is_empty() {
+        let models: Result<Vec<_>, _> = wanted.iter().map(|name| place.locate(name)).collect();
+        return Ok(Choice {
+            models: models?,
+            better: None,
+        });
+    }
+    let all = candidates(place, config, device.room());
+    let quick = quick(&all, device.room().device);
+    let best = quick
+        .iter()
+        .find(|candidate| candidate.is_here && candidate.name != OWN);
+    let name = best.map_or(OWN.to_owned(), |best| {
+        format!("{}:{}", best.name, best.quantization)
+    });
+    let better = match best {
+        None if !config.hub.offline => quick.first().map(|better| offer(better)),
+        _ => None,
+    };
+    Ok(Choice {
+        models: vec![place.locate(&name)?],
+        better,
+    })
+}
+
+fn offer(better: &Candidate) -> String {
+    format!(
+        "A larger model fits this machine: `worker models pull {}:{}` ({}), then start again.",
+        better.name,
+        better.quantization,
+        quantity::bytes(better.total_bytes)
+    )
+}

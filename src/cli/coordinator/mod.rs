@@ -1,0 +1,84 @@
+//! The commands that run a coordinator: from the configuration to its settings, from its start to its end.
+
+mod announce;
+mod choose;
+mod key;
+mod settings;
+mod stay;
+mod together;
+
+use super::serve::DoorArgs;
+use super::{Exit, Failure, Root, threads, up};
+use crate::cli::load::block_on;
+use crate::config::{Config, Flag};
+use crate::coordinator::storage::StorageError;
+use crate::coordinator::{Coordinator, StartError};
+use crate::tasks::Tasks;
+use announce::Ready;
+use stay::Stay;
+
+/// The coordinator alone, until it is told to stop.
+pub fn serve(door: &DoorArgs, root: &Root) -> Result<(), Failure> {
+    let config = configuration(root, door.flags())?;
+    block_on(async {
+        let mut stay = Stay::begin()?;
+        let tasks = Tasks::default();
+        let coordinator = Coordinator::start(settings::of(&config)?, &tasks).await?;
+        let ready = Ready {
+            url: coordinator.url(),
+            api_key: coordinator.first_key().map(str::to_owned),
+            models: Vec::new(),
+        };
+        ready.tell_operator(door.json)?;
+        stay.until_told().await;
+        stay.draining(config.worker.drain, coordinator.drain(config.worker.drain))
+            .await;
+        Ok(())
+    })
+}
+
+/// Coordinator, worker and model in one process.
+pub fn up(args: &up::Args, root: &Root) -> Result<(), Failure> {
+    let config = configuration(root, args.door.flags())?;
+    threads::settle(&config)?;
+    block_on(together::run(args, &config))
+}
+
+fn configuration(root: &Root, flags: Vec<Flag>) -> Result<Config, Failure> {
+    let loaded = root.load_with(flags)?;
+    root.start_log_of(&loaded.config)?;
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(loaded.config)
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Storage(error) => error.into(),
+            StartError::Listen { .. } => Self::new(Exit::Unavailable, error)
+                .hint("`--listen ADDR:PORT` takes another address, port 0 a free one"),
+            StartError::InUse(_) => Self::new(Exit::Unavailable, error)
+                .hint("`--data-dir FOLDER` runs another one beside it"),
+            StartError::Unwritable { .. } => Self::new(Exit::CannotWrite, error),
+            StartError::Unguarded(_) => {
+                Self::new(Exit::BadConfiguration, error).hint("`worker key create` makes a key")
+            }
+            StartError::Tls(_) => Self::new(Exit::BadConfiguration, error),
+        }
+    }
+}
+
+impl From<StorageError> for Failure {
+    fn from(error: StorageError) -> Self {
+        let exit = match error {
+            StorageError::Misnamed(_) => Exit::BadConfiguration,
+            StorageError::Newer { .. } | StorageError::Broken(_) => Exit::BadData,
+            StorageError::ReadOnly | StorageError::Full => Exit::CannotWrite,
+            StorageError::Locked(_) | StorageError::Unreachable(_) => Exit::Unavailable,
+            StorageError::Refused(_) | StorageError::Closed => Exit::Failed,
+        };
+        Self::new(exit, error)
+    }
+}

@@ -1,0 +1,219 @@
+//! From settings to a coordinator that answers, and from there to its end.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tracing::{info, warn};
+
+use super::accounts::{Accounts, NewKey};
+use super::http;
+use super::http::serve::{Connections, Tls, TlsError, serve};
+use super::state::{DoorSettings, Doors};
+use super::storage::{Location, StorageError, Store};
+use super::switchboard::Switchboard;
+use super::workers::{Workers, WorkersSettings};
+use super::{dispatch, kudos};
+use crate::tasks::Tasks;
+
+/// What a coordinator is started with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub listen: SocketAddr,
+    pub tls: Option<TlsFiles>,
+    pub database: Location,
+    pub doors: DoorSettings,
+    pub dispatch: dispatch::Settings,
+    pub prices: kudos::Prices,
+}
+
+/// A certificate chain and its key, both PEM.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// Why a coordinator did not start: for its operator to mend.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("{address} cannot be listened on: {cause}")]
+    Listen {
+        address: SocketAddr,
+        cause: io::Error,
+    },
+    #[error("{} is in use by another coordinator", .0.display())]
+    InUse(PathBuf),
+    #[error("{} cannot be written: {cause}", .file.display())]
+    Unwritable { file: PathBuf, cause: io::Error },
+    #[error(
+        "{0} can be reached from other machines, and no key is good for anything: make one first"
+    )]
+    Unguarded(SocketAddr),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+/// A coordinator that answers.
+pub struct Coordinator {
+    address: SocketAddr,
+    has_tls: bool,
+    accounts: Accounts,
+    switchboard: Switchboard,
+    workers: Workers,
+    first_key: Option<NewKey>,
+    tasks: Tasks,
+    _lock: Option<File>,
+}
+
+impl Coordinator {
+    pub async fn start(settings: Settings, tasks: &Tasks) -> Result<Self, StartError> {
+        raise_file_limit();
+        let lock = lock(&settings.database)?;
+        let store = Store::open(&settings.database, tasks).await?;
+        let accounts = Accounts::open(store.clone(), tasks).await?;
+        let first_key = accounts.first_start().await?;
+        refuse_unguarded(settings.listen, &accounts).await?;
+        let tls = settings
+            .tls
+            .as_ref()
+            .map(|files| Tls::from_files(&files.certificate, &files.key));
+        let tls = tls.transpose()?;
+        let (listener, address) = listen(settings.listen).await?;
+        let books = kudos::books(store.clone(), settings.prices);
+        let grace = settings.dispatch.grace;
+        let switchboard = Switchboard::start(settings.dispatch, books, tasks);
+        let workers = Workers::new(
+            switchboard.clone(),
+            accounts.clone(),
+            store.clone(),
+            WorkersSettings {
+                grace,
+                ..WorkersSettings::default()
+            },
+        );
+        let doors = Doors {
+            accounts: accounts.clone(),
+            switchboard: switchboard.clone(),
+            workers: workers.clone(),
+            store,
+            tasks: tasks.clone(),
+            settings: settings.doors.into(),
+        };
+        let has_tls = tls.is_some();
+        let router = http::router(doors);
+        serve(listener, router, tls, Connections::default(), tasks);
+        info!("listening on {address}");
+        Ok(Self {
+            address,
+            has_tls,
+            accounts,
+            switchboard,
+            workers,
+            first_key,
+            tasks: tasks.clone(),
+            _lock: lock,
+        })
+    }
+
+    /// Where clients find it.
+    pub fn url(&self) -> String {
+        let scheme = if self.has_tls { "https" } else { "http" };
+        format!("{scheme}://{}", reachable(self.address))
+    }
+
+    /// The administrator's key, when this was the first start: nobody will see it again.
+    pub fn first_key(&self) -> Option<&str> {
+        self.first_key.as_ref().map(|key| key.text.expose())
+    }
+
+    /// A key with every scope for the administrator, who has lost the others.
+    pub async fn new_admin_key(&self, label: &str) -> Result<NewKey, StorageError> {
+        self.accounts.admin_key(label).await
+    }
+
+    pub fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
+    /// Where a worker of the same process connects.
+    pub fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
+    /// Takes nothing new and waits for what runs; whether all of it ended in time.
+    pub async fn drain(self, within: Duration) -> bool {
+        self.switchboard.drain(within).await;
+        self.tasks.stop(LAST_WORDS).await
+    }
+}
+
+/// Settlements, ends of streams and closing frames, when every job has ended.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// Each connection is a file. The usual limit is 1,024, and the hard one much higher.
+fn raise_file_limit() {
+    match rlimit::increase_nofile_limit(u64::MAX) {
+        Ok(limit) => info!("up to {limit} files and connections may be open"),
+        Err(error) => warn!("the limit of open files stays as it is: {error}"),
+    }
+}
+
+/// One coordinator has an SQLite file to itself; commands such as `worker key` may look in.
+fn lock(database: &Location) -> Result<Option<File>, StartError> {
+    let Location::Sqlite(path) = database else {
+        return Ok(None);
+    };
+    let file = path.with_extension("lock");
+    let open = || {
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        File::create(&file)
+    };
+    let lock = open().map_err(|cause| StartError::Unwritable {
+        file: file.clone(),
+        cause,
+    })?;
+    match lock.try_lock() {
+        Ok(()) => Ok(Some(lock)),
+        Err(TryLockError::WouldBlock) => Err(StartError::InUse(path.clone())),
+        // Some network filesystems cannot lock; SQLite's own locks still hold the data together.
+        Err(TryLockError::Error(error)) => {
+            warn!("{} cannot be locked: {error}", file.display());
+            Ok(Some(lock))
+        }
+    }
+}
+
+/// What strangers can reach must have a key in front of it.
+async fn refuse_unguarded(listen: SocketAddr, accounts: &Accounts) -> Result<(), StartError> {
+    if listen.ip().is_loopback() {
+        return Ok(());
+    }
+    let keys = accounts.list_keys().await?;
+    match keys.iter().any(|key| key.revoked_at.is_none()) {
+        true => Ok(()),
+        false => Err(StartError::Unguarded(listen)),
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |cause| StartError::Listen { address, cause };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
+}
+
+/// An address of every interface is reached through this machine's own.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address
+}

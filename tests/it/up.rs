@@ -1,0 +1,223 @@
+//! `worker up` as a newcomer meets it: one command, no network, and what it prints works when pasted.
+
+#![cfg(feature = "coordinator")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::worker::worker;
+
+/// A running `worker up`, killed when its test ends.
+struct Up {
+    child: Child,
+    url: String,
+    key: String,
+    models: Vec<String>,
+    took: Duration,
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Up {
+    /// Ends it as Ctrl-C does, and waits for its exit code.
+    fn interrupted(mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        let kill = Command::new("kill").args(["-INT", &pid]).status();
+        assert!(kill.unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+fn start(folder: &Path, more: &[&str]) -> Child {
+    let data = folder.join("data");
+    let usual = [
+        "up",
+        "--offline",
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        data.to_str().unwrap(),
+    ];
+    let arguments: Vec<&str> = usual.into_iter().chain(more.iter().copied()).collect();
+    let mut command = worker(&arguments).command();
+    let streams = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    streams.spawn().unwrap()
+}
+
+/// Starts it as a script does.
+fn up(folder: &Path) -> Up {
+    let began = Instant::now();
+    let mut child = start(folder, &["--json"]);
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
+        let mut said = String::new();
+        let mut stderr = child.stderr.take().unwrap();
+        stderr.read_to_string(&mut said).unwrap();
+        panic!("it was not ready: {line}\n{said}");
+    });
+    assert_eq!(ready["pid"], child.id());
+    let text = |name: &str| ready[name].as_str().unwrap().to_owned();
+    let models = ready["models"].as_array().unwrap();
+    Up {
+        url: text("url"),
+        key: text("api_key"),
+        models: models
+            .iter()
+            .map(|name| name.as_str().unwrap().to_owned())
+            .collect(),
+        child,
+        took: began.elapsed(),
+    }
+}
+
+/// What it prints for people, up to its last line.
+fn printed(child: &mut Child) -> String {
+    let mut text = String::new();
+    for line in BufReader::new(child.stdout.as_mut().unwrap()).lines() {
+        let line = line.unwrap();
+        text += &format!("{line}\n");
+        if line.contains("Ctrl-C stops") {
+            return text;
+        }
+    }
+    panic!("it ended:\n{text}");
+}
+
+#[test]
+fn up_is_ready_within_three_seconds_on_an_empty_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = up(folder.path());
+    assert_eq!(up.models, ["demo-text"]);
+    assert_eq!(up.key.len(), 22);
+    assert!(up.took < Duration::from_secs(3), "it took {:?}", up.took);
+}
+
+#[test]
+fn the_lines_up_prints_work_when_pasted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = start(folder.path(), &[]);
+    let text = printed(&mut child);
+    let [curl, python] = ["  curl ", "  python3 "].map(|beginning| {
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(beginning))
+            .unwrap();
+        let out = Command::new("sh").args(["-c", line]).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.success(), "{line}\n{said}");
+        String::from_utf8(out.stdout).unwrap()
+    });
+    let reply: Value = serde_json::from_str(&curl).unwrap();
+    let content = reply["choices"][0]["message"]["content"].as_str().unwrap();
+    assert!(content.contains("Muster"), "{content}");
+    assert_eq!(python.trim_end(), content);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn the_key_of_up_stays_the_same_and_is_its_owners_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = up(folder.path());
+    let key = first.key.clone();
+    assert_eq!(first.interrupted(), Some(0));
+    assert_eq!(up(folder.path()).key, key);
+    let kept = fs::metadata(folder.path().join("data/up.key")).unwrap();
+    assert_eq!(kept.permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_second_up_on_the_same_data_says_that_it_is_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let _first = up(folder.path());
+    let out = start(folder.path(), &["--json"])
+        .wait_with_output()
+        .unwrap();
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(69), "{said}");
+    assert!(said.contains("in use"), "{said}");
+}
+
+#[test]
+fn an_address_that_is_taken_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let data = folder.path().join("data");
+    let arguments = [
+        "serve",
+        "--listen",
+        &address,
+        "--data-dir",
+        data.to_str().unwrap(),
+    ];
+    let run = worker(&arguments).run();
+    assert_eq!(run.code, 69, "{}", run.stderr);
+    assert!(run.stderr.contains(&address), "{}", run.stderr);
+}
+
+#[test]
+fn the_official_python_client_works_against_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = up(folder.path());
+    let check = clients().join("check.py");
+    client(Command::new(tool("MUSTER_TEST_PYTHON")).arg(check), &up);
+}
+
+#[test]
+fn the_official_node_client_works_against_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = up(folder.path());
+    // Modules are looked for beside the file that asks for them.
+    let check = folder.path().join("check.mjs");
+    fs::copy(clients().join("check.mjs"), &check).unwrap();
+    let modules = tool("MUSTER_TEST_NODE_MODULES");
+    std::os::unix::fs::symlink(modules, folder.path().join("node_modules")).unwrap();
+    client(Command::new("node").arg(check), &up);
+}
+
+#[track_caller]
+fn client(command: &mut Command, up: &Up) {
+    let out = command
+        .args([&up.url, &up.key, &up.models[0]])
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        out.status.success(),
+        "{}{}",
+        text(&out.stdout),
+        text(&out.stderr)
+    );
+}
+
+fn clients() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
+}
+
+/// What `./test` has installed for us.
+#[track_caller]
+fn tool(variable: &str) -> PathBuf {
+    std::env::var_os(variable)
+        .unwrap_or_else(|| {
+            panic!("{variable} is not set: run this through ./test, which installs the clients")
+        })
+        .into()
+}
