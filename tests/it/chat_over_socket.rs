@@ -612,7 +612,17 @@ async fn what_extensions_add_is_not_asked_of_a_public_worker() {
     let _waits = board.submit("two").await;
     let job = rig.job().await;
     assert!(rig.hears_nothing(MOMENT).await, "one job at a time");
-    // Numbers nobody agreed on mean nothing.
+    // Frames and numbers nobody agreed on mean nothing.
+    let id = &job["id"];
+    let frames = [
+        json!({"type": "busy", "id": id, "att": 1, "retry_ms": 60}),
+        json!({"type": "drain", "deadline_s": 1}),
+        json!({"type": "state", "models": [{"name": "tiny", "status": "loading"}]}),
+        json!({"type": "alive", "id": id, "phase": "decode"}),
+    ];
+    for frame in frames {
+        rig.send(frame).await;
+    }
     for text in ["a", "b"] {
         rig.send(json!({
             "type": "token", "id": job["id"], "att": 9, "seq": 77, "delta": {"content": text},

@@ -186,9 +186,10 @@ impl Desk {
                 self.handle(Input::Connected(registration));
             }
             Message::Said(inputs) => {
+                let now = self.now();
                 for input in inputs {
                     self.lost_session(&input);
-                    self.handle(input);
+                    self.handle_at(input, now);
                 }
             }
             Message::Settled {
@@ -234,10 +235,14 @@ impl Desk {
 
     /// Hands one input to the dispatcher and does what it says, and what comes of that.
     fn handle(&mut self, input: Input) {
+        self.handle_at(input, self.now());
+    }
+
+    fn handle_at(&mut self, input: Input, now: Now) {
         let mut effects = std::mem::take(&mut self.effects);
         let mut next = Some(input);
         while let Some(input) = next {
-            self.dispatcher.handle(input, self.now(), &mut effects);
+            self.dispatcher.handle(input, now, &mut effects);
             for effect in effects.drain(..) {
                 self.send_out(effect);
             }

@@ -26,9 +26,16 @@ pub fn of(offer: &Offer, peer: &Peer) -> Result<Payload, Failure> {
     let Body::Text(request) = &job.body;
     let both = |format| peer.formats.meets(format) && job.limits.formats.meets(format);
     if both(Formats::NEUTRAL) {
-        return Ok(Payload::Neutral(request.clone()));
+        return Ok(Payload::Neutral(Box::new(neutral(job, request))));
     }
     chat(job, request, peer.context).map(Payload::Public)
+}
+
+/// As it is, with a seed: every attempt has to draw from the same one, so that another worker can go on.
+fn neutral(job: &Job, request: &TextRequest) -> TextRequest {
+    let mut request = request.clone();
+    request.sampling.seed.get_or_insert(random_seed(job));
+    request
 }
 
 /// `openai-chat`, for public peers.
@@ -95,13 +102,18 @@ fn room(context: u32, prompt_tokens: u32) -> u32 {
     left.clamp(LEAST_TOKENS, MAX_TOKENS)
 }
 
-/// The client's, moved on for its further choices; or one of ours, kept within what every backend reads.
+/// The client's, moved on for its further choices, or one of ours.
 fn seed(job: &Job, request: &TextRequest) -> u64 {
-    let (random, _) = job.id.0.as_u64_pair();
     match request.sampling.seed {
         Some(seed) => seed.wrapping_add(u64::from(request.choice)),
-        None => random & 0x7fff_ffff,
+        None => random_seed(job),
     }
+}
+
+/// A job's id is random, and the same in all its attempts. Kept within what every backend reads.
+fn random_seed(job: &Job) -> u64 {
+    let (random, _) = job.id.0.as_u64_pair();
+    random >> 33
 }
 
 fn from_neutral(request: &TextRequest) -> Result<Map<String, Value>, Failure> {
@@ -178,5 +190,120 @@ fn response_format(format: &OutputFormat) -> Value {
         OutputFormat::Text => json!({"type": "text"}),
         OutputFormat::JsonObject => json!({"type": "json_object"}),
         OutputFormat::JsonSchema(schema) => json!({"type": "json_schema", "json_schema": schema}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::{chat, neutral, random_seed};
+    use crate::protocol::job::{
+        AccountId, Body, Formats, Job, JobId, Kind, Limits, ModelChoice, Original, Privacy,
+        RequestId, TextRequest, UnixMillis,
+    };
+
+    fn request(fields: Value) -> TextRequest {
+        serde_json::from_value(fields).unwrap()
+    }
+
+    fn job(request: TextRequest, original: Option<Value>) -> Job {
+        Job {
+            id: JobId::random(),
+            request: RequestId::random(),
+            account: AccountId(1),
+            kind: Kind::Text,
+            model: ModelChoice(vec!["tiny".into()]),
+            body: Body::Text(Box::new(request)),
+            limits: Limits {
+                prompt_tokens: 100,
+                ..Limits::default()
+            },
+            privacy: Privacy::Anyone,
+            deadline: UnixMillis(0),
+            durable: false,
+            prefixes: Vec::new(),
+            original: original.map(|body| Original {
+                format: Formats::OPENAI_CHAT,
+                body: Arc::new(body),
+            }),
+        }
+    }
+
+    fn rendered(request: &TextRequest, original: Option<Value>, context: u32) -> Value {
+        let job = job(request.clone(), original);
+        Value::Object(chat(&job, request, context).unwrap())
+    }
+
+    #[test]
+    fn the_clients_words_are_kept_without_nulls_and_the_defaults_filled_in() {
+        let request = request(json!({"input": {"chat": {"messages": []}}, "choice": 2,
+            "sampling": {"seed": 40}, "max_tokens": 7}));
+        let original = json!({
+            "model": "tiny", "n": 3, "temperature": 0.1, "user": null, "metadata": {"a": null},
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "assistant", "content": null, "tool_calls": []},
+                {"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image_url"}]},
+            ],
+        });
+        let payload = rendered(&request, Some(original), 32_768);
+        let wanted = &payload["request"];
+        assert!(wanted.get("user").is_none());
+        assert_eq!(wanted["metadata"], json!({"a": null}));
+        assert!(wanted["messages"][1].get("content").is_none());
+        assert_eq!(wanted["temperature"], 0.1);
+        assert_eq!((&wanted["n"], &wanted["seed"]), (&json!(1), &json!(42)));
+        assert_eq!(
+            (&wanted["max_tokens"], &payload["max_length"]),
+            (&json!(7), &json!(7))
+        );
+        assert_eq!(
+            payload["prompt"],
+            "System: Be brief.\nAssistant: \nUser: hi\nAssistant:"
+        );
+    }
+
+    #[test]
+    fn a_neutral_request_becomes_the_usual_fields() {
+        let request = request(json!({
+            "input": {"prompt": "hi"}, "stop": ["x"], "logprobs": 2,
+            "sampling": {"top_k": 5, "logit_bias": [[7, -1.5]]},
+            "tool_choice": {"named": "f"}, "format": {"json_schema": {"a": 1}},
+        }));
+        let wanted = &rendered(&request, None, 2048)["request"];
+        assert_eq!(
+            wanted["messages"],
+            json!([{"role": "user", "content": "hi"}])
+        );
+        assert_eq!(wanted["logit_bias"], json!({"7": -1.5}));
+        assert_eq!(
+            (&wanted["top_k"], &wanted["top_logprobs"]),
+            (&json!(5), &json!(2))
+        );
+        assert_eq!(wanted["tool_choice"]["function"]["name"], "f");
+        assert_eq!(wanted["response_format"]["json_schema"], json!({"a": 1}));
+        assert_eq!(wanted["max_tokens"], 32_768);
+        assert_eq!(wanted["stream"], false);
+    }
+
+    #[test]
+    fn an_unlimited_output_gets_the_context_the_worker_named() {
+        let request = request(json!({"input": {"prompt": "hi"}}));
+        assert_eq!(rendered(&request, None, 8192)["max_length"], 8092);
+        assert_eq!(rendered(&request, None, 50)["max_length"], 16);
+    }
+
+    #[test]
+    fn every_attempt_draws_from_the_same_seed() {
+        let plain = request(json!({"input": {"prompt": "hi"}}));
+        let job = job(plain.clone(), None);
+        let seed = neutral(&job, &plain).sampling.seed;
+        assert_eq!(seed, Some(random_seed(&job)));
+        assert_eq!(seed, neutral(&job, &plain).sampling.seed);
+        let given = request(json!({"input": {"prompt": "hi"}, "sampling": {"seed": 9}}));
+        assert_eq!(neutral(&job, &given).sampling.seed, Some(9));
     }
 }

@@ -108,7 +108,7 @@ impl Session {
                 let failure = wording::failure(&error);
                 inputs.push(self.frame(error.about, Said::Event(Event::Failed(failure))));
             }
-            FromWorker::Busy { about, retry_after } => {
+            FromWorker::Busy { about, retry_after } if self.peer.uses(Extension::Multi) => {
                 self.jobs.remove(&about.job);
                 inputs.push(self.frame(about, Said::Busy { retry_after }));
             }
@@ -134,14 +134,22 @@ impl Session {
             FromWorker::Raw { about, .. } | FromWorker::Alive { about, .. } => {
                 inputs.push(self.frame(about, Said::Alive));
             }
-            FromWorker::State(state) => inputs.push(self.report(&state)),
-            FromWorker::Drain { within, .. } => inputs.push(Input::Leaving {
-                session: self.id,
-                within,
-            }),
-            FromWorker::Pong | FromWorker::Unknown | FromWorker::Register(_) => {
-                inputs.push(Input::Heard { session: self.id });
+            FromWorker::State(state) if self.peer.uses(Extension::State) => {
+                inputs.push(self.report(&state));
             }
+            FromWorker::Drain { within, .. } if self.peer.uses(Extension::Drain) => {
+                inputs.push(Input::Leaving {
+                    session: self.id,
+                    within,
+                });
+            }
+            // What was not agreed on means nothing.
+            FromWorker::Busy { .. }
+            | FromWorker::State(_)
+            | FromWorker::Drain { .. }
+            | FromWorker::Pong
+            | FromWorker::Unknown
+            | FromWorker::Register(_) => inputs.push(self.alive()),
         }
         Ok(())
     }
@@ -252,7 +260,7 @@ impl Session {
             false => None,
         };
         let Some(job) = job else {
-            inputs.push(Input::Heard { session: self.id });
+            inputs.push(self.alive());
             return;
         };
         self.jobs.remove(&job);
