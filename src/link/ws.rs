@@ -131,8 +131,8 @@ impl Running {
         let due = due.and_then(|due| self.began.checked_add(due.0));
         let dialling = &mut self.dialling;
         let (wire, parting) = (&mut self.wire, &mut self.parting);
+        // Fair, because the socket is also written when it is its turn.
         tokio::select! {
-            biased;
             () = self.shell.stopping.cancelled() => Woken::Stopping,
             Ok(()) = self.shell.condition.changed() => Woken::Condition,
             () = self.shell.retired.cancelled(), if !self.is_retired => Woken::Retired,
@@ -185,7 +185,7 @@ impl Running {
         match ToWorker::parse(text.as_str()) {
             Ok(frame) => {
                 if let ToWorker::Error(refusal) = &frame {
-                    warn!("{} says: {}", self.shell.label, refusal.message);
+                    warn!("{} says: {:.200}", self.shell.label, refusal.message);
                 }
                 self.turn(Input::Frame(frame), out);
             }

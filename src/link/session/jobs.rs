@@ -179,7 +179,8 @@ impl Job {
         })
     }
 
-    fn is_kept(&self) -> bool {
+    /// Whether its frames may have to be sent again.
+    pub fn is_kept(&self) -> bool {
         self.agreement.has(Extension::Resume)
     }
 }

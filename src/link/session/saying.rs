@@ -137,8 +137,12 @@ impl Session {
     fn end(&mut self, slot: Slot, text: String, awaits_ack: bool, out: &mut Vec<Output>) {
         self.pass(slot, text, out);
         let at = self.now;
-        if let Some(job) = self.jobs.get_mut(&slot) {
-            job.phase = Phase::Ended { at, awaits_ack };
+        let Some(job) = self.jobs.get_mut(&slot) else {
+            return;
+        };
+        job.phase = Phase::Ended { at, awaits_ack };
+        if !awaits_ack && !job.is_kept() {
+            self.jobs.remove(&slot);
         }
         self.close_if_done(out);
     }
