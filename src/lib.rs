@@ -5,7 +5,7 @@
 //! | [`cli`] | one file per subcommand | everything below |
 //! | [`config`] | `worker.toml`: raw text in, checked values out | nobody |
 //! | `coordinator` | the coordinator's half, feature `coordinator` | `protocol`, `tasks` |
-//! | [`daemon`] | the worker process: probe, fit, pull, load, serve, drain | `runtime`, `hub`, `catalog`, `hardware` |
+//! | [`daemon`] | the worker process: probe, fit, pull, load, serve, drain | `link`, `runtime`, `protocol`, `hub`, `catalog`, `hardware` |
 //! | [`hardware`] | what machine this is: plain data, taken once | nobody |
 //! | [`catalog`] | reads `models/`: which models exist and where their weights are | `hub`, for its names of files |
 //! | [`hub`] | brings files here: resumable, verified, shared with other programs | nobody |

@@ -71,9 +71,10 @@ impl Worker {
         look.look();
         tasks.start(look.keep(tasks.clone()));
         tasks.start(take_offers(offered, shop, tasks.clone()));
+        let abilities = abilities(&runtime, &served);
         let keep = |post: Post| {
             let line = Line {
-                registration: registration(&post, &served),
+                registration: registration(&post, &served, abilities.clone()),
                 label: post.label,
                 dial: post.dial,
                 sockets: post.sockets,
@@ -236,7 +237,18 @@ fn share(part: usize, whole: usize) -> f64 {
     }
 }
 
-fn registration(post: &Post, served: &Served) -> Registration {
+/// Tools are for workers all of whose models have a form for calls.
+fn abilities(runtime: &Runtime, served: &Served) -> Vec<Ability> {
+    let calls = |info: &Arc<ModelInfo>| {
+        let language = runtime.language(&info.name);
+        language.is_ok_and(|language| language.markup.tools.is_some())
+    };
+    let tools = served.models.iter().all(calls).then_some(Ability::Tools);
+    let others = [Ability::Logprobs, Ability::Continue];
+    tools.into_iter().chain(others).collect()
+}
+
+fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration {
     let names: Vec<String> = served.models.iter().map(|info| info.name.clone()).collect();
     let context = served.models.iter().map(|info| small(info.context)).min();
     let context = context.unwrap_or(0);
@@ -253,7 +265,7 @@ fn registration(post: &Post, served: &Served) -> Registration {
         ext: Some(Wanted {
             version: VERSION,
             want: Extensions::all(),
-            can: vec![Ability::Tools, Ability::Logprobs, Ability::Continue],
+            can,
             max_frame: Some(MAX_FRAME),
             instance: None,
         }),

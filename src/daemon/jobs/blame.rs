@@ -9,7 +9,7 @@ use crate::runtime::Failure;
 
 /// How soon an engine that is full may be asked again.
 const FULL: Duration = Duration::from_millis(500);
-const PAUSED: Duration = Duration::from_secs(30);
+const PAUSED: Duration = Duration::from_millis(500);
 
 /// What a coordinator is told of an engine's refusal or failure.
 pub fn said(failure: Failure) -> Said {

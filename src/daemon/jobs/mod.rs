@@ -25,8 +25,8 @@ use crate::runtime::{self, Generation, Runtime};
 use request::Asked;
 use speech::Speech;
 
-/// How soon a paused worker may be asked again.
-const PAUSED: Duration = Duration::from_secs(30);
+/// How soon a paused worker may be asked again: its state says whether it is worth it.
+const PAUSED: Duration = Duration::from_millis(500);
 
 /// What every job needs of its worker.
 #[derive(Clone)]

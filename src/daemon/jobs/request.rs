@@ -39,6 +39,10 @@ impl Asked {
             TextInput::Prompt(_) | TextInput::Tokens(_) => false,
         };
         let offered = offered(&asked);
+        if !offered.is_empty() && language.markup.tools.is_none() {
+            let message = "the model's chat template knows no tools";
+            return Err(Failure::new(FailureKind::UnsupportedValue, message));
+        }
         let made_up_seed = match asked.sampling.seed {
             Some(_) => None,
             None => Some(random_seed()),
