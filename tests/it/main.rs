@@ -15,6 +15,7 @@ mod engine;
 mod fit;
 mod hub;
 mod layering;
+mod link;
 mod models;
 mod probe;
 mod readme;

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "a word may wait for its first test")]
 
 pub mod app;
+pub mod boss;
 pub mod hub;
 pub mod machines;
 pub mod puppet;

@@ -1,0 +1,614 @@
+//! Real workers on their lines: with our coordinator, and with one that speaks the public protocol.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use muster::coordinator::dispatch::Outcome;
+use muster::coordinator::switchboard::{Delivery, JobStream};
+use muster::link::session::Peer;
+use muster::link::{Dial, Standing, native_tls};
+use muster::protocol::job::{
+    Body, Capabilities, Chat, Event, FinishReason, Job, Sampling, TextInput, TextRequest,
+    TokenEvent,
+};
+use muster::runtime::{self, EngineLimits, ModelSource, Prompt, Runtime};
+use muster::tasks::Tasks;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_tungstenite::accept_async;
+use url::Url;
+
+use crate::support::boss::{
+    Boss, Cable, MODEL, Office, engine, engine_with, post, public_job, worker, worker_on,
+};
+use crate::support::rig::{Board, PATIENCE, job as chat_job, read_all, read_tokens};
+
+const ID: &str = "71a3c9f0-58b1-4a2f-9d0e-3f6f1b0c2a11";
+/// The tokens with which the tiny model would end.
+const ENDS: [(u32, f32); 2] = [(507, -1000.0), (510, -1000.0)];
+
+fn dial(board: &Board) -> Dial {
+    cable(board).1
+}
+
+fn cable(board: &Board) -> (Cable, Dial) {
+    let cable = Cable::default();
+    let (workers, tasks) = (board.workers.clone(), board.tasks.clone());
+    let far = move || {
+        let (near, far) = tokio::io::duplex(1 << 12);
+        let workers = workers.clone();
+        tasks.start(async move { workers.serve(near, Vec::new()).await });
+        far
+    };
+    let dial = cable.dial(far, &board.tasks);
+    (cable, dial)
+}
+
+/// A job that draws by its seed and does not end by itself.
+fn job(prompt: &str, tokens: u32) -> Job {
+    let mut job = chat_job("");
+    job.original = None;
+    job.limits.output_tokens = Some(tokens);
+    job.body = Body::Text(Box::new(TextRequest {
+        input: TextInput::Prompt(prompt.to_owned()),
+        sampling: Sampling {
+            temperature: Some(1.0),
+            seed: Some(7),
+            repetition_penalty: Some(1.1),
+            logit_bias: ENDS.to_vec(),
+            ..Sampling::default()
+        },
+        max_tokens: Some(tokens),
+        stop: Vec::new(),
+        logprobs: None,
+        tool_choice: None,
+        parallel_tool_calls: None,
+        format: None,
+        choice: 3,
+    }));
+    job
+}
+
+/// What the engine itself writes for such a job.
+async fn undisturbed(runtime: &Runtime, prompt: &str, tokens: usize) -> String {
+    let request = runtime::TextRequest {
+        model: MODEL.to_owned(),
+        prompt: Prompt::Text(prompt.to_owned()),
+        generated: Vec::new(),
+        sampling: runtime::Sampling {
+            temperature: Some(1.0),
+            seed: Some(7),
+            repetition_penalty: Some(1.1),
+            logit_bias: ENDS.to_vec(),
+            ..runtime::Sampling::default()
+        },
+        max_tokens: Some(tokens),
+        stop: Vec::new(),
+        logprobs: None,
+        choice: 3,
+    };
+    let mut generation = runtime.generate(request).await.unwrap();
+    let mut text = String::new();
+    while let Some(event) = generation.next().await {
+        if let runtime::Event::Text { text: more, .. } = event {
+            text.push_str(&more);
+        }
+    }
+    text
+}
+
+async fn submit(board: &Board, job: Job) -> JobStream {
+    board.try_submit(job).await.unwrap()
+}
+
+fn completion_tokens(outcome: &Outcome) -> u32 {
+    match outcome {
+        Outcome::Delivered { usage, .. } => usage.completion_tokens,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn text_over_the_line_is_the_engines_own() {
+    let board = Board::start();
+    let (runtime, info) = engine().await;
+    let worker = worker_on(
+        runtime.clone(),
+        info,
+        post("rig", dial(&board)),
+        &board.tasks,
+    );
+    assert!(worker.connected().await);
+    assert_eq!(worker.standings(), [Standing::Connected(Peer::Ours)]);
+    let mut streams = Vec::new();
+    for index in 0..6 {
+        streams.push(submit(&board, job(&format!("Story {index}"), 50)).await);
+    }
+    for (index, mut stream) in streams.into_iter().enumerate() {
+        let (text, outcome) = read_all(&mut stream).await;
+        let wanted = undisturbed(&runtime, &format!("Story {index}"), 50).await;
+        assert_eq!((text, completion_tokens(&outcome)), (wanted, 50));
+    }
+}
+
+#[tokio::test]
+async fn a_socket_cut_in_mid_stream_loses_nothing_and_says_nothing_twice() {
+    let board = Board::start();
+    let (runtime, info) = engine().await;
+    let (cable, dial) = cable(&board);
+    let worker = worker_on(runtime.clone(), info, post("rig", dial), &board.tasks);
+    assert!(worker.connected().await);
+    let mut stream = submit(&board, job("Once upon a time", 800)).await;
+    let mut text = read_tokens(&mut stream, 3).await;
+    cable.cut();
+    let (rest, outcome) = read_all(&mut stream).await;
+    text.push_str(&rest);
+    assert_eq!(text, undisturbed(&runtime, "Once upon a time", 800).await);
+    assert_eq!(completion_tokens(&outcome), 800);
+}
+
+#[tokio::test]
+async fn a_paused_worker_hands_its_jobs_back_and_another_goes_on_with_the_same_text() {
+    let board = Board::start();
+    let first = worker("first", dial(&board), &board.tasks).await;
+    assert!(first.connected().await);
+    let mut stream = submit(&board, job("Once upon a time", 1200)).await;
+    let mut text = read_tokens(&mut stream, 3).await;
+    let (runtime, info) = engine().await;
+    let second = worker_on(
+        runtime.clone(),
+        info,
+        post("second", dial(&board)),
+        &board.tasks,
+    );
+    assert!(second.connected().await);
+    first.pause().await.unwrap();
+    let (rest, outcome) = read_all(&mut stream).await;
+    text.push_str(&rest);
+    assert_eq!(text, undisturbed(&runtime, "Once upon a time", 1200).await);
+    assert_eq!(completion_tokens(&outcome), 1200);
+
+    second.pause().await.unwrap();
+    first.resume().await.unwrap();
+    let (_, outcome) = read_all(&mut submit(&board, job("Again", 5)).await).await;
+    assert_eq!(completion_tokens(&outcome), 5);
+}
+
+#[tokio::test]
+async fn a_worker_that_drains_finishes_its_jobs_and_one_out_of_time_hands_them_on() {
+    let board = Board::start();
+    let (runtime, info) = engine().await;
+    let first = worker_on(
+        runtime.clone(),
+        info,
+        post("first", dial(&board)),
+        &board.tasks,
+    );
+    assert!(first.connected().await);
+    let mut stream = submit(&board, job("Once", 60)).await;
+    read_tokens(&mut stream, 1).await;
+    assert!(first.drain(PATIENCE).await);
+    let (_, outcome) = read_all(&mut stream).await;
+    assert_eq!(completion_tokens(&outcome), 60);
+
+    let hasty = worker("hasty", dial(&board), &board.tasks).await;
+    assert!(hasty.connected().await);
+    let mut stream = submit(&board, job("Once upon a time", 1200)).await;
+    let mut text = read_tokens(&mut stream, 3).await;
+    let second = worker("second", dial(&board), &board.tasks).await;
+    assert!(second.connected().await);
+    hasty.drain(Duration::ZERO).await;
+    text.push_str(&read_all(&mut stream).await.0);
+    assert_eq!(text, undisturbed(&runtime, "Once upon a time", 1200).await);
+}
+
+#[tokio::test]
+async fn hanging_up_frees_the_workers_slot_within_a_second() {
+    let board = Board::start();
+    let (runtime, info) = engine().await;
+    let worker = worker_on(
+        runtime.clone(),
+        info,
+        post("rig", dial(&board)),
+        &board.tasks,
+    );
+    assert!(worker.connected().await);
+    let mut stream = submit(&board, job("Once", 1900)).await;
+    read_tokens(&mut stream, 2).await;
+    let hung_up = Instant::now();
+    drop(stream);
+    while runtime.status().running > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(hung_up.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn log_probabilities_and_counts_cross_the_line() {
+    let board = Board::start();
+    let worker = worker("rig", dial(&board), &board.tasks).await;
+    assert!(worker.connected().await);
+    let mut asked = job("hello", 10);
+    let Body::Text(request) = &mut asked.body;
+    request.logprobs = Some(2);
+    asked.limits.requires = Capabilities::LOGPROBS;
+    let mut stream = submit(&board, asked).await;
+    let (mut tokens, mut ids) = (0, 0);
+    loop {
+        match timeout(PATIENCE, stream.next()).await.unwrap().unwrap() {
+            Delivery::Event(Event::Token(TokenEvent {
+                logprobs,
+                ids: drawn,
+                ..
+            })) => {
+                ids += drawn.len();
+                tokens += logprobs.len();
+                assert!(
+                    logprobs
+                        .iter()
+                        .all(|token| token.top.len() == 2 && token.logprob <= 0.0)
+                );
+            }
+            Delivery::Event(Event::Started { prompt_tokens, .. }) => assert!(prompt_tokens > 0),
+            Delivery::Event(_) => {}
+            Delivery::End { outcome, .. } => {
+                assert_eq!((tokens, ids, completion_tokens(&outcome)), (10, 10, 10));
+                return;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_that_is_too_long_is_the_clients_fault() {
+    let board = Board::start();
+    let worker = worker("rig", dial(&board), &board.tasks).await;
+    assert!(worker.connected().await);
+    let (_, outcome) = read_all(&mut submit(&board, job(&"long ".repeat(3000), 5)).await).await;
+    let failure = outcome.failure().unwrap();
+    assert_eq!(failure.code(), "context_length_exceeded");
+    assert!(failure.message.contains("2047"), "{failure}");
+}
+
+#[tokio::test]
+async fn the_demo_models_calls_come_as_tool_calls() {
+    let board = Board::start();
+    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/models/demo-text");
+    let (runtime, info) = engine_with(ModelSource::new(demo), EngineLimits::default()).await;
+    let worker = worker_on(runtime, info, post("rig", dial(&board)), &board.tasks);
+    assert!(worker.connected().await);
+    let tool = json!({"type": "function", "function": {
+        "name": "get_weather", "description": "Tells the weather in a city.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    }});
+    let mut asked = job("", 60);
+    let Body::Text(request) = &mut asked.body;
+    request.sampling = Sampling {
+        temperature: Some(0.0),
+        ..Sampling::default()
+    };
+    request.input = TextInput::Chat(Chat {
+        messages: vec![json!({"role": "user", "content": "What's the weather in Oslo?"})],
+        tools: vec![tool],
+        ..Chat::default()
+    });
+    let mut stream = submit(&board, asked).await;
+    let (mut name, mut id, mut arguments, mut text) = (None, None, String::new(), String::new());
+    let outcome = loop {
+        match timeout(PATIENCE, stream.next()).await.unwrap().unwrap() {
+            Delivery::Event(Event::ToolCall(call)) => {
+                name = name.or(call.name);
+                id = id.or(call.id);
+                arguments.push_str(&call.arguments);
+            }
+            Delivery::Event(Event::Token(token)) => text.push_str(&token.text),
+            Delivery::Event(_) => {}
+            Delivery::End { outcome, .. } => break outcome,
+        }
+    };
+    assert_eq!(name.as_deref(), Some("get_weather"), "{text}");
+    assert!(id.unwrap().starts_with("call_"));
+    let arguments: Value = serde_json::from_str(&arguments).unwrap();
+    assert_eq!((arguments, text.as_str()), (json!({"city": "Oslo"}), ""));
+    assert!(
+        matches!(
+            outcome,
+            Outcome::Delivered {
+                finish: FinishReason::ToolCalls,
+                ..
+            }
+        ),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_public_coordinator_gets_the_public_protocol() {
+    let tasks = Tasks::default();
+    let (mut office, dial) = Office::open();
+    let worker = worker("rig-7", dial, &tasks).await;
+    let (mut boss, registration) = office.hire().await;
+    assert!(worker.connected().await);
+    assert_eq!(worker.standings(), [Standing::Connected(Peer::Public)]);
+    assert_eq!(
+        (
+            &registration["name"],
+            &registration["apikey"],
+            &registration["models"]
+        ),
+        (&json!("rig-7"), &json!("key-1"), &json!([MODEL]))
+    );
+    assert_eq!(registration["max_context_length"], 2048);
+    assert!(registration.get("type").is_none() && registration.get("job_types").is_none());
+
+    boss.send(json!({"type": "ping"})).await;
+    assert_eq!(boss.next().await, json!({"type": "pong"}));
+    boss.send(public_job(ID, json!({}))).await;
+    let (text, done) = boss.read_job().await;
+    assert_eq!(done["id"], ID);
+    assert_eq!(done["full_text"], text);
+    assert_eq!(done["finish_reason"], "length");
+    assert_eq!(done["usage"]["completion_tokens"], 40);
+    for ours in ["att", "seq", "ids", "d"] {
+        assert!(done.get(ours).is_none(), "{done}");
+    }
+    boss.send(json!({"type": "ack", "id": ID, "den": 0.1}))
+        .await;
+
+    // The default of the public network is more than this model has.
+    boss.send(public_job(
+        ID,
+        json!({"max_tokens": 32768, "max_length": 32768}),
+    ))
+    .await;
+    let (_, done) = boss.read_job().await;
+    assert_eq!(done["finish_reason"], "length", "{done}");
+    assert!(done["usage"]["total_tokens"].as_u64().unwrap() <= 2048);
+}
+
+#[tokio::test]
+async fn a_public_cancel_is_answered_within_a_second() {
+    let tasks = Tasks::default();
+    let (mut office, dial) = Office::open();
+    let _worker = worker("rig", dial, &tasks).await;
+    let (mut boss, _) = office.hire().await;
+    boss.send(public_job(ID, json!({"max_tokens": 1900}))).await;
+    let first = boss.next().await;
+    assert_eq!(first["type"], "token");
+    assert_eq!(first["finish_reason"], Value::Null);
+    let asked = Instant::now();
+    boss.send(json!({"type": "cancel", "id": ID})).await;
+    let (_, done) = boss.read_job().await;
+    assert!(asked.elapsed() < Duration::from_secs(1));
+    assert_eq!(
+        (&done["cancelled"], &done["finish_reason"]),
+        (&json!(true), &json!("cancelled"))
+    );
+    assert!(done["usage"]["completion_tokens"].as_u64().unwrap() >= 1);
+}
+
+#[tokio::test]
+async fn several_jobs_of_a_public_coordinator_take_several_named_sockets() {
+    let tasks = Tasks::default();
+    let (mut office, dial) = Office::open();
+    let (runtime, info) = engine().await;
+    let mut wanted = post("rig", dial);
+    wanted.sockets = 3;
+    let worker = worker_on(runtime, info, wanted, &tasks);
+    let (mut first, registration) = office.hire().await;
+    let mut names = vec![registration["name"].clone()];
+    let (mut second, registration) = office.hire().await;
+    names.push(registration["name"].clone());
+    assert!(
+        registration.get("ext").is_none(),
+        "they are public to the end"
+    );
+    let (_third, registration) = office.hire().await;
+    names.push(registration["name"].clone());
+    names.sort_by_key(Value::to_string);
+    assert_eq!(names, ["rig", "rig#2", "rig#3"]);
+    first.send(public_job(ID, json!({}))).await;
+    second
+        .send(public_job(
+            "c0a8b2d4-0000-4f00-8a00-1234567890ab",
+            json!({}),
+        ))
+        .await;
+    let (one, two) = tokio::join!(first.read_job(), second.read_job());
+    assert_eq!(one.0, two.0, "the same seed");
+    let leaving = tokio::spawn(worker.drain(PATIENCE));
+    for (boss, id) in [
+        (&mut first, ID),
+        (&mut second, "c0a8b2d4-0000-4f00-8a00-1234567890ab"),
+    ] {
+        boss.send(json!({"type": "ack", "id": id, "den": 0})).await;
+        assert_eq!(boss.next_if_any().await, None);
+    }
+    assert!(leaving.await.unwrap());
+}
+
+#[tokio::test]
+async fn a_wrong_key_stops_the_worker_and_other_refusals_are_waited_out() {
+    let tasks = Tasks::default();
+    let (mut office, dial) = Office::open();
+    let refused = worker("rig", dial, &tasks).await;
+    let mut boss = office.next().await;
+    boss.next().await;
+    boss.send(json!({"type": "error", "message": "unknown key"}))
+        .await;
+    boss.close(4001).await;
+    assert!(!refused.connected().await);
+    assert_eq!(
+        refused.standings(),
+        [Standing::Refused("unknown key".to_owned())]
+    );
+
+    let (mut office, dial) = Office::open();
+    let _barred = worker("rig", dial, &tasks).await;
+    let mut boss = office.next().await;
+    boss.next().await;
+    boss.send(json!({"type": "error", "message": "cool-down"}))
+        .await;
+    boss.close(4003).await;
+    assert!(
+        office.nobody_comes(Duration::from_secs(4)).await,
+        "at least 30 s"
+    );
+}
+
+#[tokio::test]
+async fn a_lost_public_socket_is_dialled_again() {
+    let tasks = Tasks::default();
+    let (mut office, dial) = Office::open();
+    let _worker = worker("rig", dial, &tasks).await;
+    let (mut boss, _) = office.hire().await;
+    boss.send(public_job(ID, json!({"max_tokens": 1900}))).await;
+    boss.next().await;
+    drop(boss);
+    let (mut boss, registration) = office.hire().await;
+    assert!(registration.get("resume").is_none());
+    boss.send(public_job(ID, json!({}))).await;
+    let (_, done) = boss.read_job().await;
+    assert_eq!(done["usage"]["completion_tokens"], 40);
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_served_is_the_clients_fault_and_the_next_one_is_served() {
+    let tasks = Tasks::default();
+    let (mut office, dial) = Office::open();
+    let _worker = worker("rig", dial, &tasks).await;
+    let (mut boss, _) = office.hire().await;
+    for request in [
+        json!({"messages": "nothing"}),
+        json!({"messages": [{"role": "user", "content": "long ".repeat(4000)}]}),
+        json!({"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "required"}),
+    ] {
+        boss.send(public_job(ID, request)).await;
+        let (_, error) = boss.read_job().await;
+        assert_eq!(
+            (&error["type"], &error["client_error"]),
+            (&json!("error"), &json!(true))
+        );
+        assert!(error.get("code").is_none(), "{error}");
+    }
+    boss.send(public_job(ID, json!({}))).await;
+    assert_eq!(boss.read_job().await.1["type"], "done");
+}
+
+#[tokio::test]
+async fn a_worker_dials_a_coordinator_over_tcp() {
+    let tasks = Tasks::default();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let url = Url::parse(&format!("ws://{address}/v1/workers/ws")).unwrap();
+    let tls = native_tls().unwrap();
+    let _worker = worker("rig", Dial::Url { url, tls }, &tasks).await;
+    let (stream, _) = listener.accept().await.unwrap();
+    let mut boss = Boss {
+        socket: accept_async(stream).await.unwrap(),
+    };
+    assert_eq!(boss.next().await["name"], "rig");
+    boss.send(json!({"type": "ready", "worker_id": ID})).await;
+    boss.send(public_job(ID, json!({}))).await;
+    let (text, done) = boss.read_job().await;
+    assert!(!text.is_empty());
+    assert_eq!(done["full_text"], text);
+}
+
+#[tokio::test]
+async fn a_worker_dials_over_tls_and_trusts_no_stranger() {
+    const CERTIFICATE: &str = "tests/fixtures/tls/certificate.pem";
+    let certificates = CertificateDer::pem_file_iter(CERTIFICATE).unwrap();
+    let certificates: Vec<_> = certificates.map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file("tests/fixtures/tls/key.pem").unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let server = rustls::ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(certificates.clone(), key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(server));
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificates[0].clone()).unwrap();
+    let trusting = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+
+    let tasks = Tasks::default();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let url = Url::parse(&format!("wss://localhost:{port}/v1/workers/ws")).unwrap();
+    let dial = |tls| Dial::Url {
+        url: url.clone(),
+        tls,
+    };
+    let stranger = worker("rig", dial(native_tls().unwrap()), &tasks).await;
+    let (stream, _) = listener.accept().await.unwrap();
+    assert!(
+        acceptor.accept(stream).await.is_err(),
+        "nobody vouches for it"
+    );
+    assert_eq!(stranger.standings(), [Standing::Away]);
+    stranger.drain(Duration::ZERO).await;
+
+    let _worker = worker("rig", dial(Arc::new(trusting)), &tasks).await;
+    let (stream, _) = listener.accept().await.unwrap();
+    let mut boss = Boss {
+        socket: accept_async(acceptor.accept(stream).await.unwrap())
+            .await
+            .unwrap(),
+    };
+    assert_eq!(boss.next().await["name"], "rig");
+}
+
+#[tokio::test]
+async fn frames_nobody_understands_cost_a_reconnect_and_no_more() {
+    let tasks = Tasks::default();
+    let (mut office, dial) = Office::open();
+    let worker = worker("rig", dial, &tasks).await;
+    let (mut boss, _) = office.hire().await;
+    boss.send(json!({"type": "no_job", "x": [[[]]]})).await;
+    boss.send(json!(["not", "an", "object"])).await;
+    assert_eq!(boss.next_if_any().await, None);
+    let (mut boss, _) = office.hire().await;
+    boss.send(public_job(ID, json!({}))).await;
+    assert_eq!(boss.read_job().await.1["type"], "done");
+    assert!(worker.connected().await);
+}
+
+#[tokio::test]
+async fn many_jobs_on_one_socket_do_not_mix() {
+    let board = Board::start();
+    let (runtime, info) = engine().await;
+    let worker = worker_on(
+        runtime.clone(),
+        info,
+        post("rig", dial(&board)),
+        &board.tasks,
+    );
+    assert!(worker.connected().await);
+    let board = Arc::new(board);
+    let mut readers = Vec::new();
+    for index in 0..24 {
+        let board = board.clone();
+        readers.push(tokio::spawn(async move {
+            let prompt = format!("Tale {index}");
+            let mut stream = submit(&board, job(&prompt, 20 + index)).await;
+            (prompt, index, read_all(&mut stream).await)
+        }));
+    }
+    for reader in readers {
+        let (prompt, index, (text, outcome)) = reader.await.unwrap();
+        let tokens = 20 + index;
+        assert_eq!(completion_tokens(&outcome), tokens);
+        assert_eq!(text, undisturbed(&runtime, &prompt, tokens as usize).await);
+    }
+}
