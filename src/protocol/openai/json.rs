@@ -1,9 +1,11 @@
 //! Untrusted bytes to JSON. What [`serde_json`] lets pass and we do not: a key that stands twice, where two
-//! programs on the way would read two different requests.
+//! programs on the way would read two different requests, and values without end, since each costs much more
+//! memory than it has bytes.
 //!
 //! Nesting stops at its 128 levels; NaN, infinities, numbers beyond a double, lone surrogates and broken UTF-8
 //! are refused by it too.
 
+use std::cell::Cell;
 use std::fmt;
 
 use serde::Deserializer;
@@ -12,6 +14,9 @@ use serde_json::{Map, Number, Value};
 
 use super::Problem;
 use super::nearest::shortened;
+
+/// Values of one body, a number in a list counted as one. The longest prompts have a few thousand.
+const MOST_VALUES: usize = 500_000;
 
 /// Reads one JSON value and nothing after it.
 pub fn parse(bytes: &[u8]) -> Result<Value, Problem> {
@@ -23,24 +28,31 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Problem> {
         return Err(Problem::malformed("the body is empty, wanted JSON"));
     }
     let mut reader = serde_json::Deserializer::from_str(text);
-    let value = Strict.deserialize(&mut reader);
+    let left = Cell::new(MOST_VALUES);
+    let value = Strict(&left).deserialize(&mut reader);
     value
         .and_then(|value| reader.end().map(|()| value))
         .map_err(|error| Problem::malformed(format!("the body is not JSON: {error}")))
 }
 
+/// Reads strictly, as long as values are left.
 #[derive(Clone, Copy)]
-struct Strict;
+struct Strict<'a>(&'a Cell<usize>);
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        let left =
+            self.0.get().checked_sub(1).ok_or_else(|| {
+                D::Error::custom(format!("it holds more than {MOST_VALUES} values"))
+            })?;
+        self.0.set(left);
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Strict<'_> {
     type Value = Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -146,6 +158,14 @@ mod tests {
         check(
             r#"{"model":"a","x":{"k":1,"k":2}}"#,
             r#"the key "k" stands twice"#,
+        );
+    }
+
+    #[test]
+    fn values_without_end_are_refused() {
+        check(
+            format!("[{}0]", "0,".repeat(500_000)),
+            "more than 500000 values",
         );
     }
 
