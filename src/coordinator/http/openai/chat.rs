@@ -21,7 +21,7 @@ use crate::coordinator::http::reply;
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::switchboard::{JobStream, Switchboard};
 use crate::protocol::job::FailureKind;
-use crate::protocol::openai::chat::{ChatRequest, Grid, Head, Reply};
+use crate::protocol::openai::chat::{ChatRequest, Grid, Head, Reply, for_strangers};
 use crate::protocol::openai::{Problem, Strictness, json};
 
 use super::choices::{Choices, Next};
@@ -70,7 +70,7 @@ async fn read(body: Bytes) -> Result<(ChatRequest, Arc<Value>), ApiError> {
     let read = move || {
         let value = json::parse(&body)?;
         let request = ChatRequest::read(value.clone(), Strictness::Refuse)?;
-        Ok::<_, Problem>((request, Arc::new(value)))
+        Ok::<_, Problem>((request, Arc::new(for_strangers(value))))
     };
     if !large {
         return Ok(read()?);

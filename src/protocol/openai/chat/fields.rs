@@ -190,6 +190,17 @@ pub const FIELDS: &[Field<Draft>] = &[
     field("web_search_options", Shape::Object, "Not supported: nothing is searched.", |draft, _| never(draft, "web_search_options")),
 ];
 
+/// What tells who asks, and is nothing to a stranger's machine.
+const OURS_ALONE: [&str; 4] = ["user", "safety_identifier", "metadata", "prompt_cache_key"];
+
+/// The body as a worker of the public network may see it.
+pub fn for_strangers(mut body: Value) -> Value {
+    if let Value::Object(fields) = &mut body {
+        fields.retain(|name, _| !OURS_ALONE.contains(&name.as_str()));
+    }
+    body
+}
+
 /// The request as JSON Schema.
 pub fn schema() -> Value {
     field::schema(FIELDS, &["model", "messages"])

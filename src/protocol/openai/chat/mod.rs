@@ -29,7 +29,7 @@ mod usage;
 mod tests;
 
 pub use chunks::ChunkWriter;
-pub use fields::schema;
+pub use fields::{for_strangers, schema};
 pub use head::{Ending, Grid, Head};
 pub use reply::Reply;
 

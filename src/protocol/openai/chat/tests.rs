@@ -297,6 +297,12 @@ fn a_coordinator_may_pass_on_what_we_do_not_know() {
     assert_eq!(request.text.max_tokens, Some(10));
 }
 
+#[test]
+fn strangers_do_not_learn_who_asks() {
+    let body = with(json!({"user": "ann", "safety_identifier": "a", "metadata": {}, "top_k": 1}));
+    assert_eq!(super::for_strangers(body), with(json!({"top_k": 1})));
+}
+
 fn head() -> Head {
     let id = RequestId(Uuid::from_u128(7));
     Head::new(id, 1_767_225_600, "tiny".into())
