@@ -59,12 +59,12 @@ impl Door {
 
     fn let_in(&self, stream: TcpStream) {
         match self.room.clone().try_acquire_owned() {
-            Ok(permit) => self.start(stream, permit),
+            Ok(place) => self.start(stream, place),
             Err(_) => turn_away(&stream, self.tls.is_some()),
         }
     }
 
-    fn start(&self, stream: TcpStream, permit: OwnedSemaphorePermit) {
+    fn start(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
         let connection = Connection {
             router: self.router.clone(),
             patience: self.connections.header_patience,
@@ -74,14 +74,13 @@ impl Door {
         let tls = self.tls.clone();
         self.tasks.start(async move {
             match tls {
-                None => connection.serve(stream).await,
+                None => connection.serve(stream, place).await,
                 Some(tls) => match timeout(connection.patience, tls.shake_hands(stream)).await {
-                    Ok(Ok(stream)) => connection.serve(stream).await,
+                    Ok(Ok(stream)) => connection.serve(stream, place).await,
                     Ok(Err(error)) => debug!("a TLS handshake failed: {error}"),
                     Err(_) => debug!("a TLS handshake took too long"),
                 },
             }
-            drop(permit);
         });
     }
 }

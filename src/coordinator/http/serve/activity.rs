@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
 
 #[derive(Debug)]
@@ -22,11 +23,13 @@ pub struct Activity {
 #[derive(Debug)]
 pub struct Work(Arc<Activity>);
 
-/// A stream that notes when bytes move.
+/// A stream that notes when bytes move. It keeps its place among the connections, also after it has become a
+/// worker's socket.
 #[derive(Debug)]
 pub struct Watched<S> {
     stream: S,
     activity: Arc<Activity>,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Activity {
@@ -74,8 +77,12 @@ impl Drop for Work {
 }
 
 impl<S> Watched<S> {
-    pub fn new(stream: S, activity: Arc<Activity>) -> Self {
-        Self { stream, activity }
+    pub fn new(stream: S, activity: Arc<Activity>, place: OwnedSemaphorePermit) -> Self {
+        Self {
+            stream,
+            activity,
+            _place: place,
+        }
     }
 
     fn noting<T>(&self, moved: Poll<io::Result<T>>) -> Poll<io::Result<T>> {

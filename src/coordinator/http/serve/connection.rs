@@ -14,6 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::debug;
@@ -36,12 +37,12 @@ const MOST_STREAMS: u32 = 1024;
 const LARGEST_HEAD: usize = 64 << 10;
 
 impl Connection {
-    pub async fn serve<S>(self, stream: S)
+    pub async fn serve<S>(self, stream: S, place: OwnedSemaphorePermit)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let activity = Arc::new(Activity::new());
-        let io = TokioIo::new(Watched::new(stream, activity.clone()));
+        let io = TokioIo::new(Watched::new(stream, activity.clone(), place));
         let builder = self.builder();
         let service = service_fn(|request| answer(self.router.clone(), activity.work(), request));
         let mut serving = pin!(builder.serve_connection_with_upgrades(io, service));
