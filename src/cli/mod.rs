@@ -14,6 +14,8 @@ pub mod eval;
 pub mod failure;
 mod generate;
 mod init;
+#[cfg_attr(not(feature = "coordinator"), path = "key_absent.rs")]
+mod key;
 mod load;
 mod man;
 mod models;
@@ -68,6 +70,7 @@ enum Command {
     Up(up::Args),
     Serve(serve::Args),
     Init(init::Args),
+    Key(key::Args),
     Probe(probe::Args),
     Doctor(doctor::Args),
     Models(models::Args),
@@ -99,6 +102,7 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         Some(Command::Up(args)) => up::run(args, &root),
         Some(Command::Serve(args)) => serve::run(args, &root),
         Some(Command::Init(args)) => init::run(args, &root),
+        Some(Command::Key(args)) => key::run(args, &root),
         Some(Command::Probe(args)) => probe::run(args, &root),
         Some(Command::Doctor(args)) => doctor::run(args, &root),
         Some(Command::Models(args)) => models::run(args, &root),

@@ -14,6 +14,7 @@ mod demo;
 mod engine;
 mod fit;
 mod hub;
+mod keys;
 mod layering;
 mod link;
 mod models;

@@ -105,9 +105,9 @@ impl Accounts {
         Ok(Self { inner })
     }
 
-    /// Nobody has an account yet: makes the admin's, and a key with every scope.
+    /// There is no admin yet: makes the account, and a key of it with every scope.
     pub async fn first_start(&self) -> Result<Option<NewKey>, StorageError> {
-        if self.inner.store.has_accounts().await? {
+        if self.inner.store.has_admin().await? {
             return Ok(None);
         }
         self.admin_key("first start").await.map(Some)
@@ -154,6 +154,9 @@ impl Accounts {
 
     async fn ask(&self, digest: Digest) -> Result<Found, Denied> {
         let inner = &*self.inner;
+        if !inner.store.is_reachable() {
+            return Err(Denied::Unavailable);
+        }
         let _permit = inner
             .asking
             .acquire()

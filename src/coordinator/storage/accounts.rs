@@ -49,9 +49,10 @@ impl Store {
         Ok(row.as_ref().map(account).transpose()?)
     }
 
-    /// Whether anybody has an account, the house and the anonymous aside.
-    pub async fn has_accounts(&self) -> Result<bool, StorageError> {
-        let count = sqlx::query("SELECT COUNT(*) FROM accounts WHERE id > 0");
+    /// Whether anybody may do everything.
+    pub async fn has_admin(&self) -> Result<bool, StorageError> {
+        let count = sqlx::query("SELECT COUNT(*) FROM accounts WHERE roles LIKE $1");
+        let count = count.bind(format!("%{}%", Roles::ADMIN));
         let count: i64 = count.fetch_one(&self.readers).await?.try_get(0)?;
         Ok(count > 0)
     }

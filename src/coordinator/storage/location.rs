@@ -44,6 +44,14 @@ impl Location {
         Ok(Self::Sqlite(PathBuf::from(path)))
     }
 
+    /// Whether there may be a database: only a missing file is known to be none.
+    pub fn exists(&self) -> bool {
+        match self {
+            Self::Sqlite(path) => path.exists(),
+            Self::Postgres(_) => true,
+        }
+    }
+
     pub(super) fn options(&self) -> Result<AnyConnectOptions, StorageError> {
         let url = match self {
             Self::Postgres(url) => url.clone(),

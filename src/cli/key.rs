@@ -1,0 +1,322 @@
+//! `worker key`: makes, lists and revokes the keys of a coordinator, also while it runs.
+
+use std::time::{Duration, SystemTime};
+
+use clap::Subcommand;
+use serde::Serialize;
+
+use super::load::block_on;
+use super::table::Table;
+use super::{Exit, Failure, Root, output};
+use crate::config::{Flag, parse_duration, show_duration};
+use crate::coordinator::accounts::{Accounts, KeyOrder, NewKey, Roles, Scopes};
+use crate::coordinator::storage::{KeyRow, Location, StorageError, Store};
+use crate::protocol::job::UnixMillis;
+use crate::tasks::Tasks;
+
+const EXAMPLES: &str = "\
+Examples:
+  worker key create                           a key of the account admin, to ask for work
+  worker key create --account alice --expires 30d
+  worker key create --worker rig-1            a key that connects the worker rig-1 and nothing else
+  worker key list                             every key but its text, which nobody knows
+  worker key revoke 4f1d02a9c3e8              it opens nothing from now on";
+
+/// Make, list and revoke the keys of a coordinator.
+///
+/// A running coordinator takes notice within a second.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Where the coordinator keeps its accounts, as in serve.database: a path, or postgres://HOST/NAME.
+    #[arg(long, global = true, value_name = "DATABASE")]
+    database: Option<String>,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Create(CreateArgs),
+    List(ListArgs),
+    Revoke(RevokeArgs),
+}
+
+/// Make a key and print it, this one time.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  worker key create --account alice\n  worker key create --worker rig-1"
+)]
+struct CreateArgs {
+    /// Whose key it is; the account is made if it is new.
+    #[arg(long, value_name = "NAME", default_value = "admin")]
+    account: String,
+    /// What you call the key.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    label: String,
+    /// What it is good for: inference.submit, worker.connect, account.read, account.manage; repeat for several
+    /// (default: inference.submit and account.read, or worker.connect with --worker).
+    #[arg(long = "scope", value_name = "SCOPE", value_parser = scope)]
+    scopes: Vec<Scopes>,
+    /// Bind it to the worker of this name.
+    #[arg(long, value_name = "NAME")]
+    worker: Option<String>,
+    /// What a new account may do: user, moderator, admin, worker_owner; repeat for several (default: user and
+    /// worker_owner, and everything for admin).
+    #[arg(long = "role", value_name = "ROLE", value_parser = role)]
+    roles: Vec<Roles>,
+    /// How long it is valid, such as 30d or 12h (default: until it is revoked).
+    #[arg(long, value_name = "TIME", value_parser = lifetime)]
+    expires: Option<Duration>,
+}
+
+/// List the keys.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  worker key list\n  worker key list --json")]
+struct ListArgs {}
+
+/// Revoke a key: it opens nothing from now on.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  worker key revoke 4f1d02a9c3e8")]
+struct RevokeArgs {
+    /// The key's id, as `worker key list` shows it.
+    id: String,
+}
+
+#[derive(Serialize)]
+struct CreatedReport<'a> {
+    key: &'a str,
+    id: &'a str,
+    account: &'a str,
+}
+
+/// Times are seconds since the Unix epoch.
+#[derive(Serialize)]
+struct KeyReport {
+    id: String,
+    account: String,
+    label: String,
+    scopes: Vec<&'static str>,
+    worker: Option<String>,
+    created_at: i64,
+    expires_at: Option<i64>,
+    revoked_at: Option<i64>,
+}
+
+#[derive(Serialize)]
+struct RevokedReport<'a> {
+    id: &'a str,
+    /// False when it was revoked before.
+    revoked_now: bool,
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    root.start_log()?;
+    let location = location(args.database, root)?;
+    if !(location.exists() || matches!(args.command, Command::Create(_))) {
+        let message = format!("there is no database at {location}");
+        return Err(Failure::new(Exit::NotFound, message)
+            .hint("`worker key create` makes it, and so does `worker serve`"));
+    }
+    let json = args.json;
+    block_on(async move {
+        let tasks = Tasks::default();
+        let opened = Store::open(&location, &tasks).await;
+        let store = opened.map_err(|error| failed(&location, error))?;
+        let accounts = Accounts::open(store.clone(), &tasks).await?;
+        let done = match args.command {
+            Command::Create(args) => create(&args, &store, &accounts, json).await,
+            Command::List(_) => list(&accounts, json).await,
+            Command::Revoke(args) => revoke(&args.id, &accounts, json).await,
+        };
+        drop((store, accounts));
+        tasks.stop(Duration::from_secs(5)).await;
+        done
+    })
+}
+
+async fn create(
+    args: &CreateArgs,
+    store: &Store,
+    accounts: &Accounts,
+    json: bool,
+) -> Result<(), Failure> {
+    let account = match store.account_named(&args.account).await? {
+        Some(account) if args.roles.is_empty() => account.id,
+        Some(_) => return Err(roles_of_old_account(&args.account)),
+        None => accounts.create_account(&args.account, args.roles()).await?,
+    };
+    let order = KeyOrder {
+        label: args.label.clone(),
+        scopes: args.scopes(),
+        worker_name: args.worker.clone(),
+        lifetime: args.expires,
+    };
+    let key = accounts.create_key(account, order).await?;
+    show_new(&key, &args.account, json)
+}
+
+fn show_new(key: &NewKey, account: &str, json: bool) -> Result<(), Failure> {
+    let (text, id) = (key.text.expose(), &*key.public_id);
+    if json {
+        return output::json(&CreatedReport {
+            key: text,
+            id,
+            account,
+        });
+    }
+    output::line(text)?;
+    output::aside(format!(
+        "this is key {id} of {account}; it is not shown again"
+    ));
+    Ok(())
+}
+
+async fn list(accounts: &Accounts, json: bool) -> Result<(), Failure> {
+    let keys = accounts.list_keys().await?;
+    if json {
+        let reports: Vec<KeyReport> = keys.into_iter().map(KeyReport::from).collect();
+        return output::json(&reports);
+    }
+    let mut table = Table::new(["id", "account", "state", "scopes", "worker", "label"]);
+    for key in keys {
+        let scopes = key.scopes.names().collect::<Vec<_>>().join(",");
+        let state = state(&key);
+        let worker = key.worker_name.unwrap_or_default();
+        table.row([
+            key.public_id,
+            key.account_name,
+            state,
+            scopes,
+            worker,
+            key.label,
+        ]);
+    }
+    output::text(table)
+}
+
+async fn revoke(id: &str, accounts: &Accounts, json: bool) -> Result<(), Failure> {
+    let keys = accounts.list_keys().await?;
+    if !keys.iter().any(|key| key.public_id == id) {
+        return Err(Failure::new(Exit::NotFound, "there is no key of this id")
+            .hint("`worker key list` shows the ids; the key itself is not one"));
+    }
+    let revoked_now = accounts.revoke_key(id).await?;
+    if json {
+        return output::json(&RevokedReport { id, revoked_now });
+    }
+    output::line(match revoked_now {
+        true => format!("{id} is revoked"),
+        false => format!("{id} was revoked before"),
+    })
+}
+
+impl CreateArgs {
+    fn scopes(&self) -> Scopes {
+        match (self.scopes.is_empty(), &self.worker) {
+            (false, _) => self
+                .scopes
+                .iter()
+                .copied()
+                .fold(Scopes::default(), Scopes::with),
+            (true, Some(_)) => Scopes::WORKER_CONNECT,
+            (true, None) => Scopes::INFERENCE_SUBMIT.with(Scopes::ACCOUNT_READ),
+        }
+    }
+
+    fn roles(&self) -> Roles {
+        match (self.roles.is_empty(), &*self.account) {
+            (false, _) => self
+                .roles
+                .iter()
+                .copied()
+                .fold(Roles::default(), Roles::with),
+            (true, "admin") => Roles::ALL,
+            (true, _) => Roles::USER.with(Roles::WORKER_OWNER),
+        }
+    }
+}
+
+/// The flag, else the configuration, else the file in the data folder.
+fn location(database: Option<String>, root: &Root) -> Result<Location, Failure> {
+    let flag = |value| Flag {
+        name: "--database",
+        setting: "serve.database",
+        value,
+    };
+    let config = root
+        .load_with(database.map(flag).into_iter().collect())?
+        .config;
+    match config.serve.database {
+        Some(text) => Location::parse(text.expose())
+            .map_err(|error| Failure::new(Exit::BadConfiguration, error)),
+        None => Ok(Location::in_folder(&config.worker.data_dir)),
+    }
+}
+
+fn failed(location: &Location, error: StorageError) -> Failure {
+    Failure::from(error).hint(format!(
+        "the database is {location}; --database names another"
+    ))
+}
+
+fn roles_of_old_account(name: &str) -> Failure {
+    let message = format!("the account {name} exists, and --role is for new ones");
+    Failure::new(Exit::Usage, message)
+}
+
+fn state(key: &KeyRow) -> String {
+    if key.revoked_at.is_some() {
+        return "revoked".to_owned();
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = UnixMillis::default().after(now.unwrap_or_default());
+    let left = key.expires_at.map(|at| at.since(now));
+    match left.map(|left| left.as_secs()) {
+        None => "valid".to_owned(),
+        Some(0) => "expired".to_owned(),
+        Some(secs) => format!("valid for {}", show_duration(rounded(secs))),
+    }
+}
+
+/// To its largest unit: nobody wants to read milliseconds of a month.
+fn rounded(secs: u64) -> Duration {
+    let unit = [86_400, 3_600, 60].into_iter().find(|unit| secs >= *unit);
+    let unit = unit.unwrap_or(1);
+    Duration::from_secs(secs.div_ceil(unit) * unit)
+}
+
+fn scope(text: &str) -> Result<Scopes, String> {
+    Scopes::named(text).ok_or_else(|| format!("the scopes are {}", listed(Scopes::ALL.names())))
+}
+
+fn role(text: &str) -> Result<Roles, String> {
+    Roles::named(text).ok_or_else(|| format!("the roles are {}", listed(Roles::ALL.names())))
+}
+
+fn lifetime(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| "a time such as 30d or 12h is wanted".to_owned())
+}
+
+fn listed(names: impl Iterator<Item = &'static str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}
+
+impl From<KeyRow> for KeyReport {
+    fn from(key: KeyRow) -> Self {
+        let seconds = |at: UnixMillis| at.0 / 1000;
+        Self {
+            id: key.public_id,
+            account: key.account_name,
+            label: key.label,
+            scopes: key.scopes.names().collect(),
+            worker: key.worker_name,
+            created_at: seconds(key.created_at),
+            expires_at: key.expires_at.map(seconds),
+            revoked_at: key.revoked_at.map(seconds),
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! `worker key` in a build without the coordinator.
+
+use super::{Failure, Root};
+
+/// Make, list and revoke the keys of a coordinator, which this build leaves out.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  worker key list")]
+pub struct Args {}
+
+pub fn run(_: Args, _: &Root) -> Result<(), Failure> {
+    Err(super::coordinator_is_missing("key"))
+}

@@ -1,0 +1,126 @@
+//! `worker key`: the keys of a coordinator, from the command line.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::worker::{Run, worker};
+
+/// `worker key …` on the database in this folder.
+fn key(folder: &Path, arguments: &[&str]) -> Run {
+    let folder = folder.to_str().unwrap();
+    let arguments = [&["key", "--data-dir", folder], arguments].concat();
+    worker(&arguments).run()
+}
+
+fn json(output: &str) -> Value {
+    serde_json::from_str(output).unwrap()
+}
+
+#[test]
+fn a_key_is_shown_once_listed_and_revoked() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = key(
+        folder.path(),
+        &["create", "--account", "alice", "--label", "laptop"],
+    );
+    let text = made.stdout.trim();
+    assert_eq!(
+        text.len(),
+        22,
+        "a script can take it as it is: {:?}",
+        made.stdout
+    );
+    assert!(!made.stderr.contains(text));
+
+    let list = key(folder.path(), &["list"]).ok();
+    assert!(
+        list.contains("alice") && list.contains("laptop") && list.contains("valid"),
+        "{list}"
+    );
+    assert!(!list.contains(text), "nobody knows the key any more");
+
+    let listed = json(&key(folder.path(), &["list", "--json"]).ok());
+    let id = listed[0]["id"].as_str().unwrap();
+    assert_eq!(
+        listed[0]["scopes"],
+        serde_json::json!(["inference.submit", "account.read"])
+    );
+    assert_eq!(
+        key(folder.path(), &["revoke", id]).ok(),
+        format!("{id} is revoked\n")
+    );
+    let again = key(folder.path(), &["revoke", id, "--json"]).ok();
+    assert_eq!(json(&again)["revoked_now"], false);
+    assert!(key(folder.path(), &["list"]).ok().contains("revoked"));
+}
+
+#[test]
+fn a_key_can_be_bound_to_a_worker_and_expire() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = ["create", "--worker", "rig-1", "--expires", "30d", "--json"];
+    let made = json(&key(folder.path(), &made).ok());
+    assert_eq!(made["account"], "admin");
+    assert_eq!(made["key"].as_str().unwrap().len(), 22);
+    let listed = json(&key(folder.path(), &["list", "--json"]).ok());
+    assert_eq!(listed[0]["worker"], "rig-1");
+    assert_eq!(listed[0]["scopes"], serde_json::json!(["worker.connect"]));
+    let (made, until) = (&listed[0]["created_at"], &listed[0]["expires_at"]);
+    assert_eq!(
+        until.as_i64().unwrap() - made.as_i64().unwrap(),
+        30 * 86_400
+    );
+    assert!(key(folder.path(), &["list"]).ok().contains("valid for 30"));
+}
+
+#[test]
+fn misuse_of_keys_is_refused_with_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let fails =
+        |arguments: &[&str], code, message| key(folder.path(), arguments).fails(code, message);
+    fails(&["list"], 66, "there is no database at");
+    fails(&["revoke", "4f1d02a9c3e8"], 66, "there is no database at");
+    fails(
+        &["create", "--scope", "everything"],
+        2,
+        "the scopes are inference.submit",
+    );
+    fails(&["create", "--role", "king"], 2, "the roles are user");
+    fails(&["create", "--expires", "soon"], 2, "a time such as 30d");
+    key(folder.path(), &["create"]).ok();
+    fails(&["create", "--role", "user"], 2, "the account admin exists");
+    fails(
+        &["revoke", "4f1d02a9c3e8"],
+        66,
+        "there is no key of this id",
+    );
+    fails(
+        &["list", "--database", "mysql://host/name"],
+        78,
+        "the database is named by",
+    );
+    fails(
+        &["create", "--database", "/sys/muster.sqlite"],
+        73,
+        "read-only",
+    );
+    fails(
+        &["list", "--database", "postgres://nobody@127.0.0.1:1/none"],
+        69,
+        "cannot be reached",
+    );
+}
+
+#[test]
+fn a_file_that_is_no_database_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("coordinator.sqlite");
+    std::fs::write(
+        &file,
+        "Dear diary, today I wrote a file of some length.".repeat(50),
+    )
+    .unwrap();
+    let before = std::fs::read(&file).unwrap();
+    key(folder.path(), &["list"]).fails(65, "not a SQLite database");
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+}
