@@ -1,7 +1,11 @@
 //! One suite for both engines: every test here runs on SQLite and on PostgreSQL, each on a database of its own.
 
+mod books;
+mod opening;
+mod outages;
 mod scratch;
 mod settling;
+mod survival;
 mod workers;
 
 /// A test on each engine.

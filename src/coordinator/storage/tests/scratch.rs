@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::coordinator::dispatch::Timing;
 use crate::coordinator::kudos::{Entry, FEE, HOUSE, Reason, Settlement, State};
-use crate::coordinator::storage::{Location, Store};
+use crate::coordinator::storage::{LedgerSums, Location, Store};
 use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis, Usage, WorkerId};
 use crate::tasks::Tasks;
 
@@ -88,3 +88,11 @@ pub fn settlement(job: JobId, kudos: i64) -> Settlement {
         ],
     }
 }
+
+/// What must hold of every ledger.
+pub const SOUND: LedgerSums = LedgerSums {
+    entries: Kudos(0),
+    balances: Kudos(0),
+    wrong_jobs: 0,
+    wrong_balances: 0,
+};

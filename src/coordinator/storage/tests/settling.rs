@@ -3,9 +3,8 @@
 use futures_util::future::join_all;
 
 use super::on_both_engines;
-use super::scratch::{Scratch, settlement};
+use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::kudos::HOUSE;
-use crate::coordinator::storage::LedgerSums;
 use crate::protocol::job::{AccountId, JobId, Kudos};
 
 on_both_engines! {
@@ -59,10 +58,3 @@ async fn absurd_names_are_stored(scratch: Scratch) {
     odd.charge = Kudos(i64::MAX);
     assert_eq!(store.settle(odd).await, Ok(Kudos(1000)));
 }
-
-const SOUND: LedgerSums = LedgerSums {
-    entries: Kudos(0),
-    balances: Kudos(0),
-    wrong_jobs: 0,
-    wrong_balances: 0,
-};

@@ -1,0 +1,119 @@
+//! Opening: new, older, newer and damaged databases, and two programs at once.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use sqlx::{AnyConnection, Executor, Row};
+
+use super::on_both_engines;
+use super::scratch::{Scratch, settlement};
+use crate::coordinator::storage::{Location, StorageError, Store, connect, migrate};
+use crate::protocol::job::{JobId, Kudos};
+
+on_both_engines! {
+    a_newer_database_is_refused,
+    an_older_database_is_migrated_with_a_copy_kept,
+    a_migration_that_fails_leaves_the_database_as_it_was,
+    two_programs_may_open_a_new_database_at_once,
+    what_was_settled_is_there_after_opening_again,
+}
+
+/// The schema of tomorrow.
+const NEXT: &[&str] = &[
+    migrate::ALL[0],
+    "ALTER TABLE accounts ADD COLUMN note TEXT; UPDATE accounts SET note = 'migrated';",
+];
+
+async fn a_newer_database_is_refused(scratch: Scratch) {
+    drop(scratch.open().await);
+    let mut connection = connect(&scratch.location).await.unwrap();
+    let newer = "UPDATE counters SET value = 99 WHERE name = 'schema'";
+    connection.execute(newer).await.unwrap();
+    let refused = Store::open(&scratch.location, &scratch.tasks)
+        .await
+        .unwrap_err();
+    let known = migrate::ALL.len() as i64;
+    assert_eq!(refused, StorageError::Newer { found: 99, known });
+    assert!(refused.to_string().contains("newer version"));
+}
+
+async fn an_older_database_is_migrated_with_a_copy_kept(scratch: Scratch) {
+    let job = JobId::random();
+    let store = scratch.open().await;
+    store.settle(settlement(job, 3)).await.unwrap();
+    let connection = connect(&scratch.location).await.unwrap();
+    let migrated = migrate::migrate(connection, &scratch.location, NEXT).await;
+    let note = text(
+        &mut migrated.unwrap(),
+        "SELECT note FROM accounts WHERE id = 0",
+    )
+    .await;
+    assert_eq!(note, "migrated");
+    assert_eq!(store.reward(job).await, Ok(Some(Kudos(3000))));
+    if let Location::Sqlite(path) = &scratch.location {
+        let copy = PathBuf::from(format!("{}.schema-1", path.display()));
+        let mode = copy.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let copy = Store::open(&Location::Sqlite(copy), &scratch.tasks).await;
+        assert_eq!(copy.unwrap().reward(job).await, Ok(Some(Kudos(3000))));
+    }
+}
+
+async fn a_migration_that_fails_leaves_the_database_as_it_was(scratch: Scratch) {
+    drop(scratch.open().await);
+    let connection = connect(&scratch.location).await.unwrap();
+    let broken = [
+        migrate::ALL[0],
+        "CREATE TABLE half (id BIGINT); CREATE TABLE (;",
+    ];
+    let failed = migrate::migrate(connection, &scratch.location, &broken).await;
+    assert!(
+        matches!(failed, Err(StorageError::Refused(_))),
+        "{failed:?}"
+    );
+    let mut connection = connect(&scratch.location).await.unwrap();
+    assert!(connection.execute("SELECT * FROM half").await.is_err());
+    assert!(Store::open(&scratch.location, &scratch.tasks).await.is_ok());
+}
+
+async fn two_programs_may_open_a_new_database_at_once(scratch: Scratch) {
+    let (one, other) = tokio::join!(
+        Store::open(&scratch.location, &scratch.tasks),
+        Store::open(&scratch.location, &scratch.tasks)
+    );
+    let (one, other) = (one.unwrap(), other.unwrap());
+    let job = JobId::random();
+    let (first, second) = tokio::join!(
+        one.settle(settlement(job, 1)),
+        other.settle(settlement(job, 2))
+    );
+    assert_eq!(first, second, "both are told what stands there");
+}
+
+async fn what_was_settled_is_there_after_opening_again(scratch: Scratch) {
+    let job = JobId::random();
+    let store = scratch.open().await;
+    store.settle(settlement(job, 3)).await.unwrap();
+    drop(store);
+    let store = scratch.open().await;
+    assert_eq!(store.settle(settlement(job, 4)).await, Ok(Kudos(3000)));
+}
+
+#[tokio::test]
+async fn the_file_is_its_owners_alone() {
+    let scratch = Scratch::sqlite();
+    scratch.open().await;
+    let Location::Sqlite(path) = &scratch.location else {
+        panic!("a file is wanted");
+    };
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+async fn text(connection: &mut AnyConnection, query: &'static str) -> String {
+    sqlx::query(query)
+        .fetch_one(connection)
+        .await
+        .unwrap()
+        .try_get(0)
+        .unwrap()
+}

@@ -1,0 +1,188 @@
+//! Outages: a database that is locked, full, or gone for a while.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use sqlx::{AnyConnection, Executor};
+use tokio::time::sleep;
+
+use super::scratch::{SOUND, Scratch, settlement};
+use crate::coordinator::accounts::{Accounts, Denied};
+use crate::coordinator::storage::write::Change;
+use crate::coordinator::storage::{Location, StorageError, Store, connect};
+use crate::protocol::job::{JobId, Kudos};
+use crate::tasks::Tasks;
+
+/// A statement on the writer's own connection.
+#[derive(Debug)]
+struct Statement(&'static str);
+
+impl Change for Statement {
+    type Answer = ();
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<(), StorageError>> {
+        Box::pin(async move {
+            connection.execute(self.0).await?;
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_said_and_survived() {
+    let scratch = Scratch::sqlite();
+    let store = scratch.open().await;
+    store
+        .change(Statement("PRAGMA max_page_count = 20"))
+        .await
+        .unwrap();
+    let full = async {
+        loop {
+            let settled = store.settle(settlement(JobId::random(), 1)).await;
+            if let Err(error) = settled {
+                return error;
+            }
+        }
+    };
+    assert_eq!(full.await, StorageError::Full);
+    store
+        .change(Statement("PRAGMA max_page_count = 1000000"))
+        .await
+        .unwrap();
+    let job = JobId::random();
+    assert_eq!(store.settle(settlement(job, 1)).await, Ok(Kudos(1000)));
+    assert!(store.is_reachable());
+    assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
+}
+
+#[tokio::test]
+async fn a_file_that_another_program_holds_is_locked_until_it_lets_go() {
+    let scratch = Scratch::sqlite();
+    let store = scratch.open().await;
+    store.change(Statement("SELECT 1")).await.unwrap();
+    // Ends the wait after 50 ms; the pragma counts from the next transaction on.
+    store
+        .change(Statement("PRAGMA busy_timeout = 50"))
+        .await
+        .unwrap();
+    let mut other = connect(&scratch.location).await.unwrap();
+    other.execute("BEGIN IMMEDIATE").await.unwrap();
+    let job = JobId::random();
+    let locked = store.settle(settlement(job, 1)).await.unwrap_err();
+    assert_eq!(locked, StorageError::Locked(5));
+    assert!(!store.is_reachable());
+    other.execute("ROLLBACK").await.unwrap();
+    assert_eq!(store.settle(settlement(job, 1)).await, Ok(Kudos(1000)));
+    assert!(store.is_reachable());
+}
+
+#[tokio::test]
+async fn a_bad_write_does_not_fail_its_neighbours() {
+    let scratch = Scratch::sqlite();
+    let store = scratch.open().await;
+    let (job, other) = (JobId::random(), JobId::random());
+    let (before, bad, after) = tokio::join!(
+        store.settle(settlement(job, 1)),
+        store.change(Statement("INSERT INTO nowhere VALUES (1)")),
+        store.settle(settlement(other, 2)),
+    );
+    assert_eq!((before, after), (Ok(Kudos(1000)), Ok(Kudos(2000))));
+    assert!(matches!(bad, Err(StorageError::Refused(_))), "{bad:?}");
+    assert!(store.is_reachable());
+}
+
+/// A server of this test's own.
+struct Server {
+    folder: tempfile::TempDir,
+}
+
+impl Server {
+    fn run(&self, verb: &str) -> String {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/postgres");
+        let run = Command::new(script)
+            .arg(verb)
+            .arg(self.folder.path().join("server"))
+            .output();
+        let run = run.unwrap();
+        assert!(
+            run.status.success(),
+            "{}",
+            String::from_utf8_lossy(&run.stderr)
+        );
+        String::from_utf8(run.stdout).unwrap().trim().to_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.run("stop");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_database_down_and_back_is_survived() {
+    let folder = tempfile::Builder::new()
+        .permissions(open_to_all())
+        .tempdir()
+        .unwrap();
+    let server = Server { folder };
+    let location = Location::parse(&server.run("start")).unwrap();
+    let tasks = Tasks::default();
+    let store = Store::open(&location, &tasks).await.unwrap();
+    let accounts = Accounts::open(store.clone(), &tasks).await.unwrap();
+    let key = accounts.first_start().await.unwrap().unwrap();
+    let key = key.text.expose();
+    accounts.authenticate(key).await.unwrap();
+    store.settle(settlement(JobId::random(), 1)).await.unwrap();
+
+    server.run("kill");
+    let job = JobId::random();
+    let lost = store.settle(settlement(job, 2)).await;
+    assert!(
+        matches!(lost, Err(StorageError::Unreachable(_))),
+        "{lost:?}"
+    );
+    until("it is noticed", || !store.is_reachable()).await;
+    assert!(accounts.authenticate(key).await.is_ok(), "known keys go on");
+    let stranger = accounts
+        .authenticate("aaaaaaaaaaaaaaaaaaaaaa")
+        .await
+        .unwrap_err();
+    assert_eq!(
+        stranger,
+        Denied::Unavailable,
+        "nobody can say that it is wrong"
+    );
+
+    server.run("start");
+    until("it is noticed", || store.is_reachable()).await;
+    assert_eq!(store.settle(settlement(job, 2)).await, Ok(Kudos(2000)));
+    assert_eq!(store.settle(settlement(job, 2)).await, Ok(Kudos(2000)));
+    let stranger = accounts
+        .authenticate("aaaaaaaaaaaaaaaaaaaaaa")
+        .await
+        .unwrap_err();
+    assert_eq!(stranger, Denied::UnknownKey);
+    assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
+}
+
+/// The server runs as somebody else when this test is root's.
+fn open_to_all() -> std::fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o755)
+}
+
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "waited for: {what}"
+        );
+        sleep(Duration::from_millis(10)).await;
+    }
+}
