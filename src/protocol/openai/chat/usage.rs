@@ -55,7 +55,10 @@ pub fn logprob(token: &TokenLogprob) -> Value {
 fn entry(text: &str, logprob: f32) -> Value {
     // As OpenAI does for what is as good as impossible: JSON knows no infinity.
     const LEAST: f64 = -9999.0;
-    let logprob = f64::from(logprob).max(LEAST).min(0.0);
+    let logprob = match logprob.is_nan() {
+        true => LEAST,
+        false => f64::from(logprob).clamp(LEAST, 0.0),
+    };
     // As many digits as it has: the others would be those of a double.
     let logprob = (logprob * 1e6).round() / 1e6;
     json!({"token": text, "logprob": logprob, "bytes": text.as_bytes()})
