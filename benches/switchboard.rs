@@ -116,7 +116,7 @@ impl Network {
     /// A worker that answers each job with so many tokens, so many a frame.
     async fn worker(&self, tokens: usize, together: usize) {
         let config = WebSocketConfig::default()
-            .read_buffer_size(1 << 16)
+            .read_buffer_size(4096)
             .write_buffer_size(1 << 16);
         let stream = self.dial().await;
         let mut socket = WebSocketStream::from_raw_socket(stream, Role::Client, Some(config)).await;

@@ -267,7 +267,7 @@ async fn a_worker_of_ours_that_does_not_confirm_a_cancel_has_its_slot_free_withi
     let _next = board.submit("next").await;
     let next = rig.job().await;
     assert!(
-        left.elapsed() < Duration::from_millis(1500),
+        left.elapsed() < Duration::from_secs(2),
         "{:?}",
         left.elapsed()
     );

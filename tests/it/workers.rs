@@ -109,6 +109,20 @@ async fn a_peer_that_says_nothing_is_dropped() {
 }
 
 #[tokio::test]
+async fn a_stranger_cannot_send_large_frames() {
+    let board = Board::start();
+    let mut rig = board.dial().await;
+    let text = format!(r#"{{"apikey":"key-1","x":"{}"}}"#, "x".repeat(4 << 20));
+    // Dropped before all of it is written.
+    let _ = rig.socket.send(Message::text(text)).await;
+    assert_eq!(rig.closed().await, Closed::Abruptly);
+    let (mut known, _) = board.rig(public("known")).await;
+    let text = format!(r#"{{"type":"pong","x":"{}"}}"#, "x".repeat(4 << 20));
+    known.send_text(text).await;
+    still_serves(&board, &mut known).await;
+}
+
+#[tokio::test]
 async fn unknown_wants_are_ignored_and_the_rest_is_agreed() {
     let board = Board::start();
     let mut registration = ours("rig", 4);

@@ -215,7 +215,8 @@ impl Desk {
                 self.sessions.remove(*session);
                 self.upkeep.note(Stale::Members);
             }
-            Input::Leaving { .. } | Input::DrainWorker { .. } | Input::Report(_) => {
+            // Reports come by the thousand and are load.
+            Input::Leaving { .. } | Input::DrainWorker { .. } => {
                 self.upkeep.note(Stale::Members);
             }
             _ => {}

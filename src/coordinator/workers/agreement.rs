@@ -156,3 +156,52 @@ fn slots(registration: &Registration, used: Option<Extensions>) -> u32 {
         _ => 1,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Peer;
+    use crate::protocol::job::{Capabilities, Formats};
+    use crate::protocol::link::{Extension, FromWorker, Registration};
+
+    fn peer(text: &str) -> Peer {
+        let FromWorker::Register(registration) = FromWorker::parse(text).unwrap() else {
+            panic!("a registration was wanted");
+        };
+        Peer::of(&registration).unwrap()
+    }
+
+    #[test]
+    fn a_peer_that_asks_for_nothing_is_public() {
+        let peer = peer(r#"{"models":["m"],"api_formats":["neutral"],"capacity":{"total":9}}"#);
+        assert!(peer.is_public() && peer.used.is_none());
+        assert_eq!((peer.slots, peer.formats), (1, Formats::OPENAI_CHAT));
+        assert!(peer.capabilities.contains(Capabilities::GRAMMAR));
+        assert!(!peer.capabilities.contains(Capabilities::LOGPROBS));
+        assert_eq!(peer.max_frame, super::SMALL_FRAME);
+    }
+
+    #[test]
+    fn what_is_wanted_and_known_is_used() {
+        let peer = peer(
+            r#"{"models":["m"],"api_formats":["neutral"],"modalities":["image"],
+            "capacity":{"total":9,"models":{"m":{"max":4}}},
+            "ext":{"v":7,"want":["multi","resume","magic"],"can":["logprobs"],"max_frame":33554432}}"#,
+        );
+        assert!(peer.uses(Extension::Multi) && peer.uses(Extension::Resume));
+        assert!(!peer.uses(Extension::Drain));
+        let can = Capabilities::LOGPROBS
+            .with(Capabilities::LARGE_FRAMES)
+            .with(Capabilities::IMAGE_INPUT);
+        assert_eq!(peer.capabilities, can);
+        let registration = Registration {
+            models: vec!["m".into(), "n".into()],
+            ..Registration::new("", "", Vec::new())
+        };
+        let slots: Vec<_> = peer
+            .models(&registration)
+            .iter()
+            .map(|it| it.slots)
+            .collect();
+        assert_eq!((peer.slots, slots), (9, vec![9, 9]));
+    }
+}

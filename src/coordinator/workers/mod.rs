@@ -3,6 +3,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `admission`, `gate` | who is let in, and what the others are told |
+//! | `allowance` | how much a stranger may send |
 //! | `agreement` | what a peer negotiated; nothing, if it is of the public network |
 //! | `session` | the conversation: frames to inputs for dispatch, orders to frames; no socket, no clock |
 //! | `payload`, `flat`, `wording` | jobs, errors and the like in the words of the wire |
@@ -13,6 +14,7 @@
 
 mod admission;
 mod agreement;
+mod allowance;
 mod flat;
 pub(super) mod frames;
 mod gate;
@@ -42,6 +44,7 @@ use crate::protocol::link;
 
 use admission::Rejection;
 use agreement::Peer;
+use allowance::Allowance;
 use session::{Session, Welcome};
 use socket::{Farewell, Socket};
 
@@ -121,8 +124,12 @@ impl Workers {
             .write_buffer_size(WRITE_BUFFER)
             .max_frame_size(Some(LARGEST_INCOMING))
             .max_message_size(Some(LARGEST_INCOMING));
-        let socket =
-            WebSocketStream::from_partially_read(stream, read_already, Role::Server, Some(config));
+        let socket = WebSocketStream::from_partially_read(
+            Allowance::for_a_stranger(stream),
+            read_already,
+            Role::Server,
+            Some(config),
+        );
         let mut socket = Socket::new(socket.await, self.settings.clone());
         // Boxed, because it is large and over long before the socket is.
         let farewell = match Box::pin(self.welcome(&mut socket)).await {

@@ -19,6 +19,7 @@ use tokio_tungstenite::tungstenite::{Bytes, Message, Utf8Bytes};
 use tracing::{debug, info};
 
 use super::admission::{CLOSE_REFUSED, Rejection};
+use super::allowance::Allowance;
 use super::session::{Session, Told};
 use super::{Guest, WorkersSettings};
 use crate::coordinator::dispatch::{CloseReason, Input};
@@ -33,7 +34,7 @@ const LEAVING: Duration = Duration::from_secs(2);
 const CLOSE_RESTART: u16 = 1012;
 
 pub struct Socket<S> {
-    stream: WebSocketStream<S>,
+    stream: WebSocketStream<Allowance<S>>,
     settings: Arc<WorkersSettings>,
 }
 
@@ -72,7 +73,7 @@ impl<S> Socket<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    pub fn new(stream: WebSocketStream<S>, settings: Arc<WorkersSettings>) -> Self {
+    pub fn new(stream: WebSocketStream<Allowance<S>>, settings: Arc<WorkersSettings>) -> Self {
         Self { stream, settings }
     }
 
@@ -80,7 +81,10 @@ where
     pub async fn first_frame(&mut self) -> Result<Utf8Bytes, Farewell> {
         loop {
             match self.stream.next().await {
-                Some(Ok(Message::Text(text))) => return Ok(text),
+                Some(Ok(Message::Text(text))) => {
+                    self.stream.get_mut().lift();
+                    return Ok(text);
+                }
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {
                     self.stream.flush().await.map_err(|_| Farewell::Silently)?;
                 }
