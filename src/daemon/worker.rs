@@ -7,7 +7,6 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::jobs::{self, Shop};
-use crate::link::session::Peer;
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
 use crate::protocol::job::Formats;
 use crate::protocol::link::{
@@ -279,11 +278,4 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
 
 fn small(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
-}
-
-impl Standing {
-    /// Whether the coordinator is one of ours.
-    pub fn is_ours(&self) -> bool {
-        *self == Self::Connected(Peer::Ours)
-    }
 }

@@ -18,9 +18,6 @@ mod offer;
 pub mod session;
 mod ws;
 
-#[cfg(test)]
-mod tests;
-
 use std::sync::Arc;
 use std::time::Duration;
 

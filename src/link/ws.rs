@@ -444,6 +444,7 @@ impl Wire {
     /// Writes what is left, and reads until the other side has closed too.
     async fn finish(&mut self) {
         while poll_fn(|cx| self.poll(cx)).await.is_ok() {}
+        // The answer to a close is written by reading on.
         let _ = poll_fn(|cx| self.poll(cx)).await;
     }
 }
