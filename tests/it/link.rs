@@ -1,10 +1,16 @@
 //! Real workers on their lines: with our coordinator, and with one that speaks the public protocol.
 
+#![cfg(feature = "coordinator")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use muster::coordinator::dispatch::Outcome;
 use muster::coordinator::switchboard::{Delivery, JobStream};
+use muster::daemon::{Served, Worker};
 use muster::link::session::Peer;
 use muster::link::{Dial, Standing, native_tls};
 use muster::protocol::job::{
@@ -27,6 +33,7 @@ use crate::support::boss::{
     Boss, Cable, MODEL, Office, engine, engine_with, post, public_job, worker, worker_on,
 };
 use crate::support::rig::{Board, PATIENCE, job as chat_job, read_all, read_tokens};
+use crate::support::worker as program;
 
 const ID: &str = "71a3c9f0-58b1-4a2f-9d0e-3f6f1b0c2a11";
 /// The tokens with which the tiny model would end.
@@ -585,6 +592,28 @@ async fn frames_nobody_understands_cost_a_reconnect_and_no_more() {
 }
 
 #[tokio::test]
+async fn a_worker_works_for_several_coordinators_at_once() {
+    let board = Board::start();
+    let (mut office, public) = Office::open();
+    let (runtime, info) = engine().await;
+    let served = Served {
+        models: vec![info],
+        slots: 8,
+    };
+    let posts = vec![post("rig", dial(&board)), post("rig", public)];
+    let _worker = Worker::start(runtime.clone(), served, posts, &board.tasks);
+    let (mut boss, _) = office.hire().await;
+    while board.switchboard.overview().workers.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let mut stream = submit(&board, job("Once", 60)).await;
+    boss.send(public_job(ID, json!({}))).await;
+    let (ours, theirs) = tokio::join!(read_all(&mut stream), boss.read_job());
+    assert_eq!(ours.0, undisturbed(&runtime, "Once", 60).await);
+    assert_eq!(theirs.1["usage"]["completion_tokens"], 40);
+}
+
+#[tokio::test]
 async fn many_jobs_on_one_socket_do_not_mix() {
     let board = Board::start();
     let (runtime, info) = engine().await;
@@ -611,4 +640,90 @@ async fn many_jobs_on_one_socket_do_not_mix() {
         assert_eq!(completion_tokens(&outcome), tokens);
         assert_eq!(text, undisturbed(&runtime, &prompt, tokens as usize).await);
     }
+}
+
+/// Ends with its test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn started(command: Command) -> Process {
+    let mut command = command;
+    let streams = command.stdin(Stdio::null());
+    let streams = streams.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Process(streams.spawn().unwrap())
+}
+
+#[test]
+fn the_program_works_for_a_coordinator_and_drains_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let serve = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--json",
+        "--data-dir",
+        data.to_str().unwrap(),
+    ];
+    let mut coordinator = started(program::worker(&serve).command());
+    let mut line = String::new();
+    let mut stdout = BufReader::new(coordinator.0.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    let (url, key) = (
+        ready["url"].as_str().unwrap(),
+        ready["api_key"].as_str().unwrap(),
+    );
+
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tiny-llama");
+    let settings = format!(
+        "[models]\nserve = [{model:?}]\n[[coordinator]]\nurl = {url:?}\nkey = {key:?}\nname = \"rig\"\n"
+    );
+    fs::write(folder.path().join("worker.toml"), settings).unwrap();
+    let command = program::worker(&["--config", "worker.toml"]).inside(folder.path());
+    let mut rig = started(command.command());
+    let mut log = BufReader::new(rig.0.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("connected to 127.0.0.1") {
+        assert!(log.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    let body = json!({
+        "model": "tiny-llama", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 5,
+        "logit_bias": {"507": -100, "510": -100},
+    });
+    let answered = Command::new("curl")
+        .args([
+            "-sS",
+            &format!("{url}/v1/chat/completions"),
+            "-H",
+            &format!("Authorization: Bearer {key}"),
+        ])
+        .args([
+            "-H",
+            "Content-Type: application/json",
+            "-d",
+            &body.to_string(),
+        ])
+        .output()
+        .unwrap();
+    let reply: Value = serde_json::from_slice(&answered.stdout).unwrap();
+    assert_eq!(reply["usage"]["completion_tokens"], 5, "{reply}");
+    assert_eq!(reply["choices"][0]["finish_reason"], "length", "{reply}");
+
+    let told = Command::new("kill")
+        .args(["-TERM", &rig.0.id().to_string()])
+        .status();
+    assert!(told.unwrap().success());
+    assert_eq!(rig.0.wait().unwrap().code(), Some(0));
+    log.read_to_string(&mut said).unwrap();
+    assert!(
+        said.contains("left 127.0.0.1") && !said.contains(key),
+        "{said}"
+    );
 }

@@ -1,5 +1,7 @@
 //! Coordinators that a test plays itself, frame by frame, against a real worker; and cables that can be cut.
 
+#![cfg(feature = "coordinator")]
+
 use std::sync::Arc;
 use std::time::Duration;
 
