@@ -255,6 +255,7 @@ async fn requests(open: usize, stored: bool) {
         network.job().await;
     }
     let each = (REQUESTS / if open == 1 { 10 } else { 1 }) / open;
+    let resident = resident_bytes();
     let (started, spent) = (Instant::now(), processor_time());
     let clients: Vec<_> = (0..open)
         .map(|_| {
@@ -278,12 +279,13 @@ async fn requests(open: usize, stored: bool) {
     waits.sort_unstable();
     let count = waits.len();
     println!(
-        "requests, {open:3} open, {:9}: {:7.0}/s, p50 {:6.2} ms, p99 {:6.2} ms, {:5.1} µs of processor each",
+        "requests, {open:3} open, {:9}: {:7.0}/s, p50 {:6.2} ms, p99 {:6.2} ms, {:5.1} µs of processor each, {:+5.1} MB",
         if stored { "in SQLite" } else { "in memory" },
         count as f64 / took.as_secs_f64(),
         waits[count / 2].as_secs_f64() * 1e3,
         waits[count * 99 / 100].as_secs_f64() * 1e3,
         spent.as_secs_f64() * 1e6 / count as f64,
+        (resident_bytes() as f64 - resident as f64) / 1e6,
     );
     network.tasks.stop(Duration::from_secs(10)).await;
 }
