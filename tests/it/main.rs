@@ -15,6 +15,7 @@ mod engine;
 mod fit;
 mod hub;
 mod keys;
+mod killed;
 mod layering;
 mod link;
 mod models;

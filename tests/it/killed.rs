@@ -1,0 +1,286 @@
+//! Processes killed without a word, and what the promises say of it, seen from outside: clients, and the store.
+
+#![cfg(feature = "coordinator")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use muster::coordinator::storage::{Location, Store};
+use muster::protocol::job::{JobId, Kudos};
+use muster::tasks::Tasks;
+use serde_json::{Value, json};
+
+use crate::support::worker::worker;
+
+/// A process of ours; killed, not asked, when its test ends.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Process {
+    /// It does nothing more, and its sockets stay open.
+    fn freeze(&self) {
+        let pid = self.0.id().to_string();
+        let status = Command::new("kill").args(["-STOP", &pid]).status();
+        assert!(status.unwrap().success());
+    }
+}
+
+/// A coordinator in a process of its own.
+struct Service {
+    process: Process,
+    url: String,
+    key: String,
+}
+
+fn serve(folder: &Path) -> Service {
+    let data = folder.join("coordinator");
+    let arguments = [
+        "serve",
+        "--json",
+        "--quiet",
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+    ];
+    let mut command = worker(&arguments).command();
+    let mut child = command.arg(&data).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    Service {
+        url: ready["url"].as_str().unwrap().to_owned(),
+        key: ready["api_key"].as_str().unwrap_or_default().to_owned(),
+        process: Process(child),
+    }
+}
+
+impl Service {
+    /// A worker in a process of its own, with the model that is part of the program; returns when it is listed.
+    fn worker(&self, folder: &Path, name: &str) -> Process {
+        let data = folder.join(name);
+        std::fs::create_dir_all(&data).unwrap();
+        let file = data.join("worker.toml");
+        let socket = self.url.replacen("http", "ws", 1);
+        let text = format!(
+            "[worker]\nname = {name:?}\ndata_dir = {data:?}\n[models]\nserve = [\"demo-text\"]\n\
+             [[coordinator]]\nurl = {socket:?}\nkey = {:?}\n",
+            self.key
+        );
+        std::fs::write(&file, text).unwrap();
+        let mut command = worker(&["--quiet", "--config", file.to_str().unwrap()]).command();
+        let process = Process(command.spawn().unwrap());
+        let began = Instant::now();
+        while !self.workers().contains(&name.to_owned()) {
+            assert!(
+                began.elapsed() < Duration::from_secs(20),
+                "{name} did not connect"
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        process
+    }
+
+    fn workers(&self) -> Vec<String> {
+        let page = curl(&["-s", &format!("{}/v1/workers", self.url)]);
+        let page: Value = serde_json::from_str(&page).unwrap();
+        let names = page["workers"].as_array().unwrap().iter();
+        names
+            .map(|worker| worker["name"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    fn wait_until_a_job_runs(&self) {
+        let began = Instant::now();
+        let page = format!("{}/metrics", self.url);
+        while !curl(&["-s", &page]).contains("\nmuster_jobs_running 1") {
+            assert!(began.elapsed() < Duration::from_secs(20), "no job runs");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// A long story, the same for the same seed wherever it is told.
+    fn story(&self, seed: u64, streaming: bool) -> Command {
+        let body = json!({
+            "model": "demo-text", "stream": streaming, "seed": seed, "temperature": 1.2, "max_tokens": 700,
+            "logit_bias": { "1": -100, "2": -100, "3": -100 },
+            "messages": [{ "role": "user", "content": "Tell me a story." }],
+        });
+        let mut command = Command::new("curl");
+        command
+            .args([
+                "-sN",
+                "-d",
+                &body.to_string(),
+                "-H",
+                &format!("apikey: {}", self.key),
+            ])
+            .arg(format!("{}/v1/chat/completions", self.url))
+            .stdout(Stdio::piped());
+        command
+    }
+
+    /// The story in one piece.
+    fn told(&self, seed: u64) -> String {
+        let out = self.story(seed, false).output().unwrap();
+        let reply: Value = serde_json::from_slice(&out.stdout).unwrap();
+        let content = reply["choices"][0]["message"]["content"].as_str();
+        content.unwrap_or_else(|| panic!("{reply}")).to_owned()
+    }
+}
+
+fn curl(arguments: &[&str]) -> String {
+    let out = Command::new("curl").args(arguments).output().unwrap();
+    String::from_utf8(out.stdout).unwrap()
+}
+
+/// A stream that is being read.
+struct Stream {
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    child: Process,
+    text: String,
+    usage: Value,
+}
+
+impl Stream {
+    fn open(mut command: Command) -> Self {
+        let mut child = Process(command.spawn().unwrap());
+        let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+        Self {
+            lines,
+            child,
+            text: String::new(),
+            usage: Value::Null,
+        }
+    }
+
+    /// Reads one event; whether there was one.
+    fn read(&mut self) -> bool {
+        for line in self.lines.by_ref() {
+            let line = line.unwrap();
+            let Some(data) = line.strip_prefix("data: ") else {
+                continue;
+            };
+            if data == "[DONE]" {
+                return false;
+            }
+            let chunk: Value = serde_json::from_str(data).unwrap();
+            assert!(chunk["error"].is_null(), "after {:?}: {chunk}", self.text);
+            self.text += chunk["choices"][0]["delta"]["content"]
+                .as_str()
+                .unwrap_or_default();
+            if chunk["usage"].is_object() {
+                self.usage = chunk["usage"].clone();
+            }
+            return true;
+        }
+        panic!("the stream broke off after {:?}", self.text);
+    }
+
+    fn read_some(&mut self) {
+        while self.text.len() < 20 {
+            assert!(self.read(), "it ended with {:?}", self.text);
+        }
+    }
+
+    fn read_all(mut self) -> (String, Value) {
+        while self.read() {}
+        let _ = self.child.0.wait();
+        (self.text, self.usage)
+    }
+}
+
+#[test]
+fn a_worker_killed_in_mid_stream_is_replaced_and_no_client_notices() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = serve(folder.path());
+    let first = service.worker(folder.path(), "first");
+    let told: Vec<String> = (0..4).map(|seed| service.told(seed)).collect();
+    let mut streams: Vec<Stream> = (0..4)
+        .map(|seed| Stream::open(service.story(seed, true)))
+        .collect();
+    streams.iter_mut().for_each(Stream::read_some);
+    // All of them are on the first: there was no other.
+    drop(first);
+    let _second = service.worker(folder.path(), "second");
+    for (stream, told) in streams.into_iter().zip(told) {
+        let (text, usage) = stream.read_all();
+        assert_eq!(text, told);
+        assert_eq!(usage["completion_tokens"], 700);
+    }
+}
+
+#[test]
+fn a_worker_killed_before_its_first_token_is_invisible() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = serve(folder.path());
+    let first = service.worker(folder.path(), "first");
+    let told = service.told(9);
+    first.freeze();
+    let stream = Stream::open(service.story(9, true));
+    service.wait_until_a_job_runs();
+    drop(first);
+    let _second = service.worker(folder.path(), "second");
+    assert_eq!(stream.read_all().0, told);
+}
+
+#[tokio::test]
+async fn a_killed_coordinator_has_settled_every_reply_it_gave() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = serve(folder.path());
+    let worker = service.worker(folder.path(), "rig");
+    let body = r#"{"model":"demo-text","messages":[{"role":"user","content":"Hello!"}]}"#;
+    let (key, url) = (
+        format!("apikey: {}", service.key),
+        format!("{}/v1/chat/completions", service.url),
+    );
+    let jobs: Vec<JobId> = (0..5)
+        .map(|_| job_of(&curl(&["-si", "-d", body, "-H", &key, &url])))
+        .collect();
+    drop(service.process);
+    drop(worker);
+    let location = Location::in_folder(&folder.path().join("coordinator"));
+    let tasks = Tasks::default();
+    let store = Store::open(&location, &tasks).await.unwrap();
+    for job in jobs {
+        assert!(
+            store
+                .reward(job)
+                .await
+                .unwrap()
+                .is_some_and(|reward| reward > Kudos(0)),
+            "{job}"
+        );
+        assert!(!store.entries(job).await.unwrap().is_empty(), "{job}");
+    }
+    let sums = store.ledger_sums().await.unwrap();
+    assert_eq!((sums.entries, sums.balances), (Kudos(0), Kudos(0)));
+    assert_eq!((sums.wrong_jobs, sums.wrong_balances), (0, 0));
+    // A new process on the same data knows its keys.
+    tasks.stop(Duration::from_secs(5)).await;
+    drop(store);
+    let again = serve(folder.path());
+    let route = format!("{}/v1/responses", again.url);
+    let answer = curl(&["-s", "-X", "POST", "-d", "{}", "-H", &key, &route]);
+    assert!(answer.contains("not built yet"), "{answer}");
+}
+
+/// The job whose reply this is, headers and all.
+fn job_of(reply: &str) -> JobId {
+    let header = reply.lines().find_map(|line| {
+        line.to_ascii_lowercase()
+            .strip_prefix("x-job-id: ")
+            .map(str::to_owned)
+    });
+    let id = header.unwrap_or_else(|| panic!("{reply}"));
+    JobId(id.trim().parse().unwrap())
+}
