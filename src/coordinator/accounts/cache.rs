@@ -16,7 +16,7 @@ use crate::coordinator::storage::{KeyRow, StorageError};
 use crate::protocol::job::AccountId;
 
 use super::key::Digest;
-use super::{Caller, Inner};
+use super::{Caller, Denied, Inner};
 
 /// Known keys in one generation.
 const CALLERS: usize = 50_000;
@@ -156,13 +156,32 @@ impl Inner {
     /// Takes in what has changed since it last did.
     pub async fn catch_up(&self) -> Result<(), StorageError> {
         loop {
-            let known = self.cache.revision();
+            let (known, seen) = (self.cache.revision(), self.revision_of_store());
             let changed = self.store.keys_changed_after(known).await?;
             let Some(last) = changed.last() else {
+                // A revision may be nobody's: all up to the one that was seen before are in.
+                self.cache.take_in(&[], seen);
                 return Ok(());
             };
             self.cache.take_in(&changed, last.revision);
         }
+    }
+
+    /// Has taken in every change that the store is known to have. Many may ask at once.
+    pub async fn be_current(&self) -> Result<(), Denied> {
+        if self.cache.revision() >= self.revision_of_store() {
+            return Ok(());
+        }
+        let permit = self.asking.acquire().await;
+        let _permit = permit.map_err(|_| Denied::Unavailable)?;
+        if self.cache.revision() >= self.revision_of_store() {
+            return Ok(());
+        }
+        self.catch_up().await.map_err(|_| Denied::Unavailable)
+    }
+
+    fn revision_of_store(&self) -> i64 {
+        *self.store.keys_revision().borrow()
     }
 
     /// Takes in what those who come have earned and spent.

@@ -135,8 +135,10 @@ impl Accounts {
         self.caller(self.inner.hasher.digest(key)).await
     }
 
-    /// Whether a caller that was let in before still would be: for connections that stay.
+    /// Whether a caller that was let in before still would be: for connections that stay. Whoever asks because the
+    /// keys have changed is answered with that change.
     pub async fn recheck(&self, caller: &Caller) -> Result<Arc<Caller>, Denied> {
+        self.inner.be_current().await?;
         self.caller(caller.digest).await
     }
 

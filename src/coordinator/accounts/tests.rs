@@ -114,3 +114,31 @@ async fn a_key_made_by_another_process_is_known_even_if_it_was_tried_before() {
     let caller = there.authenticate(key.text.expose()).await.unwrap();
     assert_eq!(caller.key, key.id);
 }
+
+#[tokio::test]
+async fn a_connection_that_looks_again_after_a_change_sees_that_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, there) = (process(&folder).await, process(&folder).await);
+    let key = here.first_start().await.unwrap().unwrap();
+    let caller = there.authenticate(key.text.expose()).await.unwrap();
+    let mut changes = there.inner.store.keys_revision();
+    here.revoke_key(&key.public_id).await.unwrap();
+    let revision = here.inner.cache.revision();
+    // At the very moment at which the change is told, and before anybody else has taken it in.
+    changes.wait_for(|seen| *seen >= revision).await.unwrap();
+    assert_eq!(
+        there.recheck(&caller).await.unwrap_err(),
+        Denied::UnknownKey
+    );
+}
+
+#[tokio::test]
+async fn a_revision_that_no_key_has_is_taken_in_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let accounts = process(&folder).await;
+    accounts.revoke_key("nonsense").await.unwrap();
+    let mut changes = accounts.inner.store.keys_revision();
+    let revision = *changes.wait_for(|seen| *seen >= 1).await.unwrap();
+    accounts.inner.be_current().await.unwrap();
+    assert_eq!(accounts.inner.cache.revision(), revision);
+}
