@@ -3,7 +3,7 @@
 //! ```text
 //! t(n)   = min(max(20, n), longest)                        tokens, in place of its characters by four
 //! c      = 1.2 + 2.2 ^ log2(t(prompt) / 1024)              within 0.1 and 30
-//! reward = t(output) · (max(p, 13) / 13) ^ 0.2 · p / 125 · c
+//! reward = t(output) · (max(p, 13) / 13) ^ 0.2 · p / 125 · c                        at least 0.1
 //! ```
 //!
 //! p is the model's size in billions of parameters, and 1 where nobody knows it. The reward is rounded to
@@ -21,6 +21,8 @@ pub const FEE: Kudos = Kudos(1000);
 const MOST: f64 = 1e12;
 
 const FEWEST_TOKENS: u32 = 20;
+/// The least that work is worth: a tenth of a kudos, as workers on a socket are used to.
+const LEAST: f64 = 100.0;
 
 /// The sizes of known models, by the names they are served under.
 #[derive(Debug, Clone, Default)]
@@ -65,7 +67,16 @@ pub fn price_text(
     billions: f64,
 ) -> Kudos {
     let tokens = f64::from(counted_tokens(output_tokens, longest));
-    rounded(tokens * per_token(prompt_tokens, billions))
+    let worth = tokens * per_token(prompt_tokens, billions);
+    rounded(worth * raise(worth))
+}
+
+/// By how much something worth so many thousandths is raised, so that work is worth its least.
+pub fn raise(worth: f64) -> f64 {
+    match worth > 0.0 && worth < LEAST {
+        true => LEAST / worth,
+        false => 1.0,
+    }
 }
 
 /// To whole thousandths; never below nothing.

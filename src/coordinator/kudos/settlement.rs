@@ -12,7 +12,7 @@ use crate::protocol::job::{
 };
 
 use super::metering::{Metered, said};
-use super::price::{FEE, Prices, counted_tokens, per_token, rounded};
+use super::price::{FEE, Prices, counted_tokens, per_token, raise, rounded};
 
 /// The account that receives fees. Zero is kept for the anonymous account of the legacy side.
 pub const HOUSE: AccountId = AccountId(-1);
@@ -115,14 +115,15 @@ fn rewards(facts: &Facts, metered: Metered, prices: &Prices) -> Vec<Kudos> {
         return vec![Kudos(0); facts.parts.len()];
     }
     let tokens = counted_tokens(metered.output_tokens, facts.job.limits.output_tokens);
-    let shares = shares(&facts.parts);
-    let shared = facts.parts.iter().zip(shares);
-    shared
+    let shared = facts.parts.iter().zip(shares(&facts.parts));
+    let worths: Vec<f64> = shared
         .map(|(part, share)| {
             let each = per_token(metered.prompt_tokens, prices.billions(&part.model));
-            rounded(f64::from(tokens) * share * each)
+            f64::from(tokens) * share * each
         })
-        .collect()
+        .collect();
+    let raise = raise(worths.iter().sum());
+    worths.iter().map(|worth| rounded(worth * raise)).collect()
 }
 
 /// Which part of the output each delivered. Where nothing was relayed, all of it is of the one that said `done`.

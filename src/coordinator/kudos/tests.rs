@@ -52,6 +52,15 @@ fn absurd_numbers_have_a_price() {
 }
 
 #[test]
+fn work_is_worth_a_tenth_of_a_kudos_at_least() {
+    assert_eq!(price_text(20, 20, None, 0.0025), Kudos(100));
+    let small = Prices::default().with("m", 0.0025);
+    let parts = vec![part(OWNER, 15), part(OTHER, 5)];
+    let settled = Settlement::of(&facts(delivered(20), parts), counted(20), &small);
+    assert_eq!(rewards(&settled), [(OWNER, 75), (OTHER, 25)]);
+}
+
+#[test]
 fn the_requester_pays_the_reward_and_one_kudos() {
     let settled = settle(&facts(delivered(125), vec![part(OWNER, 125)]), 125);
     assert_eq!(settled.reward, Kudos(2200));
