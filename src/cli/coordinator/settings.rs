@@ -1,5 +1,6 @@
 //! From the configuration to what a coordinator is started with.
 
+use crate::catalog::Catalog;
 use crate::cli::{Exit, Failure};
 use crate::config::Config;
 use crate::coordinator::state::DoorSettings;
@@ -29,8 +30,20 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             in_flight_limit: serve.jobs_in_flight,
             ..dispatch::Settings::default()
         },
-        prices: kudos::Prices::default(),
+        prices: prices(&Catalog::open(config.models.dir.as_deref())?),
     })
+}
+
+/// The sizes of the models we know, under every name they are asked for by.
+fn prices(catalog: &Catalog) -> kudos::Prices {
+    let mut prices = kudos::Prices::default();
+    for entry in catalog.entries() {
+        let billions = entry.shape.parameters as f64 / 1e9;
+        let names = [&entry.names.v1, &entry.names.legacy];
+        let names = names.into_iter().flatten().chain([&entry.id]);
+        prices = names.fold(prices, |prices, name| prices.with(name, billions));
+    }
+    prices
 }
 
 /// Where accounts and the ledger are.
