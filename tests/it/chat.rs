@@ -134,12 +134,14 @@ async fn what_fails_later_ends_the_stream_with_an_error() {
     let app = App::start().await;
     let rig = Puppet::connect(&app.board).await;
     let request = body(json!({"stream": true}));
-    let (answer, ()) = tokio::join!(app.chat(&request), async {
+    let (answer, offer) = tokio::join!(app.chat(&request), async {
         let offer = rig.offer().await;
-        let refused = failed(FailureKind::InvalidRequest, "this cannot be said");
-        rig.say(&offer, [started(), text("a"), refused]).await;
+        rig.say(&offer, [started(), text("a")]).await;
+        offer
     });
     assert_eq!(answer.status, StatusCode::OK);
+    let refused = failed(FailureKind::InvalidRequest, "this cannot be said");
+    rig.say(&offer, [refused]).await;
     let chunks = answer.chunks().await;
     let last = chunks.last().unwrap();
     assert_eq!(last["error"]["code"], "invalid_request");
