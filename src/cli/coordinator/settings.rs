@@ -1,6 +1,6 @@
 //! From the configuration to what a coordinator is started with.
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Entry};
 use crate::cli::{Exit, Failure};
 use crate::config::Config;
 use crate::coordinator::state::DoorSettings;
@@ -9,6 +9,7 @@ use crate::coordinator::{Settings, TlsFiles, dispatch, kudos};
 
 pub fn of(config: &Config) -> Result<Settings, Failure> {
     let serve = &config.serve;
+    let catalog = Catalog::open(config.models.dir.as_deref())?;
     Ok(Settings {
         listen: serve.listen,
         tls: serve.tls().map(|(certificate, key)| TlsFiles {
@@ -23,6 +24,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
                 .requests_per_minute
                 .and_then(|most| u32::try_from(most).ok()),
             largest_request: usize::try_from(serve.largest_request.bytes).unwrap_or(usize::MAX),
+            known_models: names(&catalog).map(|(name, _)| name.into()).collect(),
             ..DoorSettings::default()
         },
         dispatch: dispatch::Settings {
@@ -30,20 +32,24 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             in_flight_limit: serve.jobs_in_flight,
             ..dispatch::Settings::default()
         },
-        prices: prices(&Catalog::open(config.models.dir.as_deref())?),
+        prices: prices(&catalog),
     })
 }
 
-/// The sizes of the models we know, under every name they are asked for by.
+/// The models we know, under every name they are asked for by.
+fn names(catalog: &Catalog) -> impl Iterator<Item = (&str, &Entry)> {
+    catalog.entries().iter().flat_map(|entry| {
+        let names = entry.names.v1.iter().chain(&entry.names.legacy);
+        let names = names.chain([&entry.id]);
+        names.map(move |name| (name.as_str(), entry))
+    })
+}
+
+/// What their jobs cost follows their sizes.
 fn prices(catalog: &Catalog) -> kudos::Prices {
-    let mut prices = kudos::Prices::default();
-    for entry in catalog.entries() {
-        let billions = entry.shape.parameters as f64 / 1e9;
-        let names = [&entry.names.v1, &entry.names.legacy];
-        let names = names.into_iter().flatten().chain([&entry.id]);
-        prices = names.fold(prices, |prices, name| prices.with(name, billions));
-    }
-    prices
+    names(catalog).fold(kudos::Prices::default(), |prices, (name, entry)| {
+        prices.with(name, entry.shape.parameters as f64 / 1e9)
+    })
 }
 
 /// Where accounts and the ledger are.
