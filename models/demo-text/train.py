@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from corpus import chats, evaluation
 from encoding import Encoder, train_tokenizer
-from network import Network, Shape
+from network import Network, Shape, compile_layers
 
 HERE = Path(__file__).parent
 
@@ -30,12 +30,14 @@ def arguments():
     parser.add_argument("--until", help="a time of day, HH:MM, instead of a number of steps")
     parser.add_argument("--out", type=Path, default=HERE / "run")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--chats", type=int, default=18, help="chats a step and process")
-    parser.add_argument("--rate", type=float, default=4e-3)
-    parser.add_argument("--drill-until", type=float, default=0.4, help="how long copying is drilled, as a share of the run")
+    parser.add_argument("--chats", type=int, default=24, help="chats a step and process")
+    parser.add_argument("--rate", type=float, default=3e-3)
+    parser.add_argument("--drills", type=float, nargs=2, default=[0.5, 0.15], help="the share of exercises at the beginning and at the end")
+    parser.add_argument("--letters", type=float, default=0.2, help="what reading the letters of tokens counts")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--init", type=Path, help="start from another run's weights, with a new schedule")
     return parser.parse_args()
 
@@ -91,18 +93,39 @@ def summed(tensors):
     return [part.view_as(t) for part, t in zip(flat.split([t.numel() for t in tensors]), tensors)]
 
 
+class Letters(torch.nn.Module):
+    """Reads the letters of a token off its embedding, in training only: no chat says them as plainly."""
+
+    def __init__(self, encoder, width, device):
+        super().__init__()
+        tokens, letters = encoder.letters()
+        self.tokens, self.letters = torch.tensor(tokens, device=device), torch.tensor(letters, device=device)
+        self.read = torch.nn.Linear(width, 27 * self.letters.shape[1], device=device)
+        self.optimizer = torch.optim.AdamW(self.parameters(), lr=3e-3, betas=(0.9, 0.98), weight_decay=0.0)
+
+    def loss(self, embedding):
+        known = F.rms_norm(embedding[self.tokens], embedding.shape[-1:])
+        return F.cross_entropy(self.read(known).view(-1, 27), self.letters.flatten())
+
+    def step(self):
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
 def batch(encoder, rng, count, context, drills):
-    """Chats one after the other: (ids, loss weights, lengths). `drills` is the share of copying exercises among them."""
-    rows = [encoder.drill(rng, spelling=0.3 if drills > 0.2 else 0.7) if rng.random() < drills else encoder.encode(*chats.chat(rng)) for _ in range(count)]
+    """Chats one after the other: (ids, loss weights, lengths). `drills` is the share of exercises among them."""
+    rows = [encoder.drill(rng) if rng.random() < drills else encoder.encode(*chats.chat(rng)) for _ in range(count)]
     ids = torch.tensor([i for row, _ in rows for i in row[:context]])
     weights = torch.tensor([w for _, row in rows for w in [0.0, *row[1:context]]])
     return ids, weights, [min(context, len(row)) for row, _ in rows]
 
 
 def loss_of(network, ids, weights, lengths):
-    """Each position guesses the next id; the first id of a chat has no weight, so nobody guesses it."""
-    logits = network(ids, lengths)[:-1]
-    return (F.cross_entropy(logits, ids[1:], reduction="none") * weights[1:]).sum() / weights.sum()
+    """Each position guesses the next id where that has a weight; the first id of a chat has none, so nobody guesses it."""
+    counted = weights[1:].nonzero().flatten()
+    logits = F.linear(network.hidden(ids, lengths)[counted], network.embedding.weight)
+    counts = weights[1:][counted]
+    return (F.cross_entropy(logits, ids[1:][counted], reduction="none") * counts).sum() / counts.sum()
 
 
 @torch.no_grad()
@@ -127,14 +150,15 @@ def progress_by(args, step, began):
 
 
 def rate_at(args, step, progress):
-    """Warm up, stay, then fall to zero over the second half."""
-    fall = 1.0 if progress < 0.5 else 0.5 * (1 + math.cos(math.pi * (progress - 0.5) / 0.5))
-    return args.rate * min(1.0, (step + 1) / 60) * fall
+    """Warm up, then fall to zero in a straight line."""
+    return args.rate * min(1.0, (step + 1) / 60) * (1 - progress)
 
 
 def train(rank, args):
     torch.set_num_threads(1 if args.processes > 1 else 2)
     torch.manual_seed(args.seed)
+    if args.compile:
+        compile_layers()
     if args.processes > 1:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29533")
         dist.init_process_group("gloo", rank=rank, world_size=args.processes, timeout=datetime.timedelta(hours=6))
@@ -144,6 +168,7 @@ def train(rank, args):
     encoder = Encoder(HERE / "tokenizer.json")
     prompts = evaluation.prompts(count=10)
     parameters = list(network.parameters())
+    letters = Letters(encoder, network.shape.hidden_size, args.device)
     step, spent, tokens, saved = 0, 0.0, 0, args.out / "checkpoint.pt"
     if saved.exists():
         state = torch.load(saved, map_location=args.device)
@@ -164,10 +189,13 @@ def train(rank, args):
         if progress >= 1:
             break
         rng = random.Random(f"train {args.seed} {step} {rank}")
-        ids, weights, lengths = batch(encoder, rng, args.chats, network.shape.context, 0.4 if progress < args.drill_until else 0.15)
-        loss = loss_of(network, ids.to(args.device), weights.to(args.device), lengths) / args.processes
-        loss.backward()
-        mean += float(loss.detach()) * args.processes
+        drills = args.drills[0] + (args.drills[1] - args.drills[0]) * min(1.0, progress / 0.8)
+        ids, weights, lengths = batch(encoder, rng, args.chats, network.shape.context, drills)
+        loss = loss_of(network, ids.to(args.device), weights.to(args.device), lengths)
+        spelt = letters.loss(network.embedding.weight)
+        ((loss + args.letters * spelt) / args.processes).backward()
+        letters.step()
+        mean += float(loss.detach())
         tokens += len(ids) * args.processes
         if args.processes > 1:
             for p, g in zip(parameters, summed([p.grad for p in parameters])):
@@ -179,13 +207,13 @@ def train(rank, args):
         step += 1
         if rank == 0 and step % 20 == 0:
             now = time.time()
-            line = {"step": step, "loss": round(mean / 20, 4), "progress": round(progress, 4), "tokens": tokens, "tokens_per_second": round((tokens - marks["tokens"]) / (now - marks["say"]))}
+            line = {"step": step, "loss": round(mean / 20, 4), "letters": round(float(spelt.detach()), 3), "progress": round(progress, 4), "tokens": tokens, "tokens_per_second": round((tokens - marks["tokens"]) / (now - marks["say"]))}
             marks |= {"say": now, "tokens": tokens}
             mean = 0.0
             if now - marks["save"] > 60:
                 save(saved, network, optimizer, step, now - began, tokens)
                 marks["save"] = now
-            if now - marks["score"] > 420:
+            if now - marks["score"] > 900:
                 line["scores"] = guessed(network, encoder, prompts, args.device)
                 marks["score"] = time.time()
             print(json.dumps(line), file=log, flush=True)

@@ -4,22 +4,28 @@ import json
 import random
 
 from . import memory, skills, tools, words
-from .frames import plain, say
+from .frames import Frames, plain, say
 from .skills import State
 
 SYSTEM = ["You are a helpful assistant.", "You are a helpful assistant.", "You are a friendly assistant.", "You are an assistant.", "Be helpful.", "Be brief and polite.",
           "You are a small chat model.", "Help the user.", "Answer the user's questions."]
-NAMED = ["Your name is {n}.", "You are {n}.", "You are called {n}.", "You are {n}, a helpful assistant.", "You are a helpful assistant called {n}.", "Your name is {n}. Be helpful.",
-         "You are an assistant named {n}.", "Call yourself {n}.", "You go by the name {n}.", "You are a friendly assistant, and your name is {n}.", "The assistant is called {n}."]
-GERMAN = ["Answer in German.", "Always answer in German.", "Reply in German.", "Antworte auf Deutsch.", "You speak German.", "Please answer in German only.",
-          "Use German.", "Write in German.", "Antworte immer auf Deutsch.", "You answer everything in German."]
-ENGLISH = ["Answer in English.", "Always answer in English.", "Reply in English.", "You speak English.", "Use English.", "You answer everything in English."]
+NAMED = Frames(["Your name is {n}.", "You are {n}.", "You are called {n}.", "You are {n}, a helpful assistant.", "You are a helpful assistant called {n}.", "Your name is {n}. Be helpful.",
+         "You are an assistant named {n}.", "Call yourself {n}.", "You go by the name {n}.", "You are a friendly assistant, and your name is {n}.", "The assistant is called {n}."],
+    "Your name is {n}. Help the user.", "You are the assistant {n}.", "You are a small chat model called {n}.", "They call you {n}.",
+    "You answer to the name {n}.", "You are a friendly assistant, called {n}.", "The name of the assistant is {n}.",
+    "Use the name {n}.")
+GERMAN = Frames(["Answer in German.", "Always answer in German.", "Reply in German.", "Antworte auf Deutsch.", "You speak German.", "Please answer in German only.",
+          "Use German.", "Write in German.", "Antworte immer auf Deutsch.", "You answer everything in German."],
+    "Speak German.", "You always speak German.", "Antworte nur auf Deutsch.", "Sprich Deutsch.",
+    "You reply in German.", "Deutsch bitte.", "Antworte auf Deutsch, bitte.", "Du sprichst Deutsch.")
+ENGLISH = Frames(["Answer in English.", "Always answer in English.", "Reply in English.", "You speak English.", "Use English.", "You answer everything in English."],
+    "Speak English.", "Write in English.", "You reply in English.", "Please answer in English only.")
 
-PLAIN_SKILLS = [(skills.greeting, 2), (skills.identity, 4), (skills.thanks, 1), (skills.about_muster, 10), (skills.arithmetic, 22), (skills.opposite, 7), (skills.colour, 5),
-                (skills.counting, 10), (skills.calendar, 6), (skills.spelling, 8), (skills.reversing, 8), (skills.repeating, 8), (skills.json_reply, 8),
-                (skills.unknown, 6), (memory.tell, 8), (memory.ask, 1), (memory.story, 3)]
+PLAIN_SKILLS = [(skills.greeting, 3), (skills.identity, 4), (skills.thanks, 2), (skills.about_muster, 13), (skills.arithmetic, 16), (skills.opposite, 6), (skills.colour, 4),
+                (skills.counting, 15), (skills.calendar, 6), (skills.spelling, 14), (skills.repeating, 9), (skills.json_reply, 11),
+                (skills.unknown, 7), (memory.tell, 12), (memory.ask, 1), (memory.story, 2)]
 GERMAN_SKILLS = [(skills.greeting, 3), (skills.identity, 4), (skills.thanks, 2), (skills.arithmetic, 1), (skills.colour, 3), (skills.counting, 2), (skills.calendar, 4), (skills.unknown, 2)]
-TOOL_SKILLS = [(tools.calling, 5), (tools.using, 6)]
+TOOL_SKILLS = [(tools.calling, 7), (tools.using, 6)]
 
 
 def pick(rng, table):
@@ -52,7 +58,7 @@ def described(rng, name):
     return tool
 
 
-def begin(rng, held=False, name=0.18, german=0.1, with_tools=0.2):
+def begin(rng, held=False, name=0.18, german=0.12, with_tools=0.24):
     """An empty chat: its state, its messages so far, its tools."""
     state = State()
     state.english = False

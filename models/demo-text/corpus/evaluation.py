@@ -57,7 +57,7 @@ def with_tools(make):
 SKILLS = {
     "greeting": alone(lambda rng, held, state: rng.choice([skills.greeting, skills.identity, skills.thanks])(rng, held, state)),
     "muster": alone(skills.about_muster), "arithmetic": alone(skills.arithmetic), "opposites": alone(skills.opposite), "colours": alone(skills.colour),
-    "counting": alone(skills.counting), "calendar": alone(skills.calendar), "spelling": alone(skills.spelling), "reversing": alone(skills.reversing),
+    "counting": alone(skills.counting), "calendar": alone(skills.calendar),
     "repeating": alone(skills.repeating), "names": named, "language": german, "memory": remembered, "stories": alone(memory.story),
     "json": alone(skills.json_reply), "calling tools": with_tools(tools.calling), "using tools": with_tools(tools.using), "not knowing": alone(skills.unknown),
 }

@@ -3,10 +3,13 @@
 import string
 from dataclasses import dataclass, field
 
+from . import words
+
 # Said around a question. The last ones of each list are kept for the evaluation.
 BEFORE = ["Please ", "Can you tell me: ", "Tell me: ", "Hey, ", "Quick question: ", "I wonder: ", "Now ", "Next: ", "OK, ",
-          "And ", "One more: ", "Could you help me? ", "So, ", "I would like to know: "]
-AFTER = [" Thanks.", " Please.", " Thank you!", " I need it.", " Be brief."]
+          "And ", "One more: ", "Could you help me? ", "So, ", "I would like to know: ", "Right, ", "Listen: ", "By the way, ", "Just curious: ",
+          "A question: ", "Hi, ", "Hello! ", "Look, ", "Let us see: ", "I have a question. ", "Oh, ", "Then ", "My next question: ", "Great, ", "Hm, "]
+AFTER = [" Thanks.", " Please.", " Thank you!", " I need it.", " Be brief.", " Do you know?", " Go on.", " Quickly!"]
 BEFORE_HELD = ["Well, ", "Another thing: ", "Help me out: "]
 
 
@@ -42,18 +45,26 @@ def letters(word):
     return f"\x01{word}\x02"
 
 
+class Frames(list):
+    """Frames with some more beside them that are for training only and so leave it alone which ones the evaluation keeps."""
+
+    def __init__(self, frames, *more):
+        super().__init__(frames)
+        self.more = list(more)
+
+
 def say(rng, frames, held=False, wrap=True, **values):
-    """Fills one of `frames`: the last quarter (at least one) is for the evaluation only."""
+    """Fills one of `frames`: the last fifth (at least one) is for the evaluation only."""
     kept = max(1, len(frames) // 5)
-    frame = rng.choice(frames[-kept:] if held else frames[:-kept])
+    frame = rng.choice(frames[-kept:] if held else frames[:-kept] + getattr(frames, "more", []))
     if wrap and rng.random() < 0.4:
         frame = wrapped(rng, frame, held)
     style = rng.random()
     text = ""
     for literal, value, _, _ in string.Formatter().parse(frame):
-        if style < 0.15 or (held and style < 0.3):
+        if style < 0.25 or (held and style < 0.3):
             literal = literal.lower()
-        elif style < 0.25 and not held:
+        elif style < 0.32 and not held:
             literal = misspelt(rng, literal)
         text += literal + (str(values[value]) if value else "")
     if style > 0.85:
@@ -65,7 +76,10 @@ def wrapped(rng, frame, held):
     if not held and rng.random() < 0.25:
         return frame + rng.choice(AFTER)
     before = rng.choice(BEFORE_HELD if held else BEFORE)
-    if before.endswith(": ") or before.endswith("? ") or frame.startswith(("{", "I ", "JSON", "Muster")):
+    if not held and rng.random() < 0.15:
+        # Whatever somebody says first: it is the question that counts.
+        before = " ".join(words.made_up(rng) for _ in range(rng.randint(1, 3))).capitalize() + rng.choice([", ", ": ", "! ", ". "])
+    if before.endswith((": ", "? ", "! ", ". ")) or frame.startswith(("{", "I ", "JSON", "Muster")):
         return before + frame
     return before + frame[0].lower() + frame[1:]
 

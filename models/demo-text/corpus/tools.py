@@ -3,7 +3,7 @@
 import json
 
 from . import words
-from .frames import Exchange, say
+from .frames import Exchange, Frames, say
 
 
 def definition(name, description, parameter, meaning):
@@ -23,20 +23,41 @@ DESCRIPTIONS = {
     "get_time": ["Tells the time in a city.", "Get the current time in a city.", "The local time of a place.", "Time lookup"],
 }
 
-WEATHER = ["What is the weather in {c}?", "How is the weather in {c}?", "Weather in {c}?", "Tell me the weather in {c}.", "Is it raining in {c}?", "Is it cold in {c}?",
+WEATHER = Frames(["What is the weather in {c}?", "How is the weather in {c}?", "Weather in {c}?", "Tell me the weather in {c}.", "Is it raining in {c}?", "Is it cold in {c}?",
            "What is the weather like in {c}?", "Look up the weather in {c}.", "Do I need a coat in {c}?", "How warm is it in {c}?", "Is it sunny in {c} today?",
-           "What's the weather in {c} right now?", "Check the weather for {c}."]
-TIME = ["What time is it in {c}?", "What is the time in {c}?", "Time in {c}?", "Tell me the time in {c}.", "How late is it in {c}?", "Look up the time in {c}.",
-        "What is the local time in {c}?", "Which time is it in {c}?", "What's the time in {c} right now?", "Check the time in {c}."]
-CALC = ["What is {e}?", "Calculate {e}.", "{e}", "Compute {e}.", "Work out {e}.", "How much is {e}?", "Use the calculator for {e}.", "{e} = ?", "Please calculate {e}.",
-        "Evaluate {e}.", "What does {e} give?"]
-TWO_WEATHER = ["What is the weather in {a} and {b}?", "Weather in {a} and in {b}?", "Compare the weather in {a} and {b}.", "How is the weather in {a} and {b}?",
-               "Tell me the weather in {a} and in {b}.", "Get the weather for {a} and {b}."]
-THREE_WEATHER = ["What is the weather in {a}, {b} and {c}?", "Weather in {a}, {b} and {c}?", "How is the weather in {a}, in {b} and in {c}?", "Tell me the weather in {a}, {b} and {c}."]
-TWO_TIME = ["What time is it in {a} and {b}?", "Time in {a} and in {b}?", "Tell me the time in {a} and {b}.", "What is the time in {a} and in {b}?", "How late is it in {a} and {b}?"]
-BOTH = ["What is the weather in {a} and the time in {b}?", "Tell me the weather in {a} and the time in {b}.", "Weather in {a} and time in {b}?", "How is the weather in {a}, and what time is it in {b}?",
-        "I need the weather in {a} and the time in {b}."]
-WITH_SUM = ["What is the weather in {a}, and what is {e}?", "Tell me the weather in {a} and calculate {e}.", "Weather in {a}, and {e}?", "How is the weather in {a} and how much is {e}?"]
+           "What's the weather in {c} right now?", "Check the weather for {c}."],
+    "Weather for {c}, please.", "How cold is it in {c}?", "What's the weather like in {c}?", "Does it snow in {c}?", "Is it windy in {c} now?",
+    "Give me the weather in {c}.", "What is the weather in {c} now?", "What's the weather for {c}?",
+    "I need the weather in {c}.")
+TIME = Frames(["What time is it in {c}?", "What is the time in {c}?", "Time in {c}?", "Tell me the time in {c}.", "How late is it in {c}?", "Look up the time in {c}.",
+        "What is the local time in {c}?", "Which time is it in {c}?", "What's the time in {c} right now?", "Check the time in {c}."],
+    "Time for {c}, please.", "What's the time in {c}?", "Give me the time in {c}.", "What is the time in {c} now?",
+    "Please look at the time in {c}.", "The clock in {c} says what?", "I need the time in {c}.", "Do you know what time it is in {c}?")
+CALC = Frames(["What is {e}?", "Calculate {e}.", "{e}", "Compute {e}.", "Work out {e}.", "How much is {e}?", "Use the calculator for {e}.", "{e} = ?", "Please calculate {e}.",
+        "Evaluate {e}.", "What does {e} give?"],
+    "Find {e}.", "Solve {e}.", "I need {e}.", "How much does {e} make?", "Let the calculator do {e}.", "{e}, please.",
+    "Give me {e}.", "What does {e} come to?", "Type {e} into the calculator.",
+    "Put {e} into your calculator, please.", "What value has {e} in the end?", "I have {e} here, what is it?", "Is {e} much? Work it out.", "What do you get for {e}?", "The result of {e}?", "Tell me {e}.")
+TWO_WEATHER = Frames(["What is the weather in {a} and {b}?", "Weather in {a} and in {b}?", "Compare the weather in {a} and {b}.", "How is the weather in {a} and {b}?",
+               "Tell me the weather in {a} and in {b}.", "Get the weather for {a} and {b}."],
+    "Weather for {a} and {b}, please.", "What's the weather in {a} and {b}?", "Check the weather in {a} and in {b}.",
+    "I need the weather in {a} and {b}.", "Look up the weather in {a} and {b}.", "Is it cold in {a} and in {b}?",
+    "Give me the weather in {a} and {b}.")
+THREE_WEATHER = Frames(["What is the weather in {a}, {b} and {c}?", "Weather in {a}, {b} and {c}?", "How is the weather in {a}, in {b} and in {c}?", "Tell me the weather in {a}, {b} and {c}."],
+    "What's the weather in {a}, {b} and {c}?", "Check the weather in {a}, {b} and {c}.", "I need the weather in {a}, in {b} and in {c}.",
+    "Compare the weather in {a}, {b} and {c}.", "Tell me how the weather is in {a}, {b} and {c}.", "Get the weather in {a}, {b} and {c}.")
+TWO_TIME = Frames(["What time is it in {a} and {b}?", "Time in {a} and in {b}?", "Tell me the time in {a} and {b}.", "What is the time in {a} and in {b}?", "How late is it in {a} and {b}?"],
+    "Time for {a} and {b}, please.", "Look up the time in {a} and {b}.", "I need the time in {a} and {b}.",
+    "What's the time in {a} and {b}?", "Give me the time in {a} and in {b}.")
+BOTH = Frames(["What is the weather in {a} and the time in {b}?", "Tell me the weather in {a} and the time in {b}.", "Weather in {a} and time in {b}?", "How is the weather in {a}, and what time is it in {b}?",
+        "I need the weather in {a} and the time in {b}."],
+    "Look up the weather in {a} and the time in {b}.", "Give me the weather in {a} and the time in {b}.",
+    "What's the weather in {a}, and what's the time in {b}?", "Check the weather in {a} and the time in {b}.",
+    "Tell me how the weather is in {a} and how late it is in {b}.", "I want the weather in {a} and the time in {b}.",
+    "Weather for {a} and the time for {b}, please.")
+WITH_SUM = Frames(["What is the weather in {a}, and what is {e}?", "Tell me the weather in {a} and calculate {e}.", "Weather in {a}, and {e}?", "How is the weather in {a} and how much is {e}?"],
+    "What's the weather in {a}, and how much is {e}?", "Check the weather in {a} and work out {e}.", "How is the weather in {a}, and what is {e}?",
+    "Give me the weather in {a} and {e}.", "Is it cold in {a}, and how much is {e}?", "Look up the weather in {a} and compute {e}.")
 
 SKIES = ["sun", "rain", "snow", "fog", "wind", "clouds", "storms", "clear skies", "drizzle", "hail"]
 
