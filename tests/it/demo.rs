@@ -18,7 +18,8 @@ use crate::support::worker::Run;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/demo-text");
 
-/// What the card calls held, in percent.
+/// The goal, in percent: over all prompts, and of each skill, which the card then calls held.
+const OVERALL: usize = 95;
 const HELD: usize = 85;
 
 /// Processors differ in the last bits of a sum, which may turn a close answer.
@@ -117,8 +118,16 @@ async fn the_demo_model_answers_as_well_as_its_card_says() {
             "the card says {}, found {score:?}",
             stated.right
         );
-        assert_eq!(stated.is_held, 100 * stated.right >= HELD * score.asked);
+        assert!(
+            stated.is_held && 100 * stated.right >= HELD * score.asked,
+            "{score:?}"
+        );
     }
+    let overall = scores.overall();
+    assert!(
+        100 * overall.right >= OVERALL * overall.asked,
+        "{overall:?}"
+    );
 }
 
 #[tokio::test]
