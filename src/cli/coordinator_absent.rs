@@ -1,17 +1,17 @@
 //! In place of the coordinator, where a build leaves it out.
 
-use super::serve::DoorArgs;
 use super::{Failure, Root, up};
+use crate::config::Flag;
 
-pub fn serve(_: &DoorArgs, _: &Root) -> Result<(), Failure> {
+pub fn serve(_: bool, _: Vec<Flag>, _: &Root) -> Result<(), Failure> {
     Err(absent("serve"))
 }
 
-pub fn up(_: &up::Args, _: &Root) -> Result<(), Failure> {
+pub fn up(_: &up::Args, _: Vec<Flag>, _: &Root) -> Result<(), Failure> {
     Err(absent("up"))
 }
 
-fn absent(command: &str) -> Failure {
+pub fn absent(command: &str) -> Failure {
     Failure::unavailable(format!(
         "`worker {command}` needs the coordinator, which this build leaves out"
     ))

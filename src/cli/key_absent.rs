@@ -8,5 +8,5 @@ use super::{Failure, Root};
 pub struct Args {}
 
 pub fn run(_: Args, _: &Root) -> Result<(), Failure> {
-    Err(super::coordinator_is_missing("key"))
+    Err(super::coordinator::absent("key"))
 }

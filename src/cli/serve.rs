@@ -44,5 +44,6 @@ impl DoorArgs {
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
-    coordinator::serve(&args.door, root)
+    let flags = args.door.flags();
+    coordinator::serve(args.door.json, flags, root)
 }

@@ -25,5 +25,6 @@ pub struct Args {
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
-    coordinator::up(&args, root)
+    let flags = args.door.flags();
+    coordinator::up(&args, flags, root)
 }

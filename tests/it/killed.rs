@@ -1,7 +1,5 @@
 //! Processes killed without a word, and what the promises say of it, seen from outside: clients, and the store.
 
-#![cfg(feature = "coordinator")]
-
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

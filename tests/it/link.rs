@@ -1,7 +1,5 @@
 //! Real workers on their lines: with our coordinator, and with one that speaks the public protocol.
 
-#![cfg(feature = "coordinator")]
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};

@@ -6,7 +6,9 @@
 )]
 
 mod bench;
+#[cfg(feature = "coordinator")]
 mod chat;
+#[cfg(feature = "coordinator")]
 mod chat_over_socket;
 mod cli;
 mod config;
@@ -14,14 +16,20 @@ mod demo;
 mod engine;
 mod fit;
 mod hub;
+#[cfg(feature = "coordinator")]
 mod keys;
+#[cfg(feature = "coordinator")]
 mod killed;
 mod layering;
+#[cfg(feature = "coordinator")]
 mod link;
 mod models;
 mod probe;
 mod readme;
+#[cfg(feature = "coordinator")]
 mod routes;
 mod support;
+#[cfg(feature = "coordinator")]
 mod up;
+#[cfg(feature = "coordinator")]
 mod workers;

@@ -1,7 +1,5 @@
 //! `worker up` as a newcomer meets it: one command, no network, and what it prints works when pasted.
 
-#![cfg(feature = "coordinator")]
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;

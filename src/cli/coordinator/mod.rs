@@ -7,7 +7,6 @@ mod settings;
 mod stay;
 mod together;
 
-use super::serve::DoorArgs;
 use super::{Exit, Failure, Root, threads, up};
 use crate::cli::load::block_on;
 use crate::config::{Config, Flag};
@@ -18,8 +17,8 @@ use announce::Ready;
 use stay::Stay;
 
 /// The coordinator alone, until it is told to stop.
-pub fn serve(door: &DoorArgs, root: &Root) -> Result<(), Failure> {
-    let config = configuration(root, door.flags())?;
+pub fn serve(is_json: bool, flags: Vec<Flag>, root: &Root) -> Result<(), Failure> {
+    let config = configuration(root, flags)?;
     block_on(async {
         let mut stay = Stay::begin()?;
         let tasks = Tasks::default();
@@ -29,7 +28,7 @@ pub fn serve(door: &DoorArgs, root: &Root) -> Result<(), Failure> {
             api_key: coordinator.first_key().map(str::to_owned),
             models: Vec::new(),
         };
-        ready.tell_operator(door.json)?;
+        ready.tell_operator(is_json)?;
         stay.until_told().await;
         stay.draining(config.worker.drain, coordinator.drain(config.worker.drain))
             .await;
@@ -38,8 +37,8 @@ pub fn serve(door: &DoorArgs, root: &Root) -> Result<(), Failure> {
 }
 
 /// Coordinator, worker and model in one process.
-pub fn up(args: &up::Args, root: &Root) -> Result<(), Failure> {
-    let config = configuration(root, args.door.flags())?;
+pub fn up(args: &up::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Failure> {
+    let config = configuration(root, flags)?;
     threads::settle(&config)?;
     block_on(together::run(args, &config))
 }

@@ -2,10 +2,14 @@
 
 #![allow(dead_code, reason = "a word may wait for its first test")]
 
+#[cfg(feature = "coordinator")]
 pub mod app;
+#[cfg(feature = "coordinator")]
 pub mod boss;
 pub mod hub;
 pub mod machines;
+#[cfg(feature = "coordinator")]
 pub mod puppet;
+#[cfg(feature = "coordinator")]
 pub mod rig;
 pub mod worker;
