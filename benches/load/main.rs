@@ -1,0 +1,85 @@
+//! How much the coordinator carries on this machine, the generator included: requests, time to the first token,
+//! relayed tokens, idle workers, and whether the cost of a request depends on how many workers are online.
+//!
+//! ```text
+//! cargo bench --bench load                      everything, about two minutes
+//! cargo bench --bench load -- requests relay    only these
+//! ```
+//!
+//! The service is the real binary, `worker serve`, with its store on this disk. Workers are sockets that answer at
+//! once. Two peers stand beside it in the same run: an *echo*, which answers every request with fixed bytes, and a
+//! *bare relay*, which passes frames between a worker socket and its clients and does nothing else. They are what
+//! this machine could do if a coordinator cost nothing.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a measurement that cannot go on says so, and prints what it found"
+)]
+
+mod client;
+mod measure;
+mod peers;
+mod rig;
+mod service;
+
+use std::time::Duration;
+
+/// How long and how much. Run as a test, everything is done once and briefly.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    pub seconds: Duration,
+    pub sockets: usize,
+    pub requests: usize,
+}
+
+const WHOLE: Effort = Effort {
+    seconds: Duration::from_secs(6),
+    sockets: 5_000,
+    requests: 60_000,
+};
+
+const SMOKE: Effort = Effort {
+    seconds: Duration::from_millis(150),
+    sockets: 20,
+    requests: 200,
+};
+
+const PARTS: [&str; 5] = ["requests", "first", "relay", "idle", "memory"];
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.first().map(String::as_str) {
+        Some("peer-echo") => return peers::echo(),
+        Some("peer-relay") => return peers::relay(),
+        _ => {}
+    }
+    let effort = match arguments.iter().any(|argument| argument == "--bench") {
+        true => WHOLE,
+        false => SMOKE,
+    };
+    let named: Vec<&str> = PARTS
+        .into_iter()
+        .filter(|part| arguments.iter().any(|argument| argument == part))
+        .collect();
+    let parts = if named.is_empty() {
+        PARTS.to_vec()
+    } else {
+        named
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    for part in parts {
+        runtime.block_on(async {
+            match part {
+                "requests" => measure::requests(effort).await,
+                "first" => measure::first_token(effort).await,
+                "relay" => measure::relay(effort).await,
+                "idle" => measure::idle(effort).await,
+                _ => measure::memory(effort).await,
+            }
+        });
+    }
+}
