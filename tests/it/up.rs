@@ -38,6 +38,10 @@ impl Up {
 }
 
 fn start(folder: &Path, more: &[&str]) -> Child {
+    start_with(folder, more, &[])
+}
+
+fn start_with(folder: &Path, more: &[&str], variables: &[(&str, &str)]) -> Child {
     let data = folder.join("data");
     let usual = [
         "up",
@@ -49,6 +53,7 @@ fn start(folder: &Path, more: &[&str]) -> Child {
     ];
     let arguments: Vec<&str> = usual.into_iter().chain(more.iter().copied()).collect();
     let mut command = worker(&arguments).command();
+    command.envs(variables.iter().copied());
     let streams = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -58,8 +63,12 @@ fn start(folder: &Path, more: &[&str]) -> Child {
 
 /// Starts it as a script does.
 fn up(folder: &Path) -> Up {
+    up_with(folder, &[])
+}
+
+fn up_with(folder: &Path, variables: &[(&str, &str)]) -> Up {
     let began = Instant::now();
-    let mut child = start(folder, &["--json"]);
+    let mut child = start_with(folder, &["--json"], variables);
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap())
         .read_line(&mut line)
@@ -139,6 +148,44 @@ fn the_key_of_up_stays_the_same_and_is_its_owners_alone() {
     assert_eq!(up(folder.path()).key, key);
     let kept = fs::metadata(folder.path().join("data/up.key")).unwrap();
     assert_eq!(kept.permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn ctrl_c_lets_every_accepted_job_finish_also_those_that_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = up_with(folder.path(), &[("MUSTER_ENGINE_MAX_RUNNING", "1")]);
+    let (key, url) = (format!("apikey: {}", up.key), up.url.clone());
+    // Without its ends the model talks until its tokens are used up.
+    let body = r#"{"model":"demo-text","max_tokens":500,"logit_bias":{"0":-100,"1":-100,"2":-100},
+        "messages":[{"role":"user","content":"Tell me a story."}]}"#;
+    let ask = || {
+        let route = format!("{url}/v1/chat/completions");
+        let mut curl = Command::new("curl");
+        curl.args(["-s", "-d", body, "-H", &key, &route]);
+        curl.stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let asked = [ask(), ask(), ask(), ask()];
+    wait_for(&up, "\nmuster_jobs_accepted_total 4\n");
+    assert_eq!(up.interrupted(), Some(0));
+    for curl in asked {
+        let out = curl.wait_with_output().unwrap();
+        let reply: Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!(reply["usage"]["completion_tokens"], 500, "{reply}");
+    }
+}
+
+/// Waits until its figures say this.
+fn wait_for(up: &Up, figure: &str) {
+    let began = Instant::now();
+    loop {
+        let page = format!("{}/metrics", up.url);
+        let out = Command::new("curl").args(["-s", &page]).output().unwrap();
+        if String::from_utf8_lossy(&out.stdout).contains(figure) {
+            return;
+        }
+        let waited = began.elapsed();
+        assert!(waited < Duration::from_secs(20), "never {figure}");
+    }
 }
 
 #[test]

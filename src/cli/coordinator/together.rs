@@ -1,7 +1,6 @@
 //! `worker up`: everything in one process. The worker speaks to the coordinator over a pipe, as it would over a socket.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::io::{DuplexStream, duplex};
 use tracing::info;
@@ -22,8 +21,6 @@ use crate::tasks::Tasks;
 
 /// Bytes that may wait in the pipe in each direction.
 const PIPE: usize = 256 << 10;
-/// What the farewells of both sides may take when no job runs any more.
-const FAREWELL: Duration = Duration::from_secs(2);
 
 /// What was loaded, and a better model that could be.
 struct Loaded {
@@ -60,12 +57,10 @@ pub async fn run(args: &up::Args, config: &Config) -> Result<(), Failure> {
         output::aside(better);
     }
     stay.until_told().await;
+    // The worker stays until the last job that waits has had its turn; the tasks that end then are its own, too.
     let grace = config.worker.drain;
-    let end = async {
-        let (finished, _) = tokio::join!(worker.drain(grace), coordinator.drain(grace));
-        finished
-    };
-    stay.draining(grace + FAREWELL, end).await;
+    stay.draining(grace, coordinator.drain(grace)).await;
+    drop(worker);
     Ok(())
 }
 
