@@ -224,6 +224,15 @@ impl Accounts {
         self.inner.store.keys().await
     }
 
+    /// Whether anybody holds a key that opens something now.
+    pub async fn has_good_key(&self) -> Result<bool, StorageError> {
+        let now = wall_clock();
+        let is_good = |key: &KeyRow| {
+            key.revoked_at.is_none() && key.expires_at.is_none_or(|expiry| expiry > now)
+        };
+        Ok(self.list_keys().await?.iter().any(is_good))
+    }
+
     /// Whether there was such a key; it opens nothing from now on.
     pub async fn revoke_key(&self, public_id: &str) -> Result<bool, StorageError> {
         let revoked = self.inner.store.revoke_key(public_id, wall_clock()).await?;

@@ -78,6 +78,14 @@ async fn an_expired_key_opens_nothing() {
     let key = accounts.create_key(account, order).await.unwrap();
     let denied = accounts.authenticate(key.text.expose()).await.unwrap_err();
     assert_eq!(denied, Denied::UnknownKey);
+    assert!(!accounts.has_good_key().await.unwrap());
+    let lasting = accounts
+        .create_key(account, KeyOrder::default())
+        .await
+        .unwrap();
+    assert!(accounts.has_good_key().await.unwrap());
+    accounts.revoke_key(&lasting.public_id).await.unwrap();
+    assert!(!accounts.has_good_key().await.unwrap());
 }
 
 #[tokio::test]
