@@ -2,7 +2,7 @@
 //!
 //! | file | what it owns |
 //! | --- | --- |
-//! | `scopes`, `roles` | what a key is good for; what an account may do |
+//! | `scopes`, `roles`, `named` | what a key is good for; what an account may do; both are named sets |
 //! | `key` | how a key looks, and the digest that is stored in its place |
 //! | `caller` | who has been let in |
 //! | `cache` | the callers in memory, so that no request costs a query |
@@ -14,6 +14,7 @@
 mod cache;
 mod caller;
 mod key;
+mod named;
 mod roles;
 mod scopes;
 
