@@ -15,6 +15,21 @@ pub enum Location {
     Postgres(Url),
 }
 
+/// What may follow `?` in the address of a server. The driver writes any other into the log, its value included.
+const PARAMETERS: [&str; 11] = [
+    "application_name",
+    "dbname",
+    "host",
+    "options",
+    "password",
+    "port",
+    "sslcert",
+    "sslkey",
+    "sslmode",
+    "sslrootcert",
+    "user",
+];
+
 /// The name of the SQLite file in the data folder.
 const FILE: &str = "coordinator.sqlite";
 
@@ -31,7 +46,10 @@ impl Location {
             let url = Url::parse(text).map_err(|error| {
                 StorageError::Misnamed(format!("the database's address is not a URL: {error}"))
             })?;
-            return Ok(Self::Postgres(url));
+            return match url.query_pairs().all(|(name, _)| is_parameter(&name)) {
+                true => Ok(Self::Postgres(url)),
+                false => Err(unknown_parameter()),
+            };
         }
         let path = text.strip_prefix("sqlite:").unwrap_or(text);
         let path = path.strip_prefix("//").unwrap_or(path);
@@ -60,6 +78,18 @@ impl Location {
         let options = AnyConnectOptions::from_url(&url).map_err(StorageError::from)?;
         Ok(options.disable_statement_logging())
     }
+}
+
+fn is_parameter(name: &str) -> bool {
+    PARAMETERS.contains(&name) || name.starts_with("options[")
+}
+
+/// Which one it was is not said either: it may be the rest of a password.
+fn unknown_parameter() -> StorageError {
+    StorageError::Misnamed(format!(
+        "the database's address has a parameter other than {}",
+        PARAMETERS.join(", ")
+    ))
 }
 
 /// The path is percent-encoded whole: a folder may be called `what?#`.
@@ -114,13 +144,29 @@ mod tests {
             parse("postgres://me:secret@db:5432/muster"),
             "postgres://db/muster"
         );
+        assert!(Location::parse("postgres://db/x?sslmode=require&options[geqo]=off").is_ok());
         assert!(Location::parse("mysql://db/x").is_err());
         assert!(Location::parse("").is_err());
     }
 
     #[test]
     fn a_password_is_not_shown() {
-        let location = Location::parse("postgres://me:secret@db/muster").unwrap();
+        let location = Location::parse("postgres://me:secret@db/muster?password=secret").unwrap();
         assert!(!format!("{location:?} {location}").contains("secret"));
+    }
+
+    #[test]
+    fn a_parameter_that_the_driver_would_log_is_refused_unseen() {
+        for address in [
+            "postgres://db/muster?sslpassword=secret",
+            "postgres://me:1234?secret@db/muster",
+            "postgres://db/muster?secret",
+        ] {
+            let error = Location::parse(address).unwrap_err().to_string();
+            assert!(
+                error.contains("sslmode") && !error.contains("secret"),
+                "{error}"
+            );
+        }
     }
 }
