@@ -3,7 +3,8 @@
 //!
 //! Settlements of a batch are written in a few statements. If any of it fails, or a job turns out to be settled
 //! already, the batch is rolled back and written one by one, each under a savepoint, so that a bad write does not
-//! fail its neighbours. When the database is gone everybody is told, and the next batch connects anew.
+//! fail its neighbours. When the database is gone everybody is told, and the next batch connects anew, as it does
+//! after every commit that failed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,12 +86,8 @@ impl Writer {
         };
         let writing = timeout(PATIENCE, self.write_on(&mut connection, work));
         let written = writing.await.unwrap_or_else(|_| Err(too_slow()));
-        if !matches!(
-            written,
-            Err(StorageError::Unreachable(_) | StorageError::Closed)
-        ) {
-            self.connection = Some(connection);
-        }
+        // What fails as a whole may have left anything behind, and a server that has become read-only stays so.
+        self.connection = written.is_ok().then_some(connection);
         written
     }
 
@@ -104,17 +101,10 @@ impl Writer {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             Err(error) if error.is_of_one_write() => {}
-            Err(error) => {
-                let _ = connection.execute("ROLLBACK").await;
-                return Err(error);
-            }
+            Err(error) => return Err(error),
         }
         connection.execute("ROLLBACK").await?;
-        let one_by_one = self.write_one_by_one(connection, work).await;
-        if one_by_one.is_err() {
-            let _ = connection.execute("ROLLBACK").await;
-        }
-        one_by_one
+        self.write_one_by_one(connection, work).await
     }
 
     /// Everything in a few statements; whether that was right. Nothing is committed if not.
