@@ -3,8 +3,9 @@
 //! A database that is newer than the program is refused before anything in it is touched. An older one is
 //! migrated in one transaction; a SQLite file is copied beside itself first.
 
-use std::fs::{OpenOptions, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{OpenOptions, remove_file};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use sqlx::AnyConnection;
@@ -26,11 +27,18 @@ pub fn prepare_file(path: &Path) -> Result<(), StorageError> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    OpenOptions::new().create(true).append(true).open(path)?;
-    Ok(std::fs::set_permissions(
-        path,
-        Permissions::from_mode(0o600),
-    )?)
+    match make_private(path) {
+        // Another process was faster, and it is its owner's alone all the same.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => Ok(made?),
+    }
+}
+
+/// An empty file that nobody else could read at any moment.
+fn make_private(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    options.open(path).map(drop)
 }
 
 /// Brings the database to the last of `migrations`, or refuses it.
@@ -102,12 +110,15 @@ async fn keep_copy(
     path: &Path,
     found: i64,
 ) -> Result<(), StorageError> {
-    let copy = name_of_copy(path, found);
-    sqlx::query("VACUUM INTO $1")
+    let copy = make_copy(path, found)?;
+    let copied = sqlx::query("VACUUM INTO $1")
         .bind(copy.to_string_lossy().into_owned())
         .execute(connection)
-        .await?;
-    std::fs::set_permissions(&copy, Permissions::from_mode(0o600))?;
+        .await;
+    if let Err(error) = copied {
+        let _ = remove_file(&copy);
+        return Err(error.into());
+    }
     info!(
         "the database of schema {found} was copied to {} before it is migrated",
         copy.display()
@@ -115,18 +126,16 @@ async fn keep_copy(
     Ok(())
 }
 
-/// Beside the file, and never over an earlier copy.
-fn name_of_copy(path: &Path, found: i64) -> PathBuf {
-    let named = |suffix: &str| {
+/// An empty file beside the database, and never one that is there already.
+fn make_copy(path: &Path, found: i64) -> Result<PathBuf, StorageError> {
+    let again = (1_u32..).map(|number| format!("-{number}"));
+    for suffix in std::iter::once(String::new()).chain(again) {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".schema-{found}{suffix}"));
-        PathBuf::from(name)
-    };
-    let taken = (1..).map(|number| format!("-{number}"));
-    let mut names = std::iter::once(String::new())
-        .chain(taken)
-        .map(|suffix| named(&suffix));
-    names
-        .find(|name| !name.exists())
-        .unwrap_or_else(|| named(""))
+        match make_private(Path::new(&name)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return Ok(made.map(|()| name.into())?),
+        }
+    }
+    Err(StorageError::Full)
 }
