@@ -3,6 +3,8 @@
 //! Every change of a key raises the counter `keys`, in the same transaction: that is how other processes learn
 //! of it.
 
+use std::fmt;
+
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
 use sqlx::Row;
@@ -53,9 +55,15 @@ struct Revocation {
     now: UnixMillis,
 }
 
-#[derive(Debug)]
 struct Secret {
     candidate: String,
+}
+
+/// Whoever has it can tell for a stolen digest whether a key is right.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(hidden)")
+    }
 }
 
 /// The columns of a [`KeyRow`], and what follows.
