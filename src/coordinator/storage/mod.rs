@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | `location`, `dialect` | where the store is; the words in which the engines differ |
 //! | `migrate` | the schema and its versions (`migrations/`) |
-//! | `writer`, `write`, `values` | the one writer, which groups writes under one commit; a write as a value |
+//! | `writer`, `write` | the one writer, which groups writes under one commit; a write as a value |
+//! | `values`, `insertion` | what goes into statements, many rows at once |
 //! | `pulse` | whether the store answers, and whether another process changed the keys |
 //! | `settlements`, `accounts`, `keys`, `workers`, `ledger` | one file a noun |
 //!
@@ -15,6 +16,7 @@
 mod accounts;
 mod dialect;
 mod error;
+mod insertion;
 mod keys;
 mod ledger;
 mod location;

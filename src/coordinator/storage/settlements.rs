@@ -3,16 +3,16 @@
 //! The job's id is the key. Whoever settles a job again is told the reward that stands there, and nothing is
 //! written.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sqlx::AnyConnection;
-use sqlx::{AssertSqlSafe, Row};
+use sqlx::Row;
 
 use crate::coordinator::kudos::{Entry, Settlement};
 use crate::protocol::job::{AccountId, JobId, Kind, Kudos};
 
+use super::insertion::{Statements, Table, insert};
 use super::values::Values;
 use super::write::Write;
 use super::{StorageError, Store};
@@ -52,23 +52,6 @@ const BALANCES: Table = Table {
     tail: " ON CONFLICT (account) DO UPDATE SET kudos = balances.kudos + excluded.kudos",
 };
 
-/// The most rows in one statement. Statements are kept by their number of rows, which is a power of two, so that
-/// a connection prepares few of them.
-const ROWS: usize = 64;
-
-/// An insertion of many rows.
-struct Table {
-    head: &'static str,
-    columns: usize,
-    tail: &'static str,
-}
-
-/// The texts of the statements in use.
-#[derive(Debug, Default)]
-pub struct Statements {
-    texts: HashMap<(&'static str, usize), Arc<str>>,
-}
-
 /// Settlements that are written together.
 pub struct Batch<'a> {
     settlements: Vec<&'a Settlement>,
@@ -97,8 +80,11 @@ impl<'a> Batch<'a> {
             .flat_map(|settlement| with_entries(settlement))
             .collect();
         insert(&LEDGER, &entries, ledger_row, connection, statements).await?;
-        let sums: Vec<_> = sums(&entries).into_iter().collect();
-        insert(&BALANCES, &sums, balance_row, connection, statements).await?;
+        let amounts = entries
+            .iter()
+            .map(|(_, entry)| (entry.account, entry.amount));
+        let sums = sums(amounts);
+        insert(&BALANCES, &sums, sum_row, connection, statements).await?;
         Ok(true)
     }
 
@@ -125,12 +111,12 @@ fn with_entries(settlement: &Settlement) -> impl Iterator<Item = (&Settlement, &
 }
 
 /// Each account once, in the order of their ids: everybody locks them in the same order.
-fn sums(entries: &[(&Settlement, &Entry)]) -> BTreeMap<AccountId, i64> {
+pub fn sums(amounts: impl Iterator<Item = (AccountId, Kudos)>) -> Vec<(AccountId, i64)> {
     let mut sums = BTreeMap::new();
-    for (_, entry) in entries {
-        *sums.entry(entry.account).or_insert(0) += entry.amount.0;
+    for (account, amount) in amounts {
+        *sums.entry(account).or_insert(0) += amount.0;
     }
-    sums
+    sums.into_iter().collect()
 }
 
 fn settled_row(settlement: &&Settlement, values: &mut Values) {
@@ -165,7 +151,7 @@ fn ledger_row((settlement, entry): &(&Settlement, &Entry), values: &mut Values) 
     values.number(timing.accepted_at.after(timing.total).0);
 }
 
-fn balance_row((account, sum): &(AccountId, i64), values: &mut Values) {
+pub fn sum_row((account, sum): &(AccountId, i64), values: &mut Values) {
     values.number(account.0);
     values.number(*sum);
 }
@@ -182,70 +168,4 @@ fn kind_word(kind: Kind) -> &'static str {
 
 fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// Inserts the rows, as many as possible in one statement; how many were new.
-async fn insert<T>(
-    table: &Table,
-    mut rows: &[T],
-    bind: fn(&T, &mut Values),
-    connection: &mut AnyConnection,
-    statements: &mut Statements,
-) -> Result<u64, StorageError> {
-    let mut inserted = 0;
-    while !rows.is_empty() {
-        let (now, later) = rows.split_at(rows_in_one(rows.len()));
-        let mut values = Values::for_rows(now.len(), table.columns);
-        now.iter().for_each(|row| bind(row, &mut values));
-        let text = AssertSqlSafe(statements.text(table, now.len()));
-        let query = sqlx::query_with(text, values.arguments);
-        inserted += query.execute(&mut *connection).await?.rows_affected();
-        rows = later;
-    }
-    Ok(inserted)
-}
-
-/// The largest power of two that is not more than there are.
-fn rows_in_one(rows: usize) -> usize {
-    1 << rows.min(ROWS).ilog2()
-}
-
-impl Statements {
-    fn text(&mut self, table: &Table, rows: usize) -> Arc<str> {
-        let text = self.texts.entry((table.head, rows));
-        text.or_insert_with(|| table.insertion(rows).into()).clone()
-    }
-}
-
-impl Table {
-    /// `INSERT … VALUES ($1, $2), ($3, $4) …`.
-    fn insertion(&self, rows: usize) -> String {
-        let row = |row: usize| {
-            let numbers =
-                (1..=self.columns).map(|column| format!("${}", row * self.columns + column));
-            format!("({})", numbers.collect::<Vec<_>>().join(", "))
-        };
-        let rows: Vec<_> = (0..rows).map(row).collect();
-        format!("{}{}{}", self.head, rows.join(", "), self.tail)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{BALANCES, rows_in_one};
-
-    #[test]
-    fn a_statement_has_a_power_of_two_of_rows() {
-        let sizes: Vec<_> = [1, 2, 3, 63, 64, 200].map(rows_in_one).into();
-        assert_eq!(sizes, [1, 2, 2, 32, 64, 64]);
-    }
-
-    #[test]
-    fn every_row_has_its_own_numbers() {
-        let text = BALANCES.insertion(2);
-        assert!(
-            text.contains("VALUES ($1, $2), ($3, $4) ON CONFLICT"),
-            "{text}"
-        );
-    }
 }

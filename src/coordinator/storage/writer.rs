@@ -20,9 +20,10 @@ use crate::protocol::job::Kudos;
 use crate::tasks::Tasks;
 
 use super::dialect::Dialect;
+use super::insertion::Statements;
 use super::location::Location;
 use super::pulse::Health;
-use super::settlements::{Batch, Statements};
+use super::settlements::Batch;
 use super::write::{Pending, Settle, Write};
 use super::{PATIENCE, StorageError, connect, too_slow};
 
