@@ -12,10 +12,12 @@
 //! | [`metering`] | how many tokens a job had, by our own count |
 //! | [`kudos`] | what a job costs, and how an ended job becomes a settled one |
 //! | [`storage`] | all SQL: what must outlast the process |
+//! | [`clock`] | the time of day |
 //!
 //! It shares `protocol` and `tasks` with the worker's half, and nothing else.
 
 pub mod accounts;
+pub mod clock;
 pub mod dispatch;
 pub mod error;
 pub mod http;

@@ -27,14 +27,15 @@ pub use roles::Roles;
 pub use scopes::Scopes;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tracing::debug;
 
-use crate::protocol::job::{AccountId, UnixMillis};
+use crate::protocol::job::AccountId;
 use crate::tasks::Tasks;
 
-use super::storage::{KeyRow, NewKeyRow, StorageError, Store};
+use super::clock::wall_clock;
+use super::storage::{AccountRow, KeyRow, NewKeyRow, RoleChange, StorageError, Store};
 
 use cache::{Cache, Found};
 use key::{Digest, Hasher};
@@ -192,6 +193,22 @@ impl Accounts {
             .await
     }
 
+    /// Every account of people, the oldest first.
+    pub async fn list(&self) -> Result<Vec<AccountRow>, StorageError> {
+        self.inner.store.accounts().await
+    }
+
+    /// What an account may do from now on, instead of what it might before.
+    pub async fn set_roles(
+        &self,
+        account: AccountId,
+        roles: Roles,
+    ) -> Result<RoleChange, StorageError> {
+        let change = self.inner.store.set_roles(account, roles).await?;
+        self.inner.catch_up().await?;
+        Ok(change)
+    }
+
     pub async fn create_key(
         &self,
         account: AccountId,
@@ -240,10 +257,4 @@ impl Accounts {
         self.inner.catch_up().await?;
         Ok(revoked)
     }
-}
-
-/// What people's calendars say, for what is stored.
-fn wall_clock() -> UnixMillis {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    UnixMillis::default().after(since.unwrap_or_default())
 }

@@ -6,8 +6,10 @@ use sqlx::Row;
 use sqlx::any::AnyRow;
 
 use crate::coordinator::accounts::Roles;
-use crate::protocol::job::{AccountId, UnixMillis};
+use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 
+use super::keys::touch_keys;
+use super::rows::{Stored, all, first};
 use super::values::storable;
 use super::write::Change;
 use super::{StorageError, Store};
@@ -17,6 +19,21 @@ pub struct AccountRow {
     pub id: AccountId,
     pub name: String,
     pub roles: Roles,
+    pub kudos: Kudos,
+}
+
+/// What came of changing the roles of an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RoleChange {
+    Done,
+    /// Nobody else is an administrator: nothing was changed.
+    LastAdmin,
+}
+
+#[derive(Debug)]
+struct NewRoles {
+    account: AccountId,
+    roles: Roles,
 }
 
 #[derive(Debug)]
@@ -24,6 +41,17 @@ struct NewAccount {
     name: String,
     roles: Roles,
     now: UnixMillis,
+}
+
+/// The columns of an [`AccountRow`], and what follows. The house and the anonymous are nobody's.
+macro_rules! select_accounts {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, name, roles, COALESCE(kudos, 0) AS kudos FROM accounts \
+             LEFT JOIN balances ON balances.account = accounts.id WHERE id > 0 ",
+            $rest
+        )
+    };
 }
 
 impl Store {
@@ -39,14 +67,22 @@ impl Store {
 
     /// The oldest account of this name.
     pub async fn account_named(&self, name: &str) -> Result<Option<AccountRow>, StorageError> {
-        let rows = sqlx::query(
-            "SELECT id, name, roles FROM accounts WHERE name = $1 AND id > 0 ORDER BY id LIMIT 1",
-        );
-        let row = rows
-            .bind(storable(name))
-            .fetch_optional(&self.readers)
-            .await?;
-        Ok(row.as_ref().map(account).transpose()?)
+        let row = sqlx::query(select_accounts!("AND name = $1 ORDER BY id LIMIT 1"));
+        first(row.bind(storable(name)), &self.readers).await
+    }
+
+    /// Those of people, the oldest first.
+    pub async fn accounts(&self) -> Result<Vec<AccountRow>, StorageError> {
+        all(sqlx::query(select_accounts!("ORDER BY id")), &self.readers).await
+    }
+
+    /// What an account may do. Whoever has let in a holder of its keys learns of it as of any change of a key.
+    pub async fn set_roles(
+        &self,
+        account: AccountId,
+        roles: Roles,
+    ) -> Result<RoleChange, StorageError> {
+        self.change(NewRoles { account, roles }).await
     }
 
     /// Whether anybody may do everything.
@@ -78,10 +114,45 @@ impl Change for NewAccount {
     }
 }
 
-fn account(row: &AnyRow) -> Result<AccountRow, sqlx::Error> {
-    Ok(AccountRow {
-        id: AccountId(row.try_get("id")?),
-        name: row.try_get("name")?,
-        roles: Roles::parse(row.try_get("roles")?),
-    })
+impl Change for NewRoles {
+    type Answer = RoleChange;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<RoleChange, StorageError>> {
+        Box::pin(async move {
+            if !self.roles.contains(Roles::ADMIN) && self.is_last_admin(connection).await? {
+                return Ok(RoleChange::LastAdmin);
+            }
+            touch_keys(self.account, connection).await?;
+            let roles = sqlx::query("UPDATE accounts SET roles = $1 WHERE id = $2");
+            let roles = roles.bind(self.roles.to_string()).bind(self.account.0);
+            roles.execute(connection).await?;
+            Ok(RoleChange::Done)
+        })
+    }
+}
+
+impl NewRoles {
+    async fn is_last_admin(&self, connection: &mut AnyConnection) -> Result<bool, StorageError> {
+        let admins = sqlx::query("SELECT id FROM accounts WHERE roles LIKE $1 LIMIT 2");
+        let admins = admins.bind(format!("%{}%", Roles::ADMIN));
+        let admins = admins.fetch_all(connection).await?;
+        match admins.as_slice() {
+            [only] => Ok(only.try_get::<i64, _>("id")? == self.account.0),
+            _ => Ok(false),
+        }
+    }
+}
+
+impl Stored for AccountRow {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        Ok(Self {
+            id: AccountId(row.try_get("id")?),
+            name: row.try_get("name")?,
+            roles: Roles::parse(row.try_get("roles")?),
+            kudos: Kudos(row.try_get("kudos")?),
+        })
+    }
 }

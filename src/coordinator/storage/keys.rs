@@ -13,6 +13,7 @@ use sqlx::any::AnyRow;
 use crate::coordinator::accounts::{KeyId, Roles, Scopes};
 use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 
+use super::rows::{Stored, all, first};
 use super::values::storable;
 use super::write::Change;
 use super::{StorageError, Store};
@@ -95,16 +96,13 @@ impl Store {
     }
 
     pub async fn key_with_digest(&self, digest: &str) -> Result<Option<KeyRow>, StorageError> {
-        let row = sqlx::query(select_keys!("WHERE digest = $1")).bind(digest);
-        let row = row.fetch_optional(&self.readers).await?;
-        Ok(row.as_ref().map(key).transpose()?)
+        let row = sqlx::query(select_keys!("WHERE digest = $1"));
+        first(row.bind(digest), &self.readers).await
     }
 
     /// All keys, the oldest first.
     pub async fn keys(&self) -> Result<Vec<KeyRow>, StorageError> {
-        let rows = sqlx::query(select_keys!("ORDER BY keys.id"));
-        let rows = rows.fetch_all(&self.readers).await?;
-        Ok(rows.iter().map(key).collect::<Result<_, _>>()?)
+        all(sqlx::query(select_keys!("ORDER BY keys.id")), &self.readers).await
     }
 
     /// The next keys that changed after this revision, in the order of their changes.
@@ -112,12 +110,7 @@ impl Store {
         let rows = sqlx::query(select_keys!(
             "WHERE revision > $1 ORDER BY revision LIMIT $2"
         ));
-        let rows = rows
-            .bind(revision)
-            .bind(PAGE)
-            .fetch_all(&self.readers)
-            .await?;
-        Ok(rows.iter().map(key).collect::<Result<_, _>>()?)
+        all(rows.bind(revision).bind(PAGE), &self.readers).await
     }
 
     /// The server secret: this one, if there was none before.
@@ -205,22 +198,41 @@ async fn next_revision(connection: &mut AnyConnection) -> Result<i64, StorageErr
     Ok(row.fetch_one(connection).await?.try_get(0)?)
 }
 
-fn key(row: &AnyRow) -> Result<KeyRow, sqlx::Error> {
-    let moment = |name| Ok::<_, sqlx::Error>(row.try_get::<Option<i64>, _>(name)?.map(UnixMillis));
-    Ok(KeyRow {
-        id: KeyId(row.try_get("id")?),
-        public_id: row.try_get("public_id")?,
-        digest: row.try_get("digest")?,
-        label: row.try_get("label")?,
-        scopes: Scopes::parse(row.try_get("scopes")?),
-        worker_name: row.try_get("worker_name")?,
-        created_at: UnixMillis(row.try_get("created_at")?),
-        expires_at: moment("expires_at")?,
-        revoked_at: moment("revoked_at")?,
-        revision: row.try_get("revision")?,
-        account: AccountId(row.try_get("account")?),
-        account_name: row.try_get("name")?,
-        roles: Roles::parse(row.try_get("roles")?),
-        kudos: Kudos(row.try_get("kudos")?),
-    })
+/// The account of these keys has changed: each takes a revision of its own.
+pub async fn touch_keys(
+    account: AccountId,
+    connection: &mut AnyConnection,
+) -> Result<(), StorageError> {
+    let ids = sqlx::query("SELECT id FROM keys WHERE account = $1 AND revoked_at IS NULL");
+    let ids = ids.bind(account.0).fetch_all(&mut *connection).await?;
+    for row in ids {
+        let revision = next_revision(connection).await?;
+        let key = sqlx::query("UPDATE keys SET revision = $1 WHERE id = $2");
+        let key = key.bind(revision).bind(row.try_get::<i64, _>(0)?);
+        key.execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+impl Stored for KeyRow {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        let moment =
+            |name| Ok::<_, sqlx::Error>(row.try_get::<Option<i64>, _>(name)?.map(UnixMillis));
+        Ok(Self {
+            id: KeyId(row.try_get("id")?),
+            public_id: row.try_get("public_id")?,
+            digest: row.try_get("digest")?,
+            label: row.try_get("label")?,
+            scopes: Scopes::parse(row.try_get("scopes")?),
+            worker_name: row.try_get("worker_name")?,
+            created_at: UnixMillis(row.try_get("created_at")?),
+            expires_at: moment("expires_at")?,
+            revoked_at: moment("revoked_at")?,
+            revision: row.try_get("revision")?,
+            account: AccountId(row.try_get("account")?),
+            account_name: row.try_get("name")?,
+            roles: Roles::parse(row.try_get("roles")?),
+            kudos: Kudos(row.try_get("kudos")?),
+        })
+    }
 }

@@ -5,7 +5,7 @@
 //! | `location`, `dialect` | where the store is; the words in which the engines differ |
 //! | `migrate` | the schema and its versions (`migrations/`) |
 //! | `writer`, `write` | the one writer, which groups writes under one commit; a write as a value |
-//! | `values`, `insertion` | what goes into statements, many rows at once |
+//! | `values`, `insertion`, `rows` | what goes into statements, many rows at once, and what comes out of them |
 //! | `pulse` | whether the store answers, and whether another process changed the keys |
 //! | `settlements`, `accounts`, `keys`, `workers`, `ledger` | one file a noun |
 //!
@@ -22,6 +22,7 @@ mod ledger;
 mod location;
 mod migrate;
 mod pulse;
+mod rows;
 mod settlements;
 mod values;
 mod workers;
@@ -31,7 +32,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use accounts::AccountRow;
+pub use accounts::{AccountRow, RoleChange};
 pub use error::StorageError;
 pub use keys::{KeyRow, NewKeyRow};
 pub use ledger::LedgerSums;

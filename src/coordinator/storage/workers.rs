@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::protocol::job::{AccountId, UnixMillis, WorkerId};
 
+use super::rows::{Stored, first};
 use super::write::Change;
 use super::{StorageError, Store};
 
@@ -129,19 +130,19 @@ async fn find(
 ) -> Result<Option<WorkerRow>, StorageError> {
     let row =
         sqlx::query("SELECT id, public_id, name, owner, trusted FROM workers WHERE name = $1");
-    let row = row.bind(name).fetch_optional(source).await?;
-    row.as_ref().map(worker).transpose()
+    first(row.bind(name), source).await
 }
 
-fn worker(row: &AnyRow) -> Result<WorkerRow, StorageError> {
-    let public_id: String = row.try_get("public_id")?;
-    Ok(WorkerRow {
-        id: WorkerId(row.try_get("id")?),
-        public_id: public_id
-            .parse()
-            .map_err(|_| StorageError::Broken("a worker's public id is not a UUID".to_owned()))?,
-        name: row.try_get("name")?,
-        owner: AccountId(row.try_get("owner")?),
-        trusted: row.try_get::<i64, _>("trusted")? != 0,
-    })
+impl Stored for WorkerRow {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        let public_id: String = row.try_get("public_id")?;
+        let not_a_uuid = |_| StorageError::Broken("a worker's public id is not a UUID".to_owned());
+        Ok(Self {
+            id: WorkerId(row.try_get("id")?),
+            public_id: public_id.parse().map_err(not_a_uuid)?,
+            name: row.try_get("name")?,
+            owner: AccountId(row.try_get("owner")?),
+            trusted: row.try_get::<i64, _>("trusted")? != 0,
+        })
+    }
 }

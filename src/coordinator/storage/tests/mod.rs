@@ -3,6 +3,7 @@
 mod books;
 mod opening;
 mod outages;
+mod people;
 mod scratch;
 mod settling;
 mod survival;
