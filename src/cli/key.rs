@@ -1,18 +1,19 @@
 //! `worker key`: makes, lists and revokes the keys of a coordinator, also while it runs.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::Subcommand;
 use serde::Serialize;
 
-use super::load::block_on;
+use super::account::{account_name, role};
+use super::coordinator::open::{Missing, StoreArgs};
 use super::table::Table;
 use super::{Exit, Failure, Root, output};
-use crate::config::{Flag, parse_duration, show_duration};
+use crate::config::{parse_duration, show_duration};
 use crate::coordinator::accounts::{Accounts, KeyOrder, NewKey, Roles, Scopes};
-use crate::coordinator::storage::{KeyRow, Location, StorageError, Store};
+use crate::coordinator::clock::wall_clock;
+use crate::coordinator::storage::{KeyRow, Store};
 use crate::protocol::job::UnixMillis;
-use crate::tasks::Tasks;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,12 +29,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where the coordinator keeps its accounts, as in serve.database: a path, or postgres://HOST/NAME.
-    #[arg(long, global = true, value_name = "DATABASE")]
-    database: Option<String>,
-    /// Print JSON.
-    #[arg(long, global = true)]
-    json: bool,
+    #[command(flatten)]
+    store: StoreArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -52,7 +49,7 @@ enum Command {
 )]
 struct CreateArgs {
     /// Whose key it is; the account is made if it is new.
-    #[arg(long, value_name = "NAME", default_value = "admin")]
+    #[arg(long, value_name = "NAME", default_value = "admin", value_parser = account_name)]
     account: String,
     /// What you call the key.
     #[arg(long, value_name = "TEXT", default_value = "")]
@@ -114,28 +111,17 @@ struct RevokedReport<'a> {
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
-    root.start_log()?;
-    let location = location(args.database, root)?;
-    if !(location.exists() || matches!(args.command, Command::Create(_))) {
-        let message = format!("there is no database at {location}");
-        return Err(Failure::new(Exit::NotFound, message)
-            .hint("`worker key create` makes it, and so does `worker serve`"));
-    }
-    let json = args.json;
-    block_on(async move {
-        let tasks = Tasks::default();
-        let opened = Store::open(&location, &tasks).await;
-        let store = opened.map_err(|error| failed(&location, error))?;
-        let accounts = Accounts::open(store.clone(), &tasks).await?;
-        let done = match args.command {
-            Command::Create(args) => create(&args, &store, &accounts, json).await,
-            Command::List(_) => list(&accounts, json).await,
-            Command::Revoke(args) => revoke(&args.id, &accounts, json).await,
-        };
-        drop((store, accounts));
-        tasks.stop(Duration::from_secs(5)).await;
-        done
-    })
+    let missing = match args.command {
+        Command::Create(_) => Missing::Made,
+        Command::List(_) | Command::Revoke(_) => Missing::Refused,
+    };
+    let json = args.store.json;
+    args.store
+        .with(root, missing, async |store, accounts| match &args.command {
+            Command::Create(args) => create(args, store, accounts, json).await,
+            Command::List(_) => list(accounts, json).await,
+            Command::Revoke(args) => revoke(&args.id, accounts, json).await,
+        })
 }
 
 async fn create(
@@ -217,11 +203,7 @@ async fn revoke(id: &str, accounts: &Accounts, json: bool) -> Result<(), Failure
 impl CreateArgs {
     fn scopes(&self) -> Scopes {
         match (self.scopes.is_empty(), &self.worker) {
-            (false, _) => self
-                .scopes
-                .iter()
-                .copied()
-                .fold(Scopes::default(), Scopes::with),
+            (false, _) => self.scopes.iter().copied().collect(),
             (true, Some(_)) => Scopes::WORKER_CONNECT,
             (true, None) => Scopes::INFERENCE_SUBMIT.with(Scopes::ACCOUNT_READ),
         }
@@ -229,52 +211,23 @@ impl CreateArgs {
 
     fn roles(&self) -> Roles {
         match (self.roles.is_empty(), &*self.account) {
-            (false, _) => self
-                .roles
-                .iter()
-                .copied()
-                .fold(Roles::default(), Roles::with),
+            (false, _) => self.roles.iter().copied().collect(),
             (true, "admin") => Roles::ALL,
             (true, _) => Roles::USER.with(Roles::WORKER_OWNER),
         }
     }
 }
 
-/// The flag, else the configuration, else the file in the data folder.
-fn location(database: Option<String>, root: &Root) -> Result<Location, Failure> {
-    let flag = |value| Flag {
-        name: "--database",
-        setting: "serve.database",
-        value,
-    };
-    let config = root
-        .load_with(database.map(flag).into_iter().collect())?
-        .config;
-    match config.serve.database {
-        Some(text) => Location::parse(text.expose())
-            .map_err(|error| Failure::new(Exit::BadConfiguration, error)),
-        None => Ok(Location::in_folder(&config.worker.data_dir)),
-    }
-}
-
-fn failed(location: &Location, error: StorageError) -> Failure {
-    Failure::from(error).hint(format!(
-        "the database is {location}; --database names another"
-    ))
-}
-
 fn roles_of_old_account(name: &str) -> Failure {
     let message = format!("the account {name} exists, and --role is for new ones");
-    Failure::new(Exit::Usage, message)
+    Failure::new(Exit::Usage, message).hint("`worker account roles` changes what an account may do")
 }
 
 fn state(key: &KeyRow) -> String {
     if key.revoked_at.is_some() {
         return "revoked".to_owned();
     }
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = UnixMillis::default().after(now.unwrap_or_default());
-    let left = key.expires_at.map(|at| at.since(now));
+    let left = key.expires_at.map(|at| at.since(wall_clock()));
     match left.map(|left| left.as_secs()) {
         None => "valid".to_owned(),
         Some(0) => "expired".to_owned(),
@@ -290,19 +243,12 @@ fn rounded(secs: u64) -> Duration {
 }
 
 fn scope(text: &str) -> Result<Scopes, String> {
-    Scopes::named(text).ok_or_else(|| format!("the scopes are {}", listed(Scopes::ALL.names())))
-}
-
-fn role(text: &str) -> Result<Roles, String> {
-    Roles::named(text).ok_or_else(|| format!("the roles are {}", listed(Roles::ALL.names())))
+    let known = || Scopes::ALL.names().collect::<Vec<_>>().join(", ");
+    Scopes::named(text).ok_or_else(|| format!("the scopes are {}", known()))
 }
 
 fn lifetime(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "a time such as 30d or 12h is wanted".to_owned())
-}
-
-fn listed(names: impl Iterator<Item = &'static str>) -> String {
-    names.collect::<Vec<_>>().join(", ")
 }
 
 impl From<KeyRow> for KeyReport {

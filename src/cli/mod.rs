@@ -4,6 +4,8 @@
 //! What goes to the owner goes through [`output`], so that a closed pipe ends a command quietly.
 //! Nothing here computes: it asks the parts below and shows what they say.
 
+#[cfg_attr(not(feature = "coordinator"), path = "account_absent.rs")]
+mod account;
 mod bench;
 mod completions;
 mod config;
@@ -71,6 +73,7 @@ enum Command {
     Serve(serve::Args),
     Init(init::Args),
     Key(key::Args),
+    Account(account::Args),
     Probe(probe::Args),
     Doctor(doctor::Args),
     Models(models::Args),
@@ -103,6 +106,7 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         Some(Command::Serve(args)) => serve::run(args, &root),
         Some(Command::Init(args)) => init::run(args, &root),
         Some(Command::Key(args)) => key::run(args, &root),
+        Some(Command::Account(args)) => account::run(args, &root),
         Some(Command::Probe(args)) => probe::run(args, &root),
         Some(Command::Doctor(args)) => doctor::run(args, &root),
         Some(Command::Models(args)) => models::run(args, &root),

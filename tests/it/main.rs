@@ -5,6 +5,8 @@
     reason = "a test that cannot go on says so by panicking"
 )]
 
+#[cfg(feature = "coordinator")]
+mod accounts;
 mod bench;
 #[cfg(feature = "coordinator")]
 mod chat;

@@ -3,6 +3,7 @@
 mod announce;
 mod choose;
 mod key;
+pub mod open;
 mod settings;
 mod stay;
 mod together;

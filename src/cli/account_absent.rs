@@ -1,0 +1,12 @@
+//! `worker account` in a build without the coordinator.
+
+use super::{Failure, Root};
+
+/// List the accounts of a coordinator, which this build leaves out.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  worker account list")]
+pub struct Args {}
+
+pub fn run(_: Args, _: &Root) -> Result<(), Failure> {
+    Err(super::coordinator::absent("account"))
+}
