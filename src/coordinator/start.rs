@@ -28,6 +28,8 @@ pub struct Settings {
     pub doors: DoorSettings,
     pub dispatch: dispatch::Settings,
     pub prices: kudos::Prices,
+    /// How long the records of ended jobs are kept.
+    pub retention: Duration,
 }
 
 /// A certificate chain and its key, both PEM.
@@ -85,6 +87,7 @@ impl Coordinator {
             .map(|files| Tls::from_files(&files.certificate, &files.key));
         let tls = tls.transpose()?;
         let (listener, address) = listen(settings.listen).await?;
+        store.keep_records(settings.retention, tasks);
         let books = kudos::books(store.clone(), settings.prices);
         let grace = settings.dispatch.grace;
         let switchboard = Switchboard::start(settings.dispatch, books, tasks);

@@ -1,11 +1,15 @@
 //! From the configuration to what a coordinator is started with.
 
+use std::time::Duration;
+
 use crate::catalog::{Catalog, Entry};
 use crate::cli::{Exit, Failure};
 use crate::config::Config;
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::storage::Location;
 use crate::coordinator::{Settings, TlsFiles, dispatch, kudos};
+
+const DAY: Duration = Duration::from_secs(86_400);
 
 pub fn of(config: &Config) -> Result<Settings, Failure> {
     let serve = &config.serve;
@@ -33,6 +37,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             ..dispatch::Settings::default()
         },
         prices: prices(&catalog),
+        retention: DAY * u32::try_from(serve.retention_days).unwrap_or(u32::MAX),
     })
 }
 

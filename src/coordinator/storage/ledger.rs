@@ -1,4 +1,5 @@
-//! The ledger, read: it is only ever appended to, and only by settlements.
+//! The ledger, read: it is only ever appended to, and only by settlements. What is older than the records of jobs is
+//! in its opening balances (`retention`).
 
 use std::collections::HashMap;
 
@@ -12,13 +13,13 @@ use super::{StorageError, Store};
 /// What must hold of the whole ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerSums {
-    /// Of all entries: nothing.
+    /// Of all entries and opening balances: nothing.
     pub entries: Kudos,
     /// Of all balances: nothing either.
     pub balances: Kudos,
     /// Jobs with entries that do not sum to zero, or without a settled row: none.
     pub wrong_jobs: i64,
-    /// Accounts whose balance is not the sum of their entries: none.
+    /// Accounts whose balance is not the sum of their entries and their opening balance: none.
     pub wrong_balances: i64,
 }
 
@@ -76,13 +77,15 @@ impl Store {
 const AT_ONCE: usize = 8;
 const SOME_BALANCES: &str = "SELECT account, kudos FROM balances \
                              WHERE account IN ($1, $2, $3, $4, $5, $6, $7, $8)";
-const ENTRIES: &str = "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM ledger";
+const ENTRIES: &str = "SELECT CAST((SELECT COALESCE(SUM(amount), 0) FROM ledger) \
+                       + (SELECT COALESCE(SUM(kudos), 0) FROM openings) AS BIGINT)";
 const BALANCES: &str = "SELECT CAST(COALESCE(SUM(kudos), 0) AS BIGINT) FROM balances";
 const WRONG_JOBS: &str = "SELECT COUNT(*) FROM (\
                           SELECT ledger.job FROM ledger LEFT JOIN settled ON settled.job = ledger.job \
                           GROUP BY ledger.job HAVING SUM(amount) <> 0 OR COUNT(settled.job) = 0) AS wrong";
 const WRONG_BALANCES: &str = "SELECT COUNT(*) FROM (\
-                              SELECT ledger.account FROM ledger \
-                              LEFT JOIN balances ON balances.account = ledger.account \
-                              GROUP BY ledger.account, kudos \
-                              HAVING SUM(amount) <> COALESCE(kudos, 0)) AS wrong";
+                              SELECT account FROM (\
+                              SELECT account, amount FROM ledger \
+                              UNION ALL SELECT account, kudos FROM openings \
+                              UNION ALL SELECT account, -kudos FROM balances) AS amounts \
+                              GROUP BY account HAVING SUM(amount) <> 0) AS wrong";

@@ -17,7 +17,10 @@ use super::dialect::Dialect;
 use super::location::Location;
 
 /// Every migration, oldest first. One that was released never changes.
-pub const ALL: &[&str] = &[include_str!("migrations/0001_start.sql")];
+pub const ALL: &[&str] = &[
+    include_str!("migrations/0001_start.sql"),
+    include_str!("migrations/0002_retention.sql"),
+];
 
 /// Makes the file, for its owner's eyes only: it holds the hashes of keys.
 pub fn prepare_file(path: &Path) -> Result<(), StorageError> {

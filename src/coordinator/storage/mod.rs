@@ -8,6 +8,7 @@
 //! | `values`, `insertion`, `rows` | what goes into statements, many rows at once, and what comes out of them |
 //! | `pulse` | whether the store answers, and whether another process changed the keys |
 //! | `settlements`, `accounts`, `keys`, `workers`, `ledger` | one file a noun |
+//! | `retention` | how long ended jobs are remembered, and what outlasts them |
 //!
 //! Every change is a value sent to the one writer; readers are a pool of their own that never writes. A pool of
 //! transactions that read and then write loses nine in ten of them on SQLite, and on PostgreSQL one connection
@@ -22,6 +23,7 @@ mod ledger;
 mod location;
 mod migrate;
 mod pulse;
+mod retention;
 mod rows;
 mod settlements;
 mod values;

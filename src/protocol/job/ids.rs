@@ -64,6 +64,13 @@ impl UnixMillis {
         Self(self.0.saturating_add(millis))
     }
 
+    /// This moment and so much earlier, saturating.
+    #[must_use]
+    pub fn before(self, time: Duration) -> Self {
+        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_sub(millis))
+    }
+
     /// How long from `earlier` until this moment; nothing when it is already past.
     pub fn since(self, earlier: Self) -> Duration {
         let millis = self.0.saturating_sub(earlier.0);

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use sqlx::{AnyConnection, Executor, Row};
 
 use super::on_both_engines;
-use super::scratch::{Scratch, settlement};
+use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::storage::{Location, StorageError, Store, connect, migrate};
 use crate::protocol::job::{JobId, Kudos};
 
 on_both_engines! {
     a_newer_database_is_refused,
     an_older_database_is_migrated_with_a_copy_kept,
+    a_database_of_the_first_schema_is_brought_to_the_last,
     a_migration_that_fails_leaves_the_database_as_it_was,
     two_programs_may_open_a_new_database_at_once,
     what_was_settled_is_there_after_opening_again,
@@ -21,6 +22,7 @@ on_both_engines! {
 /// The schema of tomorrow.
 const NEXT: &[&str] = &[
     migrate::ALL[0],
+    migrate::ALL[1],
     "ALTER TABLE accounts ADD COLUMN note TEXT; UPDATE accounts SET note = 'migrated';",
 ];
 
@@ -51,7 +53,7 @@ async fn an_older_database_is_migrated_with_a_copy_kept(scratch: Scratch) {
     assert_eq!(note, "migrated");
     assert_eq!(store.reward(job).await, Ok(Some(Kudos(3000))));
     if let Location::Sqlite(path) = &scratch.location {
-        let copy = PathBuf::from(format!("{}.schema-1", path.display()));
+        let copy = PathBuf::from(format!("{}.schema-2", path.display()));
         let mode = copy.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let copy = Store::open(&Location::Sqlite(copy), &scratch.tasks).await;
@@ -59,11 +61,27 @@ async fn an_older_database_is_migrated_with_a_copy_kept(scratch: Scratch) {
     }
 }
 
+async fn a_database_of_the_first_schema_is_brought_to_the_last(scratch: Scratch) {
+    if let Location::Sqlite(path) = &scratch.location {
+        migrate::prepare_file(path).unwrap();
+    }
+    sqlx::any::install_default_drivers();
+    let connection = connect(&scratch.location).await.unwrap();
+    let first = migrate::migrate(connection, &scratch.location, &migrate::ALL[..1]).await;
+    let account = "INSERT INTO accounts (name, roles, created_at) VALUES ('alice', 'user', 1)";
+    first.unwrap().execute(account).await.unwrap();
+    let store = scratch.open().await;
+    assert!(store.account_named("alice").await.unwrap().is_some());
+    store.settle(settlement(JobId::random(), 3)).await.unwrap();
+    assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
+}
+
 async fn a_migration_that_fails_leaves_the_database_as_it_was(scratch: Scratch) {
     drop(scratch.open().await);
     let connection = connect(&scratch.location).await.unwrap();
     let broken = [
         migrate::ALL[0],
+        migrate::ALL[1],
         "CREATE TABLE half (id BIGINT); CREATE TABLE (;",
     ];
     let failed = migrate::migrate(connection, &scratch.location, &broken).await;

@@ -1,0 +1,128 @@
+//! What is old goes: the settled rows of jobs that ended long ago, and their entries, as bookkeepers close a year.
+//!
+//! The ledger grows by three entries a job, more than anything else here, so they cannot stay for ever. What must
+//! stay is what they add up to: each account's sum is carried into its opening balance in the transaction that
+//! removes them. So balances never change, the whole still sums to zero, and an account's balance is still its
+//! opening balance and its entries. What is lost is which jobs an old balance came from.
+//!
+//! A job goes whole: its entries bear the moment of its end, and everything up to one moment goes together. It is
+//! done in small steps between other writes, and several processes may do it side by side: what is carried is what
+//! this very transaction removed.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use sqlx::AnyConnection;
+use sqlx::Row;
+use sqlx::any::AnyRow;
+use tokio::time::{Instant, sleep};
+use tracing::debug;
+
+use crate::coordinator::clock::wall_clock;
+use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+use crate::tasks::Tasks;
+
+use super::insertion::{Statements, Table, insert};
+use super::rows::{Stored, all};
+use super::settlements::{sum_row, sums};
+use super::write::Change;
+use super::{StorageError, Store};
+
+/// Jobs that go in one step: a few hundredths of a second of the writer.
+const STEP: u32 = 500;
+/// Between two steps when there is more: other writes come first.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Between two looks when there was nothing more.
+const EVERY: Duration = Duration::from_secs(600);
+
+const OPENINGS: Table = Table {
+    head: "INSERT INTO openings (account, kudos) VALUES ",
+    columns: 2,
+    tail: " ON CONFLICT (account) DO UPDATE SET kudos = openings.kudos + excluded.kudos",
+};
+
+/// Jobs that ended before a moment are forgotten, the oldest first, about so many.
+#[derive(Debug)]
+struct Forgetting {
+    before: UnixMillis,
+    most: u32,
+}
+
+/// An entry that was removed.
+struct Removed(AccountId, Kudos);
+
+impl Store {
+    /// Keeps the records of ended jobs for so long, until the tasks are told to stop.
+    pub fn keep_records(&self, time: Duration, tasks: &Tasks) {
+        let (store, stopping) = (self.clone(), tasks.stopping());
+        tasks.start(async move { stopping.run_until_cancelled(store.forget_on(time)).await });
+    }
+
+    /// Forgets some of the jobs that ended before a moment: how many, none when there are none left.
+    pub async fn forget_before(&self, before: UnixMillis) -> Result<u64, StorageError> {
+        self.change(Forgetting { before, most: STEP }).await
+    }
+
+    async fn forget_on(self, time: Duration) {
+        let (started, wall) = (Instant::now(), wall_clock());
+        loop {
+            // A clock that jumps ahead while we run must not cost what is young.
+            let now = wall_clock().min(wall.after(started.elapsed()));
+            let forgotten = self.forget_before(now.before(time)).await;
+            let more = match forgotten {
+                Ok(jobs) => jobs >= STEP.into(),
+                Err(error) => {
+                    debug!("old records are kept for now: {error}");
+                    false
+                }
+            };
+            sleep(if more { PAUSE } else { EVERY }).await;
+        }
+    }
+}
+
+impl Change for Forgetting {
+    type Answer = u64;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<u64, StorageError>> {
+        Box::pin(async move {
+            let until = self.until(connection).await?;
+            let jobs = sqlx::query("DELETE FROM settled WHERE accepted_at + total_ms <= $1");
+            let jobs = jobs.bind(until).execute(&mut *connection).await?;
+            let entries = "DELETE FROM ledger WHERE at <= $1 RETURNING account, amount";
+            let entries: Vec<Removed> =
+                all(sqlx::query(entries).bind(until), &mut *connection).await?;
+            let amounts = entries.into_iter();
+            let carried = sums(amounts.map(|Removed(account, amount)| (account, amount)));
+            let mut statements = Statements::default();
+            insert(&OPENINGS, &carried, sum_row, connection, &mut statements).await?;
+            Ok(jobs.rows_affected())
+        })
+    }
+}
+
+impl Forgetting {
+    /// The moment up to which there are about `most` jobs.
+    async fn until(&self, connection: &mut AnyConnection) -> Result<i64, StorageError> {
+        let row = sqlx::query(
+            "SELECT accepted_at + total_ms FROM settled WHERE accepted_at + total_ms < $1 \
+             ORDER BY accepted_at + total_ms LIMIT 1 OFFSET $2",
+        );
+        let row = row.bind(self.before.0).bind(i64::from(self.most) - 1);
+        let row = row.fetch_optional(connection).await?;
+        let all_before = self.before.0.saturating_sub(1);
+        Ok(row.map_or(Ok(all_before), |row| row.try_get(0))?)
+    }
+}
+
+impl Stored for Removed {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        Ok(Self(
+            AccountId(row.try_get("account")?),
+            Kudos(row.try_get("amount")?),
+        ))
+    }
+}

@@ -1,0 +1,144 @@
+//! Old records go, and what they add up to stays.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep};
+
+use super::on_both_engines;
+use super::scratch::{SOUND, Scratch, settlement};
+use crate::coordinator::kudos::{HOUSE, Settlement};
+use crate::coordinator::storage::Store;
+use crate::protocol::job::{AccountId, JobId, Kudos, UnixMillis};
+
+on_both_engines! {
+    old_jobs_and_their_entries_go_and_no_balance_changes,
+    much_goes_in_steps,
+    two_processes_forget_each_job_once,
+    a_job_of_a_clock_that_was_ahead_stays_until_its_time,
+    records_go_by_themselves,
+}
+
+const DAY: i64 = 86_400_000;
+const TODAY: UnixMillis = UnixMillis(1_700_000_000_000);
+
+fn days(days: i64) -> UnixMillis {
+    UnixMillis(TODAY.0 + days * DAY)
+}
+
+/// Ended on that day, for so many kudos.
+fn ended(day: i64, kudos: i64) -> Settlement {
+    let mut settlement = settlement(JobId::random(), kudos);
+    settlement.timing.accepted_at = days(day);
+    settlement
+}
+
+async fn settle(store: &Store, settlement: Settlement) -> JobId {
+    let job = settlement.job;
+    store.settle(settlement).await.unwrap();
+    job
+}
+
+async fn balances(store: &Store) -> Vec<Kudos> {
+    let accounts = [HOUSE, AccountId(1), AccountId(2)];
+    let balances = accounts.map(|account| store.balance(account));
+    let balances = join_all(balances).await.into_iter();
+    balances.collect::<Result<_, _>>().unwrap()
+}
+
+async fn forget_all(store: &Store, before: UnixMillis) -> u64 {
+    let mut all = 0;
+    loop {
+        match store.forget_before(before).await.unwrap() {
+            0 => return all,
+            jobs => all += jobs,
+        }
+    }
+}
+
+async fn old_jobs_and_their_entries_go_and_no_balance_changes(scratch: Scratch) {
+    let store = scratch.open().await;
+    let old = settle(&store, ended(-3, 5)).await;
+    let young = settle(&store, ended(0, 7)).await;
+    let before = balances(&store).await;
+    assert_eq!(forget_all(&store, days(-1)).await, 1);
+    assert_eq!(store.reward(old).await, Ok(None));
+    assert!(store.entries(old).await.unwrap().is_empty());
+    assert_eq!(store.reward(young).await, Ok(Some(Kudos(7000))));
+    assert_eq!(store.entries(young).await.unwrap().len(), 3);
+    assert_eq!(balances(&store).await, before);
+    assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
+    // What is carried twice adds up.
+    settle(&store, ended(-2, 1)).await;
+    let before = balances(&store).await;
+    assert_eq!(forget_all(&store, days(1)).await, 2);
+    assert_eq!(balances(&store).await, before);
+    assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
+}
+
+async fn much_goes_in_steps(scratch: Scratch) {
+    let store = scratch.open().await;
+    let jobs = (0..1200).map(|minute| {
+        let mut job = ended(-9, 2);
+        job.timing.accepted_at.0 += minute * 60_000;
+        store.settle(job)
+    });
+    for settled in join_all(jobs).await {
+        settled.unwrap();
+    }
+    let before = balances(&store).await;
+    let first = store.forget_before(days(-1)).await.unwrap();
+    assert_eq!(first, 500);
+    assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
+    assert_eq!(forget_all(&store, days(-1)).await, 700);
+    assert_eq!(balances(&store).await, before);
+    assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
+}
+
+async fn two_processes_forget_each_job_once(scratch: Scratch) {
+    let (one, other) = (scratch.open().await, scratch.open().await);
+    let jobs = (0..300).map(|_| one.settle(ended(-9, 2)));
+    for settled in join_all(jobs).await {
+        settled.unwrap();
+    }
+    let before = balances(&one).await;
+    let settling = (0..300).map(|_| other.settle(ended(0, 1)));
+    let (mine, yours, settled) = tokio::join!(
+        forget_all(&one, days(-1)),
+        forget_all(&other, days(-1)),
+        join_all(settling)
+    );
+    assert!(settled.iter().all(Result::is_ok));
+    assert_eq!(mine + yours, 300);
+    let after = balances(&one).await;
+    assert_eq!(after[2].0 - before[2].0, 300 * 1000);
+    assert_eq!(one.ledger_sums().await.unwrap(), SOUND);
+}
+
+async fn a_job_of_a_clock_that_was_ahead_stays_until_its_time(scratch: Scratch) {
+    let store = scratch.open().await;
+    let ahead = settle(&store, ended(400, 1)).await;
+    // Then the clock was set back, and later jobs end earlier.
+    let back = settle(&store, ended(-3, 1)).await;
+    assert_eq!(forget_all(&store, days(-1)).await, 1);
+    assert_eq!(store.reward(back).await, Ok(None));
+    assert_eq!(store.reward(ahead).await, Ok(Some(Kudos(1000))));
+    assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
+    // A clock before its time forgets nothing.
+    assert_eq!(forget_all(&store, UnixMillis(i64::MIN)).await, 0);
+    assert_eq!(forget_all(&store, days(401)).await, 1);
+}
+
+async fn records_go_by_themselves(scratch: Scratch) {
+    let store = scratch.open().await;
+    let old = settle(&store, ended(0, 5)).await;
+    let before = balances(&store).await;
+    store.keep_records(Duration::from_secs(86_400), &scratch.tasks);
+    let began = Instant::now();
+    while store.reward(old).await.unwrap().is_some() {
+        assert!(began.elapsed() < Duration::from_secs(20), "it is kept");
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(balances(&store).await, before);
+    assert!(scratch.tasks.stop(Duration::from_secs(5)).await);
+}
