@@ -77,16 +77,17 @@ impl Coordinator {
     pub async fn start(settings: Settings, tasks: &Tasks) -> Result<Self, StartError> {
         raise_file_limit();
         let lock = lock(&settings.database)?;
-        let store = Store::open(&settings.database, tasks).await?;
-        let accounts = Accounts::open(store.clone(), tasks).await?;
-        let first_key = accounts.first_start().await?;
-        refuse_unguarded(settings.listen, &accounts).await?;
         let tls = settings
             .tls
             .as_ref()
             .map(|files| Tls::from_files(&files.certificate, &files.key));
         let tls = tls.transpose()?;
         let (listener, address) = listen(settings.listen).await?;
+        let store = Store::open(&settings.database, tasks).await?;
+        let accounts = Accounts::open(store.clone(), tasks).await?;
+        // Shown once, so it is made when little is left that could fail.
+        let first_key = accounts.first_start().await?;
+        refuse_unguarded(settings.listen, &accounts).await?;
         store.keep_records(settings.retention, tasks);
         let books = kudos::books(store.clone(), settings.prices);
         let grace = settings.dispatch.grace;

@@ -107,9 +107,9 @@ impl Accounts {
         Ok(Self { inner })
     }
 
-    /// There is no admin yet: makes the account, and a key of it with every scope.
+    /// Nobody was ever given an administrator's key: makes one with every scope, and the account if need be.
     pub async fn first_start(&self) -> Result<Option<NewKey>, StorageError> {
-        if self.inner.store.has_admin().await? {
+        if self.inner.store.has_admin_key().await? {
             return Ok(None);
         }
         self.admin_key("first start").await.map(Some)

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::{Accounts, Denied, KeyOrder, Roles, Scopes};
-use crate::coordinator::storage::{Location, Store};
+use super::{Accounts, Denied, KeyOrder, NewKey, Roles, Scopes};
+use crate::coordinator::storage::{Location, RoleChange, Store};
 use crate::tasks::Tasks;
 
 /// One process, as it sees the store in this folder.
@@ -33,6 +33,58 @@ async fn the_first_start_makes_one_key_that_may_do_everything() {
             .unwrap()
             .is_none()
     );
+}
+
+#[tokio::test]
+async fn whoever_was_killed_between_account_and_key_gets_the_key_at_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let accounts = process(&folder).await;
+    let admin = accounts.create_account("admin", Roles::ALL).await.unwrap();
+    // A key to ask for work with manages nothing.
+    let order = KeyOrder {
+        scopes: Scopes::INFERENCE_SUBMIT,
+        ..KeyOrder::default()
+    };
+    accounts.create_key(admin, order).await.unwrap();
+    let key = accounts.first_start().await.unwrap().unwrap();
+    assert_eq!(key.account, admin);
+    let caller = accounts.authenticate(key.text.expose()).await.unwrap();
+    assert_eq!(caller.scopes, Scopes::ALL);
+    accounts.revoke_key(&key.public_id).await.unwrap();
+    assert!(accounts.first_start().await.unwrap().is_none(), "once");
+}
+
+#[tokio::test]
+async fn new_roles_act_at_once_here_and_within_a_second_in_other_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, there) = (process(&folder).await, process(&folder).await);
+    let account = here.create_account("alice", Roles::USER).await.unwrap();
+    let mut keys = Vec::new();
+    for _ in 0..3 {
+        let key = here.create_key(account, KeyOrder::default()).await.unwrap();
+        assert_eq!(roles(&here, &key).await, Roles::USER);
+        assert_eq!(roles(&there, &key).await, Roles::USER);
+        keys.push(key);
+    }
+    let began = std::time::Instant::now();
+    let moderator = Roles::USER.with(Roles::MODERATOR);
+    let change = here.set_roles(account, moderator).await.unwrap();
+    assert_eq!(change, RoleChange::Done);
+    for key in &keys {
+        assert_eq!(roles(&here, key).await, moderator);
+        while roles(&there, key).await != moderator {
+            assert!(
+                began.elapsed() < Duration::from_secs(1),
+                "the roles are old"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+async fn roles(accounts: &Accounts, key: &NewKey) -> Roles {
+    let caller = accounts.authenticate(key.text.expose()).await;
+    caller.unwrap().roles
 }
 
 #[tokio::test]

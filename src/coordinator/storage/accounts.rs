@@ -5,7 +5,7 @@ use sqlx::AnyConnection;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use crate::coordinator::accounts::Roles;
+use crate::coordinator::accounts::{Roles, Scopes};
 use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 
 use super::keys::touch_keys;
@@ -85,10 +85,16 @@ impl Store {
         self.change(NewRoles { account, roles }).await
     }
 
-    /// Whether anybody may do everything.
-    pub async fn has_admin(&self) -> Result<bool, StorageError> {
-        let count = sqlx::query("SELECT COUNT(*) FROM accounts WHERE roles LIKE $1");
-        let count = count.bind(format!("%{}%", Roles::ADMIN));
+    /// Whether somebody was ever given a key that manages everything. An administrator without one counts for
+    /// nothing: whoever made it may have been killed before the key was.
+    pub async fn has_admin_key(&self) -> Result<bool, StorageError> {
+        let count = sqlx::query(
+            "SELECT COUNT(*) FROM keys JOIN accounts ON accounts.id = keys.account \
+             WHERE roles LIKE $1 AND scopes LIKE $2",
+        );
+        let count = count
+            .bind(format!("%{}%", Roles::ADMIN))
+            .bind(format!("%{}%", Scopes::ACCOUNT_MANAGE));
         let count: i64 = count.fetch_one(&self.readers).await?.try_get(0)?;
         Ok(count > 0)
     }
