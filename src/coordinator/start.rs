@@ -4,7 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
 use tracing::{info, warn};
@@ -152,8 +152,10 @@ impl Coordinator {
 
     /// Takes nothing new and waits for what runs; whether all of it ended in time.
     pub async fn drain(self, within: Duration) -> bool {
+        let (began, figures) = (Instant::now(), self.switchboard.figures());
         self.switchboard.drain(within).await;
-        self.tasks.stop(LAST_WORDS).await
+        let in_time = began.elapsed() < within || figures.queued + figures.running == 0;
+        self.tasks.stop(LAST_WORDS).await && in_time
     }
 }
 
@@ -173,7 +175,9 @@ fn lock(database: &Location) -> Result<Option<File>, StartError> {
     let Location::Sqlite(path) = database else {
         return Ok(None);
     };
-    let file = path.with_extension("lock");
+    // By whatever name it is called.
+    let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+    let file = PathBuf::from(format!("{}.lock", real.display()));
     let open = || {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         File::create(&file)

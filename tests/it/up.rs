@@ -218,6 +218,94 @@ fn an_address_that_is_taken_is_named() {
     assert!(run.stderr.contains(&address), "{}", run.stderr);
 }
 
+fn serve(folder: &Path, more: &[&str]) -> Command {
+    let data = folder.join("data");
+    let usual = ["serve", "--json", "--data-dir", data.to_str().unwrap()];
+    let mut command = worker(&[&usual, more].concat()).command();
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn a_start_that_fails_leaves_the_first_key_to_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let failed = serve(folder.path(), &["--listen", &address]).output();
+    assert_eq!(failed.unwrap().status.code(), Some(69));
+    let mut next = serve(folder.path(), &["--listen", "127.0.0.1:0"])
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let stdout = next.stdout.as_mut().unwrap();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    next.kill().unwrap();
+    next.wait().unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(ready["api_key"].as_str().map(str::len), Some(22), "{line}");
+}
+
+#[test]
+fn ctrl_c_ends_a_start_that_waits_for_its_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let database = format!("postgres://muster@{}/none", silent.local_addr().unwrap());
+    let mut command = serve(folder.path(), &["--listen", "127.0.0.1:0"]);
+    let mut child = command
+        .env("MUSTER_SERVE_DATABASE", database)
+        .spawn()
+        .unwrap();
+    let _waiting = silent.accept().unwrap();
+    let began = Instant::now();
+    let pid = child.id().to_string();
+    let kill = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(kill.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_file_under_another_name_is_in_use_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let _first = up(folder.path());
+    let link = folder.path().join("other.sqlite");
+    std::os::unix::fs::symlink(folder.path().join("data/coordinator.sqlite"), &link).unwrap();
+    let second = serve(folder.path(), &["--listen", "127.0.0.1:0"])
+        .env("MUSTER_SERVE_DATABASE", &link)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(second.stderr).unwrap();
+    assert_eq!(second.status.code(), Some(69), "{said}");
+    assert!(said.contains("in use"), "{said}");
+}
+
+#[test]
+fn jobs_that_the_end_cuts_short_are_admitted() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = [
+        ("MUSTER_ENGINE_MAX_RUNNING", "1"),
+        ("MUSTER_WORKER_DRAIN", "1ms"),
+    ];
+    let mut up = up_with(folder.path(), &limits);
+    let body = r#"{"model":"demo-text","n":16,"max_tokens":500,"logit_bias":{"0":-100,"1":-100,"2":-100},
+        "messages":[{"role":"user","content":"Tell me a story."}]}"#;
+    let (key, route) = (
+        format!("apikey: {}", up.key),
+        format!("{}/v1/chat/completions", up.url),
+    );
+    let mut curl = Command::new("curl");
+    curl.args(["-s", "-d", body, "-H", &key, &route]);
+    let mut curl = curl.stdout(Stdio::null()).spawn().unwrap();
+    wait_for(&up, "\nmuster_jobs_accepted_total 16\n");
+    let mut stderr = up.child.stderr.take().unwrap();
+    assert_eq!(up.interrupted(), Some(0));
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    assert!(said.contains("stopped with jobs unfinished"), "{said}");
+    curl.wait().unwrap();
+}
+
 #[test]
 fn the_official_python_client_works_against_up() {
     let folder = tempfile::tempdir().unwrap();

@@ -23,7 +23,11 @@ pub fn serve(is_json: bool, flags: Vec<Flag>, root: &Root) -> Result<(), Failure
     block_on(async {
         let mut stay = Stay::begin()?;
         let tasks = Tasks::default();
-        let coordinator = Coordinator::start(settings::of(&config)?, &tasks).await?;
+        let starting = Coordinator::start(settings::of(&config)?, &tasks);
+        let Some(started) = stay.unless_told(starting).await else {
+            return Ok(());
+        };
+        let coordinator = started?;
         let ready = Ready {
             url: coordinator.url(),
             api_key: coordinator.first_key().map(str::to_owned),

@@ -24,6 +24,17 @@ impl Stay {
         self.signals.next().await;
     }
 
+    /// What the work comes to, or nothing when the signal comes first.
+    pub async fn unless_told<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            done = work => Some(done),
+            () = self.signals.next() => {
+                info!("told to stop while starting");
+                None
+            }
+        }
+    }
+
     /// What is to be done before the end, unless a second signal comes.
     pub async fn draining(&mut self, grace: Duration, drain: impl Future<Output = bool>) {
         info!(
