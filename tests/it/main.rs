@@ -26,6 +26,8 @@ mod layering;
 #[cfg(feature = "coordinator")]
 mod link;
 mod models;
+#[cfg(feature = "coordinator")]
+mod offer;
 mod probe;
 mod readme;
 #[cfg(feature = "coordinator")]

@@ -1,8 +1,9 @@
 //! Which models `worker up` serves: those asked for, else the best that is here and quick on this machine.
 
-use crate::cli::init::choose::{Candidate, candidates, quick};
+use super::offer::Offer;
+use crate::cli::init::choose::{candidates, quick};
 use crate::cli::place::Place;
-use crate::cli::{Failure, quantity, up};
+use crate::cli::{Failure, up};
 use crate::config::Config;
 use crate::daemon::Device;
 use crate::daemon::locate::Located;
@@ -13,7 +14,7 @@ const OWN: &str = "demo-text";
 /// What will be served, and a better model that could be.
 pub struct Choice {
     pub models: Vec<Located>,
-    pub better: Option<String>,
+    pub better: Option<Offer>,
 }
 
 pub fn choose(
@@ -42,20 +43,11 @@ pub fn choose(
         format!("{}:{}", best.name, best.quantization)
     });
     let better = match best {
-        None if !config.hub.offline => quick.first().map(|better| offer(better)),
+        None if !config.hub.offline => quick.first().filter(|first| first.name != OWN),
         _ => None,
     };
     Ok(Choice {
         models: vec![place.locate(&name)?],
-        better,
+        better: better.map(|candidate| Offer::of(candidate, place)),
     })
-}
-
-fn offer(better: &Candidate) -> String {
-    format!(
-        "A larger model fits this machine: `worker models pull {}:{}` ({}), then start again.",
-        better.name,
-        better.quantization,
-        quantity::bytes(better.total_bytes)
-    )
 }

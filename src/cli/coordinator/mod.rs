@@ -3,6 +3,7 @@
 mod announce;
 mod choose;
 mod key;
+mod offer;
 pub mod open;
 mod settings;
 mod stay;
@@ -15,6 +16,7 @@ use crate::coordinator::storage::StorageError;
 use crate::coordinator::{Coordinator, StartError};
 use crate::tasks::Tasks;
 use announce::Ready;
+use offer::Asking;
 use stay::Stay;
 
 /// The coordinator alone, until it is told to stop.
@@ -45,7 +47,8 @@ pub fn serve(is_json: bool, flags: Vec<Flag>, root: &Root) -> Result<(), Failure
 pub fn up(args: &up::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Failure> {
     let config = configuration(root, flags)?;
     threads::settle(&config)?;
-    block_on(together::run(args, &config))
+    let asks = !args.door.json && !root.quiet;
+    block_on(together::run(args, &config, Asking::of_terminal(asks)))
 }
 
 fn configuration(root: &Root, flags: Vec<Flag>) -> Result<Config, Failure> {

@@ -6,7 +6,8 @@ use tokio::io::{DuplexStream, duplex};
 use tracing::info;
 
 use super::announce::Ready;
-use super::choose::choose;
+use super::choose::{Choice, choose};
+use super::offer::{Asking, Offer};
 use super::stay::Stay;
 use super::{key, settings};
 use crate::cli::place::Place;
@@ -22,64 +23,98 @@ use crate::tasks::Tasks;
 /// Bytes that may wait in the pipe in each direction.
 const PIPE: usize = 256 << 10;
 
-/// What was loaded, and a better model that could be.
+/// Everything, answering.
+struct Started {
+    coordinator: Coordinator,
+    worker: Worker,
+    ready: Ready,
+    /// A better model that nobody was asked about.
+    better: Option<Offer>,
+}
+
+/// What was loaded.
 struct Loaded {
     runtime: Runtime,
     models: Vec<Arc<ModelInfo>>,
-    better: Option<String>,
+    better: Option<Offer>,
 }
 
-pub async fn run(args: &up::Args, config: &Config) -> Result<(), Failure> {
+pub async fn run(args: &up::Args, config: &Config, asking: Asking) -> Result<(), Failure> {
     let mut stay = Stay::begin()?;
     let tasks = Tasks::default();
-    let coordinator = Coordinator::start(settings::of(config)?, &tasks).await?;
-    let key = key::of_this_machine(&config.worker.data_dir, &coordinator).await?;
-    let Loaded {
-        runtime,
-        models,
-        better,
-    } = load(args, config).await?;
-    let names = models.iter().map(|model| model.name.clone()).collect();
-    let slots = limits(config).max_running;
-    let post = post(config, &key, &coordinator, &tasks);
-    let worker = Worker::start(runtime, Served { models, slots }, vec![post], &tasks);
-    tokio::select! {
-        is_connected = worker.connected() => refused_unless(is_connected)?,
-        () = stay.until_told() => return Ok(()),
-    }
-    let ready = Ready {
-        url: coordinator.url(),
-        api_key: Some(key),
-        models: names,
+    let starting = start(args, config, asking, &tasks);
+    let Some(started) = stay.unless_told(starting).await else {
+        return Ok(());
     };
-    ready.tell_newcomer(args.door.json)?;
-    if let (Some(better), false) = (better, args.door.json) {
+    let started = started?;
+    started.ready.tell_newcomer(args.door.json)?;
+    if let (Some(better), false) = (started.better, args.door.json) {
         output::aside(better);
     }
     stay.until_told().await;
     // The worker stays until the last job that waits has had its turn; the tasks that end then are its own, too.
     let grace = config.worker.drain;
-    stay.draining(grace, coordinator.drain(grace)).await;
-    drop(worker);
+    stay.draining(grace, started.coordinator.drain(grace)).await;
+    drop(started.worker);
     Ok(())
 }
 
-/// The models, loaded; and a better one that could be.
-async fn load(args: &up::Args, config: &Config) -> Result<Loaded, Failure> {
+async fn start(
+    args: &up::Args,
+    config: &Config,
+    asking: Asking,
+    tasks: &Tasks,
+) -> Result<Started, Failure> {
+    let coordinator = Coordinator::start(settings::of(config)?, tasks).await?;
+    let key = key::of_this_machine(&config.worker.data_dir, &coordinator).await?;
+    let loaded = load(args, config, asking).await?;
+    let models = loaded.models;
+    let ready = Ready {
+        url: coordinator.url(),
+        models: models.iter().map(|model| model.name.clone()).collect(),
+        api_key: Some(key.clone()),
+    };
+    let slots = limits(config).max_running;
+    let post = post(config, &key, &coordinator, tasks);
+    let worker = Worker::start(loaded.runtime, Served { models, slots }, vec![post], tasks);
+    match worker.connected().await {
+        true => Ok(Started {
+            coordinator,
+            worker,
+            ready,
+            better: loaded.better,
+        }),
+        false => Err(Failure::new(
+            Exit::Failed,
+            "the coordinator of this process refused its own worker; the log says why",
+        )),
+    }
+}
+
+/// The models, loaded; a better one first if that is wanted.
+async fn load(args: &up::Args, config: &Config, asking: Asking) -> Result<Loaded, Failure> {
     let machine = hardware::probe();
     let place = Place::open(config)?;
     let mut device = Device::start(config, &machine)?;
-    let choice = choose(args, config, &place, &device)?;
-    let mut models = Vec::new();
-    for located in choice.models {
+    let Choice {
+        mut models,
+        mut better,
+    } = choose(args, config, &place, &device)?;
+    if let Some(offer) = better.take_if(|_| asking == Asking::Allowed)
+        && let Some(pulled) = offer.put(&place).await?
+    {
+        models = vec![pulled];
+    }
+    let mut loaded = Vec::new();
+    for located in models {
         let info = device.load(located, |_, _| {}).await?;
         info!(model.name = %info.name, "{} is loaded", info.name);
-        models.push(info);
+        loaded.push(info);
     }
     Ok(Loaded {
         runtime: device.into_runtime(),
-        models,
-        better: choice.better,
+        models: loaded,
+        better,
     })
 }
 
@@ -98,15 +133,5 @@ fn post(config: &Config, key: &str, coordinator: &Coordinator, tasks: &Tasks) ->
         key: key.to_owned(),
         name: config.worker.name(),
         sockets: 1,
-    }
-}
-
-fn refused_unless(is_connected: bool) -> Result<(), Failure> {
-    match is_connected {
-        true => Ok(()),
-        false => Err(Failure::new(
-            Exit::Failed,
-            "the coordinator of this process refused its own worker; the log says why",
-        )),
     }
 }

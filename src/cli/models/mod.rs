@@ -1,6 +1,6 @@
 //! `worker models`: which models there are, and which of their files are here.
 
-mod bars;
+pub mod bars;
 mod failures;
 mod list;
 mod place;

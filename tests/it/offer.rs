@@ -1,0 +1,211 @@
+//! `worker up` on a machine that could hold a better model than it has, at a terminal and without one.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::hub::FakeHub;
+use crate::support::worker::{Worker, worker};
+
+/// Somebody whose catalog has one model that fits, on a hub nearby.
+struct Newcomer {
+    home: TempDir,
+    hub: FakeHub,
+}
+
+const BETTER: &str = r#"
+id = "better"
+description = "A model of this test."
+family = "llama"
+kind = "text"
+licence = "MIT"
+context = 1024
+default_quantization = "q8_0"
+[names]
+v1 = ["better"]
+legacy = []
+[shape]
+parameters = 50_000_000
+layers = 2
+kv_heads = 2
+head_dim = 16
+[sources.q8_0]
+repository = "org/model"
+files = [{ path = "better.gguf" }]
+"#;
+
+impl Newcomer {
+    fn new() -> Self {
+        let hub = FakeHub::start();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let model = fs::read(root.join("tests/fixtures/tiny-llama.gguf")).unwrap();
+        hub.large_file("better.gguf", model);
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir(home.path().join("catalog")).unwrap();
+        fs::write(home.path().join("catalog/better.toml"), BETTER).unwrap();
+        let newcomer = Self { home, hub };
+        newcomer.outgrow(&root.join("models"));
+        newcomer
+    }
+
+    /// Of the models that the program knows, none but its own fits.
+    fn outgrow(&self, models: &Path) {
+        for item in fs::read_dir(models).unwrap() {
+            let path = item.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            if !name.ends_with(".toml") || name == "demo-text.toml" {
+                continue;
+            }
+            let large = |line: &str| match line.starts_with("parameters") {
+                true => "parameters = 9_000_000_000_000\n".to_owned(),
+                false => format!("{line}\n"),
+            };
+            let text: String = fs::read_to_string(&path)
+                .unwrap()
+                .lines()
+                .map(large)
+                .collect();
+            fs::write(self.home.path().join("catalog").join(name), text).unwrap();
+        }
+    }
+
+    fn types(&self, more: &[&str]) -> Worker {
+        let up = ["up", "--listen", "127.0.0.1:0"];
+        let home = self.home.path();
+        let at = |name: &str| home.join(name).to_str().unwrap().to_owned();
+        worker(&[&up, more].concat())
+            .env("HOME", home.to_str().unwrap())
+            .env("HF_ENDPOINT", &self.hub.endpoint)
+            .env("MUSTER_MODELS_DIR", &at("catalog"))
+            .env("MUSTER_WORKER_DATA_DIR", &at("data"))
+            .env("MUSTER_WORKER_LOG_LEVEL", "warn")
+    }
+
+    /// The same on a terminal, which `script` plays.
+    fn at_terminal(&self, more: &[&str]) -> Running {
+        let plain = self.types(more).command();
+        let words = std::iter::once(plain.get_program()).chain(plain.get_args());
+        let line: Vec<_> = words.map(|word| word.to_str().unwrap()).collect();
+        let mut command = Command::new("script");
+        command
+            .args(["-qfec", &line.join(" "), "/dev/null"])
+            .env_clear();
+        let variables = plain.get_envs();
+        command.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+        Running::start(command.stdin(Stdio::piped()))
+    }
+}
+
+struct Running {
+    child: Child,
+    said: String,
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        let child = command.stdout(Stdio::piped()).spawn().unwrap();
+        Self {
+            child,
+            said: String::new(),
+        }
+    }
+
+    /// Everything up to these words.
+    #[track_caller]
+    fn until(&mut self, words: &str) -> &str {
+        let stdout = self.child.stdout.as_mut().unwrap();
+        while !self.said.contains(words) {
+            let mut byte = [0];
+            let read = stdout.read(&mut byte).unwrap();
+            assert_eq!(read, 1, "it ended with:\n{}", self.said);
+            self.said.push(char::from(byte[0]));
+        }
+        &self.said
+    }
+
+    fn answer(&mut self, line: &str) {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        stdin.write_all(line.as_bytes()).unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn at_a_terminal_a_yes_brings_the_better_model_and_serves_it() {
+    let newcomer = Newcomer::new();
+    let mut up = newcomer.at_terminal(&[]);
+    let question = up.until("[y/N] ").to_owned();
+    assert!(question.contains("better:q8_0"), "{question}");
+    assert!(question.contains("50.7 MiB"), "its size: {question}");
+    assert!(question.contains(".cache/huggingface/hub"), "{question}");
+    assert!(newcomer.hub.seen().is_empty(), "nobody has agreed yet");
+    up.answer("y\n");
+    let said = up.until("Ctrl-C stops");
+    assert!(said.contains("model  better"), "{said}");
+}
+
+#[test]
+fn anything_else_starts_with_what_is_here() {
+    let newcomer = Newcomer::new();
+    let mut up = newcomer.at_terminal(&[]);
+    up.until("[y/N] ");
+    up.answer("\n");
+    let said = up.until("Ctrl-C stops");
+    assert!(said.contains("model  demo-text"), "{said}");
+    assert!(newcomer.hub.seen().is_empty());
+}
+
+#[test]
+fn a_pull_that_fails_is_no_reason_not_to_start() {
+    let newcomer = Newcomer::new();
+    newcomer.hub.wants_token("nobody has it");
+    let mut up = newcomer.at_terminal(&[]);
+    up.until("[y/N] ");
+    up.answer("yes\n");
+    let said = up.until("Ctrl-C stops");
+    assert!(said.contains("Going on with what is here"), "{said}");
+    assert!(said.contains("model  demo-text"), "{said}");
+}
+
+#[test]
+fn a_script_is_never_asked() {
+    let newcomer = Newcomer::new();
+    let mut up = newcomer.at_terminal(&["--json"]);
+    let said = up.until("}\r\n").to_owned();
+    let line = said.lines().find(|line| line.starts_with('{')).unwrap();
+    let ready: Value = serde_json::from_str(line).unwrap();
+    assert!(!said.contains("[y/N]"), "{said}");
+    assert_eq!(ready["models"], serde_json::json!(["demo-text"]));
+}
+
+#[test]
+fn without_a_terminal_the_command_is_printed() {
+    let newcomer = Newcomer::new();
+    let mut command = newcomer.types(&[]).command();
+    // Both on one pipe, in their order.
+    command.args(["--data-dir", newcomer.home.path().to_str().unwrap()]);
+    let mut up = Command::new("sh");
+    up.args(["-c", "exec \"$0\" \"$@\" 2>&1"])
+        .arg(command.get_program());
+    up.args(command.get_args()).env_clear();
+    let variables = command.get_envs();
+    up.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+    let mut up = Running::start(up.stdin(Stdio::null()));
+    let said = up.until("then start again").to_owned();
+    assert!(said.contains("worker models pull better:q8_0"), "{said}");
+    assert!(
+        said.contains("Ctrl-C stops"),
+        "after everything else: {said}"
+    );
+    assert!(!said.contains("[y/N]"), "{said}");
+}
