@@ -5,18 +5,18 @@
 //! | [`chat`] | chat completions |
 //! | [`json`] | untrusted bytes to JSON, with what is wrong said |
 //! | [`error`] | a failure in OpenAI's shape |
-//! | `field`, `shape`, `nearest` | fields declared once: reading, refusing and describing them |
+//! | `field`, [`shape`], [`nearest`] | fields declared once: reading, refusing and describing them |
 //! | `problem` | what is wrong with a request, and where |
 //! | `text` | JSON strings written straight into a buffer |
 
 pub mod chat;
 pub mod error;
 pub mod json;
+pub mod nearest;
+pub mod shape;
 
 mod field;
-mod nearest;
 mod problem;
-mod shape;
 mod text;
 
 pub use problem::Problem;
