@@ -7,6 +7,7 @@
 mod event;
 mod failure;
 mod ids;
+mod legacy;
 mod needs;
 mod text;
 
@@ -15,6 +16,7 @@ pub use event::{
 };
 pub use failure::{Blame, Failure, FailureKind, FailureRow, Retry};
 pub use ids::{AccountId, JobId, Kudos, RequestId, UnixMillis, WorkerId};
+pub use legacy::LegacySampling;
 pub use needs::{Capabilities, Formats, Kind, Kinds};
 pub use text::{Chat, OutputFormat, Sampling, TextInput, TextRequest, ToolChoice};
 

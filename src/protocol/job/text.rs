@@ -6,6 +6,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::LegacySampling;
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TextRequest {
     pub input: TextInput,
@@ -74,6 +76,9 @@ pub struct Sampling {
     pub logit_bias: Vec<(u32, f32)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
+    /// Settings only workers of the poll API know, from clients of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub legacy: Option<Box<LegacySampling>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,125 @@
+//! What a client of the poll API may say about a text that nothing else here has a word for. It travels with the job
+//! so that a worker of that API gets back what its client sent; our own workers do not read it.
+//!
+//! Numbers are kept as they were written: they are passed on, never computed with.
+
+use serde::{Deserialize, Serialize};
+
+/// Each as the client sent it, or nothing.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LegacySampling {
+    /// Tokens of prompt and output together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_context_length: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub typical: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tfs: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_a: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rep_pen_range: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rep_pen_slope: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampler_order: Option<Vec<i64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_default_badwordsids: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub smoothing_factor: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dynatemp_range: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dynatemp_exponent: Option<f64>,
+    /// The prompt begins with a space.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frmtadsnsp: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frmtrmblln: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frmtrmspch: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frmttriminc: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub singleline: Option<bool>,
+}
+
+impl LegacySampling {
+    /// What of it changes which words are drawn, so that only a worker of the poll API can honour it. Many clients
+    /// send every setting there is with the value that does nothing.
+    pub fn only_for_legacy_workers(&self) -> Vec<&'static str> {
+        /// The order that the neutral settings are applied in, as far as there are such.
+        const USUAL_ORDER: [i64; 7] = [6, 0, 1, 2, 3, 4, 5];
+        let other_than = |found: Option<f64>, idle: f64| found.is_some_and(|found| found != idle);
+        let settings = [
+            (
+                "typical",
+                other_than(self.typical, 1.0) && other_than(self.typical, 0.0),
+            ),
+            (
+                "tfs",
+                other_than(self.tfs, 1.0) && other_than(self.tfs, 0.0),
+            ),
+            ("top_a", other_than(self.top_a, 0.0)),
+            (
+                "rep_pen_range",
+                self.rep_pen_range.is_some_and(|range| range != 0),
+            ),
+            ("rep_pen_slope", other_than(self.rep_pen_slope, 0.0)),
+            (
+                "sampler_order",
+                self.sampler_order
+                    .as_ref()
+                    .is_some_and(|order| *order != USUAL_ORDER),
+            ),
+            (
+                "use_default_badwordsids",
+                self.use_default_badwordsids == Some(true),
+            ),
+            ("smoothing_factor", other_than(self.smoothing_factor, 0.0)),
+            ("dynatemp_range", other_than(self.dynatemp_range, 0.0)),
+        ];
+        let acting = settings.into_iter().filter(|(_, acts)| *acts);
+        acting.map(|(name, _)| name).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LegacySampling;
+
+    #[test]
+    fn settings_that_do_nothing_keep_no_worker_away() {
+        let idle = LegacySampling {
+            max_context_length: Some(2048),
+            typical: Some(1.0),
+            tfs: Some(1.0),
+            top_a: Some(0.0),
+            rep_pen_slope: Some(0.0),
+            sampler_order: Some(vec![6, 0, 1, 2, 3, 4, 5]),
+            use_default_badwordsids: Some(false),
+            dynatemp_range: Some(0.0),
+            dynatemp_exponent: Some(1.0),
+            singleline: Some(true),
+            ..LegacySampling::default()
+        };
+        assert!(idle.only_for_legacy_workers().is_empty());
+        let acting = LegacySampling {
+            tfs: Some(0.9),
+            sampler_order: Some(vec![0, 6, 1, 2, 3, 4, 5]),
+            ..idle
+        };
+        assert_eq!(acting.only_for_legacy_workers(), ["tfs", "sampler_order"]);
+    }
+
+    #[test]
+    fn what_was_not_sent_takes_no_room_on_the_wire() {
+        let nothing = LegacySampling::default();
+        assert_eq!(serde_json::to_string(&nothing).unwrap(), "{}");
+        assert_eq!(
+            serde_json::from_str::<LegacySampling>("{}").unwrap(),
+            nothing
+        );
+    }
+}
