@@ -3,6 +3,7 @@
 //! | folder | what it is |
 //! | --- | --- |
 //! | [`job`] | the neutral job and its events, which every dialect maps to and from |
+//! | [`legacy`] | the poll API: its bodies, replies and errors |
 //! | [`link`] | frames between worker and coordinator |
 //! | [`openai`] | OpenAI's requests, replies, chunks and errors |
 //!
@@ -10,5 +11,6 @@
 //! here does I/O, reads a clock or knows who is asking.
 
 pub mod job;
+pub mod legacy;
 pub mod link;
 pub mod openai;

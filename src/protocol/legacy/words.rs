@@ -1,0 +1,136 @@
+//! The closed lists of words that more than one schema names.
+
+use super::tables::words;
+
+/// One of a closed list, by its spelling.
+pub trait Word: Copy + 'static {
+    const ALL: &'static [Self];
+
+    fn word(self) -> &'static str;
+}
+
+pub fn named<W: Word>(name: &str) -> Option<W> {
+    W::ALL.iter().copied().find(|word| word.word() == name)
+}
+
+words! {
+    /// How an image is denoised.
+    pub enum Sampler {
+        Ddim = "DDIM",
+        DpmSolver = "dpmsolver",
+        Dpm2 = "k_dpm_2",
+        Dpm2Ancestral = "k_dpm_2_a",
+        DpmAdaptive = "k_dpm_adaptive",
+        DpmFast = "k_dpm_fast",
+        Dpmpp2m = "k_dpmpp_2m",
+        Dpmpp2sAncestral = "k_dpmpp_2s_a",
+        DpmppSde = "k_dpmpp_sde",
+        Euler = "k_euler",
+        EulerAncestral = "k_euler_a",
+        Heun = "k_heun",
+        Lms = "k_lms",
+        Lcm = "lcm",
+    }
+
+    /// What happens to an image once it is made, and what an interrogation may do to one that was sent.
+    pub enum PostProcessor {
+        Gfpgan = "GFPGAN",
+        RealEsrganX4 = "RealESRGAN_x4plus",
+        RealEsrganX2 = "RealESRGAN_x2plus",
+        RealEsrganX4Anime = "RealESRGAN_x4plus_anime_6B",
+        NmkdSiax = "NMKD_Siax",
+        AnimeSharp = "4x_AnimeSharp",
+        CodeFormers = "CodeFormers",
+        StripBackground = "strip_background",
+        Nomos8kSc = "4xNomos8kSC",
+        LsdirPlus = "4xLSDIRplus",
+        NomosWebPhoto = "4xNomosWebPhoto_RealPLKSR",
+        Nomos2RealPlksr = "4xNomos2_realplksr_dysample",
+        Nomos2HqDat2 = "4xNomos2_hq_dat2",
+        ModernSpanimation = "2xModernSpanimationV1",
+        Gfpgan13 = "GFPGANv1.3",
+        RestoreFormer = "RestoreFormer",
+    }
+
+    pub enum ControlType {
+        Canny = "canny",
+        Hed = "hed",
+        Depth = "depth",
+        Normal = "normal",
+        Openpose = "openpose",
+        Seg = "seg",
+        Scribble = "scribble",
+        FakeScribbles = "fakescribbles",
+        Hough = "hough",
+    }
+
+    /// What a source image is used for.
+    pub enum SourceProcessing {
+        Img2Img = "img2img",
+        Inpainting = "inpainting",
+        Outpainting = "outpainting",
+        Remix = "remix",
+    }
+
+    pub enum Workflow {
+        QrCode = "qr_code",
+    }
+
+    /// What a worker says about a result it sends.
+    pub enum SubmitState {
+        Ok = "ok",
+        Censored = "censored",
+        Faulted = "faulted",
+        Csam = "csam",
+    }
+
+    /// What a client reads about a result it gets.
+    pub enum ResultState {
+        Ok = "ok",
+        Censored = "censored",
+        Csam = "csam",
+    }
+
+    /// What a style or a model makes.
+    pub enum Making {
+        Image = "image",
+        Text = "text",
+    }
+
+    /// What a worker does.
+    pub enum Trade {
+        Image = "image",
+        Text = "text",
+        Interrogation = "interrogation",
+    }
+}
+
+impl PostProcessor {
+    /// Makes the image larger; a request may name one.
+    pub fn is_upscaler(self) -> bool {
+        !matches!(
+            self,
+            Self::Gfpgan
+                | Self::CodeFormers
+                | Self::StripBackground
+                | Self::Gfpgan13
+                | Self::RestoreFormer
+        )
+    }
+
+    /// Takes so much memory that fewer images fit into one batch.
+    pub fn is_heavy(self) -> bool {
+        matches!(
+            self,
+            Self::RealEsrganX4
+                | Self::RealEsrganX4Anime
+                | Self::NmkdSiax
+                | Self::AnimeSharp
+                | Self::CodeFormers
+                | Self::Nomos8kSc
+                | Self::LsdirPlus
+                | Self::Nomos2HqDat2
+                | Self::RestoreFormer
+        )
+    }
+}
