@@ -7,13 +7,31 @@
 //! | `body`, `rules`, `tables` | bodies read strictly, from tables of one line a field |
 //! | [`fields`] | the `X-Fields` mask |
 //! | [`words`] | closed lists of words |
+//! | [`requests`] | what image and text requests have in common |
+//! | [`image`], [`text`], [`interrogation`] | each kind of request, from its client to its worker and back |
+//! | [`pop`], [`submit`] | what workers say when they ask for work and bring it back |
+//! | [`rating`] | what clients thought of their images |
+//! | [`agent`] | what a worker's software can do |
+//! | [`work`] | how much work an image is |
+//! | [`seed`], [`date`] | seeds and dates |
 //!
 //! A body is read by [`Body::parse`] or [`Body::read`]; a reply is a struct to be serialized. The names of both are
 //! those of the contract, and so are the fields', so that one can be found from the other.
 
+pub mod agent;
+pub mod date;
 pub mod error;
 pub mod fields;
+pub mod image;
+pub mod interrogation;
+pub mod pop;
+pub mod rating;
+pub mod requests;
+pub mod seed;
+pub mod submit;
+pub mod text;
 pub mod words;
+pub mod work;
 
 mod body;
 mod codes;

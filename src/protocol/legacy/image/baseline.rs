@@ -1,0 +1,60 @@
+//! What family an image model belongs to. Which model is of which family stands in a model reference, and that is
+//! somebody else's; here is what can be read from a name alone.
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Baseline {
+    #[default]
+    Sd15,
+    Sd2,
+    Sdxl,
+    Cascade,
+    Flux,
+    Qwen,
+    ZImage,
+}
+
+impl Baseline {
+    /// That of a model no reference knows: a mark in its name, or the oldest.
+    pub fn of_unknown(model: &str) -> Self {
+        const MARKS: [(&str, Baseline); 5] = [
+            ("[SDXL]", Baseline::Sdxl),
+            ("[Flux]", Baseline::Flux),
+            ("[Qwen]", Baseline::Qwen),
+            ("[ZModel]", Baseline::ZImage),
+            ("[ZImage]", Baseline::ZImage),
+        ];
+        let mark = MARKS.into_iter().find(|(mark, _)| model.contains(mark));
+        mark.map_or(Self::default(), |(_, baseline)| baseline)
+    }
+
+    /// So large that jobs take several times as long, and a second pass makes no sense.
+    pub fn is_large(self) -> bool {
+        matches!(self, Self::Flux | Self::Qwen | Self::ZImage)
+    }
+
+    /// Layers and qr codes are made for these.
+    pub fn is_classic(self) -> bool {
+        matches!(self, Self::Sd15 | Self::Sdxl)
+    }
+
+    /// Control maps exist for these.
+    pub fn has_control(self) -> bool {
+        matches!(self, Self::Sd15 | Self::Sd2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Baseline;
+
+    #[test]
+    fn a_mark_in_an_unknown_name_says_its_family() {
+        let check = |name, expected| assert_eq!(Baseline::of_unknown(name), expected);
+        check("my model [SDXL] v2", Baseline::Sdxl);
+        check("[ZModel]x", Baseline::ZImage);
+        check("[ZImage]x", Baseline::ZImage);
+        check("a [Flux] b", Baseline::Flux);
+        check("a [Qwen]", Baseline::Qwen);
+        check("a [sdxl]", Baseline::Sd15);
+    }
+}

@@ -1,0 +1,49 @@
+//! What a worker remarks about an image it made; clients read it as it was sent.
+
+use crate::protocol::legacy::rules::{text, word};
+use crate::protocol::legacy::tables::{body, words};
+
+words! {
+    /// What the remark is about.
+    pub enum MetadataType {
+        Lora = "lora",
+        TextualInversion = "ti",
+        Censorship = "censorship",
+        SourceImage = "source_image",
+        SourceMask = "source_mask",
+        ExtraSourceImages = "extra_source_images",
+        BatchIndex = "batch_index",
+        Information = "information",
+        AestheticScore = "aesthetic_score",
+    }
+
+    /// What happened.
+    pub enum MetadataValue {
+        DownloadFailed = "download_failed",
+        ParseFailed = "parse_failed",
+        BaselineMismatch = "baseline_mismatch",
+        Csam = "csam",
+        Nsfw = "nsfw",
+        SeeRef = "see_ref",
+    }
+}
+
+body! {
+    pub struct GenerationMetadataImage {
+        needs {
+            r#type: MetadataType = word(),
+            value: MetadataValue = word(),
+        }
+        may {
+            /// Which of them: a LoRA's id, or a place in the batch.
+            r#ref: String = text(..=255),
+        }
+    }
+}
+
+/// The only place where censorship of an image is told.
+pub fn is_censored(remarks: &[GenerationMetadataImage]) -> bool {
+    remarks
+        .iter()
+        .any(|remark| remark.r#type == MetadataType::Censorship)
+}

@@ -1,0 +1,22 @@
+//! Image requests, from the client's body to the worker's and back.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | [`request`] | what clients ask for |
+//! | [`params`] | the parameters of an image, of a request's or of a style |
+//! | [`status`] | what clients read back |
+//! | [`payload`] | what a worker is given |
+//! | [`metadata`] | what a worker remarks about an image |
+//! | [`check`] | which parameters go together |
+//! | [`baseline`] | what family a model belongs to |
+
+pub mod baseline;
+pub mod check;
+pub mod metadata;
+pub mod params;
+pub mod payload;
+pub mod request;
+pub mod status;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! The parameters of an image.
+
+use serde_json::{Map, Value};
+
+use crate::protocol::legacy::rules::{
+    Number, Whole, flag, inner, list, number, object, text, whole, word,
+};
+use crate::protocol::legacy::tables::{body, words};
+use crate::protocol::legacy::words::{ControlType, PostProcessor, Sampler, Workflow};
+
+/// What more steps than these would cost with a control map, nobody asks for.
+const MOST_STEPS_WITH_CONTROL: u32 = 40;
+
+fn side() -> Whole {
+    whole(64..=3072).in_steps_of(64)
+}
+
+fn strength() -> Number {
+    number(-5.0..=5.0)
+}
+
+body! {
+    /// `params` of an image request.
+    pub struct ModelGenerationInputImage {
+        fills {
+            n: u32 = whole(1..=20) => 1,
+            image_is_control: bool = flag() => false,
+            return_control_map: bool = flag() => false,
+            sampler_name: Sampler = word() => Sampler::EulerAncestral,
+            cfg_scale: f64 = number(0.0..=100.0) => 5.0,
+            height: u32 = side() => 512,
+            width: u32 = side() => 512,
+            karras: bool = flag() => true,
+            tiling: bool = flag() => false,
+            hires_fix: bool = flag() => false,
+            transparent: bool = flag() => false,
+        }
+        may {
+            /// See [`Self::steps`].
+            steps: u32 = whole(1..=500),
+            seed: String = text(..),
+            seed_variation: u32 = whole(1..=1000),
+            control_type: ControlType = word(),
+            extra_texts: Vec<ExtraText> = list(inner()),
+            denoising_strength: f64 = number(0.01..=1.0),
+            hires_fix_denoising_strength: f64 = number(0.01..=1.0),
+            post_processing: Vec<PostProcessor> = list(word()).unique(),
+            clip_skip: u32 = whole(1..=12),
+            facefixer_strength: f64 = number(0.0..=1.0),
+            loras: Vec<ModelPayloadLorasImage> = list(inner()),
+            tis: Vec<ModelPayloadTextualInversionsImage> = list(inner()),
+            special: Map<String, Value> = object(),
+            workflow: Workflow = word(),
+        }
+    }
+}
+
+body! {
+    /// `params` of an image style: what it does not name is left to the defaults of a request.
+    pub struct ModelStyleInputParamsImage {
+        may {
+            steps: u32 = whole(1..=500),
+            sampler_name: Sampler = word(),
+            cfg_scale: f64 = number(0.0..=100.0),
+            denoising_strength: f64 = number(0.01..=1.0),
+            hires_fix_denoising_strength: f64 = number(0.01..=1.0),
+            height: u32 = side(),
+            width: u32 = side(),
+            post_processing: Vec<PostProcessor> = list(word()).unique(),
+            karras: bool = flag(),
+            tiling: bool = flag(),
+            hires_fix: bool = flag(),
+            clip_skip: u32 = whole(1..=12),
+            facefixer_strength: f64 = number(0.0..=1.0),
+            loras: Vec<ModelPayloadLorasImage> = list(inner()),
+            tis: Vec<ModelPayloadTextualInversionsImage> = list(inner()),
+            special: Map<String, Value> = object(),
+            workflow: Workflow = word(),
+            transparent: bool = flag(),
+        }
+    }
+}
+
+body! {
+    /// One LoRA.
+    pub struct ModelPayloadLorasImage {
+        needs {
+            /// Its name, or its number at CivitAI.
+            name: String = text(1..=255),
+        }
+        fills {
+            model: f64 = strength() => 1.0,
+            clip: f64 = strength() => 1.0,
+            is_version: bool = flag() => false,
+        }
+        may { inject_trigger: String = text(1..=30), }
+    }
+}
+
+words! {
+    /// Where a textual inversion goes by itself.
+    pub enum InjectInto {
+        Prompt = "prompt",
+        NegativePrompt = "negprompt",
+    }
+}
+
+body! {
+    /// One textual inversion.
+    pub struct ModelPayloadTextualInversionsImage {
+        needs { name: String = text(1..=255), }
+        fills { strength: f64 = strength() => 1.0, }
+        may { inject_ti: InjectInto = word(), }
+    }
+}
+
+body! {
+    /// A text for a workflow.
+    pub struct ExtraText {
+        may {
+            reference: String = text(3..),
+            text: String = text(1..),
+        }
+    }
+}
+
+impl ModelGenerationInputImage {
+    /// The steps that are drawn: fewer by default with a control map, and never more than it is worth.
+    pub fn steps(&self) -> u32 {
+        match self.control_type {
+            None => self.steps.unwrap_or(30),
+            Some(_) => self.steps.unwrap_or(20).min(MOST_STEPS_WITH_CONTROL),
+        }
+    }
+
+    pub fn post_processing(&self) -> &[PostProcessor] {
+        self.post_processing.as_deref().unwrap_or_default()
+    }
+
+    pub fn loras(&self) -> &[ModelPayloadLorasImage] {
+        self.loras.as_deref().unwrap_or_default()
+    }
+
+    pub fn tis(&self) -> &[ModelPayloadTextualInversionsImage] {
+        self.tis.as_deref().unwrap_or_default()
+    }
+
+    pub fn extra_texts(&self) -> &[ExtraText] {
+        self.extra_texts.as_deref().unwrap_or_default()
+    }
+}

@@ -1,0 +1,170 @@
+//! What an image worker gets for a pop, with a job or without.
+
+use serde_json::{Map, Value};
+
+use crate::protocol::job::JobId;
+use crate::protocol::legacy::pop::ResponseModelMessagePop;
+use crate::protocol::legacy::tables::reply;
+use crate::protocol::legacy::words::{
+    ControlType, PostProcessor, Sampler, SourceProcessing, Workflow,
+};
+
+use super::params::{
+    ExtraText, ModelGenerationInputImage, ModelPayloadLorasImage,
+    ModelPayloadTextualInversionsImage,
+};
+use super::request::{ExtraSourceImage, GenerationInputImage};
+
+reply! {
+    /// `POST /v2/generate/pop`
+    pub struct GenerationPayloadImage {
+        always {
+            payload: ModelPayloadImage,
+            id: Option<JobId>,
+            ids: Vec<JobId>,
+            messages: Vec<ResponseModelMessagePop>,
+            /// Seconds before the job is taken away.
+            ttl: Option<u64>,
+            skipped: NoValidRequestFoundImage,
+            model: Option<String>,
+            source_image: Option<String>,
+            /// Says img2img for plain images, too.
+            source_processing: SourceProcessing,
+            source_mask: Option<String>,
+            extra_source_images: Option<Vec<ExtraSourceImage>>,
+            r2_upload: Option<String>,
+            /// In the order of `ids`.
+            r2_uploads: Option<Vec<String>>,
+        }
+    }
+
+    /// The parameters as workers know them, all defaults filled in.
+    pub struct ModelPayloadImage {
+        always {
+            ddim_steps: u32,
+            /// As many as there are ids.
+            n_iter: u32,
+            image_is_control: bool,
+            return_control_map: bool,
+            sampler_name: Sampler,
+            cfg_scale: f64,
+            height: u32,
+            width: u32,
+            karras: bool,
+            tiling: bool,
+            hires_fix: bool,
+            transparent: bool,
+        }
+        known {
+            prompt: String,
+            use_nsfw_censor: bool,
+            seed: String,
+            control_type: ControlType,
+            extra_texts: Vec<ExtraText>,
+            denoising_strength: f64,
+            hires_fix_denoising_strength: f64,
+            post_processing: Vec<PostProcessor>,
+            clip_skip: u32,
+            facefixer_strength: f64,
+            loras: Vec<ModelPayloadLorasImage>,
+            tis: Vec<ModelPayloadTextualInversionsImage>,
+            special: Map<String, Value>,
+            workflow: Workflow,
+        }
+    }
+
+    /// Why requests that wait were not given, counted by reason.
+    #[derive(Default)]
+    pub struct NoValidRequestFoundImage {
+        known {
+            max_pixels: u64,
+            step_count: u64,
+            unsafe_ip: u64,
+            img2img: u64,
+            painting: u64,
+            #[serde(rename = "post-processing")]
+            post_processing: u64,
+            lora: u64,
+            controlnet: u64,
+            worker_id: u64,
+            performance: u64,
+            nsfw: u64,
+            blacklist: u64,
+            untrusted: u64,
+            models: u64,
+            bridge_version: u64,
+            kudos: u64,
+        }
+    }
+}
+
+impl GenerationPayloadImage {
+    /// No job, and why.
+    pub fn empty(
+        skipped: NoValidRequestFoundImage,
+        messages: Vec<ResponseModelMessagePop>,
+    ) -> Self {
+        Self {
+            payload: ModelPayloadImage::from(&ModelGenerationInputImage::default()),
+            id: None,
+            ids: Vec::new(),
+            messages,
+            ttl: None,
+            skipped,
+            model: None,
+            source_image: None,
+            source_processing: SourceProcessing::Img2Img,
+            source_mask: None,
+            extra_source_images: None,
+            r2_upload: None,
+            r2_uploads: None,
+        }
+    }
+}
+
+impl ModelPayloadImage {
+    /// The job of a request: so many images of it, with this seed.
+    pub fn of(request: &GenerationInputImage, images: u32, seed: u32) -> Self {
+        let censor = !request.nsfw && request.censor_nsfw;
+        Self {
+            prompt: Some(request.prompt.clone()),
+            n_iter: images,
+            seed: Some(seed.to_string()),
+            use_nsfw_censor: censor.then_some(true),
+            ..Self::from(&request.params)
+        }
+    }
+}
+
+impl From<&ModelGenerationInputImage> for ModelPayloadImage {
+    fn from(params: &ModelGenerationInputImage) -> Self {
+        Self {
+            ddim_steps: params.steps(),
+            n_iter: 1,
+            image_is_control: params.image_is_control,
+            return_control_map: params.return_control_map,
+            sampler_name: params.sampler_name,
+            cfg_scale: params.cfg_scale,
+            height: params.height,
+            width: params.width,
+            karras: params.karras,
+            tiling: params.tiling,
+            hires_fix: params.hires_fix,
+            transparent: params.transparent,
+            prompt: None,
+            use_nsfw_censor: None,
+            seed: None,
+            control_type: params.control_type,
+            extra_texts: params.extra_texts.clone(),
+            denoising_strength: params.denoising_strength,
+            hires_fix_denoising_strength: params.hires_fix_denoising_strength,
+            post_processing: params.post_processing.clone(),
+            clip_skip: params.clip_skip,
+            facefixer_strength: params.facefixer_strength,
+            loras: params.loras.clone(),
+            tis: params.tis.clone(),
+            special: params.special.clone(),
+            workflow: params.workflow,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What a client reads back of an image request.
+
+use uuid::Uuid;
+
+use crate::protocol::job::JobId;
+use crate::protocol::legacy::requests::RequestStatusCheck;
+use crate::protocol::legacy::tables::reply;
+use crate::protocol::legacy::words::ResultState;
+
+use super::metadata::GenerationMetadataImage;
+
+reply! {
+    /// `GET` and `DELETE /v2/generate/status/{id}`
+    pub struct RequestStatusImage {
+        always {
+            generations: Vec<GenerationImage>,
+            shared: bool,
+            #[serde(flatten)]
+            progress: RequestStatusCheck,
+        }
+    }
+
+    /// One finished image.
+    pub struct GenerationImage {
+        always {
+            /// A signed link, or base64 webp, or [`LOST`].
+            img: String,
+            seed: String,
+            id: JobId,
+            censored: bool,
+            gen_metadata: Vec<GenerationMetadataImage>,
+            worker_id: Uuid,
+            worker_name: String,
+            model: String,
+            /// Always ok: censorship is told by `censored` and `gen_metadata`.
+            state: ResultState,
+        }
+    }
+}
+
+/// What stands for an image that the media store no longer has.
+pub const LOST: &str = "N/A";

@@ -1,0 +1,125 @@
+//! What image and text requests have in common: how they are answered, and how they are doing.
+
+use crate::protocol::job::RequestId;
+
+use super::tables::{reply, words};
+
+/// Of the workers a request names so many count, the rest are left aside.
+const MOST_TARGETS: usize = 5;
+
+reply! {
+    /// 202 of an async request; of a dry run 200, with nothing but `kudos`.
+    pub struct RequestAsync {
+        always { kudos: f64, }
+        known {
+            id: RequestId,
+            /// A notice, such as that no worker can serve it now.
+            message: String,
+            warnings: Vec<RequestSingleWarning>,
+        }
+    }
+
+    pub struct RequestSingleWarning {
+        always {
+            code: Warning,
+            message: String,
+        }
+    }
+
+    /// `GET /v2/generate/check/{id}`, and a part of every status.
+    #[derive(Default)]
+    pub struct RequestStatusCheck {
+        always {
+            finished: u32,
+            processing: u32,
+            /// Jobs that timed out or failed, and were queued again.
+            restarted: u32,
+            waiting: u32,
+            done: bool,
+            faulted: bool,
+            /// Seconds.
+            wait_time: u64,
+            /// 1 is next, 0 is not in the queue.
+            queue_position: u64,
+            kudos: f64,
+            is_possible: bool,
+        }
+    }
+}
+
+words! {
+    /// What may come out other than expected. Nothing is refused for it.
+    pub enum Warning {
+        NoAvailableWorker = "NoAvailableWorker",
+        ClipSkipMismatch = "ClipSkipMismatch",
+        StepsTooFew = "StepsTooFew",
+        StepsTooMany = "StepsTooMany",
+        CfgScaleMismatch = "CfgScaleMismatch",
+        CfgScaleTooSmall = "CfgScaleTooSmall",
+        CfgScaleTooLarge = "CfgScaleTooLarge",
+        SamplerMismatch = "SamplerMismatch",
+        SchedulerMismatch = "SchedulerMismatch",
+    }
+}
+
+impl RequestAsync {
+    pub fn accepted(id: RequestId, kudos: f64) -> Self {
+        Self {
+            kudos,
+            id: Some(id),
+            message: None,
+            warnings: None,
+        }
+    }
+
+    pub fn priced(kudos: f64) -> Self {
+        Self {
+            kudos,
+            id: None,
+            message: None,
+            warnings: None,
+        }
+    }
+}
+
+pub fn targets(workers: Option<&[String]>) -> &[String] {
+    let workers = workers.unwrap_or_default();
+    &workers[..workers.len().min(MOST_TARGETS)]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{RequestAsync, RequestSingleWarning, RequestStatusCheck, Warning, targets};
+    use crate::protocol::job::RequestId;
+    use crate::protocol::legacy::schemas::assert_fits;
+
+    #[test]
+    fn a_dry_run_is_answered_with_its_price_alone() {
+        let priced = serde_json::to_value(RequestAsync::priced(11.0)).unwrap();
+        assert_eq!(priced, json!({"kudos": 11.0}));
+        assert_fits("RequestAsync", &priced);
+    }
+
+    #[test]
+    fn an_accepted_request_may_come_with_notices() {
+        let mut accepted = RequestAsync::accepted(RequestId::random(), 11.0);
+        assert_fits("RequestAsync", &accepted);
+        accepted.message = Some("nobody serves this now".to_owned());
+        accepted.warnings = Some(vec![RequestSingleWarning {
+            code: Warning::NoAvailableWorker,
+            message: "nobody serves this now".to_owned(),
+        }]);
+        assert_fits("RequestAsync", &accepted);
+        assert_fits("RequestStatusCheck", &RequestStatusCheck::default());
+    }
+
+    #[test]
+    fn the_first_five_workers_count() {
+        let seven: Vec<_> = (0..7).map(|number| number.to_string()).collect();
+        assert_eq!(targets(Some(&seven)).len(), 5);
+        assert_eq!(targets(Some(&seven[..2])).len(), 2);
+        assert!(targets(None).is_empty());
+    }
+}

@@ -1,0 +1,51 @@
+//! What a client asks for when it wants text.
+
+use crate::protocol::legacy::image::request::ExtraSourceImage;
+use crate::protocol::legacy::requests::targets;
+use crate::protocol::legacy::rules::{flag, inner, list, text};
+use crate::protocol::legacy::tables::body;
+
+use super::params::ModelGenerationInputText;
+
+body! {
+    /// `POST /v2/generate/text/async`
+    pub struct GenerationInputText {
+        needs {
+            /// An empty one is refused by a code of its own.
+            prompt: String = text(..),
+        }
+        fills {
+            params: ModelGenerationInputText = inner() => ModelGenerationInputText::default(),
+            trusted_workers: bool = flag() => false,
+            validated_backends: bool = flag() => false,
+            slow_workers: bool = flag() => true,
+            worker_blacklist: bool = flag() => false,
+            /// An empty list means any model.
+            models: Vec<String> = list(text(..)) => Vec::new(),
+            dry_run: bool = flag() => false,
+            disable_batching: bool = flag() => false,
+            allow_downgrade: bool = flag() => false,
+            extra_slow_workers: bool = flag() => false,
+        }
+        may {
+            softprompt: String = text(1..),
+            workers: Vec<String> = list(text(..)),
+            proxied_account: String = text(..),
+            extra_source_images: Vec<ExtraSourceImage> = list(inner()),
+            webhook: String = text(..),
+            style: String = text(3..=1024),
+        }
+    }
+}
+
+impl GenerationInputText {
+    /// Those of the named workers that count.
+    pub fn targets(&self) -> &[String] {
+        targets(self.workers.as_deref())
+    }
+
+    /// How many texts.
+    pub fn outputs(&self) -> u32 {
+        self.params.n.unwrap_or(1)
+    }
+}

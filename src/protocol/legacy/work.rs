@@ -1,0 +1,142 @@
+//! How much work an image is: the steps that are counted, how long a worker may take, how many fit into one pop.
+
+use super::image::baseline::Baseline;
+use super::image::params::ModelGenerationInputImage;
+use super::words::{PostProcessor, Sampler};
+
+/// Seconds a worker has for a text, and has at least for an image.
+pub const SHORTEST_TTL: u64 = 150;
+
+/// Steps as they cost: some samplers compute each one twice, and one takes as many as it likes.
+pub fn counted_steps(sampler: Sampler, steps: u32) -> u32 {
+    match sampler {
+        Sampler::Heun
+        | Sampler::Dpm2
+        | Sampler::Dpm2Ancestral
+        | Sampler::Dpmpp2sAncestral
+        | Sampler::DpmppSde => steps.saturating_mul(2),
+        Sampler::DpmAdaptive => 40,
+        _ => steps,
+    }
+}
+
+/// Seconds before an image job is taken away again.
+pub fn image_ttl(
+    params: &ModelGenerationInputImage,
+    models: impl IntoIterator<Item = Baseline>,
+    extra_slow_worker: bool,
+) -> u64 {
+    const TILE: u64 = 512 * 512;
+    let steps = u64::from(counted_steps(params.sampler_name, params.steps()));
+    let pixels = u64::from(params.width) * u64::from(params.height);
+    let mut ttl = 30 + 2 * steps * pixels / TILE;
+    if params.control_type.is_some() {
+        ttl *= 2;
+    }
+    if models.into_iter().any(Baseline::is_large) {
+        ttl *= 3;
+    }
+    let ttl = ttl.max(SHORTEST_TTL);
+    if extra_slow_worker { ttl * 3 } else { ttl }
+}
+
+/// How many images of one request a worker takes in one pop.
+pub fn batch(
+    params: &ModelGenerationInputImage,
+    amount: u32,
+    slots_left: u32,
+    max_pixels: i64,
+) -> u32 {
+    let post_processing = params.post_processing();
+    let mut weight = 1.0 + 0.4 * post_processing.len() as f64;
+    if params.transparent || post_processing.iter().copied().any(PostProcessor::is_heavy) {
+        weight *= 1.8;
+    }
+    let pixels = f64::from(params.width) * f64::from(params.height);
+    let room = max_pixels as f64 / 3.5 * f64::from(amount) / (pixels * weight);
+    // A cast saturates: a worker that offers less than nothing still takes one.
+    let room = room.round_ties_even() as u32;
+    amount.min(slots_left).min(room).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{batch, counted_steps, image_ttl};
+    use crate::protocol::legacy::Body;
+    use crate::protocol::legacy::image::baseline::Baseline;
+    use crate::protocol::legacy::image::params::ModelGenerationInputImage;
+    use crate::protocol::legacy::words::Sampler;
+
+    fn params(body: Value) -> ModelGenerationInputImage {
+        ModelGenerationInputImage::read(body).unwrap()
+    }
+
+    #[test]
+    fn some_samplers_step_twice() {
+        let check = |sampler, expected| assert_eq!(counted_steps(sampler, 30), expected);
+        check(Sampler::EulerAncestral, 30);
+        check(Sampler::Heun, 60);
+        check(Sampler::DpmppSde, 60);
+        check(Sampler::DpmAdaptive, 40);
+    }
+
+    #[test]
+    fn a_larger_job_may_take_longer() {
+        let check = |body, models: &[Baseline], extra_slow, expected| {
+            assert_eq!(
+                image_ttl(&params(body), models.iter().copied(), extra_slow),
+                expected
+            );
+        };
+        check(json!({}), &[], false, 150);
+        check(json!({}), &[], true, 450);
+        check(
+            json!({"width": 1024, "height": 1024}),
+            &[Baseline::Sdxl],
+            false,
+            270,
+        );
+        check(
+            json!({"width": 1024, "height": 1024}),
+            &[Baseline::Sdxl, Baseline::Flux],
+            false,
+            810,
+        );
+        check(
+            json!({"width": 1024, "height": 1024, "control_type": "canny"}),
+            &[],
+            false,
+            380,
+        );
+        check(
+            json!({"steps": 50, "sampler_name": "k_heun"}),
+            &[],
+            false,
+            230,
+        );
+    }
+
+    #[test]
+    fn a_batch_fits_the_worker() {
+        let plain = || json!({});
+        let check = |body, amount, slots, pixels, expected| {
+            assert_eq!(batch(&params(body), amount, slots, pixels), expected);
+        };
+        check(plain(), 1, 20, 262_144, 1);
+        check(plain(), 20, 20, 4 * 262_144, 20);
+        check(plain(), 20, 3, 4 * 262_144, 3);
+        check(plain(), 4, 20, 2 * 262_144, 2);
+        check(
+            json!({"post_processing": ["GFPGAN"]}),
+            4,
+            20,
+            4 * 262_144,
+            3,
+        );
+        check(json!({"transparent": true}), 4, 20, 4 * 262_144, 3);
+        check(plain(), 4, 20, -1, 1);
+        check(plain(), 20, 20, i64::MAX, 20);
+    }
+}
