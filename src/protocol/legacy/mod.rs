@@ -10,7 +10,8 @@
 //! | [`requests`] | what image and text requests have in common |
 //! | [`image`], [`text`], [`interrogation`] | each kind of request, from its client to its worker and back |
 //! | [`pop`], [`submit`] | what workers say when they ask for work and bring it back |
-//! | [`rating`] | what clients thought of their images |
+//! | [`rating`], [`style`], [`user`], [`kudos`], [`shared_key`], [`worker`], [`team`] | one resource each |
+//! | [`service`], [`stats`], [`filter`], [`operations`], [`webhook`] | the service, its numbers, its moderators, its calls |
 //! | [`agent`] | what a worker's software can do |
 //! | [`work`] | how much work an image is |
 //! | [`seed`], [`date`] | seeds and dates |
@@ -22,16 +23,27 @@ pub mod agent;
 pub mod date;
 pub mod error;
 pub mod fields;
+pub mod filter;
 pub mod image;
 pub mod interrogation;
+pub mod kudos;
+pub mod operations;
 pub mod pop;
 pub mod rating;
 pub mod requests;
 pub mod seed;
+pub mod service;
+pub mod shared_key;
+pub mod stats;
+pub mod style;
 pub mod submit;
+pub mod team;
 pub mod text;
+pub mod user;
+pub mod webhook;
 pub mod words;
 pub mod work;
+pub mod worker;
 
 mod body;
 mod codes;

@@ -1,0 +1,139 @@
+//! Keys a user hands to others, with a budget and limits.
+
+use uuid::Uuid;
+
+use super::date::Date;
+use super::rules::{text, whole};
+use super::tables::{body, reply};
+
+/// What stands for no limit, no end and no bottom.
+pub const UNLIMITED: i64 = -1;
+
+body! {
+    /// `PUT /v2/sharedkeys`, where what is missing has a default, and `PATCH`, where it stays as it was. The upper
+    /// limits that are documented were never enforced.
+    pub struct SharedKeyInput {
+        may {
+            kudos: i64 = whole(UNLIMITED..),
+            /// Days from now.
+            expiry: i64 = whole(UNLIMITED..),
+            name: String = text(..),
+            max_image_pixels: i64 = whole(UNLIMITED..),
+            max_image_steps: i64 = whole(UNLIMITED..),
+            max_text_tokens: i64 = whole(UNLIMITED..),
+        }
+    }
+}
+
+/// A key to be created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewSharedKey {
+    pub kudos: i64,
+    /// Nothing means that it never ends.
+    pub expires_in_days: Option<i64>,
+    pub name: Option<String>,
+    pub max_image_pixels: i64,
+    pub max_image_steps: i64,
+    pub max_text_tokens: i64,
+}
+
+reply! {
+    pub struct SharedKeyDetails {
+        always {
+            /// The key itself.
+            id: Uuid,
+            username: String,
+            kudos: i64,
+            utilized: i64,
+            max_image_pixels: i64,
+            max_image_steps: i64,
+            max_text_tokens: i64,
+        }
+        known {
+            name: String,
+            expiry: Date,
+        }
+    }
+}
+
+impl SharedKeyInput {
+    pub fn creates(self) -> NewSharedKey {
+        NewSharedKey {
+            kudos: self.kudos.unwrap_or(5000),
+            expires_in_days: self.expiry.filter(|days| *days > 0),
+            name: self.name,
+            max_image_pixels: self.max_image_pixels.unwrap_or(UNLIMITED),
+            max_image_steps: self.max_image_steps.unwrap_or(UNLIMITED),
+            max_text_tokens: self.max_text_tokens.unwrap_or(UNLIMITED),
+        }
+    }
+
+    pub fn changes_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::{SharedKeyDetails, SharedKeyInput};
+    use crate::protocol::job::UnixMillis;
+    use crate::protocol::legacy::Body;
+    use crate::protocol::legacy::date::Date;
+    use crate::protocol::legacy::schemas::{assert_fits, assert_reads_but};
+
+    #[test]
+    fn keys_are_read_as_the_contract_says_but_for_limits_nobody_enforced() {
+        let limited = [
+            "kudos",
+            "name",
+            "max_image_pixels",
+            "max_image_steps",
+            "max_text_tokens",
+        ];
+        assert_reads_but::<SharedKeyInput>("SharedKeyInput", &limited);
+        let beyond = json!({"kudos": 60_000_000, "name": "x", "max_text_tokens": 4096});
+        assert!(SharedKeyInput::read(beyond).is_ok());
+        for wrong in [
+            json!({"kudos": "5"}),
+            json!({"kudos": null}),
+            json!({"max_image_steps": -2}),
+        ] {
+            assert!(SharedKeyInput::read(wrong).is_err());
+        }
+    }
+
+    #[test]
+    fn a_new_key_has_defaults_and_a_changed_one_has_none() {
+        let nothing = SharedKeyInput::read(json!({})).unwrap();
+        assert!(nothing.changes_nothing());
+        let new = nothing.creates();
+        assert_eq!(
+            (new.kudos, new.expires_in_days, new.max_image_pixels),
+            (5000, None, -1)
+        );
+        let today = SharedKeyInput::read(json!({"expiry": 0})).unwrap();
+        assert!(!today.changes_nothing());
+        assert_eq!(today.creates().expires_in_days, None);
+    }
+
+    #[test]
+    fn a_key_is_shown_as_the_contract_says() {
+        let mut key = SharedKeyDetails {
+            id: Uuid::nil(),
+            username: "alice#1".to_owned(),
+            kudos: -1,
+            utilized: 0,
+            max_image_pixels: -1,
+            max_image_steps: -1,
+            max_text_tokens: -1,
+            name: None,
+            expiry: None,
+        };
+        assert_fits("SharedKeyDetails", &key);
+        key.expiry = Some(Date(UnixMillis(0)));
+        assert_fits("SharedKeyDetails", &key);
+    }
+}

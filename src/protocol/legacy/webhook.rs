@@ -1,0 +1,115 @@
+//! What is sent to a client's own address when a result of its is there. Much like a status, but for a seed that is a
+//! number and the two ids.
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::protocol::job::{JobId, RequestId};
+
+use super::image::metadata::GenerationMetadataImage;
+use super::interrogation::{Form, FormState};
+use super::tables::reply;
+use super::text::metadata::GenerationMetadataText;
+use super::words::ResultState;
+
+/// Addresses start with this, and with nothing else.
+pub const SCHEME: &str = "https://";
+
+reply! {
+    pub struct WebhookImage {
+        always {
+            img: String,
+            seed: i64,
+            censored: bool,
+            worker_id: Uuid,
+            worker_name: String,
+            model: String,
+            id: JobId,
+            gen_metadata: Vec<GenerationMetadataImage>,
+            request: RequestId,
+            kudos: f64,
+        }
+    }
+
+    pub struct WebhookText {
+        always {
+            text: String,
+            seed: Option<i64>,
+            state: ResultState,
+            worker_id: Uuid,
+            worker_name: String,
+            model: String,
+            id: JobId,
+            gen_metadata: Vec<GenerationMetadataText>,
+            request: RequestId,
+            kudos: f64,
+        }
+    }
+
+    pub struct WebhookAlchemy {
+        always {
+            form: Form,
+            state: FormState,
+            result: Option<Value>,
+            worker_id: Uuid,
+            worker_name: Option<String>,
+            id: JobId,
+            request: RequestId,
+            kudos: f64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::{WebhookAlchemy, WebhookImage, WebhookText};
+    use crate::protocol::job::{JobId, RequestId};
+    use crate::protocol::legacy::interrogation::{Form, FormState};
+    use crate::protocol::legacy::schemas::assert_fits;
+    use crate::protocol::legacy::words::ResultState;
+
+    #[test]
+    fn every_result_is_told_as_the_contract_says() {
+        let (id, request) = (JobId::random(), RequestId::random());
+        let image = WebhookImage {
+            img: "https://example.org/cat.webp".to_owned(),
+            seed: 77,
+            censored: false,
+            worker_id: Uuid::nil(),
+            worker_name: "w".to_owned(),
+            model: "m".to_owned(),
+            id,
+            gen_metadata: Vec::new(),
+            request,
+            kudos: 10.0,
+        };
+        assert_fits("WebhookImage", &image);
+        let text = WebhookText {
+            text: "once".to_owned(),
+            seed: None,
+            state: ResultState::Ok,
+            worker_id: Uuid::nil(),
+            worker_name: "w".to_owned(),
+            model: "m".to_owned(),
+            id,
+            gen_metadata: Vec::new(),
+            request,
+            kudos: 10.0,
+        };
+        assert_fits("WebhookText", &text);
+        let form = WebhookAlchemy {
+            form: Form::Caption,
+            state: FormState::Done,
+            result: Some(json!({"caption": "a cat"})),
+            worker_id: Uuid::nil(),
+            worker_name: None,
+            id,
+            request,
+            kudos: 2.0,
+        };
+        assert_fits("WebhookAlchemy", &form);
+    }
+}
