@@ -37,6 +37,9 @@ impl Dispatcher {
         match self.standing(&frame, out) {
             Standing::Counts => self.said(frame.job, worker, frame.said, out),
             Standing::Cancelling => self.said_while_cancelling(frame.job, worker, frame.said, out),
+            Standing::OutOfOrder if self.is_cancelling(frame.job) => {
+                self.cancel_confirmed(frame.job, None, out);
+            }
             Standing::OutOfOrder => {
                 let failure = Failure::new(FailureKind::WorkerFailed, "the worker skipped frames");
                 self.cancel_on_worker(frame.job, super::CancelReason::Superseded, out);

@@ -1,7 +1,7 @@
 //! Frames that should not have come.
 
 use super::{Desk, done, failure_kind, is_delivered, token};
-use crate::coordinator::dispatch::{Effect, Frame, Input, Said};
+use crate::coordinator::dispatch::{Effect, Frame, Input, Outcome, Said};
 use crate::protocol::job::{FailureKind, JobId, Kudos};
 
 fn acks(effects: &[Effect]) -> Vec<(JobId, Kudos)> {
@@ -185,4 +185,23 @@ fn silence_is_not_broken_by_beats_of_another_attempt() {
     offer.attempt = 9;
     desk.say(&offer, Said::Alive);
     assert!(desk.take().is_empty());
+}
+
+#[test]
+fn a_gap_after_a_cancel_ends_the_job_and_nobody_else_gets_it() {
+    let mut desk = Desk::new();
+    let session = desk.ours(1);
+    desk.ours(2);
+    let job = desk.submit_one();
+    let offer = desk.offer();
+    desk.say_on(session, &offer, Some(1), token(1))
+        .put(Input::Cancel { job });
+    desk.take();
+    desk.say_on(session, &offer, Some(7), token(7));
+    let effects = desk.take();
+    let ended = |effect: &Effect| matches!(effect, Effect::End { outcome, .. } if *outcome == Outcome::Cancelled);
+    assert!(effects.iter().any(ended), "{effects:?}");
+    let offered = |effect: &Effect| matches!(effect, Effect::Offer(_));
+    assert!(!effects.iter().any(offered), "{effects:?}");
+    desk.assert_nothing_left();
 }
