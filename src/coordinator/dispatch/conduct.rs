@@ -34,10 +34,13 @@ impl Conduct {
         rules: &StrikeRules,
     ) -> Option<Duration> {
         let record = self.records.entry(worker).or_default();
-        if record.succeeded.is_some_and(|succeeded| succeeded > failed) {
+        let cleared = record.succeeded.max(record.evictions.back().copied());
+        if cleared.is_some_and(|cleared| cleared > failed) {
             return None;
         }
-        record.strikes.push_back(failed);
+        // Jobs do not end in the order in which they were failed.
+        let place = record.strikes.partition_point(|&earlier| earlier <= failed);
+        record.strikes.insert(place, failed);
         record.forget(now, rules);
         (record.strikes.len() >= rules.limit).then(|| record.evict(now, rules))
     }
@@ -159,6 +162,26 @@ mod tests {
         conduct.success(WORKER, at(10));
         assert_eq!(conduct.strike(WORKER, at(9), at(11), &rules), None);
         assert_eq!(conduct.strikes(WORKER), 0);
+    }
+
+    #[test]
+    fn what_was_failed_before_an_eviction_is_paid_for_with_it() {
+        let (mut conduct, rules) = (Conduct::default(), StrikeRules::default());
+        assert!(strike_six_times(&mut conduct, 10).is_some());
+        for secs in 4..10 {
+            assert_eq!(conduct.strike(WORKER, at(secs), at(20), &rules), None);
+        }
+        assert_eq!(conduct.strikes(WORKER), 0);
+    }
+
+    #[test]
+    fn strikes_grow_old_by_when_the_worker_failed_and_not_by_when_the_job_ended() {
+        let (mut conduct, rules) = (Conduct::default(), StrikeRules::default());
+        for failed in [100, 50] {
+            conduct.strike(WORKER, at(failed), at(120), &rules);
+        }
+        assert_eq!(conduct.forget(WORKER, at(351), &rules), Some(at(400)));
+        assert_eq!(conduct.strikes(WORKER), 1);
     }
 
     #[test]

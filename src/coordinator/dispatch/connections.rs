@@ -31,13 +31,14 @@ impl Dispatcher {
             return;
         }
         let older = self.workers.get(&id).and_then(|worker| worker.session);
-        let speed = self.workers.get(&id).map(|worker| worker.speed);
+        let known = self.workers.get(&id);
+        let known = known.map(|worker| (worker.speed, worker.succeeded));
         let mark = out.len();
         if older.is_some() {
             self.disconnect(id, Gone::Lost, out);
         }
         let mut worker = Worker::new(registration, self.now.mono);
-        worker.speed = speed.unwrap_or_default();
+        (worker.speed, worker.succeeded) = known.unwrap_or_default();
         let resumed = self.resume(&mut worker, registration, out);
         self.lanes.attach(&mut worker);
         self.sessions.insert(session, id);

@@ -148,6 +148,9 @@ impl Dispatcher {
             return;
         };
         self.conduct.success(lease.worker, now);
+        if let Some(worker) = self.workers.get_mut(&lease.worker) {
+            worker.succeeded = Some(now);
+        }
         self.measure(&lease, usage);
         let ack = self.awaits_ack(job, &lease);
         self.settle(job, Outcome::Delivered { finish, usage }, Some(ack), out);

@@ -204,6 +204,10 @@ impl Dispatcher {
     }
 
     fn strike(&mut self, failing: Failing) {
+        let worker = self.workers.get(&failing.worker);
+        if worker.is_some_and(|worker| worker.succeeded > Some(failing.at)) {
+            return;
+        }
         let (now, rules) = (self.now.mono, &self.settings.strikes);
         let bar = self.conduct.strike(failing.worker, failing.at, now, rules);
         if let Some(bar) = bar {

@@ -32,6 +32,8 @@ pub struct Worker {
     pub backoff_until: Option<Mono>,
     pub leaving: Option<Leaving>,
     pub speed: Speed,
+    /// When it last did a job well.
+    pub succeeded: Option<Mono>,
     /// The lanes it serves, and where it stands in each while it has room.
     pub listings: Vec<Listing>,
     /// Rises with every offer, so that equals take turns.
@@ -121,6 +123,7 @@ impl Worker {
             backoff_until: None,
             leaving: None,
             speed: Speed::default(),
+            succeeded: None,
             listings: Vec::new(),
             turn: 0,
         }

@@ -233,6 +233,30 @@ fn a_bad_request_ends_its_siblings() {
 }
 
 #[test]
+fn a_success_clears_failures_of_jobs_that_have_not_ended_yet() {
+    let mut desk = Desk::new();
+    desk.ours(1);
+    let mut offers = Vec::new();
+    for _ in 0..3 {
+        desk.submit_one();
+        offers.push(desk.offer());
+    }
+    desk.ours(2);
+    for offer in &offers[..2] {
+        desk.say(offer, failed());
+    }
+    let elsewhere = desk.offers();
+    desk.wait(secs(1));
+    desk.say(&offers[2], token(1)).say(&offers[2], done());
+    desk.wait(secs(1));
+    for offer in &elsewhere {
+        desk.say(offer, token(1)).say(offer, done());
+    }
+    assert_eq!(desk.ends().len(), 3);
+    assert_eq!(desk.dispatcher.census().records, 0);
+}
+
+#[test]
 fn lost_sockets_are_not_failures_and_have_their_own_cap() {
     let mut desk = Desk::new();
     let mut session = desk.public(1);
