@@ -11,6 +11,9 @@ use super::input::SessionId;
 use super::lanes::LaneId;
 use super::queue::Ticket;
 
+/// Of a longer output nothing is kept, and nobody else can go on with it.
+const MOST_KEPT: usize = 4 << 20;
+
 #[derive(Debug)]
 pub struct Entry {
     pub job: Arc<Job>,
@@ -95,7 +98,7 @@ pub struct Delivered {
     pub events: u64,
     pub tokens: Vec<u32>,
     pub text: String,
-    /// Part of the output came without its tokens: nobody else can go on from it.
+    /// Part of the output came without its tokens, or is too long to keep: nobody else can go on from it.
     pub opaque: bool,
 }
 
@@ -189,18 +192,15 @@ impl Delivered {
                 further
             }
             Event::Token(token) => {
-                self.note(&token.ids, tells_tokens);
-                if tells_tokens {
-                    self.text.push_str(&token.text);
-                }
+                self.note(&token.ids, &token.text, tells_tokens);
                 true
             }
             Event::ToolCall(call) => {
-                self.note(&call.ids, tells_tokens);
+                self.note(&call.ids, "", tells_tokens);
                 true
             }
             Event::Media(_) => {
-                self.note(&[], false);
+                self.note(&[], "", false);
                 true
             }
             Event::Preview { .. } | Event::Usage(_) => true,
@@ -208,11 +208,20 @@ impl Delivered {
         }
     }
 
-    fn note(&mut self, ids: &[u32], tells_tokens: bool) {
+    /// Whether another worker can go on after it without a gap or a repetition.
+    pub fn can_go_on(&self) -> bool {
+        !self.opaque && !self.tokens.is_empty()
+    }
+
+    fn note(&mut self, ids: &[u32], text: &str, tells_tokens: bool) {
         self.events += 1;
-        self.opaque |= !tells_tokens;
-        if tells_tokens {
+        let kept = 4 * (self.tokens.len() + ids.len()) + self.text.len() + text.len();
+        self.opaque |= !tells_tokens || kept > MOST_KEPT;
+        if self.opaque {
+            (self.tokens, self.text) = (Vec::new(), String::new());
+        } else {
             self.tokens.extend_from_slice(ids);
+            self.text.push_str(text);
         }
     }
 }

@@ -128,7 +128,7 @@ impl Dispatcher {
         let Some(entry) = self.jobs.get(&job) else {
             return;
         };
-        if entry.delivered.opaque {
+        if entry.has_output() && !entry.delivered.can_go_on() {
             return self.end_mid_stream(job, cause, out);
         }
         let lane = self.home(job);
