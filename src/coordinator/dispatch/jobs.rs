@@ -106,7 +106,7 @@ pub struct Delivered {
 pub struct History {
     pub attempts: u32,
     pub failures: Vec<Failing>,
-    /// Workers that would not go on with what others had begun.
+    /// Workers that would not go on with what others had begun, once for each time.
     pub refused: Vec<WorkerId>,
     pub losses: u32,
     pub parts: Vec<Part>,
@@ -168,6 +168,11 @@ impl Entry {
             .iter()
             .filter(|failing| failing.worker == worker)
             .count()
+    }
+
+    pub fn refusals_of(&self, worker: WorkerId) -> usize {
+        let refused = self.history.refused.iter();
+        refused.filter(|&&refused| refused == worker).count()
     }
 
     /// The workers that have failed or refused it, each once.

@@ -15,8 +15,8 @@ use super::workers::Worker;
 
 /// How many returning jobs of a lane are looked at for one that may have this worker.
 const RETURNING_LOOK: usize = 64;
-/// How many free workers are looked at for one that a returning job has not tried: it has tried three at most.
-const FREE_LOOK: usize = 4;
+/// How often one worker may refuse to go on with what others have begun: it may have been full, or unable to.
+const MOST_REFUSALS: usize = 3;
 /// A worker that has the prompt's beginning is preferred up to this much longer a wait, plus half of it.
 const AFFINITY_MILLIS: u64 = 500;
 
@@ -53,15 +53,12 @@ impl Dispatcher {
         }
     }
 
-    /// Whether the job may be given to this worker: not to one that has failed it while there are others, and
-    /// not a third time to anybody.
+    /// Whether the job may be given to this worker: not to one that has failed or refused it while there are others,
+    /// and not for ever to anybody.
     pub(super) fn may_run(&self, entry: &Entry, worker: WorkerId) -> bool {
-        if entry.history.refused.contains(&worker) {
-            return false;
-        }
-        match entry.failures_of(worker) {
-            0 => true,
-            1 => self.untried(entry) == 0,
+        match (entry.failures_of(worker), entry.refusals_of(worker)) {
+            (0, 0) => true,
+            (0..2, 0..MOST_REFUSALS) => self.untried(entry) == 0,
             _ => false,
         }
     }
@@ -93,10 +90,10 @@ impl Dispatcher {
                 .lane(lane)
                 .into_iter()
                 .flat_map(|lane| lane.free.iter());
-            let places = free.take(FREE_LOOK).map(|place| place.worker);
-            let found = places
-                .into_iter()
-                .find(|&worker| self.may_run(entry, worker));
+            // One more than it has tried, and one it has not tried is among them.
+            let mut places = free.take(entry.tried().len() + 1);
+            let found = places.find(|place| self.may_run(entry, place.worker));
+            let found = found.map(|place| place.worker);
             if let Some(worker) = found {
                 self.offer(job, worker, lane, out);
             }

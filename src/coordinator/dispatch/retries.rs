@@ -64,15 +64,25 @@ impl Dispatcher {
         retry_after: Duration,
         out: &mut Vec<Effect>,
     ) {
-        self.release(job);
+        let Some(lease) = self.release(job) else {
+            return;
+        };
         self.back_off(worker, retry_after);
-        if let Some(entry) = self.jobs.get_mut(&job)
-            && entry.has_output()
-            && !entry.history.refused.contains(&worker)
-        {
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return;
+        };
+        // One that has written part of it is merely paused, and may go on with it later.
+        let cannot_continue = entry.has_output() && lease.events == 0;
+        if cannot_continue {
             entry.history.refused.push(worker);
         }
-        self.requeue(job, None, out);
+        let cause = cannot_continue.then(|| {
+            Failure::new(
+                FailureKind::WorkerLost,
+                "no other worker can go on with this output",
+            )
+        });
+        self.requeue(job, cause, out);
     }
 
     /// Takes the job from a worker that is not there any more.

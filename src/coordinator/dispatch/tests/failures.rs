@@ -2,7 +2,9 @@
 
 use super::{Desk, OURS, done, failed, failure_kind, is_delivered, secs, token};
 use crate::coordinator::dispatch::{CloseReason, Effect, Input, Prefill, Said};
-use crate::protocol::job::{Event, Failure, FailureKind, FinishReason, JobId, Kind, Usage};
+use crate::protocol::job::{
+    Event, Failure, FailureKind, FinishReason, JobId, Kind, TokenEvent, Usage,
+};
 
 fn started() -> Said {
     Said::Event(Event::Started {
@@ -89,6 +91,61 @@ fn a_loss_after_output_without_tokens_ends_with_a_typed_error() {
     let offer = desk.offer();
     desk.say(&offer, token(7));
     desk.lose(first);
+    assert_eq!(failure_kind(&desk.end()), Some(FailureKind::WorkerLost));
+}
+
+fn words(text: &str, ids: Vec<u32>) -> Said {
+    Said::Event(Event::Token(TokenEvent {
+        text: text.to_owned(),
+        ids,
+        ..TokenEvent::default()
+    }))
+}
+
+#[test]
+fn words_that_come_after_their_tokens_are_known_to_whoever_goes_on() {
+    let mut desk = Desk::new();
+    let first = desk.ours(1);
+    desk.submit_one();
+    let offer = desk.offer();
+    desk.say(&offer, words("we say ", vec![7, 8, 9]))
+        .say(&offer, words("<tool", Vec::new()));
+    desk.ours(2);
+    desk.lose(first).wait(secs(6));
+    let expected = Prefill {
+        tokens: vec![7, 8, 9],
+        text: "we say <tool".into(),
+    };
+    assert_eq!(desk.offer().prefill.as_deref(), Some(&expected));
+}
+
+#[test]
+fn words_whose_tokens_nobody_told_end_with_a_typed_error() {
+    let mut desk = Desk::new();
+    let first = desk.ours(1);
+    desk.ours(2);
+    desk.submit_one();
+    let offer = desk.offer();
+    desk.say(&offer, words("we say ", Vec::new()));
+    desk.lose(offer.session).wait(secs(6));
+    assert_eq!(failure_kind(&desk.end()), Some(FailureKind::WorkerLost));
+    desk.lose(first);
+}
+
+#[test]
+fn an_output_too_long_to_keep_is_not_kept_and_ends_with_its_worker() {
+    let mut desk = Desk::new();
+    desk.ours(1);
+    let job = desk.submit_one();
+    let offer = desk.offer();
+    for _ in 0..9 {
+        desk.say(&offer, words(&"x".repeat(500_000), vec![1; 1000]));
+    }
+    desk.take();
+    let kept = &desk.dispatcher.jobs[&job].delivered;
+    assert!(kept.text.is_empty() && kept.tokens.is_empty());
+    desk.ours(2);
+    desk.lose(offer.session).wait(secs(6));
     assert_eq!(failure_kind(&desk.end()), Some(FailureKind::WorkerLost));
 }
 
@@ -182,6 +239,30 @@ fn six_strikes_close_the_socket_and_bar_the_name() {
 }
 
 #[test]
+fn a_success_clears_failures_of_jobs_that_have_not_ended_yet() {
+    let mut desk = Desk::new();
+    desk.ours(1);
+    let mut offers = Vec::new();
+    for _ in 0..3 {
+        desk.submit_one();
+        offers.push(desk.offer());
+    }
+    desk.ours(2);
+    for offer in &offers[..2] {
+        desk.say(offer, failed());
+    }
+    let elsewhere = desk.offers();
+    desk.wait(secs(1));
+    desk.say(&offers[2], token(1)).say(&offers[2], done());
+    desk.wait(secs(1));
+    for offer in &elsewhere {
+        desk.say(offer, token(1)).say(offer, done());
+    }
+    assert_eq!(desk.ends().len(), 3);
+    assert_eq!(desk.dispatcher.census().records, 0);
+}
+
+#[test]
 fn a_worker_that_is_barred_gives_its_other_jobs_to_others() {
     let mut desk = Desk::new();
     desk.ours(1);
@@ -230,30 +311,6 @@ fn a_bad_request_ends_its_siblings() {
     let same =
         |(_, outcome): &(JobId, _)| failure_kind(outcome) == Some(FailureKind::InvalidRequest);
     assert!(ends.iter().all(same));
-}
-
-#[test]
-fn a_success_clears_failures_of_jobs_that_have_not_ended_yet() {
-    let mut desk = Desk::new();
-    desk.ours(1);
-    let mut offers = Vec::new();
-    for _ in 0..3 {
-        desk.submit_one();
-        offers.push(desk.offer());
-    }
-    desk.ours(2);
-    for offer in &offers[..2] {
-        desk.say(offer, failed());
-    }
-    let elsewhere = desk.offers();
-    desk.wait(secs(1));
-    desk.say(&offers[2], token(1)).say(&offers[2], done());
-    desk.wait(secs(1));
-    for offer in &elsewhere {
-        desk.say(offer, token(1)).say(offer, done());
-    }
-    assert_eq!(desk.ends().len(), 3);
-    assert_eq!(desk.dispatcher.census().records, 0);
 }
 
 #[test]
@@ -323,6 +380,51 @@ fn an_owner_who_takes_the_machine_back_hands_over_in_mid_stream() {
     );
     let second = desk.offer();
     assert_eq!(second.prefill.unwrap().tokens, [1]);
+}
+
+#[test]
+fn an_owner_who_comes_back_goes_on_where_nobody_else_can() {
+    let mut desk = Desk::new();
+    desk.ours(1);
+    desk.submit_one();
+    let first = desk.offer();
+    desk.say(&first, token(1));
+    desk.take();
+    let retry_after = secs(30);
+    desk.say(&first, Said::Busy { retry_after });
+    assert!(desk.take().is_empty(), "its client waits");
+    desk.wait(secs(31));
+    let again = desk.offer();
+    assert_eq!(again.prefill.unwrap().tokens, [1]);
+}
+
+#[test]
+fn who_refuses_to_continue_is_asked_again_only_while_nobody_else_can_and_not_for_ever() {
+    let mut desk = Desk::new();
+    let first = desk.ours(1);
+    desk.submit_one();
+    let offer = desk.offer();
+    desk.say(&offer, token(1));
+    desk.ours(2);
+    desk.ours(3);
+    desk.put(Input::Leaving {
+        session: first,
+        within: secs(1),
+    })
+    .lose(first);
+    let mut asked = Vec::new();
+    for _ in 0..6 {
+        let offer = desk.offer();
+        asked.push(offer.session.0);
+        let retry_after = secs(1);
+        desk.say(&offer, Said::Busy { retry_after });
+        if asked.len() < 6 {
+            desk.wait(secs(2));
+        }
+    }
+    assert_ne!(asked[0], asked[1], "first the one that was not asked");
+    assert_eq!(failure_kind(&desk.end()), Some(FailureKind::WorkerLost));
+    desk.assert_nothing_left();
 }
 
 #[test]
