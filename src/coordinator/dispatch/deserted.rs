@@ -17,15 +17,18 @@ impl Dispatcher {
         let Some(entry) = self.jobs.get(&job) else {
             return LaneId::default();
         };
-        let lane = entry.lane;
-        if !entry.has_output() && self.lanes.lane(lane).is_some() {
+        let (lane, has_output) = (entry.lane, entry.has_output());
+        let online = self.lanes.lane(lane).map(|lane| lane.online);
+        if !has_output && online > Some(0) {
             return lane;
         }
         let (job, also) = (entry.job.clone(), also_needed(entry));
         self.lane_for(&job, also).unwrap_or_else(|_| {
-            let lane = self
-                .lanes
-                .keep(Need::of(&job, also), &mut self.workers, now);
+            if !has_output && online.is_some() {
+                return lane;
+            }
+            let need = Need::of(&job, also);
+            let lane = self.lanes.keep(need, &mut self.workers, now);
             self.timers
                 .set_by(Alarm::Lane(lane), now + self.settings.lane_life);
             lane

@@ -71,3 +71,19 @@ fn a_stored_job_waits_for_its_whole_life() {
     desk.wait(secs(101));
     assert_eq!(failure_kind(&desk.end()), Some(FailureKind::Expired));
 }
+
+#[test]
+fn a_job_whose_worker_does_not_come_back_goes_to_whoever_else_can_do_it() {
+    let mut desk = Desk::new();
+    let mut long = desk.registration(1, super::OURS);
+    long.context = 32_768;
+    let long = desk.connect(long);
+    let mut job = desk.new_job();
+    job.limits.prompt_tokens = 5000;
+    let job = desk.submit(job);
+    desk.take();
+    let other = desk.ours(2);
+    desk.lose(long).wait(secs(6));
+    let offer = desk.offer();
+    assert_eq!((offer.job.id, offer.session), (job, other));
+}
