@@ -118,6 +118,8 @@ pub struct Census {
     pub workers: usize,
     pub sessions: usize,
     pub accounts: usize,
+    /// Accounts whose jobs are counted.
+    pub counted: usize,
     pub models: usize,
     pub lanes: usize,
     pub records: usize,
@@ -169,6 +171,7 @@ impl Dispatcher {
             workers: self.workers.len(),
             sessions: self.sessions.len(),
             accounts: self.queue.accounts(),
+            counted: self.open.len(),
             models: self.lanes.models(),
             lanes: self.lanes.len(),
             records: self.conduct.len(),

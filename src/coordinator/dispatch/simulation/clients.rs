@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::coordinator::dispatch::{Mono, Outcome};
+use crate::coordinator::dispatch::{Facts, Mono, Outcome};
 use crate::protocol::job::{Event, FailureKind, JobId};
 
 /// How long after its lifetime a job may end at the latest.
@@ -80,6 +80,17 @@ impl Clients {
             }
             _ => {}
         }
+    }
+
+    /// P2: what is paid was delivered, all of it and nothing else.
+    pub fn check_parts(&self, facts: &Facts) {
+        let (job, client) = (facts.job.id, &self.jobs[&facts.job.id]);
+        assert!(
+            client.accepted && !client.ended,
+            "{job} is settled after its end"
+        );
+        let made: u64 = facts.parts.iter().map(|part| part.events).sum();
+        assert_eq!(made, u64::from(client.seen), "{job}: {:?}", facts.parts);
     }
 
     /// Checks the end, and says what kind it is.

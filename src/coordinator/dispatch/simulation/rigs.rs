@@ -41,6 +41,7 @@ pub struct Manners {
     pub stalls: u64,
     pub repeats: u64,
     pub meddles: u64,
+    pub skips: u64,
     pub deaf: bool,
     pub pace: Duration,
 }
@@ -263,7 +264,11 @@ impl Rig {
         if task.next < task.length {
             let token = task.next;
             task.next += 1;
-            return (self.speak(key, Kept::Token(token)), true);
+            let mut says = self.speak(key, Kept::Token(token));
+            if self.extensions.resume && random.permille(self.manners.skips) {
+                says.clear();
+            }
+            return (says, true);
         }
         let length = task.length;
         let mut says = self.speak(key, Kept::Done(false, length));
@@ -317,7 +322,9 @@ impl Rig {
             after <= task.seq,
             "{key:?}: the coordinator heard what was never said"
         );
-        let missed = task.said.iter().enumerate().skip(after as usize);
+        // It may say again what it cannot know has arrived.
+        let from = (after as usize).saturating_sub(1);
+        let missed = task.said.iter().enumerate().skip(from);
         missed
             .map(|(index, kept)| self.frame(key, Some(index as u64 + 1), kept.said()))
             .collect()
@@ -372,6 +379,7 @@ impl Manners {
             stalls: 2,
             repeats: 5,
             meddles: 0,
+            skips: 0,
             deaf: false,
             pace: random.millis(5, 200),
         }
@@ -384,6 +392,7 @@ impl Manners {
             stalls: random.below(100),
             repeats: random.below(500),
             meddles: random.below(200),
+            skips: random.below(30),
             deaf: random.permille(300),
             pace: random.millis(5, 3000),
         }

@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::random::Random;
-use crate::coordinator::dispatch::{Facts, Input, Outcome};
+use crate::coordinator::dispatch::{Facts, Input, Outcome, Part};
 use crate::protocol::job::{JobId, Kudos, WorkerId};
 
 #[derive(Default)]
 pub struct Store {
     pub down: bool,
     settled: BTreeMap<JobId, Row>,
+    /// What was asked for the first time.
+    asked: BTreeMap<JobId, (Outcome, Vec<Part>)>,
     /// Workers that were told of a reward, by job.
     told: BTreeSet<JobId>,
 }
@@ -24,6 +26,7 @@ impl Store {
     /// What the store does with it, and what it answers after how long, if at all.
     pub fn settle(&mut self, facts: &Facts, random: &mut Random) -> Option<(Duration, Input)> {
         let job = facts.job.id;
+        self.check_asked_the_same(facts);
         let failed = Input::SettleFailed { job };
         if self.down {
             return random
@@ -61,6 +64,14 @@ impl Store {
         assert_eq!(row.reward, reward, "{job} was settled for something else");
         assert_eq!(row.worker, Some(worker), "{job} is somebody else's");
         assert!(self.told.insert(job), "{job} was acked twice");
+    }
+
+    /// A job ends once: whoever asks again asks for the same.
+    fn check_asked_the_same(&mut self, facts: &Facts) {
+        let (outcome, parts) = (facts.outcome.clone(), facts.parts.clone());
+        let asked = self.asked.entry(facts.job.id);
+        let first = asked.or_insert((outcome, parts));
+        assert_eq!(*first, (facts.outcome.clone(), facts.parts.clone()));
     }
 
     /// Once by job, as the real one by its key.

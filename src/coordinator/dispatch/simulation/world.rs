@@ -1,6 +1,6 @@
 //! What happens when: the calendar, and the carrying of inputs and effects between the dispatcher and the rest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::coordinator::dispatch::{
 };
 use crate::protocol::job::{
     AccountId, Capabilities, Formats, Job, JobId, Kind, Kudos, Limits, ModelChoice, Privacy,
-    RequestId, UnixMillis,
+    RequestId, UnixMillis, WorkerId,
 };
 
 #[derive(Clone, Copy)]
@@ -41,6 +41,9 @@ pub struct World {
     requests: BTreeMap<RequestId, Vec<JobId>>,
     issued: u64,
     store: Store,
+    /// Who was asked, by job and attempt.
+    offered: BTreeMap<(JobId, u32), WorkerId>,
+    told_to_stop: BTreeSet<(JobId, u32)>,
     happened: BTreeMap<&'static str, u64>,
     /// Nothing new happens any more; what is here comes to its end.
     closing: bool,
@@ -88,6 +91,8 @@ impl World {
             requests: BTreeMap::new(),
             issued: 0,
             store: Store::default(),
+            offered: BTreeMap::new(),
+            told_to_stop: BTreeSet::new(),
             happened: BTreeMap::new(),
             closing: false,
         }
@@ -284,6 +289,13 @@ impl World {
             Input::Cancel { job }
         });
         self.after(Duration::from_secs(1), Happening::SlotFree(job));
+        let entry = self.dispatcher.jobs.get(&job);
+        if let Some(lease) = entry.and_then(|entry| entry.lease()) {
+            assert!(
+                self.told_to_stop.contains(&(job, lease.attempt)),
+                "{job} runs on, and its worker does not know better"
+            );
+        }
     }
 
     // Workers.
@@ -472,6 +484,11 @@ impl World {
             }
             Effect::Park { job } => self.clients.park(job),
             Effect::Settle(facts) => {
+                self.clients.check_parts(&facts);
+                for part in &facts.parts {
+                    let worker = self.offered.get(&(facts.job.id, part.attempt));
+                    assert_eq!(worker, Some(&part.worker), "paid is who was asked");
+                }
                 if let Some((wait, answer)) = self.store.settle(&facts, &mut self.random) {
                     self.after(wait, Happening::ToDispatcher(answer));
                 }
@@ -486,13 +503,26 @@ impl World {
                 self.store.told(job, worker, reward);
                 self.tell(session, effect);
             }
+            Effect::CancelOnWorker {
+                session,
+                job,
+                attempt,
+                ..
+            } => {
+                self.told_to_stop.insert((job, attempt));
+                self.tell(session, effect);
+            }
             Effect::Ready { session, .. }
-            | Effect::CancelOnWorker { session, .. }
             | Effect::Got { session, .. }
             | Effect::Drop { session, .. }
             | Effect::TellDrain { session, .. }
             | Effect::CloseWorker { session, .. } => self.tell(session, effect),
-            Effect::Offer(ref offer) => self.tell(offer.session, effect),
+            Effect::Offer(ref offer) => {
+                let worker = self.rigs[self.sessions[&offer.session]].id;
+                let before = self.offered.insert((offer.job.id, offer.attempt), worker);
+                assert_eq!(before, None, "an attempt is one worker's");
+                self.tell(offer.session, effect);
+            }
             Effect::Drained => assert!(self.clients.open.is_empty(), "drained, and jobs are open"),
         }
     }
