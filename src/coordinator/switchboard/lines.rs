@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::departures::Departures;
-use super::stream::{Delivery, JobStream, Overflow, Pipe};
+use super::pipe::{Overdraft, Overflow, Pipe};
+use super::stream::{Delivery, JobStream};
 use crate::coordinator::dispatch::{Outcome, Timing};
 use crate::coordinator::metering::{Counted, Output};
 use crate::protocol::job::{Event, JobId, Usage};
@@ -13,7 +14,10 @@ use crate::protocol::job::{Event, JobId, Usage};
 use std::task::Waker;
 
 #[derive(Debug, Default)]
-pub struct Lines(HashMap<JobId, Line>);
+pub struct Lines {
+    open: HashMap<JobId, Line>,
+    overdraft: Arc<Overdraft>,
+}
 
 #[derive(Debug, Default)]
 pub struct Line {
@@ -37,16 +41,20 @@ pub enum Count {
 impl Lines {
     pub fn open(&mut self, jobs: Vec<JobId>, departures: &Arc<Departures>) -> Vec<JobStream> {
         let open = |job| {
-            let line = Line::default();
-            let stream = JobStream::new(job, line.pipe.clone(), departures.clone());
-            self.0.insert(job, line);
+            let pipe = Arc::new(Pipe::new(self.overdraft.clone()));
+            let stream = JobStream::new(job, pipe.clone(), departures.clone());
+            let line = Line {
+                pipe,
+                ..Line::default()
+            };
+            self.open.insert(job, line);
             stream
         };
         jobs.into_iter().map(open).collect()
     }
 
     pub fn relay(&mut self, job: JobId, event: Event) -> Result<Option<Waker>, Overflow> {
-        let Some(line) = self.0.get_mut(&job).filter(|line| !line.overflowed) else {
+        let Some(line) = self.open.get_mut(&job).filter(|line| !line.overflowed) else {
             return Ok(None);
         };
         line.output.note(&event);
@@ -56,7 +64,7 @@ impl Lines {
     }
 
     pub fn offered(&mut self, job: JobId, worker: Arc<str>, public: bool) {
-        if let Some(line) = self.0.get_mut(&job) {
+        if let Some(line) = self.open.get_mut(&job) {
             line.worker = Some(worker);
             line.public = public;
         }
@@ -64,7 +72,7 @@ impl Lines {
 
     /// What was written is handed out once; later the count is known.
     pub fn settle(&mut self, job: JobId, timing: Timing) -> Count {
-        let Some(line) = self.0.get_mut(&job) else {
+        let Some(line) = self.open.get_mut(&job) else {
             return Count::Known(Counted::default());
         };
         line.timing = timing;
@@ -79,13 +87,13 @@ impl Lines {
     }
 
     pub fn counted(&mut self, job: JobId, counted: Counted) {
-        if let Some(line) = self.0.get_mut(&job) {
+        if let Some(line) = self.open.get_mut(&job) {
             line.counted = Some(counted);
         }
     }
 
     pub fn end(&mut self, job: JobId, outcome: Outcome) -> Option<(Timing, Option<Waker>)> {
-        let line = self.0.remove(&job)?;
+        let line = self.open.remove(&job)?;
         let outcome = match line.counted {
             Some(counted) => believed(outcome, counted),
             None => outcome,
@@ -100,11 +108,19 @@ impl Lines {
 
     /// It leaves memory without an end.
     pub fn park(&mut self, job: JobId) -> Option<Waker> {
-        self.0.remove(&job).and_then(|line| line.pipe.close())
+        self.open.remove(&job).and_then(|line| line.pipe.close())
+    }
+
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub fn jobs(&self) -> Vec<JobId> {
+        self.open.keys().copied().collect()
     }
 
     pub fn pipes(&self) -> impl Iterator<Item = &Arc<Pipe>> {
-        self.0.values().map(|line| &line.pipe)
+        self.open.values().map(|line| &line.pipe)
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `desk`, `routes` | the task: messages in; effects out |
-//! | `stream` | a client's end: what it hears of its job, bounded by bytes |
+//! | `desk`, `routes`, `closing` | the task: messages in; effects out; its end, and its beginning anew |
+//! | `stream`, `pipe`, `join` | a client's end; what waits for it, bounded by bytes; how that is kept small |
 //! | `lines` | the jobs that are here |
 //! | `orders`, `sessions` | a worker's end: what its socket is to be told; which sockets there are |
 //! | `departures` | clients and workers that have left |
@@ -19,9 +19,11 @@ mod books;
 mod departures;
 mod desk;
 mod figures;
+mod join;
 mod lines;
 mod orders;
 mod overview;
+mod pipe;
 mod routes;
 mod sessions;
 mod stream;
@@ -32,7 +34,8 @@ mod tests;
 pub use books::{Books, Unsettled};
 pub use figures::{BUCKETS, Figures, Histogram};
 pub use overview::{ModelOnline, Overview, WorkerOnline};
-pub use stream::{CLIENT_BUFFER, Delivery, JobStream};
+pub use pipe::CLIENT_BUFFER;
+pub use stream::{Delivery, JobStream};
 
 pub use orders::{Order, Orders};
 pub use sessions::Card;

@@ -1,23 +1,17 @@
-//! What the client of one job hears, between the switchboard that writes it and the door that reads it. The buffer
-//! is bounded by bytes, and the writer never waits: a job whose client does not keep up is told so instead.
+//! What the client of one job hears, read by its door.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use futures_util::Stream;
 
 use super::departures::{Departure, Departures};
+use super::pipe::Pipe;
 use crate::coordinator::dispatch::{Outcome, Timing};
 use crate::protocol::job::{Event, JobId};
-
-/// Events that may wait for one client, in bytes.
-pub const CLIENT_BUFFER: usize = 1 << 20;
-/// What an event weighs besides its text.
-const EVENT_BYTES: usize = 96;
 
 /// One thing a client hears of its job.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,24 +37,6 @@ pub struct JobStream {
     departures: Arc<Departures>,
 }
 
-/// Both ends share it.
-#[derive(Debug, Default)]
-pub(super) struct Pipe {
-    waiting: Mutex<Waiting>,
-    bytes: AtomicUsize,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    deliveries: VecDeque<Delivery>,
-    reader: Option<Waker>,
-    closed: bool,
-}
-
-/// The client has not read for a megabyte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Overflow;
-
 impl JobStream {
     pub(super) fn new(job: JobId, pipe: Arc<Pipe>, departures: Arc<Departures>) -> Self {
         Self {
@@ -84,8 +60,7 @@ impl JobStream {
     pub fn poll_delivery(&mut self, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
         if self.taken.is_empty() && !self.ended {
             let mut waiting = self.pipe.lock();
-            if waiting.deliveries.is_empty() && !waiting.closed {
-                waiting.reader = Some(context.waker().clone());
+            if !waiting.ask(context.waker()) {
                 return Poll::Pending;
             }
             std::mem::swap(&mut self.taken, &mut waiting.deliveries);
@@ -96,7 +71,7 @@ impl JobStream {
     fn take(&mut self) -> Option<Delivery> {
         let delivery = self.taken.pop_front();
         match &delivery {
-            Some(Delivery::Event(event)) => self.pipe.read(weight(event)),
+            Some(Delivery::Event(event)) => self.pipe.read(event),
             Some(Delivery::End { .. }) | None => self.ended = true,
         }
         delivery
@@ -119,65 +94,18 @@ impl Drop for JobStream {
     }
 }
 
-impl Pipe {
-    /// Hands an event over. Whoever has to be woken is returned, so that the writer wakes it once for many.
-    pub fn push(&self, event: Event) -> Result<Option<Waker>, Overflow> {
-        let weight = weight(&event);
-        if self.bytes.load(Ordering::Relaxed) + weight > CLIENT_BUFFER {
-            return Err(Overflow);
-        }
-        self.bytes.fetch_add(weight, Ordering::Relaxed);
-        let mut waiting = self.lock();
-        waiting.deliveries.push_back(Delivery::Event(event));
-        Ok(waiting.reader.take())
-    }
-
-    /// The last delivery, for which there is always room.
-    pub fn end(&self, end: Delivery) -> Option<Waker> {
-        let mut waiting = self.lock();
-        waiting.deliveries.push_back(end);
-        waiting.closed = true;
-        waiting.reader.take()
-    }
-
-    /// No end will come.
-    pub fn close(&self) -> Option<Waker> {
-        let mut waiting = self.lock();
-        waiting.closed = true;
-        waiting.reader.take()
-    }
-
-    fn read(&self, weight: usize) {
-        self.bytes.fetch_sub(weight, Ordering::Relaxed);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn weight(event: &Event) -> usize {
-    EVENT_BYTES
-        + match event {
-            Event::Token(token) => {
-                let top = token.logprobs.iter().map(|one| 64 + 48 * one.top.len());
-                token.text.len() + 4 * token.ids.len() + top.sum::<usize>()
-            }
-            Event::ToolCall(call) => call.arguments.len() + 4 * call.ids.len(),
-            Event::Preview { bytes, .. } => bytes.len(),
-            _ => 0,
-        }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use futures_util::{FutureExt, StreamExt};
+    use tokio::time::advance;
 
-    use super::{CLIENT_BUFFER, Delivery, JobStream, Overflow, Pipe};
+    use super::{Delivery, JobStream};
     use crate::coordinator::dispatch::{Outcome, Timing};
     use crate::coordinator::switchboard::departures::{Departure, Departures};
+    use crate::coordinator::switchboard::pipe::{CLIENT_BUFFER, Overflow, Pipe};
     use crate::protocol::job::{Event, JobId, TokenEvent};
 
     fn text(length: usize) -> Event {
@@ -220,14 +148,17 @@ mod tests {
         assert_eq!(stream.next().now_or_never(), Some(None));
     }
 
-    #[test]
-    fn what_was_taken_but_not_read_still_counts() {
+    #[tokio::test(start_paused = true)]
+    async fn what_was_taken_but_not_read_still_counts() {
         let (pipe, mut stream, _) = both();
-        for _ in 0..10 {
+        for _ in 0..5 {
             pipe.push(text(100_000)).unwrap();
         }
         stream.next().now_or_never().unwrap();
-        assert!(pipe.push(text(100_000)).is_ok());
+        for _ in 0..6 {
+            assert!(pipe.push(text(100_000)).is_ok());
+            advance(Duration::from_millis(250)).await;
+        }
         assert_eq!(pipe.push(text(100_000)).err(), Some(Overflow));
     }
 

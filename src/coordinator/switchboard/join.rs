@@ -1,0 +1,46 @@
+//! What an event weighs while it waits, and which events may become one.
+
+use crate::protocol::job::Event;
+
+/// What an event weighs besides its text.
+const EVENT_BYTES: usize = 96;
+/// Pieces are not joined to more than this: clients read streams line by line.
+const PIECE: usize = 4096;
+
+pub fn weight(event: &Event) -> usize {
+    EVENT_BYTES
+        + match event {
+            Event::Token(token) => {
+                let top = token.logprobs.iter().map(|one| 64 + 48 * one.top.len());
+                token.text.len() + 4 * token.ids.len() + top.sum::<usize>()
+            }
+            Event::ToolCall(call) => call.arguments.len() + 4 * call.ids.len(),
+            Event::Preview { bytes, .. } => bytes.len(),
+            _ => 0,
+        }
+}
+
+/// Makes one event of two that follow each other, for a client that has not come to the first yet. What it hears is
+/// the same; of pictures and figures that only say how far a job is, the newer one stays. Returns what cannot be
+/// joined.
+pub fn join(last: &mut Event, next: Event) -> Option<Event> {
+    let is_full = weight(last) >= PIECE;
+    match (last, next) {
+        (Event::Token(last), Event::Token(next)) if !is_full && last.channel == next.channel => {
+            last.text.push_str(&next.text);
+            last.ids.extend(next.ids);
+            last.logprobs.extend(next.logprobs);
+        }
+        (Event::ToolCall(last), Event::ToolCall(next))
+            if !is_full && last.index == next.index && next.id.is_none() && next.name.is_none() =>
+        {
+            last.arguments.push_str(&next.arguments);
+            last.ids.extend(next.ids);
+        }
+        (last @ Event::Progress { .. }, next @ Event::Progress { .. })
+        | (last @ Event::Preview { .. }, next @ Event::Preview { .. })
+        | (last @ Event::Usage(_), next @ Event::Usage(_)) => *last = next,
+        (_, next) => return Some(next),
+    }
+    None
+}
