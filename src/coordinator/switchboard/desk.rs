@@ -27,8 +27,8 @@ use crate::coordinator::metering::{Counted, Meter};
 use crate::protocol::job::{JobId, Kudos, UnixMillis};
 use crate::tasks::Tasks;
 
-/// Messages taken in before what came of them is sent out.
-const BATCH: usize = 256;
+/// Messages taken in before readers are woken: each may be a hundred frames.
+const BATCH: usize = 64;
 /// Slept when nothing is due: any message wakes the task anyway.
 const LONG: Duration = Duration::from_secs(3600);
 

@@ -26,7 +26,7 @@ use crate::coordinator::dispatch::{CloseReason, Input};
 use crate::coordinator::switchboard::{Order, Orders};
 use crate::protocol::link::{RefusalFrame, ToWorker};
 
-/// Frames read before they are handed over.
+/// Frames read, or words in them, before they are handed over.
 const READ_AT_ONCE: usize = 128;
 /// A peer that is told to go has so long to read it.
 const LEAVING: Duration = Duration::from_secs(2);
@@ -182,6 +182,9 @@ where
 
     fn read(&mut self, context: &mut Context<'_>) -> Option<Farewell> {
         for _ in 0..READ_AT_ONCE {
+            if self.inputs.len() >= READ_AT_ONCE {
+                break;
+            }
             match Pin::new(&mut self.socket.stream).poll_next(context) {
                 Poll::Pending => return None,
                 Poll::Ready(Some(Ok(message))) => {
