@@ -4,7 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tracing::{info, warn};
@@ -14,7 +14,7 @@ use super::http;
 use super::http::serve::{Connections, Tls, TlsError, serve};
 use super::state::{DoorSettings, Doors};
 use super::storage::{Location, StorageError, Store};
-use super::switchboard::Switchboard;
+use super::switchboard::{Drained, Switchboard};
 use super::workers::{Workers, WorkersSettings};
 use super::{dispatch, kudos};
 use crate::tasks::Tasks;
@@ -150,12 +150,13 @@ impl Coordinator {
         &self.workers
     }
 
-    /// Takes nothing new and waits for what runs; whether all of it ended in time.
-    pub async fn drain(self, within: Duration) -> bool {
-        let (began, figures) = (Instant::now(), self.switchboard.figures());
-        self.switchboard.drain(within).await;
-        let in_time = began.elapsed() < within || figures.queued + figures.running == 0;
-        self.tasks.stop(LAST_WORDS).await && in_time
+    /// Takes nothing new and waits for what runs.
+    pub async fn drain(self, within: Duration) -> Drained {
+        let drained = self.switchboard.drain(within).await;
+        if !self.tasks.stop(LAST_WORDS).await {
+            warn!("somebody was still reading, or the database had not answered");
+        }
+        drained
     }
 }
 

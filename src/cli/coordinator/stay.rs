@@ -7,6 +7,7 @@ use tracing::{info, warn};
 
 use crate::cli::Failure;
 use crate::config::show_duration;
+use crate::coordinator::switchboard::Drained;
 use crate::daemon::Signals;
 
 pub struct Stay {
@@ -36,15 +37,18 @@ impl Stay {
     }
 
     /// What is to be done before the end, unless a second signal comes.
-    pub async fn draining(&mut self, grace: Duration, drain: impl Future<Output = bool>) {
+    pub async fn draining(&mut self, grace: Duration, drain: impl Future<Output = Drained>) {
         info!(
             "stopping: running jobs may finish within {}; a second signal leaves now",
             show_duration(grace)
         );
         tokio::select! {
-            finished = drain => match finished {
-                true => info!("stopped"),
-                false => warn!("stopped with jobs unfinished after {}", show_duration(grace)),
+            Drained { cut_off } = drain => match cut_off {
+                0 => info!("stopped"),
+                jobs => {
+                    let grace = show_duration(grace);
+                    warn!("stopped with jobs unfinished after {grace}: {jobs} were cut off");
+                }
             },
             () = self.signals.next() => warn!("left at once"),
         }

@@ -12,7 +12,6 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::Shared;
 use super::books::{Books, Unsettled};
 use super::departures::Departure;
 use super::lines::Lines;
@@ -20,6 +19,7 @@ use super::orders::Orders;
 use super::overview::{Stale, Upkeep};
 use super::sessions::{Card, Sessions};
 use super::stream::JobStream;
+use super::{Drained, Shared};
 use crate::coordinator::dispatch::{
     Dispatcher, Effect, Input, Mono, Now, Refusal, Registration, Settings, Submission,
 };
@@ -55,7 +55,7 @@ pub enum Message {
     },
     Drain {
         within: Duration,
-        done: oneshot::Sender<()>,
+        done: oneshot::Sender<Drained>,
     },
 }
 
@@ -77,7 +77,7 @@ pub struct Desk {
     pub follow_ups: VecDeque<Input>,
     /// The request that is at the door, until it is accepted or refused.
     pub entering: Option<Entering>,
-    pub draining: Vec<oneshot::Sender<()>>,
+    pub draining: Vec<oneshot::Sender<Drained>>,
     effects: Vec<Effect>,
     started: Instant,
 }

@@ -27,6 +27,8 @@ pub struct Figures {
     pub cancelled: u64,
     pub expired: u64,
     pub slow_clients: u64,
+    /// Jobs that were not over when the coordinator left.
+    pub cut_off: u64,
     /// Events relayed to clients, and the worker tokens in them.
     pub events: u64,
     pub tokens: u64,
@@ -59,6 +61,7 @@ pub(super) struct Counters {
     pub cancelled: Counter,
     pub expired: Counter,
     pub slow_clients: Counter,
+    pub cut_off: Counter,
     pub events: Counter,
     pub tokens: Counter,
     pub settlement_failures: Counter,
@@ -88,7 +91,7 @@ impl Counter {
         self.0.store(value as u64, Ordering::Relaxed);
     }
 
-    fn read(&self) -> u64 {
+    pub fn read(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -127,6 +130,10 @@ impl Counters {
                 self.slow_clients.add(1);
                 self.failed.add(1)
             }
+            Outcome::Failed(failure) if failure.kind == FailureKind::ShuttingDown => {
+                self.cut_off.add(1);
+                self.failed.add(1)
+            }
             Outcome::Failed(_) => self.failed.add(1),
         };
         if let Some(first) = timing.first_output {
@@ -148,6 +155,7 @@ impl Counters {
             cancelled: self.cancelled.read(),
             expired: self.expired.read(),
             slow_clients: self.slow_clients.read(),
+            cut_off: self.cut_off.read(),
             events: self.events.read(),
             tokens: self.tokens.read(),
             settlement_failures: self.settlement_failures.read(),

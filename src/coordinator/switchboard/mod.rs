@@ -59,6 +59,9 @@ use crate::tasks::Tasks;
 /// Messages that may wait for the desk. Doors and sockets wait for room.
 const INBOX: usize = 1024;
 
+/// How much longer than its time a drain waits for the store.
+const LAST_SETTLEMENTS: Duration = Duration::from_secs(5);
+
 /// A handle on the task. Clones speak of the same one.
 #[derive(Debug, Clone)]
 pub struct Switchboard {
@@ -81,6 +84,13 @@ pub struct WorkerLine {
     session: SessionId,
     messages: mpsc::Sender<Message>,
     departures: Arc<Departures>,
+}
+
+/// How a drain went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Jobs that had not ended in time and will not come back from the disk either.
+    pub cut_off: u64,
 }
 
 /// The switchboard has stopped.
@@ -122,12 +132,29 @@ impl Switchboard {
     }
 
     /// Takes nothing more and returns when every job has ended, which it has a little after `within` at the latest.
-    pub async fn drain(&self, within: Duration) {
+    pub async fn drain(&self, within: Duration) -> Drained {
         let (done, drained) = oneshot::channel();
         let message = Message::Drain { within, done };
-        if self.messages.send(message).await.is_ok() {
-            // Settlements after the last moment have their own patience; the process does not wait for it.
-            let _ = timeout(within + Duration::from_secs(5), drained).await;
+        if self.messages.send(message).await.is_err() {
+            return Drained::default();
+        }
+        // Settlements after the last moment have their own patience; the process does not wait for it.
+        match timeout(within + LAST_SETTLEMENTS, drained).await {
+            Ok(drained) => drained.unwrap_or_default(),
+            Err(_) => self.left_over(),
+        }
+    }
+
+    /// What is here and will not be waited for.
+    fn left_over(&self) -> Drained {
+        let Figures {
+            queued,
+            running,
+            cut_off,
+            ..
+        } = self.figures();
+        Drained {
+            cut_off: cut_off + queued + running,
         }
     }
 

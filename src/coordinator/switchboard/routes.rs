@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use tracing::warn;
 
+use super::Drained;
 use super::desk::{Desk, Message};
 use super::lines::{Count, believed, ours};
 use super::orders::Order;
@@ -63,12 +64,7 @@ impl Desk {
             }
             Effect::CloseWorker { session, reason } => self.close_worker(session, reason),
             Effect::Settle(facts) => self.settle(facts),
-            Effect::Drained => {
-                for done in self.draining.drain(..) {
-                    // Whoever waited may have lost patience.
-                    let _ = done.send(());
-                }
-            }
+            Effect::Drained => self.drained(),
         }
     }
 
@@ -106,6 +102,14 @@ impl Desk {
         match self.lines.relay(job, event) {
             Ok(waker) => self.wakers.extend(waker),
             Err(_) => self.follow_ups.push_back(Input::SlowClient { job }),
+        }
+    }
+
+    fn drained(&mut self) {
+        let cut_off = self.shared.counters.cut_off.read();
+        for done in self.draining.drain(..) {
+            // Whoever waited may have lost patience.
+            let _ = done.send(Drained { cut_off });
         }
     }
 

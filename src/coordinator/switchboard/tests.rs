@@ -453,9 +453,48 @@ async fn draining_ends_what_is_here_and_takes_nothing_more() {
         rig.say(&offer, [done(0)]).await;
         outcome(&mut stream).await
     };
-    let ((), outcome) = tokio::join!(drain, work);
+    let (drained, outcome) = tokio::join!(drain, work);
+    assert_eq!(drained.cut_off, 0);
     assert!(matches!(outcome, Outcome::Delivered { .. }));
     assert!(tasks.stop(Duration::from_secs(5)).await);
     let refusal = submit(&board, job("later")).await.unwrap_err();
     assert_eq!(refusal, Refusal::ShuttingDown);
+}
+
+#[tokio::test]
+async fn a_drain_says_how_many_jobs_it_cut_off() {
+    let (tasks, mut ledger) = (Tasks::default(), ledger());
+    let board = Switchboard::start(Settings::default(), ledger.books, &tasks);
+    let rig = Rig::connect(&board, "rig", OURS, 2).await;
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        streams.push(submit(&board, job("hello")).await.unwrap());
+    }
+    let done_in_time = rig.offer().await;
+    let _cut_off = rig.offer().await;
+    rig.say(&done_in_time, [text("hi"), done(1)]).await;
+    let _started_late = rig.offer().await;
+    assert!(ledger.settled.recv().await.is_some());
+    assert_eq!(board.drain(Duration::ZERO).await.cut_off, 2);
+    assert!(matches!(
+        outcome(&mut streams[0]).await,
+        Outcome::Delivered { .. }
+    ));
+    for stream in &mut streams[1..] {
+        let failure = outcome(stream).await.failure().unwrap();
+        assert_eq!(failure.kind, FailureKind::ShuttingDown);
+    }
+}
+
+#[tokio::test]
+async fn jobs_the_store_never_answered_for_count_as_cut_off() {
+    let (tasks, ledger) = (Tasks::default(), ledger());
+    ledger.open.forget_permits(1000);
+    let board = Switchboard::start(Settings::default(), ledger.books, &tasks);
+    let rig = Rig::connect(&board, "rig", OURS, 2).await;
+    let mut stream = submit(&board, job("hello")).await.unwrap();
+    let offer = rig.offer().await;
+    rig.say(&offer, [text("hi"), done(1)]).await;
+    assert_eq!(next(&mut stream).await, Delivery::Event(text("hi")));
+    assert_eq!(board.drain(Duration::ZERO).await.cut_off, 1);
 }
