@@ -2,6 +2,7 @@
 //! buffers, workers' orders and the books, and never waits for any of them.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Waker;
@@ -11,6 +12,7 @@ use tokio::select;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tracing::error;
 
 use super::books::{Books, Unsettled};
 use super::departures::Departure;
@@ -59,6 +61,14 @@ pub enum Message {
     },
 }
 
+/// What has come in and is not worked off yet.
+#[derive(Debug, Default)]
+struct Post {
+    /// The next one last.
+    messages: Vec<Message>,
+    departures: Vec<Departure>,
+}
+
 /// Everything the task owns. `routes` sends out what the dispatcher asks for.
 #[derive(Debug)]
 pub struct Desk {
@@ -78,7 +88,9 @@ pub struct Desk {
     /// The request that is at the door, until it is accepted or refused.
     pub entering: Option<Entering>,
     pub draining: Vec<oneshot::Sender<Drained>>,
-    effects: Vec<Effect>,
+    pub is_draining: bool,
+    pub settings: Settings,
+    pub effects: Vec<Effect>,
     started: Instant,
 }
 
@@ -97,7 +109,9 @@ impl Desk {
         tasks: &Tasks,
     ) -> Self {
         Self {
-            dispatcher: Dispatcher::new(settings),
+            dispatcher: Dispatcher::new(settings.clone()),
+            settings,
+            is_draining: false,
             shared,
             books,
             meter: Meter::start(tasks),
@@ -117,25 +131,35 @@ impl Desk {
 
     pub async fn run(mut self, mut inbox: mpsc::Receiver<Message>, stopping: CancellationToken) {
         let shared = self.shared.clone();
-        let mut batch = Vec::with_capacity(BATCH);
+        let mut post = Post::default();
         let mut alarm = Box::pin(sleep_until(self.started + LONG));
         loop {
             self.set(&mut alarm);
             select! {
                 biased;
                 () = stopping.cancelled() => break,
-                count = inbox.recv_many(&mut batch, BATCH) => if count == 0 { break },
+                count = inbox.recv_many(&mut post.messages, BATCH) => if count == 0 { break },
                 () = shared.departures.added() => {}
                 () = shared.board.asked() => {}
                 () = &mut alarm => {}
             }
-            let departures = shared.departures.take();
-            if !departures.is_empty() {
-                take_all(&mut inbox, &mut batch);
+            post.departures = shared.departures.take();
+            if !post.departures.is_empty() {
+                take_all(&mut inbox, &mut post.messages);
             }
-            self.work_off(&mut batch, departures);
+            post.messages.reverse();
+            post.departures.reverse();
+            self.work_off_safely(&mut post);
         }
         self.close();
+    }
+
+    /// A panic is a bug, and must not become silence: every job that is here gets its end, and workers dial again.
+    fn work_off_safely(&mut self, post: &mut Post) {
+        while catch_unwind(AssertUnwindSafe(|| self.work_off(post))).is_err() {
+            error!("the switchboard panicked: {} jobs fail", self.lines.len());
+            self.start_over();
+        }
     }
 
     fn set(&self, alarm: &mut Pin<Box<Sleep>>) {
@@ -150,11 +174,11 @@ impl Desk {
         }
     }
 
-    fn work_off(&mut self, batch: &mut Vec<Message>, departures: Vec<Departure>) {
-        for message in batch.drain(..) {
+    fn work_off(&mut self, post: &mut Post) {
+        while let Some(message) = post.messages.pop() {
             self.take_in(message);
         }
-        for departure in departures {
+        while let Some(departure) = post.departures.pop() {
             self.lost_session(&departure.into());
             self.handle(departure.into());
         }
@@ -166,7 +190,9 @@ impl Desk {
             .take_census(census, self.sessions.len());
         self.upkeep
             .keep_up(&self.shared.board, &self.dispatcher, &self.sessions);
-        self.wakers.drain(..).for_each(Waker::wake);
+        while let Some(waker) = self.wakers.pop() {
+            waker.wake();
+        }
     }
 
     fn take_in(&mut self, message: Message) {
@@ -203,6 +229,7 @@ impl Desk {
             }
             Message::Drain { within, done } => {
                 self.draining.push(done);
+                self.is_draining = true;
                 self.handle(Input::Drain { within });
             }
         }
@@ -235,7 +262,7 @@ impl Desk {
     }
 
     /// Hands one input to the dispatcher and does what it says, and what comes of that.
-    fn handle(&mut self, input: Input) {
+    pub fn handle(&mut self, input: Input) {
         self.handle_at(input, self.now());
     }
 
@@ -260,13 +287,6 @@ impl Desk {
             mono: Mono(u64::try_from(mono).unwrap_or(u64::MAX)),
             wall: UnixMillis(i64::try_from(millis).unwrap_or(i64::MAX)),
         }
-    }
-
-    /// The process ends: nobody waits for anything that will not come.
-    fn close(&mut self) {
-        let streams = self.lines.pipes().filter_map(|pipe| pipe.close());
-        let sockets = self.sessions.all().filter_map(|orders| orders.close());
-        streams.chain(sockets).for_each(Waker::wake);
     }
 }
 

@@ -16,6 +16,7 @@
 //! settled in tasks beside this one.
 
 mod books;
+mod closing;
 mod departures;
 mod desk;
 mod figures;

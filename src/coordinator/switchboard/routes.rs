@@ -1,10 +1,13 @@
 //! Where the dispatcher's effects go. It decides nothing and waits for nobody.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Instant;
 
+use futures_util::FutureExt;
 use tracing::warn;
 
 use super::Drained;
+use super::books::Unsettled;
 use super::desk::{Desk, Message};
 use super::lines::{Count, believed, ours};
 use super::orders::Order;
@@ -113,7 +116,7 @@ impl Desk {
         }
     }
 
-    fn end(&mut self, job: JobId, outcome: Outcome) {
+    pub fn end(&mut self, job: JobId, outcome: Outcome) {
         if let Outcome::Failed(failure) = &outcome
             && failure.kind == FailureKind::StoreUnavailable
         {
@@ -183,7 +186,9 @@ impl Desk {
                 }
             };
             let asked = Instant::now();
-            let result = books.settle(amended(facts, counted), counted).await;
+            let settling = AssertUnwindSafe(books.settle(amended(facts, counted), counted));
+            // Whatever went wrong there, it is not known to be settled, and asked for again.
+            let result = settling.catch_unwind().await.unwrap_or(Err(Unsettled));
             let took = asked.elapsed();
             let settled = Message::Settled {
                 job,

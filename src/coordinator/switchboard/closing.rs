@@ -1,0 +1,40 @@
+//! How the task ends, and how it begins anew after a panic. Either way nobody waits for what will not come.
+
+use std::task::Waker;
+use std::time::Duration;
+
+use super::desk::Desk;
+use super::overview::Stale;
+use super::sessions::Sessions;
+use crate::coordinator::dispatch::{Dispatcher, Input, Outcome};
+use crate::protocol::job::{Failure, FailureKind};
+
+impl Desk {
+    /// Nothing that was known can be relied on. What was to be settled may still be: the store does that by itself.
+    pub fn start_over(&mut self) {
+        let failure = || Failure::new(FailureKind::Internal, "something went wrong inside");
+        for job in self.lines.jobs() {
+            self.end(job, Outcome::Failed(failure()));
+        }
+        let sockets = self.sessions.all().filter_map(|orders| orders.close());
+        self.wakers.extend(sockets);
+        self.sessions = Sessions::default();
+        self.dispatcher = Dispatcher::new(self.settings.clone());
+        self.follow_ups.clear();
+        self.effects.clear();
+        self.entering = None;
+        self.upkeep.note(Stale::Members);
+        if self.is_draining {
+            self.handle(Input::Drain {
+                within: Duration::ZERO,
+            });
+        }
+    }
+
+    /// The process ends: nobody waits for anything that will not come.
+    pub fn close(&mut self) {
+        let streams = self.lines.pipes().filter_map(|pipe| pipe.close());
+        let sockets = self.sessions.all().filter_map(|orders| orders.close());
+        streams.chain(sockets).for_each(Waker::wake);
+    }
+}
