@@ -23,6 +23,8 @@ pub struct Asked {
     pub only_one_call: bool,
     /// The prompt ended inside a thought.
     pub is_thinking: bool,
+    /// The text its client has of what was generated before, as far as its coordinator says.
+    pub told: String,
     /// The job named no seed, so whoever continues it has to be told ours.
     pub made_up_seed: Option<u64>,
     pub job: job::JobId,
@@ -55,6 +57,7 @@ impl Asked {
             is_thinking,
             made_up_seed,
             job: work.job,
+            told: prefill.text,
             language,
             request: runtime::TextRequest {
                 model: work.model,

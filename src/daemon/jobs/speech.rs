@@ -2,7 +2,9 @@
 //! read from.
 //!
 //! Tokens go with the first words that came of them, and words that came together leave together. So whoever has
-//! the tokens has all the words, and another worker that reads the same tokens knows what was said.
+//! the tokens has all the words, and another worker that reads the same tokens knows what was said. Only the words
+//! that were held back to the very end may have left after the last token: how many of them the client has, its
+//! coordinator says.
 
 use std::time::Instant;
 
@@ -26,6 +28,8 @@ pub struct Speech<'a> {
     usage: Usage,
     first: Option<Instant>,
     fresh_tokens: u32,
+    /// Bytes of text that come next and that the client has.
+    ahead: usize,
 }
 
 impl<'a> Speech<'a> {
@@ -40,6 +44,7 @@ impl<'a> Speech<'a> {
             usage: Usage::default(),
             first: None,
             fresh_tokens: 0,
+            ahead: 0,
         };
         speech.replay();
         speech
@@ -47,15 +52,19 @@ impl<'a> Speech<'a> {
 
     fn replay(&mut self) {
         let request = &self.asked.request;
-        let (mut said, usage, parser) = (Vec::new(), &mut self.usage, &mut self.parser);
+        let (mut pieces, usage, parser) = (Vec::new(), &mut self.usage, &mut self.parser);
+        let mut said = String::new();
         let language = &self.asked.language;
         let stop = request.stop.clone();
         usage.completion_tokens = small(request.generated.len());
         language.replay(&request.generated, self.asked.begins(), stop, |text| {
             usage.reasoning_tokens += u32::from(parser.is_reasoning());
-            parser.push(text, &mut said);
-            said.clear();
+            parser.push(text, &mut pieces);
+            let texts = pieces.drain(..).filter_map(words);
+            said.extend(texts);
         });
+        let more = self.asked.told.strip_prefix(&said);
+        self.ahead = more.map_or(0, str::len);
     }
 
     pub fn started(&mut self, prompt: usize, cached: usize, seed: Option<u64>) -> Said {
@@ -160,6 +169,23 @@ impl<'a> Speech<'a> {
         }
     }
 
+    fn skip_what_was_told(&mut self, pieces: &mut Vec<Piece>) {
+        if self.ahead == 0 {
+            return;
+        }
+        for piece in pieces.iter_mut() {
+            if let Piece::Content(text) | Piece::Reasoning(text) = piece {
+                let mut skipped = self.ahead.min(text.len());
+                while !text.is_char_boundary(skipped) {
+                    skipped -= 1;
+                }
+                text.drain(..skipped);
+                self.ahead -= skipped;
+            }
+        }
+        pieces.retain(|piece| !matches!(piece, Piece::Content(text) | Piece::Reasoning(text) if text.is_empty()));
+    }
+
     fn output(&mut self, pieces: Vec<Piece>) -> Option<Said> {
         match pieces.is_empty() {
             true => None,
@@ -168,7 +194,8 @@ impl<'a> Speech<'a> {
     }
 
     /// The same, for tokens that no words will come of too.
-    fn output_with_tokens(&mut self, pieces: Vec<Piece>) -> Option<Said> {
+    fn output_with_tokens(&mut self, mut pieces: Vec<Piece>) -> Option<Said> {
+        self.skip_what_was_told(&mut pieces);
         let mut events: Vec<Event> = Vec::with_capacity(pieces.len());
         for piece in pieces {
             add(piece, self.asked.job, &mut events);
@@ -193,6 +220,14 @@ impl<'a> Speech<'a> {
             token.logprobs = logprobs;
         }
         (!events.is_empty()).then_some(Said::Output(events))
+    }
+}
+
+/// Calls have words of their own, which are never held back.
+fn words(piece: Piece) -> Option<String> {
+    match piece {
+        Piece::Content(text) | Piece::Reasoning(text) => Some(text),
+        Piece::Call { .. } | Piece::Arguments { .. } => None,
     }
 }
 
@@ -250,4 +285,99 @@ fn logprob(token: TokenInfo, pieces: &Pieces) -> Option<TokenLogprob> {
 
 fn small(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::Speech;
+    use crate::daemon::jobs::request::Asked;
+    use crate::link::Said;
+    use crate::protocol::job::{Event, JobId};
+    use crate::runtime::text::{Begins, Language, Markup, TextSource, ToolMarkup};
+    use crate::runtime::{FinishReason, Prompt, Sampling, TextRequest, TokenInfo, Usage};
+
+    fn language() -> Arc<Language> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tiny-llama");
+        let source = TextSource {
+            folder: Some(Path::new(folder)),
+            ..TextSource::default()
+        };
+        let mut language = Language::open(source).unwrap();
+        language.markup = Markup {
+            thinks: false,
+            tools: Some(ToolMarkup::Tagged),
+        };
+        Arc::new(language)
+    }
+
+    /// A job that goes on after these tokens, of which its client has this text.
+    fn asked(generated: &[u32], told: &str) -> Asked {
+        Asked {
+            request: TextRequest {
+                model: "tiny".to_owned(),
+                prompt: Prompt::Text("hello".to_owned()),
+                generated: generated.to_vec(),
+                sampling: Sampling::default(),
+                max_tokens: None,
+                stop: Vec::new(),
+                logprobs: None,
+                choice: 0,
+            },
+            language: language(),
+            offered: vec!["look_up".to_owned()],
+            only_one_call: false,
+            is_thinking: false,
+            told: told.to_owned(),
+            made_up_seed: None,
+            job: JobId::random(),
+        }
+    }
+
+    fn words(said: Option<Said>) -> String {
+        let Some(Said::Output(events)) = said else {
+            return String::new();
+        };
+        let texts = events.into_iter().map(|event| match event {
+            Event::Token(token) => token.text,
+            other => panic!("words were wanted, found {other:?}"),
+        });
+        texts.collect()
+    }
+
+    fn rest(speech: &mut Speech<'_>) -> String {
+        words(speech.done(&FinishReason::Length, Usage::default()).0)
+    }
+
+    #[test]
+    fn words_held_back_to_the_end_are_said_once_wherever_the_worker_is_lost() {
+        let asked_first = asked(&[], "");
+        let tokens = asked_first.language.tokenizer.encode("we say <tool", false);
+        let tokens = tokens.unwrap();
+        let mut text = String::new();
+        let language = &asked_first.language;
+        language.replay(&tokens, Begins::AfterPrompt, Vec::new(), |more| {
+            text.push_str(more);
+        });
+        let mut first = Speech::new(&asked_first);
+        let infos = tokens.iter().map(|&id| TokenInfo {
+            id,
+            logprob: None,
+            top: Vec::new(),
+        });
+        let said = words(first.text(&text, infos.collect()).0);
+        let held = rest(&mut first);
+        assert!(text.ends_with("<tool"), "{text}");
+        assert_eq!(
+            (said.clone() + &held, held.as_str()),
+            (text.clone(), " <tool")
+        );
+        for told in [said, text.clone()] {
+            let continued = asked(&tokens, &told);
+            let more = rest(&mut Speech::new(&continued));
+            assert_eq!(told + &more, text);
+        }
+    }
 }
