@@ -166,6 +166,7 @@ fn broken(why: &str) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::proptest;
     use serde_json::{Value, json};
 
     use super::Mask;
@@ -251,6 +252,16 @@ mod tests {
             let refusal = Mask::parse(mask).unwrap_err();
             assert_eq!(refusal.status(), 400, "{mask}");
             assert_eq!(refusal.body().as_object().unwrap().len(), 1, "{mask}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_mask_makes_more_of_a_reply(mask in "[a-z{},* -]{0,40}") {
+            if let Ok(Some(mask)) = Mask::parse(&mask) {
+                let masked = mask.apply(reply()).to_string();
+                assert!(masked.len() <= reply().to_string().len());
+            }
         }
     }
 }
