@@ -17,18 +17,21 @@ pub struct Lengths {
 impl GenerationInputText {
     /// One of its outputs as a neutral job, counted from 0.
     pub fn text(&self, choice: u32) -> TextRequest {
-        let params = &self.params;
-        TextRequest {
-            input: TextInput::Prompt(self.prompt.clone()),
-            sampling: sampling_of(params),
-            max_tokens: Some(params.max_length),
-            stop: params.stop_sequence.clone().unwrap_or_default(),
-            logprobs: None,
-            tool_choice: None,
-            parallel_tool_calls: None,
-            format: None,
-            choice,
-        }
+        text_of(self.prompt.clone(), &self.params, choice)
+    }
+}
+
+pub fn text_of(prompt: String, params: &ModelGenerationInputText, choice: u32) -> TextRequest {
+    TextRequest {
+        input: TextInput::Prompt(prompt),
+        sampling: sampling_of(params),
+        max_tokens: Some(params.max_length),
+        stop: params.stop_sequence.clone().unwrap_or_default(),
+        logprobs: None,
+        tool_choice: None,
+        parallel_tool_calls: None,
+        format: None,
+        choice,
     }
 }
 

@@ -9,6 +9,7 @@
 //! | [`metadata`] | what a worker remarks about a text |
 //! | [`check`] | which parameters go together |
 //! | [`job`] | the request as a neutral job, and a neutral job as a worker's payload |
+//! | [`popped`] | what a worker of ours reads in another coordinator's answer |
 //! | [`format`] | what a client may have done to its text |
 
 pub mod check;
@@ -17,5 +18,6 @@ pub mod job;
 pub mod metadata;
 pub mod params;
 pub mod payload;
+pub mod popped;
 pub mod request;
 pub mod status;

@@ -1,0 +1,162 @@
+//! What a legacy coordinator answered a pop with, as our own worker reads it: without trust in what others leave out,
+//! send as null or add.
+
+use serde_json::{Map, Value};
+
+use crate::protocol::job::TextRequest;
+use crate::protocol::legacy::{Body, Refusal};
+
+use super::job::text_of;
+use super::params::ModelGenerationInputText;
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum PoppedText {
+    /// There is no work, and perhaps reasons why.
+    Nothing {
+        skipped: Map<String, Value>,
+    },
+    Job(Box<TextJob>),
+    /// There is work that cannot be understood: it has to be given back as faulted.
+    Unreadable {
+        id: String,
+        why: Refusal,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextJob {
+    /// What it is submitted under.
+    pub id: String,
+    pub model: String,
+    /// Seconds before it is taken away.
+    pub ttl: Option<u64>,
+    pub text: TextRequest,
+}
+
+impl PoppedText {
+    pub fn read(mut reply: Value) -> Self {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let Some(id) = text(&reply["id"]).or_else(|| text(&reply["ids"][0])) else {
+            let skipped = match taken(&mut reply, "skipped") {
+                Value::Object(skipped) => skipped,
+                _ => Map::new(),
+            };
+            return Self::Nothing { skipped };
+        };
+        match payload(taken(&mut reply, "payload")) {
+            Ok(request) => Self::Job(Box::new(TextJob {
+                id,
+                model: text(&reply["model"]).unwrap_or_default(),
+                ttl: reply["ttl"].as_u64(),
+                text: request,
+            })),
+            Err(why) => Self::Unreadable { id, why },
+        }
+    }
+}
+
+fn taken(reply: &mut Value, name: &str) -> Value {
+    reply.get_mut(name).map(Value::take).unwrap_or_default()
+}
+
+fn payload(payload: Value) -> Result<TextRequest, Refusal> {
+    let Value::Object(mut entries) = payload else {
+        return Err(Refusal::invalid("payload", "wanted an object"));
+    };
+    let Some(Value::String(prompt)) = entries.remove("prompt") else {
+        return Err(Refusal::invalid("payload.prompt", "wanted a string"));
+    };
+    entries.retain(|_, value| !value.is_null());
+    let params = ModelGenerationInputText::read(Value::Object(entries))?;
+    Ok(text_of(prompt, &params, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{PoppedText, TextJob};
+    use crate::protocol::job::{JobId, TextInput};
+    use crate::protocol::legacy::Body;
+    use crate::protocol::legacy::text::job::Lengths;
+    use crate::protocol::legacy::text::payload::{
+        GenerationPayloadText, ModelPayloadText, NoValidRequestFoundText,
+    };
+    use crate::protocol::legacy::text::request::GenerationInputText;
+
+    fn job(reply: Value) -> TextJob {
+        match PoppedText::read(reply) {
+            PoppedText::Job(job) => *job,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn our_worker_reads_what_our_coordinator_writes() {
+        let body = json!({
+            "prompt": "once", "params": {"temperature": 0.7, "tfs": 0.9, "stop_sequence": ["."], "singleline": true},
+        });
+        let text = GenerationInputText::read(body).unwrap().text(0);
+        let lengths = Lengths {
+            context: 4096,
+            output: 80,
+        };
+        let id = JobId::random();
+        let reply = GenerationPayloadText {
+            payload: ModelPayloadText::of(&text, "once".to_owned(), lengths),
+            id: Some(id),
+            ids: vec![id],
+            ttl: Some(150),
+            model: Some("m".to_owned()),
+            ..GenerationPayloadText::empty(NoValidRequestFoundText::default(), Vec::new())
+        };
+        let read = job(serde_json::to_value(reply).unwrap());
+        assert_eq!(
+            (read.id, read.model.as_str(), read.ttl),
+            (id.to_string(), "m", Some(150))
+        );
+        assert_eq!(read.text.stop, text.stop);
+        assert_eq!(read.text.max_tokens, text.max_tokens);
+        let (read, sent) = (read.text.sampling, text.sampling);
+        assert_eq!(read.temperature, sent.temperature);
+        let (read, sent) = (read.legacy.unwrap(), sent.legacy.unwrap());
+        assert_eq!((read.tfs, read.singleline), (sent.tfs, sent.singleline));
+    }
+
+    #[test]
+    fn nulls_and_missing_keys_of_others_are_no_reason_to_stop() {
+        let read = job(json!({
+            "ids": ["x"], "payload": {"prompt": "once", "top_k": null, "quiet": true, "n": 1},
+        }));
+        assert_eq!((read.id.as_str(), read.ttl), ("x", None));
+        assert_eq!(read.text.input, TextInput::Prompt("once".to_owned()));
+        assert_eq!(read.text.max_tokens, Some(80));
+    }
+
+    #[test]
+    fn no_job_comes_with_reasons_or_without() {
+        let nothing = |reply| match PoppedText::read(reply) {
+            PoppedText::Nothing { skipped } => skipped.len(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            nothing(json!({"id": null, "ids": [], "skipped": {"models": 3}})),
+            1
+        );
+        assert_eq!(nothing(json!({"id": null})), 0);
+        assert_eq!(nothing(json!([])), 0);
+        assert_eq!(nothing(json!("x")), 0);
+    }
+
+    #[test]
+    fn a_job_nobody_understands_is_known_by_its_id() {
+        for payload in [
+            json!(null),
+            json!({}),
+            json!({"prompt": "p", "max_length": "many"}),
+        ] {
+            let read = PoppedText::read(json!({"id": "x", "payload": payload}));
+            assert!(matches!(read, PoppedText::Unreadable { id, .. } if id == "x"));
+        }
+    }
+}
