@@ -1,5 +1,8 @@
 //! The closed lists of words that more than one schema names.
 
+use crate::protocol::openai::nearest::shortened;
+
+use super::error::{Code, Refusal};
 use super::tables::words;
 
 /// One of a closed list, by its spelling.
@@ -11,6 +14,21 @@ pub trait Word: Copy + 'static {
 
 pub fn named<W: Word>(name: &str) -> Option<W> {
     W::ALL.iter().copied().find(|word| word.word() == name)
+}
+
+/// The word of a query, or the one that stands for none. `name` is the parameter's.
+pub fn asked<W: Word>(name: &str, found: Option<&str>, default: W) -> Result<W, Refusal> {
+    let Some(found) = found else {
+        return Ok(default);
+    };
+    named(found).ok_or_else(|| {
+        let words: Vec<_> = W::ALL.iter().map(|word| word.word()).collect();
+        let (found, words) = (shortened(found), words.join(", "));
+        Refusal::new(
+            Code::BadRequest,
+            format!("found {name} {found:?}, wanted one of {words}"),
+        )
+    })
 }
 
 words! {
@@ -132,5 +150,23 @@ impl PostProcessor {
                 | Self::Nomos2HqDat2
                 | Self::RestoreFormer
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Making, asked};
+    use crate::protocol::legacy::Code;
+
+    #[test]
+    fn a_query_names_a_word_of_the_list_or_none() {
+        assert_eq!(asked("type", None, Making::Image), Ok(Making::Image));
+        assert_eq!(asked("type", Some("text"), Making::Image), Ok(Making::Text));
+        let refusal = asked("type", Some("sound"), Making::Image).unwrap_err();
+        assert_eq!(refusal.code(), Some(Code::BadRequest));
+        assert_eq!(
+            refusal.to_string(),
+            r#"found type "sound", wanted one of image, text"#
+        );
     }
 }
