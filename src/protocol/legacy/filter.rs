@@ -1,8 +1,7 @@
 //! Prompt filters, as moderators write and try them.
 
 use super::rules::{text, whole};
-use super::tables::{body, reply};
-use super::user::with_nulls;
+use super::tables::{body, reply, with_nulls};
 
 body! {
     /// `POST /v2/filters`: what would be said to this prompt?

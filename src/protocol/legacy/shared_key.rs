@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use super::date::Date;
+use super::error::{Code, Refusal};
 use super::rules::{text, whole};
 use super::tables::{body, reply};
 
@@ -35,6 +36,14 @@ pub struct NewSharedKey {
     pub max_image_pixels: i64,
     pub max_image_steps: i64,
     pub max_text_tokens: i64,
+}
+
+/// What one job may cost the owner of a key. [`UNLIMITED`] is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JobLimits {
+    pub image_pixels: i64,
+    pub image_steps: i64,
+    pub text_tokens: i64,
 }
 
 reply! {
@@ -73,12 +82,34 @@ impl SharedKeyInput {
     }
 }
 
+impl JobLimits {
+    pub fn admit_image(&self, width: u32, height: u32, steps: u32) -> Result<(), Refusal> {
+        let pixels = i64::from(width) * i64::from(height);
+        admit("pixels", pixels, self.image_pixels)?;
+        admit("steps", i64::from(steps), self.image_steps)
+    }
+
+    pub fn admit_text(&self, max_length: u32) -> Result<(), Refusal> {
+        admit("tokens", i64::from(max_length), self.text_tokens)
+    }
+}
+
+fn admit(what: &str, found: i64, limit: i64) -> Result<(), Refusal> {
+    match limit == UNLIMITED || found <= limit {
+        true => Ok(()),
+        false => Err(Refusal::new(
+            Code::BadRequest,
+            format!("found {found} {what}, and this shared key is for at most {limit}"),
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
     use uuid::Uuid;
 
-    use super::{SharedKeyDetails, SharedKeyInput};
+    use super::{JobLimits, SharedKeyDetails, SharedKeyInput, UNLIMITED};
     use crate::protocol::job::UnixMillis;
     use crate::protocol::legacy::Body;
     use crate::protocol::legacy::date::Date;
@@ -117,6 +148,18 @@ mod tests {
         let today = SharedKeyInput::read(json!({"expiry": 0})).unwrap();
         assert!(!today.changes_nothing());
         assert_eq!(today.creates().expires_in_days, None);
+    }
+
+    #[test]
+    fn a_key_may_be_for_small_jobs_only() {
+        let limits = JobLimits {
+            image_pixels: 512 * 512,
+            image_steps: UNLIMITED,
+            text_tokens: 0,
+        };
+        assert!(limits.admit_image(512, 512, 500).is_ok());
+        assert!(limits.admit_image(576, 512, 1).is_err());
+        assert!(limits.admit_text(16).is_err());
     }
 
     #[test]

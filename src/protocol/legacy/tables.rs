@@ -1,6 +1,9 @@
 //! Bodies, replies and closed lists of words as tables: one line for each field, with its name, its shape and what
 //! it is when nobody sent it.
 
+use serde::Serialize;
+use serde_json::Value;
+
 /// What a client or worker sends. `needs` must be there, `fills` has a value of its own, `may` stays `None`.
 ///
 /// Bodies are also written: to disk, and by our own worker to a legacy coordinator.
@@ -107,6 +110,17 @@ macro_rules! words {
             }
         }
     )*};
+}
+
+/// A reply where these fields, if they are not known, are null instead of left out.
+pub fn with_nulls(reply: &impl Serialize, names: &[&str]) -> serde_json::Result<Value> {
+    let mut reply = serde_json::to_value(reply)?;
+    for name in names {
+        if reply.get(name).is_none() {
+            reply[*name] = Value::Null;
+        }
+    }
+    Ok(reply)
 }
 
 pub(crate) use {body, reply, words};

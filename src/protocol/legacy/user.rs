@@ -1,6 +1,5 @@
 //! Users as they see themselves and each other, and what may be changed about them.
 
-use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -8,7 +7,7 @@ use crate::protocol::job::RequestId;
 
 use super::date::Date;
 use super::rules::{flag, number, text, whole};
-use super::tables::{body, reply};
+use super::tables::{body, reply, with_nulls};
 use super::words::Making;
 
 reply! {
@@ -229,17 +228,6 @@ impl UserDetails {
         }
         Ok(listed)
     }
-}
-
-/// A reply where these fields, if they are not known, are null instead of left out.
-pub fn with_nulls(reply: &impl Serialize, names: &[&str]) -> serde_json::Result<Value> {
-    let mut reply = serde_json::to_value(reply)?;
-    for name in names {
-        if reply.get(name).is_none() {
-            reply[*name] = Value::Null;
-        }
-    }
-    Ok(reply)
 }
 
 #[cfg(test)]

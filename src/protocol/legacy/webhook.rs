@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::protocol::job::{JobId, RequestId};
 
+use super::error::{Code, Refusal};
 use super::image::metadata::GenerationMetadataImage;
 use super::interrogation::{Form, FormState};
 use super::tables::reply;
@@ -13,7 +14,18 @@ use super::text::metadata::GenerationMetadataText;
 use super::words::ResultState;
 
 /// Addresses start with this, and with nothing else.
-pub const SCHEME: &str = "https://";
+const SCHEME: &str = "https://";
+
+/// A webhook's address, or that of a style's example. Where it leads is looked at when it is called.
+pub fn check_address(name: &str, address: &str) -> Result<(), Refusal> {
+    match address.starts_with(SCHEME) {
+        true => Ok(()),
+        false => Err(Refusal::new(
+            Code::BadRequest,
+            format!("{name} does not start with {SCHEME}"),
+        )),
+    }
+}
 
 reply! {
     pub struct WebhookImage {
@@ -65,11 +77,24 @@ mod tests {
     use serde_json::json;
     use uuid::Uuid;
 
-    use super::{WebhookAlchemy, WebhookImage, WebhookText};
+    use super::{WebhookAlchemy, WebhookImage, WebhookText, check_address};
     use crate::protocol::job::{JobId, RequestId};
     use crate::protocol::legacy::interrogation::{Form, FormState};
     use crate::protocol::legacy::schemas::assert_fits;
     use crate::protocol::legacy::words::ResultState;
+
+    #[test]
+    fn an_address_is_https() {
+        assert!(check_address("webhook", "https://example.org/hook").is_ok());
+        for wrong in [
+            "http://example.org",
+            "HTTPS://example.org",
+            "",
+            "file:///etc/passwd",
+        ] {
+            assert!(check_address("webhook", wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn every_result_is_told_as_the_contract_says() {

@@ -3,10 +3,20 @@
 use uuid::Uuid;
 
 use super::date::Date;
+use super::error::{Code, Refusal};
 use super::interrogation::Form;
 use super::rules::{flag, text, whole};
-use super::tables::{body, reply};
+use super::tables::{body, reply, words};
 use super::words::Trade;
+
+words! {
+    /// Which messages are listed.
+    pub enum Validity {
+        Active = "active",
+        Expired = "expired",
+        All = "all",
+    }
+}
 
 body! {
     /// `PUT /v2/workers/{id}`
@@ -173,6 +183,34 @@ pub fn speed(trade: Trade, per_second: f64) -> String {
     }
 }
 
+/// A name as it is kept: without markup and without spaces around it.
+pub fn kept_name(name: &str) -> String {
+    let mut kept = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some((before, (_, after))) = rest
+        .split_once('<')
+        .and_then(|(before, tag)| Some((before, tag.split_once('>')?)))
+    {
+        kept.push_str(before);
+        rest = after;
+    }
+    kept.push_str(rest);
+    kept.trim().to_owned()
+}
+
+/// Workers on machines that are lent for other purposes give themselves away by their name.
+pub fn check_new_name(name: &str) -> Result<(), Refusal> {
+    const BORROWED: [&str; 3] = ["colab", "tpu", "google"];
+    let name = name.to_lowercase();
+    match BORROWED.into_iter().find(|word| name.contains(word)) {
+        None => Ok(()),
+        Some(word) => Err(Refusal::new(
+            Code::BadRequest,
+            format!("workers on borrowed machines are not taken: the name holds {word}"),
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -180,7 +218,8 @@ mod tests {
 
     use super::{
         DeletedWorker, ModifyWorker, ModifyWorkerInput, NO_TEAM, TeamDetailsLite, WorkerDetails,
-        WorkerDetailsLite, WorkerKudosDetails, WorkerMessage, WorkerMessageInput, speed,
+        WorkerDetailsLite, WorkerKudosDetails, WorkerMessage, WorkerMessageInput, check_new_name,
+        kept_name, speed,
     };
     use crate::protocol::job::UnixMillis;
     use crate::protocol::legacy::Body;
@@ -195,6 +234,21 @@ mod tests {
         assert_reads::<WorkerMessageInput>("WorkerMessageInput");
         let message = WorkerMessageInput::read(json!({"message": "m"})).unwrap();
         assert_eq!(message.expiry, 12);
+    }
+
+    #[test]
+    fn a_name_is_kept_without_markup() {
+        let check = |name: &str, expected: &str| assert_eq!(kept_name(name), expected);
+        check("  my <b>worker</b> ", "my worker");
+        check("a < b", "a < b");
+        check(&"<".repeat(1_000_000), &"<".repeat(1_000_000));
+        check("<script>", "");
+    }
+
+    #[test]
+    fn workers_on_borrowed_machines_are_not_taken() {
+        assert!(check_new_name("My Colab 3").is_err());
+        assert!(check_new_name("my worker").is_ok());
     }
 
     fn message() -> WorkerMessage {

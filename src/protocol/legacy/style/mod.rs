@@ -4,10 +4,12 @@
 //! | --- | --- |
 //! | [`image`], [`text`] | styles of each kind |
 //! | [`collection`] | several styles under one name |
+//! | [`name`] | how a request names a style |
 //! | [`prompt`] | what a style makes of a prompt |
 
 pub mod collection;
 pub mod image;
+pub mod name;
 pub mod prompt;
 pub mod text;
 
