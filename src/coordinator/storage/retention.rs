@@ -31,7 +31,7 @@ use super::{StorageError, Store};
 /// Jobs that go in one step: a few hundredths of a second of the writer.
 const STEP: u32 = 500;
 /// Between two steps when there is more: other writes come first.
-const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(100);
 /// Between two looks when there was nothing more.
 const EVERY: Duration = Duration::from_secs(600);
 
