@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
 use sqlx::{AnyPool, Row};
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
@@ -102,11 +103,13 @@ impl Pulse {
     async fn run(self) {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut probing = None;
         while !self.revision.is_closed() {
             ticks.tick().await;
             self.read().await;
-            if !self.health.written.load(Ordering::Relaxed) {
-                self.probe().await;
+            let is_under_way = probing.as_mut().is_some_and(is_open);
+            if !is_under_way && !self.health.written.load(Ordering::Relaxed) {
+                probing = self.probe();
             }
         }
     }
@@ -131,17 +134,18 @@ impl Pulse {
         }
     }
 
-    /// The writer notes what came of it.
-    async fn probe(&self) {
-        let Some(writes) = self.writes.upgrade() else {
-            return;
-        };
+    /// The writer notes what came of it. It may take long to find that out, and changed keys do not wait for it.
+    fn probe(&self) -> Option<Probing> {
         let (answer, answered) = oneshot::channel();
-        if writes.try_send(Write::other(Probe, answer)).is_ok() {
-            drop(writes);
-            let _ = answered.await;
-        }
+        let sent = self.writes.upgrade()?.try_send(Write::other(Probe, answer));
+        sent.is_ok().then_some(answered)
     }
+}
+
+type Probing = oneshot::Receiver<Result<(), StorageError>>;
+
+fn is_open(probing: &mut Probing) -> bool {
+    matches!(probing.try_recv(), Err(TryRecvError::Empty))
 }
 
 async fn keys_revision(readers: &AnyPool) -> Result<i64, StorageError> {

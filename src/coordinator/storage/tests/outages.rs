@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, Executor};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::accounts::{Accounts, Denied};
 use crate::coordinator::storage::write::Change;
 use crate::coordinator::storage::{Location, StorageError, Store, connect};
-use crate::protocol::job::{JobId, Kudos};
+use crate::protocol::job::{JobId, Kudos, UnixMillis};
 use crate::tasks::Tasks;
 
 /// A statement on the writer's own connection.
@@ -94,6 +94,36 @@ async fn a_bad_write_does_not_fail_its_neighbours() {
     assert_eq!((before, after), (Ok(Kudos(1000)), Ok(Kudos(2000))));
     assert!(matches!(bad, Err(StorageError::Refused(_))), "{bad:?}");
     assert!(store.is_reachable());
+}
+
+#[tokio::test]
+async fn a_server_that_turned_read_only_is_connected_to_anew() {
+    let scratch = Scratch::postgres().await;
+    let store = scratch.open().await;
+    let read_only = Statement("SET default_transaction_read_only = on");
+    store.change(read_only).await.unwrap();
+    let job = JobId::random();
+    let refused = store.settle(settlement(job, 1)).await;
+    assert_eq!(refused, Err(StorageError::ReadOnly));
+    assert_eq!(store.settle(settlement(job, 1)).await, Ok(Kudos(1000)));
+}
+
+#[tokio::test]
+async fn changed_keys_are_noticed_while_a_writer_that_failed_is_stuck() {
+    let scratch = Scratch::postgres().await;
+    let (here, there) = (scratch.open().await, scratch.open().await);
+    let mut seen = here.keys_revision();
+    here.health.note_write(false);
+    let stuck = here.change(Statement("SELECT pg_sleep(4)"));
+    let noticed = async {
+        // By now the pulse has sent its probe, which waits behind the sleep.
+        sleep(Duration::from_millis(1000)).await;
+        there.revoke_key("nobody", UnixMillis(1)).await.unwrap();
+        timeout(Duration::from_secs(1), seen.changed()).await
+    };
+    let (stuck, noticed) = tokio::join!(stuck, noticed);
+    stuck.unwrap();
+    noticed.unwrap().unwrap();
 }
 
 /// A server of this test's own.
