@@ -12,6 +12,7 @@
 //! | [`pop`], [`submit`] | what workers say when they ask for work and bring it back |
 //! | [`rating`], [`style`], [`user`], [`kudos`], [`shared_key`], [`worker`], [`team`] | one resource each |
 //! | [`service`], [`stats`], [`filter`], [`operations`], [`webhook`] | the service, its numbers, its moderators, its calls |
+//! | [`development`] | users for tests, where they are offered |
 //! | [`agent`] | what a worker's software can do |
 //! | [`work`] | how much work an image is |
 //! | [`seed`], [`date`] | seeds and dates |
@@ -21,6 +22,7 @@
 
 pub mod agent;
 pub mod date;
+pub mod development;
 pub mod error;
 pub mod fields;
 pub mod filter;
