@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Sampling;
+
 /// Each as the client sent it, or nothing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -45,40 +47,42 @@ pub struct LegacySampling {
     pub singleline: Option<bool>,
 }
 
-impl LegacySampling {
-    /// What of it changes which words are drawn, so that only a worker of the poll API can honour it. Many clients
-    /// send every setting there is with the value that does nothing.
+impl Sampling {
+    /// What changes which words are drawn and only a worker of the poll API can honour. Many clients send every
+    /// setting there is, with the value that does nothing.
     pub fn only_for_legacy_workers(&self) -> Vec<&'static str> {
-        /// The order that the neutral settings are applied in, as far as there are such.
+        /// The order that neutral settings are applied in, as far as there are such.
         const USUAL_ORDER: [i64; 7] = [6, 0, 1, 2, 3, 4, 5];
+        let Some(legacy) = &self.legacy else {
+            return Vec::new();
+        };
         let other_than = |found: Option<f64>, idle: f64| found.is_some_and(|found| found != idle);
+        let share = |found| other_than(found, 1.0) && other_than(found, 0.0);
+        let order = legacy.sampler_order.as_ref();
+        // How a penalty is spread says nothing where there is none.
+        let penalized = self
+            .repetition_penalty
+            .is_some_and(|penalty| penalty != 1.0);
+        let range = legacy.rep_pen_range.is_some_and(|range| range != 0);
         let settings = [
+            ("typical", share(legacy.typical)),
+            ("tfs", share(legacy.tfs)),
+            ("top_a", other_than(legacy.top_a, 0.0)),
+            ("rep_pen_range", penalized && range),
             (
-                "typical",
-                other_than(self.typical, 1.0) && other_than(self.typical, 0.0),
+                "rep_pen_slope",
+                penalized && other_than(legacy.rep_pen_slope, 0.0),
             ),
-            (
-                "tfs",
-                other_than(self.tfs, 1.0) && other_than(self.tfs, 0.0),
-            ),
-            ("top_a", other_than(self.top_a, 0.0)),
-            (
-                "rep_pen_range",
-                self.rep_pen_range.is_some_and(|range| range != 0),
-            ),
-            ("rep_pen_slope", other_than(self.rep_pen_slope, 0.0)),
             (
                 "sampler_order",
-                self.sampler_order
-                    .as_ref()
-                    .is_some_and(|order| *order != USUAL_ORDER),
+                order.is_some_and(|order| *order != USUAL_ORDER),
             ),
             (
                 "use_default_badwordsids",
-                self.use_default_badwordsids == Some(true),
+                legacy.use_default_badwordsids == Some(true),
             ),
-            ("smoothing_factor", other_than(self.smoothing_factor, 0.0)),
-            ("dynatemp_range", other_than(self.dynatemp_range, 0.0)),
+            ("smoothing_factor", other_than(legacy.smoothing_factor, 0.0)),
+            ("dynatemp_range", other_than(legacy.dynatemp_range, 0.0)),
         ];
         let acting = settings.into_iter().filter(|(_, acts)| *acts);
         acting.map(|(name, _)| name).collect()
@@ -87,30 +91,50 @@ impl LegacySampling {
 
 #[cfg(test)]
 mod tests {
-    use super::LegacySampling;
+    use super::{LegacySampling, Sampling};
 
-    #[test]
-    fn settings_that_do_nothing_keep_no_worker_away() {
-        let idle = LegacySampling {
+    fn idle() -> LegacySampling {
+        LegacySampling {
             max_context_length: Some(2048),
             typical: Some(1.0),
             tfs: Some(1.0),
             top_a: Some(0.0),
-            rep_pen_slope: Some(0.0),
+            rep_pen_range: Some(320),
+            rep_pen_slope: Some(0.7),
             sampler_order: Some(vec![6, 0, 1, 2, 3, 4, 5]),
             use_default_badwordsids: Some(false),
             dynatemp_range: Some(0.0),
             dynatemp_exponent: Some(1.0),
             singleline: Some(true),
             ..LegacySampling::default()
+        }
+    }
+
+    fn check(repetition_penalty: Option<f32>, legacy: Option<LegacySampling>, expected: &[&str]) {
+        let sampling = Sampling {
+            repetition_penalty,
+            legacy: legacy.map(Box::new),
+            ..Sampling::default()
         };
-        assert!(idle.only_for_legacy_workers().is_empty());
+        assert_eq!(sampling.only_for_legacy_workers(), expected);
+    }
+
+    #[test]
+    fn settings_that_do_nothing_keep_no_worker_away() {
+        check(None, None, &[]);
+        check(None, Some(idle()), &[]);
+        check(Some(1.0), Some(idle()), &[]);
+    }
+
+    #[test]
+    fn settings_that_act_are_named() {
         let acting = LegacySampling {
             tfs: Some(0.9),
             sampler_order: Some(vec![0, 6, 1, 2, 3, 4, 5]),
-            ..idle
+            ..idle()
         };
-        assert_eq!(acting.only_for_legacy_workers(), ["tfs", "sampler_order"]);
+        check(None, Some(acting), &["tfs", "sampler_order"]);
+        check(Some(1.1), Some(idle()), &["rep_pen_range", "rep_pen_slope"]);
     }
 
     #[test]
