@@ -15,6 +15,7 @@ use crate::protocol::openai::error;
 use crate::tasks::Tasks;
 
 use super::connection::Connection;
+use super::peer::Peer;
 use super::{Connections, Tls};
 
 /// What every connection comes through.
@@ -72,11 +73,13 @@ impl Door {
             stopping: self.tasks.stopping(),
         };
         let tls = self.tls.clone();
+        let peer = Peer::new(stream);
         self.tasks.start(async move {
+            let stream = peer.clone();
             match tls {
-                None => connection.serve(stream, place).await,
+                None => connection.serve(stream, peer, place).await,
                 Some(tls) => match timeout(connection.patience, tls.shake_hands(stream)).await {
-                    Ok(Ok(stream)) => connection.serve(stream, place).await,
+                    Ok(Ok(stream)) => connection.serve(stream, peer, place).await,
                     Ok(Err(error)) => debug!("a TLS handshake failed: {error}"),
                     Err(_) => debug!("a TLS handshake took too long"),
                 },

@@ -48,18 +48,32 @@ impl Activity {
 
     /// Returns when nothing has happened for so long.
     pub async fn idle_for(&self, patience: Duration) {
+        self.until(patience, || match self.working.load(Ordering::Acquire) {
+            0 => self.still(),
+            _ => Duration::ZERO,
+        })
+        .await;
+    }
+
+    /// Returns when no byte has moved for so long, whatever is being worked on.
+    pub async fn still_for(&self, patience: Duration) {
+        self.until(patience, || self.still()).await;
+    }
+
+    async fn until(&self, patience: Duration, passed: impl Fn() -> Duration) {
         loop {
-            let now = self.start.elapsed();
-            let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
-            let idle = match self.working.load(Ordering::Acquire) {
-                0 => now.saturating_sub(last),
-                _ => Duration::ZERO,
-            };
-            if idle >= patience {
+            let left = patience.saturating_sub(passed());
+            if left.is_zero() {
                 return;
             }
-            sleep(patience - idle).await;
+            sleep(left).await;
         }
+    }
+
+    /// Since the last byte moved.
+    fn still(&self) -> Duration {
+        let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
+        self.start.elapsed().saturating_sub(last)
     }
 
     fn note(&self) {

@@ -20,6 +20,7 @@ use tower::ServiceExt;
 use tracing::debug;
 
 use super::activity::{Activity, Watched, Work};
+use super::peer::Peer;
 
 #[derive(Debug)]
 pub struct Connection {
@@ -32,12 +33,15 @@ pub struct Connection {
 
 /// What a connection that is to end may still take for its last answer to be read.
 const LAST_WORDS: Duration = Duration::from_secs(10);
+/// What was made already is taken within this.
+const LAST_READS: Duration = Duration::from_millis(500);
 /// Requests of one HTTP/2 connection at once.
 const MOST_STREAMS: u32 = 1024;
 const LARGEST_HEAD: usize = 64 << 10;
 
 impl Connection {
-    pub async fn serve<S>(self, stream: S, place: OwnedSemaphorePermit)
+    /// Serves the stream, which is its peer's, plain or encrypted.
+    pub async fn serve<S>(self, stream: S, peer: Peer, place: OwnedSemaphorePermit)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -50,7 +54,10 @@ impl Connection {
             ended = serving.as_mut() => Some(ended),
             () = self.stopping.cancelled() => None,
             () = activity.idle_for(self.idle) => None,
+            // Nobody reads what would still be made.
+            () = abandoned(&peer, &activity) => return,
         };
+        drop(peer);
         let ended = match ended {
             Some(ended) => ended,
             None => {
@@ -83,6 +90,12 @@ impl Connection {
             .keep_alive_timeout(Duration::from_secs(20));
         builder
     }
+}
+
+/// Returns when the other side has said goodbye and takes nothing more. It may say so and still read what is ready.
+async fn abandoned(peer: &Peer, activity: &Activity) {
+    peer.goodbye().await;
+    activity.still_for(LAST_READS).await;
 }
 
 async fn answer(

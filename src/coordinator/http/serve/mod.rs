@@ -6,11 +6,13 @@
 //! | `accept` | the loop |
 //! | `connection` | one of them, HTTP/1.1 or HTTP/2 |
 //! | `activity` | when it last did anything |
+//! | `peer` | its TCP stream, and whether the other side has gone |
 //! | `tls` | certificates from files |
 
 mod accept;
 mod activity;
 mod connection;
+mod peer;
 mod tls;
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+
+use super::peer::Peer;
 
 /// Turns a connection into an encrypted one.
 #[derive(Clone)]
@@ -47,7 +48,7 @@ impl Tls {
         Ok(Self(TlsAcceptor::from(Arc::new(config))))
     }
 
-    pub async fn shake_hands(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub async fn shake_hands(&self, stream: Peer) -> io::Result<TlsStream<Peer>> {
         self.0.accept(stream).await
     }
 }

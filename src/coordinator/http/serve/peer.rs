@@ -1,0 +1,93 @@
+//! A TCP stream that can be asked whether the other side has gone while somebody else reads and writes it. HTTP/1.1
+//! does not read on while it has bytes of a next request, so it would not notice.
+
+use std::future::pending;
+use std::io::{self, IoSlice};
+use std::net::{self, Shutdown};
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+
+/// Clones are the same stream.
+#[derive(Debug, Clone)]
+pub struct Peer(Arc<TcpStream>);
+
+impl Peer {
+    pub fn new(stream: TcpStream) -> Self {
+        Self(Arc::new(stream))
+    }
+
+    /// Returns when the other side has said that it sends nothing more.
+    pub async fn goodbye(&self) {
+        // Linux tells that it was said whatever is still unread.
+        #[cfg(target_os = "linux")]
+        if self
+            .0
+            .ready(Interest::PRIORITY)
+            .await
+            .is_ok_and(|ready| ready.is_read_closed())
+        {
+            return;
+        }
+        pending().await
+    }
+}
+
+impl AsyncRead for Peer {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.0.poll_read_ready(context))?;
+            match self.0.try_read_buf(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return Poll::Ready(read.map(drop)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Peer {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.0.poll_write_ready(context))?;
+            match self.0.try_write_vectored(slices) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return Poll::Ready(written),
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    /// The kernel has what was written.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // What is shut down is the connection, by whichever of its descriptors.
+        let same = self.0.as_fd().try_clone_to_owned()?;
+        Poll::Ready(net::TcpStream::from(same).shutdown(Shutdown::Write))
+    }
+}
