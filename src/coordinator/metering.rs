@@ -2,7 +2,6 @@
 //! counted once, at its end, with one tokenizer for all models (o200k), on a thread made for computing; tokens on
 //! their way to clients never wait for it.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -14,6 +13,10 @@ use crate::tasks::Tasks;
 
 /// Of longer texts the beginning is counted, and the rest taken to be like it.
 const MOST_COUNTED: usize = 1 << 20;
+/// Longer texts are counted among themselves, so that no other job waits for them.
+const LARGE: usize = 64 << 10;
+/// How the least number of tokens, which the job names, was made of its bytes.
+const BYTES_PER_TOKEN: usize = 6;
 /// Counts that may wait. Whoever asks waits for room.
 const WAITING: usize = 1024;
 /// Counts made in one go.
@@ -30,15 +33,20 @@ pub struct Counted {
 
 /// What was written so far: content, reasoning, names and arguments of calls.
 #[derive(Debug, Default)]
-pub struct Output {
-    text: String,
+pub struct Output(Text);
+
+/// The beginning of a text, and how long all of it is.
+#[derive(Debug, Default)]
+struct Text {
+    beginning: String,
     bytes: usize,
 }
 
 /// Counts, one batch after the other.
 #[derive(Debug, Clone)]
 pub struct Meter {
-    questions: mpsc::Sender<Question>,
+    small: mpsc::Sender<Question>,
+    large: mpsc::Sender<Question>,
 }
 
 #[derive(Debug)]
@@ -52,32 +60,49 @@ struct Question {
 impl Output {
     pub fn note(&mut self, event: &Event) {
         match event {
-            Event::Token(token) => self.push(&token.text),
+            Event::Token(token) => self.0.push(&token.text),
             Event::ToolCall(call) => {
-                self.push(call.name.as_deref().unwrap_or_default());
-                self.push(&call.arguments);
+                self.0.push(call.name.as_deref().unwrap_or_default());
+                self.0.push(&call.arguments);
             }
             _ => {}
         }
     }
+}
 
+impl Text {
     fn push(&mut self, text: &str) {
         self.bytes = self.bytes.saturating_add(text.len());
-        if self.text.len() < MOST_COUNTED {
-            self.text.push_str(text);
+        let mut end = text
+            .len()
+            .min(MOST_COUNTED.saturating_sub(self.beginning.len()));
+        while !text.is_char_boundary(end) {
+            end -= 1;
         }
+        self.beginning.push_str(&text[..end]);
     }
 
     fn count(&self) -> u32 {
-        scaled(count(&self.text), self.text.len(), self.bytes)
+        let (tokens, counted) = (count(&self.beginning), self.beginning.len());
+        if counted == 0 || counted == self.bytes {
+            return tokens;
+        }
+        let scaled = u128::from(tokens) * self.bytes as u128 / counted as u128;
+        u32::try_from(scaled).unwrap_or(u32::MAX)
     }
 }
 
 impl Meter {
     pub fn start(tasks: &Tasks) -> Self {
-        let (questions, waiting) = mpsc::channel(WAITING);
-        tasks.start(answer_all(waiting));
-        Self { questions }
+        let lane = || {
+            let (questions, waiting) = mpsc::channel(WAITING);
+            tasks.start(answer_all(waiting));
+            questions
+        };
+        Self {
+            small: lane(),
+            large: lane(),
+        }
     }
 
     /// Nothing was counted if the process is about to end.
@@ -89,7 +114,11 @@ impl Meter {
             public,
             answer,
         };
-        if self.questions.send(question).await.is_err() {
+        let lane = match question.is_large() {
+            true => &self.large,
+            false => &self.small,
+        };
+        if lane.send(question).await.is_err() {
             return Counted::default();
         }
         counted.await.unwrap_or_default()
@@ -111,10 +140,16 @@ async fn answer_all(mut waiting: mpsc::Receiver<Question>) {
 }
 
 impl Question {
+    /// As well as it can be told without looking.
+    fn is_large(&self) -> bool {
+        let prompt = self.job.limits.prompt_tokens as usize;
+        prompt.saturating_mul(BYTES_PER_TOKEN) > LARGE || self.output.0.bytes > LARGE
+    }
+
     fn answer(self) {
         let counted = Counted {
             prompt_tokens: count_prompt(&self.job),
-            output_tokens: self.output.count(),
+            output_tokens: self.output.0.count(),
             public: self.public,
         };
         // Whoever asked may have gone.
@@ -124,51 +159,34 @@ impl Question {
 
 fn count_prompt(job: &Job) -> u32 {
     let Body::Text(request) = &job.body;
+    let mut text = Text::default();
     match &request.input {
-        TextInput::Tokens(tokens) => u32::try_from(tokens.len()).unwrap_or(u32::MAX),
-        TextInput::Prompt(text) => count_long(text),
+        TextInput::Tokens(tokens) => return u32::try_from(tokens.len()).unwrap_or(u32::MAX),
+        TextInput::Prompt(prompt) => text.push(prompt),
         TextInput::Chat(chat) => {
-            let mut text = String::new();
-            for message in &chat.messages {
-                gather(message, &mut text);
-            }
-            for tool in &chat.tools {
-                // Writing into a string does not fail.
-                let _ = write!(text, "{tool}");
-            }
-            count_long(&text)
+            chat.messages
+                .iter()
+                .for_each(|message| gather(message, &mut text));
+            chat.tools
+                .iter()
+                .for_each(|tool| text.push(&tool.to_string()));
         }
     }
+    text.count()
 }
 
 /// The words of a message: its strings, without those that are whole files.
-fn gather(value: &Value, into: &mut String) {
+fn gather(value: &Value, into: &mut Text) {
     match value {
         Value::String(text) if text.starts_with("data:") => {}
         Value::String(text) => {
-            into.push_str(text);
-            into.push('\n');
+            into.push(text);
+            into.push("\n");
         }
         Value::Array(values) => values.iter().for_each(|one| gather(one, into)),
         Value::Object(fields) => fields.values().for_each(|one| gather(one, into)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
-}
-
-fn count_long(text: &str) -> u32 {
-    let mut end = text.len().min(MOST_COUNTED);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    scaled(count(&text[..end]), end, text.len())
-}
-
-fn scaled(tokens: u32, counted: usize, whole: usize) -> u32 {
-    if counted == 0 || counted == whole {
-        return tokens;
-    }
-    let scaled = u128::from(tokens) * whole as u128 / counted as u128;
-    u32::try_from(scaled).unwrap_or(u32::MAX)
 }
 
 fn count(text: &str) -> u32 {
@@ -177,7 +195,7 @@ fn count(text: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_COUNTED, Output, count, count_long};
+    use super::{MOST_COUNTED, Output, Text, count};
     use crate::protocol::job::{Channel, Event, TokenEvent, ToolCallEvent};
 
     fn token(channel: Channel, text: &str) -> Event {
@@ -200,17 +218,19 @@ mod tests {
             ..ToolCallEvent::default()
         }));
         let expected = count("let me see. hello worldlook_up{\"a\":1}");
-        assert_eq!(output.count(), expected);
+        assert_eq!(output.0.count(), expected);
         assert!((10..20).contains(&expected), "{expected}");
     }
 
     #[test]
     fn a_text_of_many_megabytes_is_taken_to_be_like_its_beginning() {
-        let text = "many words ".repeat(MOST_COUNTED / 11 * 3);
-        let tokens = count_long(&text);
-        let expected = text.len() as u32 / 11 * 2;
+        let (mut text, words) = (Text::default(), "many words ".repeat(1000));
+        (0..MOST_COUNTED / 11_000 * 3).for_each(|_| text.push(&words));
+        assert_eq!(text.beginning.len(), MOST_COUNTED);
+        let tokens = text.count();
+        let expected = text.bytes as u32 / 11 * 2;
         assert!(
-            tokens.abs_diff(expected) < 10,
+            tokens.abs_diff(expected) < expected / 1000,
             "{tokens} against {expected}"
         );
     }
