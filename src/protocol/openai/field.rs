@@ -47,6 +47,18 @@ pub fn unknown<'a>(place: &str, name: &str, known: impl IntoIterator<Item = &'a 
     Problem::invalid(param, message)
 }
 
+/// Refuses entries of other names than these. `place` is what they stand in, without a dot.
+pub fn nothing_but(
+    known: &[&str],
+    place: &str,
+    entries: &Map<String, Value>,
+) -> Result<(), Problem> {
+    match entries.keys().find(|name| !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(name) => Err(unknown(&format!("{place}."), name, known.iter().copied())),
+    }
+}
+
 /// The request as JSON Schema.
 pub fn schema<D>(fields: &[Field<D>], required: &[&str]) -> Value {
     let properties: Map<String, Value> = fields

@@ -62,7 +62,7 @@ pub fn choice_of_function_call(value: Value) -> Result<Choice, Problem> {
     match value {
         Value::String(word) if word == "none" => Ok(Choice::None),
         Value::String(_) => Ok(Choice::Auto),
-        Value::Object(entries) => name_in("function_call", &entries).map(Choice::Named),
+        Value::Object(entries) => named("function_call", &entries),
         _ => Ok(Choice::Auto),
     }
 }
@@ -77,13 +77,16 @@ fn choice_of(value: &Value) -> Result<Choice, Problem> {
     };
     match entries.get("type").and_then(Value::as_str) {
         Some("function") => {
-            let function = entries.get("function").unwrap_or(&Value::Null);
-            Shape::Object.check("tool_choice.function", function)?;
-            let entries = function.as_object().into_iter().flatten();
-            let entries: Map<_, _> = entries.map(|(k, v)| (k.clone(), v.clone())).collect();
-            name_in("tool_choice.function", &entries).map(Choice::Named)
+            field::nothing_but(&["type", "function"], "tool_choice", entries)?;
+            named(
+                "tool_choice.function",
+                object("tool_choice.function", &value["function"])?,
+            )
         }
-        Some("allowed_tools") => allowed(entries.get("allowed_tools").unwrap_or(&Value::Null)),
+        Some("allowed_tools") => {
+            field::nothing_but(&["type", "allowed_tools"], "tool_choice", entries)?;
+            allowed(&value["allowed_tools"])
+        }
         Some("custom") => Err(Problem::unsupported(
             "tool_choice",
             "custom tools are not supported here",
@@ -97,25 +100,44 @@ fn choice_of(value: &Value) -> Result<Choice, Problem> {
 
 fn allowed(value: &Value) -> Result<Choice, Problem> {
     const PLACE: &str = "tool_choice.allowed_tools";
-    Shape::Object.check(PLACE, value)?;
+    field::nothing_but(&["mode", "tools"], PLACE, object(PLACE, value)?)?;
     let mode = &value["mode"];
     Shape::Word(&["auto", "required"]).check("tool_choice.allowed_tools.mode", mode)?;
     let listed = &value["tools"];
     Shape::List.check("tool_choice.allowed_tools.tools", listed)?;
-    let listed = listed.as_array().into_iter().flatten();
-    let names: Option<Vec<String>> = listed
-        .map(|tool| Some(tool["function"]["name"].as_str()?.to_owned()))
+    let listed = listed.as_array().into_iter().flatten().enumerate();
+    let names: Result<_, _> = listed
+        .map(|(index, tool)| allowed_tool(&format!("{PLACE}.tools[{index}]"), tool))
         .collect();
-    let Some(names) = names else {
-        return Err(Problem::invalid(
-            PLACE,
-            format!("{PLACE}.tools must hold functions with their names"),
-        ));
-    };
     Ok(Choice::Allowed {
-        names,
+        names: names?,
         required: mode == "required",
     })
+}
+
+fn allowed_tool(place: &str, tool: &Value) -> Result<String, Problem> {
+    field::nothing_but(&["type", "function"], place, object(place, tool)?)?;
+    Shape::Word(&["function"]).check(&format!("{place}.type"), &tool["type"])?;
+    let place = format!("{place}.function");
+    let function = object(&place, &tool["function"])?;
+    field::nothing_but(&["name"], &place, function)?;
+    name_in(&place, function)
+}
+
+/// The one function of this name.
+fn named(place: &str, entries: &Map<String, Value>) -> Result<Choice, Problem> {
+    field::nothing_but(&["name"], place, entries)?;
+    name_in(place, entries).map(Choice::Named)
+}
+
+fn object<'a>(place: &str, value: &'a Value) -> Result<&'a Map<String, Value>, Problem> {
+    let must_be = || {
+        Problem::invalid(
+            place.to_owned(),
+            format!("{place} must be an object, found {}", kind(value)),
+        )
+    };
+    value.as_object().ok_or_else(must_be)
 }
 
 fn agree(
@@ -189,7 +211,7 @@ fn tool_name(tool: &Value) -> Option<&str> {
 
 /// A promise to keep to the parameters' schema needs a grammar.
 fn check_tool(place: &str, tool: &Value) -> Result<Option<Demand>, Problem> {
-    Shape::Object.check(place, tool)?;
+    let entries = object(place, tool)?;
     let word = &tool["type"];
     if word == "custom" {
         let message = format!("{place} is a custom tool, and only functions are supported here");
@@ -200,11 +222,7 @@ fn check_tool(place: &str, tool: &Value) -> Result<Option<Demand>, Problem> {
         let message = format!("{param} must be \"function\", found {}", kind(word));
         return Err(Problem::invalid(param, message));
     }
-    for name in tool.as_object().into_iter().flat_map(Map::keys) {
-        if !["type", "function"].contains(&name.as_str()) {
-            return Err(field::unknown(&format!("{place}."), name, ["function"]));
-        }
-    }
+    field::nothing_but(&["type", "function"], place, entries)?;
     let place = format!("{place}.function");
     let strict = check_function(&place, &tool["function"])?;
     Ok(strict.then(|| Demand {
@@ -215,10 +233,7 @@ fn check_tool(place: &str, tool: &Value) -> Result<Option<Demand>, Problem> {
 
 /// Whether it promises to keep to its schema.
 fn check_function(place: &str, function: &Value) -> Result<bool, Problem> {
-    Shape::Object.check(place, function)?;
-    let Some(entries) = function.as_object() else {
-        return Ok(false);
-    };
+    let entries = object(place, function)?;
     for (name, value) in entries {
         let shape = match name.as_str() {
             "name" | "description" => Shape::Text,
