@@ -34,7 +34,7 @@ const fn field(
 #[rustfmt::skip]
 pub const FIELDS: &[Field<Draft>] = &[
     field("model", Shape::Text, "The model's name, exactly as /v1/models lists it.", |draft, value| {
-        draft.model = text(value);
+        draft.model = model(text(value))?;
         Ok(())
     }),
     field("messages", Shape::List, "What was said so far: objects with a role and content.", |draft, value| {
@@ -229,6 +229,18 @@ fn text(value: Value) -> String {
     match value {
         Value::String(text) => text,
         _ => String::new(),
+    }
+}
+
+/// Refusals repeat the name, so it has an end.
+fn model(name: String) -> Result<String, Problem> {
+    const LONGEST: usize = 256;
+    match name.chars().count() {
+        0..=LONGEST => Ok(name),
+        count => {
+            let message = format!("model may have {LONGEST} characters, found {count}");
+            Err(Problem::invalid("model", message))
+        }
     }
 }
 
