@@ -16,7 +16,33 @@ use super::Problem;
 use super::nearest::shortened;
 
 /// Values of one body, a number in a list counted as one. The longest prompts have a few thousand.
-const MOST_VALUES: usize = 500_000;
+pub const MOST_VALUES: usize = 500_000;
+
+/// How many more values may be read.
+#[derive(Debug)]
+pub struct Budget(Cell<usize>);
+
+/// The budget was not enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooMany;
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(Cell::new(MOST_VALUES))
+    }
+}
+
+impl Budget {
+    fn take_one(&self) -> Result<(), TooMany> {
+        let left = self.0.get().checked_sub(1).ok_or(TooMany)?;
+        self.0.set(left);
+        Ok(())
+    }
+
+    fn is_spent(&self) -> bool {
+        self.0.get() == 0
+    }
+}
 
 /// Reads one JSON value and nothing after it.
 pub fn parse(bytes: &[u8]) -> Result<Value, Problem> {
@@ -28,26 +54,37 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Problem> {
         return Err(Problem::malformed("the body is empty, wanted JSON"));
     }
     let mut reader = serde_json::Deserializer::from_str(text);
-    let left = Cell::new(MOST_VALUES);
-    let value = Strict(&left).deserialize(&mut reader);
+    let budget = Budget::default();
+    let value = Strict(&budget).deserialize(&mut reader);
     value
         .and_then(|value| reader.end().map(|()| value))
         .map_err(|error| Problem::malformed(format!("the body is not JSON: {error}")))
 }
 
+/// A text that may hold one JSON object and nothing else, such as the arguments of a call. What it holds may be many
+/// times as large as the text, so several texts share a budget.
+pub fn object(text: &str, budget: &Budget) -> Result<Option<Map<String, Value>>, TooMany> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = Strict(budget).deserialize(&mut reader);
+    match value.and_then(|value| reader.end().map(|()| value)) {
+        Ok(Value::Object(entries)) => Ok(Some(entries)),
+        Err(_) if budget.is_spent() => Err(TooMany),
+        Ok(_) | Err(_) => Ok(None),
+    }
+}
+
 /// Reads strictly, as long as values are left.
 #[derive(Clone, Copy)]
-struct Strict<'a>(&'a Cell<usize>);
+struct Strict<'a>(&'a Budget);
 
 impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        let left =
-            self.0.get().checked_sub(1).ok_or_else(|| {
-                D::Error::custom(format!("it holds more than {MOST_VALUES} values"))
-            })?;
-        self.0.set(left);
+        let taken = self.0.take_one();
+        taken.map_err(|TooMany| {
+            D::Error::custom(format!("it holds more than {MOST_VALUES} values"))
+        })?;
         deserializer.deserialize_any(self)
     }
 }
@@ -116,7 +153,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
 mod tests {
     use serde_json::json;
 
-    use super::parse;
+    use super::{Budget, TooMany, object, parse};
 
     fn check(body: impl AsRef<[u8]>, expected: &str) {
         let problem = parse(body.as_ref()).unwrap_err();
@@ -167,6 +204,16 @@ mod tests {
             format!("[{}0]", "0,".repeat(500_000)),
             "more than 500000 values",
         );
+    }
+
+    #[test]
+    fn texts_that_hold_objects_share_a_budget() {
+        let budget = Budget::default();
+        let large = format!("{{\"a\":[{}0]}}", "0,".repeat(300_000));
+        assert!(object(&large, &budget).unwrap().is_some());
+        assert_eq!(object("[1]", &budget), Ok(None));
+        assert_eq!(object("not json", &budget), Ok(None));
+        assert_eq!(object(&large, &budget), Err(TooMany));
     }
 
     #[test]

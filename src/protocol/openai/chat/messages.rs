@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::protocol::job::Capabilities;
 use crate::protocol::openai::nearest::shortened;
 use crate::protocol::openai::shape::kind;
-use crate::protocol::openai::{Problem, Shape, Strictness, field};
+use crate::protocol::openai::{Problem, Shape, Strictness, field, json};
 
 use super::Demand;
 use super::content;
@@ -42,6 +42,8 @@ pub struct Read {
     pub demands: Vec<Demand>,
     /// Of text.
     pub bytes: usize,
+    /// For the arguments of all calls together.
+    budget: json::Budget,
 }
 
 pub fn read(messages: Vec<Value>, strictness: Strictness) -> Result<Read, Problem> {
@@ -232,11 +234,11 @@ fn tool_call(place: &str, call: &Value, read: &mut Read) -> Result<Value, Proble
         let message = format!("{place} calls a custom tool, and only functions are supported here");
         return Err(Problem::unsupported(place.to_owned(), message));
     }
-    for name in call.as_object().into_iter().flat_map(Map::keys) {
-        if !["id", "type", "function", "index"].contains(&name.as_str()) {
-            let known = ["id", "type", "function"];
-            return Err(field::unknown(&format!("{place}."), name, known));
-        }
+    if let Some(entries) = call.as_object() {
+        field::nothing_but(&["id", "type", "function", "index"], place, entries)?;
+    }
+    if !call["type"].is_null() {
+        Shape::Word(&["function"]).check(&format!("{place}.type"), &call["type"])?;
     }
     Shape::Text.check(&format!("{place}.id"), &call["id"])?;
     let function = called_function(&format!("{place}.function"), &call["function"], read)?;
@@ -245,16 +247,26 @@ fn tool_call(place: &str, call: &Value, read: &mut Read) -> Result<Value, Proble
 
 /// Templates expect the arguments as an object; what is not one stays the text it was.
 fn called_function(place: &str, function: &Value, read: &mut Read) -> Result<Value, Problem> {
+    const KEYS: [&str; 2] = ["name", "arguments"];
     Shape::Object.check(place, function)?;
-    for name in ["name", "arguments"] {
+    if let Some(entries) = function.as_object() {
+        field::nothing_but(&KEYS, place, entries)?;
+    }
+    for name in KEYS {
         Shape::Text.check(&format!("{place}.{name}"), &function[name])?;
     }
-    let arguments = function["arguments"].as_str().unwrap_or_default();
-    read.bytes += arguments.len();
-    let arguments = serde_json::from_str(arguments)
-        .ok()
-        .filter(Value::is_object)
-        .unwrap_or_else(|| arguments.into());
+    let text = function["arguments"].as_str().unwrap_or_default();
+    read.bytes += text.len();
+    let arguments = match json::object(text, &read.budget) {
+        Ok(Some(arguments)) => Value::Object(arguments),
+        Ok(None) => text.into(),
+        Err(json::TooMany) => {
+            let param = format!("{place}.arguments");
+            let most = json::MOST_VALUES;
+            let message = format!("{param}: the calls so far hold more than {most} values");
+            return Err(Problem::invalid(param, message));
+        }
+    };
     Ok(json!({"name": function["name"], "arguments": arguments}))
 }
 

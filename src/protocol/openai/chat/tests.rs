@@ -174,6 +174,78 @@ fn wrong_types_and_absurd_numbers_are_refused_by_name() {
 }
 
 #[test]
+fn entries_nobody_reads_are_refused_wherever_they_stand() {
+    let tools = json!([{"type": "function", "function": {"name": "look"}}]);
+    let chosen = |choice: Value| json!({"tools": tools, "tool_choice": choice});
+    let called = |call: Value| json!({"messages": [{"role": "assistant", "tool_calls": [call]}]});
+    let cases = [
+        (
+            "tool_choice.strict",
+            chosen(json!({"type": "function", "function": {"name": "look"}, "strict": true})),
+        ),
+        (
+            "tool_choice.function.strict",
+            chosen(json!({"type": "function", "function": {"name": "look", "strict": true}})),
+        ),
+        (
+            "tool_choice.allowed_tools.max",
+            chosen(
+                json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "max": 1, "tools": tools}}),
+            ),
+        ),
+        (
+            "tool_choice.allowed_tools.tools[0].type",
+            chosen(
+                json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "mcp"}]}}),
+            ),
+        ),
+        (
+            "function_call.arguments",
+            json!({"functions": [{"name": "look"}], "function_call": {"name": "look", "arguments": "{}"}}),
+        ),
+        (
+            "messages[0].tool_calls[0].type",
+            called(
+                json!({"id": "1", "type": "magic", "function": {"name": "look", "arguments": "{}"}}),
+            ),
+        ),
+        (
+            "messages[0].tool_calls[0].function.result",
+            called(json!({"id": "1", "type": "function",
+                          "function": {"name": "look", "arguments": "{}", "result": 1}})),
+        ),
+    ];
+    for (param, fields) in cases {
+        let problem = refused(fields);
+        assert_eq!(problem.param.as_deref(), Some(param));
+    }
+}
+
+#[test]
+fn arguments_of_calls_do_not_unpack_without_end() {
+    let arguments = format!("{{\"a\":[{}0]}}", "0,".repeat(300_000));
+    let call =
+        json!({"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}});
+    let once = json!({"messages": [{"role": "assistant", "tool_calls": [call]}]});
+    read(with(once));
+    let twice = json!({"messages": [{"role": "assistant", "tool_calls": [call, call]}]});
+    check(
+        twice,
+        "messages[0].tool_calls[1].function.arguments",
+        "messages[0].tool_calls[1].function.arguments: the calls so far hold more than 500000 values",
+    );
+}
+
+#[test]
+fn a_model_has_a_name_that_can_be_repeated() {
+    check(
+        json!({"model": "m".repeat(300)}),
+        "model",
+        "model may have 256 characters, found 300",
+    );
+}
+
+#[test]
 fn what_nobody_can_do_is_refused_by_name() {
     let cases = [
         ("store", json!(true)),
