@@ -350,7 +350,9 @@ async fn a_key_that_asks_too_often_is_429_with_a_time() {
     })
     .await;
     let bad = body(json!({"n": 0}));
-    assert_eq!(app.chat(&bad).await.status, StatusCode::BAD_REQUEST);
+    let first = app.chat(&bad).await;
+    assert_eq!(first.status, StatusCode::BAD_REQUEST);
+    assert_eq!(first.header("x-ratelimit-remaining-requests"), Some("0"));
     let answer = app.chat(&bad).await;
     assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
     let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
@@ -407,3 +409,6 @@ async fn a_worker_connects_through_the_door_over_http() {
         tokio::task::yield_now().await;
     }
 }
+    assert_eq!(answer.header("x-ratelimit-limit-requests"), Some("1"));
+    assert_eq!(answer.header("x-ratelimit-remaining-requests"), Some("0"));
+    assert_eq!(answer.header("x-ratelimit-reset-requests"), Some("60s"));

@@ -28,7 +28,10 @@ pub struct Arrival {
 }
 
 const ANY: HeaderValue = HeaderValue::from_static("*");
-const EXPOSED: HeaderValue = HeaderValue::from_static("x-request-id, x-job-id, retry-after");
+const EXPOSED: HeaderValue = HeaderValue::from_static(
+    "x-request-id, x-job-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, \
+     x-ratelimit-reset-requests",
+);
 /// `*` does not stand for this one.
 const WITH_KEY: HeaderValue = HeaderValue::from_static("authorization, *");
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");

@@ -1,13 +1,22 @@
-//! How often a key may ask. Off unless set. (How many jobs an account may have at a time is a matter of the queue.)
+//! How often a key may ask for something to be made. Off unless set; where it is set, every reply says what is left.
+//! (How many jobs an account may have at a time is a matter of the queue.)
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::coordinator::accounts::{Caller, KeyId};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::coordinator::accounts::KeyId;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::state::DoorSettings;
 use crate::protocol::job::FailureKind;
+
+use super::auth::Admitted;
+use super::body;
 
 #[derive(Debug)]
 pub struct Limits {
@@ -22,8 +31,45 @@ struct Bucket {
     at: Instant,
 }
 
+/// Where a key stands after a request was counted, or was not because nothing was left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Tally {
+    per_minute: u32,
+    left: u32,
+    /// Until all of it is there again.
+    full_in: Duration,
+    /// None was left: the next one comes after this.
+    wait: Option<Duration>,
+}
+
 /// Buckets kept before the full ones are cleared away.
 const MOST_BUCKETS: usize = 10_000;
+
+const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit-requests");
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining-requests");
+const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset-requests");
+
+/// Before a route that makes something, behind its guard.
+pub async fn count(
+    State(limits): State<Arc<Limits>>,
+    Admitted(caller): Admitted,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Some(tally) = limits.ask(caller.key, Instant::now()) else {
+        return next.run(request).await;
+    };
+    let mut response = match tally.wait {
+        None => next.run(request).await,
+        Some(wait) => {
+            // A client that is still sending may never read an answer that comes too soon.
+            body::discard(request.into_body()).await;
+            tally.exceeded(wait).into_response()
+        }
+    };
+    tally.tell(response.headers_mut());
+    response
+}
 
 impl Limits {
     pub fn new(settings: &DoorSettings) -> Self {
@@ -34,14 +80,8 @@ impl Limits {
     }
 
     /// Counts one request.
-    pub fn ask(&self, caller: &Caller) -> Result<(), ApiError> {
-        self.ask_at(caller.key, Instant::now())
-    }
-
-    fn ask_at(&self, key: KeyId, now: Instant) -> Result<(), ApiError> {
-        let Some(per_minute) = self.per_minute else {
-            return Ok(());
-        };
+    fn ask(&self, key: KeyId, now: Instant) -> Option<Tally> {
+        let per_minute = self.per_minute?.max(1);
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= MOST_BUCKETS {
             buckets.retain(|_, bucket| bucket.filled(per_minute, now) < f64::from(per_minute));
@@ -52,13 +92,11 @@ impl Limits {
         });
         bucket.left = bucket.filled(per_minute, now);
         bucket.at = now;
-        if bucket.left >= 1.0 {
+        let is_allowed = bucket.left >= 1.0;
+        if is_allowed {
             bucket.left -= 1.0;
-            return Ok(());
         }
-        let wait = Duration::from_secs_f64((1.0 - bucket.left) * 60.0 / f64::from(per_minute));
-        let message = format!("this key may ask {per_minute} times a minute");
-        Err(ApiError::new(FailureKind::RateLimited, message).after(wait))
+        Some(bucket.tally(per_minute, is_allowed))
     }
 }
 
@@ -68,13 +106,48 @@ impl Bucket {
         let since = now.saturating_duration_since(self.at).as_secs_f64();
         (self.left + since * most / 60.0).min(most)
     }
+
+    fn tally(&self, per_minute: u32, is_allowed: bool) -> Tally {
+        let each = 60.0 / f64::from(per_minute);
+        // Between 0 and a minute: `left` is between nothing and a minute's worth.
+        let until = |requests: f64| Duration::from_secs_f64((requests - self.left).max(0.0) * each);
+        Tally {
+            per_minute,
+            left: self.left as u32,
+            full_in: until(f64::from(per_minute)),
+            wait: (!is_allowed).then(|| until(1.0)),
+        }
+    }
+}
+
+impl Tally {
+    fn exceeded(&self, wait: Duration) -> ApiError {
+        let message = format!("this key may ask {} times a minute", self.per_minute);
+        ApiError::new(FailureKind::RateLimited, message).after(wait)
+    }
+
+    fn tell(&self, headers: &mut HeaderMap) {
+        headers.insert(LIMIT, self.per_minute.into());
+        headers.insert(REMAINING, self.left.into());
+        if let Ok(reset) = HeaderValue::try_from(spelled(self.full_in)) {
+            headers.insert(RESET, reset);
+        }
+    }
+}
+
+/// As OpenAI spells it: `120ms`, `17s`.
+fn spelled(time: Duration) -> String {
+    match time.as_millis() {
+        millis @ 0..1000 => format!("{millis}ms"),
+        millis => format!("{}s", millis.div_ceil(1000)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::Limits;
+    use super::{Limits, Tally, spelled};
     use crate::coordinator::accounts::KeyId;
     use crate::coordinator::state::DoorSettings;
 
@@ -88,18 +161,32 @@ mod tests {
     #[test]
     fn a_key_that_asks_too_often_is_told_when_to_come_back() {
         let (limits, now) = (limits(Some(2)), Instant::now());
-        let ask = |key, after| limits.ask_at(KeyId(key), now + Duration::from_secs(after));
-        assert!(ask(1, 0).is_ok() && ask(1, 0).is_ok());
-        let error = ask(1, 0).unwrap_err();
-        assert_eq!(error.status(), 429);
-        assert_eq!(error.retry_after, Some(Duration::from_secs(30)));
-        assert!(ask(2, 0).is_ok());
-        assert!(ask(1, 31).is_ok());
+        let ask = |key, after| {
+            let tally = limits.ask(KeyId(key), now + Duration::from_secs(after));
+            let Tally {
+                left,
+                full_in,
+                wait,
+                ..
+            } = tally.unwrap();
+            (left, full_in.as_secs(), wait.map(|wait| wait.as_secs()))
+        };
+        assert_eq!(ask(1, 0), (1, 30, None));
+        assert_eq!(ask(1, 0), (0, 60, None));
+        assert_eq!(ask(1, 0), (0, 60, Some(30)));
+        assert_eq!(ask(2, 0), (1, 30, None));
+        assert_eq!(ask(1, 30), (0, 60, None));
     }
 
     #[test]
     fn limits_are_off_unless_set() {
         let limits = limits(None);
-        assert!((0..1000).all(|_| limits.ask_at(KeyId(1), Instant::now()).is_ok()));
+        assert!((0..1000).all(|_| limits.ask(KeyId(1), Instant::now()).is_none()));
+    }
+
+    #[test]
+    fn times_are_spelled_as_openai_spells_them() {
+        assert_eq!(spelled(Duration::from_millis(120)), "120ms");
+        assert_eq!(spelled(Duration::from_millis(16_001)), "17s");
     }
 }

@@ -1,11 +1,15 @@
 //! A route: its method and path, who may, and what it answers.
 
+use std::sync::Arc;
+
+use axum::extract::FromRef;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::MethodRouter;
 
 use crate::coordinator::accounts::Scopes;
 
 use super::auth;
+use super::limits::{self, Limits};
 use super::open::Open;
 
 /// One line of the page.
@@ -78,9 +82,21 @@ impl Route {
         match self.who {
             Who::Anyone => handler.route_layer(from_fn(auth::welcome)),
             Who::Key(scopes) => {
-                let guard = auth::Guard::new(open, scopes);
-                handler.route_layer(from_fn_with_state(guard, auth::admit))
+                let guard = from_fn_with_state(auth::Guard::new(open, scopes), auth::admit);
+                self.counted(handler, open).route_layer(guard)
             }
+        }
+    }
+
+    /// What makes something is asked for a number of times.
+    fn counted(&self, handler: MethodRouter<Open>, open: &Open) -> MethodRouter<Open> {
+        let makes = |scopes: Scopes| scopes.contains(Scopes::INFERENCE_SUBMIT);
+        match self.who {
+            Who::Key(scopes) if self.method == "POST" && makes(scopes) => {
+                let limits = Arc::<Limits>::from_ref(open);
+                handler.route_layer(from_fn_with_state(limits, limits::count))
+            }
+            _ => handler,
         }
     }
 }

@@ -15,7 +15,6 @@ use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::entrance::{Arrival, JOB_ID};
-use crate::coordinator::http::limits::Limits;
 use crate::coordinator::http::open::KnownModels;
 use crate::coordinator::http::reply;
 use crate::coordinator::state::DoorSettings;
@@ -34,14 +33,12 @@ const LARGE: usize = 128 << 10;
 
 pub async fn complete(
     State(board): State<Switchboard>,
-    State(limits): State<Arc<Limits>>,
     State(models): State<Arc<KnownModels>>,
     State(settings): State<Arc<DoorSettings>>,
     Admitted(caller): Admitted,
     arrival: Arrival,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
-    limits.ask(&caller)?;
     let (request, original) = read(whole?.0).await?;
     let order = Order::new(arrival.id, caller.account, &settings);
     let submission = Submission {
