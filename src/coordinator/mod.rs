@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `start` | from settings to a coordinator that answers, and its end |
 //! | [`http`] | the doors: every URL, who may, requests to jobs and events to replies |
+//! | [`names`] | which names lead to one model |
 //! | [`state`], [`error`] | what the doors' handlers may ask for; what clients are told of a failure |
 //! | [`accounts`] | keys, scopes and roles: who somebody is and what they may do |
 //! | [`dispatch`] | the queue, placement, leases, retries: a state machine without I/O |
@@ -23,6 +24,7 @@ pub mod error;
 pub mod http;
 pub mod kudos;
 pub mod metering;
+pub mod names;
 mod start;
 pub mod state;
 pub mod storage;

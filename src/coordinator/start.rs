@@ -98,6 +98,7 @@ impl Coordinator {
             store.clone(),
             WorkersSettings {
                 grace,
+                names: settings.doors.names.clone(),
                 ..WorkersSettings::default()
             },
         );

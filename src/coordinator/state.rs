@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::accounts::Accounts;
+use super::names::Names;
 use super::storage::Store;
 use super::switchboard::Switchboard;
 use super::workers::Workers;
@@ -31,8 +32,8 @@ pub struct DoorSettings {
     pub largest_request: usize,
     /// Generation requests of one key in a minute.
     pub requests_per_minute: Option<u32>,
-    /// Models that exist, whether or not anybody serves them now.
-    pub known_models: Vec<Arc<str>>,
+    /// Models that exist, whether or not anybody serves them now, and what they are called.
+    pub names: Names,
     /// A stream says that it lives after this much silence.
     pub heartbeat: Duration,
     /// How long a stream waits for its first event before it answers 200, so that a failure until then has a
@@ -53,7 +54,7 @@ impl Default for DoorSettings {
             console_url: None,
             largest_request: 64 << 20,
             requests_per_minute: None,
-            known_models: Vec::new(),
+            names: Names::default(),
             heartbeat: Duration::from_secs(15),
             commit_after: Duration::from_secs(2),
             lifetime: Duration::from_secs(1800),

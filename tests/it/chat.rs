@@ -6,12 +6,14 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use futures_util::{SinkExt, StreamExt};
 use muster::coordinator::http::serve::{Connections, serve};
+use muster::coordinator::names::Names;
 use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::{Capabilities, FailureKind, FinishReason};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::support::app::{App, PATIENCE};
@@ -223,9 +225,42 @@ async fn a_client_that_hangs_up_frees_the_worker_within_a_second() {
 }
 
 #[tokio::test]
+async fn a_client_that_hangs_up_is_noticed_whatever_it_sent_after_its_request() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    for further in ["\r\n", "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"] {
+        for stream in [false, true] {
+            let mut client = connected(&app).await;
+            write_chat(&mut client, &app, &body(json!({"stream": stream}))).await;
+            client.write_all(further.as_bytes()).await.unwrap();
+            let offer = rig.offer().await;
+            drop(client);
+            let within = Duration::from_secs(1);
+            timeout(within, rig.cancelled(&offer)).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn requests_in_a_row_are_answered_in_a_row_also_after_the_last_word() {
+    let app = App::start().await;
+    let mut client = connected(&app).await;
+    let request = "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    client
+        .write_all(request.repeat(3).as_bytes())
+        .await
+        .unwrap();
+    client.shutdown().await.unwrap();
+    let mut answers = String::new();
+    let reading = client.read_to_string(&mut answers);
+    timeout(PATIENCE, reading).await.unwrap().unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 3, "{answers}");
+}
+
+#[tokio::test]
 async fn a_model_nobody_knows_is_404_and_one_that_is_offline_503() {
     let app = App::with(DoorSettings {
-        known_models: vec!["catalogued".into()],
+        names: Names::of([("catalogued", ["Org/Catalogued"])]),
         ..DoorSettings::default()
     })
     .await;
@@ -238,10 +273,44 @@ async fn a_model_nobody_knows_is_404_and_one_that_is_offline_503() {
     assert_eq!(error["error"]["code"], "model_not_found");
     assert_eq!(error["error"]["param"], "model");
     assert!(error["detail"].as_str().unwrap().contains("online: tiny"));
-    let offline = app.chat(&body(json!({"model": "catalogued"}))).await;
-    assert_eq!(offline.status, StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(offline.header("retry-after"), Some("5"));
-    assert_eq!(offline.json().await["error"]["code"], "model_offline");
+    for name in ["catalogued", "Org/Catalogued"] {
+        let offline = app.chat(&body(json!({"model": name}))).await;
+        assert_eq!(offline.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(offline.header("retry-after"), Some("5"));
+        assert_eq!(offline.json().await["error"]["code"], "model_offline");
+    }
+}
+
+#[tokio::test]
+async fn a_model_is_the_same_by_all_of_its_names() {
+    let app = App::with(DoorSettings {
+        names: Names::of([("tiny", ["Org/Tiny"])]),
+        ..DoorSettings::default()
+    })
+    .await;
+    let rig = Puppet::connect(&app.board).await;
+    for stream in [false, true] {
+        let request = body(json!({"model": "Org/Tiny", "stream": stream}));
+        let (answer, ()) = tokio::join!(app.chat(&request), rig.answer(&["hi"]));
+        assert_eq!(answer.status, StatusCode::OK);
+        let reply = match stream {
+            true => answer.chunks().await.remove(0),
+            false => answer.json().await,
+        };
+        assert_eq!(reply["model"], "tiny", "the id, as of any alias");
+    }
+    let listed = app.get("/v1/models").await.json().await;
+    assert_eq!(listed["data"][0]["id"], "tiny");
+    assert_eq!(listed["data"][0]["aliases"], json!(["Org/Tiny"]));
+    for path in [
+        "/v1/models/tiny",
+        "/v1/models/Org/Tiny",
+        "/v1/models/Org%2FTiny",
+    ] {
+        assert_eq!(app.get(path).await.json().await["id"], "tiny");
+    }
+    let exactly = app.chat(&body(json!({"model": "org/tiny"}))).await;
+    assert_eq!(exactly.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
@@ -355,6 +424,9 @@ async fn a_key_that_asks_too_often_is_429_with_a_time() {
     assert_eq!(first.header("x-ratelimit-remaining-requests"), Some("0"));
     let answer = app.chat(&bad).await;
     assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(answer.header("x-ratelimit-limit-requests"), Some("1"));
+    assert_eq!(answer.header("x-ratelimit-remaining-requests"), Some("0"));
+    assert_eq!(answer.header("x-ratelimit-reset-requests"), Some("60s"));
     let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
     assert!((50..=60).contains(&wait), "{wait}");
     assert_eq!(answer.json().await["error"]["type"], "rate_limit_error");
@@ -393,22 +465,71 @@ async fn listings_show_who_is_online() {
     assert!(metrics.contains("grid_models_available 2\n"), "{metrics}");
 }
 
+/// A worker of the public network on the other side of a socket.
+struct Stranger(WebSocketStream<TcpStream>);
+
+impl Stranger {
+    async fn connect(app: &App, model: &str) -> Self {
+        let stream = connected(app).await;
+        let url = "ws://localhost/v1/workers/ws";
+        let (socket, answer) = tokio_tungstenite::client_async(url, stream).await.unwrap();
+        assert!(answer.headers().contains_key("x-request-id"));
+        let mut stranger = Self(socket);
+        let registration = json!({"apikey": app.key, "name": "rig", "models": [model]});
+        stranger.say(registration).await;
+        assert_eq!(stranger.hear().await["type"], "ready");
+        stranger
+    }
+
+    async fn say(&mut self, frame: Value) {
+        self.0.send(Message::text(frame.to_string())).await.unwrap();
+    }
+
+    async fn hear(&mut self) -> Value {
+        loop {
+            let message = timeout(PATIENCE, self.0.next()).await.unwrap();
+            if let Message::Text(text) = message.unwrap().unwrap() {
+                return serde_json::from_str(&text).unwrap();
+            }
+        }
+    }
+
+    /// Answers the next job, and returns its frame.
+    async fn answer(&mut self, text: &str) -> Value {
+        let job = self.hear().await;
+        assert_eq!(job["type"], "job", "{job}");
+        self.say(json!({"type": "token", "id": job["id"], "text": text}))
+            .await;
+        self.say(json!({"type": "done", "id": job["id"]})).await;
+        assert_eq!(self.hear().await["type"], "ack");
+        job
+    }
+}
+
 #[tokio::test]
 async fn a_worker_connects_through_the_door_over_http() {
     let app = App::start().await;
-    let stream = connected(&app).await;
-    let url = "ws://localhost/v1/workers/ws";
-    let (mut socket, answer) = tokio_tungstenite::client_async(url, stream).await.unwrap();
-    assert!(answer.headers().contains_key("x-request-id"));
-    let registration = json!({"apikey": app.key, "name": "rig", "models": ["tiny"]}).to_string();
-    socket.send(Message::text(registration)).await.unwrap();
-    let ready = timeout(PATIENCE, socket.next()).await.unwrap();
-    let ready = ready.unwrap().unwrap().into_text().unwrap();
-    assert!(ready.contains("\"ready\""), "{ready}");
+    let _stranger = Stranger::connect(&app, "tiny").await;
     while app.get("/v1/workers").await.json().await["count"] != 1 {
         tokio::task::yield_now().await;
     }
 }
-    assert_eq!(answer.header("x-ratelimit-limit-requests"), Some("1"));
-    assert_eq!(answer.header("x-ratelimit-remaining-requests"), Some("0"));
-    assert_eq!(answer.header("x-ratelimit-reset-requests"), Some("60s"));
+
+#[tokio::test]
+async fn a_worker_that_knows_an_alias_serves_the_model_and_hears_its_own_name() {
+    let app = App::with(DoorSettings {
+        names: Names::of([("tiny", ["Org/Tiny", "Tiny v1"])]),
+        ..DoorSettings::default()
+    })
+    .await;
+    let mut stranger = Stranger::connect(&app, "Org/Tiny").await;
+    for asked_for in ["tiny", "Org/Tiny", "Tiny v1"] {
+        let request = body(json!({"model": asked_for}));
+        let (answer, job) = tokio::join!(app.chat(&request), stranger.answer("hi"));
+        let reply = answer.json().await;
+        assert_eq!(reply["choices"][0]["message"]["content"], "hi", "{reply}");
+        assert_eq!(reply["model"], "tiny");
+        assert_eq!(job["model"], "Org/Tiny");
+        assert_eq!(job["payload"]["request"]["model"], "Org/Tiny");
+    }
+}

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::catalog::{Catalog, Entry};
+use crate::catalog::Catalog;
 use crate::cli::{Exit, Failure};
 use crate::config::Config;
+use crate::coordinator::names::Names;
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::storage::Location;
 use crate::coordinator::{Settings, TlsFiles, dispatch, kudos};
@@ -28,7 +29,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
                 .requests_per_minute
                 .and_then(|most| u32::try_from(most).ok()),
             largest_request: usize::try_from(serve.largest_request.bytes).unwrap_or(usize::MAX),
-            known_models: names(&catalog).map(|(name, _)| name.into()).collect(),
+            names: Names::of(names(&catalog)),
             ..DoorSettings::default()
         },
         dispatch: dispatch::Settings {
@@ -41,19 +42,17 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
     })
 }
 
-/// The models we know, under every name they are asked for by.
-fn names(catalog: &Catalog) -> impl Iterator<Item = (&str, &Entry)> {
-    catalog.entries().iter().flat_map(|entry| {
-        let names = entry.names.v1.iter().chain(&entry.names.legacy);
-        let names = names.chain([&entry.id]);
-        names.map(move |name| (name.as_str(), entry))
-    })
+/// The models we know, with every name they are asked for by.
+fn names(catalog: &Catalog) -> impl Iterator<Item = (&str, impl Iterator<Item = &str>)> {
+    let entries = catalog.entries().iter();
+    entries.map(|entry| (entry.id.as_str(), entry.all_names()))
 }
 
 /// What their jobs cost follows their sizes.
 fn prices(catalog: &Catalog) -> kudos::Prices {
-    names(catalog).fold(kudos::Prices::default(), |prices, (name, entry)| {
-        prices.with(name, entry.shape.parameters as f64 / 1e9)
+    let entries = catalog.entries().iter();
+    entries.fold(kudos::Prices::default(), |prices, entry| {
+        prices.with(&entry.id, entry.shape.parameters as f64 / 1e9)
     })
 }
 

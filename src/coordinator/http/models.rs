@@ -11,12 +11,14 @@ use crate::coordinator::state::DoorSettings;
 use crate::coordinator::switchboard::{ModelOnline, Switchboard};
 use crate::protocol::job::{FailureKind, Kind};
 
+use super::open::KnownModels;
 use super::reply::Reply;
 
 /// Text models, which is what chat programs let people pick from; `?type=all` lists the others too.
 pub async fn list(
     State(board): State<Switchboard>,
     State(settings): State<Arc<DoorSettings>>,
+    State(known): State<Arc<KnownModels>>,
     RawQuery(query): RawQuery,
 ) -> Reply {
     let query = query.unwrap_or_default();
@@ -26,24 +28,27 @@ pub async fn list(
         .models
         .iter()
         .filter(|model| all || model.kinds.contains(Kind::Text));
-    let data: Vec<_> = listed.map(|model| entry(model, &settings.name)).collect();
+    let data: Vec<_> = listed
+        .map(|model| entry(model, &settings.name, &known))
+        .collect();
     Reply(json!({"object": "list", "data": data}))
 }
 
-/// The id may hold slashes.
+/// By any of its names, which may hold slashes.
 pub async fn show(
     State(board): State<Switchboard>,
     State(settings): State<Arc<DoorSettings>>,
+    State(known): State<Arc<KnownModels>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Reply, ApiError> {
-    let Path(id) = id
+    let Path(name) = id
         .map_err(|_| ApiError::new(FailureKind::InvalidRequest, "the model's name is not UTF-8"))?;
     let overview = board.overview();
-    let model = overview.model(&id).ok_or_else(|| {
+    let model = overview.model(&known.id(&name)).ok_or_else(|| {
         let online: Vec<&str> = overview.models.iter().map(|model| &*model.name).collect();
-        unknown(&id, &online)
+        unknown(&name, &online)
     })?;
-    Ok(Reply(entry(model, &settings.name)))
+    Ok(Reply(entry(model, &settings.name, &known)))
 }
 
 /// A model nobody serves and nobody has heard of, and what is online.
@@ -66,14 +71,15 @@ pub fn unknown(name: &str, online: &[&str]) -> ApiError {
     }
 }
 
-fn entry(model: &ModelOnline, owner: &str) -> Value {
-    let modalities: Vec<&str> = model.modalities.iter().map(|name| &**name).collect();
+fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
+    let texts = |list: &[Arc<str>]| -> Value { list.iter().map(|text| &**text).collect() };
     json!({
         "id": &*model.name,
         "object": "model",
         "created": 0,
         "owned_by": owner,
-        "input_modalities": modalities,
+        "input_modalities": texts(&model.modalities),
         "max_context_length": model.context,
+        "aliases": texts(known.other_names(&model.name)),
     })
 }

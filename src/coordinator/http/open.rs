@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use axum::extract::FromRef;
 
 use crate::coordinator::accounts::Accounts;
+use crate::coordinator::names::Names;
 use crate::coordinator::state::{DoorSettings, Doors};
 use crate::coordinator::storage::Store;
 use crate::coordinator::switchboard::Switchboard;
@@ -21,38 +22,53 @@ pub struct Open {
     models: Arc<KnownModels>,
 }
 
-/// Models that exist: those of the catalog, and those somebody has served since the start. A request for one of
+/// Models that exist: those that were listed, and those somebody has served since the start. A request for one of
 /// them is worth trying again.
 #[derive(Debug)]
-pub struct KnownModels(RwLock<BTreeSet<Arc<str>>>);
+pub struct KnownModels {
+    names: Names,
+    learnt: RwLock<BTreeSet<Arc<str>>>,
+}
 
-/// Names learnt beyond the catalog's; workers may announce what they like.
+/// Names learnt beyond those listed; workers may announce what they like.
 const MOST_NAMES: usize = 10_000;
 
 impl Open {
     pub fn new(doors: Doors) -> Self {
-        let known = doors.settings.known_models.iter().cloned().collect();
         Self {
             limits: Arc::new(Limits::new(&doors.settings)),
-            models: Arc::new(KnownModels(RwLock::new(known))),
+            models: Arc::new(KnownModels {
+                names: doors.settings.names.clone(),
+                learnt: RwLock::default(),
+            }),
             doors: Arc::new(doors),
         }
     }
 }
 
 impl KnownModels {
-    pub fn contains(&self, name: &str) -> bool {
-        let names = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        names.contains(name)
+    /// The id of the model that is called this.
+    pub fn id(&self, name: &str) -> Arc<str> {
+        self.names.id(name)
     }
 
-    pub fn learn(&self, name: &Arc<str>) {
-        if self.contains(name) {
+    /// What else the model of this id is called.
+    pub fn other_names(&self, id: &str) -> &[Arc<str>] {
+        self.names.others(id)
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        let learnt = || self.learnt.read().unwrap_or_else(PoisonError::into_inner);
+        self.names.listed(name).is_some() || learnt().contains(name)
+    }
+
+    pub fn learn(&self, id: &Arc<str>) {
+        if self.contains(id) {
             return;
         }
-        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if names.len() < MOST_NAMES {
-            names.insert(name.clone());
+        let mut learnt = self.learnt.write().unwrap_or_else(PoisonError::into_inner);
+        if learnt.len() < MOST_NAMES {
+            learnt.insert(id.clone());
         }
     }
 }

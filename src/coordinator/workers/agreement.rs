@@ -1,8 +1,10 @@
 //! What a worker and we agree on at the handshake. A peer that asks for nothing gets the public protocol.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::coordinator::dispatch;
+use crate::coordinator::names::Names;
 use crate::protocol::job::{Capabilities, Formats};
 use crate::protocol::link::{self, Ability, Extension, Extensions, Registration, VERSION};
 
@@ -12,6 +14,8 @@ pub const SMALL_FRAME: usize = 1 << 20;
 const LARGE_FRAME: u64 = 16 << 20;
 /// The largest frame we write.
 const LARGEST_FRAME: u64 = 32 << 20;
+/// Models of one worker; further ones are left out.
+const MOST_MODELS: usize = 512;
 /// Versions before ours that are still served.
 const OLDER_VERSIONS: u32 = 1;
 
@@ -25,6 +29,8 @@ pub struct Peer {
     pub max_frame: usize,
     pub slots: u32,
     pub context: u32,
+    /// The ids of its models, and what it calls them.
+    pub models: Vec<(Arc<str>, Arc<str>)>,
 }
 
 /// It speaks a protocol nobody here knows.
@@ -32,7 +38,7 @@ pub struct Peer {
 pub struct UnknownVersion(pub u32);
 
 impl Peer {
-    pub fn of(registration: &Registration) -> Result<Self, UnknownVersion> {
+    pub fn of(registration: &Registration, names: &Names) -> Result<Self, UnknownVersion> {
         let used = registration.ext.as_ref().map(agree).transpose()?;
         let wanted = registration
             .ext
@@ -46,6 +52,7 @@ impl Peer {
             max_frame: usize::try_from(max_frame).unwrap_or(SMALL_FRAME),
             slots: slots(registration, used),
             context: registration.max_context_length,
+            models: models(registration, names),
         })
     }
 
@@ -66,22 +73,45 @@ impl Peer {
         }
     }
 
+    /// What it calls the model of this id.
+    pub fn own_name<'a>(&'a self, id: &'a str) -> &'a str {
+        let known = self.models.iter().find(|(known, _)| &**known == id);
+        known.map_or(id, |(_, own)| own)
+    }
+
+    /// The id of the model that it calls this.
+    pub fn id_of(&self, own: &str) -> Arc<str> {
+        let known = self.models.iter().find(|(_, known)| &**known == own);
+        known.map_or_else(|| own.into(), |(id, _)| id.clone())
+    }
+
     /// The models with what each takes at once.
-    pub fn models(&self, registration: &Registration) -> Vec<dispatch::ServedModel> {
+    pub fn served(&self, registration: &Registration) -> Vec<dispatch::ServedModel> {
         let capacity = registration.capacity.as_ref();
         let listed = |name: &str| {
             let models = capacity.iter().flat_map(|capacity| &capacity.models);
             let mut named = models.filter(|model| model.name == name);
             named.next().map(|model| model.max)
         };
-        let names = registration.models.iter();
-        names
-            .map(|name| dispatch::ServedModel {
-                name: Arc::from(name.as_str()),
-                slots: listed(name).unwrap_or(self.slots).max(1),
+        let models = self.models.iter();
+        models
+            .map(|(id, own)| dispatch::ServedModel {
+                name: id.clone(),
+                slots: listed(own).unwrap_or(self.slots).max(1),
             })
             .collect()
     }
+}
+
+/// Each model once, by the first of its names.
+fn models(registration: &Registration, names: &Names) -> Vec<(Arc<str>, Arc<str>)> {
+    let mut seen = BTreeSet::new();
+    let named = registration
+        .models
+        .iter()
+        .map(|own| (names.id(own), Arc::from(own.as_str())));
+    let fresh = named.filter(|(id, _)| seen.insert(id.clone()));
+    fresh.take(MOST_MODELS).collect()
 }
 
 fn agree(wanted: &link::Wanted) -> Result<Extensions, UnknownVersion> {
@@ -160,6 +190,7 @@ fn slots(registration: &Registration, used: Option<Extensions>) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::Peer;
+    use crate::coordinator::names::Names;
     use crate::protocol::job::{Capabilities, Formats};
     use crate::protocol::link::{Extension, FromWorker, Registration};
 
@@ -167,7 +198,8 @@ mod tests {
         let FromWorker::Register(registration) = FromWorker::parse(text).unwrap() else {
             panic!("a registration was wanted");
         };
-        Peer::of(&registration).unwrap()
+        let names = Names::of([("tiny", ["Org/Tiny"])]);
+        Peer::of(&registration, &names).unwrap()
     }
 
     #[test]
@@ -181,9 +213,20 @@ mod tests {
     }
 
     #[test]
+    fn a_model_is_served_once_by_its_id_and_spoken_of_as_its_worker_calls_it() {
+        let peer = peer(r#"{"models":["Org/Tiny","tiny","own"]}"#);
+        let served = peer.served(&Registration::new("", "", Vec::new()));
+        let ids: Vec<_> = served.iter().map(|model| &*model.name).collect();
+        assert_eq!(ids, ["tiny", "own"]);
+        assert_eq!(peer.own_name("tiny"), "Org/Tiny");
+        assert_eq!(&*peer.id_of("Org/Tiny"), "tiny");
+        assert_eq!((peer.own_name("own"), &*peer.id_of("own")), ("own", "own"));
+    }
+
+    #[test]
     fn what_is_wanted_and_known_is_used() {
         let peer = peer(
-            r#"{"models":["m"],"api_formats":["neutral"],"modalities":["image"],
+            r#"{"models":["m","n"],"api_formats":["neutral"],"modalities":["image"],
             "capacity":{"total":9,"models":{"m":{"max":4}}},
             "ext":{"v":7,"want":["multi","resume","magic"],"can":["logprobs"],"max_frame":33554432}}"#,
         );
@@ -193,12 +236,9 @@ mod tests {
             .with(Capabilities::LARGE_FRAMES)
             .with(Capabilities::IMAGE_INPUT);
         assert_eq!(peer.capabilities, can);
-        let registration = Registration {
-            models: vec!["m".into(), "n".into()],
-            ..Registration::new("", "", Vec::new())
-        };
+        let registration = Registration::new("", "", Vec::new());
         let slots: Vec<_> = peer
-            .models(&registration)
+            .served(&registration)
             .iter()
             .map(|it| it.slots)
             .collect();

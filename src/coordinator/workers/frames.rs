@@ -38,7 +38,12 @@ fn is_large(job: &Job) -> bool {
     if 3 * guess + ENVELOPE < SMALL_FRAME {
         return false;
     }
-    match payload::chat(job, request, 0) {
+    // Even if all of it were numbers of one digit.
+    if guess / 10 > SMALL_FRAME {
+        return true;
+    }
+    let model = job.model.0.first().map_or("", |name| name);
+    match payload::chat(job, request, model, 0) {
         Ok(payload) => {
             let text = serde_json::to_string(&payload).unwrap_or_default();
             text.len() + ENVELOPE > SMALL_FRAME

@@ -38,6 +38,7 @@ use uuid::Uuid;
 
 use super::accounts::Accounts;
 use super::dispatch::{Registration, Resume, SessionId};
+use super::names::Names;
 use super::storage::Store;
 use super::switchboard::{Card, Orders, Switchboard};
 use crate::protocol::link;
@@ -57,6 +58,8 @@ const WRITE_BUFFER: usize = 16 << 10;
 
 #[derive(Debug, Clone)]
 pub struct WorkersSettings {
+    /// Names that lead to one model.
+    pub names: Names,
     /// Names nobody may serve any more.
     pub retired_models: Vec<String>,
     /// The first frame has to come in this time.
@@ -84,6 +87,7 @@ pub struct Workers {
 impl Default for WorkersSettings {
     fn default() -> Self {
         Self {
+            names: Names::default(),
             retired_models: Vec::new(),
             registration_patience: Duration::from_secs(30),
             ping_every: Duration::from_secs(10),
@@ -183,7 +187,7 @@ impl Workers {
             agent: registration.bridge_agent.as_str().into(),
         });
         let admitted = admitted.await?;
-        Ok((admitted, Peer::of(registration)?))
+        Ok((admitted, Peer::of(registration, &self.settings.names)?))
     }
 
     /// Tells the switchboard, whose first order is `ready` or a close.
@@ -233,7 +237,7 @@ impl Workers {
             formats: peer.formats,
             capabilities: peer.capabilities,
             context: peer.context,
-            models: peer.models(registration),
+            models: peer.served(registration),
             slots: peer.slots,
             extensions: peer.for_dispatch(),
             resume: resume.map(|resume| self.resume(resume)),

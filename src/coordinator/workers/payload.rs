@@ -28,7 +28,8 @@ pub fn of(offer: &Offer, peer: &Peer) -> Result<Payload, Failure> {
     if both(Formats::NEUTRAL) {
         return Ok(Payload::Neutral(Box::new(neutral(job, request))));
     }
-    chat(job, request, peer.context).map(Payload::Public)
+    let model = peer.own_name(&offer.model);
+    chat(job, request, model, peer.context).map(Payload::Public)
 }
 
 /// As it is, with a seed: every attempt has to draw from the same one, so that another worker can go on.
@@ -38,12 +39,18 @@ fn neutral(job: &Job, request: &TextRequest) -> TextRequest {
     request
 }
 
-/// `openai-chat`, for public peers.
-pub fn chat(job: &Job, request: &TextRequest, context: u32) -> Result<Map<String, Value>, Failure> {
+/// `openai-chat`, for public peers. The model is named as they call it.
+pub fn chat(
+    job: &Job,
+    request: &TextRequest,
+    model: &str,
+    context: u32,
+) -> Result<Map<String, Value>, Failure> {
     let mut wanted = match &job.original {
         Some(original) if original.format.meets(Formats::OPENAI_CHAT) => from_original(original),
         _ => from_neutral(request)?,
     };
+    wanted.insert("model".into(), json!(model));
     fill_in(&mut wanted, job, request, context);
     let max_length = wanted["max_tokens"].clone();
     let (temperature, top_p) = (wanted["temperature"].clone(), wanted["top_p"].clone());
@@ -72,7 +79,6 @@ fn from_original(original: &Original) -> Map<String, Value> {
 
 /// What is always there, whoever asked. A job is one output, whatever the request had.
 fn fill_in(wanted: &mut Map<String, Value>, job: &Job, request: &TextRequest, context: u32) {
-    let model = job.model.0.first().map_or("", |name| name);
     let max_tokens = request
         .max_tokens
         .unwrap_or_else(|| room(context, job.limits.prompt_tokens));
@@ -81,7 +87,6 @@ fn fill_in(wanted: &mut Map<String, Value>, job: &Job, request: &TextRequest, co
         wanted.insert(key.into(), value);
     }
     let defaults = [
-        ("model", json!(model)),
         ("temperature", json!(TEMPERATURE)),
         ("top_p", json!(TOP_P)),
         ("stream", json!(false)),
@@ -90,7 +95,9 @@ fn fill_in(wanted: &mut Map<String, Value>, job: &Job, request: &TextRequest, co
     for (key, value) in defaults {
         wanted.entry(key).or_insert(value);
     }
-    wanted.insert("seed".into(), json!(seed(job, request)));
+    // A seed below zero comes back as it was: backends read 64 bits with a sign.
+    let seed = seed(job, request).cast_signed();
+    wanted.insert("seed".into(), json!(seed));
 }
 
 /// The whole context where the worker named one, as far as the prompt leaves it.
@@ -234,7 +241,7 @@ mod tests {
 
     fn rendered(request: &TextRequest, original: Option<Value>, context: u32) -> Value {
         let job = job(request.clone(), original);
-        Value::Object(chat(&job, request, context).unwrap())
+        Value::Object(chat(&job, request, "Org/Tiny", context).unwrap())
     }
 
     #[test]
@@ -252,6 +259,7 @@ mod tests {
         let payload = rendered(&request, Some(original), 32_768);
         let wanted = &payload["request"];
         assert!(wanted.get("user").is_none());
+        assert_eq!(wanted["model"], "Org/Tiny", "as its worker calls it");
         assert_eq!(wanted["metadata"], json!({"a": null}));
         assert!(wanted["messages"][1].get("content").is_none());
         assert_eq!(wanted["temperature"], 0.1);
@@ -294,6 +302,13 @@ mod tests {
         let request = request(json!({"input": {"prompt": "hi"}}));
         assert_eq!(rendered(&request, None, 8192)["max_length"], 8092);
         assert_eq!(rendered(&request, None, 50)["max_length"], 16);
+    }
+
+    #[test]
+    fn a_seed_below_zero_stays_below_zero() {
+        let minus_two = (-2_i64).cast_unsigned();
+        let request = request(json!({"input": {"prompt": "hi"}, "sampling": {"seed": minus_two}}));
+        assert_eq!(rendered(&request, None, 2048)["request"]["seed"], -2);
     }
 
     #[test]

@@ -271,7 +271,7 @@ impl Session {
 
     fn report(&self, state: &State) -> Input {
         let models = state.models.iter().map(|model| ModelReport {
-            name: model.name.as_str().into(),
+            name: self.peer.id_of(&model.name),
             ready: model.status == ModelStatus::Ready,
             slots: model.max,
             waiting: model.waiting,
@@ -322,7 +322,7 @@ impl Session {
             kind: offer.job.kind,
             prefill: offer.prefill.as_deref().map(wording::prefill),
             deadline: self.peer.uses(Extension::Lease).then_some(offer.remaining),
-            ..JobFrame::text(about, &offer.model, payload)
+            ..JobFrame::text(about, self.peer.own_name(&offer.model), payload)
         };
         let start = out.len();
         ToWorker::Job(Box::new(frame)).write_into(out);

@@ -62,7 +62,10 @@ impl App {
             board.clone(),
             accounts.clone(),
             store.clone(),
-            WorkersSettings::default(),
+            WorkersSettings {
+                names: settings.names.clone(),
+                ..WorkersSettings::default()
+            },
         );
         let doors = Doors {
             accounts: accounts.clone(),

@@ -39,7 +39,8 @@ pub async fn complete(
     arrival: Arrival,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
-    let (request, original) = read(whole?.0).await?;
+    let (mut request, original) = read(whole?.0).await?;
+    request.model = models.id(&request.model);
     let order = Order::new(arrival.id, caller.account, &settings);
     let submission = Submission {
         jobs: order.jobs(&request, &original),
