@@ -258,6 +258,32 @@ async fn requests_in_a_row_are_answered_in_a_row_also_after_the_last_word() {
 }
 
 #[tokio::test]
+async fn large_requests_do_not_take_more_memory_than_there_is() {
+    let app = App::with(DoorSettings {
+        largest_request: 32 << 10,
+        ..DoorSettings::default()
+    })
+    .await;
+    let rig = Puppet::connect(&app.board).await;
+    // Each is there eighteen times: as it came, as JSON, and for each choice.
+    let large =
+        body(json!({"n": 16, "messages": [{"role": "user", "content": "x ".repeat(15_000)}]}));
+    let (first, refused) = tokio::join!(app.chat(&large), async {
+        let offer = rig.offer().await;
+        let refused = app.chat(&large).await;
+        rig.say(
+            &offer,
+            [failed(FailureKind::InvalidRequest, "this cannot be said")],
+        )
+        .await;
+        refused
+    });
+    assert_eq!(first.status, StatusCode::BAD_REQUEST);
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(refused.header("retry-after").is_some());
+}
+
+#[tokio::test]
 async fn a_model_nobody_knows_is_404_and_one_that_is_offline_503() {
     let app = App::with(DoorSettings {
         names: Names::of([("catalogued", ["Org/Catalogued"])]),

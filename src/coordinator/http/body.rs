@@ -15,9 +15,14 @@ use crate::coordinator::error::ApiError;
 use crate::coordinator::state::DoorSettings;
 use crate::protocol::job::FailureKind;
 
-/// All of a body.
+use super::room::{Memory, Room};
+
+/// All of a body, and the memory it takes.
 #[derive(Debug)]
-pub struct Whole(pub Bytes);
+pub struct Whole {
+    pub bytes: Bytes,
+    pub room: Room,
+}
 
 /// What is read of a body nobody wants, so that its sender gets to read the answer.
 const DISCARDED_BYTES: usize = 256 << 20;
@@ -27,6 +32,7 @@ impl<S> FromRequest<S> for Whole
 where
     S: Send + Sync,
     Arc<DoorSettings>: FromRef<S>,
+    Memory: FromRef<S>,
 {
     type Rejection = ApiError;
 
@@ -34,13 +40,17 @@ where
         let settings = Arc::<DoorSettings>::from_ref(state);
         let announced = announced(request.headers());
         let mut body = request.into_body();
-        let read = read(&mut body, announced, &settings).await;
+        let mut room = Memory::from_ref(state).room();
+        let read = read(&mut body, announced, &settings, &mut room).await;
         if let Err(error) = &read
-            && error.failure.kind == FailureKind::TooLarge
+            && matches!(
+                error.failure.kind,
+                FailureKind::TooLarge | FailureKind::QueueFull
+            )
         {
             discard(body).await;
         }
-        read.map(Self)
+        read.map(|bytes| Self { bytes, room })
     }
 }
 
@@ -65,6 +75,7 @@ async fn read(
     body: &mut Body,
     announced: Option<usize>,
     settings: &DoorSettings,
+    room: &mut Room,
 ) -> Result<Bytes, ApiError> {
     let most = settings.largest_request;
     if announced.is_some_and(|length| length > most) {
@@ -75,6 +86,7 @@ async fn read(
         if frame.len() > most - whole.len() {
             return Err(too_large(most));
         }
+        room.cover(whole.len() + frame.len())?;
         if whole.is_empty() && body.is_end_stream() {
             return Ok(frame);
         }

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `route` | a route: who may, what it answers |
 //! | `entrance` | what happens to every request: its id, CORS, a panic that stays its own |
-//! | `auth`, `limits`, `body` | who asks, how often, how much |
+//! | `auth`, `limits`, `body`, `room` | who asks, how often, how much, and how much all together |
 //! | `open` | what handlers extract their parts from |
 //! | `reply` | errors and JSON as responses |
 //! | `descriptor`, `health`, `status`, `metrics`, `openapi` | the service about itself |
@@ -27,6 +27,7 @@ mod open;
 mod openai;
 mod openapi;
 mod reply;
+mod room;
 mod route;
 pub mod serve;
 mod socket;

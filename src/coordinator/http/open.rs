@@ -14,12 +14,14 @@ use crate::coordinator::workers::Workers;
 use crate::tasks::Tasks;
 
 use super::limits::Limits;
+use super::room::Memory;
 
 #[derive(Debug, Clone)]
 pub struct Open {
     doors: Arc<Doors>,
     limits: Arc<Limits>,
     models: Arc<KnownModels>,
+    memory: Memory,
 }
 
 /// Models that exist: those that were listed, and those somebody has served since the start. A request for one of
@@ -37,6 +39,7 @@ impl Open {
     pub fn new(doors: Doors) -> Self {
         Self {
             limits: Arc::new(Limits::new(&doors.settings)),
+            memory: Memory::new(&doors.settings),
             models: Arc::new(KnownModels {
                 names: doors.settings.names.clone(),
                 learnt: RwLock::default(),
@@ -92,4 +95,5 @@ parts! {
     Arc<DoorSettings> = |open| open.doors.settings.clone();
     Arc<Limits> = |open| open.limits.clone();
     Arc<KnownModels> = |open| open.models.clone();
+    Memory = |open| open.memory.clone();
 }

@@ -6,8 +6,6 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use crate::coordinator::dispatch::Submission;
@@ -17,11 +15,12 @@ use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::entrance::{Arrival, JOB_ID};
 use crate::coordinator::http::open::KnownModels;
 use crate::coordinator::http::reply;
+use crate::coordinator::http::room::Room;
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::switchboard::{JobStream, Switchboard};
-use crate::protocol::job::FailureKind;
+use crate::protocol::job::{FailureKind, Job};
 use crate::protocol::openai::chat::{ChatRequest, Grid, Head, Reply, for_strangers};
-use crate::protocol::openai::{Problem, Strictness, json};
+use crate::protocol::openai::{Strictness, json};
 
 use super::choices::{Choices, Next};
 use super::order::Order;
@@ -31,6 +30,14 @@ use super::stream::Relay;
 /// A body of more bytes is read beside the tasks that relay tokens.
 const LARGE: usize = 128 << 10;
 
+/// A request that was read, what was made of it, and the memory all of it takes.
+struct Taken {
+    request: ChatRequest,
+    seed: u64,
+    jobs: Vec<Arc<Job>>,
+    room: Room,
+}
+
 pub async fn complete(
     State(board): State<Switchboard>,
     State(models): State<Arc<KnownModels>>,
@@ -39,19 +46,20 @@ pub async fn complete(
     arrival: Arrival,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
-    let (mut request, original) = read(whole?.0).await?;
-    request.model = models.id(&request.model);
-    let order = Order::new(arrival.id, caller.account, &settings);
+    let order = Order::new(arrival.id, caller.account, settings.clone());
+    let created = order.created();
+    let taken = take(whole?, order, models.clone()).await?;
+    let Taken { request, seed, .. } = taken;
     let submission = Submission {
-        jobs: order.jobs(&request, &original),
+        jobs: taken.jobs,
         standing: caller.standing(),
     };
     let streams = board.submit(submission).await;
     let streams = streams.map_err(|refusal| refused::explain(refusal, &request, &models))?;
     models.learn(&request.model);
     let ids = job_ids(&streams);
-    let head = Head::new(arrival.id, order.created(), request.model.clone());
-    let choices = Choices::new(streams, order.seed_of(&request));
+    let head = Head::new(arrival.id, created, request.model.clone());
+    let choices = Choices::new(streams, seed, taken.room);
     let answer = match request.stream {
         Some(_) => Relay::new(&request, &head, choices, &settings).open().await,
         None => gather(&request, &head, choices).await,
@@ -63,22 +71,32 @@ pub async fn complete(
     Ok(response)
 }
 
-async fn read(body: Bytes) -> Result<(ChatRequest, Arc<Value>), ApiError> {
-    let large = body.len() > LARGE;
-    let read = move || {
-        let value = json::parse(&body)?;
-        let request = ChatRequest::read(value.clone(), Strictness::Refuse)?;
-        Ok::<_, Problem>((request, Arc::new(for_strangers(value))))
-    };
-    if !large {
-        return Ok(read()?);
+async fn take(whole: Whole, order: Order, models: Arc<KnownModels>) -> Result<Taken, ApiError> {
+    let is_large = whole.bytes.len() > LARGE;
+    let take = move || Taken::of(whole, &order, &models);
+    if !is_large {
+        return take();
     }
-    match spawn_blocking(read).await {
-        Ok(read) => Ok(read?),
-        Err(_) => Err(ApiError::new(
-            FailureKind::Internal,
-            "something went wrong inside",
-        )),
+    spawn_blocking(take).await.unwrap_or_else(|_| {
+        let message = "something went wrong inside";
+        Err(ApiError::new(FailureKind::Internal, message))
+    })
+}
+
+impl Taken {
+    fn of(whole: Whole, order: &Order, models: &KnownModels) -> Result<Self, ApiError> {
+        let Whole { bytes, mut room } = whole;
+        let value = json::parse(&bytes)?;
+        let mut request = ChatRequest::read(value.clone(), Strictness::Refuse)?;
+        // As the client wrote it, for strangers' workers, and for each choice.
+        room.cover(bytes.len().saturating_mul(2 + request.choices as usize))?;
+        request.model = models.id(&request.model);
+        Ok(Self {
+            seed: order.seed_of(&request),
+            jobs: order.jobs(&request, for_strangers(value)),
+            request,
+            room,
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::task::{Context, Poll};
 
 use crate::coordinator::dispatch::{Outcome, Timing};
+use crate::coordinator::http::room::Room;
 use crate::coordinator::switchboard::{Delivery, JobStream};
 use crate::protocol::job::{Event, Failure, FailureKind};
 use crate::protocol::openai::chat::{Ending, Grid};
@@ -13,7 +14,14 @@ pub struct Choices {
     /// Where to look first, so that no choice talks the others down.
     turn: usize,
     seed: u64,
+    /// Bytes of text that have come.
+    size: usize,
+    /// What the request takes as long as its jobs may need it.
+    _room: Room,
 }
+
+/// All choices together. A worker that never ends its answer does not fill the memory of a door that gathers it.
+const LARGEST_OUTPUT: usize = 64 << 20;
 
 #[derive(Debug)]
 pub enum Next {
@@ -24,11 +32,13 @@ pub enum Next {
 }
 
 impl Choices {
-    pub fn new(streams: Vec<JobStream>, seed: u64) -> Self {
+    pub fn new(streams: Vec<JobStream>, seed: u64, room: Room) -> Self {
         Self {
             streams: streams.into_iter().map(Some).collect(),
             turn: 0,
             seed,
+            size: 0,
+            _room: room,
         }
     }
 
@@ -59,7 +69,13 @@ impl Choices {
     fn read(&mut self, choice: usize, delivery: Option<Delivery>) -> Next {
         let index = u32::try_from(choice).unwrap_or(u32::MAX);
         match delivery {
-            Some(Delivery::Event(event)) => Next::Event(index, event),
+            Some(Delivery::Event(event)) => {
+                self.size = self.size.saturating_add(size(&event));
+                match self.size > LARGEST_OUTPUT {
+                    true => Next::Failed(too_long()),
+                    false => Next::Event(index, event),
+                }
+            }
             Some(Delivery::End {
                 outcome,
                 timing,
@@ -82,6 +98,20 @@ impl Choices {
             )),
         }
     }
+}
+
+fn size(event: &Event) -> usize {
+    match event {
+        Event::Token(token) => token.text.len(),
+        Event::ToolCall(call) => call.arguments.len(),
+        _ => 0,
+    }
+}
+
+fn too_long() -> Failure {
+    let most = LARGEST_OUTPUT >> 20;
+    let message = format!("the worker wrote more than {most} MiB, which no model does");
+    Failure::new(FailureKind::WorkerFailed, message)
 }
 
 fn ended(choice: u32, outcome: Outcome, grid: impl FnOnce(u32) -> Grid) -> Next {

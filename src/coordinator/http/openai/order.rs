@@ -15,11 +15,11 @@ use crate::protocol::openai::chat::ChatRequest;
 
 /// What the jobs of a request have besides what it says.
 #[derive(Debug)]
-pub struct Order<'a> {
+pub struct Order {
     request: RequestId,
     account: AccountId,
     now: UnixMillis,
-    settings: &'a DoorSettings,
+    settings: Arc<DoorSettings>,
     /// For a request without a seed: a stream can go on elsewhere only if every worker draws the same.
     seed: u64,
 }
@@ -29,15 +29,15 @@ const MOST_PREFIXES: usize = 16;
 /// Every number up to here survives a program that knows doubles only.
 const EXACT: u64 = (1 << 53) - 1;
 
-impl<'a> Order<'a> {
-    pub fn new(request: RequestId, account: AccountId, settings: &'a DoorSettings) -> Self {
+impl Order {
+    pub fn new(request: RequestId, account: AccountId, settings: Arc<DoorSettings>) -> Self {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Self {
             request,
             account,
             now: UnixMillis::default().after(since.unwrap_or_default()),
-            settings,
             seed: settings.prefixes.hash_one(request) & EXACT,
+            settings,
         }
     }
 
@@ -50,12 +50,14 @@ impl<'a> Order<'a> {
         request.text.sampling.seed.unwrap_or(self.seed)
     }
 
-    pub fn jobs(&self, request: &ChatRequest, original: &Arc<Value>) -> Vec<Arc<Job>> {
+    /// The body is what a worker of the public network may see.
+    pub fn jobs(&self, request: &ChatRequest, body: Value) -> Vec<Arc<Job>> {
+        let original = Arc::new(body);
         let prefixes = self.prefixes(request);
         let job = |choice| {
             let mut text = request.choice(choice);
             text.sampling.seed = Some(self.seed_of(request));
-            Arc::new(self.job(request, text, original, prefixes.clone()))
+            Arc::new(self.job(request, text, &original, prefixes.clone()))
         };
         (0..request.choices).map(job).collect()
     }
@@ -124,10 +126,10 @@ mod tests {
     use crate::protocol::openai::Strictness;
     use crate::protocol::openai::chat::ChatRequest;
 
-    fn jobs(settings: &DoorSettings, body: Value) -> Vec<Arc<Job>> {
+    fn jobs(settings: &Arc<DoorSettings>, body: Value) -> Vec<Arc<Job>> {
         let request = ChatRequest::read(body.clone(), Strictness::Refuse).unwrap();
-        let order = Order::new(RequestId::random(), AccountId(1), settings);
-        order.jobs(&request, &Arc::new(body))
+        let order = Order::new(RequestId::random(), AccountId(1), settings.clone());
+        order.jobs(&request, body)
     }
 
     fn seed(job: &Job) -> Option<u64> {
@@ -138,7 +140,7 @@ mod tests {
     #[test]
     fn choices_become_jobs_of_one_seed_and_their_own_number() {
         let body = json!({"model": "m", "n": 3, "messages": [{"role": "user", "content": "hi"}]});
-        let jobs = jobs(&DoorSettings::default(), body);
+        let jobs = jobs(&Arc::default(), body);
         let choices: Vec<_> = jobs
             .iter()
             .map(|job| match &job.body {
@@ -153,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_talk_that_goes_on_begins_with_the_same_prefixes() {
-        let settings = DoorSettings::default();
+        let settings = Arc::new(DoorSettings::default());
         let said = |texts: &[&str]| {
             let messages: Vec<_> = texts
                 .iter()
