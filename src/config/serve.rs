@@ -29,6 +29,8 @@ settings! {
         requests_per_minute: Option<usize> where (1..=1_000_000); unset "no limit",
         /// Jobs of one account that wait or run at the same time. Set it when strangers have keys.
         jobs_in_flight: Option<usize> where (1..=1_000_000); unset "no limit",
+        /// Whether prompts go to workers of the public network without the keys, tokens and passwords in them.
+        scrub_secrets: bool = true,
         /// The largest request. Lower it when memory is short.
         largest_request: Size where (1 << 10..=1 << 30) = "64 MiB",
         /// Jobs that may wait for a worker; more are refused at once.

@@ -11,6 +11,7 @@
 //! | [`switchboard`] | the task around it: between clients, workers and the books |
 //! | [`workers`] | the line for workers: who is let in, and what is said there |
 //! | [`metering`] | how many tokens a job had, by our own count |
+//! | [`secrets`] | credentials in prompts, which strangers do not get |
 //! | [`kudos`] | what a job costs, and how an ended job becomes a settled one |
 //! | [`storage`] | all SQL: what must outlast the process |
 //! | [`clock`] | the time of day |
@@ -25,6 +26,7 @@ pub mod http;
 pub mod kudos;
 pub mod metering;
 pub mod names;
+pub mod secrets;
 mod start;
 pub mod state;
 pub mod storage;

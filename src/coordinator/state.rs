@@ -34,6 +34,8 @@ pub struct DoorSettings {
     pub requests_per_minute: Option<u32>,
     /// Models that exist, whether or not anybody serves them now, and what they are called.
     pub names: Names,
+    /// Whether prompts go to strangers' workers without the credentials in them.
+    pub scrub_secrets: bool,
     /// A stream says that it lives after this much silence.
     pub heartbeat: Duration,
     /// How long a stream waits for its first event before it answers 200, so that a failure until then has a
@@ -55,6 +57,7 @@ impl Default for DoorSettings {
             largest_request: 64 << 20,
             requests_per_minute: None,
             names: Names::default(),
+            scrub_secrets: true,
             heartbeat: Duration::from_secs(15),
             commit_after: Duration::from_secs(2),
             lifetime: Duration::from_secs(1800),

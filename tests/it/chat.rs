@@ -8,7 +8,7 @@ use futures_util::{SinkExt, StreamExt};
 use muster::coordinator::http::serve::{Connections, serve};
 use muster::coordinator::names::Names;
 use muster::coordinator::state::DoorSettings;
-use muster::protocol::job::{Capabilities, FailureKind, FinishReason};
+use muster::protocol::job::{self, Capabilities, FailureKind, FinishReason};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -242,15 +242,12 @@ async fn a_client_that_hangs_up_is_noticed_whatever_it_sent_after_its_request() 
 }
 
 #[tokio::test]
-async fn requests_in_a_row_are_answered_in_a_row_also_after_the_last_word() {
+async fn requests_in_a_row_are_answered_in_a_row() {
     let app = App::start().await;
     let mut client = connected(&app).await;
-    let request = "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    client
-        .write_all(request.repeat(3).as_bytes())
-        .await
-        .unwrap();
-    client.shutdown().await.unwrap();
+    let head = "GET /health HTTP/1.1\r\nhost: localhost\r\n";
+    let requests = format!("{head}\r\n{head}\r\n{head}connection: close\r\n\r\n");
+    client.write_all(requests.as_bytes()).await.unwrap();
     let mut answers = String::new();
     let reading = client.read_to_string(&mut answers);
     timeout(PATIENCE, reading).await.unwrap().unwrap();
@@ -260,14 +257,14 @@ async fn requests_in_a_row_are_answered_in_a_row_also_after_the_last_word() {
 #[tokio::test]
 async fn large_requests_do_not_take_more_memory_than_there_is() {
     let app = App::with(DoorSettings {
-        largest_request: 32 << 10,
+        largest_request: 20 << 10,
         ..DoorSettings::default()
     })
     .await;
     let rig = Puppet::connect(&app.board).await;
     // Each is there eighteen times: as it came, as JSON, and for each choice.
     let large =
-        body(json!({"n": 16, "messages": [{"role": "user", "content": "x ".repeat(15_000)}]}));
+        body(json!({"n": 16, "messages": [{"role": "user", "content": "x ".repeat(10_000)}]}));
     let (first, refused) = tokio::join!(app.chat(&large), async {
         let offer = rig.offer().await;
         let refused = app.chat(&large).await;
@@ -558,4 +555,38 @@ async fn a_worker_that_knows_an_alias_serves_the_model_and_hears_its_own_name() 
         assert_eq!(job["model"], "Org/Tiny");
         assert_eq!(job["payload"]["request"]["model"], "Org/Tiny");
     }
+}
+
+#[tokio::test]
+async fn strangers_do_not_get_the_secrets_in_a_prompt() {
+    let token = format!("ghp_{}", "a1B2".repeat(9));
+    let request = body(json!({"messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": format!("push with {token}, please")}]},
+    ]}));
+    for scrub_secrets in [true, false] {
+        let app = App::with(DoorSettings {
+            scrub_secrets,
+            ..DoorSettings::default()
+        })
+        .await;
+        let mut stranger = Stranger::connect(&app, "tiny").await;
+        let (answer, job) = tokio::join!(app.chat(&request), stranger.answer("hi"));
+        assert_eq!(answer.status, StatusCode::OK);
+        let payload = job["payload"].to_string();
+        assert_eq!(payload.contains(&token), !scrub_secrets, "{payload}");
+        assert!(payload.contains("please"), "{payload}");
+    }
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let (_, offer) = tokio::join!(app.chat(&request), async {
+        let offer = rig.offer().await;
+        rig.say(&offer, [done(FinishReason::Stop)]).await;
+        offer
+    });
+    let job::Body::Text(asked) = &offer.job.body;
+    assert!(
+        format!("{:?}", asked.input).contains(&token),
+        "our own read it"
+    );
 }

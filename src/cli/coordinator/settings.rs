@@ -29,6 +29,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
                 .requests_per_minute
                 .and_then(|most| u32::try_from(most).ok()),
             largest_request: usize::try_from(serve.largest_request.bytes).unwrap_or(usize::MAX),
+            scrub_secrets: serve.scrub_secrets,
             names: Names::of(names(&catalog)),
             ..DoorSettings::default()
         },

@@ -58,6 +58,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("memmap2", &["networks/weights"]),
     ("minijinja", &["runtime/text"]),
     ("nvml_wrapper", &["hardware"]),
+    ("regex", &["coordinator/secrets.rs"]),
     ("reqwest", &["hub"]),
     ("sqlx", &["coordinator/storage"]),
     ("tokenizers", &["runtime/text"]),

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
+use crate::coordinator::secrets;
 use crate::coordinator::state::DoorSettings;
 use crate::protocol::job::{
     AccountId, Body, Formats, Job, JobId, Kind, Limits, ModelChoice, Original, Privacy, RequestId,
@@ -51,7 +52,10 @@ impl Order {
     }
 
     /// The body is what a worker of the public network may see.
-    pub fn jobs(&self, request: &ChatRequest, body: Value) -> Vec<Arc<Job>> {
+    pub fn jobs(&self, request: &ChatRequest, mut body: Value) -> Vec<Arc<Job>> {
+        if self.settings.scrub_secrets {
+            secrets::scrub_messages(&mut body);
+        }
         let original = Arc::new(body);
         let prefixes = self.prefixes(request);
         let job = |choice| {
