@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::accounts::Accounts;
+use super::kudos::Prices;
 use super::names::Names;
 use super::storage::Store;
 use super::switchboard::Switchboard;
@@ -34,6 +35,8 @@ pub struct DoorSettings {
     pub requests_per_minute: Option<u32>,
     /// Models that exist, whether or not anybody serves them now, and what they are called.
     pub names: Names,
+    /// How large they are, by their ids: what `auto` goes by.
+    pub sizes: Prices,
     /// Whether prompts go to strangers' workers without the credentials in them.
     pub scrub_secrets: bool,
     /// A stream says that it lives after this much silence.
@@ -57,6 +60,7 @@ impl Default for DoorSettings {
             largest_request: 64 << 20,
             requests_per_minute: None,
             names: Names::default(),
+            sizes: Prices::default(),
             scrub_secrets: true,
             heartbeat: Duration::from_secs(15),
             commit_after: Duration::from_secs(2),

@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use futures_util::{SinkExt, StreamExt};
 use muster::coordinator::http::serve::{Connections, serve};
+use muster::coordinator::kudos::Prices;
 use muster::coordinator::names::Names;
 use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::{self, Capabilities, FailureKind, FinishReason};
@@ -82,6 +83,45 @@ async fn a_stream_holds_what_the_worker_says_as_it_says_it() {
     assert_eq!(chunks[0]["choices"][0]["finish_reason"], "length");
     assert_eq!(chunks[1]["choices"], json!([]));
     assert_eq!(chunks[1]["usage"]["completion_tokens"], 3);
+}
+
+#[tokio::test]
+async fn auto_is_the_best_model_that_is_online_and_the_reply_says_which() {
+    let app = App::with(DoorSettings {
+        sizes: Prices::default().with("tiny", 0.5).with("big", 8.0),
+        ..DoorSettings::default()
+    })
+    .await;
+    let nobody = app.chat(&body(json!({"model": "auto"}))).await;
+    assert_eq!(nobody.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(
+        app.get("/v1/models/auto").await.status,
+        StatusCode::NOT_FOUND
+    );
+    let tiny = Puppet::connect(&app.board).await;
+    let big = Puppet::serving(&app.board, "big", Capabilities::default()).await;
+    while app.get("/v1/models/big").await.status != StatusCode::OK {
+        tokio::task::yield_now().await;
+    }
+    for (name, rig, model) in [
+        ("auto", &big, "big"),
+        ("auto:fast", &tiny, "tiny"),
+        ("auto:quality", &big, "big"),
+    ] {
+        let routing = json!({"auto": true, "requested": name, "resolved_model": model});
+        let request = body(json!({"model": name}));
+        let (answer, ()) = tokio::join!(app.chat(&request), rig.answer(&["hi"]));
+        let reply = answer.json().await;
+        assert_eq!(
+            (&reply["model"], &reply["grid"]["routing"]),
+            (&json!(model), &routing)
+        );
+        let request = body(json!({"model": name, "stream": true}));
+        let (answer, ()) = tokio::join!(app.chat(&request), rig.answer(&["hi"]));
+        let chunks = answer.chunks().await;
+        assert_eq!(chunks.last().unwrap()["grid"]["routing"], routing);
+    }
+    assert_eq!(app.get("/v1/models/auto").await.json().await["id"], "auto");
 }
 
 #[tokio::test]
@@ -323,8 +363,8 @@ async fn a_model_is_the_same_by_all_of_its_names() {
         assert_eq!(reply["model"], "tiny", "the id, as of any alias");
     }
     let listed = app.get("/v1/models").await.json().await;
-    assert_eq!(listed["data"][0]["id"], "tiny");
-    assert_eq!(listed["data"][0]["aliases"], json!(["Org/Tiny"]));
+    assert_eq!(listed["data"][1]["id"], "tiny");
+    assert_eq!(listed["data"][1]["aliases"], json!(["Org/Tiny"]));
     for path in [
         "/v1/models/tiny",
         "/v1/models/Org/Tiny",
@@ -465,13 +505,14 @@ async fn listings_show_who_is_online() {
     let models = loop {
         // What came a moment ago is shown a moment later.
         let models = app.get(path).await.json().await;
-        if models["data"].as_array().unwrap().len() == 2 {
+        if models["data"].as_array().unwrap().len() == 3 {
             break models;
         }
         tokio::task::yield_now().await;
     };
     assert_eq!(models["object"], "list");
-    assert_eq!(models["data"][0]["id"], "org/big");
+    let ids = [0, 1, 2].map(|index| &models["data"][index]["id"]);
+    assert_eq!(ids, ["auto", "org/big", "tiny"]);
     assert_eq!(models["data"][1]["input_modalities"], json!(["text"]));
     for path in ["/v1/models/org/big", "/v1/models/org%2Fbig"] {
         assert_eq!(app.get(path).await.json().await["id"], "org/big");

@@ -31,6 +31,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             largest_request: usize::try_from(serve.largest_request.bytes).unwrap_or(usize::MAX),
             scrub_secrets: serve.scrub_secrets,
             names: Names::of(names(&catalog)),
+            sizes: prices(&catalog),
             ..DoorSettings::default()
         },
         dispatch: dispatch::Settings {

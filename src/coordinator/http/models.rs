@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 
 use crate::coordinator::error::ApiError;
 use crate::coordinator::state::DoorSettings;
-use crate::coordinator::switchboard::{ModelOnline, Switchboard};
+use crate::coordinator::switchboard::{ModelOnline, Overview, Switchboard};
 use crate::protocol::job::{FailureKind, Kind};
 
 use super::open::KnownModels;
+use super::openai::auto::{AUTO, Auto, PARTICULAR};
 use super::reply::Reply;
 
 /// Text models, which is what chat programs let people pick from; `?type=all` lists the others too.
@@ -28,9 +29,9 @@ pub async fn list(
         .models
         .iter()
         .filter(|model| all || model.kinds.contains(Kind::Text));
-    let data: Vec<_> = listed
-        .map(|model| entry(model, &settings.name, &known))
-        .collect();
+    let listed = listed.map(|model| entry(model, &settings.name, &known));
+    let auto = auto(&overview, &settings.name);
+    let data: Vec<_> = auto.into_iter().chain(listed).collect();
     Reply(json!({"object": "list", "data": data}))
 }
 
@@ -44,6 +45,11 @@ pub async fn show(
     let Path(name) = id
         .map_err(|_| ApiError::new(FailureKind::InvalidRequest, "the model's name is not UTF-8"))?;
     let overview = board.overview();
+    if Auto::called(&name).is_some()
+        && let Some(auto) = auto(&overview, &settings.name)
+    {
+        return Ok(Reply(auto));
+    }
     let model = overview.model(&known.id(&name)).ok_or_else(|| {
         let online: Vec<&str> = overview.models.iter().map(|model| &*model.name).collect();
         unknown(&name, &online)
@@ -69,6 +75,22 @@ pub fn unknown(name: &str, online: &[&str]) -> ApiError {
         param: Some("model".into()),
         ..ApiError::new(FailureKind::ModelNotFound, message)
     }
+}
+
+/// There as long as there is a model it could become.
+fn auto(overview: &Overview, owner: &str) -> Option<Value> {
+    let models = overview.models.iter();
+    let texts = models.filter(|model| model.kinds.contains(Kind::Text));
+    let longest = texts.map(|model| model.context).max()?;
+    Some(json!({
+        "id": AUTO,
+        "object": "model",
+        "created": 0,
+        "owned_by": owner,
+        "input_modalities": ["text"],
+        "max_context_length": longest,
+        "aliases": PARTICULAR,
+    }))
 }
 
 fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {

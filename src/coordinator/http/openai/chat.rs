@@ -19,9 +19,10 @@ use crate::coordinator::http::room::Room;
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::switchboard::{JobStream, Switchboard};
 use crate::protocol::job::{FailureKind, Job};
-use crate::protocol::openai::chat::{ChatRequest, Grid, Head, Reply, for_strangers};
+use crate::protocol::openai::chat::{ChatRequest, Grid, Head, Reply, Routing, for_strangers};
 use crate::protocol::openai::{Strictness, json};
 
+use super::auto::Auto;
 use super::choices::{Choices, Next};
 use super::order::Order;
 use super::refused;
@@ -30,9 +31,17 @@ use super::stream::Relay;
 /// A body of more bytes is read beside the tasks that relay tokens.
 const LARGE: usize = 128 << 10;
 
+/// By what a name becomes a model.
+struct Known {
+    models: Arc<KnownModels>,
+    board: Switchboard,
+    settings: Arc<DoorSettings>,
+}
+
 /// A request that was read, what was made of it, and the memory all of it takes.
 struct Taken {
     request: ChatRequest,
+    routing: Option<Routing>,
     seed: u64,
     jobs: Vec<Arc<Job>>,
     room: Room,
@@ -48,7 +57,12 @@ pub async fn complete(
 ) -> Result<Response, ApiError> {
     let order = Order::new(arrival.id, caller.account, settings.clone());
     let created = order.created();
-    let taken = take(whole?, order, models.clone()).await?;
+    let known = Known {
+        models: models.clone(),
+        board: board.clone(),
+        settings: settings.clone(),
+    };
+    let taken = take(whole?, order, known).await?;
     let Taken { request, seed, .. } = taken;
     let submission = Submission {
         jobs: taken.jobs,
@@ -59,7 +73,7 @@ pub async fn complete(
     models.learn(&request.model);
     let ids = job_ids(&streams);
     let head = Head::new(arrival.id, created, request.model.clone());
-    let choices = Choices::new(streams, seed, taken.room);
+    let choices = Choices::new(streams, seed, taken.routing, taken.room);
     let answer = match request.stream {
         Some(_) => Relay::new(&request, &head, choices, &settings).open().await,
         None => gather(&request, &head, choices).await,
@@ -71,9 +85,9 @@ pub async fn complete(
     Ok(response)
 }
 
-async fn take(whole: Whole, order: Order, models: Arc<KnownModels>) -> Result<Taken, ApiError> {
+async fn take(whole: Whole, order: Order, known: Known) -> Result<Taken, ApiError> {
     let is_large = whole.bytes.len() > LARGE;
-    let take = move || Taken::of(whole, &order, &models);
+    let take = move || Taken::of(whole, &order, &known);
     if !is_large {
         return take();
     }
@@ -83,15 +97,32 @@ async fn take(whole: Whole, order: Order, models: Arc<KnownModels>) -> Result<Ta
     })
 }
 
+impl Known {
+    /// The id of the model that is meant.
+    fn model(&self, request: &ChatRequest) -> Arc<str> {
+        let sizes = &self.settings.sizes;
+        let auto = Auto::called(&request.model);
+        let chosen =
+            auto.and_then(|auto| auto.choose(request, &self.board.overview().models, sizes));
+        chosen.unwrap_or_else(|| self.models.id(&request.model))
+    }
+}
+
 impl Taken {
-    fn of(whole: Whole, order: &Order, models: &KnownModels) -> Result<Self, ApiError> {
+    fn of(whole: Whole, order: &Order, known: &Known) -> Result<Self, ApiError> {
         let Whole { bytes, mut room } = whole;
         let value = json::parse(&bytes)?;
         let mut request = ChatRequest::read(value.clone(), Strictness::Refuse)?;
         // As the client wrote it, for strangers' workers, and for each choice.
         room.cover(bytes.len().saturating_mul(2 + request.choices as usize))?;
-        request.model = models.id(&request.model);
+        let requested = request.model.clone();
+        request.model = known.model(&request);
+        let routing = Auto::called(&requested).map(|_| Routing {
+            requested,
+            resolved: request.model.clone(),
+        });
         Ok(Self {
+            routing,
             seed: order.seed_of(&request),
             jobs: order.jobs(&request, for_strangers(value)),
             request,

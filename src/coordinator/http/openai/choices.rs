@@ -6,7 +6,7 @@ use crate::coordinator::dispatch::{Outcome, Timing};
 use crate::coordinator::http::room::Room;
 use crate::coordinator::switchboard::{Delivery, JobStream};
 use crate::protocol::job::{Event, Failure, FailureKind};
-use crate::protocol::openai::chat::{Ending, Grid};
+use crate::protocol::openai::chat::{Ending, Grid, Routing};
 
 #[derive(Debug)]
 pub struct Choices {
@@ -14,6 +14,7 @@ pub struct Choices {
     /// Where to look first, so that no choice talks the others down.
     turn: usize,
     seed: u64,
+    routing: Option<Routing>,
     /// Bytes of text that have come.
     size: usize,
     /// What the request takes as long as its jobs may need it.
@@ -32,11 +33,12 @@ pub enum Next {
 }
 
 impl Choices {
-    pub fn new(streams: Vec<JobStream>, seed: u64, room: Room) -> Self {
+    pub fn new(streams: Vec<JobStream>, seed: u64, routing: Option<Routing>, room: Room) -> Self {
         Self {
             streams: streams.into_iter().map(Some).collect(),
             turn: 0,
             seed,
+            routing,
             size: 0,
             _room: room,
         }
@@ -82,14 +84,18 @@ impl Choices {
                 worker,
             }) => {
                 self.streams[choice] = None;
-                let seed = self.seed;
+                let (seed, routing) = (self.seed, self.routing.clone());
                 ended(index, outcome, |tokens| {
                     let Timing {
                         first_output,
                         total,
                         ..
                     } = timing;
-                    Grid::new(worker, total, first_output, tokens, seed.cast_signed())
+                    let seed = seed.cast_signed();
+                    Grid {
+                        routing,
+                        ..Grid::new(worker, total, first_output, tokens, seed)
+                    }
                 })
             }
             None => Next::Failed(Failure::new(

@@ -29,6 +29,15 @@ pub struct Grid {
     pub ttft: Option<f64>,
     pub tokens_per_s: Option<f64>,
     pub seed: i64,
+    /// Where the client left the choice of the model to us.
+    pub routing: Option<Routing>,
+}
+
+/// What was asked for in place of a model, and which one it became.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Routing {
+    pub requested: Arc<str>,
+    pub resolved: Arc<str>,
 }
 
 /// How one choice came to its end.
@@ -66,17 +75,30 @@ impl Grid {
             ttft: first.map(|first| rounded(first.as_secs_f64())),
             tokens_per_s: (speed.is_finite() && speed > 0.0).then(|| rounded(speed)),
             seed,
+            routing: None,
         }
     }
 
     pub(super) fn body(&self) -> Value {
-        json!({
+        let mut body = json!({
             "worker": self.worker.as_deref(),
             "gen_time": self.gen_time,
             "ttft": self.ttft,
             "tokens_per_s": self.tokens_per_s,
             "seed": self.seed,
-        })
+        });
+        if let Some(Routing {
+            requested,
+            resolved,
+        }) = &self.routing
+        {
+            body["routing"] = json!({
+                "auto": true,
+                "requested": &**requested,
+                "resolved_model": &**resolved,
+            });
+        }
+        body
     }
 }
 

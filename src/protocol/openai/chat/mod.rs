@@ -30,7 +30,7 @@ mod tests;
 
 pub use chunks::ChunkWriter;
 pub use fields::{for_strangers, schema};
-pub use head::{Ending, Grid, Head};
+pub use head::{Ending, Grid, Head, Routing};
 pub use reply::Reply;
 
 use std::borrow::Cow;

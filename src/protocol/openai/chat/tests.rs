@@ -387,6 +387,7 @@ fn grid() -> Grid {
         ttft: Some(0.08),
         tokens_per_s: Some(66.8),
         seed: 41,
+        routing: None,
     }
 }
 
