@@ -155,6 +155,35 @@ async fn reasoning_refusals_and_pieces_of_calls_are_told_apart() {
 }
 
 #[tokio::test]
+async fn half_an_emoji_reaches_the_client_as_a_replacement_character() {
+    let board = Board::start();
+    let mut rig = board.public_rig("rig").await;
+    let mut stream = board.submit("hello").await;
+    let job = rig.job().await;
+    for delta in [r#"{"content":"so \ud83d"}"#, r#"{"content":"\ude00!"}"#] {
+        let id = &job["id"];
+        rig.send_text(format!(r#"{{"type":"token","id":{id},"delta":{delta}}}"#))
+            .await;
+    }
+    rig.done(&job).await;
+    assert_eq!(read_all(&mut stream).await.0, "so \u{fffd}\u{fffd}!");
+}
+
+#[tokio::test]
+async fn a_done_that_says_strange_things_is_acked_before_anything_else_comes() {
+    let board = Board::start();
+    let mut rig = board.public_rig("rig").await;
+    let mut stream = board.submit("one").await;
+    let _waits = board.submit("two").await;
+    let job = rig.job().await;
+    rig.token(&job, "hi").await;
+    rig.send(json!({"type": "done", "id": job["id"], "usage": [], "finish_reason": {"a": 1}}))
+        .await;
+    assert_eq!(rig.next().await["type"], "ack");
+    assert_eq!(read_all(&mut stream).await.0, "hi");
+}
+
+#[tokio::test]
 async fn the_whole_text_counts_only_if_nothing_was_streamed() {
     let board = Board::start();
     let mut rig = board.public_rig("rig").await;

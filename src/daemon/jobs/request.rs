@@ -99,6 +99,10 @@ fn text_request(payload: Payload) -> Result<job::TextRequest, Failure> {
                 "the worker cannot read this request: it may be older than its coordinator";
             Err(Failure::new(FailureKind::WorkerFailed, message))
         }
+        Payload::Excessive => {
+            let message = "the request is nested too deeply, or has numbers beyond all bounds";
+            Err(Failure::new(FailureKind::InvalidRequest, message))
+        }
     }
 }
 

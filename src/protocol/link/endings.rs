@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::About;
-use super::loose::{AtMost, LooseId};
+use super::loose::{AtMost, Loose, LooseId};
 use super::object::Object;
 use super::output::{about, finish_name, finish_named};
 use super::usage::{UsageJson, write_usage};
@@ -46,19 +46,26 @@ pub struct ErrorFrame {
     pub code: Option<FailureKind>,
 }
 
+/// What it says counts as far as it can be read: its sender has finished either way, and waits for its ack.
 #[derive(Deserialize)]
 pub(super) struct DoneJson {
     #[serde(default)]
     id: LooseId,
     att: Option<u32>,
     seq: Option<u64>,
-    full_text: Option<String>,
-    full_reasoning: Option<String>,
-    finish_reason: Option<String>,
-    usage: Option<UsageJson>,
-    cancelled: Option<bool>,
+    #[serde(default)]
+    full_text: Loose<String>,
+    #[serde(default)]
+    full_reasoning: Loose<String>,
+    #[serde(default)]
+    finish_reason: Loose<String>,
+    #[serde(default)]
+    usage: Loose<UsageJson>,
+    #[serde(default)]
+    cancelled: Loose<bool>,
     full_json: Option<Value>,
-    results: Option<AtMost<MOST_RESULTS, ResultJson>>,
+    #[serde(default)]
+    results: Loose<AtMost<MOST_RESULTS, ResultJson>>,
 }
 
 #[derive(Deserialize)]
@@ -74,15 +81,17 @@ pub(super) struct ErrorJson {
     id: LooseId,
     att: Option<u32>,
     seq: Option<u64>,
-    message: Option<String>,
-    client_error: Option<bool>,
+    #[serde(default)]
+    message: Loose<String>,
+    #[serde(default)]
+    client_error: Loose<bool>,
     #[serde(default)]
     code: Value,
 }
 
 impl DoneJson {
     pub fn read(self) -> Option<Done> {
-        let results = self.results.map_or_else(Vec::new, |list| list.0);
+        let results = self.results.0.map_or_else(Vec::new, |list| list.0);
         let result = |one: ResultJson| MediaResult {
             index: one.index,
             seed: one.seed,
@@ -90,11 +99,11 @@ impl DoneJson {
         };
         Some(Done {
             about: about(self.id, self.att, self.seq)?,
-            full_text: self.full_text,
-            full_reasoning: self.full_reasoning,
-            finish: self.finish_reason.map(|name| finish_named(&name)),
-            usage: self.usage.map(Usage::from),
-            cancelled: self.cancelled.unwrap_or(false),
+            full_text: self.full_text.0,
+            full_reasoning: self.full_reasoning.0,
+            finish: self.finish_reason.0.map(|name| finish_named(&name)),
+            usage: self.usage.0.map(Usage::from),
+            cancelled: self.cancelled.0.unwrap_or(false),
             full_json: self.full_json,
             results: results.into_iter().map(result).collect(),
         })
@@ -105,8 +114,8 @@ impl ErrorJson {
     pub fn read(self) -> Option<ErrorFrame> {
         Some(ErrorFrame {
             about: about(self.id, self.att, self.seq)?,
-            message: self.message.unwrap_or_default(),
-            client_error: self.client_error.unwrap_or(false),
+            message: self.message.0.unwrap_or_default(),
+            client_error: self.client_error.0.unwrap_or(false),
             code: FailureKind::deserialize(self.code).ok(),
         })
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::endings::{DoneJson, ErrorJson};
 use super::loose::{LooseId, read};
+use super::mending::without_lone_surrogates;
 use super::object::Object;
 use super::output::{TokenJson, TokensJson, about};
 use super::state::StateJson;
@@ -146,6 +147,13 @@ pub(super) struct DrainJson {
 
 impl FromWorker {
     pub fn parse(text: &str) -> Result<Self, FrameError> {
+        Self::parse_exactly(text).or_else(|error| {
+            let mended = without_lone_surrogates(text).ok_or(error)?;
+            Self::parse_exactly(&mended)
+        })
+    }
+
+    fn parse_exactly(text: &str) -> Result<Self, FrameError> {
         // Frames of tokens begin like this from everybody who writes their type first.
         if text.starts_with(r#"{"type":"token","#) {
             return Ok(read::<TokenJson>("token", text)?.read().into());

@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::About;
 use super::loose::{AtMost, LooseId};
 use super::object::Object;
 use super::output::about;
 use super::registration::{kind_name, kind_named};
+use super::{About, FrameError};
 use crate::protocol::job::{Kind, TextRequest};
 
 const MOST_SLOTS: usize = 64;
@@ -30,7 +30,6 @@ pub struct JobFrame {
     pub prefill: Option<Prefill>,
     /// What is left of the job's lifetime.
     pub deadline: Option<Duration>,
-    pub priority: Option<i32>,
 }
 
 /// What is to be done.
@@ -40,8 +39,10 @@ pub enum Payload {
     Neutral(Box<TextRequest>),
     /// The public shapes: the client's dialect, or the flat keys of a media job.
     Public(Map<String, Value>),
-    /// It says it is neutral and is not: a newer coordinator, or a broken one.
+    /// It is not what it says it is: a newer coordinator, or a broken one.
     Unreadable,
+    /// It is nested more deeply, or has larger numbers, than is read here.
+    Excessive,
 }
 
 /// Where one output goes, by HTTP PUT.
@@ -72,24 +73,44 @@ pub(super) struct JobJson {
     upload: Option<AtMost<MOST_SLOTS, UploadSlot>>,
     prefill: Option<Prefill>,
     deadline_ms: Option<u64>,
-    prio: Option<i32>,
+}
+
+/// What has to be readable of a job for it to be refused.
+#[derive(Deserialize)]
+pub(super) struct JobHeadJson {
+    #[serde(default)]
+    id: LooseId,
+    att: Option<u32>,
+    model: Option<String>,
+}
+
+impl JobHeadJson {
+    pub fn unreadable(self, error: &FrameError) -> Option<JobFrame> {
+        let payload = match error {
+            FrameError::WrongShape { .. } => Payload::Unreadable,
+            // It is JSON as far as one can tell without taking it in: that is how its head was read.
+            FrameError::NotJson { .. } | FrameError::NotAnObject => Payload::Excessive,
+        };
+        let about = about(self.id, self.att, None)?;
+        Some(JobFrame::text(about, &self.model?, payload))
+    }
 }
 
 impl JobJson {
     pub fn read(self) -> Option<JobFrame> {
-        let kind = self
-            .job_type
-            .as_deref()
-            .map_or(Some(Kind::Text), kind_named);
+        let kind = self.job_type.as_deref().map(kind_named);
+        let payload = match kind {
+            Some(None) => Payload::Unreadable,
+            Some(Some(_)) | None => Payload::read(self.payload.unwrap_or_default()),
+        };
         Some(JobFrame {
             about: about(self.id, self.att, self.seq)?,
             model: self.model.unwrap_or_default(),
-            kind: kind?,
-            payload: Payload::read(self.payload.unwrap_or_default()),
+            kind: kind.flatten().unwrap_or(Kind::Text),
+            payload,
             upload: self.upload.map_or_else(Vec::new, |list| list.0),
             prefill: self.prefill,
             deadline: self.deadline_ms.map(Duration::from_millis),
-            priority: self.prio,
         })
     }
 }
@@ -113,7 +134,7 @@ impl Payload {
                 .get("api_format")
                 .and_then(Value::as_str)
                 .unwrap_or("openai-chat"),
-            Self::Neutral(_) | Self::Unreadable => NEUTRAL,
+            Self::Neutral(_) | Self::Unreadable | Self::Excessive => NEUTRAL,
         }
     }
 }
@@ -129,7 +150,6 @@ impl JobFrame {
             upload: Vec::new(),
             prefill: None,
             deadline: None,
-            priority: None,
         }
     }
 
@@ -146,7 +166,7 @@ impl JobFrame {
                 payload.value("request", request);
                 payload.text("api_format", NEUTRAL);
             }),
-            Payload::Unreadable => object.null("payload"),
+            Payload::Unreadable | Payload::Excessive => object.null("payload"),
         }
         if !self.upload.is_empty() {
             object.list("upload", &self.upload, UploadSlot::write);
@@ -158,7 +178,6 @@ impl JobFrame {
             });
         }
         object.number_if("deadline_ms", self.deadline.map(|left| left.as_millis()));
-        object.number_if("prio", self.priority);
         object.end();
     }
 }

@@ -1,10 +1,12 @@
-//! How frames of strangers are read: no list is longer than its limit, and an identity that is none names nothing.
+//! How frames of strangers are read: no list is longer than its limit, an identity that is none names nothing, and
+//! what only adds to a frame does not spoil it.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{DeserializeOwned, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::FrameError;
@@ -51,6 +53,23 @@ impl<'de, const MOST: usize, T: Deserialize<'de>> Deserialize<'de> for AtMost<MO
         }
         let list = deserializer.deserialize_seq(List::<MOST, T>(PhantomData))?;
         Ok(Self(list))
+    }
+}
+
+/// Something that may be there. What is of another kind is as good as not there.
+#[derive(Debug)]
+pub struct Loose<T>(pub Option<T>);
+
+impl<T> Default for Loose<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Loose<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        Ok(Self(T::deserialize(value).ok()))
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `endings` | done, failed |
 //! | `state` | how busy and how fast a worker is |
 //! | `from_worker`, `to_worker` | all of them, told apart by `type` |
+//! | `loose`, `mending` | how much of a stranger's frame is read all the same |
 //!
 //! A peer that negotiates nothing sees the public protocol exactly: what is `None` here is absent there, unknown
 //! keys and types are ignored. What is agreed in `ext` adds `att` and `seq` to the frames of a job. A frame of
@@ -19,6 +20,7 @@ mod extensions;
 mod from_worker;
 mod job;
 mod loose;
+mod mending;
 mod object;
 mod output;
 mod ready;

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 
 use super::About;
-use super::loose::{AtMost, LooseId};
+use super::loose::{AtMost, Loose, LooseId};
 use super::object::Object;
 use crate::protocol::job::{Channel, Event, FinishReason, TokenEvent, TokenLogprob, ToolCallEvent};
 
@@ -34,7 +34,8 @@ pub(super) struct TokenJson {
     seq: Option<u64>,
     delta: Option<DeltaJson>,
     ids: Option<Vec<u32>>,
-    logprobs: Option<LogprobsJson>,
+    #[serde(default)]
+    logprobs: Loose<LogprobsJson>,
     finish_reason: Option<String>,
     /// The older form.
     text: Option<String>,
@@ -55,12 +56,14 @@ pub(super) struct TokensJson {
 #[derive(Default, Deserialize)]
 struct DeltaJson {
     content: Option<String>,
-    #[serde(alias = "reasoning")]
     reasoning_content: Option<String>,
+    /// The newer name of the same. Some backends write both.
+    reasoning: Option<String>,
     refusal: Option<String>,
     tool_calls: Option<AtMost<MOST_CALLS, CallJson>>,
     ids: Option<Vec<u32>>,
-    logprobs: Option<LogprobsJson>,
+    #[serde(default)]
+    logprobs: Loose<LogprobsJson>,
 }
 
 #[derive(Deserialize)]
@@ -104,7 +107,7 @@ impl TokenJson {
             (None, _) => {}
         }
         delta.ids = delta.ids.or(self.ids);
-        delta.logprobs = delta.logprobs.or(self.logprobs);
+        delta.logprobs.0 = delta.logprobs.0.or(self.logprobs.0);
         let mut events = Vec::with_capacity(1);
         delta.read(&mut events);
         Some(Output {
@@ -159,12 +162,15 @@ impl DeltaJson {
     /// Usually one event. Ids and log probabilities go with the first.
     fn read(self, events: &mut Vec<Event>) {
         let mut ids = self.ids.unwrap_or_default();
-        let content = self.logprobs.and_then(|logprobs| logprobs.content);
+        let content = self.logprobs.0.and_then(|logprobs| logprobs.content);
         let mut logprobs: Vec<_> = content.map_or_else(Vec::new, |list| {
             list.0.into_iter().map(TokenLogprob::from).collect()
         });
         let texts = [
-            (Channel::Reasoning, self.reasoning_content),
+            (
+                Channel::Reasoning,
+                self.reasoning_content.or(self.reasoning),
+            ),
             (Channel::Content, self.content),
             (Channel::Refusal, self.refusal),
         ];

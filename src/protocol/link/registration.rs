@@ -93,8 +93,8 @@ struct RegistrationJson {
     worker_type: Option<String>,
     api_formats: Option<Names>,
     modalities: Option<Names>,
-    max_length: Option<u32>,
-    max_context_length: Option<u32>,
+    max_length: Option<f64>,
+    max_context_length: Option<f64>,
     bridge_agent: Option<String>,
     worker_profile: Option<Value>,
     worker_identity: Option<Value>,
@@ -154,8 +154,10 @@ impl Registration {
             kinds: kinds(json.job_types, json.worker_type),
             formats: formats(json.api_formats),
             modalities: modalities(json.modalities),
-            max_length: json.max_length.unwrap_or(plain.max_length),
-            max_context_length: json.max_context_length.unwrap_or(plain.max_context_length),
+            max_length: json.max_length.map_or(plain.max_length, whole),
+            max_context_length: json
+                .max_context_length
+                .map_or(plain.max_context_length, whole),
             bridge_agent: json.bridge_agent.unwrap_or(plain.bridge_agent),
             worker_profile: json.worker_profile,
             worker_identity: json.worker_identity,
@@ -213,6 +215,11 @@ pub(super) fn kind_name(kind: Kind) -> &'static str {
 pub(super) fn kind_named(name: &str) -> Option<Kind> {
     let row = KINDS.iter().find(|(_, one)| *one == name);
     row.map(|(kind, _)| *kind)
+}
+
+/// As near as there is one: not every language keeps whole numbers apart from others.
+fn whole(number: f64) -> u32 {
+    number as u32
 }
 
 /// The older single value counts only where the list is absent or empty.

@@ -223,6 +223,8 @@ fn a_registration_that_says_little_gets_the_contracts_defaults() {
     let read = Registration::parse(r#"{"apikey":"k","name":"n","models":["a",7,null]}"#).unwrap();
     let wanted = Registration::new("k", "n", vec!["a".to_owned()]);
     assert_eq!(read, wanted);
+    let numbers = Registration::parse(r#"{"max_length":8192.0,"max_context_length":-1}"#).unwrap();
+    assert_eq!((numbers.max_length, numbers.max_context_length), (8192, 0));
     assert_eq!(
         (read.max_length, read.max_context_length, read.formats),
         (512, 2048, Formats::OPENAI_CHAT)
@@ -271,6 +273,10 @@ fn deltas_of_strange_backends_are_read_as_far_as_they_go() {
     );
     let both = r#""delta":{"role":"assistant","content":"a","reasoning":"hm","tool_calls":null}"#;
     assert_eq!(events(both).0, [thought, text("a")]);
+    let twice = r#""delta":{"content":"a","reasoning":"hm","reasoning_content":"hm"}"#;
+    assert_eq!(events(twice).0, events(both).0);
+    let strange = r#""delta":{"content":"a"},"logprobs":{"content":[{"token":null}]}"#;
+    assert_eq!(events(strange).0, [text("a")]);
     let empty = r#""delta":{"content":""},"finish_reason":"length""#;
     assert_eq!(events(empty), (Vec::new(), Some(FinishReason::Length)));
     let call = r#""delta":{"tool_calls":[{"id":"c","type":"function","function":{"name":"f"}}]}"#;
@@ -297,7 +303,92 @@ fn frames_without_a_job_or_of_unknown_type_change_nothing() {
 }
 
 #[test]
-fn lone_surrogates_nan_and_100000_deep_json_are_refused_without_harm() {
+fn half_an_emoji_is_read_as_a_replacement_character() {
+    let frame = format!(
+        r#"{{"type":"token","id":"{ID}","delta":{{"content":"so \ud83d","reasoning_content":"\ud83d\ude00"}}}}"#
+    );
+    let FromWorker::Output(output) = FromWorker::parse(&frame).unwrap() else {
+        panic!("output was wanted");
+    };
+    let texts = output.events.iter().map(|event| match event {
+        Event::Token(token) => token.text.as_str(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(texts.collect::<Vec<_>>(), ["😀", "so \u{fffd}"]);
+    let registration = FromWorker::parse(r#"{"name":"rig \udc00"}"#).unwrap();
+    assert!(matches!(registration, FromWorker::Register(it) if it.name == "rig \u{fffd}"));
+}
+
+fn job_of(frame: &str) -> JobFrame {
+    match ToWorker::parse(frame).unwrap() {
+        ToWorker::Job(job) => *job,
+        other => panic!("a job was wanted, found {other:?}"),
+    }
+}
+
+#[test]
+fn a_job_with_what_python_writes_and_json_does_not_know_is_read() {
+    let frame = format!(
+        r#"{{"type":"job","id":"{ID}","model":"m","payload":{{"request":{{"a":"\ud83d","b":[NaN,-Infinity,1]}}}}}}"#
+    );
+    let Payload::Public(payload) = job_of(&frame).payload else {
+        panic!("a public payload was wanted");
+    };
+    let wanted = json!({"a": "\u{fffd}", "b": [null, null, 1]});
+    assert_eq!(payload["request"], wanted);
+}
+
+#[test]
+fn a_job_that_cannot_be_taken_in_can_still_be_refused() {
+    let check = |rest: &str, wanted: Payload| {
+        let frame = format!(r#"{{"type":"job","id":"{ID}","att":3,"model":"m",{rest}}}"#);
+        let job = job_of(&frame);
+        assert_eq!(
+            (job.about, job.model.as_str()),
+            (About::attempt(self::job(), 3), "m")
+        );
+        assert_eq!(job.payload, wanted, "{frame:.80}");
+    };
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    check(
+        &format!(r#""payload":{{"request":{deep}}}"#),
+        Payload::Excessive,
+    );
+    check(
+        &format!(r#""payload":{{"request":{deep},"x":NaN}}"#),
+        Payload::Excessive,
+    );
+    check(
+        r#""payload":{"request":{"seed":1e999}}"#,
+        Payload::Excessive,
+    );
+    check(r#""payload":7"#, Payload::Unreadable);
+    check(r#""payload":{},"job_type":"opera""#, Payload::Unreadable);
+    let nameless = format!(r#"{{"type":"job","model":"m","payload":{{"request":{deep}}}}}"#);
+    assert_eq!(ToWorker::parse(&nameless), Ok(ToWorker::Unknown));
+}
+
+#[test]
+fn a_done_is_one_whatever_else_it_says() {
+    let frame = format!(
+        r#"{{"type":"done","id":"{ID}","usage":"much","finish_reason":{{}},"cancelled":"no","full_text":7,"results":{{}}}}"#
+    );
+    let FromWorker::Done(done) = FromWorker::parse(&frame).unwrap() else {
+        panic!("a done was wanted");
+    };
+    assert_eq!(
+        (done.usage, done.finish, done.cancelled),
+        (None, None, false)
+    );
+    let frame = format!(r#"{{"type":"error","id":"{ID}","message":{{"code":503}}}}"#);
+    let FromWorker::Error(error) = FromWorker::parse(&frame).unwrap() else {
+        panic!("an error was wanted");
+    };
+    assert_eq!((error.message.as_str(), error.client_error), ("", false));
+}
+
+#[test]
+fn lone_surrogates_nan_and_100000_deep_json_do_no_harm() {
     let check = |frame: &str, wanted: &str| {
         let errors = [FromWorker::parse(frame).err(), ToWorker::parse(frame).err()];
         let said: Vec<_> = errors.iter().flatten().map(FrameError::to_string).collect();
@@ -307,7 +398,7 @@ fn lone_surrogates_nan_and_100000_deep_json_are_refused_without_harm() {
         );
     };
     check(
-        &format!(r#"{{"type":"token","id":"{ID}","delta":{{"content":"\ud800"}}}}"#),
+        &format!(r#"{{"type":"token","id":"{ID}","delta":{{"content":"\ud800}}}}"#),
         "not valid JSON",
     );
     check(
@@ -489,6 +580,10 @@ fn usage_is_read_in_every_spelling() {
     };
     let raw = usage(json!({"input_tokens": 6, "output_tokens": 5}));
     assert_eq!((raw.prompt_tokens, raw.completion_tokens), (6, 5));
+    let twice = usage(
+        json!({"prompt_tokens": 6, "input_tokens": 6, "completion_tokens": 5, "output_tokens": 5}),
+    );
+    assert_eq!(twice, raw);
     let odd = usage(
         json!({"prompt_tokens": null, "completion_tokens": -3.5, "prompt_tokens_details": null}),
     );

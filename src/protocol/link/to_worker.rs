@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::from_worker::{DrainJson, seconds, type_of, write_drain};
-use super::job::JobJson;
-use super::loose::{LooseId, read};
+use super::job::{JobHeadJson, JobJson};
+use super::loose::{Loose, LooseId, read};
+use super::mending::{without_lone_surrogates, without_strange_numbers};
 use super::object::Object;
 use super::output::about;
 use super::ready::{ReadyJson, RefusalJson};
@@ -69,7 +70,8 @@ struct AckJson {
     #[serde(default)]
     id: LooseId,
     att: Option<u32>,
-    den: Option<f64>,
+    #[serde(default)]
+    den: Loose<f64>,
 }
 
 #[derive(Deserialize)]
@@ -82,6 +84,19 @@ struct AboutJson {
 
 impl ToWorker {
     pub fn parse(text: &str) -> Result<Self, FrameError> {
+        Self::parse_exactly(text).or_else(|error| {
+            let whole = without_lone_surrogates(text);
+            let numbered = without_strange_numbers(whole.as_deref().unwrap_or(text));
+            match numbered.or(whole) {
+                Some(mended) => {
+                    Self::parse_exactly(&mended).or_else(|error| refusable(&mended, error))
+                }
+                None => refusable(text, error),
+            }
+        })
+    }
+
+    fn parse_exactly(text: &str) -> Result<Self, FrameError> {
         let Some(kind) = type_of(text)? else {
             return Ok(Self::Unknown);
         };
@@ -89,9 +104,7 @@ impl ToWorker {
             "ready" => Self::Ready(read::<ReadyJson>("ready", text)?.into()),
             "error" => Self::Error(read::<RefusalJson>("error", text)?.into()),
             "ping" => Self::Ping,
-            "job" => read::<JobJson>("job", text)?
-                .read()
-                .map_or(Self::Unknown, |job| Self::Job(Box::new(job))),
+            "job" => read::<JobJson>("job", text)?.read().into(),
             "cancel" => read::<CancelJson>("cancel", text)?.into(),
             "ack" => read::<AckJson>("ack", text)?.into(),
             "got" => read_about("got", text, |about| Self::Got { about })?,
@@ -145,6 +158,21 @@ fn read_about(
     Ok(about(json.id, json.att, json.seq).map_or(ToWorker::Unknown, known))
 }
 
+/// A job that says who it is can be refused. Its coordinator would wait for an answer in vain otherwise, or give the
+/// job out again and again if it cost the socket.
+fn refusable(text: &str, error: FrameError) -> Result<ToWorker, FrameError> {
+    match type_of(text)?.as_deref() {
+        Some("job") => Ok(read::<JobHeadJson>("job", text)?.unreadable(&error).into()),
+        _ => Err(error),
+    }
+}
+
+impl From<Option<JobFrame>> for ToWorker {
+    fn from(job: Option<JobFrame>) -> Self {
+        job.map_or(Self::Unknown, |job| Self::Job(Box::new(job)))
+    }
+}
+
 impl CancelWhy {
     fn name(self) -> &'static str {
         match self {
@@ -168,7 +196,7 @@ impl From<CancelJson> for ToWorker {
 
 impl From<AckJson> for ToWorker {
     fn from(json: AckJson) -> Self {
-        let thousandths = (json.den.unwrap_or(0.0) * 1000.0).round();
+        let thousandths = (json.den.0.unwrap_or(0.0) * 1000.0).round();
         let about = about(json.id, json.att, None);
         about.map_or(Self::Unknown, |about| Self::Ack {
             about,

@@ -1,4 +1,4 @@
-//! Token counts as backends report them: in two spellings, with or without details, now and then as null.
+//! Token counts as backends report them: in two spellings or both, with or without details, now and then as null.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,10 +8,14 @@ use crate::protocol::job::Usage;
 
 #[derive(Deserialize)]
 pub(super) struct UsageJson {
-    #[serde(default, alias = "input_tokens")]
+    #[serde(default)]
     prompt_tokens: Value,
-    #[serde(default, alias = "output_tokens")]
+    #[serde(default)]
+    input_tokens: Value,
+    #[serde(default)]
     completion_tokens: Value,
+    #[serde(default)]
+    output_tokens: Value,
     #[serde(default)]
     prompt_tokens_details: Value,
     #[serde(default)]
@@ -21,11 +25,19 @@ pub(super) struct UsageJson {
 impl From<UsageJson> for Usage {
     fn from(json: UsageJson) -> Self {
         Self {
-            prompt_tokens: count(&json.prompt_tokens),
+            prompt_tokens: either(&json.prompt_tokens, &json.input_tokens),
             cached_tokens: count(&json.prompt_tokens_details["cached_tokens"]),
-            completion_tokens: count(&json.completion_tokens),
+            completion_tokens: either(&json.completion_tokens, &json.output_tokens),
             reasoning_tokens: count(&json.completion_tokens_details["reasoning_tokens"]),
         }
+    }
+}
+
+/// Some backends say it in both spellings.
+fn either(one: &Value, other: &Value) -> u32 {
+    match one.is_null() {
+        true => count(other),
+        false => count(one),
     }
 }
 
