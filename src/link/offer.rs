@@ -22,8 +22,6 @@ pub enum Said {
     Started {
         prompt_tokens: u32,
         cached_tokens: u32,
-        /// What the draws hang on, where the job did not say.
-        seed: Option<u64>,
     },
     /// Tokens and pieces of tool calls that belong together: they arrive all or none.
     Output(Vec<Event>),

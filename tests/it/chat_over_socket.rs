@@ -456,6 +456,9 @@ async fn after_output_another_worker_goes_on_from_the_delivered_tokens() {
     let again = second.job().await;
     assert_eq!(again["id"], job["id"]);
     assert_eq!((&job["att"], &again["att"]), (&json!(1), &json!(2)));
+    let seed = |frame: &Value| frame["payload"]["request"]["sampling"]["seed"].as_u64();
+    assert!(seed(&job).is_some(), "the client named none");
+    assert_eq!(seed(&job), seed(&again), "both draw the same");
     assert_eq!(
         again["prefill"],
         json!({"text": "1 2 3 ", "tokens": [101, 102, 103]})

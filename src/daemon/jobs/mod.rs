@@ -117,7 +117,7 @@ async fn listen(
                 prompt_tokens,
                 cached_tokens,
             }) => {
-                let said = speech.started(prompt_tokens, cached_tokens, asked.made_up_seed);
+                let said = speech.started(prompt_tokens, cached_tokens);
                 (Some(said), None)
             }
             Some(runtime::Event::Text { text, tokens }) => speech.text(&text, tokens),

@@ -25,8 +25,6 @@ pub struct Asked {
     pub is_thinking: bool,
     /// The text its client has of what was generated before, as far as its coordinator says.
     pub told: String,
-    /// The job named no seed, so whoever continues it has to be told ours.
-    pub made_up_seed: Option<u64>,
     pub job: job::JobId,
 }
 
@@ -45,17 +43,10 @@ impl Asked {
             let message = "the model's chat template knows no tools";
             return Err(Failure::new(FailureKind::UnsupportedValue, message));
         }
-        let made_up_seed = match asked.sampling.seed {
-            Some(_) => None,
-            None => Some(random_seed()),
-        };
-        let mut sampling = sampling_of(asked.sampling);
-        sampling.seed = sampling.seed.or(made_up_seed);
         Ok(Self {
             offered,
             only_one_call: asked.parallel_tool_calls == Some(false),
             is_thinking,
-            made_up_seed,
             job: work.job,
             told: prefill.text,
             language,
@@ -63,7 +54,7 @@ impl Asked {
                 model: work.model,
                 prompt: prompt_of(asked.input),
                 generated: prefill.tokens,
-                sampling,
+                sampling: sampling_of(asked.sampling),
                 max_tokens: asked.max_tokens.map(|tokens| tokens as usize),
                 stop: asked.stop,
                 logprobs: asked.logprobs.map(|count| count as usize),
@@ -168,12 +159,4 @@ fn sampling_of(sampling: job::Sampling) -> runtime::Sampling {
         logit_bias: sampling.logit_bias,
         seed: sampling.seed,
     }
-}
-
-/// Below 2^53, so that every JSON parser on its way keeps it whole.
-fn random_seed() -> u64 {
-    let mut bytes = [0; 8];
-    // Without a source of chance every unseeded job draws alike, which is no reason to fail.
-    let _ = getrandom::fill(&mut bytes);
-    u64::from_le_bytes(bytes) >> 11
 }

@@ -67,13 +67,12 @@ impl<'a> Speech<'a> {
         self.ahead = more.map_or(0, str::len);
     }
 
-    pub fn started(&mut self, prompt: usize, cached: usize, seed: Option<u64>) -> Said {
+    pub fn started(&mut self, prompt: usize, cached: usize) -> Said {
         self.usage.prompt_tokens = small(prompt);
         self.usage.cached_tokens = small(cached);
         Said::Started {
             prompt_tokens: self.usage.prompt_tokens,
             cached_tokens: self.usage.cached_tokens,
-            seed,
         }
     }
 
@@ -331,7 +330,6 @@ mod tests {
             only_one_call: false,
             is_thinking: false,
             told: told.to_owned(),
-            made_up_seed: None,
             job: JobId::random(),
         }
     }

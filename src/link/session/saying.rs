@@ -19,12 +19,10 @@ impl Session {
             Said::Started {
                 prompt_tokens,
                 cached_tokens,
-                seed,
             } => self.frame(slot, out, |about| FromWorker::Started {
                 about,
                 prompt_tokens,
                 cached_tokens,
-                seed,
             }),
             Said::Output(events) => self.output(slot, events, out),
             Said::Done { finish, usage } => self.done(slot, finish, usage, out),

@@ -26,8 +26,6 @@ pub enum FromWorker {
         about: About,
         prompt_tokens: u32,
         cached_tokens: u32,
-        /// What the draws hang on, where the job did not say.
-        seed: Option<u64>,
     },
     Output(Output),
     /// The worker's count so far.
@@ -88,7 +86,6 @@ struct StartedJson {
     seq: Option<u64>,
     prompt_tokens: Option<u32>,
     cached_tokens: Option<u32>,
-    seed: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -231,12 +228,10 @@ impl FromWorker {
             Self::Started {
                 prompt_tokens,
                 cached_tokens,
-                seed,
                 ..
             } => {
                 object.number("prompt_tokens", prompt_tokens);
                 object.number("cached_tokens", cached_tokens);
-                object.number_if("seed", *seed);
             }
             Self::Usage { usage, .. } => object.object("usage", |inner| write_usage(usage, inner)),
             Self::Raw { event, data, .. } => {
@@ -314,7 +309,6 @@ impl From<StartedJson> for FromWorker {
             about,
             prompt_tokens: json.prompt_tokens.unwrap_or(0),
             cached_tokens: json.cached_tokens.unwrap_or(0),
-            seed: json.seed,
         })
     }
 }

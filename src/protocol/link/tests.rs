@@ -89,9 +89,8 @@ fn what_only_our_own_peers_say_crosses_in_both_directions() {
             about: about(),
             prompt_tokens: 11,
             cached_tokens: 3,
-            seed: Some(u64::MAX),
         },
-        r#"{"type":"started",ID,"prompt_tokens":11,"cached_tokens":3,"seed":18446744073709551615}"#,
+        r#"{"type":"started",ID,"prompt_tokens":11,"cached_tokens":3}"#,
     );
     let usage = Usage {
         prompt_tokens: 11,
