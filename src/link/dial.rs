@@ -14,9 +14,8 @@ use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use url::Url;
 
 use super::Dial;
+use crate::protocol::link::LARGEST_FRAME;
 
-/// The largest frame that is read; registrations say so.
-pub const MAX_FRAME: usize = 32 << 20;
 const READ_BUFFER: usize = 16 << 10;
 
 /// Bytes in both directions, whatever carries them.
@@ -83,8 +82,8 @@ fn config() -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
         .write_buffer_size(0)
-        .max_message_size(Some(MAX_FRAME))
-        .max_frame_size(Some(MAX_FRAME))
+        .max_message_size(Some(LARGEST_FRAME))
+        .max_frame_size(Some(LARGEST_FRAME))
 }
 
 /// Trusts whom the machine trusts.

@@ -196,7 +196,7 @@ async fn what_breaks_the_socket_protocol_is_closed_with_its_code() {
     unserved["models"] = json!(["other"]);
     let (mut huge, _) = board.rig(unserved.clone()).await;
     // Closed before all of it is written.
-    let _ = huge.socket.send(Message::text("x".repeat(17 << 20))).await;
+    let _ = huge.socket.send(Message::text("x".repeat(33 << 20))).await;
     assert!(matches!(
         huge.closed().await,
         Closed::Code(1009) | Closed::Abruptly

@@ -6,14 +6,10 @@ use std::sync::Arc;
 use crate::coordinator::dispatch;
 use crate::coordinator::names::Names;
 use crate::protocol::job::{Capabilities, Formats};
-use crate::protocol::link::{self, Ability, Extension, Extensions, Registration, VERSION};
+use crate::protocol::link::{
+    self, Ability, Extension, Extensions, LARGEST_FRAME, PUBLIC_FRAME, Registration, VERSION,
+};
 
-/// The largest frame every peer reads.
-pub const SMALL_FRAME: usize = 1 << 20;
-/// Who reads frames of this size takes any request.
-const LARGE_FRAME: u64 = 16 << 20;
-/// The largest frame we write.
-const LARGEST_FRAME: u64 = 32 << 20;
 /// Models of one worker; further ones are left out.
 const MOST_MODELS: usize = 512;
 /// Versions before ours that are still served.
@@ -44,12 +40,13 @@ impl Peer {
             .ext
             .as_ref()
             .and_then(|wanted| wanted.max_frame);
-        let max_frame = wanted.unwrap_or(0).clamp(SMALL_FRAME as u64, LARGEST_FRAME);
+        let max_frame = usize::try_from(wanted.unwrap_or(0)).unwrap_or(LARGEST_FRAME);
+        let max_frame = max_frame.clamp(PUBLIC_FRAME, LARGEST_FRAME);
         Ok(Self {
             used,
             formats: formats(registration, used),
             capabilities: capabilities(registration, max_frame),
-            max_frame: usize::try_from(max_frame).unwrap_or(SMALL_FRAME),
+            max_frame,
             slots: slots(registration, used),
             context: registration.max_context_length,
             models: models(registration, names),
@@ -155,7 +152,7 @@ fn formats(registration: &Registration, used: Option<Extensions>) -> Formats {
 
 /// Public peers hand the request to a whole inference server, which takes tools and schemas. Their frames carry no
 /// log probabilities.
-fn capabilities(registration: &Registration, max_frame: u64) -> Capabilities {
+fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
     let mut can = Capabilities::default();
     match &registration.ext {
         None => can = can.with(Capabilities::TOOLS).with(Capabilities::GRAMMAR),
@@ -173,7 +170,7 @@ fn capabilities(registration: &Registration, max_frame: u64) -> Capabilities {
     let given = [
         (reads("image"), Capabilities::IMAGE_INPUT),
         (reads("video"), Capabilities::VIDEO_INPUT),
-        (max_frame >= LARGE_FRAME, Capabilities::LARGE_FRAMES),
+        (max_frame == LARGEST_FRAME, Capabilities::LARGE_FRAMES),
     ];
     let given = given.into_iter().filter(|(has, _)| *has);
     given.fold(can, |can, (_, capability)| can.with(capability))
@@ -209,7 +206,7 @@ mod tests {
         assert_eq!((peer.slots, peer.formats), (1, Formats::OPENAI_CHAT));
         assert!(peer.capabilities.contains(Capabilities::GRAMMAR));
         assert!(!peer.capabilities.contains(Capabilities::LOGPROBS));
-        assert_eq!(peer.max_frame, super::SMALL_FRAME);
+        assert_eq!(peer.max_frame, super::PUBLIC_FRAME);
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::agreement::SMALL_FRAME;
 use super::payload;
 use crate::protocol::job::{Body, Capabilities, Job, TextInput};
+use crate::protocol::link::PUBLIC_FRAME;
 
 /// Keys, ids and numbers around the texts.
 const ENVELOPE: usize = 16 << 10;
@@ -35,18 +35,18 @@ fn is_large(job: &Job) -> bool {
         }
     };
     // Once as messages and once as a flat prompt, and escapes.
-    if 3 * guess + ENVELOPE < SMALL_FRAME {
+    if 3 * guess + ENVELOPE < PUBLIC_FRAME {
         return false;
     }
     // Even if all of it were numbers of one digit.
-    if guess / 10 > SMALL_FRAME {
+    if guess / 10 > PUBLIC_FRAME {
         return true;
     }
     let model = job.model.0.first().map_or("", |name| name);
     match payload::chat(job, request, model, 0) {
         Ok(payload) => {
             let text = serde_json::to_string(&payload).unwrap_or_default();
-            text.len() + ENVELOPE > SMALL_FRAME
+            text.len() + ENVELOPE > PUBLIC_FRAME
         }
         Err(_) => true,
     }

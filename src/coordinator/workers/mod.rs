@@ -49,8 +49,6 @@ use allowance::Allowance;
 use session::{Session, Welcome};
 use socket::{Farewell, Socket};
 
-/// The largest frame and message we read.
-const LARGEST_INCOMING: usize = 16 << 20;
 /// Eagerly allocated for each socket, so small.
 const READ_BUFFER: usize = 4096;
 /// Several frames leave in one write.
@@ -126,8 +124,8 @@ impl Workers {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER)
             .write_buffer_size(WRITE_BUFFER)
-            .max_frame_size(Some(LARGEST_INCOMING))
-            .max_message_size(Some(LARGEST_INCOMING));
+            .max_frame_size(Some(link::LARGEST_FRAME))
+            .max_message_size(Some(link::LARGEST_FRAME));
         let socket = WebSocketStream::from_partially_read(
             Allowance::for_a_stranger(stream),
             read_already,

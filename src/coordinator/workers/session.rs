@@ -295,7 +295,7 @@ impl Session {
             ext: self.peer.used.map(|used| Agreed {
                 version: VERSION,
                 r#use: used,
-                max_frame: Some(super::LARGEST_INCOMING as u64),
+                max_frame: Some(link::LARGEST_FRAME as u64),
                 session: Some(self.welcome.session_name.clone()),
                 beat_secs: Some(BEAT_SECS),
                 grace_secs: u32::try_from(self.welcome.grace.as_secs()).ok(),

@@ -47,6 +47,11 @@ use super::job::JobId;
 
 use object::Object;
 
+/// The largest frame that every peer of the public network reads.
+pub const PUBLIC_FRAME: usize = 1 << 20;
+/// The largest frame that either of ours reads: `ext.max_frame` says so in both directions.
+pub const LARGEST_FRAME: usize = 32 << 20;
+
 /// Which job a frame is about, and, where that was agreed, which attempt of it and which frame of the attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct About {
