@@ -141,9 +141,7 @@ impl Worker {
         let mut links = self.links;
         let leave = async {
             for link in &mut links {
-                let has_ended =
-                    |standing: &Standing| matches!(standing, Standing::Left | Standing::Refused(_));
-                link.until(has_ended).await;
+                link.ended().await;
             }
         };
         timeout(grace + FAREWELL, leave).await.is_ok()

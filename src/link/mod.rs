@@ -85,7 +85,12 @@ pub enum Standing {
 #[derive(Debug, Clone)]
 pub struct Link {
     standing: watch::Receiver<Standing>,
+    /// Tells when the last of its sockets has let go.
+    absent: watch::Receiver<()>,
 }
+
+/// Held by every task that belongs to a line.
+type Present = watch::Sender<()>;
 
 impl Line {
     /// Keeps the line until the condition says to leave, the coordinator refuses it for good, or the tasks stop.
@@ -96,58 +101,60 @@ impl Line {
         tasks: &Tasks,
     ) -> Link {
         let (told, standing) = watch::channel(Standing::Away);
-        let first = self.shell(1, offers, condition, tasks);
-        tasks.start(first.run(told));
-        let others = Others {
+        let (present, absent) = watch::channel(());
+        let sockets = Sockets {
             line: self,
             offers: offers.clone(),
             condition: condition.clone(),
             tasks: tasks.clone(),
+            present,
             retired: None,
         };
-        tasks.start(others.follow(standing.clone()));
-        Link { standing }
+        let first = sockets.shell(1, CancellationToken::new());
+        tasks.start(first.run(told));
+        tasks.start(sockets.follow(standing.clone()));
+        Link { standing, absent }
     }
 
-    fn shell(
-        &self,
-        socket: usize,
-        offers: &mpsc::Sender<Offer>,
-        condition: &watch::Receiver<Condition>,
-        tasks: &Tasks,
-    ) -> Shell {
+    fn session(&self, socket: usize) -> Session {
         let mut registration = self.registration.clone();
         if socket > 1 {
             registration.name = format!("{}#{socket}", registration.name);
             registration.ext = None;
             registration.capacity = None;
         }
-        let settings = Settings {
+        Session::new(Settings {
             registration,
             jitter: rand_seed(),
-        };
-        Shell {
-            label: self.label.clone(),
-            dial: self.dial.clone(),
-            session: Session::new(settings),
-            offers: offers.clone(),
-            condition: condition.clone(),
-            stopping: tasks.stopping(),
-            retired: CancellationToken::new(),
-        }
+        })
     }
 }
 
-/// The further sockets of a line, there only while the coordinator is a public one.
-struct Others {
+/// The sockets of a line: the first, and further ones while the coordinator is a public one.
+struct Sockets {
     line: Line,
     offers: mpsc::Sender<Offer>,
     condition: watch::Receiver<Condition>,
     tasks: Tasks,
+    present: Present,
+    /// Ends the further ones, where there are any.
     retired: Option<CancellationToken>,
 }
 
-impl Others {
+impl Sockets {
+    fn shell(&self, socket: usize, retired: CancellationToken) -> Shell {
+        Shell {
+            label: self.line.label.clone(),
+            dial: self.line.dial.clone(),
+            session: self.line.session(socket),
+            offers: self.offers.clone(),
+            condition: self.condition.clone(),
+            stopping: self.tasks.stopping(),
+            retired,
+            _present: self.present.clone(),
+        }
+    }
+
     async fn follow(mut self, mut standing: watch::Receiver<Standing>) {
         loop {
             let now = standing.borrow_and_update().clone();
@@ -168,14 +175,8 @@ impl Others {
         }
         let retired = CancellationToken::new();
         for socket in 2..=self.line.sockets {
-            let shell = self
-                .line
-                .shell(socket, &self.offers, &self.condition, &self.tasks);
+            let shell = self.shell(socket, retired.clone());
             let (told, _) = watch::channel(Standing::Away);
-            let shell = Shell {
-                retired: retired.clone(),
-                ..shell
-            };
             self.tasks.start(shell.run(told));
         }
         self.retired = Some(retired);
@@ -197,6 +198,11 @@ impl Link {
     pub async fn until(&mut self, wanted: impl Fn(&Standing) -> bool) -> Option<Standing> {
         let reached = self.standing.wait_for(|standing| wanted(standing)).await;
         reached.ok().map(|standing| standing.clone())
+    }
+
+    /// Waits until the line is not kept any longer: all of its sockets have left, not only the first.
+    pub async fn ended(&mut self) {
+        while self.absent.changed().await.is_ok() {}
     }
 }
 

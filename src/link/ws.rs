@@ -19,7 +19,7 @@ use tracing::{debug, error, info, warn};
 use super::dial::{DialError, Socket};
 use super::offer::{Offer, Reply, Said, Stop};
 use super::session::{Ending, Input, Moment, Output, Session, Slot, Work};
-use super::{Condition, Dial, Standing};
+use super::{Condition, Dial, Present, Standing};
 use crate::protocol::link::ToWorker;
 
 /// Words of jobs that may wait for the line.
@@ -49,6 +49,8 @@ pub struct Shell {
     pub stopping: CancellationToken,
     /// This socket is not needed any longer, though the worker goes on.
     pub retired: CancellationToken,
+    /// Held for as long as the task runs.
+    pub _present: Present,
 }
 
 /// What may wake the task.
