@@ -26,8 +26,9 @@ use crate::protocol::link::ToWorker;
 const WAITING_WORDS: usize = 1024;
 /// Words taken in one turn, so that frames are still read.
 const WORDS_A_TURN: usize = 64;
-/// What may wait for a coordinator that does not read before the socket counts as lost.
+/// What may wait for a coordinator that reads nothing for a while before the socket counts as lost.
 const MOST_UNSENT_BYTES: usize = 32 << 20;
+const STANDSTILL: Duration = Duration::from_secs(10);
 /// How long a farewell may take.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// How long a socket that is not needed any longer may go on with its job.
@@ -36,6 +37,8 @@ const RETIREMENT: Duration = Duration::from_secs(120);
 const OVERRUN: Duration = Duration::from_millis(500);
 /// A connection, its encryption and its handshake.
 const DIAL_PATIENCE: Duration = Duration::from_secs(20);
+/// The process ends.
+const GOING_AWAY: u16 = 1001;
 
 type Dialling = Pin<Box<dyn Future<Output = Result<Socket, DialError>> + Send>>;
 
@@ -123,8 +126,11 @@ impl Running {
         for stop in self.stops.values() {
             stop.want();
         }
-        if self.wire.is_some() || self.parting.is_some() {
-            self.bid_farewell().await;
+        if self.wire.is_some() {
+            self.close(Some(GOING_AWAY));
+        }
+        if self.parting.is_some() {
+            parted(&mut self.parting).await;
         }
     }
 
@@ -151,6 +157,12 @@ impl Running {
             Woken::Dialled(dialled) => self.take_dialled(*dialled, out),
             Woken::Socket(Ok(message)) => self.take_message(message, out),
             Woken::Socket(Err(Closed(code))) => {
+                if let Some(code) = code {
+                    info!(
+                        "{} has closed the socket with code {code}",
+                        self.shell.label
+                    );
+                }
                 self.part();
                 self.turn(Input::Lost { code }, out);
             }
@@ -202,16 +214,17 @@ impl Running {
     /// As many as wait, so that what was said together leaves together.
     fn take_words(&mut self, slot: Slot, said: Said, out: &mut Vec<Output>) {
         let mut next = Some((slot, said));
-        for _ in 0..WORDS_A_TURN {
-            let Some((slot, said)) = next else { return };
+        let mut left = WORDS_A_TURN;
+        while let Some((slot, said)) = next {
             if said.is_last() {
                 self.stops.remove(&slot);
             }
             self.turn(Input::Said { slot, said }, out);
-            next = self.words.try_recv().ok();
-        }
-        if let Some((slot, said)) = next {
-            self.turn(Input::Said { slot, said }, out);
+            left -= 1;
+            next = match left {
+                0 => None,
+                _ => self.words.try_recv().ok(),
+            };
         }
     }
 
@@ -324,11 +337,6 @@ impl Running {
             self.told.send_replace(standing);
         }
     }
-
-    async fn bid_farewell(mut self) {
-        self.part();
-        parted(&mut self.parting).await;
-    }
 }
 
 fn announce(label: &str, standing: &Standing) {
@@ -381,6 +389,8 @@ struct Wire {
     unsent: VecDeque<Message>,
     unsent_bytes: usize,
     needs_flush: bool,
+    /// When the socket last took something.
+    moved: Instant,
 }
 
 impl Wire {
@@ -390,16 +400,20 @@ impl Wire {
             unsent: VecDeque::new(),
             unsent_bytes: 0,
             needs_flush: false,
+            moved: Instant::now(),
         }
     }
 
     fn push(&mut self, message: Message) {
+        if self.unsent.is_empty() {
+            self.moved = Instant::now();
+        }
         self.unsent_bytes += message.len();
         self.unsent.push_back(message);
     }
 
     fn is_overfull(&self) -> bool {
-        self.unsent_bytes > MOST_UNSENT_BYTES
+        self.unsent_bytes > MOST_UNSENT_BYTES && self.moved.elapsed() > STANDSTILL
     }
 
     /// Writes what it can, then says what has come.
@@ -424,6 +438,7 @@ impl Wire {
             match socket.as_mut().poll_ready(cx) {
                 Poll::Ready(Ok(())) => {
                     self.unsent_bytes -= message.len();
+                    self.moved = Instant::now();
                     socket.as_mut().start_send(message)?;
                     self.needs_flush = true;
                 }
