@@ -110,7 +110,8 @@ impl Session {
         self.slots += 1;
         let slot = Slot(self.slots);
         let mut job = Job::new(about, agreement, self.now);
-        job.deadline = frame.deadline.map(|left| self.now.after(left));
+        let deadline = frame.deadline.filter(|_| agreement.has(Extension::Lease));
+        job.deadline = deadline.map(|left| self.now.after(left));
         self.jobs.insert(slot, job);
         out.push(Output::Begin(Box::new(Work {
             slot,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Session;
 use super::jobs::{Job, Phase};
-use super::words::{Moment, Output, Peer, Slot};
+use super::words::{Moment, Output, Slot};
 use crate::link::offer::Said;
 use crate::protocol::job::{Blame, Event, Failure, FinishReason, Usage};
 use crate::protocol::link::{About, Done, ErrorFrame, Extension, FromWorker};
@@ -168,16 +168,17 @@ impl Session {
 
     /// When the job's next beat is due, while there is a socket to beat on.
     pub(super) fn beat_due(&self, job: &Job) -> Option<Moment> {
-        /// Half of what makes a coordinator of ours doubt.
-        const OURS: Duration = Duration::from_secs(5);
-        const PUBLIC: Duration = Duration::from_secs(20);
+        /// Three missed ones are the end of a lease.
+        const LEASED: Duration = Duration::from_secs(5);
+        const UNLEASED: Duration = Duration::from_secs(20);
         let open = self.open()?;
         if job.has_ended() {
             return None;
         }
-        match open.agreement.peer() {
-            Peer::Ours => Some(job.spoke.after(OURS)),
-            Peer::Public => Some(job.spoke.after(PUBLIC)),
-        }
+        let pause = match open.agreement.has(Extension::Lease) {
+            true => LEASED,
+            false => UNLEASED,
+        };
+        Some(job.spoke.after(pause))
     }
 }
