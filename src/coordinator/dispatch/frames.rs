@@ -79,7 +79,7 @@ impl Dispatcher {
                 std::cmp::Ordering::Greater => return Standing::OutOfOrder,
                 std::cmp::Ordering::Equal => lease.seq = seq,
             }
-            if seq % FRAMES_PER_CONFIRMATION == 0 {
+            if seq % FRAMES_PER_CONFIRMATION == 0 || frame.said.is_unanswered_end() {
                 let Frame { session, job, .. } = *frame;
                 out.push(Effect::Got {
                     session,

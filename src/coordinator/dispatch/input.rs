@@ -157,6 +157,13 @@ pub enum Said {
     },
 }
 
+impl Said {
+    /// The worker's last word on a job, to which it gets no ack: without a confirmation it would keep it for long.
+    pub fn is_unanswered_end(&self) -> bool {
+        matches!(self, Self::Busy { .. } | Self::Event(Event::Failed(_)))
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct Report {
     pub session: SessionId,

@@ -162,10 +162,15 @@ impl Session {
     }
 
     fn got(&mut self, about: About) {
-        let slot = self.slot_of(about.job, about.attempt);
-        let job = slot.and_then(|slot| self.jobs.get_mut(&slot));
-        if let (Some(job), Some(seq)) = (job, about.seq) {
-            job.confirm(seq);
+        let (Some(slot), Some(seq)) = (self.slot_of(about.job, about.attempt), about.seq) else {
+            return;
+        };
+        let Some(job) = self.jobs.get_mut(&slot) else {
+            return;
+        };
+        job.confirm(seq);
+        if job.is_over() {
+            self.jobs.remove(&slot);
         }
     }
 

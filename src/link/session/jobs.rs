@@ -82,6 +82,18 @@ impl Job {
         matches!(self.phase, Phase::Ended { .. })
     }
 
+    /// The last word has been said, has arrived, and needs no answer.
+    pub fn is_over(&self) -> bool {
+        let is_last_word = matches!(
+            self.phase,
+            Phase::Ended {
+                awaits_ack: false,
+                ..
+            }
+        );
+        is_last_word && self.kept.is_empty()
+    }
+
     /// A name for the next so many frames or deltas.
     pub fn next_about(&mut self, deltas: usize) -> About {
         if !self.is_kept() {

@@ -139,7 +139,7 @@ impl Session {
             return;
         };
         job.phase = Phase::Ended { at, awaits_ack };
-        if !awaits_ack && !job.is_kept() {
+        if job.is_over() {
             self.jobs.remove(&slot);
         }
         self.close_if_done(out);

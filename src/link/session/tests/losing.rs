@@ -1,0 +1,146 @@
+//! Sockets that break, are refused or say nothing, and coming back to what ran.
+
+use super::{JOB, Line, done, ready, secs, seqs};
+use crate::link::session::jobs::{GATHER, MOST_KEPT_BYTES};
+use crate::link::session::{Ending, Input, Output};
+use crate::protocol::job::Kudos;
+use crate::protocol::link::{About, FromWorker, RefusalCode, RefusalFrame, ToWorker, Verdict};
+
+#[test]
+fn a_lost_socket_stops_nothing_and_only_what_was_not_confirmed_is_sent_again() {
+    let mut line = Line::ours();
+    let slot = line.job(Some(3));
+    for text in ["a", "b", "c"] {
+        line.write(slot, text);
+        line.wait(GATHER);
+    }
+    assert_eq!(seqs(&line.sent()), [1, 2, 3]);
+    line.hear(ToWorker::Got {
+        about: About {
+            seq: Some(1),
+            ..About::attempt(JOB, 3)
+        },
+    });
+    line.put(Input::Lost { code: None });
+    line.write(slot, "d");
+    line.say(slot, done());
+    assert_eq!(line.sent(), [], "there is no socket");
+    line.wait(secs(2));
+    assert_eq!(line.outputs(), [Output::Dial]);
+    line.put(Input::Opened);
+    let greeting = line.sent();
+    let FromWorker::Register(registration) = &greeting[0] else {
+        panic!("{greeting:?}");
+    };
+    let resume = registration.resume.as_ref().unwrap();
+    assert_eq!((resume.session.as_str(), resume.jobs[0].last), ("s1", 5));
+    line.hear(ready(&[Verdict {
+        job: JOB,
+        attempt: 3,
+        go_on_after: Some(2),
+    }]));
+    assert_eq!(seqs(&line.sent()), [3, 4, 5]);
+    line.hear(ToWorker::Ack {
+        about: About::attempt(JOB, 3),
+        reward: Kudos(1),
+    });
+    assert!(line.session.jobs.is_empty());
+}
+
+#[test]
+fn jobs_the_coordinator_gave_to_others_are_stopped() {
+    let mut line = Line::ours();
+    let slot = line.job(Some(1));
+    line.put(Input::Lost { code: None });
+    line.wait(secs(2));
+    line.put(Input::Opened);
+    line.outputs();
+    line.hear(ready(&[]));
+    assert!(line.outputs().contains(&Output::Stop(slot)));
+}
+
+#[test]
+fn after_the_grace_the_jobs_are_given_up_and_a_public_loss_gives_them_up_at_once() {
+    let mut line = Line::ours();
+    let slot = line.job(Some(1));
+    line.put(Input::Lost { code: None });
+    assert_eq!(line.outputs(), []);
+    line.wait(secs(44));
+    assert!(!line.outputs().contains(&Output::Stop(slot)));
+    line.wait(secs(2));
+    assert!(line.outputs().contains(&Output::Stop(slot)));
+
+    let mut line = Line::public();
+    let slot = line.job(None);
+    line.put(Input::Lost { code: None });
+    assert_eq!(line.outputs(), [Output::Stop(slot)]);
+}
+
+#[test]
+fn what_is_never_confirmed_is_bounded() {
+    let mut line = Line::ours();
+    let slot = line.job(Some(1));
+    let long = "x".repeat(1 << 20);
+    let mut stopped = false;
+    for _ in 0..=MOST_KEPT_BYTES >> 20 {
+        line.write(slot, &long);
+        line.wait(GATHER);
+        stopped |= line.outputs().contains(&Output::Stop(slot));
+    }
+    assert!(stopped && line.session.jobs.is_empty());
+}
+
+#[test]
+fn a_wrong_key_ends_the_line_and_tells_the_operator() {
+    let mut line = Line::new();
+    line.put(Input::Opened);
+    line.hear(ToWorker::Error(RefusalFrame {
+        message: "unknown key".to_owned(),
+        code: None,
+        retry_secs: None,
+    }));
+    line.outputs();
+    line.put(Input::Lost { code: Some(4001) });
+    let ending = Ending::Refused("unknown key".to_owned());
+    assert_eq!(line.outputs(), [Output::Over(ending)]);
+    assert_eq!(line.session.next_wake(), None);
+}
+
+#[test]
+fn waits_after_a_loss_follow_its_reason() {
+    let waits = |code, refusal: Option<RefusalFrame>| {
+        let mut line = Line::ours();
+        if let Some(refusal) = refusal {
+            line.hear(ToWorker::Error(refusal));
+        }
+        line.put(Input::Lost { code });
+        line.session.next_wake().unwrap().0.as_secs()
+    };
+    assert!((1..=2).contains(&waits(None, None)));
+    assert_eq!(waits(Some(4003), None), 30);
+    let mut cooldown = RefusalFrame::new(RefusalCode::Cooldown, "too many failures");
+    cooldown.retry_secs = Some(120);
+    assert_eq!(waits(Some(4003), Some(cooldown)), 120);
+    assert_eq!(waits(Some(1012), None), 10, "somebody else has our name");
+}
+
+#[test]
+fn a_dead_socket_is_noticed() {
+    let mut line = Line::public();
+    line.wait(secs(31));
+    assert_eq!(line.outputs(), [Output::Ping]);
+    line.put(Input::Heard);
+    line.wait(secs(31));
+    assert_eq!(line.outputs(), [Output::Ping]);
+    line.wait(secs(10));
+    assert!(line.outputs().contains(&Output::Close(None)));
+}
+
+#[test]
+fn a_coordinator_that_does_not_answer_a_registration_is_left() {
+    let mut line = Line::new();
+    line.put(Input::Opened);
+    line.outputs();
+    line.wait(secs(30));
+    assert!(line.outputs().contains(&Output::Close(None)));
+}
