@@ -11,6 +11,7 @@ use muster::coordinator::switchboard::Switchboard;
 use muster::coordinator::workers::{Workers, WorkersSettings};
 use muster::tasks::Tasks;
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
@@ -306,6 +307,32 @@ async fn a_coordinator_that_stops_says_so() {
     });
     assert_eq!(closed, Closed::Code(1012));
     assert!(stopped);
+}
+
+#[tokio::test]
+async fn a_worker_that_reads_slowly_is_told_from_one_that_does_not_read() {
+    let settings = WorkersSettings {
+        ping_every: Duration::from_millis(50),
+        write_patience: Duration::from_millis(200),
+        ..WorkersSettings::default()
+    };
+    let board = Board::with(Settings::default(), settings);
+    let mut slow = board.our_rig("slow", 2).await;
+    let request = "word ".repeat(400_000);
+    let _stream = board.submit(&request).await;
+    let (mut read, mut buffer) = (0, vec![0; 64 << 10]);
+    while read < request.len() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let more = slow.socket.get_mut().read(&mut buffer).await.unwrap();
+        assert!(more > 0, "closed after {read} bytes");
+        read += more;
+    }
+    assert_eq!(board.switchboard.overview().workers.len(), 1);
+
+    let _stream = board.submit(&request).await;
+    while !board.switchboard.overview().workers.is_empty() {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]

@@ -15,6 +15,8 @@ pub struct Allowance<S> {
     stream: S,
     /// None: as much as it likes.
     left: Option<usize>,
+    /// What it has taken from us: a slow peer is told from one that takes nothing.
+    written: u64,
 }
 
 impl<S> Allowance<S> {
@@ -22,12 +24,17 @@ impl<S> Allowance<S> {
         Self {
             stream,
             left: Some(REGISTRATION),
+            written: 0,
         }
     }
 
     /// It has said who it is.
     pub fn lift(&mut self) {
         self.left = None;
+    }
+
+    pub fn written(&self) -> u64 {
+        self.written
     }
 }
 
@@ -57,7 +64,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Allowance<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let wrote = Pin::new(&mut self.stream).poll_write(context, bytes);
+        if let Poll::Ready(Ok(count)) = wrote {
+            self.written += count as u64;
+        }
+        wrote
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -63,7 +63,8 @@ struct Conversation<'a, S> {
     inputs: Vec<Input>,
     frame: String,
     unflushed: bool,
-    blocked_since: Option<Instant>,
+    /// Since when the peer has taken nothing, and what it had taken by then.
+    blocked: Option<(Instant, u64)>,
     heard: Instant,
     asked: bool,
     alarm: Pin<Box<Sleep>>,
@@ -113,7 +114,7 @@ where
             inputs: Vec::new(),
             frame: String::new(),
             unflushed: false,
-            blocked_since: None,
+            blocked: None,
             heard: Instant::now(),
             asked: false,
             alarm,
@@ -290,12 +291,15 @@ where
         match Pin::new(&mut self.socket.stream).poll_flush(context) {
             Poll::Ready(Ok(())) => {
                 self.unflushed = false;
-                self.blocked_since = None;
+                self.blocked = None;
                 None
             }
             Poll::Ready(Err(_)) => Some(Farewell::Silently),
             Poll::Pending => {
-                self.blocked_since.get_or_insert_with(Instant::now);
+                let written = self.socket.stream.get_ref().written();
+                if self.blocked.is_none_or(|(_, before)| before != written) {
+                    self.blocked = Some((Instant::now(), written));
+                }
                 None
             }
         }
@@ -305,7 +309,7 @@ where
         while pin!(&mut self.alarm).poll(context).is_ready() {
             let now = Instant::now();
             let settings = &self.socket.settings;
-            let blocked = self.blocked_since.map(|since| now - since);
+            let blocked = self.blocked.map(|(since, _)| now - since);
             if blocked.is_some_and(|time| time >= settings.write_patience)
                 || now - self.heard >= settings.silence
             {
@@ -325,7 +329,7 @@ where
 
     /// A frame for idle peers, which answer it; for those at work a control ping, which their library answers.
     fn ping(&mut self, now: Instant) -> Result<(), Error> {
-        if self.blocked_since.is_some() {
+        if self.blocked.is_some() {
             return Ok(());
         }
         if self.session.may_ping() {
