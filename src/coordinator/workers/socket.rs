@@ -124,7 +124,7 @@ where
             let inputs = std::mem::take(&mut conversation.inputs);
             // What was said before the end counts.
             if !inputs.is_empty() && line.say(inputs).await.is_err() {
-                return Farewell::Close(CLOSE_RESTART);
+                return conversation.stopping();
             }
             if let Some(farewell) = end {
                 return farewell;
@@ -232,7 +232,7 @@ where
             if self.waiting.is_empty() {
                 match self.orders.poll_take(&mut self.waiting, context) {
                     Poll::Pending => return self.flush(context),
-                    Poll::Ready(false) => return Some(Farewell::Close(CLOSE_RESTART)),
+                    Poll::Ready(false) => return Some(self.stopping()),
                     Poll::Ready(true) => {}
                 }
             }
@@ -266,6 +266,18 @@ where
             }
         }
         None
+    }
+
+    /// Whoever is told that we drain comes back at once; others take this close for a replacement.
+    fn stopping(&mut self) -> Farewell {
+        let within = Duration::ZERO;
+        self.frame.clear();
+        if self.session.tell(Order::Drain { within }, &mut self.frame) == Told::Written {
+            let text = std::mem::take(&mut self.frame);
+            // A peer that is gone needs no farewell.
+            let _ = self.send(Message::text(text));
+        }
+        Farewell::Close(CLOSE_RESTART)
     }
 
     fn closing(&self, reason: CloseReason) -> Farewell {
