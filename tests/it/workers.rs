@@ -43,6 +43,14 @@ async fn the_worker_id_is_the_same_after_every_reconnect() {
     assert_ne!(ready["worker_id"], other["worker_id"]);
 }
 
+fn profile() -> Value {
+    json!({
+        "id": "p", "version": 1, "digest": "d", "signing_key_id": "k", "capability_tier": 1,
+        "canary_completed_at": 1, "canary_elapsed_seconds": 1, "runtime_adapter": "r",
+        "runtime_digest": "d", "recipe_root": "r",
+    })
+}
+
 async fn refusal(board: &Board, registration: Value) -> (Value, Closed) {
     let mut rig = board.dial().await;
     rig.send(registration).await;
@@ -71,6 +79,11 @@ async fn every_refusal_says_why_and_closes_with_its_code() {
         (json!({"models": ["old"]}), 4003),
         (json!({"worker_profile": {"id": 1}}), 4003),
         (json!({"job_types": ["audio"]}), 4003),
+        (json!({"worker_profile": profile()}), 4003),
+        (
+            json!({"worker_profile": profile(), "apikey": "grid_WRONG"}),
+            4001,
+        ),
         (json!({"max_context_length": "much"}), 4003),
         (json!({"type": "token", "id": "x"}), 4003),
         (json!({"apikey": "key-down"}), 1013),

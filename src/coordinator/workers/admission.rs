@@ -1,6 +1,6 @@
 //! A registration is looked at in the order the contract gives, because the order decides which refusal a peer sees:
-//! retired model, profile, audio without one, key and name missing, key unknown, scope, another rig's key, identity,
-//! name of another account. Cool-downs are known to dispatch, which answers last.
+//! retired model, profile, audio without one, key and name missing, key unknown, scope, another rig's key, name of
+//! another account, identity. Cool-downs are known to dispatch, which answers last.
 
 use std::time::Duration;
 
@@ -60,27 +60,29 @@ fn check_models(registration: &Registration, retired: &[String]) -> Result<(), R
     })
 }
 
-/// Profiles come with signed proofs, and nobody here can check those: managed workers are for networks with wallets.
-/// Peers that negotiate are ours, and need neither.
+/// Peers that negotiate are ours, and need no profile for audio.
 fn check_profile(registration: &Registration) -> Result<(), Rejection> {
     let refused = |code, message: &str| Err(Rejection::refused(code, message));
     match &registration.worker_profile {
         Some(profile) if !is_profile(profile) => {
             refused(RefusalCode::Profile, "the worker profile is malformed")
         }
-        Some(_) if registration.worker_identity.is_none() => refused(
-            RefusalCode::Identity,
-            "a worker profile needs an identity proof",
-        ),
-        Some(_) => refused(
-            RefusalCode::Identity,
-            "identity proofs are not verified by this coordinator",
-        ),
         None if registration.kinds.contains(Kind::Audio) && registration.ext.is_none() => {
             refused(RefusalCode::Profile, "audio needs a managed profile")
         }
-        None => Ok(()),
+        Some(_) | None => Ok(()),
     }
+}
+
+/// Profiles come with signed proofs, and nobody here can check those: managed workers are for networks with wallets.
+/// This is asked of those whose key is good.
+pub fn check_proof(registration: &Registration) -> Result<(), Rejection> {
+    let message = match (&registration.worker_profile, &registration.worker_identity) {
+        (None, _) => return Ok(()),
+        (Some(_), None) => "a worker profile needs an identity proof",
+        (Some(_), Some(_)) => "identity proofs are not verified by this coordinator",
+    };
+    Err(Rejection::refused(RefusalCode::Identity, message))
 }
 
 fn is_profile(profile: &Value) -> bool {

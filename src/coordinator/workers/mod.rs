@@ -185,6 +185,7 @@ impl Workers {
             agent: registration.bridge_agent.as_str().into(),
         });
         let admitted = admitted.await?;
+        admission::check_proof(registration)?;
         Ok((admitted, Peer::of(registration, &self.settings.names)?))
     }
 
