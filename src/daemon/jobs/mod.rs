@@ -27,6 +27,8 @@ use speech::Speech;
 
 /// How soon a paused worker may be asked again: its state says whether it is worth it.
 const PAUSED: Duration = Duration::from_millis(500);
+/// The same for one that can go on from tokens only: the next job may have them.
+const NOT_FROM_TEXT: Duration = Duration::from_millis(500);
 
 /// What every job needs of its worker.
 #[derive(Clone)]
@@ -85,6 +87,11 @@ async fn pause(paused: &mut watch::Receiver<bool>) {
 
 /// The generation, begun; or the last word already.
 async fn prepare(work: Work, runtime: &Runtime) -> Result<(Generation, Asked), Said> {
+    if has_text_without_tokens(&work) {
+        return Err(Said::Busy {
+            retry_after: NOT_FROM_TEXT,
+        });
+    }
     let language = runtime.language(&work.model).map_err(blame::said)?;
     // Templates may take a while, and come with downloaded models.
     let asked = tokio::task::spawn_blocking(move || Asked::read(work, language));
@@ -92,6 +99,12 @@ async fn prepare(work: Work, runtime: &Runtime) -> Result<(Generation, Asked), S
     let asked = asked.map_err(Said::Failed)?;
     let generation = runtime.generate(asked.request.clone()).await;
     Ok((generation.map_err(blame::said)?, asked))
+}
+
+/// What was delivered of it came from a worker that told no tokens: somebody else may be able to go on.
+fn has_text_without_tokens(work: &Work) -> bool {
+    let prefill = work.prefill.as_ref();
+    prefill.is_some_and(|prefill| prefill.tokens.is_empty() && !prefill.text.is_empty())
 }
 
 /// Passes on what is generated. Dropping the generation is cancellation.

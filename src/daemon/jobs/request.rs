@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::link::session::Work;
 use crate::protocol::job;
 use crate::protocol::job::{Failure, FailureKind, OutputFormat, TextInput, ToolChoice};
-use crate::protocol::link::{Payload, Prefill};
+use crate::protocol::link::Payload;
 use crate::protocol::openai::Strictness;
 use crate::protocol::openai::chat::ChatRequest;
 use crate::runtime::text::{Begins, Language};
@@ -33,7 +33,6 @@ impl Asked {
         let asked = text_request(work.payload)?;
         refuse_what_needs_a_grammar(&asked)?;
         let prefill = work.prefill.unwrap_or_default();
-        refuse_text_without_tokens(&prefill)?;
         let is_thinking = match &asked.input {
             TextInput::Chat(chat) => language.opens_thought(&chat_of(chat.clone())),
             TextInput::Prompt(_) | TextInput::Tokens(_) => false,
@@ -106,14 +105,6 @@ fn refuse_what_needs_a_grammar(asked: &job::TextRequest) -> Result<(), Failure> 
     };
     let message = format!("this worker cannot enforce {what}");
     Err(Failure::new(FailureKind::UnsupportedValue, message))
-}
-
-fn refuse_text_without_tokens(prefill: &Prefill) -> Result<(), Failure> {
-    if prefill.tokens.is_empty() && !prefill.text.is_empty() {
-        let message = "the text to go on from came without its tokens";
-        return Err(Failure::new(FailureKind::WorkerFailed, message));
-    }
-    Ok(())
 }
 
 /// The names of the tools the model may call.
