@@ -9,7 +9,7 @@
 //! | `posts` | the configured coordinators, checked |
 //! | `worker` | the engine and its lines to coordinators |
 //! | `jobs/` | one job, from its offer to its last word |
-//! | `pace` | how busy and how fast it is |
+//! | `look`, `pace` | what coordinators are told of it: how busy and how fast it is |
 
 mod device;
 mod error;
@@ -17,6 +17,7 @@ mod fetch;
 pub mod fit;
 mod jobs;
 pub mod locate;
+mod look;
 mod pace;
 mod posts;
 mod signals;

@@ -4,24 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::timeout;
 
 use super::jobs::{self, Shop};
+use super::look::{Look, set_status};
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
 use crate::protocol::job::Formats;
 use crate::protocol::link::{
-    Ability, Capacity, Extensions, ModelCapacity, ModelState, ModelStatus, Registration, State,
-    VERSION, Wanted,
+    Ability, Capacity, Extensions, LARGEST_FRAME, ModelCapacity, Registration, VERSION, Wanted,
 };
 use crate::runtime::{Failure, ModelInfo, Runtime};
 use crate::tasks::Tasks;
 
-/// How often the worker looks whether its state has changed.
-const LOOK: Duration = Duration::from_secs(1);
 /// What the farewells of the lines may take beyond the time that jobs have.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// The largest frame a line reads.
-const MAX_FRAME: u64 = 32 << 20;
 
 /// What a worker offers.
 #[derive(Debug, Clone)]
@@ -62,12 +58,7 @@ impl Worker {
             paused: is_paused,
             paces: Arc::default(),
         };
-        let look = Look {
-            served: served.clone(),
-            shop: shop.clone(),
-            condition: condition.clone(),
-        };
-        look.look();
+        let look = Look::new(served.clone(), shop.clone(), condition.clone());
         tasks.start(look.keep(tasks.clone()));
         tasks.start(take_offers(offered, shop, tasks.clone()));
         let abilities = abilities(&runtime, &served);
@@ -162,78 +153,6 @@ async fn take_offers(mut offered: mpsc::Receiver<Offer>, shop: Shop, tasks: Task
     }
 }
 
-/// Keeps what the coordinators are told of the worker up to date.
-struct Look {
-    served: Served,
-    shop: Shop,
-    condition: watch::Sender<Condition>,
-}
-
-impl Look {
-    async fn keep(self, tasks: Tasks) {
-        let stopping = tasks.stopping();
-        let mut ticks = interval(LOOK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = stopping.cancelled() => return,
-                () = self.condition.closed() => return,
-                _ = ticks.tick() => self.look(),
-            }
-        }
-    }
-
-    fn look(&self) {
-        let status = self.shop.runtime.status();
-        let models = self.served.models.iter().map(|info| {
-            let pace = self.shop.paces.of(&info.name);
-            let one = status.models.iter().find(|one| one.info.name == info.name);
-            ModelState {
-                name: info.name.clone(),
-                status: status_of(status.is_paused),
-                max: Some(small(self.served.slots)),
-                running: pace.running,
-                waiting: one.map_or(0, |one| small(one.waiting)),
-                context: Some(small(info.context)),
-                kv_free: one.map(|one| share(one.free_pages, one.pages)),
-                prefill_per_second: pace.prefill_per_second.map(f64::round),
-                decode_per_second: pace.decode_per_second.map(f64::round),
-            }
-        });
-        let state = State {
-            models: models.collect(),
-            ..State::default()
-        };
-        self.condition.send_if_modified(|condition| {
-            let is_new = condition.state != state;
-            condition.state = state;
-            set_status(&mut condition.state, condition.is_paused);
-            is_new
-        });
-    }
-}
-
-fn status_of(is_paused: bool) -> ModelStatus {
-    match is_paused {
-        true => ModelStatus::Draining,
-        false => ModelStatus::Ready,
-    }
-}
-
-fn set_status(state: &mut State, is_paused: bool) {
-    for model in &mut state.models {
-        model.status = status_of(is_paused);
-    }
-}
-
-/// In hundredths, so that not every token is news.
-fn share(part: usize, whole: usize) -> f64 {
-    match whole {
-        0 => 0.0,
-        whole => (100 * part / whole) as f64 / 100.0,
-    }
-}
-
 /// Tools are for workers all of whose models have a form for calls.
 fn abilities(runtime: &Runtime, served: &Served) -> Vec<Ability> {
     let calls = |info: &Arc<ModelInfo>| {
@@ -263,8 +182,7 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
             version: VERSION,
             want: Extensions::all(),
             can,
-            max_frame: Some(MAX_FRAME),
-            instance: None,
+            max_frame: Some(LARGEST_FRAME as u64),
         }),
         capacity: Some(Capacity {
             total: small(served.slots),
@@ -274,6 +192,6 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
     }
 }
 
-fn small(count: usize) -> u32 {
+pub fn small(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

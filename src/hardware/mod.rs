@@ -1,4 +1,4 @@
-//! What machine this is: plain data, taken once, knowing nothing of models.
+//! What machine this is: plain data, taken once, knowing nothing of models. How busy its cards are is asked again.
 //!
 //! `probe()` never fails: what could not be read is absent, and `notes` says why in words for the owner.
 //! Limits put on this process (affinity, control groups) count: what it cannot use is not there.
@@ -10,6 +10,7 @@ mod nvml;
 pub mod readings;
 
 pub use disk::{Disk, disk, is_writable};
+pub use nvml::Cards;
 
 use readings::{Graphics, NoDriver, Readings};
 
@@ -65,6 +66,16 @@ pub struct GpuProcess {
     pub pid: u32,
     pub name: Option<String>,
     pub memory_bytes: Option<u64>,
+}
+
+/// How busy a card is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GpuLoad {
+    pub name: String,
+    pub memory_total_bytes: u64,
+    pub memory_free_bytes: u64,
+    /// The share of the last moments in which it did something.
+    pub utilization: Option<f64>,
 }
 
 /// Reads the machine.

@@ -6,8 +6,37 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use nvml_wrapper::{Device, Nvml};
 
-use super::GpuProcess;
 use super::readings::{CardReading, NoDriver, Readings};
+use super::{GpuLoad, GpuProcess};
+
+/// The cards, to be asked again and again: opening the library takes longer than hundreds of questions.
+pub struct Cards(Nvml);
+
+impl Cards {
+    /// None where there is no driver that answers.
+    pub fn open() -> Option<Self> {
+        open().ok().map(Self)
+    }
+
+    /// How busy they are now, by index. A card that does not answer is left out.
+    pub fn loads(&self) -> Vec<GpuLoad> {
+        let count = self.0.device_count().unwrap_or(0);
+        let loads = (0..count).filter_map(|index| load(&self.0, index));
+        loads.collect()
+    }
+}
+
+fn load(nvml: &Nvml, index: u32) -> Option<GpuLoad> {
+    let device = nvml.device_by_index(index).ok()?;
+    let memory = device.memory_info().ok()?;
+    let rates = device.utilization_rates().ok();
+    Some(GpuLoad {
+        name: device.name().ok()?,
+        memory_total_bytes: memory.total,
+        memory_free_bytes: memory.free.min(memory.total),
+        utilization: rates.map(|rates| f64::from(rates.gpu) / 100.0),
+    })
+}
 
 pub fn read() -> Result<Readings, NoDriver> {
     let nvml = open().map_err(why_not)?;

@@ -349,6 +349,27 @@ async fn a_worker_that_reads_slowly_is_told_from_one_that_does_not_read() {
 }
 
 #[tokio::test]
+async fn what_a_worker_says_of_its_cards_is_listed_as_far_as_it_is_worth_showing() {
+    let board = Board::start();
+    let mut rig = board.our_rig("rig", 2).await;
+    let card =
+        json!({"name": "H200 ".repeat(1000), "vram_total": 140.4, "vram_free": 41.0, "util": 0.83});
+    rig.send(json!({"type": "state", "gpus": vec![card; 64], "models": []}))
+        .await;
+    let gpus = loop {
+        let overview = board.switchboard.overview();
+        if let Some(rig) = overview.workers.first()
+            && !rig.gpus.is_empty()
+        {
+            break rig.gpus.clone();
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!((gpus.len(), gpus[0].name.len()), (16, 100));
+    assert_eq!((gpus[0].vram_free, gpus[0].util), (Some(41.0), Some(0.83)));
+}
+
+#[tokio::test]
 async fn a_thousand_sockets_that_only_open_disturb_nobody() {
     let board = Board::start();
     let silent: Vec<_> = (0..1000).map(|_| board.socket()).collect();

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::coordinator::switchboard::{Switchboard, WorkerOnline};
 use crate::protocol::job::{Kind, Kinds};
+use crate::protocol::link::GpuState;
 
 use super::reply::Reply;
 
@@ -28,16 +29,77 @@ pub async fn list(State(board): State<Switchboard>) -> Reply {
 
 fn entry(worker: &WorkerOnline) -> Value {
     let models: Vec<&str> = worker.models.iter().map(|name| &**name).collect();
-    json!({
+    let mut entry = json!({
         "id": worker.public_id,
         "name": &*worker.name,
         "models": models,
         "job_types": names(worker.kinds),
         "online": true,
+    });
+    if !worker.gpus.is_empty() {
+        let gpus = worker.gpus.iter().map(gpu);
+        entry["gpus"] = gpus.collect();
+    }
+    entry
+}
+
+/// As the worker says it: memory in GiB, and the share of the time it works.
+fn gpu(gpu: &GpuState) -> Value {
+    json!({
+        "name": gpu.name,
+        "vram_total": gpu.vram_total,
+        "vram_free": gpu.vram_free,
+        "util": gpu.util,
     })
 }
 
 fn names(kinds: Kinds) -> Vec<&'static str> {
     let held = KINDS.into_iter().filter(|(kind, _)| kinds.contains(*kind));
     held.map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+    use uuid::Uuid;
+
+    use super::entry;
+    use crate::coordinator::switchboard::WorkerOnline;
+    use crate::protocol::job::{Capabilities, Formats, Kind};
+    use crate::protocol::link::GpuState;
+
+    fn listed(gpus: Vec<GpuState>) -> Value {
+        entry(&WorkerOnline {
+            name: "rig".into(),
+            public_id: Uuid::nil(),
+            agent: "muster".into(),
+            models: vec!["tiny".into()],
+            kinds: Kind::Text.into(),
+            formats: Formats::NEUTRAL,
+            capabilities: Capabilities::default(),
+            modalities: Arc::default(),
+            context: 2048,
+            trusted: false,
+            slots: 1,
+            running: 0,
+            gpus: gpus.into(),
+        })
+    }
+
+    #[test]
+    fn a_worker_is_listed_with_its_cards_where_it_tells_of_any() {
+        assert!(listed(Vec::new()).get("gpus").is_none());
+        let gpu = GpuState {
+            name: "NVIDIA H200".to_owned(),
+            vram_total: Some(140.4),
+            vram_free: Some(41.0),
+            util: None,
+        };
+        let wanted = json!([
+            {"name": "NVIDIA H200", "vram_total": 140.4, "vram_free": 41.0, "util": null}
+        ]);
+        assert_eq!(listed(vec![gpu])["gpus"], wanted);
+    }
 }

@@ -39,7 +39,7 @@ pub use pipe::CLIENT_BUFFER;
 pub use stream::{Delivery, JobStream};
 
 pub use orders::{Order, Orders};
-pub use sessions::Card;
+pub use sessions::{Card, Gpus};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

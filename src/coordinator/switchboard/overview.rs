@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::sessions::{Card, Sessions};
 use crate::coordinator::dispatch::{Dispatcher, OnlineModel, OnlineWorker};
 use crate::protocol::job::{Capabilities, Formats, Kind, Kinds};
+use crate::protocol::link::GpuState;
 
 /// Load is at most this old when it is looked at again and again.
 const LOAD_AGE: Duration = Duration::from_millis(50);
@@ -63,6 +64,7 @@ pub struct WorkerOnline {
     pub trusted: bool,
     pub slots: usize,
     pub running: usize,
+    pub gpus: Arc<[GpuState]>,
 }
 
 /// The overview and who keeps it current.
@@ -188,6 +190,7 @@ impl WorkerOnline {
             trusted: worker.trusted,
             slots: worker.slots,
             running: worker.running,
+            gpus: card.gpus.read(),
         }
     }
 }

@@ -1,12 +1,31 @@
 //! The sockets of workers as the switchboard sees them: where to send orders, and what to call who is there.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
 
 use super::orders::Orders;
 use crate::coordinator::dispatch::SessionId;
+use crate::protocol::link::GpuState;
+
+/// What a worker last said of its cards: its socket writes it, listings read it, and dispatch has no use for it.
+#[derive(Debug, Clone, Default)]
+pub struct Gpus(Arc<Mutex<Arc<[GpuState]>>>);
+
+impl Gpus {
+    pub fn show(&self, gpus: Vec<GpuState>) {
+        *self.lock() = gpus.into();
+    }
+
+    pub fn read(&self) -> Arc<[GpuState]> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<[GpuState]>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// What people may know of a worker.
 #[derive(Debug, Clone)]
@@ -21,6 +40,7 @@ pub struct Card {
     pub context: u32,
     /// Its own count of tokens is not to be believed.
     pub public: bool,
+    pub gpus: Gpus,
 }
 
 #[derive(Debug, Default)]

@@ -74,6 +74,7 @@ impl Rig {
             modalities: Arc::from(["text".into()]),
             context: 4096,
             public: !extensions.multi,
+            gpus: Default::default(),
         };
         let worker = WorkerId(name.bytes().map(i64::from).sum());
         let registration = registration(session, worker, extensions, slots);

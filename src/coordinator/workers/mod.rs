@@ -40,7 +40,7 @@ use super::accounts::Accounts;
 use super::dispatch::{Registration, Resume, SessionId};
 use super::names::Names;
 use super::storage::Store;
-use super::switchboard::{Card, Orders, Switchboard};
+use super::switchboard::{Card, Gpus, Orders, Switchboard};
 use crate::protocol::link;
 
 use admission::Rejection;
@@ -198,7 +198,7 @@ impl Workers {
     ) -> Result<(Guest, Revoked), Rejection> {
         let id = self.switchboard.next_session();
         let card = card(&registration, &peer, admitted.public_id);
-        let name = card.name.clone();
+        let (name, gpus) = (card.name.clone(), card.gpus.clone());
         let orders = Arc::new(Orders::default());
         let registered = self.registered(&registration, &peer, id, &admitted);
         let line = self.switchboard.connect(registered, card, orders.clone());
@@ -211,7 +211,7 @@ impl Workers {
         };
         let guest = Guest {
             negotiates: peer.used.is_some(),
-            session: Session::new(id, peer, welcome),
+            session: Session::new(id, peer, welcome, gpus),
             orders,
             line,
         };
@@ -288,5 +288,6 @@ fn card(registration: &link::Registration, peer: &Peer, public_id: Uuid) -> Card
         modalities: modalities.map(|name| name.as_str().into()).collect(),
         context: registration.max_context_length,
         public: peer.is_public(),
+        gpus: Gpus::default(),
     }
 }

@@ -12,7 +12,7 @@ use super::wording;
 use crate::coordinator::dispatch::{
     CancelReason, CloseReason, Frame, Input, ModelReport, Offer, Report, Said, SessionId, Verdict,
 };
-use crate::coordinator::switchboard::Order;
+use crate::coordinator::switchboard::{Gpus, Order};
 use crate::protocol::job::{Channel, Event, Failure, FailureKind, FinishReason, JobId, TokenEvent};
 use crate::protocol::link::{
     self, About, Agreed, CancelWhy, Done, Extension, FrameError, FromWorker, JobFrame, ModelStatus,
@@ -27,6 +27,7 @@ pub struct Session {
     id: SessionId,
     peer: Peer,
     welcome: Welcome,
+    gpus: Gpus,
     jobs: HashMap<JobId, Running>,
     /// A peer without `multi` takes the next frame for the ack of this job.
     unacked: Option<JobId>,
@@ -73,11 +74,12 @@ pub struct Instead {
 pub struct Unreadable(pub FrameError);
 
 impl Session {
-    pub fn new(id: SessionId, peer: Peer, welcome: Welcome) -> Self {
+    pub fn new(id: SessionId, peer: Peer, welcome: Welcome, gpus: Gpus) -> Self {
         Self {
             id,
             peer,
             welcome,
+            gpus,
             jobs: HashMap::new(),
             unacked: None,
         }
@@ -270,6 +272,7 @@ impl Session {
     }
 
     fn report(&self, state: &State) -> Input {
+        self.gpus.show(wording::gpus(&state.gpus));
         let models = state.models.iter().map(|model| ModelReport {
             name: self.peer.id_of(&model.name),
             ready: model.status == ModelStatus::Ready,

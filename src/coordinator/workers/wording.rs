@@ -2,10 +2,13 @@
 
 use crate::coordinator::dispatch;
 use crate::protocol::job::{Blame, Failure, FailureKind};
-use crate::protocol::link::{ErrorFrame, Prefill};
+use crate::protocol::link::{ErrorFrame, GpuState, Prefill};
 
 /// What of a worker's message is passed on.
 const LONGEST_MESSAGE: usize = 500;
+/// What of its cards is kept for listings.
+const MOST_GPUS: usize = 16;
+const LONGEST_NAME: usize = 100;
 
 /// A worker's `error`. Whose fault it was is believed as far as a worker can know it.
 pub fn failure(error: &ErrorFrame) -> Failure {
@@ -16,7 +19,7 @@ pub fn failure(error: &ErrorFrame) -> Failure {
     };
     let message = match error.message.trim() {
         "" => "the worker failed without saying why",
-        said => shortened(said),
+        said => shortened(said, LONGEST_MESSAGE),
     };
     Failure::new(kind, message.to_owned())
 }
@@ -31,8 +34,8 @@ fn can_say(code: FailureKind) -> bool {
     code.row().blame == Blame::Worker || told_by_workers.contains(&code)
 }
 
-fn shortened(message: &str) -> &str {
-    let mut end = message.len().min(LONGEST_MESSAGE);
+fn shortened(message: &str, most: usize) -> &str {
+    let mut end = message.len().min(most);
     while !message.is_char_boundary(end) {
         end -= 1;
     }
@@ -42,6 +45,15 @@ fn shortened(message: &str) -> &str {
 pub fn too_large(found: usize, most: usize) -> Failure {
     let message = format!("the request makes a frame of {found} bytes and the worker takes {most}");
     Failure::new(FailureKind::TooLarge, message)
+}
+
+/// A worker's cards, as far as they are worth showing.
+pub fn gpus(said: &[GpuState]) -> Vec<GpuState> {
+    let one = |gpu: &GpuState| GpuState {
+        name: shortened(&gpu.name, LONGEST_NAME).to_owned(),
+        ..*gpu
+    };
+    said.iter().take(MOST_GPUS).map(one).collect()
 }
 
 pub fn prefill(prefill: &dispatch::Prefill) -> Prefill {

@@ -129,8 +129,6 @@ pub struct Wanted {
     pub can: Vec<Ability>,
     /// The largest frame it reads.
     pub max_frame: Option<u64>,
-    /// Made anew when the process starts.
-    pub instance: Option<String>,
 }
 
 /// `ext` of `ready`.
@@ -153,7 +151,6 @@ pub(super) struct WantedJson {
     want: Option<Vec<String>>,
     can: Option<Vec<String>>,
     max_frame: Option<u64>,
-    instance: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -177,7 +174,6 @@ impl From<WantedJson> for Wanted {
                 .filter(|one| can.iter().any(|name| name == one.name()))
                 .collect(),
             max_frame: json.max_frame,
-            instance: json.instance,
         }
     }
 }
@@ -202,7 +198,6 @@ impl Wanted {
         object.texts("want", &self.want.names());
         object.texts("can", &can);
         object.number_if("max_frame", self.max_frame);
-        object.text_if("instance", self.instance.as_deref());
     }
 }
 

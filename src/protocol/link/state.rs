@@ -10,16 +10,11 @@ const MOST_GPUS: usize = 64;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
-    /// Seconds since the Unix epoch.
-    pub time: Option<i64>,
     pub gpus: Vec<GpuState>,
     pub models: Vec<ModelState>,
-    /// Here, but not loaded.
-    pub disk_models: Vec<String>,
-    pub uptime_secs: Option<u64>,
 }
 
-/// Memory in GB, load from 0 to 1.
+/// Memory in GiB, load from 0 to 1.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GpuState {
     pub name: String,
@@ -56,11 +51,8 @@ pub enum ModelStatus {
 
 #[derive(Deserialize)]
 pub(super) struct StateJson {
-    t: Option<f64>,
     gpus: Option<AtMost<MOST_GPUS, GpuJson>>,
     models: Option<AtMost<MOST_MODELS, ModelJson>>,
-    disk_models: Option<AtMost<MOST_MODELS, String>>,
-    uptime_s: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -89,11 +81,8 @@ impl From<StateJson> for State {
         let gpus = json.gpus.map_or_else(Vec::new, |list| list.0);
         let models = json.models.map_or_else(Vec::new, |list| list.0);
         Self {
-            time: json.t.map(|seconds| seconds as i64),
             gpus: gpus.into_iter().map(GpuState::from).collect(),
             models: models.into_iter().map(ModelState::from).collect(),
-            disk_models: json.disk_models.map_or_else(Vec::new, |list| list.0),
-            uptime_secs: json.uptime_s.map(|seconds| seconds as u64),
         }
     }
 }
@@ -150,15 +139,10 @@ impl ModelStatus {
 impl State {
     pub(super) fn write_into(&self, out: &mut String) {
         let mut object = Object::frame("state", out);
-        object.number_if("t", self.time);
         if !self.gpus.is_empty() {
             object.list("gpus", &self.gpus, GpuState::write);
         }
         object.list("models", &self.models, ModelState::write);
-        if !self.disk_models.is_empty() {
-            object.texts("disk_models", &self.disk_models);
-        }
-        object.number_if("uptime_s", self.uptime_secs);
         object.end();
     }
 }

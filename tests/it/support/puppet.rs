@@ -8,7 +8,7 @@ use std::task::Poll;
 use muster::coordinator::dispatch::{
     Extensions, Frame, Input, Offer, Registration, Said, ServedModel, SessionId,
 };
-use muster::coordinator::switchboard::{Card, Order, Orders, Switchboard, WorkerLine};
+use muster::coordinator::switchboard::{Card, Gpus, Order, Orders, Switchboard, WorkerLine};
 use muster::protocol::job::{
     AccountId, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, Kind, Kinds,
     TokenEvent, Usage, WorkerId,
@@ -46,6 +46,7 @@ impl Puppet {
             modalities: Arc::from(["text".into()]),
             context: 4096,
             public: false,
+            gpus: Gpus::default(),
         };
         let registration = Registration {
             session,

@@ -1,0 +1,154 @@
+//! What the coordinators are told of the worker: how busy it is, how fast, and what its cards have left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::jobs::Shop;
+use super::worker::{Served, small};
+use crate::hardware::{Cards, GpuLoad};
+use crate::link::Condition;
+use crate::protocol::link::{GpuState, ModelState, ModelStatus, State};
+use crate::tasks::Tasks;
+
+/// How often the worker looks whether its state has changed.
+const LOOK: Duration = Duration::from_secs(1);
+/// Cards change all the time: they are asked in every so many looks, so that they are not news in each.
+const LOOKS_PER_READING: u32 = 5;
+
+/// Keeps the condition up to date.
+pub struct Look {
+    served: Served,
+    shop: Shop,
+    condition: watch::Sender<Condition>,
+    gpus: Vec<GpuState>,
+}
+
+impl Look {
+    pub fn new(served: Served, shop: Shop, condition: watch::Sender<Condition>) -> Self {
+        let look = Self {
+            served,
+            shop,
+            condition,
+            gpus: Vec::new(),
+        };
+        look.look();
+        look
+    }
+
+    pub async fn keep(mut self, tasks: Tasks) {
+        let stopping = tasks.stopping();
+        let cards = spawn_blocking(Cards::open).await.ok().flatten();
+        let cards = cards.map(Arc::new);
+        let mut ticks = interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks = 0_u32;
+        loop {
+            tokio::select! {
+                () = stopping.cancelled() => return,
+                () = self.condition.closed() => return,
+                _ = ticks.tick() => {}
+            }
+            if let (0, Some(cards)) = (looks % LOOKS_PER_READING, &cards) {
+                self.gpus = read(cards.clone()).await;
+            }
+            looks = looks.wrapping_add(1);
+            self.look();
+        }
+    }
+
+    fn look(&self) {
+        let status = self.shop.runtime.status();
+        let models = self.served.models.iter().map(|info| {
+            let pace = self.shop.paces.of(&info.name);
+            let one = status.models.iter().find(|one| one.info.name == info.name);
+            ModelState {
+                name: info.name.clone(),
+                status: status_of(status.is_paused),
+                max: Some(small(self.served.slots)),
+                running: pace.running,
+                waiting: one.map_or(0, |one| small(one.waiting)),
+                context: Some(small(info.context)),
+                kv_free: one.map(|one| share(one.free_pages, one.pages)),
+                prefill_per_second: pace.prefill_per_second.map(f64::round),
+                decode_per_second: pace.decode_per_second.map(f64::round),
+            }
+        });
+        let state = State {
+            models: models.collect(),
+            gpus: self.gpus.clone(),
+        };
+        self.condition.send_if_modified(|condition| {
+            let is_new = condition.state != state;
+            condition.state = state;
+            set_status(&mut condition.state, condition.is_paused);
+            is_new
+        });
+    }
+}
+
+/// The driver may take its time.
+async fn read(cards: Arc<Cards>) -> Vec<GpuState> {
+    let loads = spawn_blocking(move || cards.loads()).await;
+    let loads = loads.unwrap_or_default();
+    loads.iter().map(gpu_state).collect()
+}
+
+fn gpu_state(load: &GpuLoad) -> GpuState {
+    GpuState {
+        name: load.name.clone(),
+        vram_total: Some(gib(load.memory_total_bytes)),
+        vram_free: Some(gib(load.memory_free_bytes)),
+        util: load.utilization,
+    }
+}
+
+/// In tenths, so that not every page is news.
+fn gib(bytes: u64) -> f64 {
+    let tenths = bytes as f64 * 10.0 / (1_u64 << 30) as f64;
+    tenths.round() / 10.0
+}
+
+pub fn set_status(state: &mut State, is_paused: bool) {
+    for model in &mut state.models {
+        model.status = status_of(is_paused);
+    }
+}
+
+fn status_of(is_paused: bool) -> ModelStatus {
+    match is_paused {
+        true => ModelStatus::Draining,
+        false => ModelStatus::Ready,
+    }
+}
+
+/// In hundredths, so that not every token is news.
+fn share(part: usize, whole: usize) -> f64 {
+    match whole {
+        0 => 0.0,
+        whole => (100 * part / whole) as f64 / 100.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::gpu_state;
+    use crate::hardware::GpuLoad;
+
+    #[test]
+    fn a_cards_memory_is_told_in_gibibytes() {
+        let state = gpu_state(&GpuLoad {
+            name: "NVIDIA H200".to_owned(),
+            memory_total_bytes: 150_754_820_096,
+            memory_free_bytes: 44_023_414_784,
+            utilization: Some(0.83),
+        });
+        assert_eq!(
+            (state.vram_total, state.vram_free, state.util),
+            (Some(140.4), Some(41.0), Some(0.83))
+        );
+    }
+}
