@@ -8,6 +8,10 @@
 //!
 //! p is the model's size in billions of parameters, and 1 where nobody knows it. The reward is rounded to
 //! thousandths, the unit of the ledger. Who asked pays the reward and one kudos more.
+//!
+//! The legacy network takes this times 0.3 for a backend it has not validated, and knows those that it has by the agent
+//! of the worker that polls. Workers on a socket are paid without it: their agent is whatever they write there, none of
+//! the validated ones speaks this protocol, and what they deliver is counted here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
