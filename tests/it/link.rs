@@ -6,14 +6,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::SinkExt;
 use muster::coordinator::dispatch::Outcome;
 use muster::coordinator::switchboard::{Delivery, JobStream};
 use muster::daemon::{Served, Worker};
 use muster::link::session::Peer;
 use muster::link::{Dial, Standing, native_tls};
 use muster::protocol::job::{
-    Body, Capabilities, Chat, Event, FinishReason, Job, Sampling, TextInput, TextRequest,
-    TokenEvent,
+    Body, Capabilities, Chat, Event, FinishReason, Job, Sampling, TextInput, TokenEvent,
 };
 use muster::runtime::{self, EngineLimits, ModelSource, Prompt, Runtime};
 use muster::tasks::Tasks;
@@ -25,18 +25,18 @@ use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_tungstenite::accept_async;
+use tokio_tungstenite::tungstenite::Message;
 use url::Url;
 
 use crate::support::boss::{
-    Boss, Cable, MODEL, Office, engine, engine_with, post, public_job, worker, worker_on,
+    Boss, Cable, ENDS, MODEL, Office, engine, engine_with, post, public_job, story, worker,
+    worker_on,
 };
-use crate::support::rig::{Board, PATIENCE, job as chat_job, read_all, read_tokens};
+use crate::support::rig::{Board, PATIENCE, read_all, read_tokens};
+use crate::support::tap::{Speaker, Tap};
 use crate::support::worker as program;
 
 const ID: &str = "71a3c9f0-58b1-4a2f-9d0e-3f6f1b0c2a11";
-/// The tokens with which the tiny model would end.
-const ENDS: [(u32, f32); 2] = [(507, -1000.0), (510, -1000.0)];
-
 fn dial(board: &Board) -> Dial {
     cable(board).1
 }
@@ -52,31 +52,6 @@ fn cable(board: &Board) -> (Cable, Dial) {
     };
     let dial = cable.dial(far, &board.tasks);
     (cable, dial)
-}
-
-/// A job that draws by its seed and does not end by itself.
-fn job(prompt: &str, tokens: u32) -> Job {
-    let mut job = chat_job("");
-    job.original = None;
-    job.limits.output_tokens = Some(tokens);
-    job.body = Body::Text(Box::new(TextRequest {
-        input: TextInput::Prompt(prompt.to_owned()),
-        sampling: Sampling {
-            temperature: Some(1.0),
-            seed: Some(7),
-            repetition_penalty: Some(1.1),
-            logit_bias: ENDS.to_vec(),
-            ..Sampling::default()
-        },
-        max_tokens: Some(tokens),
-        stop: Vec::new(),
-        logprobs: None,
-        tool_choice: None,
-        parallel_tool_calls: None,
-        format: None,
-        choice: 3,
-    }));
-    job
 }
 
 /// What the engine itself writes for such a job.
@@ -132,7 +107,7 @@ async fn text_over_the_line_is_the_engines_own() {
     assert_eq!(worker.standings(), [Standing::Connected(Peer::Ours)]);
     let mut streams = Vec::new();
     for index in 0..6 {
-        streams.push(submit(&board, job(&format!("Story {index}"), 50)).await);
+        streams.push(submit(&board, story(&format!("Story {index}"), 50)).await);
     }
     for (index, mut stream) in streams.into_iter().enumerate() {
         let (text, outcome) = read_all(&mut stream).await;
@@ -148,7 +123,7 @@ async fn a_socket_cut_in_mid_stream_loses_nothing_and_says_nothing_twice() {
     let (cable, dial) = cable(&board);
     let worker = worker_on(runtime.clone(), info, post("rig", dial), &board.tasks);
     assert!(worker.connected().await);
-    let mut stream = submit(&board, job("Once upon a time", 800)).await;
+    let mut stream = submit(&board, story("Once upon a time", 800)).await;
     let mut text = read_tokens(&mut stream, 3).await;
     cable.cut();
     let (rest, outcome) = read_all(&mut stream).await;
@@ -162,7 +137,7 @@ async fn a_paused_worker_hands_its_jobs_back_and_another_goes_on_with_the_same_t
     let board = Board::start();
     let first = worker("first", dial(&board), &board.tasks).await;
     assert!(first.connected().await);
-    let mut stream = submit(&board, job("Once upon a time", 1200)).await;
+    let mut stream = submit(&board, story("Once upon a time", 1200)).await;
     let mut text = read_tokens(&mut stream, 3).await;
     let (runtime, info) = engine().await;
     let second = worker_on(
@@ -180,7 +155,7 @@ async fn a_paused_worker_hands_its_jobs_back_and_another_goes_on_with_the_same_t
 
     second.pause().await.unwrap();
     first.resume().await.unwrap();
-    let (_, outcome) = read_all(&mut submit(&board, job("Again", 5)).await).await;
+    let (_, outcome) = read_all(&mut submit(&board, story("Again", 5)).await).await;
     assert_eq!(completion_tokens(&outcome), 5);
 }
 
@@ -195,7 +170,7 @@ async fn a_worker_that_drains_finishes_its_jobs_and_one_out_of_time_hands_them_o
         &board.tasks,
     );
     assert!(first.connected().await);
-    let mut stream = submit(&board, job("Once", 60)).await;
+    let mut stream = submit(&board, story("Once", 60)).await;
     read_tokens(&mut stream, 1).await;
     assert!(first.drain(PATIENCE).await);
     let (_, outcome) = read_all(&mut stream).await;
@@ -203,7 +178,7 @@ async fn a_worker_that_drains_finishes_its_jobs_and_one_out_of_time_hands_them_o
 
     let hasty = worker("hasty", dial(&board), &board.tasks).await;
     assert!(hasty.connected().await);
-    let mut stream = submit(&board, job("Once upon a time", 1200)).await;
+    let mut stream = submit(&board, story("Once upon a time", 1200)).await;
     let mut text = read_tokens(&mut stream, 3).await;
     let second = worker("second", dial(&board), &board.tasks).await;
     assert!(second.connected().await);
@@ -223,7 +198,7 @@ async fn hanging_up_frees_the_workers_slot_within_a_second() {
         &board.tasks,
     );
     assert!(worker.connected().await);
-    let mut stream = submit(&board, job("Once", 1900)).await;
+    let mut stream = submit(&board, story("Once", 1900)).await;
     read_tokens(&mut stream, 2).await;
     let hung_up = Instant::now();
     drop(stream);
@@ -238,7 +213,7 @@ async fn log_probabilities_and_counts_cross_the_line() {
     let board = Board::start();
     let worker = worker("rig", dial(&board), &board.tasks).await;
     assert!(worker.connected().await);
-    let mut asked = job("hello", 10);
+    let mut asked = story("hello", 10);
     let Body::Text(request) = &mut asked.body;
     request.logprobs = Some(2);
     asked.limits.requires = Capabilities::LOGPROBS;
@@ -274,10 +249,40 @@ async fn a_prompt_that_is_too_long_is_the_clients_fault() {
     let board = Board::start();
     let worker = worker("rig", dial(&board), &board.tasks).await;
     assert!(worker.connected().await);
-    let (_, outcome) = read_all(&mut submit(&board, job(&"long ".repeat(3000), 5)).await).await;
+    let (_, outcome) = read_all(&mut submit(&board, story(&"long ".repeat(3000), 5)).await).await;
     let failure = outcome.failure().unwrap();
     assert_eq!(failure.code(), "context_length_exceeded");
     assert!(failure.message.contains("2047"), "{failure}");
+}
+
+/// A body nests this deeply as it comes through the door, and a frame around it is deeper than any parser reads.
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!(1), |inner, _| json!([inner]))
+}
+
+#[tokio::test]
+async fn a_request_nested_too_deeply_is_refused_and_the_socket_it_came_over_lives() {
+    let board = Board::start();
+    let (tap, dial) = Tap::on(&board);
+    let worker = worker("rig", dial, &board.tasks).await;
+    assert!(worker.connected().await);
+    let mut other = submit(&board, story("Once", 800)).await;
+    read_tokens(&mut other, 1).await;
+    let mut deep = story("", 5);
+    let Body::Text(request) = &mut deep.body;
+    request.input = TextInput::Chat(Chat {
+        messages: vec![json!({"role": "user", "content": nested(124)})],
+        ..Chat::default()
+    });
+    let (_, outcome) = read_all(&mut submit(&board, deep).await).await;
+    let failure = outcome.failure().unwrap();
+    assert_eq!(failure.status(), 400, "{failure}");
+    assert_eq!(completion_tokens(&read_all(&mut other).await.1), 800);
+    assert_eq!(
+        tap.heard(Speaker::Worker, "").len(),
+        1,
+        "it did not come again"
+    );
 }
 
 #[tokio::test]
@@ -291,7 +296,7 @@ async fn the_demo_models_calls_come_as_tool_calls() {
         "name": "get_weather", "description": "Tells the weather in a city.",
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
     }});
-    let mut asked = job("", 60);
+    let mut asked = story("", 60);
     let Body::Text(request) = &mut asked.body;
     request.sampling = Sampling {
         temperature: Some(0.0),
@@ -506,6 +511,59 @@ async fn a_request_that_cannot_be_served_is_the_clients_fault_and_the_next_one_i
 }
 
 #[tokio::test]
+async fn what_python_writes_and_json_does_not_know_costs_a_public_coordinator_nothing() {
+    let tasks = Tasks::default();
+    let (mut office, dial) = Office::open();
+    let _worker = worker("rig", dial, &tasks).await;
+    let (mut boss, _) = office.hire().await;
+    let content =
+        json!({"messages": [{"role": "user", "content": "half an emoji: CUT"}], "x": "NONE"});
+    let job = public_job(ID, content).to_string();
+    let job = job
+        .replace("CUT", r"\ud83d")
+        .replace(r#""NONE""#, "-Infinity");
+    boss.socket.send(Message::text(job)).await.unwrap();
+    assert_eq!(boss.read_job().await.1["finish_reason"], "length");
+    boss.send(json!({"type": "ack", "id": ID, "den": 0})).await;
+
+    boss.send(public_job(ID, json!({"tools": nested(200)})))
+        .await;
+    let (_, error) = boss.read_job().await;
+    assert_eq!(
+        (&error["type"], &error["client_error"]),
+        (&json!("error"), &json!(true))
+    );
+    boss.send(public_job(ID, json!({}))).await;
+    assert_eq!(boss.read_job().await.1["finish_reason"], "length");
+}
+
+#[tokio::test]
+async fn text_without_its_tokens_is_gone_on_with_elsewhere() {
+    let board = Board::start();
+    let (tap, dial) = Tap::on(&board);
+    let worker = worker("rig", dial, &board.tasks).await;
+    assert!(worker.connected().await);
+    let (mut office, dial) = Office::open();
+    let worker = self::worker("rig", dial, &board.tasks).await;
+    let mut boss = office.next().await;
+    boss.next().await;
+    let ready = tap.until(Speaker::Coordinator, "ready", |_| true).await;
+    boss.send(ready).await;
+    assert!(worker.connected().await);
+    let mut job = public_job(ID, json!({}));
+    job["att"] = json!(2);
+    job["prefill"] = json!({"text": "Once upon"});
+    boss.send(job).await;
+    loop {
+        let frame = boss.next().await;
+        if frame["type"] != "state" {
+            assert_eq!((&frame["type"], &frame["att"]), (&json!("busy"), &json!(2)));
+            return;
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_worker_dials_a_coordinator_over_tcp() {
     let tasks = Tasks::default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -604,7 +662,7 @@ async fn a_worker_works_for_several_coordinators_at_once() {
     while board.switchboard.overview().workers.is_empty() {
         tokio::task::yield_now().await;
     }
-    let mut stream = submit(&board, job("Once", 60)).await;
+    let mut stream = submit(&board, story("Once", 60)).await;
     boss.send(public_job(ID, json!({}))).await;
     let (ours, theirs) = tokio::join!(read_all(&mut stream), boss.read_job());
     assert_eq!(ours.0, undisturbed(&runtime, "Once", 60).await);
@@ -628,7 +686,7 @@ async fn many_jobs_on_one_socket_do_not_mix() {
         let board = board.clone();
         readers.push(tokio::spawn(async move {
             let prompt = format!("Tale {index}");
-            let mut stream = submit(&board, job(&prompt, 20 + index)).await;
+            let mut stream = submit(&board, story(&prompt, 20 + index)).await;
             (prompt, index, read_all(&mut stream).await)
         }));
     }

@@ -16,6 +16,8 @@ mod cli;
 mod config;
 mod demo;
 mod engine;
+#[cfg(feature = "coordinator")]
+mod extensions;
 mod fit;
 mod hub;
 #[cfg(feature = "coordinator")]

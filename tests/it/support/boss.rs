@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::{SinkExt, StreamExt};
 use muster::daemon::{Post, Served, Worker};
 use muster::link::Dial;
+use muster::protocol::job::{Body, Job, Sampling, TextInput, TextRequest};
 use muster::runtime::{DeviceChoice, EngineLimits, ModelInfo, ModelSource, Runtime};
 use muster::tasks::Tasks;
 use serde_json::{Value, json};
@@ -19,9 +20,11 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 
-use super::rig::PATIENCE;
+use super::rig::{PATIENCE, job};
 
 pub const MODEL: &str = "tiny";
+/// The tokens with which the tiny model would end.
+pub const ENDS: [(u32, f32); 2] = [(507, -1000.0), (510, -1000.0)];
 
 /// An engine with the smallest model.
 pub async fn engine() -> (Runtime, Arc<ModelInfo>) {
@@ -111,10 +114,15 @@ impl Office {
         (Self { knocks }, dial)
     }
 
+    /// The next one who knocks, if anybody does.
+    pub async fn knock(&mut self, within: Duration) -> Option<DuplexStream> {
+        timeout(within, self.knocks.recv()).await.ok().flatten()
+    }
+
     pub async fn next(&mut self) -> Boss {
-        let stream = timeout(PATIENCE, self.knocks.recv()).await.unwrap();
+        let stream = self.knock(PATIENCE).await.unwrap();
         Boss {
-            socket: WebSocketStream::from_raw_socket(stream.unwrap(), Role::Server, None).await,
+            socket: WebSocketStream::from_raw_socket(stream, Role::Server, None).await,
         }
     }
 
@@ -128,7 +136,7 @@ impl Office {
     }
 
     pub async fn nobody_comes(&mut self, time: Duration) -> bool {
-        timeout(time, self.knocks.recv()).await.is_err()
+        self.knock(time).await.is_none()
     }
 }
 
@@ -194,4 +202,29 @@ pub fn public_job(id: &str, request: Value) -> Value {
             "max_length": 40, "temperature": 0.7, "top_p": 0.9,
         },
     })
+}
+
+/// A job that draws by its seed and does not end by itself.
+pub fn story(prompt: &str, tokens: u32) -> Job {
+    let mut job = job("");
+    job.original = None;
+    job.limits.output_tokens = Some(tokens);
+    job.body = Body::Text(Box::new(TextRequest {
+        input: TextInput::Prompt(prompt.to_owned()),
+        sampling: Sampling {
+            temperature: Some(1.0),
+            seed: Some(7),
+            repetition_penalty: Some(1.1),
+            logit_bias: ENDS.to_vec(),
+            ..Sampling::default()
+        },
+        max_tokens: Some(tokens),
+        stop: Vec::new(),
+        logprobs: None,
+        tool_choice: None,
+        parallel_tool_calls: None,
+        format: None,
+        choice: 3,
+    }));
+    job
 }

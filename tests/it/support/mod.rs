@@ -12,4 +12,6 @@ pub mod machines;
 pub mod puppet;
 #[cfg(feature = "coordinator")]
 pub mod rig;
+#[cfg(feature = "coordinator")]
+pub mod tap;
 pub mod worker;
