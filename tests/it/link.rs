@@ -54,6 +54,15 @@ fn cable(board: &Board) -> (Cable, Dial) {
     (cable, dial)
 }
 
+/// A worker that the coordinator has taken in, and its engine.
+async fn at_work(board: &Board, name: &str) -> (Worker, Runtime) {
+    let (runtime, info) = engine().await;
+    let post = post(name, dial(board));
+    let worker = worker_on(runtime.clone(), info, post, &board.tasks);
+    assert!(worker.connected().await);
+    (worker, runtime)
+}
+
 /// What the engine itself writes for such a job.
 async fn undisturbed(runtime: &Runtime, prompt: &str, tokens: usize) -> String {
     let request = runtime::TextRequest {
@@ -96,14 +105,7 @@ fn completion_tokens(outcome: &Outcome) -> u32 {
 #[tokio::test]
 async fn text_over_the_line_is_the_engines_own() {
     let board = Board::start();
-    let (runtime, info) = engine().await;
-    let worker = worker_on(
-        runtime.clone(),
-        info,
-        post("rig", dial(&board)),
-        &board.tasks,
-    );
-    assert!(worker.connected().await);
+    let (worker, runtime) = at_work(&board, "rig").await;
     assert_eq!(worker.standings(), [Standing::Connected(Peer::Ours)]);
     let mut streams = Vec::new();
     for index in 0..6 {
@@ -135,18 +137,10 @@ async fn a_socket_cut_in_mid_stream_loses_nothing_and_says_nothing_twice() {
 #[tokio::test]
 async fn a_paused_worker_hands_its_jobs_back_and_another_goes_on_with_the_same_text() {
     let board = Board::start();
-    let first = worker("first", dial(&board), &board.tasks).await;
-    assert!(first.connected().await);
+    let (first, _) = at_work(&board, "first").await;
     let mut stream = submit(&board, story("Once upon a time", 1200)).await;
     let mut text = read_tokens(&mut stream, 3).await;
-    let (runtime, info) = engine().await;
-    let second = worker_on(
-        runtime.clone(),
-        info,
-        post("second", dial(&board)),
-        &board.tasks,
-    );
-    assert!(second.connected().await);
+    let (second, runtime) = at_work(&board, "second").await;
     first.pause().await.unwrap();
     let (rest, outcome) = read_all(&mut stream).await;
     text.push_str(&rest);
@@ -162,26 +156,17 @@ async fn a_paused_worker_hands_its_jobs_back_and_another_goes_on_with_the_same_t
 #[tokio::test]
 async fn a_worker_that_drains_finishes_its_jobs_and_one_out_of_time_hands_them_on() {
     let board = Board::start();
-    let (runtime, info) = engine().await;
-    let first = worker_on(
-        runtime.clone(),
-        info,
-        post("first", dial(&board)),
-        &board.tasks,
-    );
-    assert!(first.connected().await);
+    let (first, runtime) = at_work(&board, "first").await;
     let mut stream = submit(&board, story("Once", 60)).await;
     read_tokens(&mut stream, 1).await;
     assert!(first.drain(PATIENCE).await);
     let (_, outcome) = read_all(&mut stream).await;
     assert_eq!(completion_tokens(&outcome), 60);
 
-    let hasty = worker("hasty", dial(&board), &board.tasks).await;
-    assert!(hasty.connected().await);
+    let (hasty, _) = at_work(&board, "hasty").await;
     let mut stream = submit(&board, story("Once upon a time", 1200)).await;
     let mut text = read_tokens(&mut stream, 3).await;
-    let second = worker("second", dial(&board), &board.tasks).await;
-    assert!(second.connected().await);
+    let (_second, _) = at_work(&board, "second").await;
     hasty.drain(Duration::ZERO).await;
     text.push_str(&read_all(&mut stream).await.0);
     assert_eq!(text, undisturbed(&runtime, "Once upon a time", 1200).await);
@@ -190,14 +175,7 @@ async fn a_worker_that_drains_finishes_its_jobs_and_one_out_of_time_hands_them_o
 #[tokio::test]
 async fn hanging_up_frees_the_workers_slot_within_a_second() {
     let board = Board::start();
-    let (runtime, info) = engine().await;
-    let worker = worker_on(
-        runtime.clone(),
-        info,
-        post("rig", dial(&board)),
-        &board.tasks,
-    );
-    assert!(worker.connected().await);
+    let (_worker, runtime) = at_work(&board, "rig").await;
     let mut stream = submit(&board, story("Once", 1900)).await;
     read_tokens(&mut stream, 2).await;
     let hung_up = Instant::now();
@@ -211,8 +189,7 @@ async fn hanging_up_frees_the_workers_slot_within_a_second() {
 #[tokio::test]
 async fn log_probabilities_and_counts_cross_the_line() {
     let board = Board::start();
-    let worker = worker("rig", dial(&board), &board.tasks).await;
-    assert!(worker.connected().await);
+    let (_worker, _) = at_work(&board, "rig").await;
     let mut asked = story("hello", 10);
     let Body::Text(request) = &mut asked.body;
     request.logprobs = Some(2);
@@ -247,8 +224,7 @@ async fn log_probabilities_and_counts_cross_the_line() {
 #[tokio::test]
 async fn a_prompt_that_is_too_long_is_the_clients_fault() {
     let board = Board::start();
-    let worker = worker("rig", dial(&board), &board.tasks).await;
-    assert!(worker.connected().await);
+    let (_worker, _) = at_work(&board, "rig").await;
     let (_, outcome) = read_all(&mut submit(&board, story(&"long ".repeat(3000), 5)).await).await;
     let failure = outcome.failure().unwrap();
     assert_eq!(failure.code(), "context_length_exceeded");
@@ -672,14 +648,7 @@ async fn a_worker_works_for_several_coordinators_at_once() {
 #[tokio::test]
 async fn many_jobs_on_one_socket_do_not_mix() {
     let board = Board::start();
-    let (runtime, info) = engine().await;
-    let worker = worker_on(
-        runtime.clone(),
-        info,
-        post("rig", dial(&board)),
-        &board.tasks,
-    );
-    assert!(worker.connected().await);
+    let (_worker, runtime) = at_work(&board, "rig").await;
     let board = Arc::new(board);
     let mut readers = Vec::new();
     for index in 0..24 {
