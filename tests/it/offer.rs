@@ -92,7 +92,7 @@ impl Newcomer {
         let line: Vec<_> = words.map(|word| word.to_str().unwrap()).collect();
         let mut command = Command::new("script");
         command
-            .args(["-qfec", &line.join(" "), "/dev/null"])
+            .args(["-qfec", &format!("exec {}", line.join(" ")), "/dev/null"])
             .env_clear();
         let variables = plain.get_envs();
         command.envs(variables.filter_map(|(name, value)| Some((name, value?))));
@@ -163,6 +163,15 @@ fn anything_else_starts_with_what_is_here() {
     let said = up.until("Ctrl-C stops");
     assert!(said.contains("model  demo-text"), "{said}");
     assert!(newcomer.hub.seen().is_empty());
+}
+
+#[test]
+fn ctrl_c_is_an_answer() {
+    let newcomer = Newcomer::new();
+    let mut up = newcomer.at_terminal(&[]);
+    up.until("[y/N] ");
+    up.answer("\u{3}");
+    assert_eq!(up.child.wait().unwrap().code(), Some(0), "{}", up.said);
 }
 
 #[test]
