@@ -79,6 +79,7 @@ impl Network {
                 resume: true,
                 lease: true,
             },
+            polls: None,
             resume: None,
         };
         self.put(Input::Connected(Box::new(registration)));
@@ -111,6 +112,7 @@ impl Network {
                 requires: Capabilities::default(),
                 prompt_tokens: 500,
                 output_tokens: Some(64),
+                ..Limits::default()
             },
             privacy: Privacy::Anyone,
             deadline: UnixMillis(self.now.wall.0 + 600_000),

@@ -68,6 +68,11 @@ impl Output {
             _ => {}
         }
     }
+
+    /// Of longer texts the beginning.
+    pub fn text(&self) -> &str {
+        &self.0.beginning
+    }
 }
 
 impl Text {

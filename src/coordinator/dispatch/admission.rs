@@ -51,7 +51,13 @@ impl Dispatcher {
             return Err(Refusal::Duplicate);
         }
         let first = submission.jobs.first().ok_or(Refusal::Duplicate)?;
-        self.lane_for(first, Capabilities::default())
+        match self.lane_for(first, Capabilities::default()) {
+            Err(Refusal::Unserved { .. }) if first.durable => {
+                // What is on disk waits until somebody can serve it, or its time is over.
+                Ok(self.lane_to_wait_in(first, Capabilities::default()))
+            }
+            lane => lane,
+        }
     }
 
     fn check_in_flight(&self, submission: &Submission) -> Result<(), Refusal> {
@@ -89,6 +95,7 @@ impl Dispatcher {
             *self.open.entry(entry.job.account).or_default() += 1;
             self.jobs.insert(entry.job.id, entry);
         }
+        self.watch_lane(lane);
         self.touched.lanes.push(lane);
     }
 

@@ -1,7 +1,7 @@
 //! Lanes that nobody serves: jobs that were accepted while somebody did move to another lane if they can, wait a while
 //! for a worker to come, and are then told. Lanes that nobody needs any more are forgotten here too.
 
-use crate::protocol::job::{Capabilities, Failure, FailureKind, JobId};
+use crate::protocol::job::{Capabilities, Failure, FailureKind, Job, JobId};
 
 use super::Dispatcher;
 use super::effect::{CancelReason, Effect, Outcome};
@@ -13,7 +13,6 @@ impl Dispatcher {
     /// Where a job that returns has to wait: for any worker of its lane, or, once it has output, for one that can
     /// continue it.
     pub(super) fn home(&mut self, job: JobId) -> LaneId {
-        let now = self.now.mono;
         let Some(entry) = self.jobs.get(&job) else {
             return LaneId::default();
         };
@@ -27,12 +26,17 @@ impl Dispatcher {
             if !has_output && online.is_some() {
                 return lane;
             }
-            let need = Need::of(&job, also);
-            let lane = self.lanes.keep(need, &mut self.workers, now);
-            self.timers
-                .set_by(Alarm::Lane(lane), now + self.settings.lane_life);
-            lane
+            self.lane_to_wait_in(&job, also)
         })
+    }
+
+    /// The lane of a job that nobody can serve now.
+    pub(super) fn lane_to_wait_in(&mut self, job: &Job, also: Capabilities) -> LaneId {
+        let (need, now) = (Need::of(job, also), self.now.mono);
+        let lane = self.lanes.keep(need, &mut self.workers, now);
+        self.timers
+            .set_by(Alarm::Lane(lane), now + self.settings.lane_life);
+        lane
     }
 
     /// Sees to it that jobs do not wait for ever where nobody serves them.

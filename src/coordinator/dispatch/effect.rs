@@ -31,6 +31,10 @@ pub enum Effect {
         job: JobId,
         outcome: Outcome,
     },
+    /// A stored job waits again after an attempt that came to nothing. Clients on a stream are not told.
+    Returned {
+        job: JobId,
+    },
     /// A stored job leaves memory without having ended; it is still on disk and comes back from there.
     Park {
         job: JobId,
@@ -155,6 +159,8 @@ pub struct Facts {
     /// The worker's last count, when it gave one.
     pub usage: Option<Usage>,
     pub timing: Timing,
+    /// What a job on disk has written, to be kept with it. The shell knows it.
+    pub output: Option<Arc<str>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -88,8 +88,14 @@ impl Dispatcher {
             self.abandon(job, patience);
             return self.settle(job, ending, None, out);
         }
+        let until = match why {
+            // Work that cannot be called off is taken, and paid, while there is time.
+            CancelReason::Client if self.polls(lease.worker) => {
+                self.silent_from(entry, lease).min(entry.expires)
+            }
+            _ => self.now.mono + self.settings.cancel_patience,
+        };
         self.cancel_on_worker(job, why, out);
-        let until = self.now.mono + self.settings.cancel_patience;
         if let Some(lease) = self.jobs.get_mut(&job).and_then(|entry| entry.lease_mut()) {
             lease.phase = Phase::Cancelling { until, ending };
         }
@@ -219,7 +225,8 @@ impl Dispatcher {
         }
         let worker = self.workers.get(&lease.worker);
         let talks = |worker: &Worker| {
-            worker.extensions.lease && worker.heard + self.settings.beat_window > now
+            let beats = worker.extensions.lease && worker.heard + self.settings.beat_window > now;
+            beats || worker.polls()
         };
         match worker.is_some_and(talks) {
             true => Finding::JobSilent,

@@ -201,6 +201,8 @@ impl Dispatcher {
                 self.cancel_confirmed(job, None, out);
                 self.back_off(worker, retry_after);
             }
+            // It cannot be told to stop, and is paid for what it brings.
+            Said::Event(event) if self.polls(worker) => self.relay(job, worker, event, out),
             Said::Event(_) | Said::Alive => {}
         }
     }
@@ -220,7 +222,7 @@ impl Dispatcher {
         } = *frame;
         let Said::Event(event) = said else { return };
         match event {
-            Event::Done { .. } => {
+            Event::Done { .. } if !worker.polls() => {
                 out.push(Effect::Ack {
                     session,
                     job,
@@ -228,7 +230,7 @@ impl Dispatcher {
                     reward: Kudos(0),
                 });
             }
-            Event::Failed(_) => {}
+            Event::Failed(_) if !worker.polls() => {}
             _ => {
                 if let (true, Some(attempt)) = (worker.extensions.multi, attempt) {
                     out.push(Effect::Drop {

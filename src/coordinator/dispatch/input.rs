@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::protocol::job::{
-    AccountId, Capabilities, Event, Formats, Job, JobId, Kinds, Kudos, WorkerId,
+    AccountId, Capabilities, Event, Formats, Job, JobId, Kinds, Kudos, Reach, WorkerId,
 };
 
 use super::fairness::Standing;
@@ -26,6 +26,15 @@ pub enum Input {
     SlowClient {
         job: JobId,
     },
+
+    // From a worker that polls.
+    /// It takes so many jobs, all of one request, now or not at all.
+    Pop {
+        session: SessionId,
+        most: u32,
+    },
+    /// It says anew what it serves.
+    Changed(Box<Registration>),
 
     // From a worker.
     /// A worker said who it is and was believed.
@@ -99,6 +108,8 @@ pub struct Registration {
     /// Jobs it takes at once; 1 for peers that negotiated nothing.
     pub slots: u32,
     pub extensions: Extensions,
+    /// It comes for its jobs, and takes this much.
+    pub polls: Option<Reach>,
     pub resume: Option<Resume>,
 }
 
@@ -144,6 +155,12 @@ pub struct Frame {
     /// None from peers without `resume`.
     pub seq: Option<u64>,
     pub said: Said,
+}
+
+impl Frame {
+    pub fn is_failure(&self) -> bool {
+        matches!(self.said, Said::Event(Event::Failed(_)))
+    }
 }
 
 #[derive(Debug)]

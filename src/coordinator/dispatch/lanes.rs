@@ -5,13 +5,13 @@
 //! first job that needs them and go when they have not been used for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use crate::protocol::job::{AccountId, Capabilities, Formats, Job, Kind, Privacy, WorkerId};
+use crate::protocol::job::{AccountId, Capabilities, Formats, Job, Kind, Privacy, Reach, WorkerId};
 
 use super::clock::{Mono, Table};
 use super::refusal::Missing;
-use super::workers::{Listing, Profile, Worker};
+use super::workers::{Listing, Profile, Worker, WorkerModel};
 
 /// Names listed in a refusal.
 const MOST_NAMES: usize = 100;
@@ -23,12 +23,13 @@ pub struct LaneId(u64);
 /// What a worker must have to serve a job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
-    /// One of these, the most wanted first.
+    /// One of these, the most wanted first; any, if there are none.
     pub models: Vec<Arc<str>>,
     pub kind: Kind,
     pub formats: Formats,
     pub requires: Capabilities,
     pub context: u32,
+    pub reach: Reach,
     pub trusted: bool,
     pub owner: Option<AccountId>,
 }
@@ -82,7 +83,18 @@ impl LaneId {
     pub const FIRST: Self = Self(1);
 }
 
+/// All workers and all lanes of any model are listed under this name, which no model has.
+static ANY: LazyLock<Vec<Arc<str>>> = LazyLock::new(|| vec![Arc::from("")]);
+
 impl Need {
+    /// The names its lane is listed under.
+    fn keys(&self) -> &[Arc<str>] {
+        match self.models.is_empty() {
+            true => &ANY,
+            false => &self.models,
+        }
+    }
+
     pub fn of(job: &Job, also: Capabilities) -> Self {
         Self {
             models: job.model.0.clone(),
@@ -90,6 +102,7 @@ impl Need {
             formats: job.limits.formats,
             requires: job.limits.requires.with(also),
             context: job.limits.prompt_tokens.saturating_add(1),
+            reach: job.limits.reach,
             trusted: job.privacy == Privacy::Trusted,
             owner: (job.privacy == Privacy::OwnWorkers).then_some(job.account),
         }
@@ -120,7 +133,13 @@ impl Lanes {
     }
 
     /// The lane of this need even if nobody serves it: for jobs that were accepted while somebody did.
-    pub fn keep(&mut self, need: Need, workers: &mut Table<WorkerId, Worker>, now: Mono) -> LaneId {
+    pub fn keep(
+        &mut self,
+        mut need: Need,
+        workers: &mut Table<WorkerId, Worker>,
+        now: Mono,
+    ) -> LaneId {
+        need.context = need.context.checked_next_power_of_two().unwrap_or(u32::MAX);
         let known = self.by_need.get(&need).copied();
         known.unwrap_or_else(|| self.create(need, workers, now))
     }
@@ -142,7 +161,7 @@ impl Lanes {
         let served = self
             .models
             .iter()
-            .filter(|(_, model)| !model.workers.is_empty());
+            .filter(|(name, model)| !name.is_empty() && !model.workers.is_empty());
         served
             .map(|(name, _)| name.clone())
             .take(MOST_NAMES)
@@ -151,11 +170,9 @@ impl Lanes {
 
     /// Lists a worker wherever it can serve.
     pub fn attach(&mut self, worker: &mut Worker) {
-        let names: Vec<_> = worker
-            .models
-            .iter()
-            .map(|model| model.name.clone())
-            .collect();
+        let offered = worker.models.iter().filter(|model| model.offered);
+        let names = offered.map(|model| model.name.clone());
+        let names: Vec<_> = names.chain(ANY.iter().cloned()).collect();
         for name in names {
             let model = self.models.entry(name).or_default();
             model.workers.insert(worker.id);
@@ -177,14 +194,15 @@ impl Lanes {
 
     /// Takes a worker off all its lanes, which are returned.
     pub fn detach(&mut self, worker: &mut Worker) -> Vec<LaneId> {
-        for served in &worker.models {
-            if let Some(model) = self.models.get_mut(&served.name)
+        let names = worker.models.iter().map(|served| &served.name);
+        for name in names.chain(ANY.iter()) {
+            if let Some(model) = self.models.get_mut(name)
                 && model.workers.remove(&worker.id)
             {
                 lower(&mut model.profiles, worker.profile);
                 lower(&mut model.contexts, worker.profile.context);
             }
-            self.forget_model(&served.name);
+            self.forget_model(name);
         }
         let mut left = Vec::new();
         for listing in worker.listings.drain(..) {
@@ -231,7 +249,7 @@ impl Lanes {
             return;
         };
         self.by_need.remove(&lane.need);
-        for name in &lane.need.models {
+        for name in lane.need.keys() {
             let Some(model) = self.models.get_mut(name) else {
                 continue;
             };
@@ -250,12 +268,12 @@ impl Lanes {
     }
 
     pub fn models(&self) -> usize {
-        self.models.len()
+        self.models.len() - usize::from(self.models.contains_key(""))
     }
 
     /// Rounds the context up to the next one somebody has, so that prompts of all lengths share a few lanes.
     fn with_usual_context(&self, mut need: Need) -> Result<Need, Missing> {
-        let models = || need.models.iter().filter_map(|name| self.models.get(name));
+        let models = || need.keys().iter().filter_map(|name| self.models.get(name));
         let served = || models().filter(|model| !model.workers.is_empty());
         let above = served().filter_map(|model| model.contexts.range(need.context..).next());
         let Some(usual) = above.map(|(&context, _)| context).min() else {
@@ -274,7 +292,7 @@ impl Lanes {
 
     /// What is missing: the test that the most able profiles fail.
     fn explain(&self, need: &Need) -> Result<(), Missing> {
-        let models = need.models.iter().filter_map(|name| self.models.get(name));
+        let models = need.keys().iter().filter_map(|name| self.models.get(name));
         let profiles: Vec<&Profile> = models.flat_map(|model| model.profiles.keys()).collect();
         if profiles.is_empty() {
             return Err(Missing::Model(need.models.clone()));
@@ -296,12 +314,14 @@ impl Lanes {
             wanted: need.context,
             longest,
         })?;
+        let left =
+            keep(left, |it| it.reach.covers(need.reach)).ok_or(Missing::Reach(need.reach))?;
         keep(left, |it| it.trusted || !need.trusted).ok_or(Missing::Trust)?;
         Ok(())
     }
 
     fn check_owner(&self, need: &Need, workers: &Table<WorkerId, Worker>) -> Result<(), Missing> {
-        let models = need.models.iter().filter_map(|name| self.models.get(name));
+        let models = need.keys().iter().filter_map(|name| self.models.get(name));
         let mut able = models
             .flat_map(|model| &model.workers)
             .filter_map(|id| workers.get(id));
@@ -319,7 +339,7 @@ impl Lanes {
             unserved_since: None,
             used: now,
         };
-        for name in &need.models {
+        for name in need.keys() {
             let model = self.models.entry(name.clone()).or_default();
             if !model.lanes.contains(&id) {
                 model.lanes.push(id);
@@ -349,8 +369,12 @@ fn enlist(worker: &mut Worker, id: LaneId, lane: &mut Lane) {
     if !worker.can_serve(&lane.need) || worker.listing(id).is_some() {
         return;
     }
-    let position = |name: &Arc<str>| worker.models.iter().position(|model| model.name == *name);
-    let models = lane.need.models.iter().filter_map(position).collect();
+    let offered = |model: &WorkerModel, name: &Arc<str>| model.offered && model.name == *name;
+    let position = |name| worker.models.iter().position(|model| offered(model, name));
+    let models = match lane.need.models.is_empty() {
+        true => (0..worker.models.len()).collect(),
+        false => lane.need.models.iter().filter_map(position).collect(),
+    };
     worker.listings.push(Listing {
         lane: id,
         models,

@@ -9,10 +9,11 @@
 //! | `admission`, `placement` | into the queue; out of it, onto a worker |
 //! | `jobs`, `frames` | one accepted job; what its worker says about it |
 //! | `connections` | workers that come, go, come back, or are replaced |
+//! | `polling` | workers that come for their jobs |
 //! | `retries`, `conduct` | what a failure costs the job and the worker |
 //! | `deserted` | jobs whose workers have all gone |
 //! | `endings` | cancels, expiry, silence, slow clients, draining |
-//! | `online` | who is connected and how busy, for people |
+//! | `online`, `outlook` | who is connected and how busy, and how long a job may wait, for people |
 //! | `settlement` | the store first, then the client's end and the worker's ack |
 //!
 //! What it promises (`simulation` checks all of it, all the time): an accepted job ends exactly once, within its
@@ -37,7 +38,9 @@ mod input;
 mod jobs;
 mod lanes;
 mod online;
+mod outlook;
 mod placement;
+mod polling;
 mod queue;
 mod refusal;
 mod retries;
@@ -61,6 +64,8 @@ pub use input::{
     SessionId, Submission,
 };
 pub use online::{OnlineModel, OnlineWorker};
+pub use outlook::Outlook;
+pub use polling::{Skip, Skipped};
 pub use refusal::{Missing, Refusal};
 pub use settings::{Settings, StrikeRules};
 
@@ -184,6 +189,8 @@ impl Dispatcher {
             Input::Submit(submission) => self.submit(submission, out),
             Input::Cancel { job } => self.cancel(job, out),
             Input::SlowClient { job } => self.drop_slow_client(job, out),
+            Input::Pop { session, most } => self.pop(session, most, out),
+            Input::Changed(registration) => self.change(&registration),
             Input::Connected(registration) => self.connect(&registration, out),
             Input::Frame(frame) => self.frame(frame, out),
             Input::Report(report) => self.report(&report),

@@ -73,7 +73,8 @@ impl<'a> OnlineWorker<'a> {
 
     pub fn models(&self) -> impl Iterator<Item = OnlineModel<'a>> {
         let slots = u32::try_from(self.slots).unwrap_or(u32::MAX);
-        self.models.iter().map(move |model| OnlineModel {
+        let offered = self.models.iter().filter(|model| model.offered);
+        offered.map(move |model| OnlineModel {
             name: &model.name,
             ready: model.ready,
             slots: model.slots.min(slots),

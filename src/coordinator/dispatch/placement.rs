@@ -117,7 +117,7 @@ impl Dispatcher {
     }
 
     /// The job with the earliest rank that this worker may have now.
-    fn best_job(&self, id: WorkerId) -> Option<(JobId, LaneId)> {
+    pub(super) fn best_job(&self, id: WorkerId) -> Option<(JobId, LaneId)> {
         let worker = self.workers.get(&id)?;
         let open = worker
             .listings
@@ -143,7 +143,7 @@ impl Dispatcher {
     }
 
     /// A lease: takes the job from the queue and offers it. False if the worker has no room after all.
-    fn offer(
+    pub(super) fn offer(
         &mut self,
         id: JobId,
         worker_id: WorkerId,
@@ -191,9 +191,17 @@ impl Dispatcher {
     }
 
     /// When the job counts as silent if nothing more is heard. Any frame counts for a peer that does not beat:
-    /// it has only this job, and cannot speak of it.
+    /// it has only this job, and cannot speak of it. One that polls speaks only when it has finished.
     pub(super) fn silent_from(&self, entry: &Entry, lease: &Lease) -> Mono {
         match self.workers.get(&lease.worker) {
+            Some(worker) if worker.polls() => {
+                lease.heard
+                    + entry
+                        .job
+                        .limits
+                        .patience
+                        .unwrap_or(self.settings.poll_patience)
+            }
             Some(worker) if worker.extensions.lease => lease.heard + self.settings.beat_window,
             Some(worker) => {
                 lease.heard.max(worker.heard) + self.settings.silence_window(entry.job.kind)
@@ -215,7 +223,7 @@ fn lease(
     turn: u64,
     now: Mono,
 ) -> Option<Offer> {
-    let session = worker.session?;
+    let session = worker.session.filter(|_| worker.has_room())?;
     let model = worker
         .listing(lane)
         .and_then(|listing| worker.model_with_room(listing))?;
@@ -239,6 +247,7 @@ fn lease(
     worker.running.insert(entry.job.id);
     worker.models[model].running += 1;
     worker.turn = turn;
+    worker.asked = worker.asked.map(|asked| asked.saturating_sub(1));
     Some(Offer {
         session,
         job: entry.job.clone(),

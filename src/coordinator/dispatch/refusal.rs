@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::protocol::job::{Capabilities, Failure, FailureKind, Formats, Kind};
+use crate::protocol::job::{Capabilities, Failure, FailureKind, Formats, Kind, Reach};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
@@ -38,6 +38,8 @@ pub enum Missing {
         wanted: u32,
         longest: u32,
     },
+    /// More than any of them takes.
+    Reach(Reach),
     Trust,
 }
 
@@ -63,7 +65,7 @@ impl Missing {
             }
             Self::Capability(_) => FailureKind::UnsupportedValue,
             Self::Context { .. } => FailureKind::ContextLengthExceeded,
-            Self::Kind(_) | Self::Format(_) | Self::Trust => FailureKind::NoWorker,
+            Self::Kind(_) | Self::Format(_) | Self::Reach(_) | Self::Trust => FailureKind::NoWorker,
         }
     }
 }
@@ -112,6 +114,10 @@ impl fmt::Display for Missing {
             Self::Context { wanted, longest } => write!(
                 formatter,
                 "the request needs {wanted} tokens of context and the workers of this model take {longest}"
+            ),
+            Self::Reach(Reach { window, output }) => write!(
+                formatter,
+                "no worker of this model takes {window} tokens of context and {output} of output"
             ),
             Self::Trust => write!(formatter, "no worker of this model may see this job"),
         }

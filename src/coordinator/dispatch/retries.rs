@@ -146,11 +146,14 @@ impl Dispatcher {
             return;
         };
         entry.lane = lane;
-        let ticket = entry.ticket;
+        let (ticket, is_stored) = (entry.ticket, entry.job.durable);
         if let Some(cause) = cause.filter(|_| !self.is_servable(job)) {
             return self.settle(job, Outcome::Failed(cause), None, out);
         }
         self.queue.push_returning(lane, ticket);
+        if is_stored {
+            out.push(Effect::Returned { job });
+        }
         self.touched.lanes.push(lane);
         self.set_alarm(job);
         self.watch_lane(lane);

@@ -29,6 +29,8 @@ pub struct Settings {
     pub mute_patience: Duration,
     /// Silence in a job of a peer with `lease`: three missed beats.
     pub beat_window: Duration,
+    /// How long a worker that polls may keep a job whose limits do not say.
+    pub poll_patience: Duration,
     /// An alarm later than this means that we were asleep and the workers were not.
     pub stall_tolerance: Duration,
     /// How long a settlement is tried before the job ends without one.
@@ -66,6 +68,7 @@ impl Default for Settings {
             cancel_patience: Duration::from_millis(900),
             mute_patience: Duration::from_secs(10),
             beat_window: Duration::from_secs(15),
+            poll_patience: Duration::from_secs(150),
             stall_tolerance: Duration::from_secs(5),
             settle_patience: Duration::from_secs(25),
             ack_patience: Duration::from_secs(8),

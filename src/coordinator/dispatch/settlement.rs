@@ -171,6 +171,7 @@ impl Dispatcher {
             attempts: entry.history.attempts,
             usage: entry.history.usage,
             timing: entry.timing(self.now.mono),
+            output: None,
         })));
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::protocol::job::{AccountId, Capabilities, Formats, JobId, Kinds, WorkerId};
+use crate::protocol::job::{AccountId, Capabilities, Formats, JobId, Kinds, Reach, WorkerId};
 
 use super::clock::Mono;
 use super::input::{Extensions, ModelReport, Registration, SessionId};
@@ -26,6 +26,8 @@ pub struct Worker {
     pub models: Vec<WorkerModel>,
     pub slots: usize,
     pub running: BTreeSet<JobId>,
+    /// A worker that polls takes so many more, and only while it asks; the others have slots.
+    pub asked: Option<u32>,
     /// When anything was last heard from it.
     pub heard: Mono,
     pub hold: Option<Hold>,
@@ -47,12 +49,15 @@ pub struct Profile {
     pub formats: Formats,
     pub capabilities: Capabilities,
     pub context: u32,
+    pub reach: Reach,
     pub trusted: bool,
 }
 
 #[derive(Debug)]
 pub struct WorkerModel {
     pub name: Arc<str>,
+    /// Served now. One that is not is kept while a job of it runs.
+    pub offered: bool,
     pub slots: u32,
     pub running: u32,
     pub ready: bool,
@@ -99,25 +104,16 @@ impl Worker {
         } else {
             1
         };
-        let mut capabilities = registration.capabilities;
-        if registration.extensions.resume {
-            capabilities = capabilities.with(Capabilities::CONTINUE);
-        }
         Self {
             id: registration.worker,
             owner: registration.owner,
             session: Some(registration.session),
             extensions: registration.extensions,
-            profile: Profile {
-                kinds: registration.kinds,
-                formats: registration.formats,
-                capabilities,
-                context: coarse_context(registration.context),
-                trusted: registration.trusted,
-            },
+            profile: Profile::of(registration),
             models: served_models(registration),
             slots: slots as usize,
             running: BTreeSet::new(),
+            asked: registration.polls.map(|_| 0),
             heard: now,
             hold: None,
             backoff_until: None,
@@ -139,7 +135,10 @@ impl Worker {
             && self.hold.is_none()
             && self.backoff_until.is_none()
             && self.leaving.is_none()
-            && self.running.len() < self.slots
+            && match self.asked {
+                Some(asked) => asked > 0,
+                None => self.running.len() < self.slots,
+            }
     }
 
     /// The model of the listing that has room, the most wanted first.
@@ -149,6 +148,28 @@ impl Worker {
             .iter()
             .copied()
             .find(|&index| self.models[index].has_room())
+    }
+
+    /// Whether it comes for its jobs: nothing can be told it in between.
+    pub fn polls(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// Takes over what it says anew. Models keep their places, because leases name them by these.
+    pub fn change(&mut self, registration: &Registration) {
+        self.profile = Profile::of(registration);
+        if self.running.is_empty() {
+            self.models.clear();
+        }
+        for model in &mut self.models {
+            model.offered = false;
+        }
+        for fresh in served_models(registration) {
+            match self.models.iter_mut().find(|it| it.name == fresh.name) {
+                Some(model) => model.offered = true,
+                None => self.models.push(fresh),
+            }
+        }
     }
 
     pub fn listing(&self, lane: LaneId) -> Option<&Listing> {
@@ -190,6 +211,7 @@ fn served_models(registration: &Registration) -> Vec<WorkerModel> {
         .filter(|model| seen.insert(model.name.clone()));
     let models = fresh.take(MOST_MODELS).map(|model| WorkerModel {
         name: model.name.clone(),
+        offered: true,
         slots: if registration.extensions.multi {
             model.slots
         } else {
@@ -204,16 +226,32 @@ fn served_models(registration: &Registration) -> Vec<WorkerModel> {
 
 impl WorkerModel {
     fn has_room(&self) -> bool {
-        self.ready && self.running < self.slots
+        self.offered && self.ready && self.running < self.slots
     }
 }
 
 impl Profile {
+    fn of(registration: &Registration) -> Self {
+        let mut capabilities = registration.capabilities;
+        if registration.extensions.resume {
+            capabilities = capabilities.with(Capabilities::CONTINUE);
+        }
+        Self {
+            kinds: registration.kinds,
+            formats: registration.formats,
+            capabilities,
+            context: coarse_context(registration.context),
+            reach: registration.polls.unwrap_or(Reach::ENDLESS),
+            trusted: registration.trusted,
+        }
+    }
+
     pub fn meets(&self, need: &Need) -> bool {
         self.kinds.contains(need.kind)
             && self.formats.meets(need.formats)
             && self.capabilities.contains(need.requires)
             && self.context >= need.context
+            && self.reach.covers(need.reach)
             && (self.trusted || !need.trusted)
     }
 }

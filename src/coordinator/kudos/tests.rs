@@ -246,6 +246,7 @@ fn facts(outcome: Outcome, parts: Vec<Part>) -> Facts {
         parts,
         usage: None,
         timing: timing(),
+        output: None,
     }
 }
 

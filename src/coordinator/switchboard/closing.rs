@@ -5,17 +5,23 @@ use std::time::Duration;
 
 use super::desk::Desk;
 use super::overview::Stale;
+use super::polling::Polling;
 use super::sessions::Sessions;
-use crate::coordinator::dispatch::{Dispatcher, Input, Outcome};
+use crate::coordinator::dispatch::{Dispatcher, Effect, Input, Outcome};
 use crate::protocol::job::{Failure, FailureKind};
 
 impl Desk {
     /// Nothing that was known can be relied on. What was to be settled may still be: the store does that by itself.
     pub fn start_over(&mut self) {
         let failure = || Failure::new(FailureKind::Internal, "something went wrong inside");
-        for job in self.lines.jobs() {
-            self.end(job, Outcome::Failed(failure()));
+        for (job, is_stored) in self.lines.jobs() {
+            match is_stored {
+                // Whoever follows it queues it again.
+                true => self.send_out(Effect::Park { job }),
+                false => self.end(job, Outcome::Failed(failure())),
+            }
         }
+        self.polling = Polling::default();
         let sockets = self.sessions.all().filter_map(|orders| orders.close());
         self.wakers.extend(sockets);
         self.sessions = Sessions::default();

@@ -19,14 +19,15 @@ use super::departures::Departure;
 use super::lines::Lines;
 use super::orders::Orders;
 use super::overview::{Stale, Upkeep};
+use super::polling::{Brought, Polling, Pop, Popped, Receipt};
 use super::sessions::{Card, Sessions};
 use super::stream::JobStream;
 use super::{Drained, Shared};
 use crate::coordinator::dispatch::{
-    Dispatcher, Effect, Input, Mono, Now, Refusal, Registration, Settings, Submission,
+    Dispatcher, Effect, Input, Mono, Now, Outlook, Refusal, Registration, Settings, Submission,
 };
 use crate::coordinator::metering::{Counted, Meter};
-use crate::protocol::job::{JobId, Kudos, UnixMillis};
+use crate::protocol::job::{Job, JobId, Kudos, UnixMillis};
 use crate::tasks::Tasks;
 
 /// Messages taken in before readers are woken: each may be a hundred frames.
@@ -45,7 +46,19 @@ pub enum Message {
     Connected {
         registration: Box<Registration>,
         card: Card,
-        orders: Arc<Orders>,
+        orders: Option<Arc<Orders>>,
+    },
+    Pop {
+        pop: Pop,
+        answer: oneshot::Sender<Option<Popped>>,
+    },
+    Outlook {
+        job: JobId,
+        answer: oneshot::Sender<Option<Outlook>>,
+    },
+    Brought {
+        brought: Brought,
+        answer: oneshot::Sender<Receipt>,
     },
     /// From one socket, in order.
     Said(Vec<Input>),
@@ -87,6 +100,7 @@ pub struct Desk {
     pub follow_ups: VecDeque<Input>,
     /// The request that is at the door, until it is accepted or refused.
     pub entering: Option<Entering>,
+    pub polling: Polling,
     pub draining: Vec<oneshot::Sender<Drained>>,
     pub is_draining: bool,
     pub settings: Settings,
@@ -96,7 +110,7 @@ pub struct Desk {
 
 #[derive(Debug)]
 pub struct Entering {
-    pub jobs: Vec<JobId>,
+    pub jobs: Vec<Arc<Job>>,
     pub answer: Answer,
 }
 
@@ -123,6 +137,7 @@ impl Desk {
             wakers: Vec::new(),
             follow_ups: VecDeque::new(),
             entering: None,
+            polling: Polling::default(),
             draining: Vec::new(),
             effects: Vec::new(),
             started: Instant::now(),
@@ -198,7 +213,7 @@ impl Desk {
     fn take_in(&mut self, message: Message) {
         match message {
             Message::Submit { submission, answer } => {
-                let jobs = submission.jobs.iter().map(|job| job.id).collect();
+                let jobs = submission.jobs.clone();
                 self.entering = Some(Entering { jobs, answer });
                 self.handle(Input::Submit(submission));
                 self.entering = None;
@@ -211,6 +226,12 @@ impl Desk {
                 self.sessions.add(registration.session, card, orders);
                 self.handle(Input::Connected(registration));
             }
+            Message::Outlook { job, answer } => {
+                // Whoever asked may have hung up.
+                let _ = answer.send(self.dispatcher.outlook(job));
+            }
+            Message::Pop { pop, answer } => self.pop(pop, answer),
+            Message::Brought { brought, answer } => self.brought(brought, answer),
             Message::Said(inputs) => {
                 let now = self.now();
                 for input in inputs {
@@ -276,6 +297,7 @@ impl Desk {
             }
             next = self.follow_ups.pop_front();
         }
+        self.polling.tidy();
         self.effects = effects;
     }
 

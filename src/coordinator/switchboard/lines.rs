@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use super::departures::Departures;
 use super::pipe::{Overdraft, Overflow, Pipe};
+use super::sessions::Card;
+use super::stage::{Stage, Whereabouts};
 use super::stream::{Delivery, JobStream};
 use crate::coordinator::dispatch::{Outcome, Timing};
 use crate::coordinator::metering::{Counted, Output};
-use crate::protocol::job::{Event, JobId, Usage};
+use crate::protocol::job::{Event, Job, JobId, Usage};
 
 use std::task::Waker;
 
@@ -29,6 +31,10 @@ pub struct Line {
     counted: Option<Counted>,
     timing: Timing,
     overflowed: bool,
+    /// Of a job on disk.
+    whereabouts: Option<Arc<Whereabouts>>,
+    /// What a job on disk has written, once it has ended.
+    written: Option<Arc<str>>,
 }
 
 /// What a settlement needs to know besides the facts.
@@ -39,15 +45,18 @@ pub enum Count {
 }
 
 impl Lines {
-    pub fn open(&mut self, jobs: Vec<JobId>, departures: &Arc<Departures>) -> Vec<JobStream> {
-        let open = |job| {
+    pub fn open(&mut self, jobs: Vec<Arc<Job>>, departures: &Arc<Departures>) -> Vec<JobStream> {
+        let open = |job: Arc<Job>| {
             let pipe = Arc::new(Pipe::new(self.overdraft.clone()));
-            let stream = JobStream::new(job, pipe.clone(), departures.clone());
+            let whereabouts = job.durable.then(Arc::<Whereabouts>::default);
+            let stream = JobStream::new(job.id, pipe.clone(), departures.clone());
+            let stream = stream.told_of(whereabouts.clone());
             let line = Line {
                 pipe,
+                whereabouts,
                 ..Line::default()
             };
-            self.open.insert(job, line);
+            self.open.insert(job.id, line);
             stream
         };
         jobs.into_iter().map(open).collect()
@@ -63,27 +72,46 @@ impl Lines {
         pushed
     }
 
-    pub fn offered(&mut self, job: JobId, worker: Arc<str>, public: bool) {
+    pub fn offered(&mut self, job: JobId, card: &Card, model: &Arc<str>) {
         if let Some(line) = self.open.get_mut(&job) {
-            line.worker = Some(worker);
-            line.public = public;
+            line.worker = Some(card.name.clone());
+            line.public = card.public;
+            if let Some(whereabouts) = &line.whereabouts {
+                whereabouts.moved(Stage::Running {
+                    worker: card.name.clone(),
+                    public_id: card.public_id,
+                    model: model.clone(),
+                });
+            }
         }
     }
 
-    /// What was written is handed out once; later the count is known.
-    pub fn settle(&mut self, job: JobId, timing: Timing) -> Count {
+    /// It waits again.
+    pub fn returned(&mut self, job: JobId) {
+        let line = self.open.get(&job);
+        if let Some(whereabouts) = line.and_then(|line| line.whereabouts.as_ref()) {
+            whereabouts.moved(Stage::Waiting);
+        }
+    }
+
+    /// What was written is handed out once to be counted; later the count is known.
+    pub fn settle(&mut self, job: JobId, timing: Timing) -> (Count, Option<Arc<str>>) {
         let Some(line) = self.open.get_mut(&job) else {
-            return Count::Known(Counted::default());
+            return (Count::Known(Counted::default()), None);
         };
         line.timing = timing;
         let public = line.public;
-        match line.counted {
+        if line.whereabouts.is_some() && line.written.is_none() {
+            line.written = Some(line.output.text().into());
+        }
+        let count = match line.counted {
             Some(counted) => Count::Known(counted),
             None => Count::Open {
                 output: std::mem::take(&mut line.output),
                 public,
             },
-        }
+        };
+        (count, line.written.clone())
     }
 
     pub fn counted(&mut self, job: JobId, counted: Counted) {
@@ -115,8 +143,12 @@ impl Lines {
         self.open.len()
     }
 
-    pub fn jobs(&self) -> Vec<JobId> {
-        self.open.keys().copied().collect()
+    /// All of them, and whether each is on disk.
+    pub fn jobs(&self) -> Vec<(JobId, bool)> {
+        let lines = self.open.iter();
+        lines
+            .map(|(job, line)| (*job, line.whereabouts.is_some()))
+            .collect()
     }
 
     pub fn pipes(&self) -> impl Iterator<Item = &Arc<Pipe>> {

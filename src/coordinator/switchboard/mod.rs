@@ -7,6 +7,7 @@
 //! | `stream`, `pipe`, `join` | a client's end; what waits for it, bounded by bytes; how that is kept small |
 //! | `lines` | the jobs that are here |
 //! | `orders`, `sessions` | a worker's end: what its socket is to be told; which sockets there are |
+//! | `polling`, `stage` | workers that come for their jobs; where a job is, for clients that ask |
 //! | `departures` | clients and workers that have left |
 //! | `books` | where settlements go |
 //! | `overview`, `figures` | who is online, for listings; numbers, for metrics |
@@ -25,8 +26,10 @@ mod lines;
 mod orders;
 mod overview;
 mod pipe;
+mod polling;
 mod routes;
 mod sessions;
+mod stage;
 mod stream;
 
 #[cfg(test)]
@@ -36,6 +39,8 @@ pub use books::{Books, Unsettled};
 pub use figures::{BUCKETS, Figures, Histogram};
 pub use overview::{ModelOnline, Overview, WorkerOnline};
 pub use pipe::CLIENT_BUFFER;
+pub use polling::{Brought, News, Pop, Popped, Receipt};
+pub use stage::{JobWatch, Stage};
 pub use stream::{Delivery, JobStream};
 
 pub use orders::{Order, Orders};
@@ -175,7 +180,7 @@ impl Switchboard {
         let message = Message::Connected {
             registration: Box::new(registration),
             card,
-            orders,
+            orders: Some(orders),
         };
         self.messages.send(message).await.map_err(|_| Stopped)?;
         Ok(WorkerLine {

@@ -146,7 +146,7 @@ impl ModelOnline {
     }
 
     fn add(&mut self, worker: &OnlineWorker<'_>, model: OnlineModel<'_>, card: &Card) {
-        for kind in ALL_KINDS {
+        for kind in Kind::ALL {
             if worker.kinds.contains(kind) {
                 self.kinds = self.kinds.with(kind);
             }
@@ -166,14 +166,6 @@ impl ModelOnline {
         self.running = self.running.saturating_add(model.running);
     }
 }
-
-const ALL_KINDS: [Kind; 5] = [
-    Kind::Text,
-    Kind::Image,
-    Kind::Video,
-    Kind::Audio,
-    Kind::Mesh,
-];
 
 impl WorkerOnline {
     fn of(worker: &OnlineWorker<'_>, card: &Card, models: Vec<Arc<str>>) -> Self {

@@ -25,7 +25,11 @@ impl Desk {
             Effect::Refused { refusal, .. } => self.refused(refusal),
             Effect::Relay { job, event } => self.relay(job, event),
             Effect::End { job, outcome } => self.end(job, outcome),
-            Effect::Park { job } => self.wakers.extend(self.lines.park(job)),
+            Effect::Park { job } => {
+                self.polling.ended(job);
+                self.wakers.extend(self.lines.park(job));
+            }
+            Effect::Returned { job } => self.lines.returned(job),
             Effect::Ready { session, resumed } => {
                 self.upkeep.note(Stale::Members);
                 self.order(session, Order::Ready { resumed });
@@ -48,19 +52,23 @@ impl Desk {
                 job,
                 attempt,
                 reward,
-            } => self.order(
-                session,
-                Order::Ack {
+            } => {
+                self.polling.paid(job, attempt, reward);
+                let ack = Order::Ack {
                     job,
                     attempt,
                     reward,
-                },
-            ),
+                };
+                self.order(session, ack);
+            }
             Effect::Drop {
                 session,
                 job,
                 attempt,
-            } => self.order(session, Order::Drop { job, attempt }),
+            } => {
+                self.polling.dropped(job, attempt);
+                self.order(session, Order::Drop { job, attempt });
+            }
             Effect::TellDrain { session, within } => {
                 self.upkeep.note(Stale::Members);
                 self.order(session, Order::Drain { within });
@@ -122,6 +130,7 @@ impl Desk {
         {
             warn!(job.id = %job, "job {job} ends unpaid: its result could not be recorded");
         }
+        self.polling.ended(job);
         let ended = outcome.clone();
         if let Some((timing, waker)) = self.lines.end(job, outcome) {
             self.shared.counters.ended(&ended, timing);
@@ -132,9 +141,11 @@ impl Desk {
     fn offer(&mut self, offer: Offer) {
         let session = offer.session;
         if let Some(card) = self.sessions.card(session) {
-            self.lines
-                .offered(offer.job.id, card.name.clone(), card.public);
+            self.lines.offered(offer.job.id, card, &offer.model);
         }
+        let Some(offer) = self.polling.offer(offer) else {
+            return;
+        };
         self.order(session, Order::Offer(Box::new(offer)));
     }
 
@@ -167,12 +178,13 @@ impl Desk {
     }
 
     /// Counts and writes down beside this task; the answer comes back as a message.
-    fn settle(&mut self, facts: Box<Facts>) {
+    fn settle(&mut self, mut facts: Box<Facts>) {
         let Some(messages) = self.messages.upgrade() else {
             return;
         };
         let (books, meter) = (self.books.clone(), self.meter.clone());
-        let count = self.lines.settle(facts.job.id, facts.timing);
+        let (count, output) = self.lines.settle(facts.job.id, facts.timing);
+        facts.output = output;
         self.tasks.start(async move {
             let job = facts.job.id;
             let counted = match count {

@@ -51,11 +51,12 @@ pub struct Sessions {
 #[derive(Debug)]
 struct Session {
     card: Card,
-    orders: Arc<Orders>,
+    /// None for a worker that polls, which cannot be told anything.
+    orders: Option<Arc<Orders>>,
 }
 
 impl Sessions {
-    pub fn add(&mut self, session: SessionId, card: Card, orders: Arc<Orders>) {
+    pub fn add(&mut self, session: SessionId, card: Card, orders: Option<Arc<Orders>>) {
         self.open.insert(session, Session { card, orders });
     }
 
@@ -64,15 +65,16 @@ impl Sessions {
     }
 
     pub fn orders(&self, session: SessionId) -> Option<&Arc<Orders>> {
-        self.open.get(&session).map(|session| &session.orders)
+        self.open.get(&session)?.orders.as_ref()
     }
 
     pub fn remove(&mut self, session: SessionId) -> Option<Arc<Orders>> {
-        self.open.remove(&session).map(|session| session.orders)
+        self.open.remove(&session)?.orders
     }
 
     pub fn all(&self) -> impl Iterator<Item = &Arc<Orders>> {
-        self.open.values().map(|session| &session.orders)
+        let open = self.open.values();
+        open.filter_map(|session| session.orders.as_ref())
     }
 
     pub fn len(&self) -> usize {

@@ -10,6 +10,7 @@ use futures_util::Stream;
 
 use super::departures::{Departure, Departures};
 use super::pipe::Pipe;
+use super::stage::{JobWatch, Whereabouts};
 use crate::coordinator::dispatch::{Outcome, Timing};
 use crate::protocol::job::{Event, JobId};
 
@@ -35,6 +36,8 @@ pub struct JobStream {
     taken: VecDeque<Delivery>,
     ended: bool,
     departures: Arc<Departures>,
+    /// Of a job on disk.
+    whereabouts: Option<Arc<Whereabouts>>,
 }
 
 impl JobStream {
@@ -45,11 +48,34 @@ impl JobStream {
             taken: VecDeque::new(),
             ended: false,
             departures,
+            whereabouts: None,
         }
+    }
+
+    pub(super) fn told_of(mut self, whereabouts: Option<Arc<Whereabouts>>) -> Self {
+        self.whereabouts = whereabouts;
+        self
     }
 
     pub fn job(&self) -> JobId {
         self.job
+    }
+
+    /// Cancels the job, and goes on listening: it may bring something yet.
+    pub fn cancel(&self) {
+        if !self.ended {
+            self.departures.note(Departure::Client(self.job));
+        }
+    }
+
+    /// Stops listening without cancelling anything: the job is on disk, and the process ends.
+    pub fn leave(mut self) {
+        self.ended = true;
+    }
+
+    /// None of a job that ends with its connection.
+    pub fn watch(&self) -> Option<JobWatch> {
+        self.whereabouts.clone().map(JobWatch)
     }
 
     /// What comes next; nothing after the end. Several deliveries that are there already come without waiting.

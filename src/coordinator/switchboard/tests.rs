@@ -150,6 +150,7 @@ fn registration(
         }],
         slots,
         extensions,
+        polls: None,
         resume: None,
     }
 }

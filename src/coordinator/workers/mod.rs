@@ -239,6 +239,7 @@ impl Workers {
             models: peer.served(registration),
             slots: peer.slots,
             extensions: peer.for_dispatch(),
+            polls: None,
             resume: resume.map(|resume| self.resume(resume)),
         }
     }

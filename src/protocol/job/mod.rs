@@ -17,10 +17,11 @@ pub use event::{
 pub use failure::{Blame, Failure, FailureKind, FailureRow, Retry};
 pub use ids::{AccountId, JobId, Kudos, RequestId, UnixMillis, WorkerId};
 pub use legacy::LegacySampling;
-pub use needs::{Capabilities, Formats, Kind, Kinds};
+pub use needs::{Capabilities, Formats, Kind, Kinds, Reach};
 pub use text::{Chat, OutputFormat, Sampling, TextInput, TextRequest, ToolChoice};
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -66,6 +67,10 @@ pub struct Limits {
     pub prompt_tokens: u32,
     /// The longest output that was asked for, or none named.
     pub output_tokens: Option<u32>,
+    /// What a worker that polls must take.
+    pub reach: Reach,
+    /// How long a worker that polls may keep it without a word; none: the usual time.
+    pub patience: Option<Duration>,
 }
 
 /// Whose machines may see it.

@@ -20,9 +20,29 @@ pub struct Kinds(u8);
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Formats(u8);
 
+/// How much a worker that polls for jobs takes. The public contract states both for the whole job, whatever its prompt
+/// turns out to be; workers on a socket have no such limits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reach {
+    /// Tokens of context.
+    pub window: u32,
+    /// Tokens of output.
+    pub output: u32,
+}
+
 /// A set of things not every worker can do.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Capabilities(u16);
+
+impl Kind {
+    pub const ALL: [Self; 5] = [
+        Self::Text,
+        Self::Image,
+        Self::Video,
+        Self::Audio,
+        Self::Mesh,
+    ];
+}
 
 impl Kinds {
     #[must_use]
@@ -41,18 +61,32 @@ impl From<Kind> for Kinds {
     }
 }
 
+impl Reach {
+    pub const ENDLESS: Self = Self {
+        window: u32::MAX,
+        output: u32::MAX,
+    };
+
+    pub fn covers(self, wanted: Self) -> bool {
+        self.window >= wanted.window && self.output >= wanted.output
+    }
+}
+
 impl Formats {
     /// The job as it stands in this module: our own workers.
     pub const NEUTRAL: Self = Self(1);
     pub const OPENAI_CHAT: Self = Self(2);
     pub const OPENAI_RESPONSES: Self = Self(4);
     pub const ANTHROPIC: Self = Self(8);
+    /// The payloads of the legacy poll API.
+    pub const LEGACY: Self = Self(16);
 
-    const NAMES: [(Self, &'static str); 4] = [
+    const NAMES: [(Self, &'static str); 5] = [
         (Self::NEUTRAL, "neutral"),
         (Self::OPENAI_CHAT, "openai-chat"),
         (Self::OPENAI_RESPONSES, "openai-responses"),
         (Self::ANTHROPIC, "anthropic"),
+        (Self::LEGACY, "legacy"),
     ];
 
     #[must_use]

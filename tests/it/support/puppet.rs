@@ -50,7 +50,8 @@ impl Puppet {
         };
         let registration = Registration {
             session,
-            worker: WorkerId(session.0 as i64),
+            // No row of the store's has this number.
+            worker: WorkerId(1_000_000 + session.0 as i64),
             owner: AccountId(9),
             trusted: false,
             kinds: Kinds::from(Kind::Text),
@@ -68,6 +69,7 @@ impl Puppet {
                 resume: false,
                 lease: true,
             },
+            polls: None,
             resume: None,
         };
         let line = board.connect(registration, card, orders.clone()).await;

@@ -122,6 +122,28 @@ impl FairQueue {
         all
     }
 
+    /// How many of the lane probably go before this one. Accounts take turns, so of each other account as many as stand
+    /// before it in its own.
+    pub fn ahead(&self, lane: LaneId, ticket: &Ticket) -> usize {
+        let Some(waiting) = self.lanes.get(&lane) else {
+            return 0;
+        };
+        let key = (ticket.arrived, ticket.number);
+        if waiting.returning.contains_key(&key) {
+            return waiting.returning.range(..key).count();
+        }
+        let lines = waiting.heads.iter().filter_map(|(_, id)| {
+            let lines = &self.accounts.get(id)?.lines;
+            Some((*id, lines.iter().find(|line| line.lane == lane)?))
+        });
+        let lines: Vec<_> = lines.collect();
+        let own = lines.iter().find(|(id, _)| *id == ticket.account);
+        let before = own.map_or(0, |(_, line)| line.tickets.range(..ticket.key()).count());
+        let others = lines.iter().filter(|(id, _)| *id != ticket.account);
+        let of_others = others.map(|(_, line)| line.tickets.len().min(before + 1));
+        waiting.returning.len() + before + of_others.sum::<usize>()
+    }
+
     /// How many wait in the lane.
     pub fn waiting(&self, lane: LaneId) -> usize {
         let Some(waiting) = self.lanes.get(&lane) else {

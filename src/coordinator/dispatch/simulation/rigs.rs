@@ -151,6 +151,7 @@ impl Rig {
                 .collect(),
             slots: self.slots,
             extensions: self.extensions,
+            polls: None,
             resume,
         }
     }

@@ -257,6 +257,7 @@ impl World {
                     requires: Capabilities::default(),
                     prompt_tokens,
                     output_tokens: Some(length),
+                    ..Limits::default()
                 },
                 privacy: Privacy::Anyone,
                 deadline: self.now.wall.after(life),
@@ -483,6 +484,7 @@ impl World {
                 *self.happened.entry(kind).or_default() += 1;
             }
             Effect::Park { job } => self.clients.park(job),
+            Effect::Returned { .. } => {}
             Effect::Settle(facts) => {
                 self.clients.check_parts(&facts);
                 for part in &facts.parts {

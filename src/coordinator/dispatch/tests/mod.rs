@@ -5,6 +5,7 @@ mod cancelling;
 mod connections;
 mod failures;
 mod placing;
+mod polling;
 mod settling;
 mod strays;
 mod waiting;
@@ -128,6 +129,7 @@ impl Desk {
                 requires: Capabilities::default(),
                 prompt_tokens: 100,
                 output_tokens: Some(256),
+                ..Limits::default()
             },
             privacy: Privacy::Anyone,
             deadline: self.now.wall.after(LIFETIME),
@@ -177,6 +179,7 @@ impl Desk {
             }],
             slots,
             extensions,
+            polls: None,
             resume: None,
         }
     }

@@ -84,6 +84,7 @@ impl Order {
                 requires: request.requires(),
                 prompt_tokens: request.least_prompt_tokens(),
                 output_tokens: text.max_tokens,
+                ..Limits::default()
             },
             body: Body::Text(Box::new(text)),
             privacy: Privacy::Anyone,

@@ -1,0 +1,344 @@
+//! Workers that come for their jobs, and the jobs that wait for them on disk.
+
+use super::{Desk, done, failed, failure_kind, is_delivered, secs, token};
+use crate::coordinator::dispatch::{
+    Effect, Extensions, Input, Offer, Outcome, SessionId, Settings, Skip,
+};
+use crate::protocol::job::{FailureKind, Formats, Job, ModelChoice, Reach};
+
+const REACH: Reach = Reach {
+    window: 2048,
+    output: 512,
+};
+
+impl Desk {
+    /// A worker that polls, for `tiny`.
+    fn poller(&mut self, worker: i64) -> SessionId {
+        let polling = Extensions {
+            multi: true,
+            ..Extensions::default()
+        };
+        let mut registration = self.registration(worker, polling);
+        registration.formats = Formats::LEGACY;
+        registration.context = REACH.window;
+        registration.polls = Some(REACH);
+        registration.models[0].slots = u32::MAX;
+        self.connect(registration)
+    }
+
+    fn pop(&mut self, session: SessionId, most: u32) -> Vec<Offer> {
+        self.take();
+        self.put(Input::Pop { session, most });
+        self.offers()
+    }
+
+    fn stored_job(&mut self) -> Job {
+        let mut job = self.new_job();
+        job.durable = true;
+        job.limits.formats = Formats::NEUTRAL.with(Formats::LEGACY);
+        job
+    }
+
+    fn stored(&mut self) -> crate::protocol::job::JobId {
+        let job = self.stored_job();
+        self.submit(job)
+    }
+}
+
+#[test]
+fn a_worker_that_polls_has_room_only_in_the_moment_it_asks() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    assert!(desk.pop(poller, 1).is_empty());
+    let job = desk.stored();
+    assert!(desk.offers().is_empty());
+    let offers = desk.pop(poller, 1);
+    assert_eq!(offers.len(), 1);
+    assert_eq!(offers[0].job.id, job);
+    desk.stored();
+    desk.wait(secs(60));
+    assert!(desk.offers().is_empty());
+    assert_eq!(desk.pop(poller, 5).len(), 1);
+}
+
+#[test]
+fn one_pop_gives_jobs_of_one_request_only() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    desk.stored();
+    let mut siblings: Vec<Job> = (0..4).map(|_| desk.stored_job()).collect();
+    let request = siblings[0].request;
+    siblings.iter_mut().for_each(|job| job.request = request);
+    desk.submit_all(siblings);
+    assert_eq!(
+        desk.pop(poller, 3).len(),
+        1,
+        "the first request has one job"
+    );
+    let offers = desk.pop(poller, 3);
+    assert_eq!(offers.len(), 3);
+    assert!(offers.iter().all(|offer| offer.job.request == request));
+    assert_eq!(desk.pop(poller, 3).len(), 1);
+    assert!(desk.pop(poller, 3).is_empty());
+}
+
+#[test]
+fn what_it_brings_is_settled_and_acked_and_ends_the_job() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    desk.stored();
+    let offer = desk.pop(poller, 1).remove(0);
+    desk.say(&offer, token(1)).say(&offer, done());
+    let effects = desk.take();
+    assert!(effects.iter().any(|it| matches!(it, Effect::Relay { .. })));
+    assert!(
+        effects
+            .iter()
+            .any(|it| matches!(it, Effect::Ack { reward, .. } if reward.0 == 100))
+    );
+    assert!(
+        effects
+            .iter()
+            .any(|it| matches!(it, Effect::End { outcome, .. } if is_delivered(outcome)))
+    );
+    desk.assert_nothing_left();
+    desk.say(&offer, done());
+    let effects = desk.take();
+    assert!(matches!(effects[..], [Effect::Drop { .. }]), "{effects:?}");
+}
+
+#[test]
+fn a_job_that_is_not_brought_in_time_goes_to_another_and_its_worker_comes_too_late() {
+    let mut desk = Desk::new();
+    let (slow, quick) = (desk.poller(1), desk.poller(2));
+    let job = desk.stored();
+    let late = desk.pop(slow, 1).remove(0);
+    desk.wait(secs(149));
+    assert!(desk.pop(quick, 1).is_empty());
+    desk.wait(secs(2));
+    assert!(
+        desk.take()
+            .iter()
+            .any(|it| matches!(it, Effect::Returned { job: it } if *it == job))
+    );
+    assert!(
+        desk.pop(slow, 1).is_empty(),
+        "it goes to whoever has not failed it"
+    );
+    let offer = desk.pop(quick, 1).remove(0);
+    assert_eq!((offer.job.id, offer.attempt), (job, 2));
+    desk.say(&late, done());
+    assert!(matches!(desk.take()[..], [Effect::Drop { attempt: 1, .. }]));
+    desk.say(&offer, token(1)).say(&offer, done());
+    assert!(is_delivered(&desk.end()));
+}
+
+#[test]
+fn a_job_may_say_how_long_it_takes() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    let mut job = desk.stored_job();
+    job.limits.patience = Some(secs(400));
+    desk.submit(job);
+    let offer = desk.pop(poller, 1).remove(0);
+    desk.wait(secs(399))
+        .say(&offer, token(1))
+        .say(&offer, done());
+    assert!(is_delivered(&desk.end()));
+}
+
+#[test]
+fn a_stored_job_is_taken_though_nobody_serves_it_and_waits_for_its_whole_life() {
+    let mut desk = Desk::new();
+    let job = desk.stored();
+    assert!(
+        desk.take()
+            .iter()
+            .any(|it| matches!(it, Effect::Accepted { .. }))
+    );
+    desk.wait(secs(500));
+    assert!(desk.ends().is_empty());
+    let poller = desk.poller(1);
+    let offer = desk.pop(poller, 1).remove(0);
+    assert_eq!(offer.job.id, job);
+    desk.say(&offer, failed());
+    desk.take();
+    desk.wait(super::LIFETIME);
+    assert_eq!(desk.end(), Outcome::Expired);
+    desk.assert_nothing_left();
+}
+
+#[test]
+fn a_stored_job_that_waited_goes_to_a_worker_on_a_socket_too() {
+    let mut desk = Desk::new();
+    let job = desk.stored();
+    desk.wait(secs(100)).ours(1);
+    assert_eq!(desk.offer().job.id, job);
+}
+
+#[test]
+fn a_job_for_any_model_goes_to_whoever_comes() {
+    let mut desk = Desk::new();
+    let mut job = desk.stored_job();
+    job.model = ModelChoice(Vec::new());
+    desk.submit(job);
+    let poller = desk.poller(1);
+    let offer = desk.pop(poller, 1).remove(0);
+    assert_eq!(&*offer.model, "tiny");
+    assert_eq!(desk.dispatcher.census().models, 1);
+}
+
+#[test]
+fn what_is_not_for_a_worker_is_counted_by_what_it_lacks() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    let change = |desk: &mut Desk, change: &dyn Fn(&mut Job)| {
+        let mut job = desk.stored_job();
+        change(&mut job);
+        desk.submit(job);
+    };
+    change(&mut desk, &|job| {
+        job.model = ModelChoice(vec!["other".into()])
+    });
+    change(&mut desk, &|job| job.limits.reach.output = 513);
+    change(&mut desk, &|job| job.limits.reach.window = 4096);
+    change(&mut desk, &|job| job.limits.reach.window = 2049);
+    change(&mut desk, &|job| job.limits.formats = Formats::NEUTRAL);
+    change(&mut desk, &|job| {
+        job.privacy = crate::protocol::job::Privacy::Trusted
+    });
+    change(&mut desk, &|job| {
+        job.privacy = crate::protocol::job::Privacy::OwnWorkers
+    });
+    assert!(desk.pop(poller, 1).is_empty());
+    let skipped: Vec<_> = desk.dispatcher.skipped(poller).into_iter().collect();
+    let expected = [
+        (Skip::Models, 1),
+        (Skip::Ability, 1),
+        (Skip::Window, 2),
+        (Skip::Output, 1),
+        (Skip::Untrusted, 1),
+        (Skip::Workers, 1),
+    ];
+    assert_eq!(skipped, expected);
+}
+
+#[test]
+fn a_worker_that_changes_its_models_is_given_the_new_ones_and_keeps_what_it_has() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    desk.stored();
+    let offer = desk.pop(poller, 1).remove(0);
+    let mut other = desk.stored_job();
+    other.model = ModelChoice(vec!["other".into()]);
+    let other = desk.submit(other);
+    let tiny = desk.stored();
+    let mut registration = desk.registration(
+        1,
+        Extensions {
+            multi: true,
+            ..Extensions::default()
+        },
+    );
+    registration.session = poller;
+    registration.formats = Formats::LEGACY;
+    registration.polls = Some(REACH);
+    registration.models[0].name = "other".into();
+    desk.put(Input::Changed(Box::new(registration)));
+    assert_eq!(desk.pop(poller, 1)[0].job.id, other);
+    assert!(desk.pop(poller, 1).is_empty());
+    desk.say(&offer, token(1)).say(&offer, done());
+    assert!(is_delivered(&desk.end()));
+    let another = desk.poller(2);
+    assert_eq!(desk.pop(another, 1)[0].job.id, tiny);
+}
+
+#[test]
+fn a_cancelled_job_that_is_out_may_still_be_brought_and_is_paid() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    let job = desk.stored();
+    let offer = desk.pop(poller, 1).remove(0);
+    desk.put(Input::Cancel { job }).wait(secs(100));
+    assert!(desk.ends().is_empty());
+    desk.say(&offer, token(1)).say(&offer, done());
+    let effects = desk.take();
+    assert!(effects.iter().any(|it| matches!(it, Effect::Relay { .. })));
+    assert!(effects.iter().any(|it| matches!(it, Effect::Ack { .. })));
+    assert!(effects.iter().any(|it| matches!(
+        it,
+        Effect::End {
+            outcome: Outcome::Cancelled,
+            ..
+        }
+    )));
+    desk.assert_nothing_left();
+}
+
+#[test]
+fn a_cancelled_job_that_is_not_brought_ends_when_its_time_is_over_and_strikes_nobody() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    let job = desk.stored();
+    desk.pop(poller, 1);
+    desk.put(Input::Cancel { job }).wait(secs(151));
+    assert_eq!(desk.end(), Outcome::Cancelled);
+    desk.assert_nothing_left();
+    assert_eq!(desk.dispatcher.census().records, 0);
+}
+
+#[test]
+fn a_worker_that_comes_no_more_loses_its_jobs_to_others() {
+    let mut desk = Desk::new();
+    let (gone, other) = (desk.poller(1), desk.poller(2));
+    let job = desk.stored();
+    desk.pop(gone, 1);
+    desk.lose(gone);
+    assert_eq!(desk.pop(other, 1)[0].job.id, job);
+    assert!(desk.pop(gone, 1).is_empty());
+}
+
+#[test]
+fn jobs_of_a_client_that_waits_are_refused_when_only_a_worker_of_less_reach_is_there() {
+    let mut desk = Desk::new();
+    desk.poller(1);
+    let mut job = desk.stored_job();
+    job.durable = false;
+    job.limits.reach.output = 1000;
+    desk.submit(job);
+    let effects = desk.take();
+    let refused = |effect: &Effect| matches!(effect, Effect::Refused { .. });
+    assert!(effects.iter().any(refused), "{effects:?}");
+}
+
+#[test]
+fn stored_jobs_are_parked_when_the_coordinator_leaves() {
+    let mut desk = Desk::with(Settings::default());
+    let poller = desk.poller(1);
+    let (out, waiting) = (desk.stored(), desk.stored());
+    desk.pop(poller, 1);
+    desk.put(Input::Drain { within: secs(1) }).wait(secs(2));
+    let parked: Vec<_> = desk
+        .take()
+        .into_iter()
+        .filter_map(|effect| match effect {
+            Effect::Park { job } => Some(job),
+            Effect::End { .. } => panic!("a stored job has ended"),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(parked, [out, waiting]);
+    desk.assert_nothing_left();
+}
+
+#[test]
+fn three_workers_that_fail_it_make_it_a_bad_job() {
+    let mut desk = Desk::new();
+    desk.stored();
+    for worker in 1..=3 {
+        let poller = desk.poller(worker);
+        let offer = desk.pop(poller, 1).remove(0);
+        desk.say(&offer, failed());
+    }
+    assert_eq!(failure_kind(&desk.end()), Some(FailureKind::BadJob));
+}

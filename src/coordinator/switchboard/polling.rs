@@ -1,0 +1,205 @@
+//! The other end of workers that come for their jobs, and of clients that come for their results: a question and its
+//! answer, where a socket would have orders and a stream.
+
+use std::collections::HashMap;
+
+use tokio::sync::oneshot;
+
+use super::desk::{Desk, Message};
+use super::overview::Stale;
+use super::sessions::Card;
+use super::{Stopped, Switchboard};
+use crate::coordinator::dispatch::{
+    Frame, Input, Offer, Outlook, Registration, SessionId, Skipped,
+};
+use crate::protocol::job::{JobId, Kudos};
+
+/// A worker asks for jobs.
+#[derive(Debug)]
+pub struct Pop {
+    pub session: SessionId,
+    /// What it serves, when that is new.
+    pub news: Option<News>,
+    /// So many jobs at most, all of one request.
+    pub most: u32,
+}
+
+/// Who is there.
+#[derive(Debug)]
+pub enum News {
+    Here(Box<Registration>, Card),
+    Changed(Box<Registration>, Card),
+}
+
+#[derive(Debug)]
+pub struct Popped {
+    pub offers: Vec<Offer>,
+    /// What waits for others, when there was nothing.
+    pub skipped: Skipped,
+}
+
+/// A worker brings what it has made: the frames a socket would have sent, the last one ending the job.
+#[derive(Debug)]
+pub struct Brought {
+    pub job: JobId,
+    pub attempt: u32,
+    pub frames: Vec<Frame>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Receipt {
+    /// Written down, and worth this.
+    Taken(Kudos),
+    /// Nobody waits for it any more, or somebody else has brought it.
+    NotWanted,
+}
+
+/// What the desk remembers of questions it has not answered.
+#[derive(Debug, Default)]
+pub struct Polling {
+    popping: Option<(SessionId, Vec<Offer>)>,
+    receipts: HashMap<JobId, Open>,
+    ended: Vec<JobId>,
+}
+
+#[derive(Debug)]
+struct Open {
+    attempt: u32,
+    answer: oneshot::Sender<Receipt>,
+}
+
+impl Switchboard {
+    /// None if the session is not known (any more): the worker has to say who it is.
+    pub async fn pop(&self, pop: Pop) -> Result<Option<Popped>, Stopped> {
+        let (answer, answered) = oneshot::channel();
+        let message = Message::Pop { pop, answer };
+        self.messages.send(message).await.map_err(|_| Stopped)?;
+        answered.await.map_err(|_| Stopped)
+    }
+
+    /// How long a job may wait yet; none of one that has ended.
+    pub async fn outlook(&self, job: JobId) -> Result<Option<Outlook>, Stopped> {
+        let (answer, answered) = oneshot::channel();
+        let message = Message::Outlook { job, answer };
+        self.messages.send(message).await.map_err(|_| Stopped)?;
+        answered.await.map_err(|_| Stopped)
+    }
+
+    /// A worker that polls has not come for too long.
+    pub async fn lost(&self, session: SessionId) -> Result<(), Stopped> {
+        let message = Message::Said(vec![Input::Lost { session }]);
+        self.messages.send(message).await.map_err(|_| Stopped)
+    }
+
+    /// Returns when it is on disk, or refused.
+    pub async fn bring(&self, brought: Brought) -> Result<Receipt, Stopped> {
+        let (answer, answered) = oneshot::channel();
+        let message = Message::Brought { brought, answer };
+        self.messages.send(message).await.map_err(|_| Stopped)?;
+        answered.await.map_err(|_| Stopped)
+    }
+}
+
+impl Desk {
+    pub(super) fn pop(&mut self, pop: Pop, answer: oneshot::Sender<Option<Popped>>) {
+        let Pop {
+            session,
+            news,
+            most,
+        } = pop;
+        if let Some(news) = news {
+            self.learn(session, news);
+        }
+        if self.sessions.card(session).is_none() {
+            let _ = answer.send(None);
+            return;
+        }
+        self.polling.popping = Some((session, Vec::new()));
+        self.handle(Input::Pop { session, most });
+        let offers = self.polling.popping.take();
+        let offers = offers.map(|(_, offers)| offers).unwrap_or_default();
+        let skipped = match offers.is_empty() {
+            true => self.dispatcher.skipped(session),
+            false => Skipped::new(),
+        };
+        // Jobs given to somebody who has hung up come back when their time is over.
+        let _ = answer.send(Some(Popped { offers, skipped }));
+    }
+
+    fn learn(&mut self, session: SessionId, news: News) {
+        self.upkeep.note(Stale::Members);
+        let (registration, card, input): (_, _, fn(Box<Registration>) -> Input) = match news {
+            News::Here(registration, card) => (registration, card, Input::Connected),
+            News::Changed(registration, card) => (registration, card, Input::Changed),
+        };
+        self.sessions.add(session, card, None);
+        self.handle(input(registration));
+    }
+
+    pub(super) fn brought(&mut self, brought: Brought, answer: oneshot::Sender<Receipt>) {
+        let Brought {
+            job,
+            attempt,
+            frames,
+        } = brought;
+        if self.polling.receipts.contains_key(&job) {
+            // The same, brought twice at once.
+            let _ = answer.send(Receipt::NotWanted);
+            return;
+        }
+        self.polling.receipts.insert(job, Open { attempt, answer });
+        let fails = frames.last().is_some_and(|frame| frame.is_failure());
+        for frame in frames {
+            self.handle(Input::Frame(frame));
+        }
+        if fails {
+            // A failure is not acknowledged: it was taken unless it was dropped.
+            self.polling.paid(job, Some(attempt), Kudos(0));
+        }
+    }
+}
+
+impl Polling {
+    /// Keeps an offer for the worker that asks; gives back one that is for a socket.
+    pub fn offer(&mut self, offer: Offer) -> Option<Offer> {
+        match &mut self.popping {
+            Some((session, offers)) if *session == offer.session => {
+                offers.push(offer);
+                None
+            }
+            _ => Some(offer),
+        }
+    }
+
+    pub fn paid(&mut self, job: JobId, attempt: Option<u32>, reward: Kudos) {
+        self.answer(job, attempt, Receipt::Taken(reward));
+    }
+
+    pub fn dropped(&mut self, job: JobId, attempt: u32) {
+        self.answer(job, Some(attempt), Receipt::NotWanted);
+    }
+
+    /// The job is gone, and its receipt comes now if it comes at all.
+    pub fn ended(&mut self, job: JobId) {
+        if self.receipts.contains_key(&job) {
+            self.ended.push(job);
+        }
+    }
+
+    /// Whoever still waits for a receipt of an ended job learns that none will come.
+    pub fn tidy(&mut self) {
+        for job in self.ended.drain(..) {
+            self.receipts.remove(&job);
+        }
+    }
+
+    fn answer(&mut self, job: JobId, attempt: Option<u32>, receipt: Receipt) {
+        let asked = |open: &Open| attempt == Some(open.attempt);
+        if self.receipts.get(&job).is_some_and(asked)
+            && let Some(open) = self.receipts.remove(&job)
+        {
+            // Whoever asked may have hung up.
+            let _ = open.answer.send(receipt);
+        }
+    }
+}
