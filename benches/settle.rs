@@ -153,6 +153,7 @@ fn settlement() -> Settlement {
             entry(2, Some(worker), Reason::Reward, 970),
             entry(HOUSE.0, None, Reason::Fee, FEE.0),
         ],
+        result: None,
     }
 }
 

@@ -40,6 +40,8 @@ pub struct Settlement {
     pub charge: Kudos,
     pub timing: Timing,
     pub entries: Vec<Entry>,
+    /// What it brought, kept for a request on disk whatever its end.
+    pub result: Option<Arc<str>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +98,7 @@ impl Settlement {
             charge: charge(&entries),
             timing: facts.timing,
             entries,
+            result: facts.output.clone(),
         }
     }
 }

@@ -41,6 +41,11 @@ const SETTLED: Table = Table {
     columns: 18,
     tail: " ON CONFLICT (job) DO NOTHING",
 };
+const RESULTS: Table = Table {
+    head: "INSERT INTO results (job, request, worker, model, state, reason, output, charge) VALUES ",
+    columns: 8,
+    tail: " ON CONFLICT (job) DO NOTHING",
+};
 const LEDGER: Table = Table {
     head: "INSERT INTO ledger (job, account, worker, reason, amount, at) VALUES ",
     columns: 6,
@@ -85,6 +90,11 @@ impl<'a> Batch<'a> {
             .map(|(_, entry)| (entry.account, entry.amount));
         let sums = sums(amounts);
         insert(&BALANCES, &sums, sum_row, connection, statements).await?;
+        let with_result = rows
+            .iter()
+            .filter_map(|row| Some((*row, row.result.as_deref()?)));
+        let results: Vec<_> = with_result.collect();
+        insert(&RESULTS, &results, result_row, connection, statements).await?;
         Ok(true)
     }
 
@@ -141,6 +151,17 @@ fn settled_row(settlement: &&Settlement, values: &mut Values) {
     values.number(millis(timing.total));
 }
 
+fn result_row((settlement, output): &(&Settlement, &str), values: &mut Values) {
+    values.text(&settlement.job.to_string());
+    values.text(&settlement.request.to_string());
+    values.maybe(settlement.worker.map(|worker| worker.0));
+    values.text(&settlement.model);
+    values.text(settlement.state.word());
+    values.text(settlement.reason);
+    values.whole_text(output);
+    values.number(settlement.charge.0);
+}
+
 fn ledger_row((settlement, entry): &(&Settlement, &Entry), values: &mut Values) {
     let timing = settlement.timing;
     values.text(&settlement.job.to_string());
@@ -156,7 +177,7 @@ pub fn sum_row((account, sum): &(AccountId, i64), values: &mut Values) {
     values.number(*sum);
 }
 
-fn kind_word(kind: Kind) -> &'static str {
+pub fn kind_word(kind: Kind) -> &'static str {
     match kind {
         Kind::Text => "text",
         Kind::Image => "image",

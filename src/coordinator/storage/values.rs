@@ -21,6 +21,11 @@ impl Values {
         self.add(storable(text));
     }
 
+    /// However long it is.
+    pub fn whole_text(&mut self, text: &str) {
+        self.add(without_zeros(text));
+    }
+
     pub fn number(&mut self, number: i64) {
         self.add(number);
     }
@@ -41,7 +46,11 @@ impl Values {
 /// A text as both engines take it: PostgreSQL has no zero characters.
 pub fn storable(text: &str) -> String {
     let end = text.floor_char_boundary(LONGEST_TEXT);
-    text[..end].replace('\0', "\u{fffd}")
+    without_zeros(&text[..end])
+}
+
+pub fn without_zeros(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
 }
 
 #[cfg(test)]

@@ -19,12 +19,16 @@ on_both_engines! {
     what_was_settled_is_there_after_opening_again,
 }
 
-/// The schema of tomorrow.
-const NEXT: &[&str] = &[
-    migrate::ALL[0],
-    migrate::ALL[1],
-    "ALTER TABLE accounts ADD COLUMN note TEXT; UPDATE accounts SET note = 'migrated';",
-];
+/// What a schema of tomorrow adds.
+const NEXT: &str =
+    "ALTER TABLE accounts ADD COLUMN note TEXT; UPDATE accounts SET note = 'migrated';";
+
+/// All migrations, and one more.
+fn and(one: &'static str) -> Vec<&'static str> {
+    let mut all = migrate::ALL.to_vec();
+    all.push(one);
+    all
+}
 
 async fn a_newer_database_is_refused(scratch: Scratch) {
     drop(scratch.open().await);
@@ -44,7 +48,7 @@ async fn an_older_database_is_migrated_with_a_copy_kept(scratch: Scratch) {
     let store = scratch.open().await;
     store.settle(settlement(job, 3)).await.unwrap();
     let connection = connect(&scratch.location).await.unwrap();
-    let migrated = migrate::migrate(connection, &scratch.location, NEXT).await;
+    let migrated = migrate::migrate(connection, &scratch.location, &and(NEXT)).await;
     let note = text(
         &mut migrated.unwrap(),
         "SELECT note FROM accounts WHERE id = 0",
@@ -53,7 +57,7 @@ async fn an_older_database_is_migrated_with_a_copy_kept(scratch: Scratch) {
     assert_eq!(note, "migrated");
     assert_eq!(store.reward(job).await, Ok(Some(Kudos(3000))));
     if let Location::Sqlite(path) = &scratch.location {
-        let copy = PathBuf::from(format!("{}.schema-2", path.display()));
+        let copy = PathBuf::from(format!("{}.schema-{}", path.display(), migrate::ALL.len()));
         let mode = copy.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let copy = Store::open(&Location::Sqlite(copy), &scratch.tasks).await;
@@ -79,11 +83,7 @@ async fn a_database_of_the_first_schema_is_brought_to_the_last(scratch: Scratch)
 async fn a_migration_that_fails_leaves_the_database_as_it_was(scratch: Scratch) {
     drop(scratch.open().await);
     let connection = connect(&scratch.location).await.unwrap();
-    let broken = [
-        migrate::ALL[0],
-        migrate::ALL[1],
-        "CREATE TABLE half (id BIGINT); CREATE TABLE (;",
-    ];
+    let broken = and("CREATE TABLE half (id BIGINT); CREATE TABLE (;");
     let failed = migrate::migrate(connection, &scratch.location, &broken).await;
     assert!(
         matches!(failed, Err(StorageError::Refused(_))),

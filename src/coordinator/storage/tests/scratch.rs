@@ -86,6 +86,7 @@ pub fn settlement(job: JobId, kudos: i64) -> Settlement {
             entry(2, Some(WorkerId(7)), Reason::Reward, reward),
             entry(HOUSE.0, None, Reason::Fee, FEE.0),
         ],
+        result: None,
     }
 }
 

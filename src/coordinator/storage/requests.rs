@@ -1,0 +1,206 @@
+//! Requests that outlive their connection: accepted means on disk. What their jobs bring is written where they are
+//! settled ([`super::settlements`]); both go when the request expires.
+
+use std::collections::HashMap;
+
+use futures_util::future::BoxFuture;
+use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Executor, Row};
+use uuid::Uuid;
+
+use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis};
+
+use super::settlements::kind_word;
+use super::values::without_zeros;
+use super::write::Change;
+use super::{StorageError, Store};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestRow {
+    pub id: RequestId,
+    pub account: AccountId,
+    pub kind: Kind,
+    /// Everything that is needed to ask again.
+    pub body: String,
+    pub accepted_at: UnixMillis,
+    pub expires_at: UnixMillis,
+    pub cancelled: bool,
+}
+
+/// What a job of one has brought, which may be nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResultRow {
+    pub job: JobId,
+    /// Its name and the identity that peers are told.
+    pub worker: Option<(String, Uuid)>,
+    pub model: String,
+    pub state: String,
+    pub reason: String,
+    pub output: String,
+    pub charge: Kudos,
+}
+
+/// One that has not expired, as a new process finds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenRequest {
+    pub request: RequestRow,
+    pub results: Vec<ResultRow>,
+}
+
+impl Store {
+    /// On disk when this returns.
+    pub async fn accept(&self, request: RequestRow) -> Result<(), StorageError> {
+        self.change(Accept(request)).await
+    }
+
+    /// Nothing more is to be made for it.
+    pub async fn cancel_request(&self, id: RequestId) -> Result<(), StorageError> {
+        self.change(Cancel(id)).await
+    }
+
+    /// Everything that has not expired, the oldest first.
+    pub async fn open_requests(&self, now: UnixMillis) -> Result<Vec<OpenRequest>, StorageError> {
+        let rows = sqlx::query(OPEN).bind(now.0).fetch_all(&self.readers);
+        let requests: Vec<RequestRow> = rows
+            .await?
+            .iter()
+            .map(request)
+            .collect::<Result<_, StorageError>>()?;
+        let rows = sqlx::query(RESULTS_OF_OPEN).bind(now.0);
+        let mut results: HashMap<RequestId, Vec<ResultRow>> = HashMap::new();
+        for row in rows.fetch_all(&self.readers).await? {
+            let of = RequestId(uuid(&row, "request")?);
+            results.entry(of).or_default().push(result(&row)?);
+        }
+        let open = requests.into_iter().map(|request| OpenRequest {
+            results: results.remove(&request.id).unwrap_or_default(),
+            request,
+        });
+        Ok(open.collect())
+    }
+
+    /// What the jobs of a request have cost so far.
+    pub async fn charged(&self, id: RequestId) -> Result<Kudos, StorageError> {
+        let text =
+            "SELECT CAST(COALESCE(SUM(charge), 0) AS BIGINT) FROM results WHERE request = $1";
+        let row = sqlx::query(text).bind(id.to_string());
+        Ok(Kudos(row.fetch_one(&self.readers).await?.try_get(0)?))
+    }
+
+    /// Forgets what has expired.
+    pub async fn forget_requests(&self, now: UnixMillis) -> Result<(), StorageError> {
+        self.change(Forget(now)).await
+    }
+}
+
+const OPEN: &str = "SELECT id, account, kind, body, accepted_at, expires_at, cancelled FROM requests \
+     WHERE expires_at > $1 ORDER BY accepted_at, id";
+const RESULTS_OF_OPEN: &str = "SELECT results.job, results.request, results.model, results.state, results.reason, \
+     results.output, results.charge, workers.name, workers.public_id FROM results \
+     JOIN requests ON requests.id = results.request LEFT JOIN workers ON workers.id = results.worker \
+     WHERE requests.expires_at > $1";
+
+#[derive(Debug)]
+struct Accept(RequestRow);
+
+impl Change for Accept {
+    type Answer = ();
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<(), StorageError>> {
+        let row = &self.0;
+        Box::pin(async move {
+            let new = sqlx::query(
+                "INSERT INTO requests (id, account, kind, body, accepted_at, expires_at, cancelled) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            );
+            let new = new.bind(row.id.to_string()).bind(row.account.0);
+            let new = new.bind(kind_word(row.kind)).bind(without_zeros(&row.body));
+            let new = new.bind(row.accepted_at.0).bind(row.expires_at.0);
+            let new = new.bind(i64::from(row.cancelled));
+            new.execute(connection).await?;
+            Ok(())
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Cancel(RequestId);
+
+impl Change for Cancel {
+    type Answer = ();
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<(), StorageError>> {
+        Box::pin(async move {
+            let done = sqlx::query("UPDATE requests SET cancelled = 1 WHERE id = $1");
+            done.bind(self.0.to_string()).execute(connection).await?;
+            Ok(())
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Forget(UnixMillis);
+
+impl Change for Forget {
+    type Answer = ();
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<(), StorageError>> {
+        Box::pin(async move {
+            for text in [
+                "DELETE FROM results WHERE request IN (SELECT id FROM requests WHERE expires_at <= $1)",
+                "DELETE FROM requests WHERE expires_at <= $1",
+            ] {
+                connection.execute(sqlx::query(text).bind(self.0.0)).await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn request(row: &AnyRow) -> Result<RequestRow, StorageError> {
+    let kind: String = row.try_get("kind")?;
+    Ok(RequestRow {
+        id: RequestId(uuid(row, "id")?),
+        account: AccountId(row.try_get("account")?),
+        kind: Kind::ALL
+            .into_iter()
+            .find(|it| kind_word(*it) == kind)
+            .ok_or_else(|| StorageError::Broken(format!("a request is of the kind {kind}")))?,
+        body: row.try_get("body")?,
+        accepted_at: UnixMillis(row.try_get("accepted_at")?),
+        expires_at: UnixMillis(row.try_get("expires_at")?),
+        cancelled: row.try_get::<i64, _>("cancelled")? != 0,
+    })
+}
+
+fn result(row: &AnyRow) -> Result<ResultRow, StorageError> {
+    let name: Option<String> = row.try_get("name")?;
+    let worker = match name {
+        Some(name) => Some((name, uuid(row, "public_id")?)),
+        None => None,
+    };
+    Ok(ResultRow {
+        job: JobId(uuid(row, "job")?),
+        worker,
+        model: row.try_get("model")?,
+        state: row.try_get("state")?,
+        reason: row.try_get("reason")?,
+        output: row.try_get("output")?,
+        charge: Kudos(row.try_get("charge")?),
+    })
+}
+
+fn uuid(row: &AnyRow, column: &str) -> Result<Uuid, StorageError> {
+    let text: String = row.try_get(column)?;
+    text.parse()
+        .map_err(|_| StorageError::Broken(format!("{column} is not a UUID: {text:?}")))
+}
