@@ -10,6 +10,8 @@
 //! | [`dispatch`] | the queue, placement, leases, retries: a state machine without I/O |
 //! | [`switchboard`] | the task around it: between clients, workers and the books |
 //! | [`workers`] | the line for workers: who is let in, and what is said there |
+//! | [`pollers`] | workers that come for their jobs instead: who they are, what they have |
+//! | [`requests`] | requests that are asked for later: on disk, followed, and forgotten in the end |
 //! | [`metering`] | how many tokens a job had, by our own count |
 //! | [`secrets`] | credentials in prompts, which strangers do not get |
 //! | [`kudos`] | what a job costs, and how an ended job becomes a settled one |
@@ -26,6 +28,8 @@ pub mod http;
 pub mod kudos;
 pub mod metering;
 pub mod names;
+pub mod pollers;
+pub mod requests;
 pub mod secrets;
 mod start;
 pub mod state;

@@ -77,7 +77,7 @@ fn scrub(value: &mut Value) {
 }
 
 /// The text without its secrets, if it has any.
-fn scrubbed(text: &str) -> Option<String> {
+pub fn scrubbed(text: &str) -> Option<String> {
     let found = ANY.matches(text);
     let forms = found.iter().filter_map(|index| EACH.get(index));
     forms.fold(None, |clean, form| {

@@ -1,0 +1,247 @@
+//! Workers that come for their jobs over HTTP and bring what they have made: years of them speak no other way.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `poller` | one such worker: who it is, what it last said it serves |
+//! | `held` | the jobs that are out, and who may bring them |
+//!
+//! To dispatch such a worker is a session that has room only while it asks. It is online while it comes often enough;
+//! here is who watches that. Nothing of this is on disk: after a restart the jobs are queued again, and a worker says
+//! who it is with every pop anyway.
+
+mod held;
+mod poller;
+
+pub use held::NotTaken;
+pub use poller::{Ask, NotServed};
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::accounts::Caller;
+use super::clock::wall_clock;
+use super::dispatch::{Frame, Offer, Said, Skipped};
+use super::names::Names;
+use super::storage::Store;
+use super::switchboard::{Brought, Pop, Receipt, Switchboard};
+use crate::protocol::job::{
+    AccountId, Event, Failure, FailureKind, FinishReason, JobId, Kudos, TokenEvent, Usage,
+};
+use crate::tasks::Tasks;
+
+use held::{Held, Out};
+use poller::Poller;
+
+/// A worker that has not come for this long is offline.
+const ONLINE: Duration = Duration::from_secs(300);
+const SWEEP: Duration = Duration::from_secs(10);
+
+/// All of them. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Pollers(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    switchboard: Switchboard,
+    store: Store,
+    names: Names,
+    /// Each behind a lock of its own: the pops of one worker come one after the other.
+    by_name: Mutex<HashMap<Arc<str>, Arc<tokio::sync::Mutex<Poller>>>>,
+    held: Mutex<Held>,
+}
+
+/// What a worker that came is given.
+#[derive(Debug)]
+pub struct Given {
+    /// All of one request.
+    pub offers: Vec<Offer>,
+    /// Their model, as the worker calls it.
+    pub model: Option<Arc<str>>,
+    /// What waits for others, when there was nothing.
+    pub skipped: Skipped,
+}
+
+/// What a worker has made of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Made {
+    Text(String),
+    /// Made, and hidden from the client.
+    Censored(String),
+    /// It could not.
+    Fault,
+}
+
+impl Pollers {
+    pub fn start(switchboard: Switchboard, store: Store, names: Names, tasks: &Tasks) -> Self {
+        let pollers = Self(Arc::new(Inner {
+            switchboard,
+            store,
+            names,
+            by_name: Mutex::default(),
+            held: Mutex::default(),
+        }));
+        let (swept, stopping) = (pollers.clone(), tasks.stopping());
+        tasks.start(async move {
+            let _ = stopping.run_until_cancelled(swept.sweep_on()).await;
+        });
+        pollers
+    }
+
+    /// The next jobs for this worker, which it serves from here on.
+    pub async fn pop(&self, caller: &Caller, ask: Ask) -> Result<Given, NotServed> {
+        if caller
+            .worker_name
+            .as_deref()
+            .is_some_and(|name| name != &*ask.name)
+        {
+            return Err(NotServed::OtherRig);
+        }
+        let poller = self.poller(caller.account, &ask).await?;
+        let mut poller = poller.lock().await;
+        if poller.row.owner != caller.account {
+            return Err(NotServed::NameTaken);
+        }
+        let most = ask.amount;
+        let news = poller.take_in(ask, &self.0.names, &self.0.switchboard);
+        let popped = self.ask(&mut poller, news, most).await?;
+        let mut held = self.held();
+        for offer in &popped.offers {
+            held.add(offer, poller.row.owner);
+        }
+        let first = popped.offers.first();
+        Ok(Given {
+            model: first.map(|offer| poller.own_name(&offer.model, &self.0.names)),
+            offers: popped.offers,
+            skipped: popped.skipped,
+        })
+    }
+
+    /// Returns when it is on disk.
+    pub async fn bring(&self, owner: AccountId, job: JobId, made: Made) -> Result<Kudos, NotTaken> {
+        let out = self.held().take(job, owner)?;
+        let brought = Brought {
+            job,
+            attempt: out.attempt,
+            frames: frames(&out, job, made),
+        };
+        match self.0.switchboard.bring(brought).await {
+            Ok(Receipt::Taken(reward)) => {
+                self.held().brought(job);
+                Ok(reward)
+            }
+            Ok(Receipt::NotWanted) => Err(self.held().refused(job)),
+            Err(_) => Err(NotTaken::Unavailable),
+        }
+    }
+
+    async fn poller(
+        &self,
+        owner: AccountId,
+        ask: &Ask,
+    ) -> Result<Arc<tokio::sync::Mutex<Poller>>, NotServed> {
+        if let Some(poller) = self.by_name().get(&ask.name) {
+            return Ok(poller.clone());
+        }
+        let row = self.0.store.worker(&ask.name, owner, wall_clock()).await?;
+        let poller = Poller::new(row);
+        let mut by_name = self.by_name();
+        let known = by_name.entry(ask.name.clone());
+        let known = known.or_insert_with(|| Arc::new(tokio::sync::Mutex::new(poller)));
+        Ok(known.clone())
+    }
+
+    /// Asks, and introduces itself once more if its session has ended in the meantime.
+    async fn ask(
+        &self,
+        poller: &mut Poller,
+        news: Option<super::switchboard::News>,
+        most: u32,
+    ) -> Result<super::switchboard::Popped, NotServed> {
+        let board = &self.0.switchboard;
+        let mut news = news;
+        for _ in 0..2 {
+            let pop = Pop {
+                session: poller.session,
+                news: news.take(),
+                most,
+            };
+            let popped = board.pop(pop).await.map_err(|_| NotServed::Unavailable)?;
+            if let Some(popped) = popped {
+                return Ok(popped);
+            }
+            news = Some(poller.introduce(&self.0.names, board));
+        }
+        Err(NotServed::Barred)
+    }
+
+    /// Ends the sessions of those that come no more, and forgets jobs that nobody will bring.
+    async fn sweep_on(self) {
+        loop {
+            sleep(SWEEP).await;
+            let now = Instant::now();
+            self.held().forget(now);
+            for session in self.take_absent(now) {
+                // The switchboard may have stopped, and then so do we.
+                let _ = self.0.switchboard.lost(session).await;
+            }
+        }
+    }
+
+    fn take_absent(&self, now: Instant) -> Vec<super::dispatch::SessionId> {
+        let mut absent = Vec::new();
+        let held = self.held();
+        self.by_name().retain(|_, poller| {
+            let Ok(poller) = poller.try_lock() else {
+                return true;
+            };
+            let stays = poller.seen + ONLINE > now || held.is_busy(poller.session, now);
+            if !stays {
+                absent.push(poller.session);
+            }
+            stays
+        });
+        absent
+    }
+
+    fn by_name(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<tokio::sync::Mutex<Poller>>>> {
+        let by_name = self.0.by_name.lock();
+        by_name.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As a socket would have sent it. The tokens are counted here: such workers tell none.
+fn frames(out: &Out, job: JobId, made: Made) -> Vec<Frame> {
+    let done = |finish| Event::Done {
+        finish,
+        usage: Usage::default(),
+    };
+    let token = |text| {
+        Event::Token(TokenEvent {
+            text,
+            ..TokenEvent::default()
+        })
+    };
+    let events = match made {
+        Made::Text(text) => vec![token(text), done(FinishReason::Stop)],
+        Made::Censored(text) => vec![token(text), done(FinishReason::ContentFilter)],
+        Made::Fault => vec![Event::Failed(Failure::new(
+            FailureKind::WorkerFailed,
+            "the worker reported a fault",
+        ))],
+    };
+    let frame = |event| Frame {
+        session: out.session,
+        job,
+        attempt: Some(out.attempt),
+        seq: None,
+        said: Said::Event(event),
+    };
+    events.into_iter().map(frame).collect()
+}

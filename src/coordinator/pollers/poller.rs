@@ -1,0 +1,147 @@
+//! One worker that polls: who it is, and what it last said it serves.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::coordinator::dispatch::{Extensions, Registration, ServedModel, SessionId};
+use crate::coordinator::names::Names;
+use crate::coordinator::storage::{WorkerError, WorkerRow};
+use crate::coordinator::switchboard::{Card, Gpus, News, Switchboard};
+use crate::protocol::job::{Capabilities, Formats, Kind, Reach};
+
+/// What a worker says when it comes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    pub name: Arc<str>,
+    pub agent: Arc<str>,
+    pub kind: Kind,
+    pub models: Vec<Arc<str>>,
+    pub capabilities: Capabilities,
+    pub reach: Reach,
+    /// Jobs it works on at a time.
+    pub threads: u32,
+    /// Jobs it takes now.
+    pub amount: u32,
+}
+
+/// Why a worker that came is given nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotServed {
+    /// The key is for a worker of another name.
+    OtherRig,
+    NameTaken,
+    BadName,
+    /// It failed too often, and has to wait.
+    Barred,
+    Unavailable,
+}
+
+#[derive(Debug)]
+pub struct Poller {
+    pub row: WorkerRow,
+    pub session: SessionId,
+    pub seen: Instant,
+    said: Option<Ask>,
+}
+
+impl Poller {
+    pub fn new(row: WorkerRow) -> Self {
+        Self {
+            row,
+            session: SessionId(0),
+            seen: Instant::now(),
+            said: None,
+        }
+    }
+
+    /// What the switchboard has to hear of it, if that is anything new.
+    pub fn take_in(&mut self, ask: Ask, names: &Names, switchboard: &Switchboard) -> Option<News> {
+        self.seen = Instant::now();
+        let ask = Ask { amount: 0, ..ask };
+        let before = self.said.replace(ask);
+        match before {
+            None => Some(self.introduce(names, switchboard)),
+            Some(before) if Some(&before) == self.said.as_ref() => None,
+            Some(_) => {
+                let (registration, card) = self.registration(names);
+                Some(News::Changed(registration, card))
+            }
+        }
+    }
+
+    /// A session of its own, from here on.
+    pub fn introduce(&mut self, names: &Names, switchboard: &Switchboard) -> News {
+        self.session = switchboard.next_session();
+        let (registration, card) = self.registration(names);
+        News::Here(registration, card)
+    }
+
+    /// What it calls the model of this id.
+    pub fn own_name(&self, id: &Arc<str>, names: &Names) -> Arc<str> {
+        let said = self.said.iter().flat_map(|said| &said.models);
+        let own = said.clone().find(|name| names.id(name) == *id);
+        own.unwrap_or(id).clone()
+    }
+
+    fn registration(&self, names: &Names) -> (Box<Registration>, Card) {
+        let said = self.said.clone().unwrap_or_else(Ask::nothing);
+        let card = Card {
+            name: said.name.clone(),
+            public_id: self.row.public_id,
+            agent: said.agent,
+            modalities: Arc::from([]),
+            context: said.reach.window,
+            public: true,
+            gpus: Gpus::default(),
+        };
+        let model = |name: Arc<str>| ServedModel {
+            name: names.id(&name),
+            slots: u32::MAX,
+        };
+        let registration = Registration {
+            session: self.session,
+            worker: self.row.id,
+            owner: self.row.owner,
+            trusted: self.row.trusted,
+            kinds: said.kind.into(),
+            formats: Formats::LEGACY,
+            capabilities: said.capabilities,
+            context: said.reach.window,
+            models: said.models.into_iter().map(model).collect(),
+            slots: said.threads,
+            extensions: Extensions {
+                multi: true,
+                ..Extensions::default()
+            },
+            polls: Some(said.reach),
+            resume: None,
+        };
+        (Box::new(registration), card)
+    }
+}
+
+impl Ask {
+    fn nothing() -> Self {
+        Self {
+            name: Arc::default(),
+            agent: Arc::default(),
+            kind: Kind::Text,
+            models: Vec::new(),
+            capabilities: Capabilities::default(),
+            reach: Reach::default(),
+            threads: 1,
+            amount: 0,
+        }
+    }
+}
+
+impl From<WorkerError> for NotServed {
+    fn from(error: WorkerError) -> Self {
+        match error {
+            WorkerError::NameTaken => Self::NameTaken,
+            WorkerError::BadName => Self::BadName,
+            WorkerError::Storage(_) => Self::Unavailable,
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Requests that are asked for later. Accepted means on disk: such a request outlives its connection and this process,
+//! is followed by a task of its own until all its jobs have ended, and goes with everything it brought when its
+//! time is over. Its id is its only secret.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `request` | one request as somebody who asks sees it |
+//! | `orders` | what is kept of it, and the jobs that it becomes |
+//! | `follow` | the task that listens to its jobs |
+//! | `restore` | what an earlier process has left on disk |
+
+mod follow;
+mod orders;
+mod request;
+mod restore;
+
+pub use orders::{Order, Unreadable};
+pub use request::{Counts, Ended, Made, Output, Request};
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tracing::warn;
+
+use super::clock::wall_clock;
+use super::dispatch::{Refusal, Standing, Submission};
+use super::storage::{RequestRow, StorageError, Store};
+use super::switchboard::{JobStream, Switchboard};
+use crate::protocol::job::{AccountId, Job, Kind, RequestId, UnixMillis};
+use crate::tasks::Tasks;
+
+/// What has expired is looked for this often.
+const SWEEP: Duration = Duration::from_secs(20);
+/// Kept beyond its time, so that the last settlement finds it still there.
+const MARGIN: Duration = Duration::from_secs(120);
+
+/// All of them. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Requests(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    switchboard: Switchboard,
+    store: Store,
+    tasks: Tasks,
+    shelves: RwLock<Shelves>,
+}
+
+#[derive(Debug, Default)]
+struct Shelves {
+    by_id: HashMap<RequestId, Arc<Request>>,
+    /// Those with jobs to come, and some that had until lately.
+    by_account: HashMap<AccountId, Vec<Arc<Request>>>,
+}
+
+/// One that is at the door. Its jobs are durable and of one account and kind.
+#[derive(Debug)]
+pub struct NewRequest {
+    pub id: RequestId,
+    pub account: AccountId,
+    pub kind: Kind,
+    /// From which its jobs can be made again.
+    pub body: String,
+    pub jobs: Vec<Arc<Job>>,
+    pub standing: Standing,
+    pub expires_at: UnixMillis,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum NotAccepted {
+    #[error("{0}")]
+    Refused(Refusal),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl Requests {
+    pub fn start(switchboard: Switchboard, store: Store, tasks: &Tasks) -> Self {
+        let requests = Self(Arc::new(Inner {
+            switchboard,
+            store,
+            tasks: tasks.clone(),
+            shelves: RwLock::default(),
+        }));
+        let (swept, stopping) = (requests.clone(), tasks.stopping());
+        tasks.start(async move {
+            let _ = stopping.run_until_cancelled(swept.sweep_on()).await;
+        });
+        requests
+    }
+
+    /// Queued and on disk when this returns.
+    pub async fn accept(&self, new: NewRequest) -> Result<Arc<Request>, NotAccepted> {
+        let submission = Submission {
+            jobs: new.jobs.clone(),
+            standing: new.standing,
+        };
+        let streams = self.0.switchboard.submit(submission).await;
+        let streams = streams.map_err(NotAccepted::Refused)?;
+        let row = RequestRow {
+            id: new.id,
+            account: new.account,
+            kind: new.kind,
+            body: new.body,
+            accepted_at: wall_clock(),
+            expires_at: new.expires_at,
+            cancelled: false,
+        };
+        // Should the store fail, the streams are dropped here, which cancels the jobs.
+        self.0.store.accept(row.clone()).await?;
+        Ok(self.follow(&row, &new.jobs, streams, Vec::new()))
+    }
+
+    pub fn find(&self, id: RequestId) -> Option<Arc<Request>> {
+        let shelves = self.0.shelves.read();
+        let shelves = shelves.unwrap_or_else(PoisonError::into_inner);
+        let found = shelves.by_id.get(&id).cloned();
+        drop(shelves);
+        found.filter(|request| request.expires_at > wall_clock())
+    }
+
+    /// Makes nothing more for it. What workers are busy with may still come.
+    pub async fn cancel(&self, request: &Request) -> Result<(), StorageError> {
+        request.cancel();
+        self.0.store.cancel_request(request.id).await
+    }
+
+    /// Requests of an account that have jobs to come.
+    pub fn unfinished(&self, account: AccountId) -> Vec<Arc<Request>> {
+        let mut shelves = self.write();
+        let Some(its) = shelves.by_account.get_mut(&account) else {
+            return Vec::new();
+        };
+        its.retain(|request| request.counts().unfinished() > 0);
+        let unfinished = its.clone();
+        if unfinished.is_empty() {
+            shelves.by_account.remove(&account);
+        }
+        unfinished
+    }
+
+    fn follow(
+        &self,
+        row: &RequestRow,
+        jobs: &[Arc<Job>],
+        streams: Vec<JobStream>,
+        ended: Vec<(usize, Ended)>,
+    ) -> Arc<Request> {
+        let request = Arc::new(Request::new(row, jobs, &streams, ended));
+        self.write().add(&request);
+        let Inner {
+            tasks, switchboard, ..
+        } = &*self.0;
+        tasks.start(follow::follow(
+            request.clone(),
+            jobs.to_vec(),
+            streams,
+            switchboard.clone(),
+            tasks.stopping(),
+        ));
+        request
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Shelves> {
+        let shelves = self.0.shelves.write();
+        shelves.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn sweep_on(self) {
+        loop {
+            sleep(SWEEP).await;
+            let now = wall_clock();
+            self.write().forget(now);
+            let before = UnixMillis(now.0.saturating_sub(MARGIN.as_millis() as i64));
+            if let Err(error) = self.0.store.forget_requests(before).await {
+                warn!("expired requests stay in the store for now: {error}");
+            }
+        }
+    }
+}
+
+impl Shelves {
+    fn add(&mut self, request: &Arc<Request>) {
+        self.by_id.insert(request.id, request.clone());
+        let its = self.by_account.entry(request.account).or_default();
+        its.push(request.clone());
+    }
+
+    fn forget(&mut self, now: UnixMillis) {
+        let is_kept = |request: &Arc<Request>| request.expires_at.after(MARGIN) > now;
+        self.by_id.retain(|_, request| is_kept(request));
+        self.by_account.retain(|_, its| {
+            its.retain(|request| is_kept(request) && request.counts().unfinished() > 0);
+            !its.is_empty()
+        });
+    }
+}

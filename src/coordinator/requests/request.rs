@@ -1,0 +1,228 @@
+//! One request as somebody who asks sees it: what each of its jobs has come to.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::coordinator::storage::{RequestRow, Store};
+use crate::coordinator::switchboard::{JobStream, JobWatch, Stage};
+use crate::protocol::job::{
+    AccountId, Body, Event, Job, JobId, Kind, Kudos, LegacySampling, RequestId, UnixMillis,
+};
+
+#[derive(Debug)]
+pub struct Request {
+    pub id: RequestId,
+    pub account: AccountId,
+    pub kind: Kind,
+    pub accepted_at: UnixMillis,
+    pub expires_at: UnixMillis,
+    /// In the order they were asked for.
+    pub outputs: Vec<Output>,
+    cancelled: CancellationToken,
+    /// What its jobs have cost, and how many had ended when that was asked.
+    charged: Mutex<(usize, Kudos)>,
+}
+
+/// One job, and what it brings.
+#[derive(Debug)]
+pub struct Output {
+    pub job: JobId,
+    pub seed: Option<u64>,
+    legacy: Option<LegacySampling>,
+    watch: Mutex<Option<JobWatch>>,
+    text: Mutex<String>,
+    ended: OnceLock<Ended>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    Made(Made),
+    /// By a cancel, before it brought anything.
+    Cancelled,
+    Expired,
+    /// The code of the failure.
+    Failed(Arc<str>),
+}
+
+/// What is handed to the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    pub text: String,
+    pub model: Arc<str>,
+    pub worker: Arc<str>,
+    pub worker_id: Uuid,
+    /// Its worker says that it should not be shown.
+    pub censored: bool,
+}
+
+/// How many jobs of a request are where.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub waiting: usize,
+    pub processing: usize,
+    pub finished: usize,
+    pub failed: usize,
+    /// Cancelled, or out of time.
+    pub stopped: usize,
+    /// How often one came back from a worker with nothing.
+    pub restarted: usize,
+}
+
+impl Request {
+    pub(super) fn new(
+        row: &RequestRow,
+        jobs: &[Arc<Job>],
+        streams: &[JobStream],
+        ended: Vec<(usize, Ended)>,
+    ) -> Self {
+        let outputs: Vec<Output> = jobs.iter().map(|job| Output::of(job, streams)).collect();
+        for (index, ended) in ended {
+            outputs[index].end(ended);
+        }
+        Self {
+            id: row.id,
+            account: row.account,
+            kind: row.kind,
+            accepted_at: row.accepted_at,
+            expires_at: row.expires_at,
+            outputs,
+            cancelled: CancellationToken::new(),
+            charged: Mutex::default(),
+        }
+    }
+
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for output in &self.outputs {
+            output.count(&mut counts);
+        }
+        counts
+    }
+
+    /// The job that somebody who waits wants to hear of: the first that is not with a worker, or else the first that is.
+    pub fn next(&self) -> Option<JobId> {
+        let open = || self.outputs.iter().filter(|output| output.is_open());
+        let waits = open().find(|output| output.stage() == Stage::Waiting);
+        waits.or_else(|| open().next()).map(|output| output.job)
+    }
+
+    /// What its jobs have cost. The store is asked when another has ended.
+    pub async fn charged(&self, ended: usize, store: &Store) -> Kudos {
+        let (known, charged) = *locked(&self.charged);
+        if known == ended {
+            return charged;
+        }
+        let Ok(charged) = store.charged(self.id).await else {
+            return charged;
+        };
+        *locked(&self.charged) = (ended, charged);
+        charged
+    }
+
+    pub(super) fn output(&self, job: JobId) -> Option<&Output> {
+        self.outputs.iter().find(|output| output.job == job)
+    }
+
+    /// They were queued again.
+    pub(super) fn watch(&self, streams: &[JobStream]) {
+        self.outputs.iter().for_each(|output| output.watch(streams));
+    }
+
+    pub(super) fn cancel(&self) {
+        self.cancelled.cancel();
+    }
+
+    pub(super) async fn cancelled(&self) {
+        self.cancelled.cancelled().await;
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled()
+    }
+}
+
+impl Output {
+    fn of(job: &Arc<Job>, streams: &[JobStream]) -> Self {
+        let Body::Text(text) = &job.body;
+        let output = Self {
+            job: job.id,
+            seed: text.sampling.seed,
+            legacy: text.sampling.legacy.as_deref().cloned(),
+            watch: Mutex::default(),
+            text: Mutex::default(),
+            ended: OnceLock::new(),
+        };
+        output.watch(streams);
+        output
+    }
+
+    /// What the client wants done to the text, where it came by the poll API.
+    pub fn legacy(&self) -> Option<&LegacySampling> {
+        self.legacy.as_ref()
+    }
+
+    fn watch(&self, streams: &[JobStream]) {
+        if let Some(stream) = streams.iter().find(|stream| stream.job() == self.job) {
+            *locked(&self.watch) = stream.watch();
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.ended().is_none()
+    }
+
+    pub fn ended(&self) -> Option<&Ended> {
+        self.ended.get()
+    }
+
+    /// What has been written so far.
+    pub fn text(&self) -> String {
+        locked(&self.text).clone()
+    }
+
+    pub(super) fn hear(&self, event: &Event) {
+        if let Event::Token(token) = event {
+            locked(&self.text).push_str(&token.text);
+        }
+    }
+
+    pub(super) fn end(&self, ended: Ended) {
+        // The first end is the only one.
+        let _ = self.ended.set(ended);
+    }
+
+    /// Whoever has it, or had it last.
+    pub(super) fn stage(&self) -> Stage {
+        self.look().0
+    }
+
+    fn look(&self) -> (Stage, u32) {
+        let watch = locked(&self.watch);
+        watch.as_ref().map(JobWatch::look).unwrap_or_default()
+    }
+
+    fn count(&self, counts: &mut Counts) {
+        let (stage, returns) = self.look();
+        counts.restarted += returns as usize;
+        let place = match (self.ended(), stage) {
+            (Some(Ended::Made(_)), _) => &mut counts.finished,
+            (Some(Ended::Failed(_)), _) => &mut counts.failed,
+            (Some(Ended::Cancelled | Ended::Expired), _) => &mut counts.stopped,
+            (None, Stage::Running { .. }) => &mut counts.processing,
+            (None, Stage::Waiting) => &mut counts.waiting,
+        };
+        *place += 1;
+    }
+}
+
+fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Counts {
+    pub fn unfinished(self) -> usize {
+        self.waiting + self.processing
+    }
+}

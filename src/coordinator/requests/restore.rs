@@ -1,0 +1,92 @@
+//! What an earlier process has left on disk: what has ended is known again, what has not is queued again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tracing::{info, warn};
+
+use super::Requests;
+use super::request::{Ended, Made};
+use crate::coordinator::clock::wall_clock;
+use crate::coordinator::dispatch::{Standing, Submission};
+use crate::coordinator::storage::{OpenRequest, RequestRow, ResultRow, StorageError};
+use crate::protocol::job::{Job, JobId};
+
+impl Requests {
+    /// To be called once, before anybody asks. `jobs` makes a request's jobs again, with the ids they had.
+    pub async fn restore<E: std::fmt::Display>(
+        &self,
+        jobs: impl Fn(&RequestRow) -> Result<Vec<Arc<Job>>, E>,
+    ) -> Result<(), StorageError> {
+        let open = self.0.store.open_requests(wall_clock()).await?;
+        let (mut requests, mut queued) = (0, 0);
+        for one in open {
+            match jobs(&one.request) {
+                Ok(jobs) => queued += self.take_up(&one, &jobs).await,
+                Err(error) => {
+                    // Its id is a secret.
+                    warn!("a stored request cannot be read any more: {error}");
+                    continue;
+                }
+            }
+            requests += 1;
+        }
+        if requests > 0 {
+            info!("{requests} requests are here from before, {queued} of their jobs wait again");
+        }
+        Ok(())
+    }
+
+    /// How many of its jobs are queued again.
+    async fn take_up(&self, one: &OpenRequest, jobs: &[Arc<Job>]) -> usize {
+        let results = one.results.iter().map(|row| (row.job, row));
+        let results: HashMap<JobId, &ResultRow> = results.collect();
+        let (mut ended, mut left) = (Vec::new(), Vec::new());
+        for (index, job) in jobs.iter().enumerate() {
+            match results.get(&job.id) {
+                Some(row) => ended.push((index, again(row))),
+                None if one.request.cancelled => ended.push((index, Ended::Cancelled)),
+                None => left.push(job.clone()),
+            }
+        }
+        let queued = left.len();
+        let submission = Submission {
+            jobs: left,
+            standing: Standing::default(),
+        };
+        // What is refused now is asked again by the one that follows the request.
+        let streams = match queued {
+            0 => Vec::new(),
+            _ => self
+                .0
+                .switchboard
+                .submit(submission)
+                .await
+                .unwrap_or_default(),
+        };
+        let request = self.follow(&one.request, jobs, streams, ended);
+        if one.request.cancelled {
+            request.cancel();
+        }
+        queued
+    }
+}
+
+/// How a job ends whose worker hides the result.
+const CENSORED: &str = "content_filter";
+
+fn again(row: &ResultRow) -> Ended {
+    let (worker, worker_id) = row.worker.clone().unwrap_or_default();
+    match (row.state.as_str(), row.output.is_empty()) {
+        ("delivered", _) | ("cancelled", false) => Ended::Made(Made {
+            text: row.output.clone(),
+            model: row.model.as_str().into(),
+            worker: worker.into(),
+            worker_id,
+            censored: row.reason == CENSORED,
+        }),
+        ("cancelled", true) => Ended::Cancelled,
+        ("expired", _) => Ended::Expired,
+        _ => Ended::Failed(row.reason.as_str().into()),
+    }
+}
