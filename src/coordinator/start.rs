@@ -12,6 +12,8 @@ use tracing::{info, warn};
 use super::accounts::{Accounts, NewKey};
 use super::http;
 use super::http::serve::{Connections, Tls, TlsError, serve};
+use super::pollers::Pollers;
+use super::requests::{Order, Requests, Unreadable};
 use super::state::{DoorSettings, Doors};
 use super::storage::{Location, StorageError, Store};
 use super::switchboard::{Drained, Switchboard};
@@ -102,7 +104,18 @@ impl Coordinator {
                 ..WorkersSettings::default()
             },
         );
+        let requests = Requests::start(switchboard.clone(), store.clone(), tasks);
+        requests
+            .restore(|row| Ok::<_, Unreadable>(Order::read(row)?.jobs(&settings.doors.names)))
+            .await?;
         let doors = Doors {
+            pollers: Pollers::start(
+                switchboard.clone(),
+                store.clone(),
+                settings.doors.names.clone(),
+                tasks,
+            ),
+            requests,
             accounts: accounts.clone(),
             switchboard: switchboard.clone(),
             workers: workers.clone(),

@@ -7,6 +7,8 @@ use std::time::Duration;
 use super::accounts::Accounts;
 use super::kudos::Prices;
 use super::names::Names;
+use super::pollers::Pollers;
+use super::requests::Requests;
 use super::storage::Store;
 use super::switchboard::Switchboard;
 use super::workers::Workers;
@@ -17,6 +19,8 @@ pub struct Doors {
     pub accounts: Accounts,
     pub switchboard: Switchboard,
     pub workers: Workers,
+    pub pollers: Pollers,
+    pub requests: Requests,
     pub store: Store,
     pub tasks: Tasks,
     pub settings: Arc<DoorSettings>,
@@ -39,6 +43,10 @@ pub struct DoorSettings {
     pub sizes: Prices,
     /// Whether prompts go to strangers' workers without the credentials in them.
     pub scrub_secrets: bool,
+    /// Texts that an account may have waiting or running, of requests that are polled for.
+    pub polled_texts: usize,
+    /// The poll API opens to the key everybody knows.
+    pub anonymous: bool,
     /// A stream says that it lives after this much silence.
     pub heartbeat: Duration,
     /// How long a stream waits for its first event before it answers 200, so that a failure until then has a
@@ -62,6 +70,8 @@ impl Default for DoorSettings {
             names: Names::default(),
             sizes: Prices::default(),
             scrub_secrets: true,
+            polled_texts: 30,
+            anonymous: false,
             heartbeat: Duration::from_secs(15),
             commit_after: Duration::from_secs(2),
             lifetime: Duration::from_secs(1800),

@@ -282,3 +282,69 @@ fn job_of(reply: &str) -> JobId {
     let id = header.unwrap_or_else(|| panic!("{reply}"));
     JobId(id.trim().parse().unwrap())
 }
+
+/// Calls the poll API.
+fn poll(service: &Service, key: &str, method: &str, path: &str, body: &Value) -> Value {
+    let key = format!("apikey: {key}");
+    let url = format!("{}/api/v2/generate/text/{path}", service.url);
+    let body = body.to_string();
+    let answer = curl(&["-s", "-X", method, "-d", &body, "-H", &key, &url]);
+    serde_json::from_str(&answer).unwrap_or_else(|_| panic!("{answer:?}"))
+}
+
+#[tokio::test]
+async fn a_killed_coordinator_still_has_every_text_it_accepted_and_pays_for_each_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = serve(folder.path());
+    let key = service.key.clone();
+    let worker = json!({"name": "poller", "models": ["any"], "bridge_agent": "test:1:url"});
+    let asked = json!({"prompt": "Once", "models": ["any"], "params": {"n": 3}});
+    let id = poll(&service, &key, "POST", "async", &asked)["id"].clone();
+    let left = poll(&service, &key, "POST", "async", &asked)["id"].clone();
+    let status = |id: &Value| format!("status/{}", id.as_str().unwrap());
+    poll(&service, &key, "DELETE", &status(&left), &json!({}));
+    let first = poll(&service, &key, "POST", "pop", &worker);
+    let brought = json!({"id": first["id"], "generation": "the first"});
+    let paid = poll(&service, &key, "POST", "submit", &brought);
+    assert!(
+        paid["reward"].as_f64().is_some_and(|reward| reward > 0.0),
+        "{paid}"
+    );
+    drop(service.process);
+
+    let service = serve(folder.path());
+    let found = poll(&service, &key, "GET", &status(&id), &json!({}));
+    assert_eq!(
+        (&found["finished"], &found["waiting"]),
+        (&json!(1), &json!(2)),
+        "{found}"
+    );
+    assert_eq!(found["generations"][0]["text"], "the first");
+    assert_eq!(found["generations"][0]["worker_name"], "poller");
+    assert_eq!(found["kudos"], paid["reward"].as_f64().unwrap() + 1.0);
+    let cancelled = poll(&service, &key, "GET", &status(&left), &json!({}));
+    assert_eq!(
+        (&cancelled["done"], &cancelled["waiting"]),
+        (&json!(true), &json!(0))
+    );
+    let twice = poll(&service, &key, "POST", "submit", &brought);
+    assert!(twice["reward"].is_null(), "{twice}");
+    for text in ["the second", "the third"] {
+        let popped = poll(&service, &key, "POST", "pop", &worker);
+        let brought = json!({"id": popped["id"], "generation": text});
+        assert!(poll(&service, &key, "POST", "submit", &brought)["reward"].is_number());
+    }
+    let nothing = poll(&service, &key, "POST", "pop", &worker);
+    assert!(nothing["id"].is_null(), "{nothing}");
+    let found = poll(&service, &key, "GET", &status(&id), &json!({}));
+    assert_eq!(
+        (&found["done"], &found["finished"]),
+        (&json!(true), &json!(3))
+    );
+    drop(service.process);
+
+    let location = Location::in_folder(&folder.path().join("coordinator"));
+    let store = Store::open(&location, &Tasks::default()).await.unwrap();
+    let sums = store.ledger_sums().await.unwrap();
+    assert_eq!((sums.entries, sums.wrong_jobs), (Kudos(0), 0));
+}

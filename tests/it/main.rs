@@ -26,6 +26,8 @@ mod keys;
 mod killed;
 mod layering;
 #[cfg(feature = "coordinator")]
+mod legacy;
+#[cfg(feature = "coordinator")]
 mod link;
 mod models;
 #[cfg(feature = "coordinator")]

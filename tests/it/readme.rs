@@ -60,6 +60,11 @@ fn a_command_that_works_does_not_say_that_it_is_not_built() {
 #[test]
 fn what_is_not_built_yet_says_so_and_exits_69() {
     for row in rows().iter().filter(|row| row.state == NOT_BUILT) {
+        if row.command().is_none() {
+            // Routes say it with a status, to which a test of their own holds them.
+            assert!(held(&row.held_by), "nothing holds {} to it", row.what);
+            continue;
+        }
         let words: Vec<&str> = row.what.trim_matches('`').split(' ').skip(1).collect();
         let run = worker(&words).run();
         let says_so = run.code == 69 && run.stderr.contains(NOT_BUILT);

@@ -32,6 +32,8 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             scrub_secrets: serve.scrub_secrets,
             names: Names::of(names(&catalog)),
             sizes: prices(&catalog),
+            polled_texts: serve.polled_texts,
+            anonymous: serve.anonymous,
             ..DoorSettings::default()
         },
         dispatch: dispatch::Settings {

@@ -10,6 +10,10 @@ use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 use super::key::Digest;
 use super::{KeyId, Roles, Scopes};
 
+/// The key everybody knows, and the account behind it.
+pub const ANONYMOUS_KEY: &str = "0000000000";
+pub const ANONYMOUS: AccountId = AccountId(0);
+
 /// Somebody with a valid key.
 #[derive(Debug)]
 pub struct Caller {
@@ -41,6 +45,22 @@ impl Caller {
             kudos: AtomicI64::new(row.kudos.0),
             came: AtomicBool::new(false),
             digest,
+        }
+    }
+
+    /// Whoever comes without a key of their own. Its account earns nothing and waits behind the others.
+    pub fn anonymous() -> Self {
+        Self {
+            account: ANONYMOUS,
+            name: Arc::from("anonymous"),
+            key: KeyId(0),
+            scopes: Scopes::INFERENCE_SUBMIT,
+            roles: Roles::default(),
+            worker_name: None,
+            expires_at: None,
+            kudos: AtomicI64::new(0),
+            came: AtomicBool::new(false),
+            digest: Digest::NONE,
         }
     }
 

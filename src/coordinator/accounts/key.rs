@@ -63,6 +63,9 @@ impl Hasher {
 }
 
 impl Digest {
+    /// Of no key.
+    pub const NONE: Self = Self([0; 32]);
+
     /// As it is stored.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = (text.len() == 64).then_some(text.as_bytes())?;

@@ -11,6 +11,7 @@
 //! | `descriptor`, `health`, `status`, `metrics`, `openapi` | the service about itself |
 //! | `models`, `workers` | who is online |
 //! | `openai` | chat completions |
+//! | `legacy` | the poll API: text so far |
 //! | `socket` | the upgrade of a worker's connection |
 //! | `unbuilt` | what comes later, and says so |
 //! | [`serve`] | connections: accepting, TLS, slow peers, draining |
@@ -20,6 +21,7 @@ mod body;
 mod descriptor;
 mod entrance;
 mod health;
+mod legacy;
 mod limits;
 mod metrics;
 mod models;
@@ -41,7 +43,7 @@ use std::sync::LazyLock;
 
 use axum::Router;
 use axum::middleware::from_fn;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, patch, post, put};
 
 use super::accounts::Scopes;
 use super::state::Doors;
@@ -50,6 +52,7 @@ use open::Open;
 use route::Answers::{Html, Json, Socket, Stream, Text, Unbuilt};
 
 const SUBMIT: Who = Who::Key(Scopes::INFERENCE_SUBMIT);
+const CONNECT: Who = Who::Key(Scopes::WORKER_CONNECT);
 const READ: Who = Who::Key(Scopes::ACCOUNT_READ);
 
 #[rustfmt::skip]
@@ -86,6 +89,71 @@ pub const ROUTES: &[Route] = &[
     Route::get("/v1/account",                READ,        Unbuilt, "Your account.",                                     || get(unbuilt::answer)),
     Route::get("/v1/account/credits",        READ,        Unbuilt, "What you can spend.",                               || get(unbuilt::answer)),
     Route::get("/v1/account/workers",        READ,        Unbuilt, "Your workers.",                                     || get(unbuilt::answer)),
+
+    Route::post("/api/v2/generate/text/async",          SUBMIT,      Json,    "A text, to be asked for later.",                  || post(legacy::ask)),
+    Route::get("/api/v2/generate/text/status/{id}",     Who::Anyone, Json,    "How it is doing, and what is there of it.",       || get(legacy::status)),
+    Route::delete("/api/v2/generate/text/status/{id}",  Who::Anyone, Json,    "Makes nothing more of it.",                       || delete(legacy::cancel)),
+    Route::post("/api/v2/generate/text/pop",            CONNECT,     Json,    "A worker comes for text jobs.",                   || post(legacy::pop)),
+    Route::post("/api/v2/generate/text/submit",         CONNECT,     Json,    "A worker brings a text.",                         || post(legacy::submit)),
+    Route::get("/api/v2/status/heartbeat",              Who::Anyone, Json,    "Whether the service works, for those who poll.",  || get(legacy::heartbeat)),
+
+    Route::post("/api/v2/generate/async",               SUBMIT,      Unbuilt, "Images, to be asked for later.",                  || post(unbuilt::answer)),
+    Route::get("/api/v2/generate/check/{id}",           Who::Anyone, Unbuilt, "How images are doing.",                           || get(unbuilt::answer)),
+    Route::get("/api/v2/generate/status/{id}",          Who::Anyone, Unbuilt, "How images are doing, and what is there.",        || get(unbuilt::answer)),
+    Route::delete("/api/v2/generate/status/{id}",       Who::Anyone, Unbuilt, "Makes no more images.",                           || delete(unbuilt::answer)),
+    Route::post("/api/v2/generate/rate/{id}",           Who::Anyone, Unbuilt, "Rates images.",                                   || post(unbuilt::answer)),
+    Route::post("/api/v2/generate/pop",                 CONNECT,     Unbuilt, "A worker comes for image jobs.",                  || post(unbuilt::answer)),
+    Route::post("/api/v2/generate/submit",              CONNECT,     Unbuilt, "A worker brings an image.",                       || post(unbuilt::answer)),
+    Route::post("/api/v2/generate/progress",            CONNECT,     Unbuilt, "A worker says how far it is.",                    || post(unbuilt::answer)),
+    Route::post("/api/v2/interrogate/async",            SUBMIT,      Unbuilt, "What is in an image, to be asked for later.",     || post(unbuilt::answer)),
+    Route::get("/api/v2/interrogate/status/{id}",       Who::Anyone, Unbuilt, "What was found in it.",                           || get(unbuilt::answer)),
+    Route::delete("/api/v2/interrogate/status/{id}",    Who::Anyone, Unbuilt, "Looks no further.",                               || delete(unbuilt::answer)),
+    Route::post("/api/v2/interrogate/pop",              CONNECT,     Unbuilt, "A worker comes for images to look at.",           || post(unbuilt::answer)),
+    Route::post("/api/v2/interrogate/submit",           CONNECT,     Unbuilt, "A worker brings what it found.",                  || post(unbuilt::answer)),
+    Route::get("/api/v2/find_user",                     SUBMIT,      Unbuilt, "The account behind a key.",                       || get(unbuilt::answer)),
+    Route::get("/api/v2/auto_worker_type",              SUBMIT,      Unbuilt, "Which workers are wanted most.",                  || get(unbuilt::answer)),
+    Route::post("/api/v2/kudos/transfer",               SUBMIT,      Unbuilt, "Gives kudos.",                                    || post(unbuilt::answer)),
+    Route::post("/api/v2/kudos/award",                  SUBMIT,      Unbuilt, "Awards kudos.",                                   || post(unbuilt::answer)),
+    Route::put("/api/v2/sharedkeys",                    SUBMIT,      Unbuilt, "Makes a key to be shared.",                       || put(unbuilt::answer)),
+    Route::get("/api/v2/sharedkeys/{id}",               Who::Anyone, Unbuilt, "A shared key.",                                   || get(unbuilt::answer)),
+    Route::patch("/api/v2/sharedkeys/{id}",             SUBMIT,      Unbuilt, "Changes a shared key.",                           || patch(unbuilt::answer)),
+    Route::delete("/api/v2/sharedkeys/{id}",            SUBMIT,      Unbuilt, "Takes a shared key back.",                        || delete(unbuilt::answer)),
+    Route::get("/api/v2/status/modes",                  Who::Anyone, Unbuilt, "The modes of the service.",                       || get(unbuilt::answer)),
+    Route::put("/api/v2/status/modes",                  SUBMIT,      Unbuilt, "Changes the modes of the service.",               || put(unbuilt::answer)),
+    Route::get("/api/v2/status/performance",            Who::Anyone, Unbuilt, "How much waits and who works.",                   || get(unbuilt::answer)),
+    Route::get("/api/v2/status/models",                 Who::Anyone, Unbuilt, "The models that are served.",                     || get(unbuilt::answer)),
+    Route::get("/api/v2/status/models/{name}",          Who::Anyone, Unbuilt, "One of them.",                                    || get(unbuilt::answer)),
+    Route::get("/api/v2/status/news",                   Who::Anyone, Unbuilt, "News.",                                           || get(unbuilt::answer)),
+    Route::get("/api/v2/stats/img/totals",              Who::Anyone, Unbuilt, "How many images were made.",                      || get(unbuilt::answer)),
+    Route::get("/api/v2/stats/img/models",              Who::Anyone, Unbuilt, "How many images each model made.",                || get(unbuilt::answer)),
+    Route::get("/api/v2/stats/text/totals",             Who::Anyone, Unbuilt, "How many texts were written.",                    || get(unbuilt::answer)),
+    Route::get("/api/v2/stats/text/models",             Who::Anyone, Unbuilt, "How many texts each model wrote.",                || get(unbuilt::answer)),
+    Route::get("/api/v2/documents/{name}",              Who::Anyone, Unbuilt, "Terms, privacy, sponsors.",                       || get(unbuilt::answer)),
+    Route::post("/api/v2/filters",                      SUBMIT,      Unbuilt, "Tests a prompt against the filters.",             || post(unbuilt::answer)),
+    Route::put("/api/v2/filters",                       SUBMIT,      Unbuilt, "Makes a filter.",                                 || put(unbuilt::answer)),
+    Route::get("/api/v2/filters",                       SUBMIT,      Unbuilt, "The filters.",                                    || get(unbuilt::answer)),
+    Route::get("/api/v2/filters/regex",                 SUBMIT,      Unbuilt, "The filters as one expression each.",             || get(unbuilt::answer)),
+    Route::get("/api/v2/filters/{id}",                  SUBMIT,      Unbuilt, "One filter.",                                     || get(unbuilt::answer)),
+    Route::patch("/api/v2/filters/{id}",                SUBMIT,      Unbuilt, "Changes a filter.",                               || patch(unbuilt::answer)),
+    Route::delete("/api/v2/filters/{id}",               SUBMIT,      Unbuilt, "Deletes a filter.",                               || delete(unbuilt::answer)),
+    Route::put("/api/v2/operations/block_worker_ipaddr/{id}",    SUBMIT, Unbuilt, "Blocks a worker's address.",                  || put(unbuilt::answer)),
+    Route::delete("/api/v2/operations/block_worker_ipaddr/{id}", SUBMIT, Unbuilt, "Lets a worker's address in again.",           || delete(unbuilt::answer)),
+    Route::get("/api/v2/operations/ipaddr",             SUBMIT,      Unbuilt, "Blocked addresses.",                              || get(unbuilt::answer)),
+    Route::post("/api/v2/operations/ipaddr",            SUBMIT,      Unbuilt, "Blocks an address.",                              || post(unbuilt::answer)),
+    Route::delete("/api/v2/operations/ipaddr",          SUBMIT,      Unbuilt, "Lets an address in again.",                       || delete(unbuilt::answer)),
+    Route::get("/api/v2/operations/ipaddr/{address}",   SUBMIT,      Unbuilt, "Whether an address is blocked.",                  || get(unbuilt::answer)),
+    Route::get("/api/v2/collections",                   Who::Anyone, Unbuilt, "Collections of styles.",                          || get(unbuilt::answer)),
+    Route::post("/api/v2/collections",                  SUBMIT,      Unbuilt, "Makes a collection.",                             || post(unbuilt::answer)),
+    Route::get("/api/v2/collections/{id}",              Who::Anyone, Unbuilt, "One collection.",                                 || get(unbuilt::answer)),
+    Route::patch("/api/v2/collections/{id}",            SUBMIT,      Unbuilt, "Changes a collection.",                           || patch(unbuilt::answer)),
+    Route::delete("/api/v2/collections/{id}",           SUBMIT,      Unbuilt, "Deletes a collection.",                           || delete(unbuilt::answer)),
+    Route::get("/api/v2/collection_by_name/{name}",     Who::Anyone, Unbuilt, "A collection by its name.",                       || get(unbuilt::answer)),
+    Route::get("/api/v2/styles/image",                  Who::Anyone, Unbuilt, "Image styles.",                                   || get(unbuilt::answer)),
+    Route::post("/api/v2/styles/image",                 SUBMIT,      Unbuilt, "Makes an image style.",                           || post(unbuilt::answer)),
+    Route::get("/api/v2/styles/image/{id}",             Who::Anyone, Unbuilt, "One image style.",                                || get(unbuilt::answer)),
+    Route::patch("/api/v2/styles/image/{id}",           SUBMIT,      Unbuilt, "Changes an image style.",                         || patch(unbuilt::answer)),
+    Route::delete("/api/v2/styles/image/{id}",          SUBMIT,      Unbuilt, "Deletes an image style.",                         || delete(unbuilt::answer)),
+    Route::post("/api/v2/styles/image/{id}/example",    SUBMIT,      Unbuilt, "Adds an example of a style.",                     || post(unbuilt::answer)),
 ];
 
 /// All of it. Tests call it in memory.

@@ -7,6 +7,8 @@ use axum::extract::FromRef;
 
 use crate::coordinator::accounts::Accounts;
 use crate::coordinator::names::Names;
+use crate::coordinator::pollers::Pollers;
+use crate::coordinator::requests::Requests;
 use crate::coordinator::state::{DoorSettings, Doors};
 use crate::coordinator::storage::Store;
 use crate::coordinator::switchboard::Switchboard;
@@ -90,6 +92,8 @@ parts! {
     Accounts = |open| open.doors.accounts.clone();
     Switchboard = |open| open.doors.switchboard.clone();
     Workers = |open| open.doors.workers.clone();
+    Pollers = |open| open.doors.pollers.clone();
+    Requests = |open| open.doors.requests.clone();
     Store = |open| open.doors.store.clone();
     Tasks = |open| open.doors.tasks.clone();
     Arc<DoorSettings> = |open| open.doors.settings.clone();

@@ -4,9 +4,11 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::coordinator::error::ApiError;
+use crate::protocol::job::FailureKind;
 use crate::protocol::openai::error;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -17,7 +19,7 @@ pub struct Reply(pub Value);
 
 impl IntoResponse for Reply {
     fn into_response(self) -> Response {
-        json(StatusCode::OK, &self.0)
+        with_status(StatusCode::OK, &self.0)
     }
 }
 
@@ -31,7 +33,7 @@ impl IntoResponse for ApiError {
         }
         let status = StatusCode::from_u16(self.status());
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = json(status, &body);
+        let mut response = with_status(status, &body);
         let headers = response.headers_mut();
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -41,11 +43,24 @@ impl IntoResponse for ApiError {
             let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
             headers.insert(RETRY_AFTER, seconds.into());
         }
+        // For doors that say it in other words.
+        response.extensions_mut().insert(self);
         response
     }
 }
 
-fn json(status: StatusCode, value: &Value) -> Response {
+/// What a dialect answers, whatever its type.
+pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
+    match serde_json::to_value(body) {
+        Ok(value) => with_status(status, &value),
+        Err(_) => {
+            let message = "the reply cannot be written";
+            ApiError::new(FailureKind::Internal, message).into_response()
+        }
+    }
+}
+
+pub fn with_status(status: StatusCode, value: &Value) -> Response {
     let mut response = Response::new(Body::from(value.to_string()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, JSON);

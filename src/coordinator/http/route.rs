@@ -8,9 +8,9 @@ use axum::routing::MethodRouter;
 
 use crate::coordinator::accounts::Scopes;
 
-use super::auth;
 use super::limits::{self, Limits};
 use super::open::Open;
+use super::{auth, legacy};
 
 /// One line of the page.
 #[derive(Debug)]
@@ -76,15 +76,66 @@ impl Route {
         }
     }
 
+    pub const fn put(
+        path: &'static str,
+        who: Who,
+        answers: Answers,
+        about: &'static str,
+        handler: fn() -> MethodRouter<Open>,
+    ) -> Self {
+        Self {
+            method: "PUT",
+            ..Self::get(path, who, answers, about, handler)
+        }
+    }
+
+    pub const fn patch(
+        path: &'static str,
+        who: Who,
+        answers: Answers,
+        about: &'static str,
+        handler: fn() -> MethodRouter<Open>,
+    ) -> Self {
+        Self {
+            method: "PATCH",
+            ..Self::get(path, who, answers, about, handler)
+        }
+    }
+
+    pub const fn delete(
+        path: &'static str,
+        who: Who,
+        answers: Answers,
+        about: &'static str,
+        handler: fn() -> MethodRouter<Open>,
+    ) -> Self {
+        Self {
+            method: "DELETE",
+            ..Self::get(path, who, answers, about, handler)
+        }
+    }
+
+    /// Whether it speaks the poll API.
+    pub fn is_legacy(&self) -> bool {
+        self.path.starts_with(legacy::BASE)
+    }
+
     /// The handler behind its guard. No handler is reached without one.
     pub(super) fn guarded(&self, open: &Open) -> MethodRouter<Open> {
         let handler = (self.handler)();
-        match self.who {
+        let guarded = match self.who {
             Who::Anyone => handler.route_layer(from_fn(auth::welcome)),
             Who::Key(scopes) => {
-                let guard = from_fn_with_state(auth::Guard::new(open, scopes), auth::admit);
+                let guard = auth::Guard::new(open, scopes, self.is_legacy());
+                let guard = from_fn_with_state(guard, auth::admit);
                 self.counted(handler, open).route_layer(guard)
             }
+        };
+        match self.is_legacy() {
+            true => guarded
+                .route_layer(from_fn(legacy::reword))
+                .route_layer(from_fn(legacy::mask)),
+            false => guarded,
         }
     }
 

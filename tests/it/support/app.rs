@@ -11,11 +11,14 @@ use http_body_util::BodyExt;
 use muster::coordinator::accounts::{Accounts, KeyOrder, Roles, Scopes};
 use muster::coordinator::dispatch;
 use muster::coordinator::http::router;
+use muster::coordinator::kudos::{self, Prices};
+use muster::coordinator::pollers::Pollers;
+use muster::coordinator::requests::Requests;
 use muster::coordinator::state::{DoorSettings, Doors};
 use muster::coordinator::storage::{Location, Store};
-use muster::coordinator::switchboard::{Books, Switchboard};
+use muster::coordinator::switchboard::Switchboard;
 use muster::coordinator::workers::{Workers, WorkersSettings};
-use muster::protocol::job::{AccountId, Kudos};
+use muster::protocol::job::AccountId;
 use muster::tasks::Tasks;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -56,7 +59,7 @@ impl App {
         let store = Store::open(&place, &tasks).await.unwrap();
         let accounts = Accounts::open(store.clone(), &tasks).await.unwrap();
         let first = accounts.first_start().await.unwrap().unwrap();
-        let books = Books::new(|_, _| async { Ok(Kudos(1)) });
+        let books = kudos::books(store.clone(), Prices::default());
         let board = Switchboard::start(dispatch::Settings::default(), books, &tasks);
         let workers = Workers::new(
             board.clone(),
@@ -68,6 +71,8 @@ impl App {
             },
         );
         let doors = Doors {
+            pollers: Pollers::start(board.clone(), store.clone(), settings.names.clone(), &tasks),
+            requests: Requests::start(board.clone(), store.clone(), &tasks),
             accounts: accounts.clone(),
             switchboard: board.clone(),
             workers,

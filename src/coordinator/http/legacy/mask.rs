@@ -1,0 +1,48 @@
+//! `X-Fields`: the reader of a reply says which of its fields it wants. It counts for whatever was done, not for
+//! refusals.
+
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::HeaderName;
+use axum::http::header::CONTENT_LENGTH;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+
+use super::refused::Refused;
+use crate::coordinator::error::ApiError;
+use crate::protocol::job::FailureKind;
+use crate::protocol::legacy::fields::Mask;
+
+const X_FIELDS: HeaderName = HeaderName::from_static("x-fields");
+/// Twenty images in base64 are less.
+const LONGEST_REPLY: usize = 256 << 20;
+
+/// Around every route of this API.
+pub async fn mask(request: Request, next: Next) -> Response {
+    let header = request.headers().get(X_FIELDS);
+    let mask = header.map(|value| Mask::parse(value.to_str().unwrap_or("\u{fffd}")));
+    match mask {
+        None | Some(Ok(None)) => next.run(request).await,
+        Some(Ok(Some(mask))) => masked(next.run(request).await, &mask).await,
+        Some(Err(refusal)) => Refused(refusal).into_response(),
+    }
+}
+
+async fn masked(response: Response, mask: &Mask) -> Response {
+    if !response.status().is_success() {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let Ok(bytes) = to_bytes(body, LONGEST_REPLY).await else {
+        let message = "the reply is too long to be masked";
+        return ApiError::new(FailureKind::Internal, message).into_response();
+    };
+    let body = match serde_json::from_slice::<Value>(&bytes) {
+        Ok(value) => Body::from(mask.apply(value).to_string()),
+        // Nothing to mask, such as an empty body.
+        Err(_) => Body::from(bytes),
+    };
+    parts.headers.remove(CONTENT_LENGTH);
+    Response::from_parts(parts, body)
+}

@@ -1,0 +1,28 @@
+//! `/api/v2`: requests that are polled for, and workers that poll. On the same queue as every other door.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `refused` | refusals in the words of this API |
+//! | `mask` | `X-Fields` on whatever is answered |
+//! | `text` | text requests: asked, looked at, cancelled |
+//! | `progress` | how a request is doing |
+//! | `pop`, `submit` | text workers: what they are given, what they bring |
+//! | `service` | the service about itself |
+
+mod mask;
+mod pop;
+mod progress;
+mod refused;
+mod service;
+mod submit;
+mod text;
+
+pub use mask::mask;
+pub use pop::pop;
+pub use refused::reword;
+pub use service::heartbeat;
+pub use submit::submit;
+pub use text::{ask, cancel, status};
+
+/// Every path of this API begins with it.
+pub const BASE: &str = "/api/v2/";

@@ -1,0 +1,62 @@
+//! Refusals in the words of this API. What the guards and extractors of all doors say is put into them here, in one
+//! place, after the fact.
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::reply::with_status;
+use crate::protocol::job::FailureKind;
+use crate::protocol::legacy::{Code, Refusal};
+
+/// A handler's answer when it is no.
+#[derive(Debug)]
+pub struct Refused(pub Refusal);
+
+impl<R: Into<Refusal>> From<R> for Refused {
+    fn from(refusal: R) -> Self {
+        Self(refusal.into())
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status());
+        with_status(
+            status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+            &self.0.body(),
+        )
+    }
+}
+
+/// Behind every route of this API.
+pub async fn reword(request: Request, next: Next) -> Response {
+    let has_key = ["apikey", "authorization", "x-api-key"]
+        .iter()
+        .any(|name| request.headers().contains_key(*name));
+    let response = next.run(request).await;
+    let Some(error) = response.extensions().get::<ApiError>() else {
+        return response;
+    };
+    let mut reworded = Refused(refusal(error, has_key)).into_response();
+    for name in [RETRY_AFTER, WWW_AUTHENTICATE] {
+        if let Some(value) = response.headers().get(&name) {
+            reworded.headers_mut().insert(name, value.clone());
+        }
+    }
+    reworded
+}
+
+fn refusal(error: &ApiError, has_key: bool) -> Refusal {
+    let message = error.failure.message.to_string();
+    match error.failure.kind {
+        FailureKind::InvalidKey if has_key => Code::InvalidApiKey.into(),
+        FailureKind::InvalidKey => Refusal::MissingKey,
+        FailureKind::AccessDenied => Code::Forbidden.into(),
+        FailureKind::InFlightLimit => Refusal::new(Code::TooManyPrompts, message),
+        _ => Refusal::plain(error.status(), message),
+    }
+}

@@ -1,0 +1,69 @@
+//! `POST /api/v2/generate/text/submit`: a text worker brings what it has made.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+
+use super::refused::Refused;
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::Admitted;
+use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::reply;
+use crate::coordinator::pollers::{Made, NotTaken, Pollers};
+use crate::protocol::job::JobId;
+use crate::protocol::legacy::submit::{GenerationSubmitted, MOST_REMARKS, SubmitInputText};
+use crate::protocol::legacy::words::SubmitState;
+use crate::protocol::legacy::{Body, Code, Refusal};
+
+pub async fn submit(
+    State(pollers): State<Pollers>,
+    Admitted(caller): Admitted,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let whole = match whole {
+        Ok(whole) => whole,
+        Err(error) => return Ok(error.into_response()),
+    };
+    let brought = SubmitInputText::parse(&whole.bytes)?;
+    let remarks = brought.gen_metadata.as_ref().map_or(0, Vec::len);
+    if remarks > MOST_REMARKS {
+        let message = format!("{remarks} entries of gen_metadata came, and {MOST_REMARKS} may");
+        return Err(Refusal::new(Code::BadRequest, message).into());
+    }
+    let id = brought.id.clone();
+    let job: JobId = id
+        .parse()
+        .map(JobId)
+        .map_err(|_| Refusal::unknown_job(&id))?;
+    let reward = pollers.bring(caller.account, job, made(brought)).await;
+    let reward = reward.map_err(|not| not_taken(not, job))?;
+    let answer = GenerationSubmitted {
+        reward: reward.0 as f64 / 1000.0,
+    };
+    Ok(reply::json(StatusCode::OK, &answer))
+}
+
+/// Whoever remarks that something is hidden need not say so in the state as well.
+fn made(brought: SubmitInputText) -> Made {
+    let remarked = brought
+        .gen_metadata
+        .is_some_and(|remarks| !remarks.is_empty());
+    match brought.state {
+        SubmitState::Faulted => Made::Fault,
+        SubmitState::Censored | SubmitState::Csam => Made::Censored(brought.generation),
+        SubmitState::Ok if remarked => Made::Censored(brought.generation),
+        SubmitState::Ok => Made::Text(brought.generation),
+    }
+}
+
+fn not_taken(not: NotTaken, job: JobId) -> Refusal {
+    match not {
+        NotTaken::Unknown => Refusal::unknown_job(job),
+        NotTaken::NotYours => Code::WrongCredentials.into(),
+        NotTaken::Already => Refusal::already_submitted(job),
+        NotTaken::TakenAway => Refusal::taken_away(job),
+        NotTaken::Unavailable => {
+            Refusal::plain(503, "the result cannot be written down now, bring it again")
+        }
+    }
+}

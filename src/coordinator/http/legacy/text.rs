@@ -1,0 +1,165 @@
+//! Text requests: asked, looked at, cancelled.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+
+use super::progress;
+use super::refused::Refused;
+use crate::coordinator::accounts::Caller;
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::Admitted;
+use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::reply;
+use crate::coordinator::requests::{Ended, NotAccepted, Order, Output, Request, Requests};
+use crate::coordinator::state::DoorSettings;
+use crate::coordinator::storage::Store;
+use crate::coordinator::switchboard::Switchboard;
+use crate::protocol::job::{Kind, RequestId};
+use crate::protocol::legacy::requests::RequestAsync;
+use crate::protocol::legacy::text::format;
+use crate::protocol::legacy::text::request::GenerationInputText;
+use crate::protocol::legacy::text::status::{GenerationText, RequestStatusText};
+use crate::protocol::legacy::words::ResultState;
+use crate::protocol::legacy::{Body, Code, Refusal};
+
+/// `POST /api/v2/generate/text/async`
+pub async fn ask(
+    State(requests): State<Requests>,
+    State(board): State<Switchboard>,
+    State(settings): State<Arc<DoorSettings>>,
+    Admitted(caller): Admitted,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let whole = match whole {
+        Ok(whole) => whole,
+        Err(error) => return Ok(error.into_response()),
+    };
+    let asked = GenerationInputText::parse(&whole.bytes)?;
+    asked.check(false)?;
+    refuse_unbuilt(&asked)?;
+    leave_room(&requests, &caller, &settings, &asked)?;
+    // Not the one that replies and logs name: whoever knows this one may read the text.
+    let id = RequestId::random();
+    let order = Order::new(id, caller.account, asked);
+    let notice = order.notice(&board.overview(), &settings.names);
+    let request = order.request(caller.standing(), &settings.names);
+    let accepted = requests.accept(request).await;
+    accepted.map_err(|error| refusal(&error))?;
+    let mut answer = RequestAsync::accepted(id, 0.0);
+    answer.message = notice;
+    Ok(reply::json(StatusCode::ACCEPTED, &answer))
+}
+
+/// `GET /api/v2/generate/text/status/{id}`
+pub async fn status(
+    State(requests): State<Requests>,
+    State(board): State<Switchboard>,
+    State(store): State<Store>,
+    Path(id): Path<String>,
+) -> Result<Response, Refused> {
+    let request = find(&requests, &id)?;
+    let status = look(&request, &board, &store).await;
+    Ok(reply::json(StatusCode::OK, &status))
+}
+
+/// `DELETE /api/v2/generate/text/status/{id}`: as it was just before.
+pub async fn cancel(
+    State(requests): State<Requests>,
+    State(board): State<Switchboard>,
+    State(store): State<Store>,
+    Path(id): Path<String>,
+) -> Result<Response, Refused> {
+    let request = find(&requests, &id)?;
+    let status = look(&request, &board, &store).await;
+    let cancelled = requests.cancel(&request).await;
+    cancelled.map_err(|_| unavailable())?;
+    Ok(reply::json(StatusCode::OK, &status))
+}
+
+/// What is not there yet says so by its name, where it would make a difference.
+fn refuse_unbuilt(asked: &GenerationInputText) -> Result<(), Refusal> {
+    let settings = [
+        ("dry_run", asked.dry_run),
+        ("slow_workers", !asked.slow_workers),
+        ("validated_backends", asked.validated_backends),
+        ("workers", !asked.targets().is_empty()),
+        ("webhook", asked.webhook.is_some()),
+        ("style", asked.style.is_some()),
+        ("softprompt", asked.softprompt.is_some()),
+        ("proxied_account", asked.proxied_account.is_some()),
+    ];
+    let unbuilt = settings.into_iter().find(|(_, asked)| *asked);
+    unbuilt.map_or(Ok(()), |(name, _)| {
+        Err(Refusal::plain(501, format!("{name} is not built yet")))
+    })
+}
+
+/// As many jobs of an account may wait or run as its limit says.
+fn leave_room(
+    requests: &Requests,
+    caller: &Caller,
+    settings: &DoorSettings,
+    asked: &GenerationInputText,
+) -> Result<(), Refusal> {
+    let most = settings.polled_texts;
+    let open = requests.unfinished(caller.account);
+    let open = open.iter().filter(|request| request.kind == Kind::Text);
+    let open: usize = open.map(|request| request.counts().unfinished()).sum();
+    let wanted = asked.outputs() as usize;
+    if open + wanted <= most {
+        return Ok(());
+    }
+    let message = format!(
+        "{open} of your texts are waiting or being written, and {most} may be; {wanted} more do not fit"
+    );
+    Err(Refusal::new(Code::TooManyPrompts, message))
+}
+
+fn find(requests: &Requests, id: &str) -> Result<Arc<Request>, Refusal> {
+    let id = id.parse().ok().map(RequestId);
+    let found = id.and_then(|id| requests.find(id));
+    found
+        .filter(|request| request.kind == Kind::Text)
+        .ok_or_else(|| Code::RequestNotFound.into())
+}
+
+async fn look(request: &Request, board: &Switchboard, store: &Store) -> RequestStatusText {
+    RequestStatusText {
+        progress: progress::of(request, board, store).await,
+        generations: request.outputs.iter().filter_map(generation).collect(),
+    }
+}
+
+fn generation(output: &Output) -> Option<GenerationText> {
+    let Some(Ended::Made(made)) = output.ended() else {
+        return None;
+    };
+    let wanted = output.legacy().cloned().unwrap_or_default();
+    Some(GenerationText {
+        // Done by a legacy worker already, and the same when it is done again.
+        text: format::output(&made.text, &wanted),
+        seed: output.seed.unwrap_or_default().cast_signed(),
+        gen_metadata: Vec::new(),
+        worker_id: made.worker_id,
+        worker_name: made.worker.to_string(),
+        model: made.model.to_string(),
+        state: match made.censored {
+            true => ResultState::Censored,
+            false => ResultState::Ok,
+        },
+    })
+}
+
+fn refusal(error: &NotAccepted) -> Refusal {
+    match error {
+        NotAccepted::Refused(refusal) => Refusal::plain(503, refusal.to_string()),
+        NotAccepted::Storage(_) => unavailable(),
+    }
+}
+
+fn unavailable() -> Refusal {
+    Refusal::plain(503, "the store cannot be written now, try again later")
+}

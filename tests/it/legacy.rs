@@ -1,0 +1,553 @@
+//! The poll API, from a client's first question to its worker's reward.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Method, StatusCode};
+use muster::coordinator::accounts::{Roles, Scopes};
+use muster::coordinator::http::{Answers, ROUTES};
+use muster::coordinator::state::DoorSettings;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::support::app::{Answer, App, PATIENCE, request};
+use super::support::puppet::Puppet;
+
+const ASYNC: &str = "/api/v2/generate/text/async";
+const STATUS: &str = "/api/v2/generate/text/status";
+const POP: &str = "/api/v2/generate/text/pop";
+const SUBMIT: &str = "/api/v2/generate/text/submit";
+
+/// Calls with the admin's key, and reads what comes back.
+async fn call(app: &App, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
+    call_as(app, &app.key, method, path, body).await
+}
+
+async fn call_as(
+    app: &App,
+    key: &str,
+    method: Method,
+    path: &str,
+    body: Value,
+) -> (StatusCode, Value) {
+    let body = match body {
+        Value::Null => Body::empty(),
+        body => body.to_string().into(),
+    };
+    let answer = app
+        .send(request(method, path, &[("apikey", key)], body))
+        .await;
+    (answer.status, answer.json().await)
+}
+
+async fn post(app: &App, path: &str, body: Value) -> (StatusCode, Value) {
+    call(app, Method::POST, path, body).await
+}
+
+/// Asks for texts of `tiny`; the id of the request.
+async fn ask(app: &App, params: Value) -> String {
+    let body = json!({"prompt": "Once upon", "models": ["tiny"], "params": params});
+    let (status, answer) = post(app, ASYNC, body).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
+    answer["id"].as_str().unwrap().to_owned()
+}
+
+async fn look(app: &App, id: &str) -> Value {
+    let answer = app.get(&format!("{STATUS}/{id}")).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    answer.json().await
+}
+
+/// Looks until it is as wanted.
+async fn until(app: &App, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let status = look(app, id).await;
+        if wanted(&status) {
+            return status;
+        }
+        assert!(began.elapsed() < PATIENCE, "{status}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn worker(name: &str) -> Value {
+    json!({
+        "name": name, "models": ["tiny", "other"], "max_length": 512, "max_context_length": 4096,
+        "bridge_agent": "test:1:url",
+    })
+}
+
+async fn pop(app: &App, name: &str) -> Value {
+    let (status, popped) = post(app, POP, worker(name)).await;
+    assert_eq!(status, StatusCode::OK, "{popped}");
+    popped
+}
+
+async fn submit(app: &App, id: &Value, text: &str) -> (StatusCode, Value) {
+    post(
+        app,
+        SUBMIT,
+        json!({"id": id, "generation": text, "seed": 1}),
+    )
+    .await
+}
+
+#[tokio::test]
+async fn a_text_is_asked_for_popped_submitted_and_read() {
+    let app = App::start().await;
+    let params = json!({
+        "max_length": 100, "max_context_length": 1024, "temperature": 0.7, "rep_pen": 1.07, "tfs": 0.9,
+        "sampler_order": [6, 0, 1, 2, 3, 4, 5], "stop_sequence": ["You:"],
+    });
+    let id = ask(&app, params.clone()).await;
+    let status = look(&app, &id).await;
+    assert_eq!(
+        (
+            &status["waiting"],
+            &status["processing"],
+            &status["finished"],
+            &status["done"]
+        ),
+        (&json!(1), &json!(0), &json!(0), &json!(false)),
+    );
+    assert_eq!(
+        (&status["queue_position"], &status["is_possible"]),
+        (&json!(1), &json!(false))
+    );
+    let popped = pop(&app, "w1").await;
+    assert_eq!(
+        (&popped["model"], &popped["ttl"]),
+        (&json!("tiny"), &json!(150))
+    );
+    assert_eq!(popped["payload"]["prompt"], "Once upon");
+    for (name, sent) in params.as_object().unwrap() {
+        assert_eq!(&popped["payload"][name], sent, "{name}");
+    }
+    let status = look(&app, &id).await;
+    assert_eq!(
+        (&status["waiting"], &status["processing"]),
+        (&json!(0), &json!(1))
+    );
+    assert_eq!(
+        (&status["queue_position"], &status["is_possible"]),
+        (&json!(0), &json!(true))
+    );
+    let (code, submitted) = submit(&app, &popped["id"], " a time there was a test.").await;
+    assert_eq!(code, StatusCode::OK, "{submitted}");
+    let reward = submitted["reward"].as_f64().unwrap();
+    assert!(reward > 0.0);
+    let status = until(&app, &id, |status| status["done"] == true).await;
+    assert_eq!(
+        (&status["finished"], &status["faulted"]),
+        (&json!(1), &json!(false))
+    );
+    assert_eq!(status["kudos"].as_f64().unwrap(), reward + 1.0);
+    let text = &status["generations"][0];
+    assert_eq!(text["text"], " a time there was a test.");
+    assert_eq!(
+        (&text["worker_name"], &text["model"], &text["state"]),
+        (&json!("w1"), &json!("tiny"), &json!("ok")),
+    );
+}
+
+#[tokio::test]
+async fn one_pop_takes_as_many_jobs_of_a_request_as_it_says() {
+    let app = App::start().await;
+    let id = ask(&app, json!({"n": 3})).await;
+    let mut wanted = worker("w1");
+    wanted["amount"] = json!(2);
+    let (_, popped) = post(&app, POP, wanted).await;
+    let ids = popped["ids"].as_array().unwrap();
+    assert_eq!((ids.len(), &ids[0]), (2, &popped["id"]));
+    for (number, id) in ids.iter().enumerate() {
+        let (code, _) = submit(&app, id, &format!("text {number}")).await;
+        assert_eq!(code, StatusCode::OK);
+    }
+    let status = until(&app, &id, |status| status["finished"] == 2).await;
+    assert_eq!(
+        (&status["waiting"], &status["done"]),
+        (&json!(1), &json!(false))
+    );
+}
+
+#[tokio::test]
+async fn a_worker_on_a_socket_serves_a_request_that_is_polled_for() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let id = ask(&app, json!({"frmttriminc": true})).await;
+    rig.answer(&["There was ", "a king. And th"]).await;
+    let status = until(&app, &id, |status| status["done"] == true).await;
+    assert_eq!(status["generations"][0]["text"], "There was a king.");
+}
+
+#[tokio::test]
+async fn a_request_that_only_a_legacy_worker_can_honour_waits_for_one() {
+    let app = App::start().await;
+    let _rig = Puppet::connect(&app.board).await;
+    let body = json!({"prompt": "p", "models": ["tiny"], "params": {"tfs": 0.9}});
+    let (_, answer) = post(&app, ASYNC, body).await;
+    assert!(
+        answer["message"]
+            .as_str()
+            .unwrap()
+            .contains("no worker that is online")
+    );
+    let body = json!({"prompt": "p", "models": ["tiny"], "params": {"rep_pen": 1.1, "rep_pen_slope": 0.7}});
+    let (_, answer) = post(&app, ASYNC, body).await;
+    assert!(
+        answer["message"]
+            .as_str()
+            .unwrap()
+            .contains("rep_pen_slope")
+    );
+    let popped = pop(&app, "w1").await;
+    assert_eq!(popped["payload"]["tfs"], 0.9);
+}
+
+#[tokio::test]
+async fn what_is_brought_twice_or_late_or_by_another_is_refused_by_its_code() {
+    let app = App::start().await;
+    let id = ask(&app, json!({})).await;
+    let popped = pop(&app, "w1").await;
+    let other = app
+        .account_with(Roles::WORKER_OWNER, Scopes::WORKER_CONNECT)
+        .await;
+    let check = |answer: (StatusCode, Value), status: u16, rc: &str, part: &str| {
+        assert_eq!(answer.0.as_u16(), status, "{}", answer.1);
+        assert_eq!(answer.1["rc"], rc);
+        assert!(
+            answer.1["message"].as_str().unwrap().contains(part),
+            "{}",
+            answer.1
+        );
+    };
+    let body = json!({"id": popped["id"], "generation": "mine"});
+    let stolen = call_as(&app, &other, Method::POST, SUBMIT, body).await;
+    check(stolen, 403, "WrongCredentials", "wrong credentials");
+    let unknown = json!(uuid::Uuid::new_v4());
+    check(
+        submit(&app, &unknown, "x").await,
+        404,
+        "InvalidJobID",
+        "does not exist",
+    );
+    check(
+        submit(&app, &json!("no uuid"), "x").await,
+        404,
+        "InvalidJobID",
+        "does not exist",
+    );
+    assert_eq!(submit(&app, &popped["id"], "once").await.0, StatusCode::OK);
+    check(
+        submit(&app, &popped["id"], "twice").await,
+        400,
+        "DuplicateGen",
+        "already submitted",
+    );
+    let status = until(&app, &id, |status| status["done"] == true).await;
+    assert_eq!(status["generations"].as_array().unwrap().len(), 1);
+    assert_eq!(status["generations"][0]["text"], "once");
+}
+
+#[tokio::test]
+async fn of_many_that_bring_the_same_at_once_one_is_paid() {
+    let app = App::start().await;
+    ask(&app, json!({})).await;
+    let popped = pop(&app, "w1").await;
+    let tries = (0..16).map(|_| submit(&app, &popped["id"], "text"));
+    let answers = futures_util::future::join_all(tries).await;
+    let paid = answers
+        .iter()
+        .filter(|(status, _)| *status == StatusCode::OK);
+    assert_eq!(paid.count(), 1, "{answers:?}");
+    assert!(answers.iter().all(|(status, body)| {
+        *status == StatusCode::OK || body["rc"] == "DuplicateGen" || body["rc"] == "AbortedGen"
+    }));
+}
+
+#[tokio::test]
+async fn a_fault_puts_the_job_back_and_the_next_worker_gets_it() {
+    let app = App::start().await;
+    let id = ask(&app, json!({})).await;
+    let popped = pop(&app, "w1").await;
+    let fault = json!({"id": popped["id"], "generation": "", "state": "faulted"});
+    let (code, answer) = post(&app, SUBMIT, fault).await;
+    assert_eq!((code, &answer["reward"]), (StatusCode::OK, &json!(0.0)));
+    let status = until(&app, &id, |status| status["waiting"] == 1).await;
+    assert_eq!(status["restarted"], 1);
+    let again = pop(&app, "w2").await;
+    assert_eq!(again["id"], popped["id"]);
+    assert_eq!(submit(&app, &again["id"], "fine").await.0, StatusCode::OK);
+    until(&app, &id, |status| status["done"] == true).await;
+    let (code, late) = submit(&app, &popped["id"], "late").await;
+    assert_eq!(
+        (code, &late["rc"]),
+        (StatusCode::BAD_REQUEST, &json!("DuplicateGen"))
+    );
+}
+
+#[tokio::test]
+async fn cancelling_returns_what_was_there_and_nothing_more_is_given_out() {
+    let app = App::start().await;
+    let id = ask(&app, json!({"n": 2})).await;
+    let popped = pop(&app, "w1").await;
+    submit(&app, &popped["id"], "the first").await;
+    until(&app, &id, |status| status["finished"] == 1).await;
+    let path = format!("{STATUS}/{id}");
+    let (code, status) = call(&app, Method::DELETE, &path, Value::Null).await;
+    assert_eq!(code, StatusCode::OK);
+    assert_eq!(status["generations"][0]["text"], "the first");
+    assert_eq!(status["waiting"], 1);
+    let status = until(&app, &id, |status| status["done"] == true).await;
+    assert_eq!(
+        (&status["waiting"], &status["finished"]),
+        (&json!(0), &json!(1))
+    );
+    assert!(pop(&app, "w1").await["id"].is_null());
+}
+
+#[tokio::test]
+async fn work_that_was_out_when_its_request_was_cancelled_is_still_paid() {
+    let app = App::start().await;
+    let id = ask(&app, json!({})).await;
+    let popped = pop(&app, "w1").await;
+    call(&app, Method::DELETE, &format!("{STATUS}/{id}"), Value::Null).await;
+    let (code, answer) = submit(&app, &popped["id"], "all the same").await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    assert!(answer["reward"].as_f64().unwrap() > 0.0);
+    let status = until(&app, &id, |status| status["finished"] == 1).await;
+    assert_eq!(status["generations"][0]["text"], "all the same");
+}
+
+#[tokio::test]
+async fn a_pop_with_nothing_says_why() {
+    let app = App::start().await;
+    let of = async |model: &str, params: Value| {
+        let body = json!({"prompt": "p", "models": [model], "params": params});
+        assert_eq!(post(&app, ASYNC, body).await.0, StatusCode::ACCEPTED);
+    };
+    of("another", json!({})).await;
+    of("tiny", json!({"max_length": 600})).await;
+    of("tiny", json!({"max_context_length": 8192})).await;
+    let popped = pop(&app, "w1").await;
+    assert!(popped["id"].is_null() && popped["model"].is_null());
+    assert_eq!(popped["ids"], json!([]));
+    assert_eq!(
+        popped["skipped"],
+        json!({"models": 1, "max_length": 1, "max_context_length": 1})
+    );
+}
+
+#[tokio::test]
+async fn without_a_key_or_with_a_wrong_one_or_a_lesser_one_nothing_is_done() {
+    let app = App::start().await;
+    let none = app
+        .send(request(Method::POST, ASYNC, &[], Body::from("{}")))
+        .await;
+    assert_eq!(none.status, StatusCode::UNAUTHORIZED);
+    let none = none.json().await;
+    assert_eq!(
+        (&none["message"], &none["rc"]),
+        (&json!("Invalid API Key"), &json!("InvalidAPIKey"))
+    );
+    assert!(none["errors"]["apikey"].is_string());
+    let (status, wrong) = call_as(&app, "nobody's", Method::POST, ASYNC, json!({})).await;
+    assert_eq!(
+        (status.as_u16(), &wrong["rc"]),
+        (401, &json!("InvalidAPIKey"))
+    );
+    assert!(wrong.get("errors").is_none());
+    let reader = app.key_for(Scopes::ACCOUNT_READ).await;
+    let (status, lesser) = call_as(&app, &reader, Method::POST, POP, worker("w")).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    assert_eq!(
+        (&lesser["message"], &lesser["rc"]),
+        (&json!("Access Denied"), &json!("Forbidden"))
+    );
+}
+
+#[tokio::test]
+async fn the_key_everybody_knows_asks_where_it_is_allowed_and_serves_nowhere() {
+    let body = || json!({"prompt": "p"});
+    let app = App::start().await;
+    let (status, _) = call_as(&app, "0000000000", Method::POST, ASYNC, body()).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+    let open = App::with(DoorSettings {
+        anonymous: true,
+        ..DoorSettings::default()
+    })
+    .await;
+    let (status, _) = call_as(&open, "0000000000", Method::POST, ASYNC, body()).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    let (status, _) = call_as(&open, "0000000000", Method::POST, POP, worker("w")).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    let chat = json!({"model": "tiny", "messages": []});
+    let (status, _) = call_as(
+        &open,
+        "0000000000",
+        Method::POST,
+        "/v1/chat/completions",
+        chat,
+    )
+    .await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn bodies_that_cannot_be_read_are_refused_with_the_place_and_no_code() {
+    let app = App::start().await;
+    let check = async |path: &str, body: Value, place: &str| {
+        let (status, answer) = post(&app, path, body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
+        assert!(answer["errors"][place].is_string(), "{answer}");
+        assert!(answer.get("rc").is_none(), "{answer}");
+    };
+    check(ASYNC, json!({}), "prompt").await;
+    check(
+        ASYNC,
+        json!({"prompt": "p", "params": {"top_p": "0.9"}}),
+        "params.top_p",
+    )
+    .await;
+    check(ASYNC, json!({"prompt": "p", "models": null}), "models").await;
+    check(POP, json!({"models": ["tiny"]}), "name").await;
+    check(SUBMIT, json!({"id": "x"}), "generation").await;
+    let broken = app
+        .send(request(
+            Method::POST,
+            ASYNC,
+            &[("apikey", &app.key)],
+            Body::from("{"),
+        ))
+        .await;
+    assert_eq!(broken.status, StatusCode::BAD_REQUEST);
+    let broken = broken.json().await;
+    assert!(broken["message"].is_string() && broken.get("errors").is_none());
+    let (status, answer) = post(&app, ASYNC, json!({"prompt": ""})).await;
+    assert_eq!(
+        (status.as_u16(), &answer["rc"]),
+        (400, &json!("MissingPrompt"))
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_built_says_so_by_its_name() {
+    let app = App::start().await;
+    for (name, value) in [
+        ("style", json!("a style")),
+        ("workers", json!([uuid::Uuid::new_v4()])),
+        ("webhook", json!("https://example.org/hook")),
+        ("slow_workers", json!(false)),
+        ("dry_run", json!(true)),
+    ] {
+        let mut body = json!({"prompt": "p"});
+        body[name] = value;
+        let (status, answer) = post(&app, ASYNC, body).await;
+        assert_eq!(status, StatusCode::NOT_IMPLEMENTED);
+        assert!(
+            answer["message"].as_str().unwrap().contains(name),
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_account_may_have_so_many_texts_waiting() {
+    let settings = DoorSettings {
+        polled_texts: 4,
+        ..DoorSettings::default()
+    };
+    let app = App::with(settings).await;
+    ask(&app, json!({"n": 3})).await;
+    let body = json!({"prompt": "p", "params": {"n": 2}});
+    let (status, answer) = post(&app, ASYNC, body).await;
+    assert_eq!(
+        (status.as_u16(), &answer["rc"]),
+        (429, &json!("TooManyPrompts"))
+    );
+    let popped = pop(&app, "w1").await;
+    submit(&app, &popped["id"], "done").await;
+    ask(&app, json!({"n": 2})).await;
+}
+
+#[tokio::test]
+async fn an_unknown_request_is_not_found() {
+    let app = App::start().await;
+    for id in [
+        uuid::Uuid::new_v4().to_string(),
+        "guess".to_owned(),
+        "' OR 1=1".replace(' ', "%20"),
+    ] {
+        for method in [Method::GET, Method::DELETE] {
+            let (status, answer) = call(&app, method, &format!("{STATUS}/{id}"), Value::Null).await;
+            assert_eq!(
+                (status.as_u16(), &answer["rc"]),
+                (404, &json!("RequestNotFound"))
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn x_fields_masks_every_route_with_a_body() {
+    let app = App::start().await;
+    let id = ask(&app, json!({})).await;
+    let masked = async |method: Method, path: &str, body: Value, fields: &str| -> Value {
+        let headers = [("apikey", app.key.as_str()), ("x-fields", fields)];
+        let body = match body {
+            Value::Null => Body::empty(),
+            body => body.to_string().into(),
+        };
+        let answer: Answer = app.send(request(method, path, &headers, body)).await;
+        assert!(answer.status.is_success());
+        answer.json().await
+    };
+    let asked = masked(Method::POST, ASYNC, json!({"prompt": "p"}), "kudos").await;
+    assert_eq!(asked, json!({"kudos": 0.0}));
+    let path = format!("{STATUS}/{id}");
+    let status = masked(Method::GET, &path, Value::Null, "{done,generations{text}}").await;
+    assert_eq!(status, json!({"done": false, "generations": []}));
+    let popped = masked(Method::POST, POP, worker("w1"), "id,payload{prompt}").await;
+    assert_eq!(popped["payload"], json!({"prompt": "Once upon"}));
+    assert_eq!(popped.as_object().unwrap().len(), 2);
+    let brought = json!({"id": popped["id"], "generation": "text"});
+    assert_eq!(
+        masked(Method::POST, SUBMIT, brought, "nothing").await,
+        json!({})
+    );
+    let cancelled = masked(Method::DELETE, &path, Value::Null, "waiting").await;
+    assert_eq!(cancelled, json!({"waiting": 0}));
+    let beat = masked(
+        Method::GET,
+        "/api/v2/status/heartbeat",
+        Value::Null,
+        "message",
+    )
+    .await;
+    assert_eq!(beat, json!({"message": "OK"}));
+    let broken = [("x-fields", "{done")];
+    let answer = app
+        .send(request(Method::GET, &path, &broken, Body::empty()))
+        .await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn what_is_not_built_answers_501_with_its_name() {
+    let app = App::start().await;
+    let unbuilt = ROUTES
+        .iter()
+        .filter(|route| route.is_legacy() && route.answers == Answers::Unbuilt);
+    let mut count = 0;
+    for route in unbuilt {
+        let method = Method::from_bytes(route.method.as_bytes()).unwrap();
+        let path = route.path.replace(['{', '}'], "");
+        let (status, answer) = call(&app, method, &path, Value::Null).await;
+        assert_eq!(status, StatusCode::NOT_IMPLEMENTED, "{path}");
+        assert!(answer["message"].as_str().unwrap().contains(route.path));
+        assert!(answer.get("error").is_none(), "{answer}");
+        count += 1;
+    }
+    assert!(count > 50);
+}
