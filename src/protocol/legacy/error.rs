@@ -98,7 +98,7 @@ impl Refusal {
             Self::MissingKey => json!({
                 "message": message,
                 "rc": Code::InvalidApiKey.row().rc,
-                "errors": {"apikey": "missing, wanted your key, or 0000000000 for anonymous"},
+                "errors": {"apikey": "missing, wanted your key"},
             }),
             Self::Plain { .. } => json!({"message": message}),
         }

@@ -10,7 +10,7 @@
 //! | [`check`] | which parameters go together |
 //! | [`job`] | the request as a neutral job, and a neutral job as a worker's payload |
 //! | [`popped`] | what a worker of ours reads in another coordinator's answer |
-//! | [`format`] | what a client may have done to its text |
+//! | [`mod@format`] | what a client may have done to its text |
 
 pub mod check;
 pub mod format;
