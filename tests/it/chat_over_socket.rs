@@ -184,6 +184,27 @@ async fn a_done_that_says_strange_things_is_acked_before_anything_else_comes() {
 }
 
 #[tokio::test]
+async fn a_frame_that_cannot_be_read_spoils_the_job_it_names_and_no_other() {
+    let board = Board::start();
+    let mut rig = board.our_rig("rig", 4).await;
+    let mut one = board.submit("one").await;
+    let mut two = board.submit("two").await;
+    let (first, second) = (rig.job().await, rig.job().await);
+    rig.send(
+        json!({"type": "token", "id": first["id"], "att": 1, "seq": 1, "delta": {"content": 7}}),
+    )
+    .await;
+    let again = rig.job().await;
+    assert_eq!((&again["id"], &again["att"]), (&first["id"], &json!(2)));
+    rig.numbered(&again, 1, "1").await;
+    rig.numbered_done(&again, 2, 1).await;
+    rig.numbered(&second, 1, "2").await;
+    rig.numbered_done(&second, 2, 1).await;
+    assert_eq!(read_all(&mut one).await.0, "1");
+    assert_eq!(read_all(&mut two).await.0, "2");
+}
+
+#[tokio::test]
 async fn the_whole_text_counts_only_if_nothing_was_streamed() {
     let board = Board::start();
     let mut rig = board.public_rig("rig").await;

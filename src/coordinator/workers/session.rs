@@ -98,7 +98,7 @@ impl Session {
                 return Err(Unreadable(error));
             }
             Err(error) => {
-                self.misspoken(&error, inputs);
+                self.misspoken(text, &error, inputs);
                 return Ok(());
             }
         };
@@ -255,20 +255,20 @@ impl Session {
         }
     }
 
-    /// JSON, but not what it says it is. A peer with one job has failed that one.
-    fn misspoken(&mut self, error: &FrameError, inputs: &mut Vec<Input>) {
-        let job = match self.peer.is_public() {
-            true => self.jobs.keys().next().copied(),
-            false => None,
+    /// JSON, but not what it says it is. It has spoiled the job it names; a peer with one job need not name it.
+    fn misspoken(&mut self, text: &str, error: &FrameError, inputs: &mut Vec<Input>) {
+        let about = match self.peer.is_public() {
+            true => self.jobs.keys().next().copied().map(About::job),
+            false => About::of(text),
         };
-        let Some(job) = job else {
+        let Some(about) = about else {
             inputs.push(self.alive());
             return;
         };
-        self.jobs.remove(&job);
+        self.jobs.remove(&about.job);
         let message = format!("the worker sent what cannot be read: {error}");
         let failure = Failure::new(FailureKind::WorkerFailed, message);
-        inputs.push(self.frame(About::job(job), Said::Event(Event::Failed(failure))));
+        inputs.push(self.frame(about, Said::Event(Event::Failed(failure))));
     }
 
     fn report(&self, state: &State) -> Input {

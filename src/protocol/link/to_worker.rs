@@ -82,6 +82,14 @@ struct AboutJson {
     seq: Option<u64>,
 }
 
+impl About {
+    /// The job that a frame is about of which nothing else may be readable.
+    pub fn of(text: &str) -> Option<Self> {
+        let json: AboutJson = read("unreadable", text).ok()?;
+        about(json.id, json.att, None)
+    }
+}
+
 impl ToWorker {
     pub fn parse(text: &str) -> Result<Self, FrameError> {
         Self::parse_exactly(text).or_else(|error| {
