@@ -4,9 +4,11 @@
 //! ```text
 //! cargo bench --bench load                      everything, about two minutes
 //! cargo bench --bench load -- requests relay    only these
+//! cargo bench --bench load -- million           memory over a million requests, some minutes more
 //! ```
 //!
-//! The service is the real binary, `worker serve`, with its store on this disk. Workers are sockets that answer at
+//! The service is the real binary, `worker serve`, with its store on this disk, or on PostgreSQL if
+//! `MUSTER_SERVE_DATABASE` says so (its keys must be new: one empty database a part). Workers are sockets that answer at
 //! once. Two peers stand beside it in the same run: an *echo*, which answers every request with fixed bytes, and a
 //! *bare relay*, which passes frames between a worker socket and its clients and does nothing else. They are what
 //! this machine could do if a coordinator cost nothing.
@@ -46,6 +48,10 @@ const SMOKE: Effort = Effort {
 };
 
 const PARTS: [&str; 5] = ["requests", "first", "relay", "idle", "memory"];
+/// Long, so only by its name.
+const MILLION: &str = "million";
+/// Five times as many are a million.
+const A_FIFTH: usize = 200_000;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -60,6 +66,7 @@ fn main() {
     };
     let named: Vec<&str> = PARTS
         .into_iter()
+        .chain([MILLION])
         .filter(|part| arguments.iter().any(|argument| argument == part))
         .collect();
     let parts = if named.is_empty() {
@@ -78,6 +85,10 @@ fn main() {
                 "first" => measure::first_token(effort).await,
                 "relay" => measure::relay(effort).await,
                 "idle" => measure::idle(effort).await,
+                MILLION => {
+                    let requests = A_FIFTH;
+                    measure::memory(Effort { requests, ..effort }).await;
+                }
                 _ => measure::memory(effort).await,
             }
         });
