@@ -45,76 +45,38 @@ pub enum Answers {
     Unbuilt,
 }
 
+macro_rules! methods {
+    ($($name:ident = $method:literal,)*) => {
+        impl Route {$(
+            pub const fn $name(
+                path: &'static str,
+                who: Who,
+                answers: Answers,
+                about: &'static str,
+                handler: fn() -> MethodRouter<Open>,
+            ) -> Self {
+                Self {
+                    method: $method,
+                    path,
+                    who,
+                    answers,
+                    about,
+                    handler,
+                }
+            }
+        )*}
+    };
+}
+
+methods! {
+    get = "GET",
+    post = "POST",
+    put = "PUT",
+    patch = "PATCH",
+    delete = "DELETE",
+}
+
 impl Route {
-    pub const fn get(
-        path: &'static str,
-        who: Who,
-        answers: Answers,
-        about: &'static str,
-        handler: fn() -> MethodRouter<Open>,
-    ) -> Self {
-        Self {
-            method: "GET",
-            path,
-            who,
-            answers,
-            about,
-            handler,
-        }
-    }
-
-    pub const fn post(
-        path: &'static str,
-        who: Who,
-        answers: Answers,
-        about: &'static str,
-        handler: fn() -> MethodRouter<Open>,
-    ) -> Self {
-        Self {
-            method: "POST",
-            ..Self::get(path, who, answers, about, handler)
-        }
-    }
-
-    pub const fn put(
-        path: &'static str,
-        who: Who,
-        answers: Answers,
-        about: &'static str,
-        handler: fn() -> MethodRouter<Open>,
-    ) -> Self {
-        Self {
-            method: "PUT",
-            ..Self::get(path, who, answers, about, handler)
-        }
-    }
-
-    pub const fn patch(
-        path: &'static str,
-        who: Who,
-        answers: Answers,
-        about: &'static str,
-        handler: fn() -> MethodRouter<Open>,
-    ) -> Self {
-        Self {
-            method: "PATCH",
-            ..Self::get(path, who, answers, about, handler)
-        }
-    }
-
-    pub const fn delete(
-        path: &'static str,
-        who: Who,
-        answers: Answers,
-        about: &'static str,
-        handler: fn() -> MethodRouter<Open>,
-    ) -> Self {
-        Self {
-            method: "DELETE",
-            ..Self::get(path, who, answers, about, handler)
-        }
-    }
-
     /// Whether it speaks the poll API.
     pub fn is_legacy(&self) -> bool {
         self.path.starts_with(legacy::BASE)

@@ -25,7 +25,7 @@ pub async fn mask(request: Request, next: Next) -> Response {
     match mask {
         None | Some(Ok(None)) => next.run(request).await,
         Some(Ok(Some(mask))) => masked(next.run(request).await, &mask).await,
-        Some(Err(refusal)) => Refused(refusal).into_response(),
+        Some(Err(refusal)) => Refused::Here(refusal).into_response(),
     }
 }
 

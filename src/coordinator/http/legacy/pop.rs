@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
 use super::refused::Refused;
 use crate::coordinator::accounts::ANONYMOUS;
@@ -34,14 +34,10 @@ pub async fn pop(
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
-    let whole = match whole {
-        Ok(whole) => whole,
-        Err(error) => return Ok(error.into_response()),
-    };
     if caller.account == ANONYMOUS {
         return Err(Code::AnonForbiddenWorker.into());
     }
-    let asked = PopInputText::parse(&whole.bytes)?;
+    let asked = PopInputText::parse(&whole?.bytes)?;
     let name = asked.name.trim().to_owned();
     let reach = reach(&asked);
     let ask = ask(asked, &name, reach)?;

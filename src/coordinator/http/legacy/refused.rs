@@ -14,21 +14,39 @@ use crate::protocol::legacy::{Code, Refusal};
 
 /// A handler's answer when it is no.
 #[derive(Debug)]
-pub struct Refused(pub Refusal);
+pub enum Refused {
+    Here(Refusal),
+    /// By what all doors have in common; [`reword`] puts it into our words.
+    Door(ApiError),
+}
 
-impl<R: Into<Refusal>> From<R> for Refused {
-    fn from(refusal: R) -> Self {
-        Self(refusal.into())
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self::Here(refusal)
+    }
+}
+
+impl From<Code> for Refused {
+    fn from(code: Code) -> Self {
+        Self::Here(code.into())
+    }
+}
+
+impl From<ApiError> for Refused {
+    fn from(error: ApiError) -> Self {
+        Self::Door(error)
     }
 }
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.0.status());
-        with_status(
-            status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-            &self.0.body(),
-        )
+        let refusal = match self {
+            Self::Here(refusal) => refusal,
+            Self::Door(error) => return error.into_response(),
+        };
+        let status = StatusCode::from_u16(refusal.status());
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        with_status(status, &refusal.body())
     }
 }
 
@@ -41,7 +59,7 @@ pub async fn reword(request: Request, next: Next) -> Response {
     let Some(error) = response.extensions().get::<ApiError>() else {
         return response;
     };
-    let mut reworded = Refused(refusal(error, has_key)).into_response();
+    let mut reworded = Refused::Here(refusal(error, has_key)).into_response();
     for name in [RETRY_AFTER, WWW_AUTHENTICATE] {
         if let Some(value) = response.headers().get(&name) {
             reworded.headers_mut().insert(name, value.clone());

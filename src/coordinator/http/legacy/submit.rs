@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
 use super::refused::Refused;
 use crate::coordinator::error::ApiError;
@@ -20,11 +20,7 @@ pub async fn submit(
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
-    let whole = match whole {
-        Ok(whole) => whole,
-        Err(error) => return Ok(error.into_response()),
-    };
-    let brought = SubmitInputText::parse(&whole.bytes)?;
+    let brought = SubmitInputText::parse(&whole?.bytes)?;
     let remarks = brought.gen_metadata.as_ref().map_or(0, Vec::len);
     if remarks > MOST_REMARKS {
         let message = format!("{remarks} entries of gen_metadata came, and {MOST_REMARKS} may");

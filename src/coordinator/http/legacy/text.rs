@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
 use super::progress;
 use super::refused::Refused;
@@ -33,11 +33,7 @@ pub async fn ask(
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
-    let whole = match whole {
-        Ok(whole) => whole,
-        Err(error) => return Ok(error.into_response()),
-    };
-    let asked = GenerationInputText::parse(&whole.bytes)?;
+    let asked = GenerationInputText::parse(&whole?.bytes)?;
     asked.check(false)?;
     refuse_unbuilt(&asked)?;
     leave_room(&requests, &caller, &settings, &asked)?;
