@@ -4,12 +4,16 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::hub::FakeHub;
 use crate::support::worker::{Worker, worker};
+
+/// How long a program that is asked to end may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Somebody whose catalog has one model that fits, on a hub nearby.
 struct Newcomer {
@@ -134,7 +138,16 @@ impl Running {
 }
 
 impl Drop for Running {
+    /// On a terminal the program is a child of `script`, and killing that leaves it behind where hanging up is ignored:
+    /// it is asked first.
     fn drop(&mut self) {
+        if let Some(stdin) = &mut self.child.stdin {
+            let _ = stdin.write_all(b"\x03");
+            let began = Instant::now();
+            while began.elapsed() < PATIENCE && matches!(self.child.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
