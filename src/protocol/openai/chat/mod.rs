@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `fields` | every field of the API, declared once |
 //! | `request` | a body to a [`ChatRequest`], what holds between fields |
+//! | `aside` | what a coordinator passes on beyond all this |
 //! | `messages`, `content` | what was said so far, as a chat template takes it |
 //! | `tools` | tools, what may be called, and the old functions |
 //! | `format` | the form the answer must have |
@@ -14,6 +15,7 @@
 //! No field is ignored: each is honoured, or refused by its name. A wish that only some workers can grant becomes
 //! a [`Demand`]; whether anybody connected grants it is decided where the workers are known.
 
+mod aside;
 mod chunks;
 mod content;
 mod fields;

@@ -7,6 +7,7 @@ use crate::protocol::openai::nearest::shortened;
 use crate::protocol::openai::shape::kind;
 use crate::protocol::openai::{Problem, Strictness, field, json};
 
+use super::aside;
 use super::fields::FIELDS;
 use super::messages;
 use super::tools::{self, Choice};
@@ -42,7 +43,10 @@ impl ChatRequest {
         Self::read(json::parse(body)?, strictness)
     }
 
-    pub fn read(body: Value, strictness: Strictness) -> Result<Self, Problem> {
+    pub fn read(mut body: Value, strictness: Strictness) -> Result<Self, Problem> {
+        if strictness == Strictness::Tolerate {
+            aside::leave(&mut body);
+        }
         let Value::Object(entries) = body else {
             let found = kind(&body);
             let message = format!("the body must be a JSON object, found {found}");

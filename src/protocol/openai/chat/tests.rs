@@ -370,6 +370,38 @@ fn a_coordinator_may_pass_on_what_we_do_not_know() {
 }
 
 #[test]
+fn what_a_coordinator_passes_on_inside_messages_and_tools_is_left_aside() {
+    let part = json!({"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}});
+    let call = json!({"id": "c", "type": "function", "new": 1,
+        "function": {"name": "look", "arguments": "{}", "output": null}});
+    let body = with(json!({
+        "messages": [
+            {"role": "user", "content": [part]},
+            {"role": "assistant", "content": null, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "found"},
+        ],
+        "tools": [{"type": "function", "cache_control": {},
+            "function": {"name": "look", "parameters": {"type": "object"}, "returns": {}}}],
+    }));
+    let request = ChatRequest::read(body.clone(), Strictness::Tolerate).unwrap();
+    let chat = chat(&request);
+    assert_eq!(chat["messages"][0]["content"], "hi");
+    assert_eq!(
+        chat["tools"][0]["function"]["parameters"],
+        json!({"type": "object"})
+    );
+    let refused = ChatRequest::read(body, Strictness::Refuse).unwrap_err();
+    assert!(refused.to_string().contains("cache_control"), "{refused}");
+    for odd in [
+        json!({"messages": 7}),
+        json!({"messages": [7], "tools": {"a": 1}}),
+        json!([]),
+    ] {
+        assert!(ChatRequest::read(odd, Strictness::Tolerate).is_err());
+    }
+}
+
+#[test]
 fn strangers_do_not_learn_who_asks() {
     let body = with(json!({"user": "ann", "safety_identifier": "a", "metadata": {}, "top_k": 1}));
     assert_eq!(super::for_strangers(body), with(json!({"top_k": 1})));
