@@ -22,7 +22,8 @@
 //! slot within a second; nothing of an ended job stays behind.
 //!
 //! The cost of an input is a logarithm of the workers online and of the jobs waiting, except when a worker
-//! joins or leaves.
+//! joins, leaves or says anew what it serves. What people are told, such as why a pop found nothing, walks over the
+//! lanes.
 
 mod admission;
 mod affinity;

@@ -44,6 +44,8 @@ pub struct Order {
     asked: GenerationInputText,
     jobs: Vec<JobId>,
     seed: u64,
+    /// Settings in it that our own engine does not have.
+    acting: Vec<&'static str>,
 }
 
 /// Why a stored request is not understood any more.
@@ -61,6 +63,7 @@ impl Order {
             jobs: jobs.collect(),
             // Seeds of this API have 32 bits.
             seed: Uuid::new_v4().as_u64_pair().0 >> 32,
+            acting: acting(&asked),
             asked,
         }
     }
@@ -69,12 +72,14 @@ impl Order {
         let broken = |what: &str| Unreadable(format!("its {what} cannot be read"));
         let body: Value = serde_json::from_str(&row.body).map_err(|_| broken("body"))?;
         let ids = serde_json::from_value(body["jobs"].clone()).map_err(|_| broken("jobs"))?;
-        let asked = GenerationInputText::read(body["request"].clone());
+        let asked = GenerationInputText::read(body["request"].clone())
+            .map_err(|refusal| Unreadable(refusal.to_string()))?;
         Ok(Self {
             id: row.id,
             account: row.account,
             accepted_at: row.accepted_at,
-            asked: asked.map_err(|refusal| Unreadable(refusal.to_string()))?,
+            acting: acting(&asked),
+            asked,
             jobs: ids,
             seed: body["seed"].as_u64().ok_or_else(|| broken("seed"))?,
         })
@@ -114,7 +119,7 @@ impl Order {
                 "no worker that is online now can serve this; it waits for one".to_owned(),
             );
         }
-        let acting = self.acting();
+        let acting = &self.acting;
         (!acting.is_empty() && self.formats().meets(Formats::NEUTRAL)).then(|| {
             format!(
                 "workers on a socket do not know {}; whichever worker is free first serves this",
@@ -168,16 +173,18 @@ impl Order {
         }
     }
 
-    /// Settings that our own engine does not have.
-    fn acting(&self) -> Vec<&'static str> {
-        self.asked.text(0).sampling.only_for_legacy_workers()
-    }
-
     fn formats(&self) -> Formats {
-        let acting = self.acting();
-        match acting.iter().all(|name| SHAPES_OF_PENALTY.contains(name)) {
+        match self
+            .acting
+            .iter()
+            .all(|name| SHAPES_OF_PENALTY.contains(name))
+        {
             true => Formats::LEGACY.with(Formats::NEUTRAL),
             false => Formats::LEGACY,
         }
     }
+}
+
+fn acting(asked: &GenerationInputText) -> Vec<&'static str> {
+    asked.text(0).sampling.only_for_legacy_workers()
 }

@@ -26,8 +26,7 @@ use crate::protocol::legacy::{Body, Code, Refusal};
 
 /// Models one worker may offer.
 const MOST_MODELS: usize = 200;
-/// A job that is not brought in this time goes to another.
-const TTL_SECS: u64 = 150;
+
 pub async fn pop(
     State(pollers): State<Pollers>,
     State(settings): State<Arc<DoorSettings>>,
@@ -88,13 +87,7 @@ fn payload(given: &Given, reach: Reach, scrub: bool) -> GenerationPayloadText {
         payload: model_payload(first, lengths, scrub),
         id: Some(first.job.id),
         ids: given.offers.iter().map(|offer| offer.job.id).collect(),
-        ttl: Some(
-            first
-                .job
-                .limits
-                .patience
-                .map_or(TTL_SECS, |it| it.as_secs()),
-        ),
+        ttl: first.job.limits.patience.map(|patience| patience.as_secs()),
         model: given.model.as_deref().map(str::to_owned),
         ..GenerationPayloadText::empty(NoValidRequestFoundText::default(), Vec::new())
     }

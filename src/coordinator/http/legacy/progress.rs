@@ -46,5 +46,6 @@ fn is_faulted(counts: Counts) -> bool {
 /// Whole kudos, as this API counts. While the store does not answer, what was known last.
 async fn kudos(request: &Request, counts: Counts, store: &Store) -> f64 {
     let ended = counts.finished + counts.failed + counts.stopped;
-    request.charged(ended, store).await.0 as f64 / 1000.0
+    let charged = request.charged(ended, store).await;
+    (charged.0 as f64 / 1000.0).round()
 }
