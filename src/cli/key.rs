@@ -212,7 +212,7 @@ impl CreateArgs {
     fn roles(&self) -> Roles {
         match (self.roles.is_empty(), &*self.account) {
             (false, _) => self.roles.iter().copied().collect(),
-            (true, "admin") => Roles::ALL,
+            (true, "admin") => Roles::ADMINISTRATOR,
             (true, _) => Roles::USER.with(Roles::WORKER_OWNER),
         }
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::accounts::Roles;
 use crate::protocol::job::{Failure, FailureKind, Retry};
 use crate::protocol::openai::Problem;
 
@@ -20,6 +21,8 @@ pub struct ApiError {
     pub console: Option<Arc<str>>,
     /// Where the kind's usual status is not the right one.
     pub status: Option<u16>,
+    /// The roles whose lack is the reason, where it is that.
+    pub lacks: Roles,
 }
 
 /// When nothing better is known.
@@ -60,6 +63,7 @@ impl From<Failure> for ApiError {
             param: None,
             console: None,
             status: None,
+            lacks: Roles::NONE,
         }
     }
 }

@@ -31,7 +31,7 @@ pub mod names;
 pub mod pollers;
 pub mod requests;
 pub mod secrets;
-mod start;
+pub mod start;
 pub mod state;
 pub mod storage;
 pub mod switchboard;

@@ -94,35 +94,9 @@ impl Coordinator {
         let books = kudos::books(store.clone(), settings.prices);
         let grace = settings.dispatch.grace;
         let switchboard = Switchboard::start(settings.dispatch, books, tasks);
-        let workers = Workers::new(
-            switchboard.clone(),
-            accounts.clone(),
-            store.clone(),
-            WorkersSettings {
-                grace,
-                names: settings.doors.names.clone(),
-                ..WorkersSettings::default()
-            },
-        );
-        let requests = Requests::start(switchboard.clone(), store.clone(), tasks);
-        requests
-            .restore(|row| Ok::<_, Unreadable>(Order::read(row)?.jobs(&settings.doors.names)))
-            .await?;
-        let doors = Doors {
-            pollers: Pollers::start(
-                switchboard.clone(),
-                store.clone(),
-                settings.doors.names.clone(),
-                tasks,
-            ),
-            requests,
-            accounts: accounts.clone(),
-            switchboard: switchboard.clone(),
-            workers: workers.clone(),
-            store,
-            tasks: tasks.clone(),
-            settings: settings.doors.into(),
-        };
+        let doors = doors(store, accounts, switchboard, settings.doors, grace, tasks).await?;
+        let (accounts, switchboard) = (doors.accounts.clone(), doors.switchboard.clone());
+        let workers = doors.workers.clone();
         let has_tls = tls.is_some();
         let router = http::router(doors);
         serve(listener, router, tls, Connections::default(), tasks);
@@ -172,6 +146,42 @@ impl Coordinator {
         }
         drained
     }
+}
+
+/// Everything that the handlers of all doors may ask for, with what an earlier process has left on disk.
+pub async fn doors(
+    store: Store,
+    accounts: Accounts,
+    switchboard: Switchboard,
+    settings: DoorSettings,
+    grace: Duration,
+    tasks: &Tasks,
+) -> Result<Doors, StorageError> {
+    let names = settings.names.clone();
+    let workers = WorkersSettings {
+        grace,
+        names: names.clone(),
+        ..WorkersSettings::default()
+    };
+    let requests = Requests::start(switchboard.clone(), store.clone(), tasks);
+    requests
+        .restore(|row| Ok::<_, Unreadable>(Order::read(row)?.jobs(&names)))
+        .await?;
+    Ok(Doors {
+        pollers: Pollers::start(switchboard.clone(), store.clone(), names, tasks),
+        workers: Workers::new(
+            switchboard.clone(),
+            accounts.clone(),
+            store.clone(),
+            workers,
+        ),
+        requests,
+        accounts,
+        switchboard,
+        store,
+        tasks: tasks.clone(),
+        settings: settings.into(),
+    })
 }
 
 /// Settlements, ends of streams and closing frames, when every job has ended.

@@ -89,6 +89,11 @@ impl Caller {
         self.scopes.contains(scopes)
     }
 
+    /// Whether its account has all of these roles. Whoever runs the service decides whatever others may decide.
+    pub fn has(&self, roles: Roles) -> bool {
+        self.roles.contains(roles) || roles == Roles::MODERATOR && self.roles.contains(Roles::ADMIN)
+    }
+
     /// Whether it may connect a worker of this name, whoever owns that.
     pub fn may_connect(&self, worker: &str) -> bool {
         let any = Scopes::WORKER_CONNECT;

@@ -119,7 +119,7 @@ impl Accounts {
     pub async fn admin_key(&self, label: &str) -> Result<NewKey, StorageError> {
         let account = match self.inner.store.account_named(ADMIN).await? {
             Some(admin) => admin.id,
-            None => self.create_account(ADMIN, Roles::ALL).await?,
+            None => self.create_account(ADMIN, Roles::ADMINISTRATOR).await?,
         };
         let order = KeyOrder {
             label: label.to_owned(),

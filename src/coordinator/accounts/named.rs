@@ -10,11 +10,12 @@ macro_rules! named_set {
     ) => {
         $(#[doc = $about])+
         #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-        pub struct $set(u8);
+        pub struct $set(u16);
 
         impl $set {
             $($(#[doc = $doc])* pub const $member: Self = Self($bit);)+
 
+            pub const NONE: Self = Self(0);
             pub const ALL: Self = Self($($bit)|+);
 
             const NAMES: &[(Self, &'static str)] = &[$((Self::$member, $name)),+];

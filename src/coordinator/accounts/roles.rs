@@ -10,6 +10,37 @@ named_set! {
         ADMIN = 4 "admin",
         /// Owns workers.
         WORKER_OWNER = 8 "worker_owner",
+        /// Known to mean well: its workers see what is private, and it is never under suspicion.
+        TRUSTED = 16 "trusted",
+        /// Under suspicion: its workers get nothing and its prompts are always filtered.
+        FLAGGED = 32 "flagged",
+        /// May serve models nobody lists, and make styles.
+        CUSTOMIZER = 64 "customizer",
+        /// May come from addresses that hide where it is.
+        VPN = 128 "vpn",
+        /// May ask for models that are for special users.
+        SPECIAL = 256 "special",
+        /// Asks for others, and may say for whom.
+        SERVICE = 512 "service",
+        /// A class: only what is fit for it.
+        EDUCATION = 1024 "education",
+        /// On its way out: it may do nothing any more.
+        DELETED = 2048 "deleted",
+    }
+}
+
+impl Roles {
+    /// Of whoever runs the service.
+    pub const ADMINISTRATOR: Self = Self::USER
+        .with(Self::MODERATOR)
+        .with(Self::ADMIN)
+        .with(Self::WORKER_OWNER)
+        .with(Self::TRUSTED)
+        .with(Self::CUSTOMIZER);
+
+    /// Whether it may decide about others. Administrators may.
+    pub const fn moderates(self) -> bool {
+        self.contains(Self::MODERATOR) || self.contains(Self::ADMIN)
     }
 }
 

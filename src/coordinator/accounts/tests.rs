@@ -21,7 +21,10 @@ async fn the_first_start_makes_one_key_that_may_do_everything() {
     let accounts = process(&folder).await;
     let key = accounts.first_start().await.unwrap().unwrap();
     let caller = accounts.authenticate(key.text.expose()).await.unwrap();
-    assert_eq!((caller.scopes, caller.roles), (Scopes::ALL, Roles::ALL));
+    assert_eq!(
+        (caller.scopes, caller.roles),
+        (Scopes::ALL, Roles::ADMINISTRATOR)
+    );
     assert!(caller.may_connect("any name"));
     assert_eq!(&*caller.name, "admin");
     assert!(accounts.first_start().await.unwrap().is_none());
@@ -39,7 +42,10 @@ async fn the_first_start_makes_one_key_that_may_do_everything() {
 async fn whoever_was_killed_between_account_and_key_gets_the_key_at_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
     let accounts = process(&folder).await;
-    let admin = accounts.create_account("admin", Roles::ALL).await.unwrap();
+    let admin = accounts
+        .create_account("admin", Roles::ADMINISTRATOR)
+        .await
+        .unwrap();
     // A key to ask for work with manages nothing.
     let order = KeyOrder {
         scopes: Scopes::INFERENCE_SUBMIT,

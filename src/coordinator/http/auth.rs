@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::coordinator::accounts::{ANONYMOUS_KEY, Accounts, Caller, Denied, Scopes};
+use crate::coordinator::accounts::{ANONYMOUS_KEY, Accounts, Caller, Denied, Roles, Scopes};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::state::DoorSettings;
 use crate::protocol::job::FailureKind;
@@ -21,22 +21,32 @@ use super::open::Open;
 #[derive(Debug, Clone)]
 pub struct Admitted(pub Arc<Caller>);
 
+/// Whoever comes to a route that is for anyone: with a key that is known, or without one.
+#[derive(Debug, Clone)]
+#[expect(
+    dead_code,
+    reason = "the routes that greet a key without needing one come next"
+)]
+pub struct Visitor(pub Option<Arc<Caller>>);
+
 /// Stands before a route and lets in whom it is for.
 #[derive(Debug, Clone)]
 pub struct Guard {
     accounts: Accounts,
     scopes: Scopes,
+    roles: Roles,
     console: Option<Arc<str>>,
     /// The key that everybody knows opens this, too.
     anonymous: bool,
 }
 
 impl Guard {
-    pub fn new(open: &Open, scopes: Scopes, is_legacy: bool) -> Self {
+    pub fn new(open: &Open, scopes: Scopes, roles: Roles, is_legacy: bool) -> Self {
         let settings = Arc::<DoorSettings>::from_ref(open);
         Self {
             accounts: Accounts::from_ref(open),
             scopes,
+            roles,
             anonymous: is_legacy && settings.anonymous,
             console: settings.console_url.as_deref().map(Arc::from),
         }
@@ -44,28 +54,46 @@ impl Guard {
 
     async fn caller(&self, headers: &HeaderMap) -> Result<Arc<Caller>, ApiError> {
         let key = key_in(headers)?.ok_or_else(|| self.unauthorized())?;
-        if self.anonymous && key == ANONYMOUS_KEY {
-            return Ok(Arc::new(Caller::anonymous()));
-        }
-        let caller = self.accounts.authenticate(key).await;
-        let caller = caller.map_err(|denied| match denied {
-            Denied::UnknownKey => self.unauthorized(),
-            Denied::Unavailable => ApiError::new(
-                FailureKind::StoreUnavailable,
-                "keys cannot be looked up right now",
-            ),
-        })?;
-        if caller.may(self.scopes) {
+        let caller = match self.anonymous && key == ANONYMOUS_KEY {
+            true => Arc::new(Caller::anonymous()),
+            false => self.known(key).await?,
+        };
+        if caller.may(self.scopes) && caller.has(self.roles) {
             return Ok(caller);
         }
-        Err(ApiError::new(FailureKind::AccessDenied, "Access Denied"))
+        let lacks = match caller.may(self.scopes) {
+            true => self.roles,
+            false => Roles::NONE,
+        };
+        Err(ApiError {
+            lacks,
+            ..ApiError::new(FailureKind::AccessDenied, "Access Denied")
+        })
+    }
+
+    async fn known(&self, key: &str) -> Result<Arc<Caller>, ApiError> {
+        let caller = self.accounts.authenticate(key).await;
+        caller.map_err(|denied| ApiError {
+            console: self.console.clone(),
+            ..unknown(denied)
+        })
     }
 
     fn unauthorized(&self) -> ApiError {
         ApiError {
             console: self.console.clone(),
-            ..ApiError::new(FailureKind::InvalidKey, "Invalid API Key")
+            ..unknown(Denied::UnknownKey)
         }
+    }
+}
+
+fn unknown(denied: Denied) -> ApiError {
+    match denied {
+        Denied::UnknownKey => ApiError::new(FailureKind::InvalidKey, "Invalid API Key"),
+        Denied::Unavailable => ApiError::new(
+            FailureKind::StoreUnavailable,
+            "keys cannot be looked up right now",
+        ),
     }
 }
 
@@ -84,11 +112,44 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
     }
 }
 
-/// Before a route that is for anyone: a key is not needed, and it is still an error to bring two.
-pub async fn welcome(request: Request, next: Next) -> Response {
-    match key_in(request.headers()) {
-        Ok(_) => next.run(request).await,
+/// Before a route that is for anyone: a key is not needed, and it is still an error to bring two. Which one it is
+/// matters only to handlers that ask for the [`Visitor`].
+pub async fn welcome(
+    State(accounts): State<Accounts>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match key_in(request.headers()).map(|key| key.map(str::to_owned)) {
+        Ok(key) => {
+            request.extensions_mut().insert(Brought { key, accounts });
+            next.run(request).await
+        }
         Err(error) => error.into_response(),
+    }
+}
+
+/// The key that came with a request to a route that is for anyone, not looked at yet.
+#[derive(Clone)]
+#[expect(dead_code, reason = "read by whoever extracts a visitor")]
+pub struct Brought {
+    key: Option<String>,
+    accounts: Accounts,
+}
+
+impl<S: Sync> FromRequestParts<S> for Visitor {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let Some(Brought { key, accounts }) = parts.extensions.get::<Brought>() else {
+            return Ok(Self(None));
+        };
+        match key.as_deref() {
+            None => Ok(Self(None)),
+            Some(ANONYMOUS_KEY) => Ok(Self(Some(Arc::new(Caller::anonymous())))),
+            Some(key) => Ok(Self(Some(
+                accounts.authenticate(key).await.map_err(unknown)?,
+            ))),
+        }
     }
 }
 

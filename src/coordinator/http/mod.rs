@@ -45,7 +45,7 @@ use axum::Router;
 use axum::middleware::from_fn;
 use axum::routing::{delete, get, patch, post, put};
 
-use super::accounts::Scopes;
+use super::accounts::{Roles, Scopes};
 use super::state::Doors;
 
 use open::Open;
@@ -54,6 +54,7 @@ use route::Answers::{Html, Json, Socket, Stream, Text, Unbuilt};
 const SUBMIT: Who = Who::Key(Scopes::INFERENCE_SUBMIT);
 const CONNECT: Who = Who::Key(Scopes::WORKER_CONNECT);
 const READ: Who = Who::Key(Scopes::ACCOUNT_READ);
+const MODERATE: Who = Who::Role(Scopes::INFERENCE_SUBMIT, Roles::MODERATOR);
 
 #[rustfmt::skip]
 pub const ROUTES: &[Route] = &[
@@ -129,19 +130,19 @@ pub const ROUTES: &[Route] = &[
     Route::get("/api/v2/stats/text/totals",             Who::Anyone, Unbuilt, "How many texts were written.",                    || get(unbuilt::answer)),
     Route::get("/api/v2/stats/text/models",             Who::Anyone, Unbuilt, "How many texts each model wrote.",                || get(unbuilt::answer)),
     Route::get("/api/v2/documents/{name}",              Who::Anyone, Unbuilt, "Terms, privacy, sponsors.",                       || get(unbuilt::answer)),
-    Route::post("/api/v2/filters",                      SUBMIT,      Unbuilt, "Tests a prompt against the filters.",             || post(unbuilt::answer)),
-    Route::put("/api/v2/filters",                       SUBMIT,      Unbuilt, "Makes a filter.",                                 || put(unbuilt::answer)),
-    Route::get("/api/v2/filters",                       SUBMIT,      Unbuilt, "The filters.",                                    || get(unbuilt::answer)),
-    Route::get("/api/v2/filters/regex",                 SUBMIT,      Unbuilt, "The filters as one expression each.",             || get(unbuilt::answer)),
-    Route::get("/api/v2/filters/{id}",                  SUBMIT,      Unbuilt, "One filter.",                                     || get(unbuilt::answer)),
-    Route::patch("/api/v2/filters/{id}",                SUBMIT,      Unbuilt, "Changes a filter.",                               || patch(unbuilt::answer)),
-    Route::delete("/api/v2/filters/{id}",               SUBMIT,      Unbuilt, "Deletes a filter.",                               || delete(unbuilt::answer)),
-    Route::put("/api/v2/operations/block_worker_ipaddr/{id}",    SUBMIT, Unbuilt, "Blocks a worker's address.",                  || put(unbuilt::answer)),
-    Route::delete("/api/v2/operations/block_worker_ipaddr/{id}", SUBMIT, Unbuilt, "Lets a worker's address in again.",           || delete(unbuilt::answer)),
-    Route::get("/api/v2/operations/ipaddr",             SUBMIT,      Unbuilt, "Blocked addresses.",                              || get(unbuilt::answer)),
-    Route::post("/api/v2/operations/ipaddr",            SUBMIT,      Unbuilt, "Blocks an address.",                              || post(unbuilt::answer)),
-    Route::delete("/api/v2/operations/ipaddr",          SUBMIT,      Unbuilt, "Lets an address in again.",                       || delete(unbuilt::answer)),
-    Route::get("/api/v2/operations/ipaddr/{address}",   SUBMIT,      Unbuilt, "Whether an address is blocked.",                  || get(unbuilt::answer)),
+    Route::post("/api/v2/filters",                      MODERATE,      Unbuilt, "Tests a prompt against the filters.",             || post(unbuilt::answer)),
+    Route::put("/api/v2/filters",                       MODERATE,      Unbuilt, "Makes a filter.",                                 || put(unbuilt::answer)),
+    Route::get("/api/v2/filters",                       MODERATE,      Unbuilt, "The filters.",                                    || get(unbuilt::answer)),
+    Route::get("/api/v2/filters/regex",                 MODERATE,      Unbuilt, "The filters as one expression each.",             || get(unbuilt::answer)),
+    Route::get("/api/v2/filters/{id}",                  MODERATE,      Unbuilt, "One filter.",                                     || get(unbuilt::answer)),
+    Route::patch("/api/v2/filters/{id}",                MODERATE,      Unbuilt, "Changes a filter.",                               || patch(unbuilt::answer)),
+    Route::delete("/api/v2/filters/{id}",               MODERATE,      Unbuilt, "Deletes a filter.",                               || delete(unbuilt::answer)),
+    Route::put("/api/v2/operations/block_worker_ipaddr/{id}",    MODERATE, Unbuilt, "Blocks a worker's address.",                  || put(unbuilt::answer)),
+    Route::delete("/api/v2/operations/block_worker_ipaddr/{id}", MODERATE, Unbuilt, "Lets a worker's address in again.",           || delete(unbuilt::answer)),
+    Route::get("/api/v2/operations/ipaddr",             MODERATE,      Unbuilt, "Blocked addresses.",                              || get(unbuilt::answer)),
+    Route::post("/api/v2/operations/ipaddr",            MODERATE,      Unbuilt, "Blocks an address.",                              || post(unbuilt::answer)),
+    Route::delete("/api/v2/operations/ipaddr",          MODERATE,      Unbuilt, "Lets an address in again.",                       || delete(unbuilt::answer)),
+    Route::get("/api/v2/operations/ipaddr/{address}",   MODERATE,      Unbuilt, "Whether an address is blocked.",                  || get(unbuilt::answer)),
     Route::get("/api/v2/collections",                   Who::Anyone, Unbuilt, "Collections of styles.",                          || get(unbuilt::answer)),
     Route::post("/api/v2/collections",                  SUBMIT,      Unbuilt, "Makes a collection.",                             || post(unbuilt::answer)),
     Route::get("/api/v2/collections/{id}",              Who::Anyone, Unbuilt, "One collection.",                                 || get(unbuilt::answer)),

@@ -12,7 +12,7 @@ use crate::protocol::openai::chat;
 
 use super::ROUTES;
 use super::reply::Reply;
-use super::route::{Answers, Route, Who};
+use super::route::{Answers, Route};
 
 pub async fn show(State(settings): State<Arc<DoorSettings>>) -> Reply {
     let mut document = DOCUMENT.clone();
@@ -52,7 +52,7 @@ fn operation(route: &Route) -> Value {
         "summary": route.about,
         "responses": responses(route),
     });
-    if let Who::Key(scopes) = route.who {
+    if let Some(scopes) = route.who.key() {
         let names: Vec<_> = scopes.names().collect();
         operation["security"] = json!([{"bearer": []}, {"apikey": []}]);
         operation["description"] = format!("Needs a key for {}.", names.join(", ")).into();
@@ -103,7 +103,7 @@ fn responses(route: &Route) -> Value {
         Answers::Unbuilt => json!({"501": failure("Not built yet.")}),
         _ => json!({"200": {"description": "What was asked for.", "content": content}}),
     };
-    if matches!(route.who, Who::Key(_)) {
+    if route.who.key().is_some() {
         responses["401"] = failure("No key, or one that is not valid.");
         responses["403"] = failure("The key is not good for this.");
     }

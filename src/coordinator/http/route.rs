@@ -6,7 +6,7 @@ use axum::extract::FromRef;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::MethodRouter;
 
-use crate::coordinator::accounts::Scopes;
+use crate::coordinator::accounts::{Accounts, Roles, Scopes};
 
 use super::limits::{self, Limits};
 use super::open::Open;
@@ -29,6 +29,25 @@ pub enum Who {
     Anyone,
     /// Those with a key for all of these.
     Key(Scopes),
+    /// Those with such a key whose account has all of these roles. Administrators have every role that decides.
+    Role(Scopes, Roles),
+}
+
+impl Who {
+    /// What a key has to be good for, where one is wanted.
+    pub const fn key(self) -> Option<Scopes> {
+        match self {
+            Self::Anyone => None,
+            Self::Key(scopes) | Self::Role(scopes, _) => Some(scopes),
+        }
+    }
+
+    pub const fn roles(self) -> Roles {
+        match self {
+            Self::Anyone | Self::Key(_) => Roles::NONE,
+            Self::Role(_, roles) => roles,
+        }
+    }
 }
 
 /// What it answers.
@@ -85,10 +104,12 @@ impl Route {
     /// The handler behind its guard. No handler is reached without one.
     pub(super) fn guarded(&self, open: &Open) -> MethodRouter<Open> {
         let handler = (self.handler)();
-        let guarded = match self.who {
-            Who::Anyone => handler.route_layer(from_fn(auth::welcome)),
-            Who::Key(scopes) => {
-                let guard = auth::Guard::new(open, scopes, self.is_legacy());
+        let guarded = match self.who.key() {
+            None => {
+                handler.route_layer(from_fn_with_state(Accounts::from_ref(open), auth::welcome))
+            }
+            Some(scopes) => {
+                let guard = auth::Guard::new(open, scopes, self.who.roles(), self.is_legacy());
                 let guard = from_fn_with_state(guard, auth::admit);
                 self.counted(handler, open).route_layer(guard)
             }
@@ -104,8 +125,8 @@ impl Route {
     /// What makes something is asked for a number of times.
     fn counted(&self, handler: MethodRouter<Open>, open: &Open) -> MethodRouter<Open> {
         let makes = |scopes: Scopes| scopes.contains(Scopes::INFERENCE_SUBMIT);
-        match self.who {
-            Who::Key(scopes) if self.method == "POST" && makes(scopes) => {
+        match self.who.key() {
+            Some(scopes) if self.method == "POST" && makes(scopes) => {
                 let limits = Arc::<Limits>::from_ref(open);
                 handler.route_layer(from_fn_with_state(limits, limits::count))
             }

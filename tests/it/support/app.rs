@@ -1,6 +1,5 @@
 //! The coordinator in memory: its router is called as hyper would, its workers are [`Rig`]s without sockets.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -12,12 +11,10 @@ use muster::coordinator::accounts::{Accounts, KeyOrder, Roles, Scopes};
 use muster::coordinator::dispatch;
 use muster::coordinator::http::router;
 use muster::coordinator::kudos::{self, Prices};
-use muster::coordinator::pollers::Pollers;
-use muster::coordinator::requests::Requests;
-use muster::coordinator::state::{DoorSettings, Doors};
+use muster::coordinator::start::doors;
+use muster::coordinator::state::DoorSettings;
 use muster::coordinator::storage::{Location, Store};
 use muster::coordinator::switchboard::Switchboard;
-use muster::coordinator::workers::{Workers, WorkersSettings};
 use muster::protocol::job::AccountId;
 use muster::tasks::Tasks;
 use serde_json::Value;
@@ -61,25 +58,10 @@ impl App {
         let first = accounts.first_start().await.unwrap().unwrap();
         let books = kudos::books(store.clone(), Prices::default());
         let board = Switchboard::start(dispatch::Settings::default(), books, &tasks);
-        let workers = Workers::new(
-            board.clone(),
-            accounts.clone(),
-            store.clone(),
-            WorkersSettings {
-                names: settings.names.clone(),
-                ..WorkersSettings::default()
-            },
-        );
-        let doors = Doors {
-            pollers: Pollers::start(board.clone(), store.clone(), settings.names.clone(), &tasks),
-            requests: Requests::start(board.clone(), store.clone(), &tasks),
-            accounts: accounts.clone(),
-            switchboard: board.clone(),
-            workers,
-            store,
-            tasks: tasks.clone(),
-            settings: Arc::new(settings),
-        };
+        let grace = dispatch::Settings::default().grace;
+        let doors = doors(store, accounts, board.clone(), settings, grace, &tasks).await;
+        let doors = doors.unwrap();
+        let accounts = doors.accounts.clone();
         Self {
             router: router(doors),
             board,

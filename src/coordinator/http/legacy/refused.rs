@@ -7,6 +7,7 @@ use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::coordinator::accounts::Roles;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::reply::with_status;
 use crate::protocol::job::FailureKind;
@@ -73,8 +74,17 @@ fn refusal(error: &ApiError, has_key: bool) -> Refusal {
     match error.failure.kind {
         FailureKind::InvalidKey if has_key => Code::InvalidApiKey.into(),
         FailureKind::InvalidKey => Refusal::MissingKey,
-        FailureKind::AccessDenied => Code::Forbidden.into(),
+        FailureKind::AccessDenied => lacking(error.lacks).into(),
         FailureKind::InFlightLimit => Refusal::new(Code::TooManyPrompts, message),
         _ => Refusal::plain(error.status(), message),
+    }
+}
+
+/// What is said to a key whose account lacks these roles.
+fn lacking(roles: Roles) -> Code {
+    match roles {
+        Roles::ADMIN => Code::NotAdmin,
+        Roles::MODERATOR => Code::NotModerator,
+        _ => Code::Forbidden,
     }
 }
