@@ -5,16 +5,19 @@
 //! | `price` | what tokens of a model are worth |
 //! | `metering` | how many tokens are paid |
 //! | `settlement` | the settled row of a job and its entries in the ledger |
+//! | `posting` | entries that are no job's: transfers, awards, corrections |
 //!
 //! These are plain values in and plain values out. [`books`] hands them to the store.
 
 mod metering;
+mod posting;
 mod price;
 mod settlement;
 
 #[cfg(test)]
 mod tests;
 
+pub use posting::{Cause, MOST, Posted, Posting, PostingId};
 pub use price::{FEE, Prices, price_text};
 pub use settlement::{Entry, HOUSE, Reason, Settlement, State};
 

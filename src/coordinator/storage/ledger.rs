@@ -1,5 +1,5 @@
-//! The ledger, read: it is only ever appended to, and only by settlements. What is older than the records of jobs is
-//! in its opening balances (`retention`).
+//! The ledger, read: it is only ever appended to, by settlements of jobs and by postings. What is older than the
+//! records of both is in its opening balances (`retention`).
 
 use std::collections::HashMap;
 
@@ -17,7 +17,8 @@ pub struct LedgerSums {
     pub entries: Kudos,
     /// Of all balances: nothing either.
     pub balances: Kudos,
-    /// Jobs with entries that do not sum to zero, or without a settled row: none.
+    /// Jobs and postings with entries that do not sum to zero, and entries that have neither a settled job nor a
+    /// posting: none.
     pub wrong_jobs: i64,
     /// Accounts whose balance is not the sum of their entries and their opening balance: none.
     pub wrong_balances: i64,
@@ -82,7 +83,8 @@ const ENTRIES: &str = "SELECT CAST((SELECT COALESCE(SUM(amount), 0) FROM ledger)
 const BALANCES: &str = "SELECT CAST(COALESCE(SUM(kudos), 0) AS BIGINT) FROM balances";
 const WRONG_JOBS: &str = "SELECT COUNT(*) FROM (\
                           SELECT ledger.job FROM ledger LEFT JOIN settled ON settled.job = ledger.job \
-                          GROUP BY ledger.job HAVING SUM(amount) <> 0 OR COUNT(settled.job) = 0) AS wrong";
+                          LEFT JOIN postings ON postings.id = ledger.job GROUP BY ledger.job \
+                          HAVING SUM(amount) <> 0 OR COUNT(settled.job) + COUNT(postings.id) = 0) AS wrong";
 const WRONG_BALANCES: &str = "SELECT COUNT(*) FROM (\
                               SELECT account FROM (\
                               SELECT account, amount FROM ledger \

@@ -21,6 +21,7 @@ pub const ALL: &[&str] = &[
     include_str!("migrations/0001_start.sql"),
     include_str!("migrations/0002_retention.sql"),
     include_str!("migrations/0003_requests.sql"),
+    include_str!("migrations/0004_postings.sql"),
 ];
 
 /// Makes the file, for its owner's eyes only: it holds the hashes of keys.

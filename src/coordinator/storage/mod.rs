@@ -7,7 +7,7 @@
 //! | `writer`, `write` | the one writer, which groups writes under one commit; a write as a value |
 //! | `values`, `insertion`, `rows` | what goes into statements, many rows at once, and what comes out of them |
 //! | `pulse` | whether the store answers, and whether another process changed the keys |
-//! | `settlements`, `requests`, `accounts`, `keys`, `workers`, `ledger` | one file a noun |
+//! | `settlements`, `postings`, `requests`, `accounts`, `keys`, `workers`, `ledger` | one file a noun |
 //! | `retention` | how long ended jobs are remembered, and what outlasts them |
 //!
 //! Every change is a value sent to the one writer; readers are a pool of their own that never writes. A pool of
@@ -22,6 +22,7 @@ mod keys;
 mod ledger;
 mod location;
 mod migrate;
+mod postings;
 mod pulse;
 mod requests;
 mod retention;

@@ -1,11 +1,12 @@
-//! What is old goes: the settled rows of jobs that ended long ago, and their entries, as bookkeepers close a year.
+//! What is old goes: the settled rows of jobs that ended long ago, postings, and the entries of both, as bookkeepers
+//! close a year.
 //!
 //! The ledger grows by three entries a job, more than anything else here, so they cannot stay for ever. What must
 //! stay is what they add up to: each account's sum is carried into its opening balance in the transaction that
 //! removes them. So balances never change, the whole still sums to zero, and an account's balance is still its
-//! opening balance and its entries. What is lost is which jobs an old balance came from.
+//! opening balance and its entries. What is lost is which jobs and postings an old balance came from.
 //!
-//! A job goes whole: its entries bear the moment of its end, and everything up to one moment goes together. It is
+//! A job goes whole: its entries bear the moment of its end, as those of a posting bear its own, and everything up to one moment goes together. It is
 //! done in small steps between other writes, and several processes may do it side by side: what is carried is what
 //! this very transaction removed.
 
@@ -28,7 +29,7 @@ use super::settlements::{sum_row, sums};
 use super::write::Change;
 use super::{StorageError, Store};
 
-/// Jobs that go in one step: a few hundredths of a second of the writer.
+/// Jobs, and postings, that go in one step: a few hundredths of a second of the writer.
 const STEP: u32 = 500;
 /// Between two steps when there is more: other writes come first.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -41,12 +42,17 @@ const OPENINGS: Table = Table {
     tail: " ON CONFLICT (account) DO UPDATE SET kudos = openings.kudos + excluded.kudos",
 };
 
-/// Jobs that ended before a moment are forgotten, the oldest first, about so many.
+/// Jobs that ended and postings that were made before a moment are forgotten, the oldest first, about so many.
 #[derive(Debug)]
 struct Forgetting {
     before: UnixMillis,
     most: u32,
 }
+
+const SO_MANY_JOBS: &str = "SELECT accepted_at + total_ms FROM settled WHERE accepted_at + total_ms < $1 \
+                            ORDER BY accepted_at + total_ms LIMIT 1 OFFSET $2";
+const SO_MANY_POSTINGS: &str =
+    "SELECT at FROM postings WHERE at < $1 ORDER BY at LIMIT 1 OFFSET $2";
 
 /// An entry that was removed.
 struct Removed(AccountId, Kudos);
@@ -58,7 +64,7 @@ impl Store {
         tasks.start(async move { stopping.run_until_cancelled(store.forget_on(time)).await });
     }
 
-    /// Forgets some of the jobs that ended before a moment: how many, none when there are none left.
+    /// Forgets some of what ended before a moment: how many jobs and postings, none when there are none left.
     pub async fn forget_before(&self, before: UnixMillis) -> Result<u64, StorageError> {
         self.change(Forgetting { before, most: STEP }).await
     }
@@ -70,7 +76,7 @@ impl Store {
             let now = wall_clock().min(wall.after(started.elapsed()));
             let forgotten = self.forget_before(now.before(time)).await;
             let more = match forgotten {
-                Ok(jobs) => jobs >= STEP.into(),
+                Ok(gone) => gone >= STEP.into(),
                 Err(error) => {
                     debug!("old records are kept for now: {error}");
                     false
@@ -92,6 +98,8 @@ impl Change for Forgetting {
             let until = self.until(connection).await?;
             let jobs = sqlx::query("DELETE FROM settled WHERE accepted_at + total_ms <= $1");
             let jobs = jobs.bind(until).execute(&mut *connection).await?;
+            let postings = sqlx::query("DELETE FROM postings WHERE at <= $1");
+            let postings = postings.bind(until).execute(&mut *connection).await?;
             let entries = "DELETE FROM ledger WHERE at <= $1 RETURNING account, amount";
             let entries: Vec<Removed> =
                 all(sqlx::query(entries).bind(until), &mut *connection).await?;
@@ -99,22 +107,23 @@ impl Change for Forgetting {
             let carried = sums(amounts.map(|Removed(account, amount)| (account, amount)));
             let mut statements = Statements::default();
             insert(&OPENINGS, &carried, sum_row, connection, &mut statements).await?;
-            Ok(jobs.rows_affected())
+            Ok(jobs.rows_affected() + postings.rows_affected())
         })
     }
 }
 
 impl Forgetting {
-    /// The moment up to which there are about `most` jobs.
+    /// The moment up to which there are about `most` jobs or postings, whichever is earlier.
     async fn until(&self, connection: &mut AnyConnection) -> Result<i64, StorageError> {
-        let row = sqlx::query(
-            "SELECT accepted_at + total_ms FROM settled WHERE accepted_at + total_ms < $1 \
-             ORDER BY accepted_at + total_ms LIMIT 1 OFFSET $2",
-        );
-        let row = row.bind(self.before.0).bind(i64::from(self.most) - 1);
-        let row = row.fetch_optional(connection).await?;
-        let all_before = self.before.0.saturating_sub(1);
-        Ok(row.map_or(Ok(all_before), |row| row.try_get(0))?)
+        let mut until = self.before.0.saturating_sub(1);
+        for text in [SO_MANY_JOBS, SO_MANY_POSTINGS] {
+            let row = sqlx::query(text).bind(self.before.0);
+            let row = row.bind(i64::from(self.most) - 1);
+            if let Some(row) = row.fetch_optional(&mut *connection).await? {
+                until = until.min(row.try_get(0)?);
+            }
+        }
+        Ok(until)
     }
 }
 

@@ -46,7 +46,7 @@ const RESULTS: Table = Table {
     columns: 8,
     tail: " ON CONFLICT (job) DO NOTHING",
 };
-const LEDGER: Table = Table {
+pub const LEDGER: Table = Table {
     head: "INSERT INTO ledger (job, account, worker, reason, amount, at) VALUES ",
     columns: 6,
     tail: "",

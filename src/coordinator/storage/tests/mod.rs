@@ -5,6 +5,7 @@ mod forgetting;
 mod opening;
 mod outages;
 mod people;
+mod postings;
 mod scratch;
 mod settling;
 mod survival;

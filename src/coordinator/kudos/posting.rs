@@ -1,0 +1,198 @@
+//! Entries that are no job's: balanced sets with a cause. Whatever moves kudos between accounts outside the settlement
+//! of a job is one of these, so that the ledger alone says where every balance came from.
+
+use uuid::Uuid;
+
+use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+
+use super::HOUSE;
+
+/// The most that one account may give or receive at once, so that no sum can overflow: a billion kudos.
+pub const MOST: Kudos = Kudos(1_000_000_000_000);
+
+/// A set of entries to be written together, or not at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Posting {
+    pub id: PostingId,
+    pub cause: Cause,
+    /// What it is about, for whoever reads the books: a style, a request, a month.
+    pub about: String,
+    /// Of several with the same, one happens.
+    pub once: Option<String>,
+    pub at: UnixMillis,
+    /// Who gives (below nothing) and receives how much. They sum to zero.
+    pub moves: Vec<(AccountId, Kudos)>,
+    /// What these accounts must have left afterwards, beside what is held of them. Others may fall to anything.
+    pub floors: Vec<(AccountId, Kudos)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PostingId(pub Uuid);
+
+/// Why kudos move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// From one user to another.
+    Transfer,
+    /// Out of the house, by those who may.
+    Award,
+    /// What an account begins with.
+    Start,
+    /// An operator sets a balance.
+    Correction,
+    Monthly,
+    /// A worker was there.
+    Uptime,
+    /// The owner of a style that somebody used.
+    Style,
+    /// Somebody has rated images.
+    Rating,
+    /// What a request costs beside its jobs.
+    Request,
+    /// Rewards that waited until their owner was trusted.
+    Escrow,
+    /// A charge that went below the floor.
+    Forgiven,
+    Refund,
+}
+
+/// What came of a posting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Posted {
+    Done,
+    /// It has happened before, on the same terms; nothing was written.
+    Already,
+    /// Something else has happened under its `once`; nothing was written.
+    Conflict,
+    /// An account would fall below its floor; nothing was written.
+    NotEnough,
+}
+
+impl Posting {
+    pub fn new(cause: Cause, moves: Vec<(AccountId, Kudos)>, at: UnixMillis) -> Self {
+        Self {
+            id: PostingId(Uuid::new_v4()),
+            cause,
+            about: String::new(),
+            once: None,
+            at,
+            moves,
+            floors: Vec::new(),
+        }
+    }
+
+    /// One account gives what another receives.
+    pub fn between(
+        cause: Cause,
+        (from, to): (AccountId, AccountId),
+        amount: Kudos,
+        at: UnixMillis,
+    ) -> Self {
+        let given = Kudos(amount.0.saturating_neg());
+        Self::new(cause, vec![(from, given), (to, amount)], at)
+    }
+
+    /// The house gives, or takes what is below nothing.
+    pub fn from_house(cause: Cause, to: AccountId, amount: Kudos, at: UnixMillis) -> Self {
+        Self::between(cause, (HOUSE, to), amount, at)
+    }
+
+    #[must_use]
+    pub fn about(mut self, what: impl Into<String>) -> Self {
+        self.about = what.into();
+        self
+    }
+
+    /// Of all with the same key one happens. It is known as long as the records of jobs are kept.
+    #[must_use]
+    pub fn once(mut self, key: impl Into<String>) -> Self {
+        self.once = Some(key.into());
+        self
+    }
+
+    /// Only if the account has so much left afterwards.
+    #[must_use]
+    pub fn leaving(mut self, account: AccountId, floor: Kudos) -> Self {
+        self.floors.push((account, floor));
+        self
+    }
+
+    /// Whether its entries sum to zero and none is absurd.
+    pub fn is_sound(&self) -> bool {
+        let sum: i128 = self
+            .moves
+            .iter()
+            .map(|(_, amount)| i128::from(amount.0))
+            .sum();
+        let sensible =
+            |(_, amount): &(AccountId, Kudos)| amount.0.unsigned_abs() <= MOST.0.unsigned_abs();
+        sum == 0 && self.moves.iter().all(sensible)
+    }
+
+    pub fn floor(&self, account: AccountId) -> Option<Kudos> {
+        let of_it = self.floors.iter().filter(|(of, _)| *of == account);
+        of_it.map(|(_, floor)| *floor).max()
+    }
+
+    /// What two postings have in common that are the same.
+    pub fn terms(&self) -> String {
+        let moves = self.moves.iter();
+        let moves: Vec<_> = moves
+            .map(|(account, amount)| format!("{} {}", account.0, amount.0))
+            .collect();
+        format!("{} {}: {}", self.cause.word(), self.about, moves.join(", "))
+    }
+}
+
+impl Cause {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Transfer => "transfer",
+            Self::Award => "award",
+            Self::Start => "start",
+            Self::Correction => "correction",
+            Self::Monthly => "monthly",
+            Self::Uptime => "uptime",
+            Self::Style => "style",
+            Self::Rating => "rating",
+            Self::Request => "request",
+            Self::Escrow => "escrow",
+            Self::Forgiven => "forgiven",
+            Self::Refund => "refund",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cause, MOST, Posting};
+    use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+
+    const ALICE: AccountId = AccountId(1);
+    const BOB: AccountId = AccountId(2);
+
+    fn gift(amount: i64) -> Posting {
+        Posting::between(Cause::Transfer, (ALICE, BOB), Kudos(amount), UnixMillis(0))
+    }
+
+    #[test]
+    fn what_one_gives_the_other_receives() {
+        assert!(gift(5).is_sound());
+        assert_eq!(gift(5).moves, [(ALICE, Kudos(-5)), (BOB, Kudos(5))]);
+    }
+
+    #[test]
+    fn absurd_or_unbalanced_postings_are_not_sound() {
+        assert!(!gift(MOST.0 + 1).is_sound());
+        assert!(!gift(i64::MIN).is_sound());
+        let lost = vec![(ALICE, Kudos(-5)), (BOB, Kudos(4))];
+        assert!(!Posting::new(Cause::Transfer, lost, UnixMillis(0)).is_sound());
+    }
+
+    #[test]
+    fn another_amount_or_subject_is_another_matter() {
+        assert_eq!(gift(5).terms(), gift(5).terms());
+        assert_ne!(gift(5).terms(), gift(6).terms());
+        assert_ne!(gift(5).terms(), gift(5).about("a key").terms());
+    }
+}

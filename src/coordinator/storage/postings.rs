@@ -1,0 +1,189 @@
+//! Postings: balanced entries that are no job's. One is written whole or answered with why not; a refusal is an answer
+//! and fails nobody else's write.
+
+use std::collections::HashMap;
+
+use futures_util::future::BoxFuture;
+use sqlx::{AnyConnection, Executor, Row};
+
+use crate::coordinator::kudos::{Cause, Posted, Posting};
+use crate::protocol::job::{AccountId, Kudos};
+
+use super::insertion::{Statements, insert};
+use super::settlements::{LEDGER, sums};
+use super::values::{Values, storable, without_zeros};
+use super::write::Change;
+use super::{StorageError, Store};
+
+impl Store {
+    /// Moves kudos between accounts, for whatever cause.
+    pub async fn post(&self, posting: Posting) -> Result<Posted, StorageError> {
+        self.change(posting).await
+    }
+
+    /// What an account has received (or given, below nothing) for each cause outside of jobs, ever.
+    pub async fn tallies(
+        &self,
+        account: AccountId,
+    ) -> Result<HashMap<String, Kudos>, StorageError> {
+        let rows = sqlx::query("SELECT cause, kudos FROM tallies WHERE account = $1");
+        let rows = rows.bind(account.0).fetch_all(&self.readers).await?;
+        let tally = |row: &sqlx::any::AnyRow| {
+            Ok::<_, sqlx::Error>((row.try_get(0)?, Kudos(row.try_get(1)?)))
+        };
+        Ok(rows.iter().map(tally).collect::<Result<_, _>>()?)
+    }
+}
+
+impl Change for Posting {
+    type Answer = Posted;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<Posted, StorageError>> {
+        Box::pin(post(self, connection))
+    }
+}
+
+/// As a part of another change, too.
+pub async fn post(
+    posting: &Posting,
+    connection: &mut AnyConnection,
+) -> Result<Posted, StorageError> {
+    if !posting.is_sound() {
+        let what = posting.terms();
+        return Err(StorageError::Refused(format!(
+            "entries that do not balance: {what}"
+        )));
+    }
+    if let Some(earlier) = earlier(posting, connection).await? {
+        return Ok(earlier);
+    }
+    if !change_balances(posting, connection).await? {
+        return Ok(Posted::NotEnough);
+    }
+    append(posting, connection).await?;
+    Ok(Posted::Done)
+}
+
+/// What has happened under its key before.
+async fn earlier(
+    posting: &Posting,
+    connection: &mut AnyConnection,
+) -> Result<Option<Posted>, StorageError> {
+    let Some(once) = &posting.once else {
+        return Ok(None);
+    };
+    let row = sqlx::query("SELECT terms FROM postings WHERE once = $1");
+    let row = row
+        .bind(without_zeros(once))
+        .fetch_optional(connection)
+        .await?;
+    let terms: Option<String> = row.map(|row| row.try_get(0)).transpose()?;
+    Ok(
+        terms.map(|terms| match terms == without_zeros(&posting.terms()) {
+            true => Posted::Already,
+            false => Posted::Conflict,
+        }),
+    )
+}
+
+/// Whether everybody had enough; if not, nothing has changed.
+async fn change_balances(
+    posting: &Posting,
+    connection: &mut AnyConnection,
+) -> Result<bool, StorageError> {
+    connection.execute("SAVEPOINT posting").await?;
+    // In the order of the accounts, as everybody locks them.
+    for (account, sum) in sums(posting.moves.iter().copied()) {
+        if !change_balance(account, sum, posting.floor(account), connection).await? {
+            connection.execute("ROLLBACK TO SAVEPOINT posting").await?;
+            return Ok(false);
+        }
+    }
+    connection.execute("RELEASE SAVEPOINT posting").await?;
+    Ok(true)
+}
+
+async fn change_balance(
+    account: AccountId,
+    sum: i64,
+    floor: Option<Kudos>,
+    connection: &mut AnyConnection,
+) -> Result<bool, StorageError> {
+    let begin =
+        "INSERT INTO balances (account, kudos) VALUES ($1, 0) ON CONFLICT (account) DO NOTHING";
+    sqlx::query(begin)
+        .bind(account.0)
+        .execute(&mut *connection)
+        .await?;
+    let changed = match floor {
+        None => sqlx::query("UPDATE balances SET kudos = kudos + $1 WHERE account = $2")
+            .bind(sum)
+            .bind(account.0),
+        Some(floor) => sqlx::query(
+            "UPDATE balances SET kudos = kudos + $1 WHERE account = $2 AND kudos + $1 >= $3",
+        )
+        .bind(sum)
+        .bind(account.0)
+        .bind(floor.0),
+    };
+    Ok(changed.execute(connection).await?.rows_affected() > 0)
+}
+
+/// Its row, its entries, and what they add up to for each cause.
+async fn append(posting: &Posting, connection: &mut AnyConnection) -> Result<(), StorageError> {
+    let row = sqlx::query(
+        "INSERT INTO postings (id, cause, about, once, terms, at) VALUES ($1, $2, $3, $4, $5, $6)",
+    );
+    let row = row
+        .bind(posting.id.0.to_string())
+        .bind(posting.cause.word())
+        .bind(storable(&posting.about))
+        .bind(posting.once.as_deref().map(without_zeros))
+        .bind(without_zeros(&posting.terms()))
+        .bind(posting.at.0);
+    row.execute(&mut *connection).await?;
+    let entries: Vec<_> = posting
+        .moves
+        .iter()
+        .map(|entry| (posting, *entry))
+        .collect();
+    insert(
+        &LEDGER,
+        &entries,
+        entry_row,
+        connection,
+        &mut Statements::default(),
+    )
+    .await?;
+    for (account, sum) in sums(posting.moves.iter().copied()) {
+        tally(account, posting.cause, sum, connection).await?;
+    }
+    Ok(())
+}
+
+async fn tally(
+    account: AccountId,
+    cause: Cause,
+    sum: i64,
+    connection: &mut AnyConnection,
+) -> Result<(), StorageError> {
+    let tally = sqlx::query(
+        "INSERT INTO tallies (account, cause, kudos) VALUES ($1, $2, $3) \
+         ON CONFLICT (account, cause) DO UPDATE SET kudos = tallies.kudos + excluded.kudos",
+    );
+    let tally = tally.bind(account.0).bind(cause.word()).bind(sum);
+    tally.execute(connection).await?;
+    Ok(())
+}
+
+fn entry_row((posting, (account, amount)): &(&Posting, (AccountId, Kudos)), values: &mut Values) {
+    values.text(&posting.id.0.to_string());
+    values.number(account.0);
+    values.maybe(None);
+    values.text(posting.cause.word());
+    values.number(amount.0);
+    values.number(posting.at.0);
+}
