@@ -2,10 +2,12 @@
 //! than their time, so that whoever comes too late is told so.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::chat::Turn;
 use crate::coordinator::dispatch::{Offer, SessionId};
 use crate::protocol::job::{AccountId, JobId};
 
@@ -40,10 +42,12 @@ struct Busy {
 }
 
 /// One attempt at one job: the last one that is out, or was.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Out {
     pub session: SessionId,
     pub attempt: u32,
+    /// What it is to be read by, where it is part of a chat.
+    pub turn: Option<Arc<Turn>>,
     owner: AccountId,
     since: Instant,
     state: State,
@@ -57,23 +61,22 @@ enum State {
 }
 
 impl Held {
-    pub fn add(&mut self, offer: &Offer, owner: AccountId) {
+    pub fn add(&mut self, offer: &Offer, owner: AccountId, longest: u32) {
         let out = Out {
             session: offer.session,
             attempt: offer.attempt,
+            turn: Turn::of(offer, longest).map(Arc::new),
             owner,
             since: Instant::now(),
             state: State::Out,
         };
+        let since = out.since;
         self.leave(offer.job.id);
         self.jobs.insert(offer.job.id, out);
         let busy = self.busy.entry(offer.session);
-        let busy = busy.or_insert(Busy {
-            jobs: 0,
-            since: out.since,
-        });
+        let busy = busy.or_insert(Busy { jobs: 0, since });
         busy.jobs += 1;
-        busy.since = out.since;
+        busy.since = since;
     }
 
     /// The attempt that an account's worker brings.
@@ -83,7 +86,7 @@ impl Held {
             _ if out.owner != owner => Err(NotTaken::NotYours),
             State::Brought => Err(NotTaken::Already),
             State::TakenAway => Err(NotTaken::TakenAway),
-            State::Out => Ok(*out),
+            State::Out => Ok(out.clone()),
         }
     }
 

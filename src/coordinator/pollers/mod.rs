@@ -3,12 +3,14 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `poller` | one such worker: who it is, what it last said it serves |
+//! | `chat` | what such a worker has made of a chat, read as an answer |
 //! | `held` | the jobs that are out, and who may bring them |
 //!
 //! To dispatch such a worker is a session that has room only while it asks. It is online while it comes often enough;
 //! here is who watches that. Nothing of this is on disk: after a restart the jobs are queued again, and a worker says
 //! who it is with every pop anyway.
 
+mod chat;
 mod held;
 mod poller;
 
@@ -24,6 +26,7 @@ use tokio::time::{Instant, sleep};
 use super::accounts::Caller;
 use super::clock::wall_clock;
 use super::dispatch::{Frame, Offer, Said, Skipped};
+use super::metering::Meter;
 use super::names::Names;
 use super::storage::Store;
 use super::switchboard::{Brought, Pop, Receipt, Switchboard};
@@ -48,6 +51,7 @@ struct Inner {
     switchboard: Switchboard,
     store: Store,
     names: Names,
+    meter: Meter,
     /// Each behind a lock of its own: the pops of one worker come one after the other.
     by_name: Mutex<HashMap<Arc<str>, Arc<tokio::sync::Mutex<Poller>>>>,
     held: Mutex<Held>,
@@ -80,6 +84,7 @@ impl Pollers {
             switchboard,
             store,
             names,
+            meter: Meter::start(tasks),
             by_name: Mutex::default(),
             held: Mutex::default(),
         }));
@@ -104,12 +109,12 @@ impl Pollers {
         if poller.row.owner != caller.account {
             return Err(NotServed::NameTaken);
         }
-        let most = ask.amount;
+        let (most, longest) = (ask.amount, ask.reach.output);
         let news = poller.take_in(ask, &self.0.names, &self.0.switchboard);
         let popped = self.ask(&mut poller, news, most).await?;
         let mut held = self.held();
         for offer in &popped.offers {
-            held.add(offer, poller.row.owner);
+            held.add(offer, poller.row.owner, longest);
         }
         let first = popped.offers.first();
         Ok(Given {
@@ -122,10 +127,11 @@ impl Pollers {
     /// Returns when it is on disk.
     pub async fn bring(&self, owner: AccountId, job: JobId, made: Made) -> Result<Kudos, NotTaken> {
         let out = self.held().take(job, owner)?;
+        let (made, finish) = self.read(&out, made).await;
         let brought = Brought {
             job,
             attempt: out.attempt,
-            frames: frames(&out, job, made),
+            frames: frames(&out, job, made, finish),
         };
         match self.0.switchboard.bring(brought).await {
             Ok(Receipt::Taken(reward)) => {
@@ -134,6 +140,17 @@ impl Pollers {
             }
             Ok(Receipt::NotWanted) => Err(self.held().refused(job)),
             Err(_) => Err(NotTaken::Unavailable),
+        }
+    }
+
+    /// What was made, and how it ended. Who asked by the poll API counts nothing and reads what was brought.
+    async fn read(&self, out: &Out, made: Made) -> (Made, FinishReason) {
+        match (&out.turn, made) {
+            (Some(turn), Made::Text(text)) => {
+                let (text, finish) = turn.read(&text, &self.0.meter).await;
+                (Made::Text(text), finish)
+            }
+            (_, made) => (made, FinishReason::Stop),
         }
     }
 
@@ -216,8 +233,8 @@ impl Pollers {
     }
 }
 
-/// As a socket would have sent it. The tokens are counted here: such workers tell none.
-fn frames(out: &Out, job: JobId, made: Made) -> Vec<Frame> {
+/// As a socket would have sent it. Such workers count no tokens: whoever settles it does.
+fn frames(out: &Out, job: JobId, made: Made, finish: FinishReason) -> Vec<Frame> {
     let done = |finish| Event::Done {
         finish,
         usage: Usage::default(),
@@ -229,7 +246,7 @@ fn frames(out: &Out, job: JobId, made: Made) -> Vec<Frame> {
         })
     };
     let events = match made {
-        Made::Text(text) => vec![token(text), done(FinishReason::Stop)],
+        Made::Text(text) => vec![token(text), done(finish)],
         Made::Censored(text) => vec![token(text), done(FinishReason::ContentFilter)],
         Made::Fault => vec![Event::Failed(Failure::new(
             FailureKind::WorkerFailed,

@@ -1,5 +1,7 @@
 //! The poll API, from a client's first question to its worker's reward.
 
+mod chat;
+
 use std::time::Duration;
 
 use axum::body::Body;

@@ -18,6 +18,7 @@ use crate::coordinator::secrets;
 use crate::coordinator::state::DoorSettings;
 use crate::protocol::job::{Capabilities, Kind, Reach, TextInput};
 use crate::protocol::legacy::pop::PopInputText;
+use crate::protocol::legacy::text::chat;
 use crate::protocol::legacy::text::job::Lengths;
 use crate::protocol::legacy::text::payload::{
     GenerationPayloadText, ModelPayloadText, NoValidRequestFoundText,
@@ -95,16 +96,21 @@ fn payload(given: &Given, reach: Reach, scrub: bool) -> GenerationPayloadText {
 
 fn model_payload(offer: &Offer, lengths: Lengths, scrub: bool) -> ModelPayloadText {
     let crate::protocol::job::Body::Text(request) = &offer.job.body;
-    let prompt = match &request.input {
-        // Whoever polls is a stranger.
-        TextInput::Prompt(prompt) if scrub => {
-            secrets::scrubbed(prompt).unwrap_or_else(|| prompt.clone())
-        }
-        TextInput::Prompt(prompt) => prompt.clone(),
-        // Jobs of these inputs are not offered to such workers.
-        TextInput::Tokens(_) | TextInput::Chat(_) => String::new(),
+    let (prompt, stops) = match &request.input {
+        TextInput::Prompt(prompt) => (prompt.clone(), &[][..]),
+        TextInput::Chat(chat) => chat::written(chat, &offer.model)
+            .map(|written| (written.prompt, written.stops))
+            .unwrap_or_default(),
+        // Jobs of this input are not offered to such workers.
+        TextInput::Tokens(_) => Default::default(),
     };
-    ModelPayloadText::of(request, prompt, lengths)
+    let scrubbed = scrub.then(|| secrets::scrubbed(&prompt)).flatten();
+    let mut payload = ModelPayloadText::of(request, scrubbed.unwrap_or(prompt), lengths);
+    if !stops.is_empty() {
+        let all = payload.stop_sequence.get_or_insert_default();
+        all.extend(stops.iter().map(|stop| (*stop).to_owned()));
+    }
+    payload
 }
 
 fn reasons(skipped: &Skipped) -> NoValidRequestFoundText {

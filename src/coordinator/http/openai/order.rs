@@ -9,9 +9,10 @@ use serde_json::Value;
 use crate::coordinator::secrets;
 use crate::coordinator::state::DoorSettings;
 use crate::protocol::job::{
-    AccountId, Body, Formats, Job, JobId, Kind, Limits, ModelChoice, Original, Privacy, RequestId,
-    TextInput, TextRequest, UnixMillis,
+    AccountId, Body, Formats, Job, JobId, Kind, Limits, ModelChoice, Original, Privacy, Reach,
+    RequestId, TextInput, TextRequest, UnixMillis,
 };
+use crate::protocol::legacy::text::job::only_for_our_workers;
 use crate::protocol::openai::chat::ChatRequest;
 
 /// What the jobs of a request have besides what it says.
@@ -80,10 +81,11 @@ impl Order {
             kind: Kind::Text,
             model: ModelChoice(vec![request.model.clone()]),
             limits: Limits {
-                formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
+                formats: formats(request),
                 requires: request.requires(),
                 prompt_tokens: request.least_prompt_tokens(),
                 output_tokens: text.max_tokens,
+                reach: reach(request),
                 ..Limits::default()
             },
             body: Body::Text(Box::new(text)),
@@ -119,6 +121,25 @@ impl Order {
     }
 }
 
+/// Workers that poll are told what the client said, or do not get it. (A seed that the door has drawn is not of the
+/// client: nobody goes on with what they have written.)
+fn formats(request: &ChatRequest) -> Formats {
+    let ours = Formats::NEUTRAL.with(Formats::OPENAI_CHAT);
+    match only_for_our_workers(&request.text).is_empty() {
+        true => ours.with(Formats::LEGACY),
+        false => ours,
+    }
+}
+
+/// What a worker that polls must take: it says how much fits, prompt and output together.
+fn reach(request: &ChatRequest) -> Reach {
+    let output = request.text.max_tokens.unwrap_or_default();
+    Reach {
+        window: request.least_prompt_tokens().saturating_add(output),
+        output,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -127,7 +148,7 @@ mod tests {
 
     use super::{EXACT, Order};
     use crate::coordinator::state::DoorSettings;
-    use crate::protocol::job::{AccountId, Body, Job, RequestId};
+    use crate::protocol::job::{AccountId, Body, Formats, Job, RequestId};
     use crate::protocol::openai::Strictness;
     use crate::protocol::openai::chat::ChatRequest;
 
@@ -156,6 +177,31 @@ mod tests {
         assert!(seed(&jobs[0]).is_some_and(|seed| seed <= EXACT));
         assert_eq!(seed(&jobs[0]), seed(&jobs[2]));
         assert_ne!(jobs[0].id, jobs[1].id);
+    }
+
+    #[test]
+    fn only_what_can_be_told_a_worker_that_polls_may_go_to_one() {
+        let goes = |more: Value| {
+            let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
+            body.as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            jobs(&Arc::default(), body)[0]
+                .limits
+                .formats
+                .meets(Formats::LEGACY)
+        };
+        assert!(goes(
+            json!({"temperature": 0.5, "stop": ["x"], "max_tokens": 9})
+        ));
+        assert!(!goes(json!({"seed": 1})));
+        assert!(!goes(json!({"logprobs": true})));
+        assert!(!goes(json!({"response_format": {"type": "json_object"}})));
+        let tool = json!({"type": "function", "function": {"name": "f"}});
+        assert!(!goes(json!({"tools": [tool]})));
+        let url = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}});
+        let picture = json!([{"role": "user", "content": [url]}]);
+        assert!(!goes(json!({"messages": picture})));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use crate::protocol::job::{LegacySampling, OutputFormat, Sampling, TextInput, TextRequest};
 
+use super::chat;
 use super::params::ModelGenerationInputText;
 use super::payload::ModelPayloadText;
 use super::request::GenerationInputText;
@@ -109,14 +110,15 @@ fn as_written(number: f32) -> f64 {
 pub fn only_for_our_workers(request: &TextRequest) -> Vec<&'static str> {
     let sampling = &request.sampling;
     let acts = |penalty: Option<f32>| penalty.is_some_and(|penalty| penalty != 0.0);
-    let tools = match &request.input {
-        TextInput::Chat(chat) => !chat.tools.is_empty(),
-        TextInput::Prompt(_) | TextInput::Tokens(_) => false,
+    let (tools, files) = match &request.input {
+        TextInput::Chat(chat) => (!chat.tools.is_empty(), !chat::is_plain(chat)),
+        TextInput::Prompt(_) | TextInput::Tokens(_) => (false, false),
     };
     let free = matches!(request.format, None | Some(OutputFormat::Text));
     let settings = [
         ("tokens", matches!(request.input, TextInput::Tokens(_))),
         ("tools", tools),
+        ("messages", files && !tools),
         ("format", !free),
         ("logprobs", request.logprobs.is_some()),
         ("seed", sampling.seed.is_some()),

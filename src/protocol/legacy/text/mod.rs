@@ -9,9 +9,11 @@
 //! | [`metadata`] | what a worker remarks about a text |
 //! | [`check`] | which parameters go together |
 //! | [`job`] | the request as a neutral job, and a neutral job as a worker's payload |
+//! | [`chat`] | a chat written out for workers that take plain text |
 //! | [`popped`] | what a worker of ours reads in another coordinator's answer |
 //! | [`mod@format`] | what a client may have done to its text |
 
+pub mod chat;
 pub mod check;
 pub mod format;
 pub mod job;

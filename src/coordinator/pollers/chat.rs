@@ -1,0 +1,55 @@
+//! A chat that a worker has written on as a plain text: where the answer ends in it, and why. Such workers tell
+//! nothing but the text.
+
+use std::sync::Arc;
+
+use crate::coordinator::dispatch::Offer;
+use crate::coordinator::metering::{Meter, Output};
+use crate::protocol::job::{Body, Event, FinishReason, Job, TextInput, TokenEvent};
+use crate::protocol::legacy::text::chat;
+
+/// A chat that is out at such a worker.
+#[derive(Debug)]
+pub struct Turn {
+    job: Arc<Job>,
+    stops: Vec<String>,
+    /// The most tokens that the worker was told to write.
+    longest: u32,
+}
+
+impl Turn {
+    /// Of a worker that writes no more than `longest` tokens where nobody says less. Nothing, if it is no chat.
+    pub fn of(offer: &Offer, longest: u32) -> Option<Self> {
+        let Body::Text(request) = &offer.job.body;
+        let TextInput::Chat(chat) = &request.input else {
+            return None;
+        };
+        let marks = chat::written(chat, &offer.model).map_or(&[][..], |written| written.stops);
+        let marks = marks.iter().map(|mark| (*mark).to_owned());
+        Some(Self {
+            stops: request.stop.iter().cloned().chain(marks).collect(),
+            longest: request.max_tokens.unwrap_or(longest),
+            job: offer.job.clone(),
+        })
+    }
+
+    /// The answer, and how it ended: cut off, if it is as long as it may be by our own count.
+    pub async fn read(&self, text: &str, meter: &Meter) -> (String, FinishReason) {
+        let answer = chat::answer(text, &self.stops);
+        let mut output = Output::default();
+        output.note(&Event::Token(TokenEvent {
+            text: answer.clone(),
+            ..TokenEvent::default()
+        }));
+        let counted = meter.count(self.job.clone(), output, true).await;
+        let finish = match counted.output_tokens >= self.longest && !self.is_ended(text) {
+            true => FinishReason::Length,
+            false => FinishReason::Stop,
+        };
+        (answer, finish)
+    }
+
+    fn is_ended(&self, text: &str) -> bool {
+        self.stops.iter().any(|stop| text.contains(stop.as_str()))
+    }
+}

@@ -1,0 +1,156 @@
+//! A chat of `/v1` that a worker serves which only knows how to poll.
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::super::support::app::{Answer, App};
+use super::{pop, post, submit, worker};
+
+use super::POP;
+
+fn hello(more: Value) -> Value {
+    let messages = json!([
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Who are you?"},
+    ]);
+    let mut body = json!({"model": "tiny", "messages": messages});
+    let fields = body.as_object_mut().unwrap();
+    fields.extend(more.as_object().unwrap().clone());
+    body
+}
+
+/// Pops until a job comes.
+async fn take(app: &App, name: &str) -> Value {
+    loop {
+        let popped = pop(app, name).await;
+        if !popped["id"].is_null() {
+            return popped;
+        }
+        sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+/// A client asks, a worker that is online gives this answer.
+async fn serve(app: &App, body: Value, text: &str) -> (Answer, Value) {
+    pop(app, "w1").await;
+    let work = async {
+        let popped = take(app, "w1").await;
+        let (status, answer) = submit(app, &popped["id"], text).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        assert!(answer["reward"].as_f64().unwrap() > 0.0);
+        popped
+    };
+    tokio::join!(app.chat(&body), work)
+}
+
+#[tokio::test]
+async fn a_worker_that_polls_serves_a_chat() {
+    let app = App::start().await;
+    let body = hello(json!({"temperature": 0.5, "max_tokens": 64, "stop": ["Bye"]}));
+    let (answer, popped) = serve(&app, body, " I am tiny.\n\n### Instruction:\nNo, I am").await;
+    let payload = &popped["payload"];
+    assert_eq!(
+        payload["prompt"],
+        "Be brief.\n\n### Instruction:\nWho are you?\n\n### Response:\n"
+    );
+    assert_eq!(
+        (
+            &payload["temperature"],
+            &payload["max_length"],
+            &payload["stop_sequence"]
+        ),
+        (
+            &json!(0.5),
+            &json!(64),
+            &json!(["Bye", "### Instruction:", "### Response:"])
+        ),
+    );
+    assert_eq!(answer.status, StatusCode::OK);
+    let reply = answer.json().await;
+    let choice = &reply["choices"][0];
+    assert_eq!(choice["message"]["content"], "I am tiny.");
+    assert_eq!(choice["finish_reason"], "stop");
+    let usage = &reply["usage"];
+    assert!(
+        usage["prompt_tokens"].as_u64().unwrap() > 3
+            && usage["completion_tokens"].as_u64().unwrap() > 2,
+        "{usage}"
+    );
+}
+
+#[tokio::test]
+async fn a_legacy_worker_serves_a_streaming_client() {
+    let app = App::start().await;
+    let body = hello(json!({"stream": true, "stream_options": {"include_usage": true}}));
+    let (answer, _) = serve(&app, body, "I am tiny.").await;
+    assert_eq!(answer.header("content-type"), Some("text/event-stream"));
+    let text = answer.text().await;
+    let chunks: Vec<Value> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .filter(|data| *data != "[DONE]")
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect();
+    let said: String = chunks
+        .iter()
+        .filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str())
+        .collect();
+    assert_eq!(said, "I am tiny.");
+    assert!(text.trim_end().ends_with("data: [DONE]"), "{text}");
+}
+
+#[tokio::test]
+async fn what_is_as_long_as_it_may_be_was_cut() {
+    let app = App::start().await;
+    let (answer, _) = serve(&app, hello(json!({"max_tokens": 3})), "one two three four").await;
+    let reply = answer.json().await;
+    assert_eq!(reply["choices"][0]["finish_reason"], "length", "{reply}");
+}
+
+#[tokio::test]
+async fn a_chat_that_a_worker_cannot_be_told_does_not_go_to_it() {
+    let app = App::start().await;
+    pop(&app, "w1").await;
+    for more in [json!({"seed": 7}), json!({"logprobs": true})] {
+        let answer = app.chat(&hello(more)).await;
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    }
+    let mut small = worker("w2");
+    small["max_length"] = json!(16);
+    post(&app, POP, small).await;
+    let long = hello(json!({"max_tokens": 4000}));
+    assert_eq!(
+        app.chat(&long).await.status,
+        StatusCode::SERVICE_UNAVAILABLE
+    );
+}
+
+#[tokio::test]
+async fn choices_of_one_chat_go_out_together() {
+    let app = App::start().await;
+    pop(&app, "w1").await;
+    let work = async {
+        loop {
+            let mut asks = worker("w1");
+            asks["amount"] = json!(3);
+            let (_, popped) = post(&app, POP, asks).await;
+            let ids = popped["ids"].as_array().unwrap().clone();
+            if ids.is_empty() {
+                sleep(std::time::Duration::from_millis(5)).await;
+                continue;
+            }
+            for (number, id) in ids.iter().enumerate() {
+                submit(&app, id, &format!("answer {number}")).await;
+            }
+            return ids.len();
+        }
+    };
+    let body = hello(json!({"n": 3}));
+    let (answer, count) = tokio::join!(app.chat(&body), work);
+    let reply = answer.json().await;
+    assert_eq!(count, 3);
+    for (number, choice) in reply["choices"].as_array().unwrap().iter().enumerate() {
+        assert_eq!(choice["message"]["content"], format!("answer {number}"));
+    }
+}
