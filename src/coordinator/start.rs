@@ -13,7 +13,7 @@ use super::accounts::{Accounts, NewKey};
 use super::http;
 use super::http::serve::{Connections, Tls, TlsError, serve};
 use super::pollers::Pollers;
-use super::requests::{Order, Requests, Unreadable};
+use super::requests::Requests;
 use super::state::{DoorSettings, Doors};
 use super::storage::{Location, StorageError, Store};
 use super::switchboard::{Drained, Switchboard};
@@ -164,9 +164,7 @@ pub async fn doors(
         ..WorkersSettings::default()
     };
     let requests = Requests::start(switchboard.clone(), store.clone(), tasks);
-    requests
-        .restore(|row| Ok::<_, Unreadable>(Order::read(row)?.jobs(&names)))
-        .await?;
+    requests.restore(&names).await?;
     Ok(Doors {
         pollers: Pollers::start(switchboard.clone(), store.clone(), names, tasks),
         workers: Workers::new(
