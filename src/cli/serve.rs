@@ -8,7 +8,8 @@ const EXAMPLES: &str = "\
 Examples:
   worker serve                                 on this machine only, accounts in the data folder
   worker serve --listen 0.0.0.0:7010           for the whole network
-  worker serve --listen 127.0.0.1:0 --json     on a free port, for scripts";
+  worker serve --listen 127.0.0.1:0 --json     on a free port, for scripts
+  worker serve --dev                           for tests of clients: no limits, users on demand";
 
 /// Run the coordinator alone.
 ///
@@ -18,6 +19,9 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     pub door: DoorArgs,
+    /// For tests of other programs: no rate limits, users on demand, and on this machine only.
+    #[arg(long)]
+    pub dev: bool,
 }
 
 /// Where a coordinator listens and how it says so; `up` and `serve` share it.
@@ -45,5 +49,5 @@ impl DoorArgs {
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let flags = args.door.flags();
-    coordinator::serve(args.door.json, flags, root)
+    coordinator::serve(&args, flags, root)
 }

@@ -35,6 +35,8 @@ settings! {
         polled_texts: usize where (1..=1_000_000) = 30,
         /// Whether the poll API takes requests with the key 0000000000, which everybody knows. Set it for a network that is open to all.
         anonymous: bool = false,
+        /// Users who are administrators under `worker serve --dev`, as name#id or by their names. Only for tests of other programs.
+        dev_admins: Vec<String> = [],
         /// The largest request. Lower it when memory is short.
         largest_request: Size where (1 << 10..=1 << 30) = "64 MiB",
         /// Jobs that may wait for a worker; more are refused at once.

@@ -125,6 +125,28 @@ impl Value for String {
     }
 }
 
+impl Value for Vec<String> {
+    fn wanted() -> String {
+        "a list of texts such as [\"one\", \"two\"]".to_owned()
+    }
+
+    fn parse(raw: &Raw, _: &Place<'_>) -> Result<Self, String> {
+        let texts: Option<Vec<&str>> = match raw {
+            Raw::List(items) => items.iter().map(Raw::text).collect(),
+            Raw::Untyped(text) => Some(text.split(',').collect()),
+            _ => None,
+        };
+        let texts = texts.ok_or_else(String::new)?.into_iter().map(str::trim);
+        let texts = texts.filter(|text| !text.is_empty());
+        Ok(texts.map(str::to_owned).collect())
+    }
+
+    fn show(&self) -> Option<String> {
+        let texts: Vec<String> = self.iter().map(|text| quote(text)).collect();
+        Some(format!("[{}]", texts.join(", ")))
+    }
+}
+
 impl Value for PathBuf {
     fn wanted() -> String {
         "a path".to_owned()

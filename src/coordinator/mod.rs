@@ -12,6 +12,7 @@
 //! | [`workers`] | the line for workers: who is let in, and what is said there |
 //! | [`pollers`] | workers that come for their jobs instead: who they are, what they have |
 //! | [`requests`] | requests that are asked for later: on disk, followed, and forgotten in the end |
+//! | [`people`] | what is known of an account beyond its keys: users as they see themselves and each other |
 //! | [`metering`] | how many tokens a job had, by our own count |
 //! | [`secrets`] | credentials in prompts, which strangers do not get |
 //! | [`kudos`] | what a job costs, and how an ended job becomes a settled one |
@@ -28,6 +29,7 @@ pub mod http;
 pub mod kudos;
 pub mod metering;
 pub mod names;
+pub mod people;
 pub mod pollers;
 pub mod requests;
 pub mod secrets;

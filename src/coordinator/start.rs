@@ -12,8 +12,9 @@ use tracing::{info, warn};
 use super::accounts::{Accounts, NewKey};
 use super::http;
 use super::http::serve::{Connections, Tls, TlsError, serve};
+use super::people::People;
 use super::pollers::Pollers;
-use super::requests::Requests;
+use super::requests::{Order, Requests, Unreadable};
 use super::state::{DoorSettings, Doors};
 use super::storage::{Location, StorageError, Store};
 use super::switchboard::{Drained, Switchboard};
@@ -57,6 +58,10 @@ pub enum StartError {
         "{0} can be reached from other machines, and no key is good for anything: make one first"
     )]
     Unguarded(SocketAddr),
+    #[error(
+        "{0} can be reached from other machines, and in development mode anybody may become anybody"
+    )]
+    Exposed(SocketAddr),
     #[error(transparent)]
     Storage(#[from] StorageError),
     #[error(transparent)]
@@ -77,6 +82,9 @@ pub struct Coordinator {
 
 impl Coordinator {
     pub async fn start(settings: Settings, tasks: &Tasks) -> Result<Self, StartError> {
+        if settings.doors.development.is_some() && !settings.listen.ip().is_loopback() {
+            return Err(StartError::Exposed(settings.listen));
+        }
         raise_file_limit();
         let lock = lock(&settings.database)?;
         let tls = settings
@@ -164,7 +172,9 @@ pub async fn doors(
         ..WorkersSettings::default()
     };
     let requests = Requests::start(switchboard.clone(), store.clone(), tasks);
-    requests.restore(&names).await?;
+    requests
+        .restore(|row| Ok::<_, Unreadable>(Order::read(row)?.jobs(&names)))
+        .await?;
     Ok(Doors {
         pollers: Pollers::start(switchboard.clone(), store.clone(), names, tasks),
         workers: Workers::new(
@@ -174,6 +184,7 @@ pub async fn doors(
             workers,
         ),
         requests,
+        people: People::new(store.clone(), accounts.clone()),
         accounts,
         switchboard,
         store,

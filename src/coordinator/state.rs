@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::accounts::Accounts;
 use super::kudos::Prices;
 use super::names::Names;
+use super::people::People;
 use super::pollers::Pollers;
 use super::requests::Requests;
 use super::storage::Store;
@@ -17,6 +18,7 @@ use crate::tasks::Tasks;
 #[derive(Debug, Clone)]
 pub struct Doors {
     pub accounts: Accounts,
+    pub people: People,
     pub switchboard: Switchboard,
     pub workers: Workers,
     pub pollers: Pollers,
@@ -47,6 +49,8 @@ pub struct DoorSettings {
     pub polled_texts: usize,
     /// The poll API opens to the key everybody knows.
     pub anonymous: bool,
+    /// Set only for tests of other programs, on this machine: nobody is asked to wait, and users are made on demand.
+    pub development: Option<Development>,
     /// A stream says that it lives after this much silence.
     pub heartbeat: Duration,
     /// How long a stream waits for its first event before it answers 200, so that a failure until then has a
@@ -58,6 +62,13 @@ pub struct DoorSettings {
     pub body_patience: Duration,
     /// Keys the hashes of prompts that placement compares: nobody outside can make them.
     pub prefixes: RandomState,
+}
+
+/// What goes for tests of other programs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Development {
+    /// Users who are administrators: `name#id`, or a name.
+    pub admins: Vec<String>,
 }
 
 impl Default for DoorSettings {
@@ -72,6 +83,7 @@ impl Default for DoorSettings {
             scrub_secrets: true,
             polled_texts: 30,
             anonymous: false,
+            development: None,
             heartbeat: Duration::from_secs(15),
             commit_after: Duration::from_secs(2),
             lifetime: Duration::from_secs(1800),

@@ -218,6 +218,25 @@ fn an_address_that_is_taken_is_named() {
     assert!(run.stderr.contains(&address), "{}", run.stderr);
 }
 
+#[test]
+fn development_mode_stays_on_this_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let exposed = [
+        "serve",
+        "--dev",
+        "--listen",
+        "0.0.0.0:0",
+        "--data-dir",
+        data.to_str().unwrap(),
+    ];
+    let said = worker(&exposed)
+        .run()
+        .fails(78, "can be reached from other machines");
+    assert!(said.contains("an address of this machine alone"), "{said}");
+    assert!(!data.exists(), "nothing was made");
+}
+
 fn serve(folder: &Path, more: &[&str]) -> Command {
     let data = folder.join("data");
     let usual = ["serve", "--json", "--data-dir", data.to_str().unwrap()];

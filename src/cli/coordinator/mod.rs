@@ -9,7 +9,7 @@ mod settings;
 mod stay;
 mod together;
 
-use super::{Exit, Failure, Root, threads, up};
+use super::{Exit, Failure, Root, serve, threads, up};
 use crate::cli::load::block_on;
 use crate::config::{Config, Flag};
 use crate::coordinator::storage::StorageError;
@@ -20,12 +20,16 @@ use offer::Asking;
 use stay::Stay;
 
 /// The coordinator alone, until it is told to stop.
-pub fn serve(is_json: bool, flags: Vec<Flag>, root: &Root) -> Result<(), Failure> {
+pub fn serve(args: &serve::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Failure> {
     let config = configuration(root, flags)?;
     block_on(async {
         let mut stay = Stay::begin()?;
         let tasks = Tasks::default();
-        let starting = Coordinator::start(settings::of(&config)?, &tasks);
+        let settings = match args.dev {
+            true => settings::for_development(&config)?,
+            false => settings::of(&config)?,
+        };
+        let starting = Coordinator::start(settings, &tasks);
         let Some(started) = stay.unless_told(starting).await else {
             return Ok(());
         };
@@ -35,7 +39,7 @@ pub fn serve(is_json: bool, flags: Vec<Flag>, root: &Root) -> Result<(), Failure
             api_key: coordinator.first_key().map(str::to_owned),
             models: Vec::new(),
         };
-        ready.tell_operator(is_json)?;
+        ready.tell_operator(args.door.json)?;
         stay.until_told().await;
         stay.draining(config.worker.drain, coordinator.drain(config.worker.drain))
             .await;
@@ -72,6 +76,8 @@ impl From<StartError> for Failure {
             StartError::Unguarded(_) => {
                 Self::new(Exit::BadConfiguration, error).hint("`worker key create` makes a key")
             }
+            StartError::Exposed(_) => Self::new(Exit::BadConfiguration, error)
+                .hint("`--dev` is for an address of this machine alone, such as 127.0.0.1:7010"),
             StartError::Tls(_) => Self::new(Exit::BadConfiguration, error),
         }
     }

@@ -6,11 +6,22 @@ use crate::catalog::Catalog;
 use crate::cli::{Exit, Failure};
 use crate::config::Config;
 use crate::coordinator::names::Names;
-use crate::coordinator::state::DoorSettings;
+use crate::coordinator::state::{Development, DoorSettings};
 use crate::coordinator::storage::Location;
 use crate::coordinator::{Settings, TlsFiles, dispatch, kudos};
 
 const DAY: Duration = Duration::from_secs(86_400);
+
+/// What goes for tests of other programs: no limits, and users on demand.
+pub fn for_development(config: &Config) -> Result<Settings, Failure> {
+    let mut settings = of(config)?;
+    settings.doors.requests_per_minute = None;
+    settings.dispatch.in_flight_limit = None;
+    settings.doors.development = Some(Development {
+        admins: config.serve.dev_admins.clone(),
+    });
+    Ok(settings)
+}
 
 pub fn of(config: &Config) -> Result<Settings, Failure> {
     let serve = &config.serve;

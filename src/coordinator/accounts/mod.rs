@@ -198,6 +198,11 @@ impl Accounts {
         self.inner.store.accounts().await
     }
 
+    /// Who holds its keys is known anew: something about an account has changed in the store.
+    pub async fn catch_up(&self) -> Result<(), StorageError> {
+        self.inner.catch_up().await
+    }
+
     /// What an account may do from now on, instead of what it might before.
     pub async fn set_roles(
         &self,

@@ -25,6 +25,11 @@ macro_rules! named_set {
                 Self(self.0 | other.0)
             }
 
+            #[must_use]
+            pub const fn without(self, other: Self) -> Self {
+                Self(self.0 & !other.0)
+            }
+
             pub const fn contains(self, all: Self) -> bool {
                 self.0 & all.0 == all.0
             }

@@ -23,10 +23,6 @@ pub struct Admitted(pub Arc<Caller>);
 
 /// Whoever comes to a route that is for anyone: with a key that is known, or without one.
 #[derive(Debug, Clone)]
-#[expect(
-    dead_code,
-    reason = "the routes that greet a key without needing one come next"
-)]
 pub struct Visitor(pub Option<Arc<Caller>>);
 
 /// Stands before a route and lets in whom it is for.
@@ -130,7 +126,6 @@ pub async fn welcome(
 
 /// The key that came with a request to a route that is for anyone, not looked at yet.
 #[derive(Clone)]
-#[expect(dead_code, reason = "read by whoever extracts a visitor")]
 pub struct Brought {
     key: Option<String>,
     accounts: Accounts,
@@ -159,6 +154,18 @@ impl<S: Sync> FromRequestParts<S> for Admitted {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let admitted = parts.extensions.get::<Self>().cloned();
         admitted.ok_or_else(|| ApiError::new(FailureKind::AccessDenied, "Access Denied"))
+    }
+}
+
+/// The key that came, whatever it is worth.
+#[derive(Debug, Clone)]
+pub struct Sent(pub Option<String>);
+
+impl<S: Sync> FromRequestParts<S> for Sent {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        Ok(Self(key_in(&parts.headers)?.map(str::to_owned)))
     }
 }
 

@@ -111,7 +111,11 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/api/v2/interrogate/status/{id}",    Who::Anyone, Unbuilt, "Looks no further.",                               || delete(unbuilt::answer)),
     Route::post("/api/v2/interrogate/pop",              CONNECT,     Unbuilt, "A worker comes for images to look at.",           || post(unbuilt::answer)),
     Route::post("/api/v2/interrogate/submit",           CONNECT,     Unbuilt, "A worker brings what it found.",                  || post(unbuilt::answer)),
-    Route::get("/api/v2/find_user",                     SUBMIT,      Unbuilt, "The account behind a key.",                       || get(unbuilt::answer)),
+    Route::get("/api/v2/find_user",                     Who::Anyone, Json,    "The account behind a key.",                       || get(legacy::find_user)),
+    Route::get("/api/v2/users",                         Who::Anyone, Json,    "All users, 25 a page.",                           || get(legacy::list_users)),
+    Route::get("/api/v2/users/{id}",                    Who::Anyone, Json,    "A user; more of it with its key.",                || get(legacy::show_user)),
+    Route::put("/api/v2/users/{id}",                    SUBMIT,      Json,    "Changes a user.",                                 || put(legacy::modify_user)),
+    Route::delete("/api/v2/users/{id}",                 SUBMIT,      Json,    "Sends a user on its way out.",                    || delete(legacy::leave)),
     Route::get("/api/v2/auto_worker_type",              SUBMIT,      Unbuilt, "Which workers are wanted most.",                  || get(unbuilt::answer)),
     Route::post("/api/v2/kudos/transfer",               SUBMIT,      Unbuilt, "Gives kudos.",                                    || post(unbuilt::answer)),
     Route::post("/api/v2/kudos/award",                  SUBMIT,      Unbuilt, "Awards kudos.",                                   || post(unbuilt::answer)),
@@ -157,11 +161,22 @@ pub const ROUTES: &[Route] = &[
     Route::post("/api/v2/styles/image/{id}/example",    SUBMIT,      Unbuilt, "Adds an example of a style.",                     || post(unbuilt::answer)),
 ];
 
+/// Only in development mode.
+#[rustfmt::skip]
+pub const DEVELOPMENT: &[Route] = &[
+    Route::post("/api/v2/dev/test-user",                Who::Anyone, Json,    "A user for tests of other programs.",             || post(legacy::try_out)),
+];
+
 /// All of it. Tests call it in memory.
 pub fn router(doors: Doors) -> Router {
     LazyLock::force(&status::STARTED);
+    let development: &[Route] = match doors.settings.development {
+        Some(_) => DEVELOPMENT,
+        None => &[],
+    };
     let open = Open::new(doors);
-    let routes = ROUTES.iter().fold(Router::new(), |router, route| {
+    let routes = ROUTES.iter().chain(development);
+    let routes = routes.fold(Router::new(), |router, route| {
         router.route(route.path, route.guarded(&open))
     });
     routes

@@ -7,6 +7,7 @@ use axum::extract::FromRef;
 
 use crate::coordinator::accounts::Accounts;
 use crate::coordinator::names::Names;
+use crate::coordinator::people::People;
 use crate::coordinator::pollers::Pollers;
 use crate::coordinator::requests::Requests;
 use crate::coordinator::state::{DoorSettings, Doors};
@@ -94,6 +95,7 @@ parts! {
     Workers = |open| open.doors.workers.clone();
     Pollers = |open| open.doors.pollers.clone();
     Requests = |open| open.doors.requests.clone();
+    People = |open| open.doors.people.clone();
     Store = |open| open.doors.store.clone();
     Tasks = |open| open.doors.tasks.clone();
     Arc<DoorSettings> = |open| open.doors.settings.clone();

@@ -25,14 +25,13 @@ use tokio::time::{Instant, sleep};
 
 use super::accounts::Caller;
 use super::clock::wall_clock;
-use super::dispatch::{Frame, Offer, Said, Skipped, Wants};
+use super::dispatch::{Frame, Offer, Said, Skipped};
 use super::metering::Meter;
 use super::names::Names;
 use super::storage::Store;
 use super::switchboard::{Brought, Pop, Receipt, Switchboard};
 use crate::protocol::job::{
-    AccountId, Event, Failure, FailureKind, FinishReason, JobId, Kudos, Product, Progress,
-    TokenEvent, Usage,
+    AccountId, Event, Failure, FailureKind, FinishReason, JobId, Kudos, TokenEvent, Usage,
 };
 use crate::tasks::Tasks;
 
@@ -70,13 +69,11 @@ pub struct Given {
 }
 
 /// What a worker has made of a job.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Made {
-    Brought {
-        product: Product,
-        /// It should not be shown.
-        censored: bool,
-    },
+    Text(String),
+    /// Made, and hidden from the client.
+    Censored(String),
     /// It could not.
     Fault,
 }
@@ -99,7 +96,7 @@ impl Pollers {
     }
 
     /// The next jobs for this worker, which it serves from here on.
-    pub async fn pop(&self, caller: &Caller, ask: Ask, wants: Wants) -> Result<Given, NotServed> {
+    pub async fn pop(&self, caller: &Caller, ask: Ask) -> Result<Given, NotServed> {
         if caller
             .worker_name
             .as_deref()
@@ -112,9 +109,9 @@ impl Pollers {
         if poller.row.owner != caller.account {
             return Err(NotServed::NameTaken);
         }
-        let longest = ask.reach.output;
+        let (most, longest) = (ask.amount, ask.reach.output);
         let news = poller.take_in(ask, &self.0.names, &self.0.switchboard);
-        let popped = self.ask(&mut poller, news, wants).await?;
+        let popped = self.ask(&mut poller, news, most).await?;
         let mut held = self.held();
         for offer in &popped.offers {
             held.add(offer, poller.row.owner, longest);
@@ -149,38 +146,12 @@ impl Pollers {
     /// What was made, and how it ended. Who asked by the poll API counts nothing and reads what was brought.
     async fn read(&self, out: &Out, made: Made) -> (Made, FinishReason) {
         match (&out.turn, made) {
-            (
-                Some(turn),
-                Made::Brought {
-                    product: Product::Text(text),
-                    censored: false,
-                },
-            ) => {
+            (Some(turn), Made::Text(text)) => {
                 let (text, finish) = turn.read(&text, &self.0.meter).await;
-                let product = Product::Text(text);
-                let censored = false;
-                (Made::Brought { product, censored }, finish)
+                (Made::Text(text), finish)
             }
             (_, made) => (made, FinishReason::Stop),
         }
-    }
-
-    /// Who may bring it, if it is out at one of this account's workers: which attempt at it that is.
-    pub fn attempt(&self, owner: AccountId, job: JobId) -> Result<u32, NotTaken> {
-        self.held().take(job, owner).map(|out| out.attempt)
-    }
-
-    /// A worker says how far it is with a job.
-    pub async fn progress(
-        &self,
-        owner: AccountId,
-        job: JobId,
-        progress: Progress,
-    ) -> Result<(), NotTaken> {
-        let out = self.held().take(job, owner)?;
-        let frame = frame(&out, job, Event::Progress(progress));
-        let said = self.0.switchboard.said(frame).await;
-        said.map_err(|_| NotTaken::Unavailable)
     }
 
     async fn poller(
@@ -204,7 +175,7 @@ impl Pollers {
         &self,
         poller: &mut Poller,
         news: Option<super::switchboard::News>,
-        wants: Wants,
+        most: u32,
     ) -> Result<super::switchboard::Popped, NotServed> {
         let board = &self.0.switchboard;
         let mut news = news;
@@ -212,7 +183,7 @@ impl Pollers {
             let pop = Pop {
                 session: poller.session,
                 news: news.take(),
-                wants: wants.clone(),
+                most,
             };
             let popped = board.pop(pop).await.map_err(|_| NotServed::Unavailable)?;
             if let Some(popped) = popped {
@@ -275,32 +246,19 @@ fn frames(out: &Out, job: JobId, made: Made, finish: FinishReason) -> Vec<Frame>
         })
     };
     let events = match made {
-        Made::Brought { product, censored } => {
-            let output = match product {
-                Product::Text(text) => token(text),
-                Product::Media(media) => Event::Media(media),
-            };
-            let finish = match censored {
-                true => FinishReason::ContentFilter,
-                false => finish,
-            };
-            vec![output, done(finish)]
-        }
+        Made::Text(text) => vec![token(text), done(finish)],
+        Made::Censored(text) => vec![token(text), done(FinishReason::ContentFilter)],
         Made::Fault => vec![Event::Failed(Failure::new(
             FailureKind::WorkerFailed,
             "the worker reported a fault",
         ))],
     };
-    let frame = |event| frame(out, job, event);
-    events.into_iter().map(frame).collect()
-}
-
-fn frame(out: &Out, job: JobId, event: Event) -> Frame {
-    Frame {
+    let frame = |event| Frame {
         session: out.session,
         job,
         attempt: Some(out.attempt),
         seq: None,
         said: Said::Event(event),
-    }
+    };
+    events.into_iter().map(frame).collect()
 }

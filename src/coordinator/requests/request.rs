@@ -8,8 +8,7 @@ use uuid::Uuid;
 use crate::coordinator::storage::{RequestRow, Store};
 use crate::coordinator::switchboard::{JobStream, JobWatch, Stage};
 use crate::protocol::job::{
-    AccountId, Body, Event, Job, JobId, Kind, Kudos, LegacySampling, Product, Progress, RequestId,
-    UnixMillis,
+    AccountId, Body, Event, Job, JobId, Kind, Kudos, LegacySampling, RequestId, UnixMillis,
 };
 
 #[derive(Debug)]
@@ -19,7 +18,6 @@ pub struct Request {
     pub kind: Kind,
     pub accepted_at: UnixMillis,
     pub expires_at: UnixMillis,
-    pub wishes: Wishes,
     /// In the order they were asked for.
     pub outputs: Vec<Output>,
     cancelled: CancellationToken,
@@ -34,21 +32,11 @@ pub struct Output {
     pub seed: Option<u64>,
     legacy: Option<LegacySampling>,
     watch: Mutex<Option<JobWatch>>,
-    product: Mutex<Product>,
-    progress: Mutex<Option<Progress>>,
+    text: Mutex<String>,
     ended: OnceLock<Ended>,
 }
 
-/// What its client wants done with what comes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Wishes {
-    /// Images are links, and not in the reply.
-    pub links: bool,
-    /// Others may see them.
-    pub shared: bool,
-}
-
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
     Made(Made),
     /// By a cancel, before it brought anything.
@@ -59,9 +47,9 @@ pub enum Ended {
 }
 
 /// What is handed to the client.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
-    pub product: Product,
+    pub text: String,
     pub model: Arc<str>,
     pub worker: Arc<str>,
     pub worker_id: Uuid,
@@ -85,7 +73,6 @@ pub struct Counts {
 impl Request {
     pub(super) fn new(
         row: &RequestRow,
-        wishes: Wishes,
         jobs: &[Arc<Job>],
         streams: &[JobStream],
         ended: Vec<(usize, Ended)>,
@@ -100,7 +87,6 @@ impl Request {
             kind: row.kind,
             accepted_at: row.accepted_at,
             expires_at: row.expires_at,
-            wishes,
             outputs,
             cancelled: CancellationToken::new(),
             charged: Mutex::default(),
@@ -159,17 +145,13 @@ impl Request {
 
 impl Output {
     fn of(job: &Arc<Job>, streams: &[JobStream]) -> Self {
-        let (seed, legacy) = match &job.body {
-            Body::Text(text) => (text.sampling.seed, text.sampling.legacy.as_deref().cloned()),
-            Body::Image(image) => (image.seed, None),
-        };
+        let Body::Text(text) = &job.body;
         let output = Self {
             job: job.id,
-            seed,
-            legacy,
+            seed: text.sampling.seed,
+            legacy: text.sampling.legacy.as_deref().cloned(),
             watch: Mutex::default(),
-            product: Mutex::default(),
-            progress: Mutex::default(),
+            text: Mutex::default(),
             ended: OnceLock::new(),
         };
         output.watch(streams);
@@ -195,21 +177,14 @@ impl Output {
         self.ended.get()
     }
 
-    /// What is there so far.
-    pub fn product(&self) -> Product {
-        locked(&self.product).clone()
-    }
-
-    /// How far the worker is that has it.
-    pub fn progress(&self) -> Option<Progress> {
-        let runs = self.is_open() && self.stage() != Stage::Waiting;
-        locked(&self.progress).filter(|_| runs)
+    /// What has been written so far.
+    pub fn text(&self) -> String {
+        locked(&self.text).clone()
     }
 
     pub(super) fn hear(&self, event: &Event) {
-        match event {
-            Event::Progress(progress) => *locked(&self.progress) = Some(*progress),
-            event => locked(&self.product).note(event),
+        if let Event::Token(token) = event {
+            locked(&self.text).push_str(&token.text);
         }
     }
 

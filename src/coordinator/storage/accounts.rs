@@ -9,6 +9,7 @@ use crate::coordinator::accounts::{Roles, Scopes};
 use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 
 use super::keys::touch_keys;
+use super::people::create_person;
 use super::rows::{Stored, all, first};
 use super::values::storable;
 use super::write::Change;
@@ -107,16 +108,9 @@ impl Change for NewAccount {
         &'a self,
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<AccountId, StorageError>> {
-        Box::pin(async move {
-            let row = sqlx::query(
-                "INSERT INTO accounts (name, roles, created_at) VALUES ($1, $2, $3) RETURNING id",
-            );
-            let row = row
-                .bind(&*self.name)
-                .bind(self.roles.to_string())
-                .bind(self.now.0);
-            Ok(AccountId(row.fetch_one(connection).await?.try_get(0)?))
-        })
+        Box::pin(
+            async move { create_person(&self.name, self.roles, None, self.now, connection).await },
+        )
     }
 }
 

@@ -191,6 +191,20 @@ impl Change for Secret {
     }
 }
 
+/// Every key of an account opens nothing from now on.
+pub async fn revoke_all(
+    account: AccountId,
+    now: UnixMillis,
+    connection: &mut AnyConnection,
+) -> Result<(), StorageError> {
+    touch_keys(account, connection).await?;
+    let done =
+        sqlx::query("UPDATE keys SET revoked_at = $1 WHERE account = $2 AND revoked_at IS NULL");
+    let done = done.bind(now.0).bind(account.0);
+    done.execute(connection).await?;
+    Ok(())
+}
+
 /// Locks the counter until the commit, so that revisions become visible in their order.
 async fn next_revision(connection: &mut AnyConnection) -> Result<i64, StorageError> {
     let row =

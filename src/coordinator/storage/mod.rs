@@ -7,7 +7,7 @@
 //! | `writer`, `write` | the one writer, which groups writes under one commit; a write as a value |
 //! | `values`, `insertion`, `rows` | what goes into statements, many rows at once, and what comes out of them |
 //! | `pulse` | whether the store answers, and whether another process changed the keys |
-//! | `settlements`, `postings`, `requests`, `accounts`, `keys`, `workers`, `ledger` | one file a noun |
+//! | `settlements`, `postings`, `requests`, `accounts`, `people`, `keys`, `workers`, `ledger` | one file a noun |
 //! | `retention` | how long ended jobs are remembered, and what outlasts them |
 //!
 //! Every change is a value sent to the one writer; readers are a pool of their own that never writes. A pool of
@@ -22,6 +22,7 @@ mod keys;
 mod ledger;
 mod location;
 mod migrate;
+mod people;
 mod postings;
 mod pulse;
 mod requests;
@@ -41,6 +42,9 @@ pub use error::StorageError;
 pub use keys::{KeyRow, NewKeyRow};
 pub use ledger::LedgerSums;
 pub use location::Location;
+pub use people::{
+    Amounts, Changed, Leaving, Left, LoggedIn, NewLogin, Order, PersonChange, PersonRow, Records,
+};
 pub use requests::{OpenRequest, RequestRow, ResultRow};
 pub use workers::{WorkerError, WorkerRow};
 

@@ -10,7 +10,7 @@ use super::overview::Stale;
 use super::sessions::Card;
 use super::{Stopped, Switchboard};
 use crate::coordinator::dispatch::{
-    Frame, Input, Offer, Outlook, Registration, SessionId, Skipped, Wants,
+    Frame, Input, Offer, Outlook, Registration, SessionId, Skipped,
 };
 use crate::protocol::job::{JobId, Kudos};
 
@@ -20,7 +20,8 @@ pub struct Pop {
     pub session: SessionId,
     /// What it serves, when that is new.
     pub news: Option<News>,
-    pub wants: Wants,
+    /// So many jobs at most, all of one request.
+    pub most: u32,
 }
 
 /// Who is there.
@@ -90,12 +91,6 @@ impl Switchboard {
         self.messages.send(message).await.map_err(|_| Stopped)
     }
 
-    /// A worker says something in between that needs no answer.
-    pub async fn said(&self, frame: Frame) -> Result<(), Stopped> {
-        let message = Message::Said(vec![Input::Frame(frame)]);
-        self.messages.send(message).await.map_err(|_| Stopped)
-    }
-
     /// Returns when it is on disk, or refused.
     pub async fn bring(&self, brought: Brought) -> Result<Receipt, Stopped> {
         let (answer, answered) = oneshot::channel();
@@ -110,7 +105,7 @@ impl Desk {
         let Pop {
             session,
             news,
-            wants,
+            most,
         } = pop;
         if let Some(news) = news {
             self.learn(session, news);
@@ -120,12 +115,11 @@ impl Desk {
             return;
         }
         self.polling.popping = Some((session, Vec::new()));
-        let asked = wants.clone();
-        self.handle(Input::Pop { session, wants });
+        self.handle(Input::Pop { session, most });
         let offers = self.polling.popping.take();
         let offers = offers.map(|(_, offers)| offers).unwrap_or_default();
         let skipped = match offers.is_empty() {
-            true => self.dispatcher.skipped(session, &asked),
+            true => self.dispatcher.skipped(session),
             false => Skipped::new(),
         };
         // Jobs given to somebody who has hung up come back when their time is over.

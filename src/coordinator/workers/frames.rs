@@ -24,9 +24,7 @@ pub fn mark_large(job: &mut Arc<Job>) {
 
 /// A guess that is too high for most texts settles nearly all jobs; the others are written out.
 fn is_large(job: &Job) -> bool {
-    let Body::Text(request) = &job.body else {
-        return false;
-    };
+    let Body::Text(request) = &job.body;
     let guess = match (&job.original, &request.input) {
         (Some(original), _) => weight(&original.body),
         (None, TextInput::Prompt(text)) => text.len(),

@@ -1,6 +1,7 @@
 //! The poll API, from a client's first question to its worker's reward.
 
 mod chat;
+mod people;
 
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use muster::coordinator::state::DoorSettings;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::support::app::{Answer, App, PATIENCE, request};
-use super::support::puppet::Puppet;
+use crate::support::app::{Answer, App, PATIENCE, request};
+use crate::support::puppet::Puppet;
 
 const ASYNC: &str = "/api/v2/generate/text/async";
 const STATUS: &str = "/api/v2/generate/text/status";

@@ -7,9 +7,11 @@
 //! | `text` | text requests: asked, looked at, cancelled |
 //! | `progress` | how a request is doing |
 //! | `pop`, `submit` | text workers: what they are given, what they bring |
+//! | `people` | users |
 //! | `service` | the service about itself |
 
 mod mask;
+mod people;
 mod pop;
 mod progress;
 mod refused;
@@ -18,6 +20,9 @@ mod submit;
 mod text;
 
 pub use mask::mask;
+pub use people::{
+    find_user, leave, list as list_users, modify as modify_user, show as show_user, try_out,
+};
 pub use pop::pop;
 pub use refused::reword;
 pub use service::heartbeat;

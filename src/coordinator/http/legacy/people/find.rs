@@ -1,0 +1,139 @@
+//! Users by a key, by their number, or all of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use url::form_urlencoded;
+
+use super::super::refused::Refused;
+use super::view::{View, Viewer};
+use super::{person, unreadable};
+use crate::coordinator::accounts::{ANONYMOUS, ANONYMOUS_KEY, Accounts, Denied};
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::{Sent, Visitor};
+use crate::coordinator::http::reply;
+use crate::coordinator::people::People;
+use crate::coordinator::requests::Requests;
+use crate::coordinator::state::DoorSettings;
+use crate::coordinator::storage::Order;
+use crate::protocol::job::AccountId;
+use crate::protocol::legacy::{Code, Refusal};
+
+/// Beyond it there is nobody.
+const LAST_PAGE: i64 = 10_000;
+
+/// `GET /api/v2/find_user`: whoever holds a key, as they see themselves. A key that nobody holds is a user that is not
+/// found, not a wrong key: clients ask this to learn whether a key is any good.
+pub async fn find_user(
+    State(people): State<People>,
+    State(requests): State<Requests>,
+    State(accounts): State<Accounts>,
+    State(settings): State<Arc<DoorSettings>>,
+    sent: Result<Sent, ApiError>,
+) -> Result<Response, Refused> {
+    let Sent(Some(key)) = sent? else {
+        return Err(Refusal::MissingKey.into());
+    };
+    let account = holder(&accounts, &settings, &key).await?;
+    let found = people.find(account).await.map_err(unreadable)?;
+    let found = found.ok_or(Code::UserNotFound)?;
+    let viewer = viewer(&people, &requests, &settings);
+    let details = viewer.look(found, View::Own).await.map_err(unreadable)?;
+    Ok(reply::json(StatusCode::OK, &details))
+}
+
+async fn holder(
+    accounts: &Accounts,
+    settings: &DoorSettings,
+    key: &str,
+) -> Result<AccountId, Refusal> {
+    if key == ANONYMOUS_KEY && settings.anonymous {
+        return Ok(ANONYMOUS);
+    }
+    match accounts.authenticate(key).await {
+        Ok(caller) => Ok(caller.account),
+        Err(Denied::UnknownKey) => Err(Code::UserNotFound.into()),
+        Err(Denied::Unavailable) => Err(Refusal::plain(503, "keys cannot be looked up right now")),
+    }
+}
+
+/// `GET /api/v2/users`
+pub async fn list(
+    State(people): State<People>,
+    State(requests): State<Requests>,
+    State(settings): State<Arc<DoorSettings>>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refused> {
+    let query = pairs(query.as_deref().unwrap_or_default());
+    let (order, page) = (order(&query)?, page(&query)?);
+    let viewer = viewer(&people, &requests, &settings);
+    let mut listed = Vec::new();
+    if let Some(page) = page {
+        for person in people.page(order, page).await.map_err(unreadable)? {
+            let details = viewer.look(person, View::Stranger).await;
+            let details = details.map_err(unreadable)?.listed();
+            listed.extend(details.ok());
+        }
+    }
+    Ok(reply::json(StatusCode::OK, &listed))
+}
+
+/// `GET /api/v2/users/{id}`
+pub async fn show(
+    State(people): State<People>,
+    State(requests): State<Requests>,
+    State(settings): State<Arc<DoorSettings>>,
+    visitor: Result<Visitor, ApiError>,
+    Path(id): Path<String>,
+) -> Result<Response, Refused> {
+    let Visitor(visitor) = visitor?;
+    let found = person(&people, &id).await?;
+    let view = match visitor {
+        Some(caller) if caller.roles.moderates() => View::Moderator,
+        Some(caller) if caller.account == found.account => View::Own,
+        _ => View::Stranger,
+    };
+    let viewer = viewer(&people, &requests, &settings);
+    let details = viewer.look(found, view).await.map_err(unreadable)?;
+    Ok(reply::json(StatusCode::OK, &details))
+}
+
+fn viewer<'a>(people: &'a People, requests: &'a Requests, settings: &DoorSettings) -> Viewer<'a> {
+    Viewer {
+        people,
+        requests,
+        usual_concurrency: settings.polled_texts,
+    }
+}
+
+fn pairs(query: &str) -> HashMap<String, String> {
+    let pairs = form_urlencoded::parse(query.as_bytes());
+    pairs.into_owned().collect()
+}
+
+fn order(query: &HashMap<String, String>) -> Result<Order, Refusal> {
+    match query.get("sort").map(String::as_str) {
+        None | Some("kudos") => Ok(Order::Kudos),
+        Some("age") => Ok(Order::Age),
+        Some(other) => {
+            let other: String = other.chars().take(40).collect();
+            let complaint = format!("found {other:?}, wanted kudos or age");
+            Err(Refusal::invalid("sort", complaint))
+        }
+    }
+}
+
+/// None past the last one.
+fn page(query: &HashMap<String, String>) -> Result<Option<u32>, Refusal> {
+    let Some(text) = query.get("page") else {
+        return Ok(Some(1));
+    };
+    let page: i64 = text
+        .parse()
+        .map_err(|_| Refusal::invalid("page", "wanted a whole number"))?;
+    let page = (page <= LAST_PAGE).then(|| page.max(1));
+    Ok(page.and_then(|page| u32::try_from(page).ok()))
+}

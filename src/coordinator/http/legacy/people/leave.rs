@@ -1,0 +1,37 @@
+//! `DELETE /api/v2/users/{id}`: the first call marks an account, one a month later wipes it.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::json;
+
+use super::super::refused::Refused;
+use super::{person, unreadable};
+use crate::coordinator::accounts::{ANONYMOUS, Caller};
+use crate::coordinator::http::auth::Admitted;
+use crate::coordinator::http::reply;
+use crate::coordinator::people::People;
+use crate::coordinator::storage::{Left, PersonRow};
+use crate::protocol::legacy::{Code, Refusal};
+
+pub async fn leave(
+    State(people): State<People>,
+    Admitted(caller): Admitted,
+    Path(id): Path<String>,
+) -> Result<Response, Refused> {
+    let found = person(&people, &id).await?;
+    allow(&caller, &found)?;
+    match people.leave(found.account).await.map_err(unreadable)? {
+        Left::Marked | Left::Wiped => Ok(reply::json(StatusCode::OK, &json!({"message": "OK"}))),
+        Left::TooSoon => Err(Code::CannotWipeActiveUser.into()),
+        Left::Nobody => Err(Code::UserNotFound.into()),
+    }
+}
+
+fn allow(caller: &Caller, leaves: &PersonRow) -> Result<(), Refusal> {
+    let is_anonymous = caller.account == ANONYMOUS || leaves.account == ANONYMOUS;
+    Code::AnonForbiddenUser.when(is_anonymous)?;
+    let may = caller.account == leaves.account || caller.roles.moderates();
+    Code::NotUserOrMod.when(!may)?;
+    Code::CannotDeleteMod.when(leaves.roles.moderates())
+}

@@ -1,0 +1,207 @@
+//! `PUT /api/v2/users/{id}`: what is changed about a user, and who may.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::super::refused::Refused;
+use super::view::in_kudos;
+use super::{person, unreadable};
+use crate::coordinator::accounts::{ANONYMOUS, Caller, KeyText, Roles};
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::Admitted;
+use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::reply;
+use crate::coordinator::kudos::MOST;
+use crate::coordinator::people::People;
+use crate::coordinator::storage::{Changed, PersonChange, PersonRow};
+use crate::protocol::job::Kudos;
+use crate::protocol::legacy::user::{ModifyUser, ModifyUserInput};
+use crate::protocol::legacy::{Body, Code, Refusal};
+
+const LONGEST_NAME: usize = 30;
+/// Jobs a class may have waiting.
+const CLASS: i64 = 200;
+
+pub async fn modify(
+    State(people): State<People>,
+    Admitted(caller): Admitted,
+    Path(id): Path<String>,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let asked = ModifyUserInput::parse(&whole?.bytes)?;
+    let found = person(&people, &id).await?;
+    allow(&caller, &found, &asked)?;
+    check(&found, &asked)?;
+    let change = change(&asked)?;
+    Code::NoUserModSelected.when(change == PersonChange::default())?;
+    let shown = shown(&asked, change.proxy_passkey.clone());
+    let changed = people.change(found.account, change).await;
+    let changed = changed.map_err(unreadable)?.ok_or(Code::UserNotFound)?;
+    Ok(reply::json(
+        StatusCode::OK,
+        &with_sums(shown, &asked, changed),
+    ))
+}
+
+/// Each field is for administrators, for moderators, or for the user as well.
+fn allow(caller: &Caller, user: &PersonRow, asked: &ModifyUserInput) -> Result<(), Refusal> {
+    let is_anonymous = caller.account == ANONYMOUS || user.account == ANONYMOUS;
+    Code::AnonForbiddenUserMod.when(is_anonymous)?;
+    let moderates = caller.roles.moderates();
+    let is_own = caller.account == user.account;
+    Code::NotAdmin.when(is_for_admins(asked) && !caller.roles.contains(Roles::ADMIN))?;
+    Code::NotModerator.when(is_for_moderators(asked) && !moderates)?;
+    Code::NotModerator.when(is_for_owners(asked) && !moderates && !is_own)?;
+    let wants_passkey = asked.generate_proxy_passkey == Some(true);
+    Code::NonServiceForbidden.when(wants_passkey && !caller.roles.contains(Roles::SERVICE))
+}
+
+fn is_for_admins(asked: &ModifyUserInput) -> bool {
+    asked.kudos.is_some()
+        || asked.usage_multiplier.is_some()
+        || asked.moderator.is_some()
+        || asked.monthly_kudos.is_some()
+}
+
+fn is_for_moderators(asked: &ModifyUserInput) -> bool {
+    let roles = roles(asked).iter().any(|(_, wanted)| wanted.is_some());
+    roles
+        || asked.concurrency.is_some()
+        || asked.worker_invited.is_some()
+        || asked.reset_suspicion.is_some()
+        || asked.admin_comment.is_some()
+}
+
+fn is_for_owners(asked: &ModifyUserInput) -> bool {
+    asked.public_workers.is_some()
+        || asked.username.is_some()
+        || asked.undelete.is_some()
+        || asked.contact.is_some()
+        || asked.generate_proxy_passkey.is_some()
+}
+
+/// Those that moderators give and take.
+fn roles(asked: &ModifyUserInput) -> [(Roles, Option<bool>); 7] {
+    [
+        (Roles::TRUSTED, asked.trusted),
+        (Roles::FLAGGED, asked.flagged),
+        (Roles::CUSTOMIZER, asked.customizer),
+        (Roles::VPN, asked.vpn),
+        (Roles::SPECIAL, asked.special),
+        (Roles::SERVICE, asked.service),
+        (Roles::EDUCATION, asked.education),
+    ]
+}
+
+fn check(user: &PersonRow, asked: &ModifyUserInput) -> Result<(), Refusal> {
+    if asked.filtered.is_some() {
+        return Err(Refusal::plain(501, "filtered is not built"));
+    }
+    if let Some(name) = &asked.username {
+        Code::TooLongUserName.when(name.chars().count() > LONGEST_NAME)?;
+        if name.contains(char::is_control) {
+            let message = "a user name may not have control characters";
+            return Err(Refusal::new(Code::BadRequest, message));
+        }
+    }
+    let undeletes = asked.undelete == Some(true);
+    Code::UserNotDeleted.when(undeletes && user.deleted_at.is_none())
+}
+
+fn change(asked: &ModifyUserInput) -> Result<PersonChange, Refusal> {
+    let set = |wanted: bool| {
+        let roles = roles(asked).into_iter();
+        let roles = roles.filter(move |(_, asked)| *asked == Some(wanted));
+        roles.map(|(role, _)| role).collect::<Roles>()
+    };
+    let (mut gains, mut loses) = (set(true), set(false));
+    match asked.moderator {
+        Some(true) => gains = gains.with(Roles::MODERATOR.with(Roles::TRUSTED)),
+        Some(false) => loses = loses.with(Roles::MODERATOR),
+        None => {}
+    }
+    let returns = asked.undelete == Some(true);
+    if returns {
+        loses = loses.with(Roles::DELETED);
+    }
+    let passkey = asked.generate_proxy_passkey == Some(true);
+    Ok(PersonChange {
+        name: asked.username.clone(),
+        contact: asked.contact.clone(),
+        admin_comment: asked.admin_comment.clone(),
+        concurrency: concurrency(asked),
+        usage_multiplier: asked
+            .usage_multiplier
+            .map(|by| (by * 1000.0).round() as i64),
+        worker_invited: asked.worker_invited,
+        public_workers: asked.public_workers,
+        proxy_passkey: passkey.then(|| KeyText::random().expose().to_owned()),
+        resets_suspicion: asked.reset_suspicion == Some(true),
+        returns,
+        gains,
+        loses,
+        kudos: asked.kudos.map(in_thousandths).transpose()?,
+        monthly_kudos: monthly(asked)?,
+    })
+}
+
+/// A class has more at once, and when it is none any more, as many as others.
+fn concurrency(asked: &ModifyUserInput) -> Option<Option<i64>> {
+    let as_class = asked.education.map(|is_class| is_class.then_some(CLASS));
+    asked.concurrency.map(Some).or(as_class)
+}
+
+fn monthly(asked: &ModifyUserInput) -> Result<Option<Kudos>, Refusal> {
+    let kudos = asked
+        .monthly_kudos
+        .map(|kudos| in_thousandths(kudos as f64));
+    kudos.transpose()
+}
+
+fn in_thousandths(kudos: f64) -> Result<Kudos, Refusal> {
+    let most = MOST.0 as f64 / 2.0;
+    let thousandths = (kudos * 1000.0).round();
+    match thousandths.abs() <= most {
+        true => Ok(Kudos(thousandths as i64)),
+        false => {
+            let message = format!("found {kudos} kudos, wanted no more than {}", most / 1000.0);
+            Err(Refusal::new(Code::BadRequest, message))
+        }
+    }
+}
+
+/// What was asked for is what is so from now on.
+fn shown(asked: &ModifyUserInput, passkey: Option<String>) -> ModifyUser {
+    ModifyUser {
+        concurrency: concurrency(asked).flatten(),
+        usage_multiplier: asked.usage_multiplier,
+        worker_invited: asked.worker_invited,
+        moderator: asked.moderator,
+        public_workers: asked.public_workers,
+        username: asked.username.clone(),
+        trusted: asked
+            .trusted
+            .or((asked.moderator == Some(true)).then_some(true)),
+        flagged: asked.flagged,
+        customizer: asked.customizer,
+        vpn: asked.vpn,
+        service: asked.service,
+        education: asked.education,
+        special: asked.special,
+        undeleted: (asked.undelete == Some(true)).then_some(true),
+        new_suspicion: (asked.reset_suspicion == Some(true)).then_some(0),
+        contact: asked.contact.clone(),
+        admin_comment: asked.admin_comment.clone(),
+        proxy_passkey: passkey,
+        ..ModifyUser::default()
+    }
+}
+
+fn with_sums(shown: ModifyUser, asked: &ModifyUserInput, changed: Changed) -> ModifyUser {
+    ModifyUser {
+        new_kudos: asked.kudos.map(|_| in_kudos(changed.kudos)),
+        monthly_kudos: asked.monthly_kudos.map(|_| changed.monthly_kudos.0 / 1000),
+        ..shown
+    }
+}

@@ -1,0 +1,71 @@
+//! `POST /api/v2/dev/test-user`: mounted in development mode, and nowhere else.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::super::refused::Refused;
+use crate::coordinator::accounts::Roles;
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::reply;
+use crate::coordinator::kudos::MOST;
+use crate::coordinator::people::{Alias, People, Trial, TrialUser};
+use crate::coordinator::state::DoorSettings;
+use crate::protocol::job::Kudos;
+use crate::protocol::legacy::development::{TestUser, TestUserInput};
+use crate::protocol::legacy::{Body, Code, Refusal};
+
+pub async fn try_out(
+    State(people): State<People>,
+    State(settings): State<Arc<DoorSettings>>,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    // Mounted only where it is set; asked again all the same.
+    let Some(development) = &settings.development else {
+        return Err(Refusal::plain(404, "there is no such path").into());
+    };
+    let trial = trial(TestUserInput::parse(&whole?.bytes)?)?;
+    let user = people.try_out(trial, development).await;
+    let user = user.map_err(|_| Refusal::plain(503, "the store cannot be written now"))?;
+    Ok(reply::json(StatusCode::OK, &shown(&user)))
+}
+
+fn trial(asked: TestUserInput) -> Result<Trial, Refusal> {
+    Ok(Trial {
+        name: asked.username,
+        login: asked.oauth_id,
+        is_moderator: asked.moderator,
+        is_trusted: asked.trusted,
+        kudos: asked.kudos.map(in_thousandths).transpose()?,
+    })
+}
+
+fn in_thousandths(kudos: i64) -> Result<Kudos, Refusal> {
+    let thousandths = kudos.checked_mul(1000);
+    let sensible = thousandths.filter(|kudos| kudos.unsigned_abs() <= MOST.0.unsigned_abs() / 2);
+    sensible.map(Kudos).ok_or_else(|| {
+        let most = MOST.0 / 2000;
+        let message = format!("found {kudos} kudos, wanted no more than {most}");
+        Refusal::new(Code::BadRequest, message)
+    })
+}
+
+fn shown(user: &TrialUser) -> TestUser {
+    let alias = Alias {
+        name: &user.name,
+        account: user.account,
+    };
+    TestUser {
+        api_key: user.key.expose().to_owned(),
+        user_id: user.account.0,
+        username: user.name.clone(),
+        alias: alias.to_string(),
+        kudos: user.kudos.0 as f64 / 1000.0,
+        trusted: user.roles.contains(Roles::TRUSTED),
+        moderator: user.roles.contains(Roles::MODERATOR),
+        created: user.is_new,
+    }
+}

@@ -1,0 +1,166 @@
+//! A user as strangers, the user and moderators see them: each sees what the one before does, and more.
+
+use uuid::Uuid;
+
+use crate::coordinator::accounts::Roles;
+use crate::coordinator::clock::wall_clock;
+use crate::coordinator::people::{Alias, People, Sources};
+use crate::coordinator::requests::Requests;
+use crate::coordinator::storage::{Amounts, PersonRow, Records, StorageError};
+use crate::protocol::job::{AccountId, Kind, Kudos, RequestId};
+use crate::protocol::legacy::date::Date;
+use crate::protocol::legacy::user::{
+    ContributionsDetails, MonthlyKudos, UsageDetails, UserActiveGenerations, UserAmountRecords,
+    UserDetails, UserKudosDetails, UserRecords, UserThingRecords,
+};
+
+/// Who looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum View {
+    Stranger,
+    Own,
+    Moderator,
+}
+
+/// What a view is made of, beside the user.
+pub struct Viewer<'a> {
+    pub people: &'a People,
+    pub requests: &'a Requests,
+    /// Jobs that may wait at a time where somebody has no limit of their own.
+    pub usual_concurrency: usize,
+}
+
+impl Viewer<'_> {
+    pub async fn look(&self, person: PersonRow, view: View) -> Result<UserDetails, StorageError> {
+        let sources = self.people.sources(&person).await?;
+        let workers = self.people.workers(person.account).await?;
+        let mut details = self.public(&person, &sources, workers.len());
+        if view >= View::Own || person.public_workers {
+            details.worker_ids = Some(workers);
+        }
+        if view >= View::Own {
+            self.add_own(&person, &mut details);
+        }
+        if view >= View::Moderator {
+            add_confidential(person, &mut details);
+        }
+        Ok(details)
+    }
+
+    fn public(&self, person: &PersonRow, sources: &Sources, workers: usize) -> UserDetails {
+        let is = |role| person.roles.contains(role);
+        let age = wall_clock().0.saturating_sub(person.created_at.0);
+        let usual = i64::try_from(self.usual_concurrency).unwrap_or(i64::MAX);
+        let alias = Alias {
+            name: &person.name,
+            account: person.account,
+        };
+        UserDetails {
+            username: alias.to_string(),
+            id: person.account.0,
+            kudos: in_kudos(person.kudos),
+            concurrency: person.concurrency.unwrap_or(usual),
+            worker_invited: person.worker_invited,
+            moderator: person.roles.moderates(),
+            kudos_details: kudos_details(sources),
+            worker_count: workers as u64,
+            styles: Vec::new(),
+            trusted: is(Roles::TRUSTED),
+            flagged: is(Roles::FLAGGED),
+            service: is(Roles::SERVICE),
+            education: is(Roles::EDUCATION),
+            customizer: is(Roles::CUSTOMIZER),
+            deleted: is(Roles::DELETED),
+            pseudonymous: person.login.is_none(),
+            account_age: u64::try_from(age / 1000).unwrap_or(0),
+            usage: UsageDetails::default(),
+            contributions: ContributionsDetails::default(),
+            records: records(&person.records),
+            evaluating_kudos: None,
+            worker_ids: None,
+            sharedkey_ids: None,
+            active_generations: None,
+            monthly_kudos: None,
+            vpn: None,
+            special: None,
+            suspicious: None,
+            contact: None,
+            admin_comment: None,
+            proxy_passkey: None,
+        }
+    }
+
+    fn add_own(&self, person: &PersonRow, details: &mut UserDetails) {
+        details.sharedkey_ids = Some(Vec::<Uuid>::new());
+        details.active_generations = Some(active(self.requests, person.account));
+        details.vpn = Some(person.roles.contains(Roles::VPN));
+        details.special = Some(person.roles.contains(Roles::SPECIAL));
+        details.contact = person.contact.clone();
+    }
+}
+
+fn add_confidential(person: PersonRow, details: &mut UserDetails) {
+    details.evaluating_kudos = Some(in_kudos(person.escrow));
+    details.monthly_kudos = Some(MonthlyKudos {
+        amount: Some(person.monthly_kudos.0 / 1000),
+        last_received: person.monthly_paid_at.map(Date),
+    });
+    details.suspicious = Some(person.suspicion);
+    details.admin_comment = person.admin_comment;
+    details.proxy_passkey = person.proxy_passkey;
+}
+
+/// Requests that have something to come.
+fn active(requests: &Requests, account: AccountId) -> UserActiveGenerations {
+    let unfinished = requests.unfinished(account);
+    let of = |kind: Kind| -> Vec<RequestId> {
+        let its = unfinished.iter().filter(|request| request.kind == kind);
+        its.map(|request| request.id).collect()
+    };
+    UserActiveGenerations {
+        text: Some(of(Kind::Text)),
+        image: Some(of(Kind::Image)),
+        alchemy: Some(Vec::new()),
+    }
+}
+
+fn kudos_details(sources: &Sources) -> UserKudosDetails {
+    UserKudosDetails {
+        accumulated: in_kudos(sources.accumulated),
+        gifted: in_kudos(sources.gifted),
+        donated: in_kudos(sources.donated),
+        admin: in_kudos(sources.admin),
+        received: in_kudos(sources.received),
+        recurring: in_kudos(sources.recurring),
+        awarded: in_kudos(sources.awarded),
+        styled: in_kudos(sources.styled),
+    }
+}
+
+fn records(records: &Records) -> UserRecords {
+    UserRecords {
+        usage: UserThingRecords {
+            megapixelsteps: records.used_pixelsteps as f64 / 1000.0,
+            tokens: records.used_tokens,
+        },
+        contribution: UserThingRecords {
+            megapixelsteps: records.made_pixelsteps as f64 / 1000.0,
+            tokens: records.made_tokens,
+        },
+        fulfillment: amounts(records.made),
+        request: amounts(records.asked),
+        style: UserAmountRecords::default(),
+    }
+}
+
+fn amounts(amounts: Amounts) -> UserAmountRecords {
+    UserAmountRecords {
+        image: amounts.images,
+        text: amounts.texts,
+        interrogation: amounts.interrogations,
+    }
+}
+
+pub fn in_kudos(thousandths: Kudos) -> f64 {
+    thousandths.0 as f64 / 1000.0
+}

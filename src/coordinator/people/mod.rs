@@ -1,0 +1,93 @@
+//! People: what is known of an account beyond its name, its roles and its keys.
+//!
+//! | file | what it owns |
+//! | --- | --- |
+//! | `alias` | how somebody is called: `name#id` |
+//! | `kind` | how somebody came to have an account, and the floor under it |
+//! | `escrow` | what owners of workers earn before they are trusted |
+//! | `sources` | where somebody's kudos came from and went to |
+//! | `trial` | users that tests of other programs make for themselves |
+
+mod alias;
+mod escrow;
+mod kind;
+mod sources;
+mod trial;
+
+pub use alias::{Alias, number};
+pub use escrow::{escrow_of, withheld};
+pub use kind::Kind;
+pub use sources::Sources;
+pub use trial::{Trial, TrialUser};
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::accounts::Accounts;
+use super::clock::wall_clock;
+use super::storage::{Changed, Leaving, Left, Order, PersonChange, PersonRow, StorageError, Store};
+use crate::protocol::job::AccountId;
+
+/// Everybody with an account. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct People {
+    store: Store,
+    accounts: Accounts,
+}
+
+/// People on one page of the list.
+pub const PAGE: u32 = 25;
+/// How long somebody may come back.
+const GRACE: Duration = Duration::from_secs(30 * 86_400);
+
+impl People {
+    pub fn new(store: Store, accounts: Accounts) -> Self {
+        Self { store, accounts }
+    }
+
+    pub async fn find(&self, account: AccountId) -> Result<Option<PersonRow>, StorageError> {
+        self.store.person(account).await
+    }
+
+    /// Pages count from 1.
+    pub async fn page(&self, order: Order, page: u32) -> Result<Vec<PersonRow>, StorageError> {
+        let after = u64::from(page.saturating_sub(1)) * u64::from(PAGE);
+        self.store.people(order, PAGE, after).await
+    }
+
+    pub async fn sources(&self, person: &PersonRow) -> Result<Sources, StorageError> {
+        let tallies = self.store.tallies(person.account).await?;
+        Ok(Sources::of(person.kudos, &tallies))
+    }
+
+    pub async fn workers(&self, owner: AccountId) -> Result<Vec<Uuid>, StorageError> {
+        self.store.workers_of(owner).await
+    }
+
+    /// None where there is nobody of this number.
+    pub async fn change(
+        &self,
+        account: AccountId,
+        change: PersonChange,
+    ) -> Result<Option<Changed>, StorageError> {
+        let changed = self
+            .store
+            .change_person(account, change, wall_clock())
+            .await?;
+        self.accounts.catch_up().await?;
+        Ok(changed)
+    }
+
+    /// One step further on the way out.
+    pub async fn leave(&self, account: AccountId) -> Result<Left, StorageError> {
+        let leaving = Leaving {
+            account,
+            grace: GRACE,
+            now: wall_clock(),
+        };
+        let left = self.store.leave(leaving).await?;
+        self.accounts.catch_up().await?;
+        Ok(left)
+    }
+}

@@ -1,0 +1,87 @@
+//! Where somebody's kudos came from and went to. What is not of jobs is tallied by its cause; the rest of a balance is
+//! of jobs.
+
+use std::collections::HashMap;
+
+use crate::coordinator::kudos::Cause;
+use crate::protocol::job::Kudos;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// Earned by work and spent on it.
+    pub accumulated: Kudos,
+    /// To other users, below nothing.
+    pub gifted: Kudos,
+    /// To classes, below nothing.
+    pub donated: Kudos,
+    /// By an operator.
+    pub admin: Kudos,
+    pub received: Kudos,
+    pub recurring: Kudos,
+    pub awarded: Kudos,
+    pub styled: Kudos,
+}
+
+impl Sources {
+    pub fn of(balance: Kudos, tallies: &HashMap<String, Kudos>) -> Self {
+        let of = |cause: Cause| tallies.get(cause.word()).copied().unwrap_or_default();
+        let transfers = of(Cause::Transfer);
+        let awarded = Kudos(of(Cause::Award).0.saturating_add(of(Cause::Rating).0));
+        let mut sources = Self {
+            accumulated: Kudos(0),
+            gifted: Kudos(transfers.0.min(0)),
+            donated: Kudos(0),
+            admin: of(Cause::Correction),
+            received: Kudos(transfers.0.max(0)),
+            recurring: of(Cause::Monthly),
+            awarded,
+            styled: of(Cause::Style),
+        };
+        let others = sources.total().saturating_add(of(Cause::Start).0);
+        sources.accumulated = Kudos(balance.0.saturating_sub(others));
+        sources
+    }
+
+    fn total(&self) -> i64 {
+        let parts = [
+            self.gifted,
+            self.donated,
+            self.admin,
+            self.received,
+            self.recurring,
+            self.awarded,
+            self.styled,
+        ];
+        parts.iter().fold(0, |sum, part| sum.saturating_add(part.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::Sources;
+    use crate::protocol::job::Kudos;
+
+    #[test]
+    fn what_no_cause_explains_is_of_jobs() {
+        let tallies = [
+            ("start", 25_000),
+            ("correction", 5_000),
+            ("monthly", 1_000),
+            ("award", 200),
+            ("rating", 50),
+        ];
+        let tallies: HashMap<_, _> = tallies
+            .into_iter()
+            .map(|(cause, kudos)| (cause.to_owned(), Kudos(kudos)))
+            .collect();
+        let sources = Sources::of(Kudos(40_000), &tallies);
+        assert_eq!(
+            (sources.admin, sources.recurring),
+            (Kudos(5_000), Kudos(1_000))
+        );
+        assert_eq!(sources.awarded, Kudos(250));
+        assert_eq!(sources.accumulated, Kudos(40_000 - 31_250));
+    }
+}

@@ -1,0 +1,94 @@
+//! Users that tests of other programs make for themselves. Only a coordinator in development mode lets them.
+
+use crate::coordinator::accounts::{KeyOrder, KeyText, Roles, Scopes};
+use crate::coordinator::clock::wall_clock;
+use crate::coordinator::state::Development;
+use crate::coordinator::storage::{NewLogin, StorageError};
+use crate::protocol::job::{AccountId, Kudos};
+
+use super::{Alias, People};
+
+/// Who is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trial {
+    pub name: String,
+    /// The same login is the same user.
+    pub login: String,
+    pub is_moderator: bool,
+    pub is_trusted: bool,
+    /// What the user has from now on, whatever it had.
+    pub kudos: Option<Kudos>,
+}
+
+/// Who was made.
+#[derive(Debug, Clone)]
+pub struct TrialUser {
+    pub account: AccountId,
+    pub name: String,
+    pub key: KeyText,
+    pub roles: Roles,
+    pub kudos: Kudos,
+    pub is_new: bool,
+}
+
+impl People {
+    /// The user as asked for, with a new key: the ones before open nothing any more.
+    pub async fn try_out(
+        &self,
+        trial: Trial,
+        development: &Development,
+    ) -> Result<TrialUser, StorageError> {
+        let now = wall_clock();
+        let login = NewLogin {
+            name: trial.name,
+            login: trial.login,
+            kudos: trial.kudos,
+            now,
+        };
+        let user = self.store.log_in(login).await?;
+        let alias = Alias {
+            name: &user.name,
+            account: user.account,
+        };
+        let roles = roles(trial.is_moderator, trial.is_trusted, alias, development);
+        self.accounts.set_roles(user.account, roles).await?;
+        let order = KeyOrder {
+            label: "test user".to_owned(),
+            scopes: Scopes::ALL,
+            ..KeyOrder::default()
+        };
+        let key = self.accounts.create_key(user.account, order).await?;
+        Ok(TrialUser {
+            account: user.account,
+            name: user.name,
+            key: key.text,
+            roles,
+            kudos: user.kudos,
+            is_new: user.is_new,
+        })
+    }
+}
+
+/// A moderator is trusted.
+fn roles(
+    is_moderator: bool,
+    is_trusted: bool,
+    alias: Alias<'_>,
+    development: &Development,
+) -> Roles {
+    let full = alias.to_string();
+    let is_admin = development
+        .admins
+        .iter()
+        .any(|admin| *admin == full || admin == alias.name);
+    let held = [
+        (true, Roles::USER.with(Roles::WORKER_OWNER)),
+        (is_moderator, Roles::MODERATOR.with(Roles::TRUSTED)),
+        (is_trusted, Roles::TRUSTED),
+        (is_admin, Roles::ADMIN),
+    ];
+    held.into_iter()
+        .filter(|(is, _)| *is)
+        .map(|(_, role)| role)
+        .collect()
+}

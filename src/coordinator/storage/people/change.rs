@@ -1,0 +1,258 @@
+//! What is changed about somebody, in one transaction: their row, their roles, their kudos.
+
+use futures_util::future::BoxFuture;
+use sqlx::AnyConnection;
+use sqlx::Row;
+use sqlx::any::AnyArguments;
+use sqlx::query::Query;
+
+use crate::coordinator::accounts::Roles;
+use crate::coordinator::kudos::{Cause, Posting};
+use crate::coordinator::people::escrow_of;
+use crate::coordinator::storage::keys::touch_keys;
+use crate::coordinator::storage::postings::post;
+use crate::coordinator::storage::values::storable;
+use crate::coordinator::storage::write::Change;
+use crate::coordinator::storage::{StorageError, Store};
+use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+
+/// What is to be different; what is none stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PersonChange {
+    pub name: Option<String>,
+    pub contact: Option<String>,
+    pub admin_comment: Option<String>,
+    /// As the settings say, where that is none.
+    pub concurrency: Option<Option<i64>>,
+    /// In thousandths.
+    pub usage_multiplier: Option<i64>,
+    pub worker_invited: Option<i64>,
+    pub public_workers: Option<bool>,
+    pub proxy_passkey: Option<String>,
+    pub resets_suspicion: bool,
+    pub returns: bool,
+    /// Roles they have from now on, and roles they have no more.
+    pub gains: Roles,
+    pub loses: Roles,
+    /// What is added or taken away; a balance is not taken below its floor.
+    pub kudos: Option<Kudos>,
+    /// What is added to what they are given each month, or taken away. More is given at once, too.
+    pub monthly_kudos: Option<Kudos>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Changed {
+    pub kudos: Kudos,
+    pub monthly_kudos: Kudos,
+}
+
+#[derive(Debug)]
+struct Changing {
+    account: AccountId,
+    change: PersonChange,
+    now: UnixMillis,
+}
+
+impl Store {
+    /// None where there is nobody of this number.
+    pub async fn change_person(
+        &self,
+        account: AccountId,
+        change: PersonChange,
+        now: UnixMillis,
+    ) -> Result<Option<Changed>, StorageError> {
+        self.change(Changing {
+            account,
+            change,
+            now,
+        })
+        .await
+    }
+}
+
+impl Change for Changing {
+    type Answer = Option<Changed>;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<Option<Changed>, StorageError>> {
+        Box::pin(async move {
+            let before = sqlx::query("SELECT roles FROM accounts WHERE id = $1");
+            let before = before
+                .bind(self.account.0)
+                .fetch_optional(&mut *connection)
+                .await?;
+            let Some(before) = before else {
+                return Ok(None);
+            };
+            let before = Roles::parse(before.try_get(0)?);
+            self.change_columns(connection).await?;
+            self.change_roles(before, connection).await?;
+            self.change_kudos(connection).await?;
+            self.change_monthly(connection).await?;
+            // What keys are good for depends on much of it.
+            touch_keys(self.account, connection).await?;
+            self.changed(connection).await.map(Some)
+        })
+    }
+}
+
+impl Changing {
+    async fn change_columns(&self, connection: &mut AnyConnection) -> Result<(), StorageError> {
+        let change = &self.change;
+        if let Some(name) = &change.name {
+            let named = sqlx::query("UPDATE accounts SET name = $1 WHERE id = $2");
+            self.run(named.bind(storable(name)), connection).await?;
+        }
+        let texts = [
+            (
+                "UPDATE people SET contact = $1 WHERE account = $2",
+                &change.contact,
+            ),
+            (
+                "UPDATE people SET admin_comment = $1 WHERE account = $2",
+                &change.admin_comment,
+            ),
+            (
+                "UPDATE people SET proxy_passkey = $1 WHERE account = $2",
+                &change.proxy_passkey,
+            ),
+        ];
+        for (update, text) in texts {
+            if let Some(text) = text {
+                self.run(sqlx::query(update).bind(whole(text)), connection)
+                    .await?;
+            }
+        }
+        let numbers = [
+            (
+                "UPDATE people SET worker_invited = $1 WHERE account = $2",
+                change.worker_invited,
+            ),
+            (
+                "UPDATE people SET public_workers = $1 WHERE account = $2",
+                change.public_workers.map(i64::from),
+            ),
+            (
+                "UPDATE people SET suspicion = $1 WHERE account = $2",
+                change.resets_suspicion.then_some(0),
+            ),
+            (MULTIPLY, change.usage_multiplier),
+        ];
+        for (update, number) in numbers {
+            if let Some(number) = number {
+                self.run(sqlx::query(update).bind(number), connection)
+                    .await?;
+            }
+        }
+        if let Some(concurrency) = change.concurrency {
+            let limited = sqlx::query("UPDATE people SET concurrency = $1 WHERE account = $2");
+            self.run(limited.bind(concurrency), connection).await?;
+        }
+        if change.returns {
+            let back = sqlx::query("UPDATE people SET deleted_at = $1 WHERE account = $2");
+            self.run(back.bind(None::<i64>), connection).await?;
+        }
+        Ok(())
+    }
+
+    /// With the account as its last value.
+    async fn run(
+        &self,
+        update: Query<'_, sqlx::Any, AnyArguments>,
+        connection: &mut AnyConnection,
+    ) -> Result<(), StorageError> {
+        update.bind(self.account.0).execute(connection).await?;
+        Ok(())
+    }
+
+    /// Whoever becomes trusted is paid what has waited for that.
+    async fn change_roles(
+        &self,
+        before: Roles,
+        connection: &mut AnyConnection,
+    ) -> Result<(), StorageError> {
+        let after = before.with(self.change.gains).without(self.change.loses);
+        if after == before {
+            return Ok(());
+        }
+        let roles = sqlx::query("UPDATE accounts SET roles = $1 WHERE id = $2");
+        self.run(roles.bind(after.to_string()), connection).await?;
+        match after.contains(Roles::TRUSTED) {
+            true => release(self.account, self.now, connection).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn change_kudos(&self, connection: &mut AnyConnection) -> Result<(), StorageError> {
+        let Some(wanted) = self.change.kudos else {
+            return Ok(());
+        };
+        let row = sqlx::query(
+            "SELECT kudos, COALESCE(floor, 0) AS floor FROM balances WHERE account = $1",
+        );
+        let row = row.bind(self.account.0).fetch_one(&mut *connection).await?;
+        let (kudos, floor): (i64, i64) = (row.try_get("kudos")?, row.try_get("floor")?);
+        let least = floor.saturating_sub(kudos).min(0);
+        let amount = Kudos(wanted.0.max(least));
+        let correction = Posting::from_house(Cause::Correction, self.account, amount, self.now);
+        post(&correction, connection).await?;
+        Ok(())
+    }
+
+    async fn change_monthly(&self, connection: &mut AnyConnection) -> Result<(), StorageError> {
+        let Some(more) = self.change.monthly_kudos else {
+            return Ok(());
+        };
+        let monthly = sqlx::query(
+            "UPDATE people SET monthly_kudos = CASE WHEN monthly_kudos + $1 < 0 THEN 0 ELSE monthly_kudos + $1 END, \
+             monthly_paid_at = COALESCE(monthly_paid_at, $2) WHERE account = $3",
+        );
+        self.run(monthly.bind(more.0).bind(self.now.0), connection)
+            .await?;
+        if more.0 > 0 {
+            let given = Posting::from_house(Cause::Monthly, self.account, more, self.now);
+            post(&given, connection).await?;
+        }
+        Ok(())
+    }
+
+    async fn changed(&self, connection: &mut AnyConnection) -> Result<Changed, StorageError> {
+        let row = sqlx::query(
+            "SELECT kudos, monthly_kudos FROM people JOIN balances ON balances.account = people.account \
+             WHERE people.account = $1",
+        );
+        let row = row.bind(self.account.0).fetch_one(connection).await?;
+        Ok(Changed {
+            kudos: Kudos(row.try_get("kudos")?),
+            monthly_kudos: Kudos(row.try_get("monthly_kudos")?),
+        })
+    }
+}
+
+const MULTIPLY: &str = "INSERT INTO records (multiplier, account) VALUES ($1, $2) \
+                        ON CONFLICT (account) DO UPDATE SET multiplier = excluded.multiplier";
+
+/// Longer than names may be.
+fn whole(text: &str) -> String {
+    super::super::values::without_zeros(text)
+}
+
+/// Pays an owner what was kept back.
+pub async fn release(
+    account: AccountId,
+    now: UnixMillis,
+    connection: &mut AnyConnection,
+) -> Result<(), StorageError> {
+    let escrow = escrow_of(account);
+    let row = sqlx::query("SELECT kudos FROM balances WHERE account = $1").bind(escrow.0);
+    let row = row.fetch_optional(&mut *connection).await?;
+    let kept = Kudos(row.map_or(Ok(0), |row| row.try_get(0))?);
+    if kept.0 > 0 {
+        let paid = Posting::between(Cause::Escrow, (escrow, account), kept, now);
+        post(&paid, connection).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Accounts come to be: by a login elsewhere, or by an operator. Each begins at its floor.
+
+use futures_util::future::BoxFuture;
+use sqlx::AnyConnection;
+use sqlx::Row;
+
+use crate::coordinator::accounts::Roles;
+use crate::coordinator::kudos::{Cause, Posting};
+use crate::coordinator::people::Kind;
+use crate::coordinator::storage::keys::revoke_all;
+use crate::coordinator::storage::postings::post;
+use crate::coordinator::storage::values::storable;
+use crate::coordinator::storage::write::Change;
+use crate::coordinator::storage::{StorageError, Store};
+use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+
+/// Somebody another service has let in.
+#[derive(Debug, Clone)]
+pub struct NewLogin {
+    pub name: String,
+    /// By what that service knows them. The same one is the same account.
+    pub login: String,
+    /// What the account has from now on, whatever it had.
+    pub kudos: Option<Kudos>,
+    pub now: UnixMillis,
+}
+
+/// Who came by a login.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedIn {
+    pub account: AccountId,
+    pub name: String,
+    pub kudos: Kudos,
+    /// Not an account that was there before.
+    pub is_new: bool,
+}
+
+impl Store {
+    /// The account behind a login, made if it is new and named as it is called now. Keys it had before open nothing
+    /// any more.
+    pub async fn log_in(&self, login: NewLogin) -> Result<LoggedIn, StorageError> {
+        self.change(login).await
+    }
+}
+
+impl Change for NewLogin {
+    type Answer = LoggedIn;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<LoggedIn, StorageError>> {
+        Box::pin(async move {
+            let known = self.known(connection).await?;
+            let account = match known {
+                Some(account) => account,
+                None => self.create(connection).await?,
+            };
+            let name = storable(&self.name);
+            let named = sqlx::query("UPDATE accounts SET name = $1 WHERE id = $2");
+            let named = named.bind(&*name).bind(account.0);
+            named.execute(&mut *connection).await?;
+            revoke_all(account, self.now, connection).await?;
+            let kudos = set_balance(account, self.kudos, self.now, connection).await?;
+            Ok(LoggedIn {
+                account,
+                name,
+                kudos,
+                is_new: known.is_none(),
+            })
+        })
+    }
+}
+
+impl NewLogin {
+    async fn known(
+        &self,
+        connection: &mut AnyConnection,
+    ) -> Result<Option<AccountId>, StorageError> {
+        let row = sqlx::query("SELECT account FROM people WHERE login = $1");
+        let row = row
+            .bind(storable(&self.login))
+            .fetch_optional(connection)
+            .await?;
+        Ok(row.map(|row| row.try_get(0)).transpose()?.map(AccountId))
+    }
+
+    async fn create(&self, connection: &mut AnyConnection) -> Result<AccountId, StorageError> {
+        let roles = Roles::USER.with(Roles::WORKER_OWNER);
+        let login = Some(&*self.login);
+        create_person(&storable(&self.name), roles, login, self.now, connection).await
+    }
+}
+
+/// A new account with all that belongs to it.
+pub async fn create_person(
+    name: &str,
+    roles: Roles,
+    login: Option<&str>,
+    now: UnixMillis,
+    connection: &mut AnyConnection,
+) -> Result<AccountId, StorageError> {
+    let row = sqlx::query(
+        "INSERT INTO accounts (name, roles, created_at) VALUES ($1, $2, $3) RETURNING id",
+    );
+    let row = row.bind(name).bind(roles.to_string()).bind(now.0);
+    let account = AccountId(row.fetch_one(&mut *connection).await?.try_get(0)?);
+    let person = sqlx::query(
+        "INSERT INTO people (account, login, worker_invited, public_workers, monthly_kudos, suspicion) \
+         VALUES ($1, $2, 0, 0, 0, 0)",
+    );
+    let person = person.bind(account.0).bind(login.map(storable));
+    person.execute(&mut *connection).await?;
+    let kind = if login.is_some() {
+        Kind::Known
+    } else {
+        Kind::Pseudonymous
+    };
+    open_balance(account, kind, now, connection).await?;
+    Ok(account)
+}
+
+/// Everybody begins at their floor, out of the house's pocket.
+async fn open_balance(
+    account: AccountId,
+    kind: Kind,
+    now: UnixMillis,
+    connection: &mut AnyConnection,
+) -> Result<(), StorageError> {
+    let floor = kind.floor();
+    let start = Posting::from_house(Cause::Start, account, floor, now);
+    post(&start, connection).await?;
+    let under = sqlx::query("UPDATE balances SET floor = $1 WHERE account = $2");
+    under
+        .bind(floor.0)
+        .bind(account.0)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// What an account has, after an operator has set it if there is something to set.
+async fn set_balance(
+    account: AccountId,
+    wanted: Option<Kudos>,
+    now: UnixMillis,
+    connection: &mut AnyConnection,
+) -> Result<Kudos, StorageError> {
+    let row = sqlx::query("SELECT kudos FROM balances WHERE account = $1").bind(account.0);
+    let row = row.fetch_optional(&mut *connection).await?;
+    let kudos = Kudos(row.map_or(Ok(0), |row| row.try_get(0))?);
+    let wanted = wanted.unwrap_or(kudos);
+    if wanted != kudos {
+        let missing = Kudos(wanted.0.saturating_sub(kudos.0));
+        post(
+            &Posting::from_house(Cause::Correction, account, missing, now),
+            connection,
+        )
+        .await?;
+    }
+    Ok(wanted)
+}

@@ -1,0 +1,18 @@
+//! People: what is known of an account beyond its name and roles.
+//!
+//! | file | what it owns |
+//! | --- | --- |
+//! | `row` | somebody as the store knows them: one, or a page of all |
+//! | `login` | accounts come to be, by a login elsewhere or by an operator |
+//! | `change` | what is changed about somebody, in one transaction |
+//! | `leave` | accounts on their way out, and what is wiped in the end |
+
+mod change;
+mod leave;
+mod login;
+mod row;
+
+pub use change::{Changed, PersonChange};
+pub use leave::{Leaving, Left};
+pub use login::{LoggedIn, NewLogin, create_person};
+pub use row::{Amounts, Order, PersonRow, Records};
