@@ -163,7 +163,9 @@ impl Question {
 }
 
 fn count_prompt(job: &Job) -> u32 {
-    let Body::Text(request) = &job.body;
+    let Body::Text(request) = &job.body else {
+        return 0;
+    };
     let mut text = Text::default();
     match &request.input {
         TextInput::Tokens(tokens) => return u32::try_from(tokens.len()).unwrap_or(u32::MAX),
@@ -201,7 +203,7 @@ fn count(text: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{MOST_COUNTED, Output, Text, count};
-    use crate::protocol::job::{Channel, Event, TokenEvent, ToolCallEvent};
+    use crate::protocol::job::{Channel, Event, Progress, TokenEvent, ToolCallEvent};
 
     fn token(channel: Channel, text: &str) -> Event {
         Event::Token(TokenEvent {
@@ -216,7 +218,7 @@ mod tests {
         let mut output = Output::default();
         output.note(&token(Channel::Reasoning, "let me see. "));
         output.note(&token(Channel::Content, "hello world"));
-        output.note(&Event::Progress { percent: 3 });
+        output.note(&Event::Progress(Progress::percent(3)));
         output.note(&Event::ToolCall(ToolCallEvent {
             name: Some(String::from("look_up")),
             arguments: String::from("{\"a\":1}"),

@@ -14,7 +14,7 @@ use super::http;
 use super::http::serve::{Connections, Tls, TlsError, serve};
 use super::people::People;
 use super::pollers::Pollers;
-use super::requests::{Order, Requests, Unreadable};
+use super::requests::Requests;
 use super::state::{DoorSettings, Doors};
 use super::storage::{Location, StorageError, Store};
 use super::switchboard::{Drained, Switchboard};
@@ -172,9 +172,7 @@ pub async fn doors(
         ..WorkersSettings::default()
     };
     let requests = Requests::start(switchboard.clone(), store.clone(), tasks);
-    requests
-        .restore(|row| Ok::<_, Unreadable>(Order::read(row)?.jobs(&names)))
-        .await?;
+    requests.restore(&names).await?;
     Ok(Doors {
         pollers: Pollers::start(switchboard.clone(), store.clone(), names, tasks),
         workers: Workers::new(

@@ -625,7 +625,9 @@ async fn strangers_do_not_get_the_secrets_in_a_prompt() {
         rig.say(&offer, [done(FinishReason::Stop)]).await;
         offer
     });
-    let job::Body::Text(asked) = &offer.job.body;
+    let job::Body::Text(asked) = &offer.job.body else {
+        panic!("a text was asked for");
+    };
     assert!(
         format!("{:?}", asked.input).contains(&token),
         "our own read it"

@@ -191,7 +191,9 @@ async fn log_probabilities_and_counts_cross_the_line() {
     let board = Board::start();
     let (_worker, _) = at_work(&board, "rig").await;
     let mut asked = story("hello", 10);
-    let Body::Text(request) = &mut asked.body;
+    let Body::Text(request) = &mut asked.body else {
+        panic!("a text was asked for");
+    };
     request.logprobs = Some(2);
     asked.limits.requires = Capabilities::LOGPROBS;
     let mut stream = submit(&board, asked).await;
@@ -245,7 +247,9 @@ async fn a_request_nested_too_deeply_is_refused_and_the_socket_it_came_over_live
     let mut other = submit(&board, story("Once", 800)).await;
     read_tokens(&mut other, 1).await;
     let mut deep = story("", 5);
-    let Body::Text(request) = &mut deep.body;
+    let Body::Text(request) = &mut deep.body else {
+        panic!("a text was asked for");
+    };
     request.input = TextInput::Chat(Chat {
         messages: vec![json!({"role": "user", "content": nested(124)})],
         ..Chat::default()
@@ -273,7 +277,9 @@ async fn the_demo_models_calls_come_as_tool_calls() {
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
     }});
     let mut asked = story("", 60);
-    let Body::Text(request) = &mut asked.body;
+    let Body::Text(request) = &mut asked.body else {
+        panic!("a text was asked for");
+    };
     request.sampling = Sampling {
         temperature: Some(0.0),
         ..Sampling::default()

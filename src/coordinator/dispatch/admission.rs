@@ -116,6 +116,7 @@ impl Dispatcher {
             lane,
             accepted_at: self.now.wall,
             expires: self.now.mono + life,
+            short: standing.short,
             state: State::Queued,
             delivered: Delivered::default(),
             history: History::default(),

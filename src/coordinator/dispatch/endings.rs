@@ -82,7 +82,8 @@ impl Dispatcher {
         };
         let Some(lease) = entry.lease() else { return };
         let worker = self.workers.get(&lease.worker);
-        let listens = worker.is_some_and(|it| it.extensions.cancel) || entry.job.kind == Kind::Text;
+        let listens = worker.is_some_and(|it| it.extensions.cancel || it.polls())
+            || entry.job.kind == Kind::Text;
         if !listens {
             let patience = self.settings.silence_window(entry.job.kind);
             self.abandon(job, patience);

@@ -21,7 +21,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::job::{Job, Kudos};
+use crate::protocol::job::{Job, Kind, Kudos};
 
 use super::clock::Mono;
 
@@ -45,6 +45,8 @@ pub struct Weight(u64);
 pub struct Standing {
     pub kudos: Kudos,
     pub priority: Priority,
+    /// It may not have what the request costs, which some workers want to be sure of.
+    pub short: bool,
 }
 
 /// Among one account's own jobs the higher goes first, as if it had come up to a minute earlier; between
@@ -88,7 +90,14 @@ impl Weight {
 impl Work {
     /// A typical job reads 1,000 tokens and writes 256. Reading is some ten times cheaper than writing. An output
     /// without a limit counts as twice the typical one; what anybody claims is kept between an eighth and 16.
+    /// An image of 1024x1024 in 30 steps is as much.
     pub fn of(job: &Job) -> Self {
+        const IMAGE: u64 = 1024 * 1024 * 30 / 1000;
+        if job.kind == Kind::Image {
+            let reach = job.limits.reach;
+            let drawn = u64::from(reach.pixels) * u64::from(reach.steps);
+            return Self((drawn / IMAGE).clamp(125, 16_000));
+        }
         let output = job.limits.output_tokens.map_or(512, u64::from);
         let tokens = u64::from(job.limits.prompt_tokens) / 10 + output;
         Self((tokens * 1000 / 356).clamp(125, 16_000))
@@ -114,7 +123,11 @@ mod tests {
 
     fn weight(kudos: i64, priority: Priority) -> Weight {
         let kudos = Kudos(kudos * 1000);
-        Weight::of(Standing { kudos, priority })
+        Weight::of(Standing {
+            kudos,
+            priority,
+            short: false,
+        })
     }
 
     #[test]

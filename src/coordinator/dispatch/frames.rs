@@ -157,7 +157,7 @@ impl Dispatcher {
     }
 
     /// A `done` that delivers nothing is a failure of the worker. Our own workers know when a model has nothing
-    /// to say; a public peer's backend has broken down.
+    /// to say; a public peer's backend has broken down. Of an image there is always something.
     fn not_a_result(&self, job: JobId, finish: &FinishReason, usage: Usage) -> Option<Failure> {
         let entry = self.jobs.get(&job)?;
         if *finish == FinishReason::Cancelled {
@@ -171,7 +171,8 @@ impl Dispatcher {
         let chat =
             entry.job.kind == Kind::Text && entry.job.limits.formats.meets(Formats::OPENAI_CHAT);
         let empty = !entry.has_output() && usage.completion_tokens == 0;
-        (empty && chat && !ours)
+        let nothing_to_show = empty && entry.job.kind != Kind::Text;
+        (empty && chat && !ours || nothing_to_show)
             .then(|| Failure::new(FailureKind::EmptyResult, "the worker sent an empty result"))
     }
 

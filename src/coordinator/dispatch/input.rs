@@ -9,6 +9,7 @@ use crate::protocol::job::{
 };
 
 use super::fairness::Standing;
+use super::wants::Wants;
 
 /// One connection of a worker, numbered by the shell and never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,10 +29,10 @@ pub enum Input {
     },
 
     // From a worker that polls.
-    /// It takes so many jobs, all of one request, now or not at all.
+    /// It takes jobs of one request, now or not at all.
     Pop {
         session: SessionId,
-        most: u32,
+        wants: Wants,
     },
     /// It says anew what it serves.
     Changed(Box<Registration>),

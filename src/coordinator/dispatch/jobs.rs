@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::protocol::job::{Event, Job, JobId, UnixMillis, Usage, WorkerId};
+use crate::protocol::job::{Event, Job, JobId, Progress, UnixMillis, Usage, WorkerId};
 
 use super::clock::Mono;
 use super::effect::{Outcome, Part, Prefill, Timing};
@@ -23,6 +23,8 @@ pub struct Entry {
     pub ticket: Ticket,
     pub accepted_at: UnixMillis,
     pub expires: Mono,
+    /// Its account may not have what it costs.
+    pub short: bool,
     pub state: State,
     pub delivered: Delivered,
     pub history: History,
@@ -191,7 +193,7 @@ impl Delivered {
     pub fn admit(&mut self, event: &Event, tells_tokens: bool) -> bool {
         match event {
             Event::Started { .. } => !std::mem::replace(&mut self.started, true),
-            Event::Progress { percent } => {
+            Event::Progress(Progress { percent, .. }) => {
                 let further = self.percent.is_none_or(|before| before < *percent);
                 self.percent = self.percent.max(Some(*percent));
                 further

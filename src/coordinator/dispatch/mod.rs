@@ -9,7 +9,7 @@
 //! | `admission`, `placement` | into the queue; out of it, onto a worker |
 //! | `jobs`, `frames` | one accepted job; what its worker says about it |
 //! | `connections` | workers that come, go, come back, or are replaced |
-//! | `polling` | workers that come for their jobs |
+//! | `polling`, `wants` | workers that come for their jobs; what they take of them |
 //! | `retries`, `conduct` | what a failure costs the job and the worker |
 //! | `deserted` | jobs whose workers have all gone |
 //! | `endings` | cancels, expiry, silence, slow clients, draining |
@@ -48,6 +48,7 @@ mod retries;
 mod settings;
 mod settlement;
 mod timers;
+mod wants;
 mod workers;
 
 #[cfg(test)]
@@ -69,6 +70,7 @@ pub use outlook::Outlook;
 pub use polling::{Skip, Skipped};
 pub use refusal::{Missing, Refusal};
 pub use settings::{Settings, StrikeRules};
+pub use wants::Wants;
 
 use std::time::Duration;
 
@@ -190,7 +192,7 @@ impl Dispatcher {
             Input::Submit(submission) => self.submit(submission, out),
             Input::Cancel { job } => self.cancel(job, out),
             Input::SlowClient { job } => self.drop_slow_client(job, out),
-            Input::Pop { session, most } => self.pop(session, most, out),
+            Input::Pop { session, wants } => self.pop(session, &wants, out),
             Input::Changed(registration) => self.change(&registration),
             Input::Connected(registration) => self.connect(&registration, out),
             Input::Frame(frame) => self.frame(frame, out),

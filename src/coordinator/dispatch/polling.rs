@@ -5,26 +5,38 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::protocol::job::{Kind, WorkerId};
+use crate::protocol::job::{Capabilities, JobId, Kind, WorkerId};
 
 use super::Dispatcher;
 use super::effect::Effect;
 use super::input::{Registration, SessionId};
-use super::jobs::State;
+use super::jobs::{Entry, State};
 use super::lanes::{LaneId, Need};
+use super::wants::{Unwanted, Wants};
 use super::workers::{Profile, Worker};
+
+/// How many jobs of a lane are looked at for one that a worker takes.
+const LOOK: usize = 256;
 
 /// Why jobs that wait are not for a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Skip {
     Models,
+    /// Its owner does not let it do this one thing.
+    Denied(Capabilities),
     /// They ask for something it cannot do, or speak what it does not understand.
     Ability,
     Window,
     Output,
+    Pixels,
+    Steps,
     Untrusted,
     /// They are for other workers.
     Workers,
+    /// Words it does not want.
+    Words,
+    /// Whoever asks may not have the kudos.
+    Kudos,
 }
 
 /// How many jobs wait for others, by the reason. Those it has failed before are not among them.
@@ -32,10 +44,10 @@ pub type Skipped = BTreeMap<Skip, usize>;
 
 impl Dispatcher {
     /// The job that is next for this worker, and its siblings: all of one request.
-    pub(super) fn pop(&mut self, session: SessionId, most: u32, out: &mut Vec<Effect>) {
+    pub(super) fn pop(&mut self, session: SessionId, wants: &Wants, out: &mut Vec<Effect>) {
         if let Some(&id) = self.sessions.get(&session) {
-            self.ask(id, most);
-            self.give(id, out);
+            self.ask(id, wants.most);
+            self.give(id, wants, out);
             self.ask(id, 0);
         }
     }
@@ -55,23 +67,46 @@ impl Dispatcher {
         self.lanes.attach(worker);
     }
 
-    /// What waits and is not for this worker, counted by the first thing it lacks.
-    pub fn skipped(&self, session: SessionId) -> Skipped {
+    /// What waits and is not for this worker, counted by the first thing it lacks. Images are counted by everything it
+    /// lacks: that is what owners of their workers are used to.
+    pub fn skipped(&self, session: SessionId, wants: &Wants) -> Skipped {
         let mut skipped = Skipped::new();
         let id = self.sessions.get(&session);
         let Some(worker) = id.and_then(|id| self.workers.get(id)) else {
             return skipped;
         };
         for (id, lane) in self.lanes.iter() {
-            let Some(reason) = skip(worker, id, &lane.need) else {
+            if !worker.profile.kinds.contains(lane.need.kind) || self.queue.is_empty(id) {
                 continue;
-            };
+            }
+            if worker.listing(id).is_some() {
+                self.count_unwanted(id, wants, &mut skipped);
+                continue;
+            }
+            let all = lane.need.kind == Kind::Image;
+            let reasons = skips(worker, &lane.need);
             let waiting = self.queue.waiting(id);
-            if waiting > 0 {
+            for reason in reasons.into_iter().take(if all { usize::MAX } else { 1 }) {
                 *skipped.entry(reason).or_default() += waiting;
             }
         }
         skipped
+    }
+
+    /// Jobs it could do and does not want.
+    fn count_unwanted(&self, lane: LaneId, wants: &Wants, skipped: &mut Skipped) {
+        if wants.takes_all() {
+            return;
+        }
+        for (_, ticket) in self.queue.in_turn(lane).take(LOOK) {
+            let entry = self.jobs.get(&ticket.job);
+            let reason = match entry.and_then(|entry| wants.unwanted(entry)) {
+                Some(Unwanted::Words) => Skip::Words,
+                Some(Unwanted::Kudos) => Skip::Kudos,
+                None => continue,
+            };
+            *skipped.entry(reason).or_default() += 1;
+        }
     }
 
     pub(super) fn polls(&self, worker: WorkerId) -> bool {
@@ -88,57 +123,94 @@ impl Dispatcher {
         self.refresh(id);
     }
 
-    fn give(&mut self, id: WorkerId, out: &mut Vec<Effect>) {
+    fn give(&mut self, id: WorkerId, wants: &Wants, out: &mut Vec<Effect>) {
         while let Some(worker) = self.lanes.next_unplaced() {
             self.refresh(worker);
         }
-        let Some((job, lane)) = self.best_job(id) else {
+        let next = match wants.takes_all() {
+            true => self.best_job(id),
+            false => self.best_wanted(id, wants),
+        };
+        let Some((job, lane)) = next else {
             return;
         };
-        let siblings = self.jobs.get(&job).map(|entry| entry.siblings.clone());
-        let mut has_room = self.offer(job, id, lane, out);
-        for &sibling in siblings.iter().flat_map(|siblings| siblings.iter()) {
+        let entry = self.jobs.get(&job);
+        let (siblings, most) = entry
+            .map(|entry| (entry.siblings.clone(), wants.batch(entry.job.limits.bulk)))
+            .unwrap_or_default();
+        if !self.offer(job, id, lane, out) {
+            return;
+        }
+        let mut left = most.saturating_sub(1);
+        for &sibling in siblings.iter() {
             let waits_beside = self.jobs.get(&sibling).is_some_and(|entry| {
                 entry.lane == lane
                     && matches!(entry.state, State::Queued)
                     && self.may_run(entry, id)
             });
-            if has_room && waits_beside {
-                has_room = self.offer(sibling, id, lane, out);
+            if left > 0 && waits_beside && self.offer(sibling, id, lane, out) {
+                left -= 1;
             }
         }
     }
+
+    /// The job with the earliest rank, of those that it wants.
+    fn best_wanted(&self, id: WorkerId, wants: &Wants) -> Option<(JobId, LaneId)> {
+        let takes = |entry: &Entry| wants.unwanted(entry).is_none() && self.may_run(entry, id);
+        let worker = self.workers.get(&id)?;
+        let open = worker
+            .listings
+            .iter()
+            .filter(|listing| listing.place.is_some());
+        let first = open.filter_map(|listing| {
+            let mut turn = self.queue.in_turn(listing.lane).take(LOOK);
+            let wanted = turn.find(|(_, ticket)| self.jobs.get(&ticket.job).is_some_and(takes));
+            wanted.map(|(rank, ticket)| (rank, ticket.job, listing.lane))
+        });
+        first.min().map(|(_, job, lane)| (job, lane))
+    }
 }
 
-/// Nothing, if jobs of this need are for this worker, or of another kind than it makes.
-fn skip(worker: &Worker, lane: LaneId, need: &Need) -> Option<Skip> {
+/// Everything that keeps jobs of this need from the worker.
+fn skips(worker: &Worker, need: &Need) -> Vec<Skip> {
     let it: &Profile = &worker.profile;
-    if worker.listing(lane).is_some() || !it.kinds.contains(need.kind) {
-        return None;
-    }
     let serves = |name: &Arc<str>| {
         worker
             .models
             .iter()
             .any(|model| model.offered && model.name == *name)
     };
-    let reach = need.reach;
-    let window = reach.window.max(context_of(need));
-    Some(
-        if !need.models.is_empty() && !need.models.iter().any(serves) {
-            Skip::Models
-        } else if !it.formats.meets(need.formats) || !it.capabilities.contains(need.requires) {
-            Skip::Ability
-        } else if window > it.reach.window.min(it.context) {
-            Skip::Window
-        } else if reach.output > it.reach.output {
-            Skip::Output
-        } else if need.trusted && !it.trusted {
-            Skip::Untrusted
-        } else {
-            Skip::Workers
-        },
-    )
+    let named = !need.models.is_empty();
+    let lacks_model = match need.kind {
+        // One that is lacking counts, even where another would do.
+        Kind::Image => named && !need.models.iter().all(serves),
+        _ => named && !need.models.iter().any(serves),
+    };
+    let (reach, most) = (need.reach, it.reach);
+    let missing = need.requires.missing_from(it.capabilities);
+    let denied = missing.of(Capabilities::ALLOWANCES);
+    let unable = missing != denied || !it.formats.meets(need.formats);
+    let found = [
+        (lacks_model, Skip::Models),
+        (unable, Skip::Ability),
+        (
+            reach.window.max(context_of(need)) > most.window.min(it.context),
+            Skip::Window,
+        ),
+        (reach.output > most.output, Skip::Output),
+        (reach.pixels > most.pixels, Skip::Pixels),
+        (reach.steps > most.steps, Skip::Steps),
+        (need.trusted && !it.trusted, Skip::Untrusted),
+        (
+            need.owner.is_some_and(|owner| owner != worker.owner),
+            Skip::Workers,
+        ),
+    ];
+    let mut skips: Vec<Skip> = denied.each().map(Skip::Denied).collect();
+    let others = found.into_iter().filter(|(found, _)| *found);
+    skips.extend(others.map(|(_, skip)| skip));
+    skips.sort_unstable();
+    skips
 }
 
 /// Media have no context to speak of.

@@ -115,7 +115,11 @@ impl fmt::Display for Missing {
                 formatter,
                 "the request needs {wanted} tokens of context and the workers of this model take {longest}"
             ),
-            Self::Reach(Reach { window, output }) => write!(
+            Self::Reach(Reach { pixels, steps, .. }) if *pixels > 0 => write!(
+                formatter,
+                "no worker of this model takes {pixels} pixels in {steps} steps"
+            ),
+            Self::Reach(Reach { window, output, .. }) => write!(
                 formatter,
                 "no worker of this model takes {window} tokens of context and {output} of output"
             ),

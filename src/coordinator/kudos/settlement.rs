@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::coordinator::dispatch::{Facts, Outcome, Part, Timing};
 use crate::coordinator::metering::Counted;
 use crate::protocol::job::{
-    AccountId, FailureKind, FinishReason, JobId, Kind, Kudos, RequestId, Usage, WorkerId,
+    AccountId, Body, FailureKind, FinishReason, JobId, Kind, Kudos, RequestId, Usage, WorkerId,
 };
 
 use super::metering::{Metered, said};
@@ -74,12 +74,11 @@ pub enum Reason {
 
 impl Settlement {
     pub fn of(facts: &Facts, counted: Counted, prices: &Prices) -> Self {
-        let metered = match is_paid(&facts.outcome) {
-            true => Metered::of(facts, counted),
-            false => Metered::default(),
+        let bill = match is_paid(&facts.outcome) {
+            true => Bill::of(facts, counted, prices),
+            false => Bill::default(),
         };
-        let rewards = rewards(facts, metered, prices);
-        let entries = entries(facts, &rewards);
+        let entries = entries(facts, &bill);
         let (state, reason) = ending(&facts.outcome);
         let last = facts.parts.last();
         Self {
@@ -93,12 +92,46 @@ impl Settlement {
             reason,
             attempts: facts.attempts,
             usage: said(facts).unwrap_or_default(),
-            paid_tokens: metered.output_tokens,
-            reward: rewards.last().copied().unwrap_or_default(),
+            paid_tokens: bill.tokens,
+            reward: bill.rewards.last().copied().unwrap_or_default(),
             charge: charge(&entries),
             timing: facts.timing,
             entries,
             result: facts.output.clone(),
+        }
+    }
+}
+
+/// What a job is worth.
+#[derive(Debug, Default)]
+struct Bill {
+    /// Of each part, in order; none where nobody is paid.
+    rewards: Vec<Kudos>,
+    /// What whoever asked pays. The house has the difference.
+    charge: Kudos,
+    /// Of the output, the tokens that are paid.
+    tokens: u32,
+}
+
+impl Bill {
+    fn of(facts: &Facts, counted: Counted, prices: &Prices) -> Self {
+        match &facts.job.body {
+            Body::Text(_) => Self::of_text(facts, counted, prices),
+            Body::Image(_) => Self::default(),
+        }
+    }
+
+    fn of_text(facts: &Facts, counted: Counted, prices: &Prices) -> Self {
+        let metered = Metered::of(facts, counted);
+        let rewards = rewards(facts, metered, prices);
+        let total: i64 = rewards.iter().map(|reward| reward.0).sum();
+        Self {
+            charge: match total {
+                0 => Kudos(0),
+                total => Kudos(total + FEE.0),
+            },
+            rewards,
+            tokens: metered.output_tokens,
         }
     }
 }
@@ -151,9 +184,9 @@ fn size(part: &Part) -> f64 {
     }
 }
 
-fn entries(facts: &Facts, rewards: &[Kudos]) -> Vec<Entry> {
-    let total: i64 = rewards.iter().map(|reward| reward.0).sum();
-    if total == 0 {
+fn entries(facts: &Facts, bill: &Bill) -> Vec<Entry> {
+    let total: i64 = bill.rewards.iter().map(|reward| reward.0).sum();
+    if total == 0 && bill.charge.0 == 0 {
         return Vec::new();
     }
     let plain = |account, reason, amount| Entry {
@@ -165,15 +198,15 @@ fn entries(facts: &Facts, rewards: &[Kudos]) -> Vec<Entry> {
     let paid = facts
         .parts
         .iter()
-        .zip(rewards)
+        .zip(&bill.rewards)
         .filter(|(_, reward)| reward.0 != 0);
     let paid = paid.map(|(part, reward)| Entry {
         worker: Some(part.worker),
         ..plain(part.owner, Reason::Reward, reward.0)
     });
-    let mut entries = vec![plain(facts.job.account, Reason::Charge, -(total + FEE.0))];
+    let mut entries = vec![plain(facts.job.account, Reason::Charge, -bill.charge.0)];
     entries.extend(paid);
-    entries.push(plain(HOUSE, Reason::Fee, FEE.0));
+    entries.push(plain(HOUSE, Reason::Fee, bill.charge.0 - total));
     entries
 }
 

@@ -20,7 +20,9 @@ pub struct Turn {
 impl Turn {
     /// Of a worker that writes no more than `longest` tokens where nobody says less. Nothing, if it is no chat.
     pub fn of(offer: &Offer, longest: u32) -> Option<Self> {
-        let Body::Text(request) = &offer.job.body;
+        let Body::Text(request) = &offer.job.body else {
+            return None;
+        };
         let TextInput::Chat(chat) = &request.input else {
             return None;
         };

@@ -25,13 +25,14 @@ use tokio::time::{Instant, sleep};
 
 use super::accounts::Caller;
 use super::clock::wall_clock;
-use super::dispatch::{Frame, Offer, Said, Skipped};
+use super::dispatch::{Frame, Offer, Said, Skipped, Wants};
 use super::metering::Meter;
 use super::names::Names;
 use super::storage::Store;
 use super::switchboard::{Brought, Pop, Receipt, Switchboard};
 use crate::protocol::job::{
-    AccountId, Event, Failure, FailureKind, FinishReason, JobId, Kudos, TokenEvent, Usage,
+    AccountId, Event, Failure, FailureKind, FinishReason, JobId, Kudos, Product, Progress,
+    TokenEvent, Usage,
 };
 use crate::tasks::Tasks;
 
@@ -69,11 +70,13 @@ pub struct Given {
 }
 
 /// What a worker has made of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Made {
-    Text(String),
-    /// Made, and hidden from the client.
-    Censored(String),
+    Brought {
+        product: Product,
+        /// It should not be shown.
+        censored: bool,
+    },
     /// It could not.
     Fault,
 }
@@ -96,7 +99,7 @@ impl Pollers {
     }
 
     /// The next jobs for this worker, which it serves from here on.
-    pub async fn pop(&self, caller: &Caller, ask: Ask) -> Result<Given, NotServed> {
+    pub async fn pop(&self, caller: &Caller, ask: Ask, wants: Wants) -> Result<Given, NotServed> {
         if caller
             .worker_name
             .as_deref()
@@ -109,9 +112,9 @@ impl Pollers {
         if poller.row.owner != caller.account {
             return Err(NotServed::NameTaken);
         }
-        let (most, longest) = (ask.amount, ask.reach.output);
+        let longest = ask.reach.output;
         let news = poller.take_in(ask, &self.0.names, &self.0.switchboard);
-        let popped = self.ask(&mut poller, news, most).await?;
+        let popped = self.ask(&mut poller, news, wants).await?;
         let mut held = self.held();
         for offer in &popped.offers {
             held.add(offer, poller.row.owner, longest);
@@ -146,12 +149,38 @@ impl Pollers {
     /// What was made, and how it ended. Who asked by the poll API counts nothing and reads what was brought.
     async fn read(&self, out: &Out, made: Made) -> (Made, FinishReason) {
         match (&out.turn, made) {
-            (Some(turn), Made::Text(text)) => {
+            (
+                Some(turn),
+                Made::Brought {
+                    product: Product::Text(text),
+                    censored: false,
+                },
+            ) => {
                 let (text, finish) = turn.read(&text, &self.0.meter).await;
-                (Made::Text(text), finish)
+                let product = Product::Text(text);
+                let censored = false;
+                (Made::Brought { product, censored }, finish)
             }
             (_, made) => (made, FinishReason::Stop),
         }
+    }
+
+    /// Who may bring it, if it is out at one of this account's workers: which attempt at it that is.
+    pub fn attempt(&self, owner: AccountId, job: JobId) -> Result<u32, NotTaken> {
+        self.held().take(job, owner).map(|out| out.attempt)
+    }
+
+    /// A worker says how far it is with a job.
+    pub async fn progress(
+        &self,
+        owner: AccountId,
+        job: JobId,
+        progress: Progress,
+    ) -> Result<(), NotTaken> {
+        let out = self.held().take(job, owner)?;
+        let frame = frame(&out, job, Event::Progress(progress));
+        let said = self.0.switchboard.said(frame).await;
+        said.map_err(|_| NotTaken::Unavailable)
     }
 
     async fn poller(
@@ -175,7 +204,7 @@ impl Pollers {
         &self,
         poller: &mut Poller,
         news: Option<super::switchboard::News>,
-        most: u32,
+        wants: Wants,
     ) -> Result<super::switchboard::Popped, NotServed> {
         let board = &self.0.switchboard;
         let mut news = news;
@@ -183,7 +212,7 @@ impl Pollers {
             let pop = Pop {
                 session: poller.session,
                 news: news.take(),
-                most,
+                wants: wants.clone(),
             };
             let popped = board.pop(pop).await.map_err(|_| NotServed::Unavailable)?;
             if let Some(popped) = popped {
@@ -246,19 +275,32 @@ fn frames(out: &Out, job: JobId, made: Made, finish: FinishReason) -> Vec<Frame>
         })
     };
     let events = match made {
-        Made::Text(text) => vec![token(text), done(finish)],
-        Made::Censored(text) => vec![token(text), done(FinishReason::ContentFilter)],
+        Made::Brought { product, censored } => {
+            let output = match product {
+                Product::Text(text) => token(text),
+                Product::Media(media) => Event::Media(media),
+            };
+            let finish = match censored {
+                true => FinishReason::ContentFilter,
+                false => finish,
+            };
+            vec![output, done(finish)]
+        }
         Made::Fault => vec![Event::Failed(Failure::new(
             FailureKind::WorkerFailed,
             "the worker reported a fault",
         ))],
     };
-    let frame = |event| Frame {
+    let frame = |event| frame(out, job, event);
+    events.into_iter().map(frame).collect()
+}
+
+fn frame(out: &Out, job: JobId, event: Event) -> Frame {
+    Frame {
         session: out.session,
         job,
         attempt: Some(out.attempt),
         seq: None,
         said: Said::Event(event),
-    };
-    events.into_iter().map(frame).collect()
+    }
 }

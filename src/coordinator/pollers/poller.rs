@@ -21,8 +21,6 @@ pub struct Ask {
     pub reach: Reach,
     /// Jobs it works on at a time.
     pub threads: u32,
-    /// Jobs it takes now.
-    pub amount: u32,
 }
 
 /// Why a worker that came is given nothing.
@@ -58,7 +56,6 @@ impl Poller {
     /// What the switchboard has to hear of it, if that is anything new.
     pub fn take_in(&mut self, ask: Ask, names: &Names, switchboard: &Switchboard) -> Option<News> {
         self.seen = Instant::now();
-        let ask = Ask { amount: 0, ..ask };
         let before = self.said.replace(ask);
         match before {
             None => Some(self.introduce(names, switchboard)),
@@ -107,7 +104,10 @@ impl Poller {
             kinds: said.kind.into(),
             formats: Formats::LEGACY,
             capabilities: said.capabilities,
-            context: said.reach.window,
+            context: match said.kind {
+                Kind::Text => said.reach.window,
+                _ => u32::MAX,
+            },
             models: said.models.into_iter().map(model).collect(),
             slots: said.threads,
             extensions: Extensions {
@@ -131,7 +131,6 @@ impl Ask {
             capabilities: Capabilities::default(),
             reach: Reach::default(),
             threads: 1,
-            amount: 0,
         }
     }
 }

@@ -104,7 +104,7 @@ fn ending(output: &Output, outcome: Outcome) -> Ended {
         Outcome::Delivered { finish, .. } => {
             Ended::Made(made(output, finish == FinishReason::ContentFilter))
         }
-        Outcome::Cancelled if !output.text().is_empty() => Ended::Made(made(output, false)),
+        Outcome::Cancelled if !output.product().is_empty() => Ended::Made(made(output, false)),
         Outcome::Cancelled => Ended::Cancelled,
         Outcome::Expired => Ended::Expired,
         Outcome::Failed(failure) if failure.kind == FailureKind::Expired => Ended::Expired,
@@ -122,7 +122,7 @@ fn made(output: &Output, censored: bool) -> Made {
         Stage::Waiting => Default::default(),
     };
     Made {
-        text: output.text(),
+        product: output.product(),
         model,
         worker,
         worker_id,

@@ -5,17 +5,17 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `request` | one request as somebody who asks sees it |
-//! | `orders` | what is kept of it, and the jobs that it becomes |
+//! | [`orders`] | what is kept of it, and the jobs that it becomes: one file for each kind |
 //! | `follow` | the task that listens to its jobs |
 //! | `restore` | what an earlier process has left on disk |
 
 mod follow;
-mod orders;
+pub mod orders;
 mod request;
 mod restore;
 
-pub use orders::{Order, Unreadable};
-pub use request::{Counts, Ended, Made, Output, Request};
+pub use orders::Order;
+pub use request::{Counts, Ended, Made, Output, Request, Wishes};
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
@@ -63,6 +63,7 @@ pub struct NewRequest {
     pub kind: Kind,
     /// From which its jobs can be made again.
     pub body: String,
+    pub wishes: Wishes,
     pub jobs: Vec<Arc<Job>>,
     pub standing: Standing,
     pub expires_at: UnixMillis,
@@ -110,7 +111,7 @@ impl Requests {
         };
         // Should the store fail, the streams are dropped here, which cancels the jobs.
         self.0.store.accept(row.clone()).await?;
-        Ok(self.follow(&row, &new.jobs, streams, Vec::new()))
+        Ok(self.follow(&row, new.wishes, &new.jobs, streams, Vec::new()))
     }
 
     pub fn find(&self, id: RequestId) -> Option<Arc<Request>> {
@@ -144,11 +145,12 @@ impl Requests {
     fn follow(
         &self,
         row: &RequestRow,
+        wishes: Wishes,
         jobs: &[Arc<Job>],
         streams: Vec<JobStream>,
         ended: Vec<(usize, Ended)>,
     ) -> Arc<Request> {
-        let request = Arc::new(Request::new(row, jobs, &streams, ended));
+        let request = Arc::new(Request::new(row, wishes, jobs, &streams, ended));
         self.write().add(&request);
         let Inner {
             tasks, switchboard, ..

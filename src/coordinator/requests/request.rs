@@ -8,7 +8,8 @@ use uuid::Uuid;
 use crate::coordinator::storage::{RequestRow, Store};
 use crate::coordinator::switchboard::{JobStream, JobWatch, Stage};
 use crate::protocol::job::{
-    AccountId, Body, Event, Job, JobId, Kind, Kudos, LegacySampling, RequestId, UnixMillis,
+    AccountId, Body, Event, Job, JobId, Kind, Kudos, LegacySampling, Product, Progress, RequestId,
+    UnixMillis,
 };
 
 #[derive(Debug)]
@@ -18,6 +19,7 @@ pub struct Request {
     pub kind: Kind,
     pub accepted_at: UnixMillis,
     pub expires_at: UnixMillis,
+    pub wishes: Wishes,
     /// In the order they were asked for.
     pub outputs: Vec<Output>,
     cancelled: CancellationToken,
@@ -32,11 +34,21 @@ pub struct Output {
     pub seed: Option<u64>,
     legacy: Option<LegacySampling>,
     watch: Mutex<Option<JobWatch>>,
-    text: Mutex<String>,
+    product: Mutex<Product>,
+    progress: Mutex<Option<Progress>>,
     ended: OnceLock<Ended>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What its client wants done with what comes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// Images are links, and not in the reply.
+    pub links: bool,
+    /// Others may see them.
+    pub shared: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
 pub enum Ended {
     Made(Made),
     /// By a cancel, before it brought anything.
@@ -47,9 +59,9 @@ pub enum Ended {
 }
 
 /// What is handed to the client.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Made {
-    pub text: String,
+    pub product: Product,
     pub model: Arc<str>,
     pub worker: Arc<str>,
     pub worker_id: Uuid,
@@ -73,6 +85,7 @@ pub struct Counts {
 impl Request {
     pub(super) fn new(
         row: &RequestRow,
+        wishes: Wishes,
         jobs: &[Arc<Job>],
         streams: &[JobStream],
         ended: Vec<(usize, Ended)>,
@@ -87,6 +100,7 @@ impl Request {
             kind: row.kind,
             accepted_at: row.accepted_at,
             expires_at: row.expires_at,
+            wishes,
             outputs,
             cancelled: CancellationToken::new(),
             charged: Mutex::default(),
@@ -145,13 +159,17 @@ impl Request {
 
 impl Output {
     fn of(job: &Arc<Job>, streams: &[JobStream]) -> Self {
-        let Body::Text(text) = &job.body;
+        let (seed, legacy) = match &job.body {
+            Body::Text(text) => (text.sampling.seed, text.sampling.legacy.as_deref().cloned()),
+            Body::Image(image) => (image.seed, None),
+        };
         let output = Self {
             job: job.id,
-            seed: text.sampling.seed,
-            legacy: text.sampling.legacy.as_deref().cloned(),
+            seed,
+            legacy,
             watch: Mutex::default(),
-            text: Mutex::default(),
+            product: Mutex::default(),
+            progress: Mutex::default(),
             ended: OnceLock::new(),
         };
         output.watch(streams);
@@ -177,14 +195,21 @@ impl Output {
         self.ended.get()
     }
 
-    /// What has been written so far.
-    pub fn text(&self) -> String {
-        locked(&self.text).clone()
+    /// What is there so far.
+    pub fn product(&self) -> Product {
+        locked(&self.product).clone()
+    }
+
+    /// How far the worker is that has it.
+    pub fn progress(&self) -> Option<Progress> {
+        let runs = self.is_open() && self.stage() != Stage::Waiting;
+        locked(&self.progress).filter(|_| runs)
     }
 
     pub(super) fn hear(&self, event: &Event) {
-        if let Event::Token(token) = event {
-            locked(&self.text).push_str(&token.text);
+        match event {
+            Event::Progress(progress) => *locked(&self.progress) = Some(*progress),
+            event => locked(&self.product).note(event),
         }
     }
 

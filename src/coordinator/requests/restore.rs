@@ -1,28 +1,26 @@
 //! What an earlier process has left on disk: what has ended is known again, what has not is queued again.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use tracing::{info, warn};
 
 use super::Requests;
+use super::orders::Order;
 use super::request::{Ended, Made};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::{Standing, Submission};
-use crate::coordinator::storage::{OpenRequest, RequestRow, ResultRow, StorageError};
-use crate::protocol::job::{Job, JobId};
+use crate::coordinator::names::Names;
+use crate::coordinator::storage::{OpenRequest, ResultRow, StorageError};
+use crate::protocol::job::{JobId, Kind, Product};
 
 impl Requests {
-    /// To be called once, before anybody asks. `jobs` makes a request's jobs again, with the ids they had.
-    pub async fn restore<E: std::fmt::Display>(
-        &self,
-        jobs: impl Fn(&RequestRow) -> Result<Vec<Arc<Job>>, E>,
-    ) -> Result<(), StorageError> {
+    /// To be called once, before anybody asks. The jobs of a request have the ids they had.
+    pub async fn restore(&self, names: &Names) -> Result<(), StorageError> {
         let open = self.0.store.open_requests(wall_clock()).await?;
         let (mut requests, mut queued) = (0, 0);
         for one in open {
-            match jobs(&one.request) {
-                Ok(jobs) => queued += self.take_up(&one, &jobs).await,
+            match Order::read(&one.request) {
+                Ok(order) => queued += self.take_up(&one, &order, names).await,
                 Err(error) => {
                     // Its id is a secret.
                     warn!("a stored request cannot be read any more: {error}");
@@ -38,13 +36,14 @@ impl Requests {
     }
 
     /// How many of its jobs are queued again.
-    async fn take_up(&self, one: &OpenRequest, jobs: &[Arc<Job>]) -> usize {
+    async fn take_up(&self, one: &OpenRequest, order: &Order, names: &Names) -> usize {
+        let jobs = order.jobs(names);
         let results = one.results.iter().map(|row| (row.job, row));
         let results: HashMap<JobId, &ResultRow> = results.collect();
         let (mut ended, mut left) = (Vec::new(), Vec::new());
         for (index, job) in jobs.iter().enumerate() {
             match results.get(&job.id) {
-                Some(row) => ended.push((index, again(row))),
+                Some(row) => ended.push((index, again(order.kind(), row))),
                 None if one.request.cancelled => ended.push((index, Ended::Cancelled)),
                 None => left.push(job.clone()),
             }
@@ -64,7 +63,7 @@ impl Requests {
                 .await
                 .unwrap_or_default(),
         };
-        let request = self.follow(&one.request, jobs, streams, ended);
+        let request = self.follow(&one.request, order.wishes(), &jobs, streams, ended);
         if one.request.cancelled {
             request.cancel();
         }
@@ -75,11 +74,11 @@ impl Requests {
 /// How a job ends whose worker hides the result.
 const CENSORED: &str = "content_filter";
 
-fn again(row: &ResultRow) -> Ended {
+fn again(kind: Kind, row: &ResultRow) -> Ended {
     let (worker, worker_id) = row.worker.clone().unwrap_or_default();
     match (row.state.as_str(), row.output.is_empty()) {
         ("delivered", _) | ("cancelled", false) => Ended::Made(Made {
-            text: row.output.clone(),
+            product: Product::from_stored(kind, &row.output),
             model: row.model.as_str().into(),
             worker: worker.into(),
             worker_id,

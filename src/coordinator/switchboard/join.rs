@@ -37,7 +37,7 @@ pub fn join(last: &mut Event, next: Event) -> Option<Event> {
             last.arguments.push_str(&next.arguments);
             last.ids.extend(next.ids);
         }
-        (last @ Event::Progress { .. }, next @ Event::Progress { .. })
+        (last @ Event::Progress(_), next @ Event::Progress(_))
         | (last @ Event::Preview { .. }, next @ Event::Preview { .. })
         | (last @ Event::Usage(_), next @ Event::Usage(_)) => *last = next,
         (_, next) => return Some(next),

@@ -11,7 +11,7 @@ use super::stage::{Stage, Whereabouts};
 use super::stream::{Delivery, JobStream};
 use crate::coordinator::dispatch::{Outcome, Timing};
 use crate::coordinator::metering::{Counted, Output};
-use crate::protocol::job::{Event, Job, JobId, Usage};
+use crate::protocol::job::{Event, Job, JobId, Product, Usage};
 
 use std::task::Waker;
 
@@ -33,7 +33,9 @@ pub struct Line {
     overflowed: bool,
     /// Of a job on disk.
     whereabouts: Option<Arc<Whereabouts>>,
-    /// What a job on disk has written, once it has ended.
+    /// What a job on disk has brought, if that is no text.
+    media: Product,
+    /// All of it as it is kept, once it has ended.
     written: Option<Arc<str>>,
 }
 
@@ -67,6 +69,9 @@ impl Lines {
             return Ok(None);
         };
         line.output.note(&event);
+        if let Event::Media(media) = &event {
+            line.media = Product::Media(media.clone());
+        }
         let pushed = line.pipe.push(event);
         line.overflowed = pushed.is_err();
         pushed
@@ -102,7 +107,10 @@ impl Lines {
         line.timing = timing;
         let public = line.public;
         if line.whereabouts.is_some() && line.written.is_none() {
-            line.written = Some(line.output.text().into());
+            line.written = Some(match line.media.is_empty() {
+                true => line.output.text().into(),
+                false => line.media.stored().into(),
+            });
         }
         let count = match line.counted {
             Some(counted) => Count::Known(counted),

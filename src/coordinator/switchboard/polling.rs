@@ -10,7 +10,7 @@ use super::overview::Stale;
 use super::sessions::Card;
 use super::{Stopped, Switchboard};
 use crate::coordinator::dispatch::{
-    Frame, Input, Offer, Outlook, Registration, SessionId, Skipped,
+    Frame, Input, Offer, Outlook, Registration, SessionId, Skipped, Wants,
 };
 use crate::protocol::job::{JobId, Kudos};
 
@@ -20,8 +20,7 @@ pub struct Pop {
     pub session: SessionId,
     /// What it serves, when that is new.
     pub news: Option<News>,
-    /// So many jobs at most, all of one request.
-    pub most: u32,
+    pub wants: Wants,
 }
 
 /// Who is there.
@@ -91,6 +90,12 @@ impl Switchboard {
         self.messages.send(message).await.map_err(|_| Stopped)
     }
 
+    /// A worker says something in between that needs no answer.
+    pub async fn said(&self, frame: Frame) -> Result<(), Stopped> {
+        let message = Message::Said(vec![Input::Frame(frame)]);
+        self.messages.send(message).await.map_err(|_| Stopped)
+    }
+
     /// Returns when it is on disk, or refused.
     pub async fn bring(&self, brought: Brought) -> Result<Receipt, Stopped> {
         let (answer, answered) = oneshot::channel();
@@ -105,7 +110,7 @@ impl Desk {
         let Pop {
             session,
             news,
-            most,
+            wants,
         } = pop;
         if let Some(news) = news {
             self.learn(session, news);
@@ -115,11 +120,12 @@ impl Desk {
             return;
         }
         self.polling.popping = Some((session, Vec::new()));
-        self.handle(Input::Pop { session, most });
+        let asked = wants.clone();
+        self.handle(Input::Pop { session, wants });
         let offers = self.polling.popping.take();
         let offers = offers.map(|(_, offers)| offers).unwrap_or_default();
         let skipped = match offers.is_empty() {
-            true => self.dispatcher.skipped(session),
+            true => self.dispatcher.skipped(session, &asked),
             false => Skipped::new(),
         };
         // Jobs given to somebody who has hung up come back when their time is over.

@@ -24,7 +24,9 @@ pub fn mark_large(job: &mut Arc<Job>) {
 
 /// A guess that is too high for most texts settles nearly all jobs; the others are written out.
 fn is_large(job: &Job) -> bool {
-    let Body::Text(request) = &job.body;
+    let Body::Text(request) = &job.body else {
+        return false;
+    };
     let guess = match (&job.original, &request.input) {
         (Some(original), _) => weight(&original.body),
         (None, TextInput::Prompt(text)) => text.len(),

@@ -23,7 +23,10 @@ const LEAST_TOKENS: u32 = 16;
 /// In the first format both sides know.
 pub fn of(offer: &Offer, peer: &Peer) -> Result<Payload, Failure> {
     let job = &*offer.job;
-    let Body::Text(request) = &job.body;
+    let Body::Text(request) = &job.body else {
+        let message = "the worker takes text, and this is none";
+        return Err(Failure::new(FailureKind::UnsupportedValue, message));
+    };
     let both = |format| peer.formats.meets(format) && job.limits.formats.meets(format);
     if both(Formats::NEUTRAL) {
         return Ok(Payload::Neutral(Box::new(neutral(job, request))));

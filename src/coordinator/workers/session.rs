@@ -13,7 +13,9 @@ use crate::coordinator::dispatch::{
     CancelReason, CloseReason, Frame, Input, ModelReport, Offer, Report, Said, SessionId, Verdict,
 };
 use crate::coordinator::switchboard::{Gpus, Order};
-use crate::protocol::job::{Channel, Event, Failure, FailureKind, FinishReason, JobId, TokenEvent};
+use crate::protocol::job::{
+    Channel, Event, Failure, FailureKind, FinishReason, JobId, Progress, TokenEvent,
+};
 use crate::protocol::link::{
     self, About, Agreed, CancelWhy, Done, Extension, FrameError, FromWorker, JobFrame, ModelStatus,
     Output, Ready, State, ToWorker, VERSION,
@@ -130,7 +132,10 @@ impl Session {
                 inputs.push(self.frame(about, Said::Event(Event::Usage(usage))));
             }
             FromWorker::Progress { about, percent, .. } => {
-                inputs.push(self.frame(about, Said::Event(Event::Progress { percent })));
+                inputs.push(self.frame(
+                    about,
+                    Said::Event(Event::Progress(Progress::percent(percent))),
+                ));
             }
             // No job of a passed-through format is given out, so these belong to none.
             FromWorker::Raw { about, .. } | FromWorker::Alive { about, .. } => {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Failure;
+use super::{Failure, Media};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
@@ -14,9 +14,7 @@ pub enum Event {
     Token(TokenEvent),
     ToolCall(ToolCallEvent),
     /// How far a job without text is.
-    Progress {
-        percent: u8,
-    },
+    Progress(Progress),
     Preview {
         mime: String,
         bytes: Vec<u8>,
@@ -69,13 +67,11 @@ pub struct TokenLogprob {
     pub top: Vec<(String, f32)>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Media {
-    pub index: u32,
-    pub seed: Option<u64>,
-    pub key: String,
-    pub content_type: String,
-    pub sha256: String,
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub percent: u8,
+    /// The step it is at and how many there are, where the worker counts them.
+    pub steps: Option<(u32, u32)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +98,24 @@ pub struct Usage {
     /// Of those, the ones spent on reasoning.
     #[serde(default)]
     pub reasoning_tokens: u32,
+}
+
+impl Progress {
+    pub fn percent(percent: u8) -> Self {
+        Self {
+            percent,
+            steps: None,
+        }
+    }
+
+    /// At this step of so many.
+    pub fn at(step: u32, steps: u32) -> Self {
+        let percent = u64::from(step) * 100 / u64::from(steps.max(1));
+        Self {
+            percent: u8::try_from(percent.min(100)).unwrap_or(100),
+            steps: Some((step, steps)),
+        }
+    }
 }
 
 impl Event {

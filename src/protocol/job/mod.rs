@@ -4,20 +4,26 @@
 //! What the client left unset stays `None` here; nobody behind this page learns which door a job came through,
 //! except the renderer for public peers, by [`Original`].
 
+mod capabilities;
 mod event;
 mod failure;
 mod ids;
+mod image;
 mod legacy;
 mod needs;
+mod product;
 mod text;
 
+pub use capabilities::Capabilities;
 pub use event::{
-    Channel, Event, FinishReason, Media, TokenEvent, TokenLogprob, ToolCallEvent, Usage,
+    Channel, Event, FinishReason, Progress, TokenEvent, TokenLogprob, ToolCallEvent, Usage,
 };
 pub use failure::{Blame, Failure, FailureKind, FailureRow, Retry};
 pub use ids::{AccountId, JobId, Kudos, RequestId, UnixMillis, WorkerId};
+pub use image::{ImageRequest, Lora, SourceImage};
 pub use legacy::LegacySampling;
-pub use needs::{Capabilities, Formats, Kind, Kinds, Reach};
+pub use needs::{Formats, Kind, Kinds, Reach};
+pub use product::{Media, Product, Remark};
 pub use text::{Chat, OutputFormat, Sampling, TextInput, TextRequest, ToolChoice};
 
 use std::sync::Arc;
@@ -54,6 +60,7 @@ pub struct ModelChoice(pub Vec<Arc<str>>);
 #[derive(Debug, Clone, PartialEq)]
 pub enum Body {
     Text(Box<TextRequest>),
+    Image(Box<ImageRequest>),
 }
 
 /// What a worker must be able to do to serve it, and how much work it may become.
@@ -69,6 +76,9 @@ pub struct Limits {
     pub output_tokens: Option<u32>,
     /// What a worker that polls must take.
     pub reach: Reach,
+    /// How much of a worker's room one of these takes where it is given several in one go, in hundredths of a pixel;
+    /// nothing: as many as it likes.
+    pub bulk: u64,
     /// How long a worker that polls may keep it without a word; none: the usual time.
     pub patience: Option<Duration>,
 }

@@ -28,11 +28,11 @@ pub struct Reach {
     pub window: u32,
     /// Tokens of output.
     pub output: u32,
+    /// Width times height of an image.
+    pub pixels: u32,
+    /// Steps of an image, as they are counted.
+    pub steps: u32,
 }
-
-/// A set of things not every worker can do.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Capabilities(u16);
 
 impl Kind {
     pub const ALL: [Self; 5] = [
@@ -65,10 +65,15 @@ impl Reach {
     pub const ENDLESS: Self = Self {
         window: u32::MAX,
         output: u32::MAX,
+        pixels: u32::MAX,
+        steps: u32::MAX,
     };
 
     pub fn covers(self, wanted: Self) -> bool {
-        self.window >= wanted.window && self.output >= wanted.output
+        self.window >= wanted.window
+            && self.output >= wanted.output
+            && self.pixels >= wanted.pixels
+            && self.steps >= wanted.steps
     }
 }
 
@@ -111,60 +116,7 @@ impl Formats {
     }
 }
 
-impl Capabilities {
-    /// Reads pictures in the prompt.
-    pub const IMAGE_INPUT: Self = Self(1);
-    pub const VIDEO_INPUT: Self = Self(2);
-    /// Takes tools and gives back calls of them.
-    pub const TOOLS: Self = Self(4);
-    /// Can be made to call a tool, or to keep to a schema.
-    pub const GRAMMAR: Self = Self(8);
-    pub const LOGPROBS: Self = Self(16);
-    /// Goes on from tokens another worker has drawn.
-    pub const CONTINUE: Self = Self(32);
-    /// Takes frames of more than 1 MiB.
-    pub const LARGE_FRAMES: Self = Self(64);
-
-    const NAMES: [(Self, &'static str); 7] = [
-        (Self::IMAGE_INPUT, "image input"),
-        (Self::VIDEO_INPUT, "video input"),
-        (Self::TOOLS, "tools"),
-        (Self::GRAMMAR, "grammars"),
-        (Self::LOGPROBS, "log probabilities"),
-        (Self::CONTINUE, "continuing a stream"),
-        (Self::LARGE_FRAMES, "requests above 1 MiB"),
-    ];
-
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    pub const fn contains(self, all: Self) -> bool {
-        self.0 & all.0 == all.0
-    }
-
-    /// What of `self` is not in `offered`.
-    #[must_use]
-    pub const fn missing_from(self, offered: Self) -> Self {
-        Self(self.0 & !offered.0)
-    }
-
-    pub fn names(self) -> impl Iterator<Item = &'static str> {
-        let named = Self::NAMES
-            .into_iter()
-            .filter(move |(one, _)| self.contains(*one));
-        named.map(|(_, name)| name)
-    }
-}
-
 impl fmt::Debug for Formats {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_set().entries(self.names()).finish()
-    }
-}
-
-impl fmt::Debug for Capabilities {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_set().entries(self.names()).finish()
     }
@@ -172,16 +124,7 @@ impl fmt::Debug for Capabilities {
 
 #[cfg(test)]
 mod tests {
-    use super::{Capabilities, Formats, Kind, Kinds};
-
-    #[test]
-    fn a_set_names_what_another_lacks() {
-        let wanted = Capabilities::TOOLS.with(Capabilities::LOGPROBS);
-        let missing = wanted.missing_from(Capabilities::TOOLS);
-        assert_eq!(missing.names().collect::<Vec<_>>(), ["log probabilities"]);
-        assert!(wanted.contains(Capabilities::TOOLS));
-        assert!(!Capabilities::TOOLS.contains(wanted));
-    }
+    use super::{Formats, Kind, Kinds};
 
     #[test]
     fn formats_meet_when_they_share_one() {

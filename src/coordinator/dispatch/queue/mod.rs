@@ -102,6 +102,21 @@ impl FairQueue {
         tickets.map(|ticket| (Rank(ticket.arrived.0), *ticket))
     }
 
+    /// What waits in the lane as it would be served, as far as that can be told: those that return first, then each
+    /// account's, the whole line of the account that is next before those of the others.
+    pub fn in_turn(&self, lane: LaneId) -> impl Iterator<Item = (Rank, Ticket)> {
+        let waiting = self.lanes.get(&lane).into_iter();
+        let heads = waiting.flat_map(|waiting| &waiting.heads);
+        let lines = heads.filter_map(move |(rank, account)| {
+            let lines = &self.accounts.get(account)?.lines;
+            let line = lines.iter().find(|line| line.lane == lane)?;
+            Some((*rank, line))
+        });
+        let fresh =
+            lines.flat_map(|(rank, line)| line.tickets.values().map(move |ticket| (rank, *ticket)));
+        self.returning(lane).chain(fresh)
+    }
+
     /// Everything that waits in the lane, in no order anybody may rely on but the same in every run.
     pub fn in_lane(&self, lane: LaneId) -> Vec<Ticket> {
         let mut all: Vec<Ticket> = self.returning(lane).map(|(_, ticket)| ticket).collect();

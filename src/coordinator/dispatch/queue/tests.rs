@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{FairQueue, Ticket};
 use crate::coordinator::dispatch::clock::Mono;
-use crate::coordinator::dispatch::fairness::{Priority, Rank, Standing, Weight, Work};
+use crate::coordinator::dispatch::fairness::{Rank, Standing, Weight, Work};
 use crate::coordinator::dispatch::lanes::LaneId;
 use crate::protocol::job::{AccountId, JobId, Kudos};
 
@@ -67,7 +67,7 @@ impl Counter {
 fn standing(kudos: i64) -> Standing {
     Standing {
         kudos: Kudos(kudos * 1000),
-        priority: Priority::Normal,
+        ..Standing::default()
     }
 }
 

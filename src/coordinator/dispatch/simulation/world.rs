@@ -271,7 +271,11 @@ impl World {
         let priority =
             [Priority::Low, Priority::Normal, Priority::High][self.random.below(3) as usize];
         let kudos = Kudos(self.random.below(1 << 40) as i64);
-        let standing = Standing { kudos, priority };
+        let standing = Standing {
+            kudos,
+            priority,
+            short: false,
+        };
         self.give(Input::Submit(Submission {
             jobs: jobs.into_iter().map(Arc::new).collect(),
             standing,

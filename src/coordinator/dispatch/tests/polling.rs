@@ -2,13 +2,15 @@
 
 use super::{Desk, done, failed, failure_kind, is_delivered, secs, token};
 use crate::coordinator::dispatch::{
-    Effect, Extensions, Input, Offer, Outcome, SessionId, Settings, Skip,
+    Effect, Extensions, Input, Offer, Outcome, SessionId, Settings, Skip, Wants,
 };
 use crate::protocol::job::{FailureKind, Formats, Job, ModelChoice, Reach};
 
 const REACH: Reach = Reach {
     window: 2048,
     output: 512,
+    pixels: 0,
+    steps: 0,
 };
 
 impl Desk {
@@ -28,7 +30,8 @@ impl Desk {
 
     fn pop(&mut self, session: SessionId, most: u32) -> Vec<Offer> {
         self.take();
-        self.put(Input::Pop { session, most });
+        let wants = Wants::most(most);
+        self.put(Input::Pop { session, wants });
         self.offers()
     }
 
@@ -211,7 +214,11 @@ fn what_is_not_for_a_worker_is_counted_by_what_it_lacks() {
         job.privacy = crate::protocol::job::Privacy::OwnWorkers
     });
     assert!(desk.pop(poller, 1).is_empty());
-    let skipped: Vec<_> = desk.dispatcher.skipped(poller).into_iter().collect();
+    let skipped: Vec<_> = desk
+        .dispatcher
+        .skipped(poller, &Wants::most(1))
+        .into_iter()
+        .collect();
     let expected = [
         (Skip::Models, 1),
         (Skip::Ability, 1),

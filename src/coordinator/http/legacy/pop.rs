@@ -8,7 +8,7 @@ use axum::response::Response;
 
 use super::refused::Refused;
 use crate::coordinator::accounts::ANONYMOUS;
-use crate::coordinator::dispatch::{Offer, Skip, Skipped};
+use crate::coordinator::dispatch::{Offer, Skip, Skipped, Wants};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
@@ -16,7 +16,7 @@ use crate::coordinator::http::reply;
 use crate::coordinator::pollers::{Ask, Given, NotServed, Pollers};
 use crate::coordinator::secrets;
 use crate::coordinator::state::DoorSettings;
-use crate::protocol::job::{Capabilities, Kind, Reach, TextInput};
+use crate::protocol::job::{Body as JobBody, Capabilities, Kind, Reach, TextInput};
 use crate::protocol::legacy::pop::PopInputText;
 use crate::protocol::legacy::text::chat;
 use crate::protocol::legacy::text::job::Lengths;
@@ -40,8 +40,9 @@ pub async fn pop(
     let asked = PopInputText::parse(&whole?.bytes)?;
     let name = asked.name.trim().to_owned();
     let reach = reach(&asked);
+    let wants = Wants::most(asked.amount);
     let ask = ask(asked, &name, reach)?;
-    let given = pollers.pop(&caller, ask).await;
+    let given = pollers.pop(&caller, ask, wants).await;
     let given = given.map_err(|not| not_served(not, &name))?;
     Ok(reply::json(
         StatusCode::OK,
@@ -55,6 +56,7 @@ fn reach(asked: &PopInputText) -> Reach {
     Reach {
         window: tokens(asked.max_context_length),
         output: tokens(asked.max_length),
+        ..Reach::default()
     }
 }
 
@@ -72,7 +74,6 @@ fn ask(asked: PopInputText, name: &str, reach: Reach) -> Result<Ask, Refusal> {
         capabilities: Capabilities::default(),
         reach,
         threads: asked.threads,
-        amount: asked.amount,
     })
 }
 
@@ -95,7 +96,11 @@ fn payload(given: &Given, reach: Reach, scrub: bool) -> GenerationPayloadText {
 }
 
 fn model_payload(offer: &Offer, lengths: Lengths, scrub: bool) -> ModelPayloadText {
-    let crate::protocol::job::Body::Text(request) = &offer.job.body;
+    // No other job is given to a worker of texts.
+    let JobBody::Text(request) = &offer.job.body else {
+        return GenerationPayloadText::empty(NoValidRequestFoundText::default(), Vec::new())
+            .payload;
+    };
     let (prompt, stops) = match &request.input {
         TextInput::Prompt(prompt) => (prompt.clone(), &[][..]),
         TextInput::Chat(chat) => chat::written(chat, &offer.model)

@@ -10,7 +10,7 @@ use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::pollers::{Made, NotTaken, Pollers};
-use crate::protocol::job::JobId;
+use crate::protocol::job::{JobId, Product};
 use crate::protocol::legacy::submit::{GenerationSubmitted, MOST_REMARKS, SubmitInputText};
 use crate::protocol::legacy::words::SubmitState;
 use crate::protocol::legacy::{Body, Code, Refusal};
@@ -46,9 +46,10 @@ fn made(brought: SubmitInputText) -> Made {
         .is_some_and(|remarks| !remarks.is_empty());
     match brought.state {
         SubmitState::Faulted => Made::Fault,
-        SubmitState::Censored | SubmitState::Csam => Made::Censored(brought.generation),
-        SubmitState::Ok if remarked => Made::Censored(brought.generation),
-        SubmitState::Ok => Made::Text(brought.generation),
+        state => Made::Brought {
+            product: Product::Text(brought.generation),
+            censored: remarked || state != SubmitState::Ok,
+        },
     }
 }
 

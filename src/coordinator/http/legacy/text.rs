@@ -13,6 +13,7 @@ use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
+use crate::coordinator::requests::orders::Asked;
 use crate::coordinator::requests::{Ended, NotAccepted, Order, Output, Request, Requests};
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::storage::Store;
@@ -39,7 +40,7 @@ pub async fn ask(
     leave_room(&requests, &caller, &settings, &asked)?;
     // Not the one that replies and logs name: whoever knows this one may read the text.
     let id = RequestId::random();
-    let order = Order::new(id, caller.account, asked);
+    let order = Order::new(id, caller.account, Asked::text(asked));
     let notice = order.notice(&board.overview(), &settings.names);
     let request = order.request(caller.standing(), &settings.names);
     let accepted = requests.accept(request).await;
@@ -136,7 +137,7 @@ fn generation(output: &Output) -> Option<GenerationText> {
     let wanted = output.legacy().cloned().unwrap_or_default();
     Some(GenerationText {
         // Done by a legacy worker already, and the same when it is done again.
-        text: format::output(&made.text, &wanted),
+        text: format::output(made.product.text(), &wanted),
         seed: output.seed.unwrap_or_default().cast_signed(),
         gen_metadata: Vec::new(),
         worker_id: made.worker_id,

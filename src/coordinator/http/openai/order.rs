@@ -137,6 +137,7 @@ fn reach(request: &ChatRequest) -> Reach {
     Reach {
         window: request.least_prompt_tokens().saturating_add(output),
         output,
+        ..Reach::default()
     }
 }
 
@@ -159,7 +160,9 @@ mod tests {
     }
 
     fn seed(job: &Job) -> Option<u64> {
-        let Body::Text(text) = &job.body;
+        let Body::Text(text) = &job.body else {
+            return None;
+        };
         text.sampling.seed
     }
 
@@ -170,10 +173,11 @@ mod tests {
         let choices: Vec<_> = jobs
             .iter()
             .map(|job| match &job.body {
-                Body::Text(text) => text.choice,
+                Body::Text(text) => Some(text.choice),
+                _ => None,
             })
             .collect();
-        assert_eq!(choices, [0, 1, 2]);
+        assert_eq!(choices, [Some(0), Some(1), Some(2)]);
         assert!(seed(&jobs[0]).is_some_and(|seed| seed <= EXACT));
         assert_eq!(seed(&jobs[0]), seed(&jobs[2]));
         assert_ne!(jobs[0].id, jobs[1].id);

@@ -1,0 +1,254 @@
+//! A request of the poll API as it is kept on disk, and the jobs that it becomes: now, and again after a restart.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `text` | texts |
+//!
+//! Each kind says how long its requests live, what one of its jobs is, and what whoever asks should know. The rest is
+//! the same for all.
+
+mod text;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{NewRequest, Wishes};
+use crate::coordinator::clock::wall_clock;
+use crate::coordinator::dispatch::Standing;
+use crate::coordinator::names::Names;
+use crate::coordinator::storage::RequestRow;
+use crate::coordinator::switchboard::{ModelOnline, Overview};
+use crate::protocol::job::{
+    AccountId, Body, Formats, Job, JobId, Kind, Limits, ModelChoice, Original, Privacy, RequestId,
+    UnixMillis,
+};
+use crate::protocol::legacy::Refusal;
+use crate::protocol::legacy::text::request::GenerationInputText;
+
+use text::TextAsked;
+
+/// A request with everything that was drawn for it.
+#[derive(Debug)]
+pub struct Order {
+    id: RequestId,
+    account: AccountId,
+    accepted_at: UnixMillis,
+    jobs: Vec<JobId>,
+    /// Below 2^32, as seeds of this API are.
+    seed: u64,
+    asked: Asked,
+}
+
+/// What was asked for.
+#[derive(Debug)]
+pub enum Asked {
+    Text(Box<TextAsked>),
+}
+
+/// Why a stored request is not understood any more.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Unreadable(String);
+
+/// Which of a request's jobs it is.
+#[derive(Debug, Clone, Copy)]
+struct Nth {
+    index: u32,
+    /// Drawn for the request.
+    seed: u64,
+}
+
+/// What the kind of a request says about one of its jobs.
+#[derive(Debug)]
+struct Task {
+    body: Body,
+    limits: Limits,
+    /// Only for workers that the operator vouches for.
+    trusted: bool,
+    original: Option<Original>,
+}
+
+impl Order {
+    pub fn new(id: RequestId, account: AccountId, asked: Asked) -> Self {
+        Self {
+            id,
+            account,
+            accepted_at: wall_clock(),
+            jobs: (0..asked.outputs()).map(|_| JobId::random()).collect(),
+            seed: Uuid::new_v4().as_u64_pair().0 >> 32,
+            asked,
+        }
+    }
+
+    pub fn read(row: &RequestRow) -> Result<Self, Unreadable> {
+        let broken = |what: &str| Unreadable(format!("its {what} cannot be read"));
+        let mut body: Value = serde_json::from_str(&row.body).map_err(|_| broken("body"))?;
+        Ok(Self {
+            id: row.id,
+            account: row.account,
+            accepted_at: row.accepted_at,
+            jobs: serde_json::from_value(body["jobs"].take()).map_err(|_| broken("jobs"))?,
+            seed: body["seed"].as_u64().ok_or_else(|| broken("seed"))?,
+            asked: Asked::read(row.kind, body)?,
+        })
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.asked.kind()
+    }
+
+    pub fn wishes(&self) -> Wishes {
+        self.asked.wishes()
+    }
+
+    pub fn request(&self, standing: Standing, names: &Names) -> NewRequest {
+        let mut body = self.asked.stored();
+        body["jobs"] = json!(self.jobs);
+        body["seed"] = json!(self.seed);
+        NewRequest {
+            id: self.id,
+            account: self.account,
+            kind: self.kind(),
+            body: body.to_string(),
+            wishes: self.wishes(),
+            jobs: self.jobs(names),
+            standing,
+            expires_at: self.expires_at(),
+        }
+    }
+
+    pub fn jobs(&self, names: &Names) -> Vec<Arc<Job>> {
+        let numbered = self.jobs.iter().zip(0..);
+        let jobs = numbered.map(|(&id, index)| Arc::new(self.job(id, index, names)));
+        jobs.collect()
+    }
+
+    /// What whoever asks should know: that nobody can serve it now, or that not all of it is honoured everywhere.
+    pub fn notice(&self, overview: &Overview, names: &Names) -> Option<String> {
+        match self.is_possible(overview, names) {
+            true => self.asked.caveat(),
+            false => {
+                Some("no worker that is online now can serve this; it waits for one".to_owned())
+            }
+        }
+    }
+
+    /// Whether somebody who is online serves a model of it.
+    pub fn is_possible(&self, overview: &Overview, names: &Names) -> bool {
+        let models = self.asked.models();
+        let serves = |model: &ModelOnline| {
+            model.kinds.contains(self.kind()) && model.formats.meets(self.asked.formats())
+        };
+        let is_wanted =
+            |name: &str| models.is_empty() || models.iter().any(|one| *names.id(one) == *name);
+        let mut online = overview.models.iter();
+        online.any(|model| serves(model) && is_wanted(&model.name))
+    }
+
+    fn expires_at(&self) -> UnixMillis {
+        self.accepted_at.after(self.asked.lifetime())
+    }
+
+    fn job(&self, id: JobId, index: u32, names: &Names) -> Job {
+        let seed = self.seed;
+        let Task {
+            body,
+            limits,
+            trusted,
+            original,
+        } = self.asked.task(Nth { index, seed });
+        let models = self.asked.models().iter().map(|name| names.id(name));
+        Job {
+            id,
+            request: self.id,
+            account: self.account,
+            kind: self.kind(),
+            model: ModelChoice(models.collect()),
+            body,
+            limits,
+            privacy: match trusted {
+                true => Privacy::Trusted,
+                false => Privacy::Anyone,
+            },
+            deadline: self.expires_at(),
+            durable: true,
+            prefixes: Vec::new(),
+            original,
+        }
+    }
+}
+
+impl Asked {
+    pub fn text(request: GenerationInputText) -> Self {
+        Self::Text(Box::new(TextAsked::new(request)))
+    }
+
+    fn read(kind: Kind, body: Value) -> Result<Self, Unreadable> {
+        let refused = |refusal: Refusal| Unreadable(refusal.to_string());
+        match kind {
+            Kind::Text => {
+                let asked = TextAsked::read(body).map_err(refused)?;
+                Ok(Self::Text(Box::new(asked)))
+            }
+            other => Err(Unreadable(format!("it is of the kind {other:?}"))),
+        }
+    }
+
+    /// All that [`Self::read`] needs.
+    fn stored(&self) -> Value {
+        match self {
+            Self::Text(text) => text.stored(),
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Text(_) => Kind::Text,
+        }
+    }
+
+    pub fn outputs(&self) -> u32 {
+        match self {
+            Self::Text(text) => text.outputs(),
+        }
+    }
+
+    fn models(&self) -> &[String] {
+        match self {
+            Self::Text(text) => text.models(),
+        }
+    }
+
+    fn formats(&self) -> Formats {
+        match self {
+            Self::Text(text) => text.formats(),
+        }
+    }
+
+    fn lifetime(&self) -> Duration {
+        match self {
+            Self::Text(_) => text::LIFETIME,
+        }
+    }
+
+    fn wishes(&self) -> Wishes {
+        match self {
+            Self::Text(_) => Wishes::default(),
+        }
+    }
+
+    fn caveat(&self) -> Option<String> {
+        match self {
+            Self::Text(text) => text.caveat(),
+        }
+    }
+
+    fn task(&self, nth: Nth) -> Task {
+        match self {
+            Self::Text(text) => text.task(nth),
+        }
+    }
+}

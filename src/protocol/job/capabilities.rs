@@ -1,0 +1,181 @@
+//! What not every worker can do, as a set that compares in one instruction.
+
+use std::fmt;
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Capabilities(u64);
+
+impl Capabilities {
+    /// Reads pictures in the prompt.
+    pub const IMAGE_INPUT: Self = Self(1);
+    pub const VIDEO_INPUT: Self = Self(2);
+    /// Takes tools and gives back calls of them.
+    pub const TOOLS: Self = Self(4);
+    /// Can be made to call a tool, or to keep to a schema.
+    pub const GRAMMAR: Self = Self(8);
+    pub const LOGPROBS: Self = Self(16);
+    /// Goes on from tokens another worker has drawn.
+    pub const CONTINUE: Self = Self(32);
+    /// Takes frames of more than 1 MiB.
+    pub const LARGE_FRAMES: Self = Self(64);
+
+    // What owners of image workers let them do.
+    pub const SOURCE_IMAGES: Self = Self(1 << 8);
+    pub const PAINTING: Self = Self(1 << 9);
+    pub const POST_PROCESSING: Self = Self(1 << 10);
+    pub const LORAS: Self = Self(1 << 11);
+    pub const CONTROL: Self = Self(1 << 12);
+    /// Control maps and layers for the second family of models.
+    pub const LARGE_CONTROL: Self = Self(1 << 13);
+    /// What not everybody wants to see.
+    pub const NSFW: Self = Self(1 << 14);
+    /// Requests from addresses that hide who asks.
+    pub const HIDDEN_ADDRESSES: Self = Self(1 << 15);
+
+    /// All of these: a worker's owner says yes or no to each.
+    pub const ALLOWANCES: Self = Self(0xff << 8);
+
+    // What the software of image workers knows.
+    pub const UPLOADS: Self = Self(1 << 16);
+    pub const TILING: Self = Self(1 << 17);
+    pub const CONTROL_NETS: Self = Self(1 << 18);
+    pub const CONTROL_MAPS: Self = Self(1 << 19);
+    pub const QR_CODES: Self = Self(1 << 20);
+    pub const TWO_PASSES: Self = Self(1 << 21);
+    pub const CLIP_SKIP: Self = Self(1 << 22);
+    pub const LORA_VERSIONS: Self = Self(1 << 23);
+    pub const INVERSIONS: Self = Self(1 << 24);
+    pub const LAYERS: Self = Self(1 << 25);
+    pub const CONSISTENCY_SAMPLER: Self = Self(1 << 26);
+    pub const KARRAS_DDIM: Self = Self(1 << 27);
+    pub const MORE_SOURCES: Self = Self(1 << 28);
+    pub const CASCADE_PASSES: Self = Self(1 << 29);
+    /// Models that are made for painting, and others.
+    pub const PAINTING_MODELS: Self = Self(1 << 30);
+    pub const PLAIN_MODELS: Self = Self(1 << 31);
+
+    const FIRST_PROCESSOR: u32 = 32;
+    const LAST_PROCESSOR: u32 = 63;
+
+    const NAMES: [(Self, &'static str); 31] = [
+        (Self::IMAGE_INPUT, "image input"),
+        (Self::VIDEO_INPUT, "video input"),
+        (Self::TOOLS, "tools"),
+        (Self::GRAMMAR, "grammars"),
+        (Self::LOGPROBS, "log probabilities"),
+        (Self::CONTINUE, "continuing a stream"),
+        (Self::LARGE_FRAMES, "requests above 1 MiB"),
+        (Self::SOURCE_IMAGES, "source images"),
+        (Self::PAINTING, "painting"),
+        (Self::POST_PROCESSING, "post-processing"),
+        (Self::LORAS, "LoRAs"),
+        (Self::CONTROL, "control maps"),
+        (Self::LARGE_CONTROL, "control maps of large models"),
+        (Self::NSFW, "what not everybody wants to see"),
+        (Self::HIDDEN_ADDRESSES, "requests from hidden addresses"),
+        (Self::UPLOADS, "uploads"),
+        (Self::TILING, "tiling"),
+        (Self::CONTROL_NETS, "control networks"),
+        (Self::CONTROL_MAPS, "returning control maps"),
+        (Self::QR_CODES, "QR codes"),
+        (Self::TWO_PASSES, "two passes"),
+        (Self::CLIP_SKIP, "skipping layers"),
+        (Self::LORA_VERSIONS, "versions of LoRAs"),
+        (Self::INVERSIONS, "textual inversions"),
+        (Self::LAYERS, "transparent layers"),
+        (Self::CONSISTENCY_SAMPLER, "the sampler lcm"),
+        (Self::KARRAS_DDIM, "the sampler DDIM with karras"),
+        (Self::MORE_SOURCES, "several source images"),
+        (Self::CASCADE_PASSES, "two passes of a cascade"),
+        (Self::PAINTING_MODELS, "models for painting"),
+        (Self::PLAIN_MODELS, "models that are not for painting"),
+    ];
+
+    /// The post-processor of this number.
+    #[must_use]
+    pub const fn processor(number: u32) -> Self {
+        let bit = Self::FIRST_PROCESSOR + number;
+        match bit <= Self::LAST_PROCESSOR {
+            true => Self(1 << bit),
+            false => Self(1 << Self::LAST_PROCESSOR),
+        }
+    }
+
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// With it, if it is so.
+    #[must_use]
+    pub const fn with_if(self, is_so: bool, other: Self) -> Self {
+        match is_so {
+            true => self.with(other),
+            false => self,
+        }
+    }
+
+    pub const fn contains(self, all: Self) -> bool {
+        self.0 & all.0 == all.0
+    }
+
+    /// What of `self` is not in `offered`.
+    #[must_use]
+    pub const fn missing_from(self, offered: Self) -> Self {
+        Self(self.0 & !offered.0)
+    }
+
+    /// Those that are in `other`, too.
+    #[must_use]
+    pub const fn of(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// One by one.
+    pub fn each(self) -> impl Iterator<Item = Self> {
+        let bits = (0..u64::BITS).map(|bit| Self(1 << bit));
+        bits.filter(move |one| self.contains(*one))
+    }
+
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        self.each().map(|one| {
+            let named = Self::NAMES.into_iter().find(|(known, _)| *known == one);
+            named.map_or("a post-processor", |(_, name)| name)
+        })
+    }
+}
+
+impl fmt::Debug for Capabilities {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_set().entries(self.names()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Capabilities;
+
+    #[test]
+    fn a_set_names_what_another_lacks() {
+        let wanted = Capabilities::TOOLS.with(Capabilities::LOGPROBS);
+        let missing = wanted.missing_from(Capabilities::TOOLS);
+        assert_eq!(missing.names().collect::<Vec<_>>(), ["log probabilities"]);
+        assert!(wanted.contains(Capabilities::TOOLS));
+        assert!(!Capabilities::TOOLS.contains(wanted));
+    }
+
+    #[test]
+    fn every_capability_has_a_bit_and_a_name_of_its_own() {
+        let mut all = Capabilities::default();
+        for (one, _) in Capabilities::NAMES {
+            assert_eq!(one.each().count(), 1);
+            assert!(!all.contains(one));
+            all = all.with(one);
+        }
+        for number in 0..16 {
+            let one = Capabilities::processor(number);
+            assert!(!all.contains(one));
+            all = all.with(one);
+        }
+    }
+}

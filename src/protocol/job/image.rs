@@ -1,0 +1,61 @@
+//! What an image job asks for: one image. Whatever the client left unset is `None`.
+//!
+//! It holds what every maker of images knows. What only workers of the poll API do stands in the job's
+//! [`super::Original`], in their own words.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImageRequest {
+    pub prompt: String,
+    /// What should not be seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub negative_prompt: Option<String>,
+    pub width: u32,
+    pub height: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u32>,
+    /// How closely it follows the prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cfg_scale: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampler: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub karras: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip_skip: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub loras: Vec<Lora>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceImage>,
+    /// How much of the source is drawn anew, up to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strength: Option<f64>,
+    /// Which of the request's images this is.
+    pub index: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Lora {
+    pub name: String,
+    pub model: f64,
+    pub clip: f64,
+    pub is_version: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inject_trigger: Option<String>,
+}
+
+/// The images it begins with, by their keys in the media store.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SourceImage {
+    pub image: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mask: Option<String>,
+    /// Further ones, and what each weighs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub extra: Vec<(String, f64)>,
+}

@@ -1,0 +1,142 @@
+//! What a job has brought: the one output of it, as far as it is there, and as it is kept on disk.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Event, Kind};
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Product {
+    /// What was written so far. Of a question about an image, the answer as JSON.
+    Text(String),
+    Media(Media),
+}
+
+/// A finished output in the media store.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Media {
+    pub index: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    pub key: String,
+    pub content_type: String,
+    /// Where whoever made it has told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<Remark>,
+}
+
+/// What a worker has to say about an output, as clients of the poll API read it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remark {
+    /// What it is about.
+    pub r#type: String,
+    /// What happened.
+    pub value: String,
+    /// Which of them, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r#ref: Option<String>,
+}
+
+impl Product {
+    pub fn note(&mut self, event: &Event) {
+        match event {
+            Event::Token(token) => match self {
+                Self::Text(text) => text.push_str(&token.text),
+                Self::Media(_) => {}
+            },
+            Event::Media(media) => *self = Self::Media(media.clone()),
+            _ => {}
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::Text(text) if text.is_empty())
+    }
+
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Media(_) => "",
+        }
+    }
+
+    pub fn media(&self) -> Option<&Media> {
+        match self {
+            Self::Text(_) => None,
+            Self::Media(media) => Some(media),
+        }
+    }
+
+    /// As it is kept with the request, which knows its kind.
+    pub fn stored(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            // A struct of texts and numbers is always JSON.
+            Self::Media(media) => serde_json::to_string(media).unwrap_or_default(),
+        }
+    }
+
+    /// What [`Self::stored`] has written.
+    pub fn from_stored(kind: Kind, text: &str) -> Self {
+        let media = match kind {
+            Kind::Text => None,
+            _ => serde_json::from_str::<Media>(text).ok(),
+        };
+        // An answer about an image is JSON, too, and has no key.
+        match media.filter(|media| !media.key.is_empty()) {
+            Some(media) => Self::Media(media),
+            None => Self::Text(text.to_owned()),
+        }
+    }
+}
+
+impl Default for Product {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Media, Product, Remark};
+    use crate::protocol::job::{Event, Kind, TokenEvent};
+
+    #[test]
+    fn what_is_stored_is_read_again_by_its_kind() {
+        let media = Media {
+            seed: Some(7),
+            key: "a/b.webp".to_owned(),
+            remarks: vec![Remark {
+                r#type: "lora".to_owned(),
+                value: "download_failed".to_owned(),
+                r#ref: None,
+            }],
+            ..Media::default()
+        };
+        let check = |kind, product: Product| {
+            assert_eq!(Product::from_stored(kind, &product.stored()), product);
+        };
+        check(Kind::Image, Product::Media(media));
+        check(Kind::Image, Product::default());
+        check(Kind::Text, Product::Text(r#"{"key": "a text"}"#.to_owned()));
+    }
+
+    #[test]
+    fn texts_grow_and_an_image_is_there_at_once() {
+        let mut product = Product::default();
+        let token = |text: &str| {
+            Event::Token(TokenEvent {
+                text: text.to_owned(),
+                ..TokenEvent::default()
+            })
+        };
+        assert!(product.is_empty());
+        product.note(&token("one "));
+        product.note(&token("two"));
+        assert_eq!(product.text(), "one two");
+        product.note(&Event::Media(Media::default()));
+        assert!(product.media().is_some() && !product.is_empty());
+    }
+}
