@@ -215,7 +215,7 @@ impl From<DaemonError> for Failure {
             DaemonError::NoDevice(_) => Self::new(Exit::Unavailable, error),
             DaemonError::DoesNotFit { .. } => Self::new(Exit::Unavailable, error)
                 .hint("a smaller quantization, a smaller --context or engine.kv_memory may fit"),
-            DaemonError::Address(_) | DaemonError::NoKey { .. } | DaemonError::Legacy { .. } => {
+            DaemonError::Address(_) | DaemonError::NoKey { .. } => {
                 Self::new(Exit::BadConfiguration, error)
             }
             DaemonError::Signals(_) | DaemonError::Tls(_) => Self::new(Exit::Failed, error),

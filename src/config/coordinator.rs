@@ -18,7 +18,7 @@ settings! {
         kind: CoordinatorKind = "socket",
         /// What this worker is called there. Change it to keep names apart on one network.
         name: Option<String>; unset "the name of the worker",
-        /// Sockets towards a coordinator that gives each one job at a time. Raise it for more jobs at once there; Muster's own coordinators send all over one.
+        /// Sockets towards a coordinator that gives each one job at a time, and jobs at once from one with the legacy calls. Raise it for more jobs at once there; Muster's own coordinators send all over one socket.
         sockets: usize where (1..=64) = 4,
         /// Talk to another machine without encryption, the key included. Only for a network that is yours alone.
         insecure: bool = false,

@@ -23,8 +23,6 @@ pub enum DaemonError {
     Address(#[from] AddressError),
     #[error("coordinator {host}: no key is set, and it takes no worker without one")]
     NoKey { host: String },
-    #[error("coordinator {host}: the legacy calls are not built yet, use kind = \"socket\"")]
-    Legacy { host: String },
     #[error("no TLS: {0}")]
     Tls(String),
     #[error("the process cannot listen for signals: {0}")]

@@ -23,6 +23,7 @@ mod posts;
 mod signals;
 mod worker;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ use fit::Wishes;
 use locate::{LocateError, Located, Shelves};
 use posts::posts;
 pub use signals::Signals;
-pub use worker::{Post, Served, Worker};
+pub use worker::{Post, Served, Way, Worker};
 
 /// Runs until it is told to stop.
 pub async fn run(config: &Config, catalog: &Catalog, hub: &Hub) -> Result<(), DaemonError> {
@@ -59,8 +60,12 @@ pub async fn run(config: &Config, catalog: &Catalog, hub: &Hub) -> Result<(), Da
         warn!("no coordinator is configured: nobody will send work");
     }
     let tasks = Tasks::default();
-    let slots = limits(config).max_running;
-    let worker = Worker::start(runtime, Served { models, slots }, posts, &tasks);
+    let served = Served {
+        slots: limits(config).max_running,
+        other_names: other_names(&models, catalog),
+        models,
+    };
+    let worker = Worker::start(runtime, served, posts, &tasks);
     info!("ready; SIGTERM or Ctrl-C stops");
     signals.next().await;
     drain(worker, config.worker.drain, &mut signals, &tasks).await;
@@ -90,6 +95,15 @@ async fn start(
         models.push(info);
     }
     Ok((device.into_runtime(), models))
+}
+
+/// What those who poll call the models that are in the catalog.
+fn other_names(models: &[Arc<ModelInfo>], catalog: &Catalog) -> BTreeMap<String, Vec<String>> {
+    let names = |info: &Arc<ModelInfo>| {
+        let entry = catalog.find(&info.name).ok()?;
+        Some((info.name.clone(), entry.names.legacy.clone()))
+    };
+    models.iter().filter_map(names).collect()
 }
 
 /// The files of a model, brought here first if need be.

@@ -1,8 +1,8 @@
 //! The configured coordinators, checked: whom to dial, as whom.
 
-use super::{DaemonError, Post};
+use super::{DaemonError, Post, Way};
 use crate::config::{Config, CoordinatorConfig, CoordinatorKind};
-use crate::link::{Dial, endpoint, native_tls};
+use crate::link::{Dial, base, endpoint, native_tls};
 
 /// One post for each coordinator, in the order of the file.
 pub fn posts(config: &Config) -> Result<Vec<Post>, DaemonError> {
@@ -13,19 +13,29 @@ pub fn posts(config: &Config) -> Result<Vec<Post>, DaemonError> {
 
 fn post(coordinator: &CoordinatorConfig, name: &str) -> Result<Post, DaemonError> {
     let label = coordinator.url.host_str().unwrap_or_default().to_owned();
-    if coordinator.kind == CoordinatorKind::Legacy {
-        return Err(DaemonError::Legacy { host: label });
-    }
     let Some(key) = &coordinator.key else {
         return Err(DaemonError::NoKey { host: label });
     };
-    let url = endpoint(&coordinator.url, coordinator.insecure)?;
     let tls = native_tls().map_err(DaemonError::Tls)?;
+    let (url, insecure) = (&coordinator.url, coordinator.insecure);
+    let way = match coordinator.kind {
+        CoordinatorKind::Socket => Way::Socket {
+            dial: Dial::Url {
+                url: endpoint(url, insecure)?,
+                tls,
+            },
+            sockets: coordinator.sockets,
+        },
+        CoordinatorKind::Legacy => Way::Calls {
+            base: base(url, insecure)?,
+            tls,
+            jobs: coordinator.sockets,
+        },
+    };
     Ok(Post {
         label,
-        dial: Dial::Url { url, tls },
+        way,
         key: key.expose().to_owned(),
         name: coordinator.name.clone().unwrap_or_else(|| name.to_owned()),
-        sockets: coordinator.sockets,
     })
 }

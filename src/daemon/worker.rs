@@ -1,13 +1,17 @@
 //! A worker at work: its engine on one side, its lines to coordinators on the other.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
+use tokio_rustls::rustls::ClientConfig;
+use url::Url;
 
 use super::jobs::{self, Shop};
 use super::look::{Look, set_status};
+use crate::link::legacy::{self, Polling};
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
 use crate::protocol::job::Formats;
 use crate::protocol::link::{
@@ -25,6 +29,8 @@ pub struct Served {
     pub models: Vec<Arc<ModelInfo>>,
     /// Jobs at once.
     pub slots: usize,
+    /// What a model is called where workers poll, by its name here; its name here where nothing is said.
+    pub other_names: BTreeMap<String, Vec<String>>,
 }
 
 /// A coordinator to work for, and who we are there.
@@ -32,11 +38,26 @@ pub struct Served {
 pub struct Post {
     /// What it is called in the log.
     pub label: String,
-    pub dial: Dial,
+    pub way: Way,
     pub key: String,
     pub name: String,
-    /// Sockets towards a coordinator that gives each one job at a time.
-    pub sockets: usize,
+}
+
+/// How the work comes.
+#[derive(Clone)]
+pub enum Way {
+    Socket {
+        dial: Dial,
+        /// Sockets towards a coordinator that gives each one job at a time.
+        sockets: usize,
+    },
+    /// By calls: the worker asks, and brings what it has made.
+    Calls {
+        base: Url,
+        tls: Arc<ClientConfig>,
+        /// Jobs at once.
+        jobs: usize,
+    },
 }
 
 /// Takes jobs from its coordinators and does them.
@@ -62,14 +83,27 @@ impl Worker {
         tasks.start(look.keep(tasks.clone()));
         tasks.start(take_offers(offered, shop, tasks.clone()));
         let abilities = abilities(&runtime, &served);
-        let keep = |post: Post| {
-            let line = Line {
-                registration: registration(&post, &served, abilities.clone()),
-                label: post.label,
-                dial: post.dial,
-                sockets: post.sockets,
-            };
-            line.keep(&offers, &heard, tasks)
+        let keep = |post: Post| match post.way.clone() {
+            Way::Socket { dial, sockets } => {
+                let line = Line {
+                    registration: registration(&post, &served, abilities.clone()),
+                    label: post.label,
+                    dial,
+                    sockets,
+                };
+                line.keep(&offers, &heard, tasks)
+            }
+            Way::Calls { base, tls, jobs } => {
+                let line = Polling {
+                    label: post.label,
+                    base,
+                    tls,
+                    key: post.key,
+                    name: post.name,
+                    served: served.to_those_polled(jobs),
+                };
+                line.keep(&offers, &heard, tasks)
+            }
         };
         Self {
             runtime,
@@ -164,10 +198,32 @@ fn abilities(runtime: &Runtime, served: &Served) -> Vec<Ability> {
     tools.into_iter().chain(others).collect()
 }
 
+impl Served {
+    /// The context that every one of the models has.
+    fn context(&self) -> u32 {
+        let contexts = self.models.iter().map(|info| small(info.context));
+        contexts.min().unwrap_or(0)
+    }
+
+    fn to_those_polled(&self, jobs: usize) -> legacy::Served {
+        let names = |info: &Arc<ModelInfo>| {
+            let others = self.other_names.get(&info.name).cloned();
+            let others = others.filter(|others| !others.is_empty());
+            let names = others.unwrap_or_else(|| vec![info.name.clone()]);
+            let here = info.name.clone();
+            names.into_iter().map(move |name| (name, here.clone()))
+        };
+        legacy::Served {
+            models: self.models.iter().flat_map(names).collect(),
+            jobs: jobs.min(self.slots).max(1),
+            context: self.context(),
+        }
+    }
+}
+
 fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration {
     let names: Vec<String> = served.models.iter().map(|info| info.name.clone()).collect();
-    let context = served.models.iter().map(|info| small(info.context)).min();
-    let context = context.unwrap_or(0);
+    let context = served.context();
     let capacity = |info: &Arc<ModelInfo>| ModelCapacity {
         name: info.name.clone(),
         max: small(served.slots),

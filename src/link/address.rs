@@ -13,7 +13,7 @@ pub enum AddressError {
     #[error("a coordinator's address must name a host")]
     NoHost,
     #[error(
-        "{0} would be dialled without encryption, and the key would travel in the clear: use wss://, or set insecure = true"
+        "{0} would be dialled without encryption, and the key would travel in the clear: use wss:// or https://, or set insecure = true"
     )]
     Plain(String),
 }
@@ -45,13 +45,33 @@ pub fn endpoint(configured: &Url, insecure: bool) -> Result<Url, AddressError> {
     }
     url.set_scheme(scheme)
         .map_err(|()| AddressError::Scheme(scheme.to_owned()))?;
-    if scheme == "ws" && !insecure && !is_here(&url) {
-        let host = url.host_str().unwrap_or_default().to_owned();
-        return Err(AddressError::Plain(host));
-    }
-    match url.host() {
-        Some(_) => Ok(url),
-        None => Err(AddressError::NoHost),
+    may_be_dialled(&url, scheme == "wss" || insecure)?;
+    Ok(url)
+}
+
+/// The address under which a coordinator that is polled has its calls, whether it was given with `/api` or without.
+pub fn base(configured: &Url, insecure: bool) -> Result<Url, AddressError> {
+    let mut url = configured.clone();
+    let is_encrypted = match url.scheme() {
+        "http" => false,
+        "https" => true,
+        other => return Err(AddressError::Scheme(other.to_owned())),
+    };
+    may_be_dialled(&url, is_encrypted || insecure)?;
+    let path = url.path().trim_end_matches('/').to_owned();
+    let known = ["/api/v2", "/api"].iter();
+    let base = known.filter_map(|end| path.strip_suffix(end)).next();
+    url.set_path(base.unwrap_or(&path));
+    url.set_query(None);
+    url.set_fragment(None);
+    Ok(url)
+}
+
+fn may_be_dialled(url: &Url, is_safe: bool) -> Result<(), AddressError> {
+    let host = url.host_str().ok_or(AddressError::NoHost)?;
+    match is_safe || is_here(url) {
+        true => Ok(()),
+        false => Err(AddressError::Plain(host.to_owned())),
     }
 }
 
@@ -79,7 +99,7 @@ fn is_here(url: &Url) -> bool {
 mod tests {
     use url::Url;
 
-    use super::endpoint;
+    use super::{base, endpoint};
 
     fn check(configured: &str, wanted: &str) {
         let found = endpoint(&Url::parse(configured).unwrap(), false);
@@ -112,6 +132,23 @@ mod tests {
             "wss://grid.example/base/v1/workers/ws",
         );
         check("http://127.0.0.1:7010", "ws://127.0.0.1:7010/v1/workers/ws");
+    }
+
+    #[test]
+    fn a_coordinator_that_is_polled_may_be_named_by_its_api() {
+        for configured in [
+            "https://grid.example",
+            "https://grid.example/",
+            "https://grid.example/api",
+            "https://grid.example/api/v2/",
+        ] {
+            let base = base(&Url::parse(configured).unwrap(), false).unwrap();
+            assert_eq!(base.as_str(), "https://grid.example/", "{configured}");
+        }
+        let plain = |url| base(&Url::parse(url).unwrap(), false);
+        assert!(plain("http://10.0.0.7/api").is_err());
+        assert!(plain("http://localhost:7010").is_ok());
+        assert!(plain("ws://localhost:7010").is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! | `ws` | the task of one socket: reads it, writes it, keeps the time |
 //! | `dial` | TCP, TLS or a pipe in memory, up to the WebSocket |
 //! | `address` | which address a configured one means, and whether it may be dialled |
+//! | [`legacy`] | the same for a coordinator that is polled |
 //! | `offer` | what passes between a line and whoever does the work |
 //!
 //! With a coordinator of ours one socket carries all jobs. A public one gives each socket one job at a time, so
@@ -14,6 +15,7 @@
 
 mod address;
 mod dial;
+pub mod legacy;
 mod offer;
 pub mod session;
 mod ws;
@@ -30,7 +32,7 @@ use url::Url;
 use crate::protocol::link::{Registration, State};
 use crate::tasks::Tasks;
 
-pub use address::{AddressError, endpoint};
+pub use address::{AddressError, base, endpoint};
 pub use dial::{DialError, native_tls};
 pub use offer::{Offer, Reply, Said, Stop};
 use session::{Peer, Session, Settings};

@@ -1,5 +1,6 @@
 //! Real workers on their lines: with our coordinator, and with one that speaks the public protocol.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::SinkExt;
 use muster::coordinator::dispatch::Outcome;
 use muster::coordinator::switchboard::{Delivery, JobStream};
-use muster::daemon::{Served, Worker};
+use muster::daemon::{Served, Way, Worker};
 use muster::link::session::Peer;
 use muster::link::{Dial, Standing, native_tls};
 use muster::protocol::job::{
@@ -29,15 +30,15 @@ use tokio_tungstenite::tungstenite::Message;
 use url::Url;
 
 use crate::support::boss::{
-    Boss, Cable, ENDS, MODEL, Office, engine, engine_with, post, public_job, story, worker,
-    worker_on,
+    Boss, Cable, ENDS, MODEL, Office, engine, engine_with, post, post_by, public_job, story,
+    worker, worker_on,
 };
 use crate::support::rig::{Board, PATIENCE, read_all, read_tokens};
 use crate::support::tap::{Speaker, Tap};
 use crate::support::worker as program;
 
 const ID: &str = "71a3c9f0-58b1-4a2f-9d0e-3f6f1b0c2a11";
-fn dial(board: &Board) -> Dial {
+pub fn dial(board: &Board) -> Dial {
     cable(board).1
 }
 
@@ -389,8 +390,7 @@ async fn several_jobs_of_a_public_coordinator_take_several_named_sockets() {
     let tasks = Tasks::default();
     let (mut office, dial) = Office::open();
     let (runtime, info) = engine().await;
-    let mut wanted = post("rig", dial);
-    wanted.sockets = 3;
+    let wanted = post_by("rig", Way::Socket { dial, sockets: 3 });
     let worker = worker_on(runtime, info, wanted, &tasks);
     let (mut first, registration) = office.hire().await;
     let mut names = vec![registration["name"].clone()];
@@ -637,6 +637,7 @@ async fn a_worker_works_for_several_coordinators_at_once() {
     let served = Served {
         models: vec![info],
         slots: 8,
+        other_names: BTreeMap::new(),
     };
     let posts = vec![post("rig", dial(&board)), post("rig", public)];
     let _worker = Worker::start(runtime.clone(), served, posts, &board.tasks);

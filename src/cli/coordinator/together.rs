@@ -1,5 +1,6 @@
 //! `worker up`: everything in one process. The worker speaks to the coordinator over a pipe, as it would over a socket.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::io::{DuplexStream, duplex};
@@ -14,7 +15,7 @@ use crate::cli::place::Place;
 use crate::cli::{Exit, Failure, output, up};
 use crate::config::Config;
 use crate::coordinator::Coordinator;
-use crate::daemon::{Device, Post, Served, Worker, limits};
+use crate::daemon::{Device, Post, Served, Way, Worker, limits};
 use crate::hardware;
 use crate::link::Dial;
 use crate::runtime::{ModelInfo, Runtime};
@@ -76,7 +77,12 @@ async fn start(
     };
     let slots = limits(config).max_running;
     let post = post(config, &key, &coordinator, tasks);
-    let worker = Worker::start(loaded.runtime, Served { models, slots }, vec![post], tasks);
+    let served = Served {
+        models,
+        slots,
+        other_names: BTreeMap::new(),
+    };
+    let worker = Worker::start(loaded.runtime, served, vec![post], tasks);
     match worker.connected().await {
         true => Ok(Started {
             coordinator,
@@ -129,9 +135,11 @@ fn post(config: &Config, key: &str, coordinator: &Coordinator, tasks: &Tasks) ->
     };
     Post {
         label: "this process".to_owned(),
-        dial: Dial::Pipe(Arc::new(dial)),
+        way: Way::Socket {
+            dial: Dial::Pipe(Arc::new(dial)),
+            sockets: 1,
+        },
         key: key.to_owned(),
         name: config.worker.name(),
-        sockets: 1,
     }
 }

@@ -32,7 +32,7 @@ use std::time::Duration;
 use crate::protocol::job::JobId;
 use crate::protocol::link::{Extension, FromWorker, RefusalFrame, Registration, Resume, State};
 
-use backoff::Backoff;
+pub(super) use backoff::Backoff;
 use jobs::Job;
 pub use words::{Agreement, Ending, Input, Moment, Output, Peer, Slot, Work};
 

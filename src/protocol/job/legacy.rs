@@ -89,6 +89,24 @@ impl Sampling {
     }
 }
 
+/// How a penalty for repetition is spread. Our own engine punishes all repetition alike: a request that names only
+/// these is served by it, and its client is told.
+const SHAPES_OF_PENALTY: [&str; 4] = [
+    "rep_pen_range",
+    "rep_pen_slope",
+    "sampler_order",
+    "use_default_badwordsids",
+];
+
+impl Sampling {
+    /// Of those, what our own engine does not have at all.
+    pub fn unknown_to_our_engine(&self) -> Vec<&'static str> {
+        let mut acting = self.only_for_legacy_workers();
+        acting.retain(|name| !SHAPES_OF_PENALTY.contains(name));
+        acting
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{LegacySampling, Sampling};

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use muster::daemon::Worker;
+use muster::daemon::{Way, Worker};
 use muster::tasks::Tasks;
 use serde_json::{Value, json};
 
-use crate::support::boss::{Boss, Office, engine, post, public_job, worker, worker_on};
+use crate::support::boss::{Boss, Office, engine, post_by, public_job, worker, worker_on};
 use crate::support::rig::PATIENCE;
 
 const ID: &str = "71a3c9f0-58b1-4a2f-9d0e-3f6f1b0c2a11";
@@ -143,8 +143,7 @@ async fn a_worker_that_leaves_waits_for_the_jobs_of_all_its_sockets() {
     let tasks = Tasks::default();
     let (mut office, dial) = Office::open();
     let (runtime, info) = engine().await;
-    let mut wanted = post("rig", dial);
-    wanted.sockets = 2;
+    let wanted = post_by("rig", Way::Socket { dial, sockets: 2 });
     let worker = worker_on(runtime, info, wanted, &tasks);
     let (mut first, _) = office.hire().await;
     let (mut second, _) = office.hire().await;

@@ -59,7 +59,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("minijinja", &["runtime/text"]),
     ("nvml_wrapper", &["hardware"]),
     ("regex", &["coordinator/secrets.rs"]),
-    ("reqwest", &["hub"]),
+    ("reqwest", &["hub", "link/legacy"]),
     ("sqlx", &["coordinator/storage"]),
     ("tokenizers", &["runtime/text"]),
     ("tracing_subscriber", &["telemetry"]),

@@ -2,11 +2,12 @@
 
 #![cfg(feature = "coordinator")]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use muster::daemon::{Post, Served, Worker};
+use muster::daemon::{Post, Served, Way, Worker};
 use muster::link::Dial;
 use muster::protocol::job::{Body, Job, Sampling, TextInput, TextRequest};
 use muster::runtime::{DeviceChoice, EngineLimits, ModelInfo, ModelSource, Runtime};
@@ -48,17 +49,21 @@ pub fn worker_on(runtime: Runtime, info: Arc<ModelInfo>, post: Post, tasks: &Tas
     let served = Served {
         models: vec![info],
         slots: 8,
+        other_names: BTreeMap::new(),
     };
     Worker::start(runtime, served, vec![post], tasks)
 }
 
 pub fn post(name: &str, dial: Dial) -> Post {
+    post_by(name, Way::Socket { dial, sockets: 1 })
+}
+
+pub fn post_by(name: &str, way: Way) -> Post {
     Post {
         label: "test".to_owned(),
-        dial,
+        way,
         key: "key-1".to_owned(),
         name: name.to_owned(),
-        sockets: 1,
     }
 }
 

@@ -16,15 +16,8 @@ pub const LIFETIME: Duration = Duration::from_secs(20 * 60);
 const PATIENCE: Duration = Duration::from_secs(150);
 /// Hardly any text has fewer tokens than one in so many bytes.
 const BYTES_PER_TOKEN: usize = 8;
-/// Settings about how repetition is punished. Our own engine punishes all of it alike; a request that only names
-/// these goes to any worker, and is told.
-const SHAPES_OF_PENALTY: [&str; 4] = [
-    "rep_pen_range",
-    "rep_pen_slope",
-    "sampler_order",
-    "use_default_badwordsids",
-];
 
+/// A text, as its client asked for it.
 #[derive(Debug)]
 pub struct TextAsked {
     request: GenerationInputText,
@@ -57,8 +50,8 @@ impl TextAsked {
     }
 
     pub fn formats(&self) -> Formats {
-        let mut acting = self.acting.iter();
-        match acting.all(|name| SHAPES_OF_PENALTY.contains(name)) {
+        let sampling = self.request.text(0).sampling;
+        match sampling.unknown_to_our_engine().is_empty() {
             true => Formats::LEGACY.with(Formats::NEUTRAL),
             false => Formats::LEGACY,
         }

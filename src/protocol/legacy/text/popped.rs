@@ -25,8 +25,8 @@ pub enum PoppedText {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextJob {
-    /// What it is submitted under.
-    pub id: String,
+    /// What each of its outputs is submitted under: one, or as many as were asked for.
+    pub ids: Vec<String>,
     pub model: String,
     /// Seconds before it is taken away.
     pub ttl: Option<u64>,
@@ -45,13 +45,23 @@ impl PoppedText {
         };
         match payload(taken(&mut reply, "payload")) {
             Ok(request) => Self::Job(Box::new(TextJob {
-                id,
+                ids: all_ids(&reply["ids"], id),
                 model: text(&reply["model"]).unwrap_or_default(),
                 ttl: reply["ttl"].as_u64(),
                 text: request,
             })),
             Err(why) => Self::Unreadable { id, why },
         }
+    }
+}
+
+/// A coordinator that gives one job may leave out the list.
+fn all_ids(list: &Value, first: String) -> Vec<String> {
+    let ids = list.as_array().into_iter().flatten();
+    let ids: Vec<String> = ids.filter_map(Value::as_str).map(str::to_owned).collect();
+    match ids.contains(&first) {
+        true => ids,
+        false => vec![first],
     }
 }
 
@@ -112,8 +122,8 @@ mod tests {
         };
         let read = job(serde_json::to_value(reply).unwrap());
         assert_eq!(
-            (read.id, read.model.as_str(), read.ttl),
-            (id.to_string(), "m", Some(150))
+            (read.ids, read.model.as_str(), read.ttl),
+            (vec![id.to_string()], "m", Some(150))
         );
         assert_eq!(read.text.stop, text.stop);
         assert_eq!(read.text.max_tokens, text.max_tokens);
@@ -128,9 +138,21 @@ mod tests {
         let read = job(json!({
             "ids": ["x"], "payload": {"prompt": "once", "top_k": null, "quiet": true, "n": 1},
         }));
-        assert_eq!((read.id.as_str(), read.ttl), ("x", None));
+        assert_eq!((read.ids, read.ttl), (vec!["x".to_owned()], None));
         assert_eq!(read.text.input, TextInput::Prompt("once".to_owned()));
         assert_eq!(read.text.max_tokens, Some(80));
+    }
+
+    #[test]
+    fn several_outputs_of_one_request_have_an_id_each() {
+        let ids = |reply: Value| {
+            let mut reply = reply;
+            reply["payload"] = json!({"prompt": "once"});
+            job(reply).ids
+        };
+        assert_eq!(ids(json!({"id": "a", "ids": ["a", "b"]})), ["a", "b"]);
+        assert_eq!(ids(json!({"id": "a", "ids": []})), ["a"]);
+        assert_eq!(ids(json!({"id": "a"})), ["a"]);
     }
 
     #[test]

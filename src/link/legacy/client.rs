@@ -1,0 +1,298 @@
+//! The calls, and what the coordinator's answers mean. Coordinators of many makes are out there: what an answer means
+//! is read from its status first, and from its words only where the status is not enough.
+
+use std::time::Duration;
+
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Response, StatusCode};
+use serde_json::{Value, json};
+use url::Url;
+
+use super::Polling;
+use super::rounds::Came;
+use crate::protocol::legacy::text::popped::PoppedText;
+
+/// Years of coordinators know agents as name, version and address.
+const AGENT: &str = concat!("Muster:", env!("CARGO_PKG_VERSION"), ":worker");
+/// A whole call. A pop is answered at once or never.
+const PATIENCE: Duration = Duration::from_secs(30);
+const CONNECTING: Duration = Duration::from_secs(10);
+/// No answer with work for a text model is larger.
+const LARGEST_ANSWER: usize = 32 << 20;
+
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    base: Url,
+    key: String,
+}
+
+/// What came of a question for jobs.
+#[derive(Debug)]
+pub enum Popped {
+    Text(PoppedText),
+    Not(Came, String),
+    /// Nothing will come until somebody changes something.
+    Refused(String),
+}
+
+/// What came of bringing something.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Receipt {
+    Taken {
+        reward: f64,
+    },
+    /// Nobody wants it any more, or it was brought before.
+    NotWanted(String),
+    /// The text is not one that this coordinator takes.
+    Misfit(String),
+    /// It may go better later.
+    Later(Option<Duration>, String),
+}
+
+/// An answer that is no, or none at all.
+struct No {
+    status: Option<StatusCode>,
+    after: Option<Duration>,
+    rc: String,
+    message: String,
+}
+
+impl Client {
+    pub fn new(line: &Polling) -> Result<Self, String> {
+        let http = reqwest::Client::builder()
+            .user_agent(concat!("muster/", env!("CARGO_PKG_VERSION")))
+            .tls_backend_preconfigured((*line.tls).clone())
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECTING)
+            .timeout(PATIENCE)
+            .build();
+        Ok(Self {
+            http: http.map_err(|error| error.without_url().to_string())?,
+            base: line.base.clone(),
+            key: line.key.clone(),
+        })
+    }
+
+    /// Asks for so many jobs.
+    pub async fn pop(&self, line: &Polling, amount: usize) -> Popped {
+        let models: Vec<&String> = line.served.models.keys().collect();
+        let body = json!({
+            "name": line.name,
+            "models": models,
+            "max_length": line.served.context,
+            "max_context_length": line.served.context,
+            "threads": line.served.jobs.clamp(1, 50),
+            "amount": amount.clamp(1, 20),
+            "bridge_agent": AGENT,
+            "nsfw": true,
+        });
+        match self.call("generate/text/pop", &body).await {
+            Ok(reply) => Popped::Text(PoppedText::read(reply)),
+            Err(no) => no.of_a_pop(),
+        }
+    }
+
+    /// Brings a text; or gives the job back.
+    pub async fn submit(&self, id: &str, text: Option<&str>) -> Receipt {
+        let state = match text {
+            Some(_) => "ok",
+            None => "faulted",
+        };
+        let body = json!({
+            "id": id, "generation": text.unwrap_or("faulted"), "state": state, "seed": 0,
+        });
+        match self.call("generate/text/submit", &body).await {
+            Ok(reply) => Receipt::Taken {
+                reward: reply["reward"].as_f64().unwrap_or_default(),
+            },
+            Err(no) => no.of_a_submit(),
+        }
+    }
+
+    /// Says how far a job is. Whether the coordinator knows the call.
+    pub async fn progress(&self, id: &str, done: usize, all: usize) -> bool {
+        let body = json!({"id": id, "current_step": done.min(all), "total_steps": all});
+        let unknown = [StatusCode::METHOD_NOT_ALLOWED, StatusCode::NOT_IMPLEMENTED];
+        match self.call("generate/progress", &body).await {
+            // A job that is unknown has a code of its own; a path that is unknown has none.
+            Err(no) if no.status == Some(StatusCode::NOT_FOUND) => !no.rc.is_empty(),
+            Err(no) => !no.status.is_some_and(|status| unknown.contains(&status)),
+            Ok(_) => true,
+        }
+    }
+
+    async fn call(&self, path: &str, body: &Value) -> Result<Value, No> {
+        let url = format!("{}/api/v2/{path}", self.base.as_str().trim_end_matches('/'));
+        let request = self.http.post(url).body(body.to_string());
+        let request = request
+            .header("content-type", "application/json")
+            .header("apikey", &self.key)
+            .header("client-agent", AGENT);
+        let response = request.send().await.map_err(No::unreachable)?;
+        let (status, after) = (response.status(), retry_after(&response));
+        let bytes = whole(response).await?;
+        let reply = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        match status.is_success() {
+            true => Ok(reply),
+            false => Err(No {
+                status: Some(status),
+                after,
+                rc: reply["rc"].as_str().unwrap_or_default().to_owned(),
+                message: said(&reply).unwrap_or_else(|| status.to_string()),
+            }),
+        }
+    }
+}
+
+/// What is wrong with our words, if it is that, else what the coordinator says.
+fn said(reply: &Value) -> Option<String> {
+    let message = reply["message"].as_str()?;
+    let errors = reply["errors"].as_object();
+    let first = errors.and_then(|errors| errors.iter().next());
+    Some(match first {
+        Some((place, why)) => format!("{message} ({place}: {})", why.as_str().unwrap_or("wrong")),
+        None => message.to_owned(),
+    })
+}
+
+fn retry_after(response: &Response) -> Option<Duration> {
+    let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    value.trim().parse().ok().map(Duration::from_secs)
+}
+
+async fn whole(mut response: Response) -> Result<Vec<u8>, No> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(No::unreachable)? {
+        if bytes.len() + chunk.len() > LARGEST_ANSWER {
+            return Err(No::none("the answer is too long"));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}
+
+impl No {
+    fn unreachable(error: reqwest::Error) -> Self {
+        // The address is in the configuration; the cause is what helps.
+        let error = error.without_url();
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        Self::none(&cause.unwrap_or_else(|| error.to_string()))
+    }
+
+    fn none(message: &str) -> Self {
+        Self {
+            status: None,
+            after: None,
+            rc: String::new(),
+            message: message.to_owned(),
+        }
+    }
+
+    fn is_maintenance(&self) -> bool {
+        let message = self.message.to_lowercase();
+        matches!(&*self.rc, "WorkerMaintenance" | "WorkerFlaggedMaintenance")
+            || message.contains("maintenance mode")
+    }
+
+    /// Brought before, or taken away. Some coordinators say so in words only.
+    fn is_too_late(&self) -> bool {
+        let words = ["already submitted", "aborted", "does not exist"];
+        matches!(&*self.rc, "DuplicateGen" | "AbortedGen" | "InvalidJobID")
+            || words.iter().any(|words| self.message.contains(words))
+    }
+
+    fn of_a_pop(self) -> Popped {
+        let came = match self.status.map(|status| status.as_u16()) {
+            None | Some(408 | 500..=500 | 502..) => Came::NoAnswer,
+            Some(429) => Came::TooOften(self.after),
+            Some(403) if self.is_maintenance() => Came::Maintenance,
+            Some(403) if self.rc == "TimeoutIP" => Came::TooOften(self.after),
+            Some(_) => return Popped::Refused(self.message),
+        };
+        Popped::Not(came, self.message)
+    }
+
+    fn of_a_submit(self) -> Receipt {
+        match self.status.map(|status| status.as_u16()) {
+            None | Some(401 | 408 | 429 | 500..) => Receipt::Later(self.after, self.message),
+            Some(400) if !self.is_too_late() => Receipt::Misfit(self.message),
+            Some(_) => Receipt::NotWanted(self.message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::StatusCode;
+    use serde_json::json;
+
+    use super::{Came, No, Popped, Receipt, said};
+
+    fn no(status: u16, rc: &str, message: &str) -> No {
+        No {
+            status: StatusCode::from_u16(status).ok(),
+            after: None,
+            rc: rc.to_owned(),
+            message: message.to_owned(),
+        }
+    }
+
+    fn popped(status: u16, rc: &str, message: &str) -> Result<Came, String> {
+        match no(status, rc, message).of_a_pop() {
+            Popped::Not(came, _) => Ok(came),
+            Popped::Refused(why) => Err(why),
+            Popped::Text(_) => panic!("a refusal is no job"),
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_for_good_where_only_people_can_mend_it() {
+        let hint = "we cannot accept workers serving this";
+        assert_eq!(popped(401, "InvalidAPIKey", "key"), Err("key".to_owned()));
+        assert_eq!(popped(403, "WrongCredentials", "no"), Err("no".to_owned()));
+        assert_eq!(popped(400, "BadRequest", hint), Err(hint.to_owned()));
+        assert_eq!(
+            popped(404, "", "nothing here"),
+            Err("nothing here".to_owned())
+        );
+        assert_eq!(popped(501, "", "not built"), Err("not built".to_owned()));
+    }
+
+    #[test]
+    fn everything_else_passes() {
+        assert_eq!(popped(403, "WorkerMaintenance", "x"), Ok(Came::Maintenance));
+        let words = "Worker is in Maintenance Mode: updating";
+        assert_eq!(popped(403, "", words), Ok(Came::Maintenance));
+        assert_eq!(popped(429, "", "2 per 1 second"), Ok(Came::TooOften(None)));
+        assert_eq!(popped(503, "", "later"), Ok(Came::NoAnswer));
+        assert_eq!(popped(500, "", "oops"), Ok(Came::NoAnswer));
+    }
+
+    #[test]
+    fn what_nobody_wants_is_not_brought_again() {
+        let brought = |status| no(status, "", "m").of_a_submit();
+        let twice = no(400, "DuplicateGen", "m").of_a_submit();
+        assert_eq!(twice, Receipt::NotWanted("m".to_owned()));
+        assert_eq!(brought(400), Receipt::Misfit("m".to_owned()));
+        for status in [403, 404] {
+            assert_eq!(
+                brought(status),
+                Receipt::NotWanted("m".to_owned()),
+                "{status}"
+            );
+        }
+        for status in [401, 408, 429, 500, 503] {
+            let later = Receipt::Later(None, "m".to_owned());
+            assert_eq!(brought(status), later, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_complaint_names_the_place() {
+        let reply = json!({"message": "wrong", "errors": {"name": "too long"}});
+        assert_eq!(said(&reply).unwrap(), "wrong (name: too long)");
+        assert_eq!(said(&json!({"message": "no"})).unwrap(), "no");
+        assert_eq!(said(&json!([])), None);
+    }
+}

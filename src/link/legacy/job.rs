@@ -1,0 +1,226 @@
+//! One job, from its hand-out to its receipt.
+
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::Served;
+use super::client::{Client, Receipt};
+use crate::link::session::{Backoff, Peer, Slot, Work};
+use crate::link::{Offer, Reply, Said, Stop, rand_seed};
+use crate::protocol::job::{Event, FinishReason, JobId, LegacySampling, TextInput, TextRequest};
+use crate::protocol::legacy::text::format;
+use crate::protocol::legacy::text::popped::TextJob;
+use crate::protocol::link::Payload;
+use crate::tasks::Tasks;
+
+/// Words that may wait to be taken in.
+const WAITING_WORDS: usize = 256;
+/// How often the coordinator hears how far a job is.
+const PROGRESS: Duration = Duration::from_secs(3);
+/// What a coordinator gives that does not say.
+const USUAL_TIME: Duration = Duration::from_secs(150);
+/// Left of a job's time for bringing it.
+const WAY_BACK: Duration = Duration::from_secs(5);
+/// How long a text is brought again and again beyond its time: some coordinators take what comes late.
+const STUBBORN: Duration = Duration::from_secs(300);
+/// A job that can be done here.
+#[derive(Debug, Clone)]
+pub struct Job {
+    model: String,
+    text: TextRequest,
+    wanted: LegacySampling,
+    ends: Instant,
+}
+
+/// What one job needs of its line.
+pub struct Errand {
+    pub label: String,
+    pub client: Client,
+    pub offers: mpsc::Sender<Offer>,
+    pub ending: CancellationToken,
+    pub tasks: Tasks,
+}
+
+impl Job {
+    /// Or why it cannot.
+    pub fn of(popped: &TextJob, served: &Served) -> Result<Self, String> {
+        let model = match (served.models.get(&popped.model), served.models.len()) {
+            (Some(model), _) => model.clone(),
+            (None, 1) if popped.model.is_empty() => served.models.values().cloned().collect(),
+            _ => {
+                return Err(format!(
+                    "it is for {}, which is not served here",
+                    popped.model
+                ));
+            }
+        };
+        let mut text = popped.text.clone();
+        let foreign = text.sampling.unknown_to_our_engine();
+        if !foreign.is_empty() {
+            return Err(format!("the engine has no {}", foreign.join(", ")));
+        }
+        let wanted = text.sampling.legacy.take().map(|legacy| *legacy);
+        let wanted = wanted.unwrap_or_default();
+        if let TextInput::Prompt(prompt) = &mut text.input {
+            *prompt = format::prompt(prompt, &wanted).into_owned();
+        }
+        let time = popped.ttl.map_or(USUAL_TIME, Duration::from_secs);
+        Ok(Self {
+            model,
+            text,
+            wanted,
+            ends: Instant::now() + time.saturating_sub(WAY_BACK).max(WAY_BACK),
+        })
+    }
+
+    fn work(&self, id: &str) -> Work {
+        Work {
+            slot: Slot(0),
+            job: id.parse().map_or_else(|_| JobId::random(), JobId),
+            model: self.model.clone(),
+            payload: Payload::Neutral(Box::new(self.text.clone())),
+            prefill: None,
+            peer: Peer::Public,
+        }
+    }
+}
+
+impl Errand {
+    /// Does it, and keeps the seat until it has been brought.
+    pub fn start(self, id: String, job: Option<Job>, seat: OwnedSemaphorePermit) {
+        let tasks = self.tasks.clone();
+        tasks.start(async move {
+            let made = match &job {
+                Some(job) => self.make(&id, job).await,
+                None => None,
+            };
+            self.bring(&id, made.as_deref()).await;
+            drop(seat);
+        });
+    }
+
+    pub fn give_back(self, id: String) {
+        let tasks = self.tasks.clone();
+        tasks.start(async move { self.bring(&id, None).await });
+    }
+
+    /// The text, if there came one.
+    async fn make(&self, id: &str, job: &Job) -> Option<String> {
+        let (mouth, mut words) = mpsc::channel(WAITING_WORDS);
+        let stop = Stop::default();
+        let offer = Offer {
+            work: job.work(id),
+            reply: Reply::new(Slot(0), mouth),
+            stop: stop.clone(),
+        };
+        self.offers.try_send(offer).ok()?;
+        let mut draft = Draft::default();
+        let mut ticks = interval(PROGRESS);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.reset();
+        let mut tells = true;
+        loop {
+            tokio::select! {
+                biased;
+                said = words.recv() => match draft.hear(said?.1) {
+                    None => {}
+                    Some(Ended::Whole) => return Some(draft.text(&job.wanted)),
+                    Some(Ended::Given(why)) => {
+                        warn!("{}: job {id} is given back: {why}", self.label);
+                        return None;
+                    }
+                },
+                () = self.ending.cancelled(), if !stop.is_wanted() => stop.want(),
+                () = sleep_until(job.ends), if !stop.is_wanted() => {
+                    warn!("{}: job {id} took longer than it may", self.label);
+                    stop.want();
+                }
+                _ = ticks.tick(), if tells => {
+                    let all = job.text.max_tokens.unwrap_or_default() as usize;
+                    let said = self.client.progress(id, draft.tokens, all);
+                    let soon = Instant::now() + PROGRESS;
+                    tells = timeout_at(soon, said).await.unwrap_or(true);
+                }
+            }
+        }
+    }
+
+    /// Until it is taken, or nobody wants it.
+    async fn bring(&self, id: &str, mut text: Option<&str>) {
+        let mut backoff = Backoff::new(rand_seed());
+        let until = Instant::now() + STUBBORN;
+        loop {
+            let (after, why) = match self.client.submit(id, text).await {
+                Receipt::Taken { reward } => {
+                    return info!("{}: job {id} was taken, for {reward} kudos", self.label);
+                }
+                Receipt::Misfit(why) if text.is_some() => {
+                    warn!("{}: the text of job {id} is not taken: {why}", self.label);
+                    text = None;
+                    continue;
+                }
+                Receipt::NotWanted(why) | Receipt::Misfit(why) => {
+                    return warn!("{}: job {id} is not wanted any more: {why}", self.label);
+                }
+                Receipt::Later(after, why) => (after, why),
+            };
+            let wait = after.unwrap_or_else(|| backoff.wait()).min(STUBBORN);
+            if Instant::now() + wait > until || self.ending.is_cancelled() {
+                return warn!("{}: job {id} could not be brought: {why}", self.label);
+            }
+            tokio::select! {
+                () = sleep(wait) => {}
+                // Once more, and then it is over.
+                () = self.ending.cancelled() => {}
+            }
+        }
+    }
+}
+
+/// What has been written so far.
+#[derive(Debug, Default)]
+struct Draft {
+    text: String,
+    tokens: usize,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    Whole,
+    Given(String),
+}
+
+impl Draft {
+    fn hear(&mut self, said: Said) -> Option<Ended> {
+        match said {
+            Said::Started { .. } => None,
+            Said::Output(events) => {
+                events.iter().for_each(|event| self.take(event));
+                None
+            }
+            Said::Done {
+                finish: FinishReason::Cancelled,
+                ..
+            } => Some(Ended::Given("it was stopped".to_owned())),
+            Said::Done { .. } => Some(Ended::Whole),
+            Said::Failed(failure) => Some(Ended::Given(failure.message.to_string())),
+            Said::Busy { .. } => Some(Ended::Given("the engine has no room for it".to_owned())),
+        }
+    }
+
+    /// As its client wants it. No coordinator of this kind keeps a NUL.
+    fn text(&self, wanted: &LegacySampling) -> String {
+        format::output(&self.text.replace('\0', ""), wanted)
+    }
+
+    fn take(&mut self, event: &Event) {
+        if let Event::Token(token) = event {
+            self.text.push_str(&token.text);
+            self.tokens += token.ids.len();
+        }
+    }
+}

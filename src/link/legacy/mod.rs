@@ -1,0 +1,69 @@
+//! A line to a coordinator that is polled: the worker comes for jobs and brings what it has made, by HTTP. The same
+//! [`Offer`]s come out of it as of a socket, the same words go back, and one worker may have lines of both kinds.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `rounds` | when to ask again: pure |
+//! | `client` | the four calls, and what the coordinator's answers mean |
+//! | `task` | the task that asks |
+//! | `job` | one job, from its hand-out to its receipt |
+//!
+//! Such a coordinator speaks only when it is asked. A job whose time is over was taken away there, so it ends here by
+//! the same clock; what cannot be brought now is brought again until then.
+
+mod client;
+mod job;
+mod rounds;
+mod task;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use tokio_rustls::rustls::ClientConfig;
+use url::Url;
+
+use super::{Condition, Link, Offer, Standing};
+use crate::tasks::Tasks;
+
+use task::Task;
+
+/// One coordinator, and who we are there.
+#[derive(Clone)]
+pub struct Polling {
+    /// What it is called in the log.
+    pub label: String,
+    /// Its address, as [`base`](super::base) gives it.
+    pub base: Url,
+    pub tls: Arc<ClientConfig>,
+    pub key: String,
+    pub name: String,
+    pub served: Served,
+}
+
+/// What the worker serves there.
+#[derive(Debug, Clone, Default)]
+pub struct Served {
+    /// What models are called there, and what they are called here.
+    pub models: BTreeMap<String, String>,
+    /// Jobs at once.
+    pub jobs: usize,
+    /// Tokens of context that every one of the models has.
+    pub context: u32,
+}
+
+impl Polling {
+    /// Keeps coming until the condition says to leave, the coordinator refuses it for good, or the tasks stop.
+    pub fn keep(
+        self,
+        offers: &mpsc::Sender<Offer>,
+        condition: &watch::Receiver<Condition>,
+        tasks: &Tasks,
+    ) -> Link {
+        let (told, standing) = watch::channel(Standing::Away);
+        let (present, absent) = watch::channel(());
+        let task = Task::new(self, offers.clone(), condition.clone(), tasks.clone());
+        tasks.start(task.run(told, present));
+        Link { standing, absent }
+    }
+}

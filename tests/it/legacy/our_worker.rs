@@ -1,0 +1,281 @@
+//! Our own worker where it is one of those that poll: at a coordinator of ours, over TCP, and at one that answers as it
+//! is told to.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::{Router, routing::any};
+use muster::coordinator::http::serve::{Connections, serve};
+use muster::daemon::{Post, Served, Way, Worker};
+use muster::link::{Standing, native_tls};
+use muster::tasks::Tasks;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use url::Url;
+
+use super::super::link::dial;
+use super::super::support::app::{App, PATIENCE};
+use super::super::support::boss::{engine, post, post_by};
+use super::super::support::rig::{Board, read_all};
+use super::{ask, pop, until};
+
+/// What the model is called where workers poll.
+const NAME: &str = "koboldcpp/Tiny";
+
+async fn open(router: Router, tasks: &Tasks) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    serve(listener, router, None, Connections::default(), tasks);
+    address
+}
+
+fn post_at(address: SocketAddr, key: &str) -> Post {
+    let way = Way::Calls {
+        base: Url::parse(&format!("http://{address}/")).unwrap(),
+        tls: native_tls().unwrap(),
+        jobs: 4,
+    };
+    Post {
+        key: key.to_owned(),
+        ..post_by("ours", way)
+    }
+}
+
+async fn work(posts: Vec<Post>, names: &[&str], tasks: &Tasks) -> Worker {
+    let (runtime, info) = engine().await;
+    let names = names.iter().map(|name| (*name).to_owned()).collect();
+    let served = Served {
+        other_names: BTreeMap::from([(info.name.clone(), names)]),
+        models: vec![info],
+        slots: 8,
+    };
+    Worker::start(runtime, served, posts, tasks)
+}
+
+fn is_done(status: &Value) -> bool {
+    status["done"] == json!(true)
+}
+
+#[tokio::test]
+async fn our_worker_serves_a_coordinator_that_is_polled() {
+    let app = App::start().await;
+    let address = open(app.router.clone(), &app.tasks).await;
+    let worker = work(vec![post_at(address, &app.key)], &["tiny"], &app.tasks).await;
+    assert!(worker.connected().await);
+    let id = ask(&app, json!({"max_length": 24, "n": 3})).await;
+    let status = until(&app, &id, is_done).await;
+    let texts = status["generations"].as_array().unwrap();
+    assert_eq!(texts.len(), 3, "{status}");
+    for text in texts {
+        assert_eq!(text["worker_name"], "ours");
+        assert!(!text["text"].as_str().unwrap().is_empty());
+    }
+    assert!(status["kudos"].as_f64().unwrap() > 0.0, "{status}");
+    assert!(worker.drain(PATIENCE).await);
+}
+
+#[tokio::test]
+async fn one_worker_serves_a_socket_and_a_coordinator_that_is_polled_at_the_same_time() {
+    let app = App::start().await;
+    let board = Board::start();
+    let address = open(app.router.clone(), &app.tasks).await;
+    let posts = vec![post("rig", dial(&board)), post_at(address, &app.key)];
+    let worker = work(posts, &["tiny"], &app.tasks).await;
+    while !(worker.standings().iter()).all(|standing| matches!(standing, Standing::Connected(_))) {
+        tokio::task::yield_now().await;
+    }
+    let id = ask(&app, json!({"max_length": 24})).await;
+    let mut stream = board.submit("Say something.").await;
+    let (polled, streamed) = tokio::join!(until(&app, &id, is_done), read_all(&mut stream));
+    assert_eq!(polled["finished"], 1, "{polled}");
+    assert!(!streamed.0.is_empty());
+}
+
+#[tokio::test]
+async fn what_the_engine_has_not_is_given_back_and_done_by_another() {
+    let app = App::start().await;
+    let address = open(app.router.clone(), &app.tasks).await;
+    let worker = work(vec![post_at(address, &app.key)], &["tiny"], &app.tasks).await;
+    assert!(worker.connected().await);
+    pop(&app, "another").await;
+    let id = ask(&app, json!({"tfs": 0.5})).await;
+    until(&app, &id, |status| status["restarted"] == json!(1)).await;
+    let popped = pop(&app, "another").await;
+    assert!(popped["id"].is_string(), "{popped}");
+}
+
+#[tokio::test]
+async fn a_worker_that_is_asked_to_leave_brings_what_it_has_begun() {
+    let app = App::start().await;
+    let address = open(app.router.clone(), &app.tasks).await;
+    let worker = work(vec![post_at(address, &app.key)], &["tiny"], &app.tasks).await;
+    assert!(worker.connected().await);
+    let id = ask(&app, json!({"max_length": 200})).await;
+    until(&app, &id, |status| status["waiting"] == json!(0)).await;
+    assert!(worker.drain(PATIENCE).await);
+    let status = until(&app, &id, is_done).await;
+    assert_eq!(status["finished"], 1, "{status}");
+}
+
+#[tokio::test]
+async fn a_coordinator_that_does_not_know_the_key_is_left_for_good() {
+    let app = App::start().await;
+    let address = open(app.router.clone(), &app.tasks).await;
+    let wrong = "A".repeat(22);
+    let worker = work(vec![post_at(address, &wrong)], &["tiny"], &app.tasks).await;
+    assert!(!worker.connected().await);
+    assert_eq!(
+        worker.standings(),
+        [Standing::Refused("Invalid API Key".to_owned())]
+    );
+}
+
+/// What comes next, by the last part of the path.
+type Answers = Mutex<BTreeMap<&'static str, Vec<(u16, Value)>>>;
+
+/// A coordinator that says what it is told to, and tells what it hears.
+struct Script {
+    address: SocketAddr,
+    answers: Arc<Answers>,
+    heard: mpsc::Receiver<(String, Value)>,
+}
+
+impl Script {
+    async fn open(tasks: &Tasks) -> Self {
+        let answers: Arc<Answers> = Arc::default();
+        let (tell, heard) = mpsc::channel(64);
+        let known = answers.clone();
+        let handler = move |_: Method, uri: Uri, body: Bytes| {
+            let (tell, known) = (tell.clone(), known.clone());
+            async move {
+                let call = uri.path().rsplit('/').next().unwrap().to_owned();
+                let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+                let answer = next(&known, &call);
+                let _ = tell.send((call, body)).await;
+                answer
+            }
+        };
+        let address = open(Router::new().fallback(any(handler)), tasks).await;
+        Self {
+            address,
+            answers,
+            heard,
+        }
+    }
+
+    /// These come next, one by one; then pops find nothing and everything else is taken.
+    fn answer(&self, call: &'static str, answers: Vec<(u16, Value)>) {
+        self.answers.lock().unwrap().insert(call, answers);
+    }
+
+    async fn hear(&mut self, wanted: &str) -> Value {
+        loop {
+            let heard = timeout(PATIENCE, self.heard.recv()).await;
+            let (call, body) = heard.unwrap().unwrap();
+            if call == wanted {
+                return body;
+            }
+        }
+    }
+}
+
+fn next(answers: &Answers, call: &str) -> Response {
+    let mut answers = answers.lock().unwrap();
+    let scripted = answers.get_mut(call).filter(|left| !left.is_empty());
+    let (status, body) = match (scripted, call) {
+        (Some(left), _) => left.remove(0),
+        (None, "pop") => (
+            200,
+            json!({"id": null, "ids": [], "payload": {}, "skipped": {}}),
+        ),
+        (None, _) => (200, json!({"reward": 1.5})),
+    };
+    (StatusCode::from_u16(status).unwrap(), body.to_string()).into_response()
+}
+
+fn job(id: &str) -> Value {
+    json!({
+        "id": id, "ids": [id], "model": NAME, "ttl": 120, "skipped": {}, "softprompt": null,
+        "payload": {
+            "prompt": "Once upon", "n": 1, "max_length": 16, "max_context_length": 128, "temperature": 0.7,
+            "rep_pen": 1.07, "rep_pen_range": 320, "sampler_order": [6, 0, 1, 2, 3, 4, 5], "quiet": true,
+        },
+    })
+}
+
+#[tokio::test]
+async fn a_strangers_coordinator_is_told_the_names_it_knows_and_brought_the_text() {
+    let tasks = Tasks::default();
+    let mut script = Script::open(&tasks).await;
+    script.answer("pop", vec![(200, job("not-a-uuid"))]);
+    let worker = work(vec![post_at(script.address, "k")], &[NAME], &tasks).await;
+    let asked = script.hear("pop").await;
+    assert_eq!(
+        (&asked["models"], &asked["name"], &asked["threads"]),
+        (&json!([NAME]), &json!("ours"), &json!(4))
+    );
+    assert!(asked["max_context_length"].as_u64().unwrap() > 0);
+    let brought = script.hear("submit").await;
+    assert_eq!(
+        (&brought["id"], &brought["state"]),
+        (&json!("not-a-uuid"), &json!("ok"))
+    );
+    assert!(!brought["generation"].as_str().unwrap().is_empty());
+    drop(worker);
+}
+
+#[tokio::test]
+async fn a_text_that_cannot_be_brought_is_brought_again() {
+    let tasks = Tasks::default();
+    let mut script = Script::open(&tasks).await;
+    script.answer("pop", vec![(200, job("a"))]);
+    let busy = json!({"message": "2 per 1 second"});
+    script.answer("submit", vec![(500, json!({})), (429, busy)]);
+    let _worker = work(vec![post_at(script.address, "k")], &[NAME], &tasks).await;
+    let first = script.hear("submit").await;
+    assert_eq!(script.hear("submit").await, first);
+    assert_eq!(script.hear("submit").await, first);
+}
+
+#[tokio::test]
+async fn a_text_that_is_not_taken_is_given_back_as_a_fault() {
+    let tasks = Tasks::default();
+    let mut script = Script::open(&tasks).await;
+    script.answer("pop", vec![(200, job("a"))]);
+    script.answer(
+        "submit",
+        vec![(400, json!({"message": "no", "rc": "BadRequest"}))],
+    );
+    let _worker = work(vec![post_at(script.address, "k")], &[NAME], &tasks).await;
+    assert_eq!(script.hear("submit").await["state"], "ok");
+    assert_eq!(script.hear("submit").await["state"], "faulted");
+}
+
+#[tokio::test]
+async fn maintenance_and_outages_are_waited_out() {
+    let tasks = Tasks::default();
+    let mut script = Script::open(&tasks).await;
+    script.answer("pop", vec![(502, json!("bad gateway")), (200, job("a"))]);
+    let worker = work(vec![post_at(script.address, "k")], &[NAME], &tasks).await;
+    assert_eq!(script.hear("submit").await["id"], "a");
+    assert!(worker.connected().await);
+    assert!(worker.drain(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn a_job_for_a_model_that_is_not_served_is_given_back() {
+    let tasks = Tasks::default();
+    let mut script = Script::open(&tasks).await;
+    let mut other = job("a");
+    other["model"] = json!("koboldcpp/Other");
+    script.answer("pop", vec![(200, other)]);
+    let _worker = work(vec![post_at(script.address, "k")], &[NAME], &tasks).await;
+    assert_eq!(script.hear("submit").await["state"], "faulted");
+}
