@@ -6,11 +6,13 @@
 //! | [`collection`] | several styles under one name |
 //! | [`name`] | how a request names a style |
 //! | [`prompt`] | what a style makes of a prompt |
+//! | [`request`] | what a style makes of a request |
 
 pub mod collection;
 pub mod image;
 pub mod name;
 pub mod prompt;
+pub mod request;
 pub mod text;
 
 use uuid::Uuid;
