@@ -16,6 +16,7 @@
 //! | [`metering`] | how many tokens a job had, by our own count |
 //! | [`secrets`] | credentials in prompts, which strangers do not get |
 //! | [`kudos`] | what a job costs, and how an ended job becomes a settled one |
+//! | [`styles`] | prompts and parameters that users make for each other |
 //! | [`storage`] | all SQL: what must outlast the process |
 //! | [`clock`] | the time of day |
 //!
@@ -36,6 +37,7 @@ pub mod secrets;
 pub mod start;
 pub mod state;
 pub mod storage;
+pub mod styles;
 pub mod switchboard;
 pub mod workers;
 

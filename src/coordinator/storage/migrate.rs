@@ -23,6 +23,7 @@ pub const ALL: &[&str] = &[
     include_str!("migrations/0003_requests.sql"),
     include_str!("migrations/0004_postings.sql"),
     include_str!("migrations/0005_people.sql"),
+    include_str!("migrations/0006_styles.sql"),
 ];
 
 /// Makes the file, for its owner's eyes only: it holds the hashes of keys.

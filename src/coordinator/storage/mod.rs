@@ -8,6 +8,8 @@
 //! | `values`, `insertion`, `rows` | what goes into statements, many rows at once, and what comes out of them |
 //! | `pulse` | whether the store answers, and whether another process changed the keys |
 //! | `settlements`, `postings`, `requests`, `accounts`, `people`, `keys`, `workers`, `ledger` | one file a noun |
+//! | `settlements`, `postings`, `requests`, `accounts`, `keys`, `workers`, `ledger` | one file a noun |
+//! | `styles`, `collections` | styles of users, and collections of them |
 //! | `retention` | how long ended jobs are remembered, and what outlasts them |
 //!
 //! Every change is a value sent to the one writer; readers are a pool of their own that never writes. A pool of
@@ -15,6 +17,7 @@
 //! with group commit already writes more than a machine can generate. What was answered is on disk.
 
 mod accounts;
+mod collections;
 mod dialect;
 mod error;
 mod insertion;
@@ -29,6 +32,7 @@ mod requests;
 mod retention;
 mod rows;
 mod settlements;
+mod styles;
 mod values;
 mod workers;
 mod write;
@@ -38,6 +42,7 @@ mod writer;
 mod tests;
 
 pub use accounts::{AccountRow, RoleChange};
+pub use collections::{CollectionChange, NewCollection};
 pub use error::StorageError;
 pub use keys::{KeyRow, NewKeyRow};
 pub use ledger::LedgerSums;
@@ -46,6 +51,7 @@ pub use people::{
     Amounts, Changed, Leaving, Left, LoggedIn, NewLogin, Order, PersonChange, PersonRow, Records,
 };
 pub use requests::{OpenRequest, RequestRow, ResultRow};
+pub use styles::{NewStyle, NotNamed, StylePage};
 pub use workers::{WorkerError, WorkerRow};
 
 use std::sync::Arc;

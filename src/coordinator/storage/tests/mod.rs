@@ -8,6 +8,7 @@ mod people;
 mod postings;
 mod scratch;
 mod settling;
+mod styles;
 mod survival;
 mod workers;
 

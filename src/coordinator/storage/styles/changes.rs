@@ -1,0 +1,199 @@
+//! Styles that are made, changed, deleted and used. A name that is taken is an answer, not an error.
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use sqlx::AnyConnection;
+use uuid::Uuid;
+
+use crate::coordinator::styles::{Params, Recipe, RecipeChange};
+use crate::protocol::job::{AccountId, UnixMillis};
+use crate::protocol::legacy::words::Word;
+
+use super::super::values::{storable, without_zeros};
+use super::super::write::Change;
+use super::super::{StorageError, Store};
+
+#[derive(Debug, Clone)]
+pub struct NewStyle {
+    pub id: Uuid,
+    pub owner: AccountId,
+    pub recipe: Recipe,
+    pub shared_key: Option<Uuid>,
+    pub created_at: UnixMillis,
+}
+
+/// Why nothing was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotNamed {
+    /// Its owner calls another one so.
+    Taken,
+    /// It is not there any more.
+    Gone,
+}
+
+#[derive(Debug)]
+struct Changed {
+    id: Uuid,
+    change: RecipeChange,
+    shared_key: Option<Uuid>,
+}
+
+#[derive(Debug)]
+struct Deleted(Uuid);
+
+impl Store {
+    pub async fn create_style(
+        &self,
+        style: NewStyle,
+    ) -> Result<Result<(), NotNamed>, StorageError> {
+        self.change(style).await
+    }
+
+    pub async fn change_style(
+        &self,
+        id: Uuid,
+        change: RecipeChange,
+        shared_key: Option<Uuid>,
+    ) -> Result<Result<(), NotNamed>, StorageError> {
+        let changed = Changed {
+            id,
+            change,
+            shared_key,
+        };
+        self.change(changed).await
+    }
+
+    /// From its collections as well; whether it was there.
+    pub async fn delete_style(&self, id: Uuid) -> Result<bool, StorageError> {
+        self.change(Deleted(id)).await
+    }
+}
+
+impl Change for NewStyle {
+    type Answer = Result<(), NotNamed>;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<Self::Answer, StorageError>> {
+        Box::pin(async move {
+            let recipe = &self.recipe;
+            let row = sqlx::query(
+                "INSERT INTO styles (id, owner, making, name, info, prompt, params, public, nsfw, tags, models, \
+                 examples, shared_key, use_count, created_at) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, '[]', $12, 0, $13) \
+                 ON CONFLICT (owner, name) DO NOTHING",
+            );
+            let row = row.bind(self.id.to_string()).bind(self.owner.0);
+            let row = row.bind(recipe.making().word());
+            let row = row.bind(without_zeros(&recipe.name));
+            let row = row.bind(recipe.info.as_deref().map(without_zeros));
+            let row = row.bind(without_zeros(&recipe.prompt));
+            let row = row.bind(recipe.params.json());
+            let row = row
+                .bind(i64::from(recipe.public))
+                .bind(i64::from(recipe.nsfw));
+            let row = row.bind(list(&recipe.tags)).bind(list(&recipe.models));
+            let row = row.bind(self.shared_key.map(|key| key.to_string()));
+            let row = row.bind(self.created_at.0);
+            if row.execute(&mut *connection).await?.rows_affected() == 0 {
+                return Ok(Err(NotNamed::Taken));
+            }
+            write_words(self.id, "tag", &recipe.tags, connection).await?;
+            write_words(self.id, "model", &recipe.models, connection).await?;
+            Ok(Ok(()))
+        })
+    }
+}
+
+impl Change for Changed {
+    type Answer = Result<(), NotNamed>;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<Self::Answer, StorageError>> {
+        Box::pin(async move {
+            let change = &self.change;
+            let row = sqlx::query(
+                "UPDATE styles SET name = COALESCE($2, name), info = COALESCE($3, info), \
+                 prompt = COALESCE($4, prompt), params = COALESCE($5, params), \
+                 public = COALESCE($6, public), nsfw = COALESCE($7, nsfw), tags = COALESCE($8, tags), \
+                 models = COALESCE($9, models), shared_key = COALESCE($10, shared_key) \
+                 WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM styles AS other \
+                 WHERE other.owner = styles.owner AND other.name = $2 AND other.id <> $1)",
+            );
+            let id = self.id.to_string();
+            let row = row.bind(&*id);
+            let row = row.bind(change.name.as_deref().map(without_zeros));
+            let row = row.bind(change.info.as_deref().map(without_zeros));
+            let row = row.bind(change.prompt.as_deref().map(without_zeros));
+            let row = row.bind(change.params.as_ref().map(Params::json));
+            let row = row.bind(change.public.map(i64::from));
+            let row = row.bind(change.nsfw.map(i64::from));
+            let row = row.bind(change.tags.as_deref().map(list));
+            let row = row.bind(change.models.as_deref().map(list));
+            let row = row.bind(self.shared_key.map(|key| key.to_string()));
+            if row.execute(&mut *connection).await?.rows_affected() == 0 {
+                let found = sqlx::query("SELECT 1 FROM styles WHERE id = $1").bind(&*id);
+                let found = found.fetch_optional(connection).await?;
+                return Ok(Err(found.map_or(NotNamed::Gone, |_| NotNamed::Taken)));
+            }
+            if let Some(tags) = &change.tags {
+                write_words(self.id, "tag", tags, connection).await?;
+            }
+            if let Some(models) = &change.models {
+                write_words(self.id, "model", models, connection).await?;
+            }
+            Ok(Ok(()))
+        })
+    }
+}
+
+impl Change for Deleted {
+    type Answer = bool;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<bool, StorageError>> {
+        Box::pin(async move {
+            let id = self.0.to_string();
+            for text in [
+                "DELETE FROM style_words WHERE style = $1",
+                "DELETE FROM collection_styles WHERE style = $1",
+            ] {
+                sqlx::query(text)
+                    .bind(&*id)
+                    .execute(&mut *connection)
+                    .await?;
+            }
+            let style = sqlx::query("DELETE FROM styles WHERE id = $1").bind(&*id);
+            Ok(style.execute(connection).await?.rows_affected() > 0)
+        })
+    }
+}
+
+/// Instead of those that were there.
+async fn write_words(
+    style: Uuid,
+    what: &str,
+    words: &[String],
+    connection: &mut AnyConnection,
+) -> Result<(), StorageError> {
+    let old = sqlx::query("DELETE FROM style_words WHERE style = $1 AND what = $2");
+    let old = old.bind(style.to_string()).bind(what.to_owned());
+    old.execute(&mut *connection).await?;
+    for word in words {
+        let new = sqlx::query(
+            "INSERT INTO style_words (style, what, word) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+        );
+        let new = new.bind(style.to_string()).bind(what.to_owned());
+        new.bind(storable(word)).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+fn list(words: &[String]) -> String {
+    Value::from(words).to_string()
+}

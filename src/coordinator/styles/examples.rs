@@ -1,0 +1,100 @@
+//! The images that show what a style makes. While there are any, exactly one is the main one.
+
+use uuid::Uuid;
+
+use crate::protocol::legacy::style::MOST_EXAMPLES;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Example {
+    pub id: Uuid,
+    pub url: String,
+    pub primary: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExampleChange {
+    /// The first is the main one, whatever it says.
+    Add(Example),
+    /// What is `None` stays as it is.
+    Change {
+        id: Uuid,
+        url: Option<String>,
+        primary: Option<bool>,
+    },
+    Remove(Uuid),
+}
+
+/// Why the examples of a style stay as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotChanged {
+    NoStyle,
+    NoExample,
+    TooMany,
+    SameUrl,
+}
+
+impl ExampleChange {
+    /// The examples afterwards, the oldest first.
+    pub fn apply(&self, mut examples: Vec<Example>) -> Result<Vec<Example>, NotChanged> {
+        let main = match self {
+            Self::Add(new) => {
+                if examples.len() >= MOST_EXAMPLES {
+                    return Err(NotChanged::TooMany);
+                }
+                refuse_twice(&examples, None, &new.url)?;
+                examples.push(new.clone());
+                new.primary.then_some(new.id)
+            }
+            Self::Change { id, url, primary } => {
+                if let Some(url) = url {
+                    refuse_twice(&examples, Some(*id), url)?;
+                }
+                let example = find(&mut examples, *id)?;
+                example.url = url.clone().unwrap_or(example.url.clone());
+                example.primary = primary.unwrap_or(example.primary);
+                match primary {
+                    Some(false) => another(&examples, *id),
+                    Some(true) => Some(*id),
+                    None => None,
+                }
+            }
+            Self::Remove(id) => {
+                find(&mut examples, *id)?;
+                examples.retain(|example| example.id != *id);
+                None
+            }
+        };
+        keep_one_main(&mut examples, main);
+        Ok(examples)
+    }
+}
+
+fn refuse_twice(examples: &[Example], but: Option<Uuid>, url: &str) -> Result<(), NotChanged> {
+    let is_same = |example: &Example| Some(example.id) != but && example.url == url;
+    match examples.iter().any(is_same) {
+        true => Err(NotChanged::SameUrl),
+        false => Ok(()),
+    }
+}
+
+fn find(examples: &mut [Example], id: Uuid) -> Result<&mut Example, NotChanged> {
+    let found = examples.iter_mut().find(|example| example.id == id);
+    found.ok_or(NotChanged::NoExample)
+}
+
+/// Which takes the place of a main one that is to be none.
+fn another(examples: &[Example], id: Uuid) -> Option<Uuid> {
+    let is_main = |example: &&Example| example.primary && example.id != id;
+    let others = || examples.iter().filter(|example| example.id != id);
+    let next = others().find(is_main).or_else(|| others().next());
+    next.map(|example| example.id)
+}
+
+/// The wanted one, or the one that is, or the oldest.
+fn keep_one_main(examples: &mut [Example], wanted: Option<Uuid>) {
+    let is_main = examples.iter().find(|example| example.primary);
+    let main = wanted.or(is_main.or(examples.first()).map(|example| example.id));
+    for example in examples {
+        example.primary = Some(example.id) == main;
+    }
+}

@@ -1,0 +1,169 @@
+//! From the name in a request to the style that is used.
+
+use uuid::Uuid;
+
+use super::{Collection, Params, Style, Use};
+use crate::coordinator::storage::{StorageError, Store};
+use crate::protocol::job::AccountId;
+use crate::protocol::legacy::image::request::GenerationInputImage;
+use crate::protocol::legacy::style::name::{Named, StyleName};
+use crate::protocol::legacy::style::request::Around;
+use crate::protocol::legacy::text::request::GenerationInputText;
+use crate::protocol::legacy::words::Making;
+use crate::protocol::legacy::{Code, Refusal};
+
+/// All styles and collections. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Styles(Store);
+
+/// The style a request is made with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chosen {
+    pub style: Style,
+    /// Which it was drawn from.
+    pub collection: Option<Uuid>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoStyle {
+    #[error("no style or collection is called this")]
+    Unknown,
+    #[error("the style makes something else than what was asked for")]
+    OtherMaking,
+    #[error("no style is left in the collection")]
+    Empty,
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl Styles {
+    pub fn new(store: Store) -> Self {
+        Self(store)
+    }
+
+    /// The style that `name` stands for, or one at random of the collection that it stands for. Styles go before
+    /// collections, and both after what makes the wanted.
+    pub async fn choose(&self, name: &str, making: Making) -> Result<Chosen, NoStyle> {
+        let name = StyleName::parse(name);
+        let style = self.style(&name, making).await?;
+        let style = match style {
+            Some(style) if style.recipe.making() == making => {
+                return Ok(Chosen {
+                    style,
+                    collection: None,
+                });
+            }
+            other => other,
+        };
+        match self.collection(&name, making).await? {
+            Some(collection) if collection.making == making => self.draw(&collection).await,
+            Some(_) => Err(NoStyle::OtherMaking),
+            None if style.is_some() => Err(NoStyle::OtherMaking),
+            None => Err(NoStyle::Unknown),
+        }
+    }
+
+    /// The style of this name: of the wanted kind if there is one, public rather than not, the oldest of them.
+    pub async fn style(
+        &self,
+        name: &StyleName,
+        making: Making,
+    ) -> Result<Option<Style>, StorageError> {
+        match name {
+            StyleName::Id(id) => self.0.style(*id).await,
+            StyleName::Name {
+                of: Some(Named::Collection),
+                ..
+            } => Ok(None),
+            StyleName::Name { owner, name, .. } => {
+                let owner = owner.map(AccountId);
+                self.0.style_named(owner, name, making).await
+            }
+        }
+    }
+
+    /// As [`Self::style`].
+    pub async fn collection(
+        &self,
+        name: &StyleName,
+        making: Making,
+    ) -> Result<Option<Collection>, StorageError> {
+        match name {
+            StyleName::Id(id) => self.0.collection(*id).await,
+            StyleName::Name {
+                of: Some(Named::Style),
+                ..
+            } => Ok(None),
+            StyleName::Name { owner, name, .. } => {
+                let owner = owner.map(AccountId);
+                self.0.collection_named(owner, name, making).await
+            }
+        }
+    }
+
+    async fn draw(&self, collection: &Collection) -> Result<Chosen, NoStyle> {
+        let members = &collection.members;
+        // The upper bits of a random UUID are all random.
+        let random = Uuid::new_v4().as_u64_pair().0 >> 16;
+        let drawn = random.checked_rem(members.len() as u64);
+        let drawn = drawn.ok_or(NoStyle::Empty)? as usize;
+        let style = self.0.style(members[drawn].id).await?;
+        Ok(Chosen {
+            // It may have been deleted just now.
+            style: style.ok_or(NoStyle::Unknown)?,
+            collection: Some(collection.id),
+        })
+    }
+}
+
+impl Chosen {
+    /// What it makes of a request for text.
+    pub fn text(&self, asked: GenerationInputText) -> Result<GenerationInputText, NoStyle> {
+        let recipe = &self.style.recipe;
+        let Params::Text(params) = &recipe.params else {
+            return Err(NoStyle::OtherMaking);
+        };
+        let around = Around {
+            prompt: &recipe.prompt,
+            params: &**params,
+            models: &recipe.models,
+        };
+        Ok(around.apply(asked))
+    }
+
+    /// What it makes of a request for images.
+    pub fn image(&self, asked: GenerationInputImage) -> Result<GenerationInputImage, NoStyle> {
+        let recipe = &self.style.recipe;
+        let Params::Image(params) = &recipe.params else {
+            return Err(NoStyle::OtherMaking);
+        };
+        let around = Around {
+            prompt: &recipe.prompt,
+            params: &**params,
+            models: &recipe.models,
+        };
+        Ok(around.apply(asked))
+    }
+
+    /// To be written down where the request is accepted.
+    pub fn usage(&self) -> Use {
+        Use {
+            style: self.style.id,
+            collection: self.collection,
+            owner: self.style.owner,
+        }
+    }
+}
+
+impl From<NoStyle> for Refusal {
+    fn from(none: NoStyle) -> Self {
+        match none {
+            NoStyle::Unknown => Code::StyleNotFound.into(),
+            NoStyle::Empty => Self::new(Code::StyleNotFound, none.to_string()),
+            NoStyle::OtherMaking => Code::StyleMismatch.into(),
+            NoStyle::Storage(_) => {
+                Self::plain(503, "the store cannot be read now, try again later")
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Which styles a collection is made of: named by id or by name, and all of one kind.
+
+use uuid::Uuid;
+
+use super::Styles;
+use crate::coordinator::storage::StorageError;
+use crate::protocol::legacy::style::name::StyleName;
+use crate::protocol::legacy::words::{Making, Word};
+
+/// The most styles in a collection.
+const MOST: usize = 200;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Members {
+    pub making: Making,
+    /// Each once, in the order they were named.
+    pub ids: Vec<Uuid>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoMembers {
+    #[error("a collection holds 1 to {MOST} styles, found {0}")]
+    Amount(usize),
+    /// By its place, because a name may be anything.
+    #[error("styles.{0} is no style: nothing has this id or name")]
+    Unknown(usize),
+    #[error("styles.{place} makes {found}, wanted {wanted} as the others")]
+    OtherMaking {
+        place: usize,
+        found: &'static str,
+        wanted: &'static str,
+    },
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl Styles {
+    /// The styles of these names. Of what kind they are says the collection, or else the first of them.
+    pub async fn members(
+        &self,
+        names: &[String],
+        wanted: Option<Making>,
+    ) -> Result<Members, NoMembers> {
+        if names.is_empty() || names.len() > MOST {
+            return Err(NoMembers::Amount(names.len()));
+        }
+        let (mut making, mut ids) = (wanted, Vec::with_capacity(names.len()));
+        for (place, name) in names.iter().enumerate() {
+            let likely = making.unwrap_or(Making::Image);
+            let style = self.style(&StyleName::parse(name), likely).await?;
+            let style = style.ok_or(NoMembers::Unknown(place))?;
+            let found = style.recipe.making();
+            let wanted = *making.get_or_insert(found);
+            if found != wanted {
+                return Err(NoMembers::OtherMaking {
+                    place,
+                    found: found.word(),
+                    wanted: wanted.word(),
+                });
+            }
+            if !ids.contains(&style.id) {
+                ids.push(style.id);
+            }
+        }
+        Ok(Members {
+            making: making.unwrap_or(Making::Image),
+            ids,
+        })
+    }
+}

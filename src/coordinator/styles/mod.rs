@@ -1,0 +1,106 @@
+//! Styles of the poll API: prompts and parameters that users make for each other, and collections of them.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `recipe` | what its owner wrote: what a style is made of |
+//! | `examples` | the few images that show what it makes |
+//! | `lookup` | from the name in a request to the style that is used |
+//! | `members` | which styles a collection is made of |
+//!
+//! A style is looked up when it is named, and what it made of the request is stored with the request: neither a
+//! later change of the style nor a restart changes what was asked for. Whoever uses a style of another pays its
+//! owner [`FEE`].
+
+mod examples;
+mod lookup;
+mod members;
+mod recipe;
+
+#[cfg(test)]
+mod tests;
+
+pub use examples::{Example, ExampleChange, NotChanged};
+pub use lookup::{Chosen, NoStyle, Styles};
+pub use members::{Members, NoMembers};
+pub use recipe::{Params, Recipe, RecipeChange};
+
+use uuid::Uuid;
+
+use crate::protocol::job::{AccountId, Kudos};
+use crate::protocol::legacy::style::name::StyleName;
+use crate::protocol::legacy::words::Making;
+
+/// What each use of a style earns its owner, and costs whoever is not the owner.
+pub const FEE: Kudos = Kudos(2000);
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Style {
+    pub id: Uuid,
+    pub owner: AccountId,
+    /// The owner's name as it is now.
+    pub owner_name: String,
+    pub recipe: Recipe,
+    pub examples: Vec<Example>,
+    /// Pays for its uses.
+    pub shared_key: Option<Uuid>,
+    pub use_count: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Collection {
+    pub id: Uuid,
+    pub owner: AccountId,
+    pub making: Making,
+    pub name: String,
+    pub info: Option<String>,
+    pub public: bool,
+    pub use_count: i64,
+    pub members: Vec<Member>,
+}
+
+/// A style as its collection shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    pub id: Uuid,
+    pub name: String,
+    pub owner: AccountId,
+    pub owner_name: String,
+}
+
+/// One use, to be written down where the request is accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Use {
+    pub style: Uuid,
+    /// Which it was drawn from.
+    pub collection: Option<Uuid>,
+    pub owner: AccountId,
+}
+
+/// Whether a request could name it: a name that reads as something else could not be found again.
+pub fn is_findable(name: &str) -> bool {
+    let plain = StyleName::Name {
+        of: None,
+        owner: None,
+        name: name.to_owned(),
+    };
+    StyleName::parse(name) == plain
+}
+
+impl Style {
+    /// `name#id`
+    pub fn creator(&self) -> String {
+        alias(&self.owner_name, self.owner)
+    }
+}
+
+impl Member {
+    /// As lists show it: `name#id::style::name`.
+    pub fn full_name(&self) -> String {
+        let alias = alias(&self.owner_name, self.owner);
+        format!("{alias}::style::{}", self.name)
+    }
+}
+
+fn alias(name: &str, account: AccountId) -> String {
+    format!("{name}#{}", account.0)
+}

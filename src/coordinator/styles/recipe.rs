@@ -1,0 +1,173 @@
+//! What a style is made of, and what may be changed of it.
+
+use serde_json::Value;
+
+use crate::protocol::legacy::image::baseline::Baseline;
+use crate::protocol::legacy::image::check::{Asker, Known};
+use crate::protocol::legacy::image::params::{
+    ModelGenerationInputImage, ModelStyleInputParamsImage,
+};
+use crate::protocol::legacy::style::image::{ModelStyleInputImage, ModelStylePatchImage};
+use crate::protocol::legacy::style::text::{ModelStyleInputText, ModelStylePatchText};
+use crate::protocol::legacy::text::params::ModelStyleInputParamsText;
+use crate::protocol::legacy::words::Making;
+use crate::protocol::legacy::{Body, Code, Refusal};
+
+/// A whole page of them has to fit into one reply.
+const LARGEST: usize = 64 << 10;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recipe {
+    pub name: String,
+    pub info: Option<String>,
+    /// The template.
+    pub prompt: String,
+    pub params: Params,
+    pub public: bool,
+    pub nsfw: bool,
+    pub tags: Vec<String>,
+    pub models: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Params {
+    Image(Box<ModelStyleInputParamsImage>),
+    Text(Box<ModelStyleInputParamsText>),
+}
+
+/// What is `None` stays as it is.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RecipeChange {
+    pub name: Option<String>,
+    pub info: Option<String>,
+    pub prompt: Option<String>,
+    pub params: Option<Params>,
+    pub public: Option<bool>,
+    pub nsfw: Option<bool>,
+    pub tags: Option<Vec<String>>,
+    pub models: Option<Vec<String>>,
+}
+
+impl Recipe {
+    pub fn making(&self) -> Making {
+        self.params.making()
+    }
+
+    /// Whether its parameters go together and with its models, for somebody with or without the special role.
+    pub fn check(&self, special: bool) -> Result<(), Refusal> {
+        let size = self.size();
+        if size > LARGEST {
+            let message = format!("the style takes {size} bytes, wanted at most {LARGEST}");
+            return Err(Refusal::new(Code::BadRequest, message));
+        }
+        match &self.params {
+            Params::Image(params) => {
+                Code::SpecialFieldNeedsSpecialUser.when(params.special.is_some() && !special)?;
+                let asker = Asker {
+                    alias: "",
+                    special,
+                    trusted: false,
+                };
+                let known = Known {
+                    baseline: &Baseline::of_unknown,
+                    asker,
+                };
+                let params = params.over(&ModelGenerationInputImage::default());
+                params.check(&self.models, known)
+            }
+            Params::Text(params) => params.check(),
+        }
+    }
+
+    #[must_use]
+    pub fn changed(self, change: RecipeChange) -> Self {
+        Self {
+            name: change.name.unwrap_or(self.name),
+            info: change.info.or(self.info),
+            prompt: change.prompt.unwrap_or(self.prompt),
+            params: change.params.unwrap_or(self.params),
+            public: change.public.unwrap_or(self.public),
+            nsfw: change.nsfw.unwrap_or(self.nsfw),
+            tags: change.tags.unwrap_or(self.tags),
+            models: change.models.unwrap_or(self.models),
+        }
+    }
+
+    fn size(&self) -> usize {
+        let lists = self.tags.iter().chain(&self.models);
+        let lists: usize = lists.map(String::len).sum();
+        let info = self.info.as_ref().map_or(0, String::len);
+        self.prompt.len() + self.params.json().len() + lists + info
+    }
+}
+
+impl Params {
+    pub fn making(&self) -> Making {
+        match self {
+            Self::Image(_) => Making::Image,
+            Self::Text(_) => Making::Text,
+        }
+    }
+
+    pub fn json(&self) -> String {
+        let json = match self {
+            Self::Image(params) => serde_json::to_value(params),
+            Self::Text(params) => serde_json::to_value(params),
+        };
+        // Every field has a JSON of its own.
+        json.unwrap_or(Value::Null).to_string()
+    }
+
+    pub fn read(making: Making, json: &str) -> Result<Self, Refusal> {
+        let bytes = json.as_bytes();
+        Ok(match making {
+            Making::Image => Self::Image(ModelStyleInputParamsImage::parse(bytes)?.into()),
+            Making::Text => Self::Text(ModelStyleInputParamsText::parse(bytes)?.into()),
+        })
+    }
+}
+
+impl RecipeChange {
+    pub fn changes_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+macro_rules! recipes {
+    ($($new:ty, $change:ty => $params:path;)+) => {$(
+        impl From<$new> for Recipe {
+            fn from(new: $new) -> Self {
+                Self {
+                    name: new.name,
+                    info: new.info,
+                    prompt: new.prompt,
+                    params: $params(new.params.into()),
+                    public: new.public,
+                    nsfw: new.nsfw,
+                    tags: new.tags,
+                    models: new.models,
+                }
+            }
+        }
+
+        impl From<$change> for RecipeChange {
+            fn from(change: $change) -> Self {
+                Self {
+                    name: change.name,
+                    info: change.info,
+                    prompt: change.prompt,
+                    params: change.params.map(|params| $params(params.into())),
+                    public: change.public,
+                    nsfw: change.nsfw,
+                    tags: change.tags,
+                    models: change.models,
+                }
+            }
+        }
+    )+};
+}
+
+recipes! {
+    ModelStyleInputImage, ModelStylePatchImage => Params::Image;
+    ModelStyleInputText, ModelStylePatchText => Params::Text;
+}
