@@ -29,7 +29,7 @@ const LOOK_AT_KEYS: [&str; 2] = ["/api/v2/find_user", "/api/v2/users/{id}"];
 async fn call(app: &App, route: &Route, headers: &[(&str, &str)]) -> Answer {
     let method = Method::from_bytes(route.method.as_bytes()).unwrap();
     let path = route.path.replace("{*id}", "a/b");
-    let path = ["{token}", "{id}", "{name}", "{address}"]
+    let path = ["{token}", "{id}", "{name}", "{address}", "{example}"]
         .iter()
         .fold(path, |path, part| path.replace(part, "t"));
     app.send(request(method, &path, headers, Body::empty()))

@@ -48,6 +48,7 @@ use axum::routing::{delete, get, patch, post, put};
 use super::accounts::{Roles, Scopes};
 use super::state::Doors;
 
+use legacy::styles::{self, OfImages, OfTexts};
 use open::Open;
 use route::Answers::{Html, Json, Socket, Stream, Text, Unbuilt};
 
@@ -147,18 +148,27 @@ pub const ROUTES: &[Route] = &[
     Route::post("/api/v2/operations/ipaddr",            MODERATE,      Unbuilt, "Blocks an address.",                              || post(unbuilt::answer)),
     Route::delete("/api/v2/operations/ipaddr",          MODERATE,      Unbuilt, "Lets an address in again.",                       || delete(unbuilt::answer)),
     Route::get("/api/v2/operations/ipaddr/{address}",   MODERATE,      Unbuilt, "Whether an address is blocked.",                  || get(unbuilt::answer)),
-    Route::get("/api/v2/collections",                   Who::Anyone, Unbuilt, "Collections of styles.",                          || get(unbuilt::answer)),
-    Route::post("/api/v2/collections",                  SUBMIT,      Unbuilt, "Makes a collection.",                             || post(unbuilt::answer)),
-    Route::get("/api/v2/collections/{id}",              Who::Anyone, Unbuilt, "One collection.",                                 || get(unbuilt::answer)),
-    Route::patch("/api/v2/collections/{id}",            SUBMIT,      Unbuilt, "Changes a collection.",                           || patch(unbuilt::answer)),
-    Route::delete("/api/v2/collections/{id}",           SUBMIT,      Unbuilt, "Deletes a collection.",                           || delete(unbuilt::answer)),
-    Route::get("/api/v2/collection_by_name/{name}",     Who::Anyone, Unbuilt, "A collection by its name.",                       || get(unbuilt::answer)),
-    Route::get("/api/v2/styles/image",                  Who::Anyone, Unbuilt, "Image styles.",                                   || get(unbuilt::answer)),
-    Route::post("/api/v2/styles/image",                 SUBMIT,      Unbuilt, "Makes an image style.",                           || post(unbuilt::answer)),
-    Route::get("/api/v2/styles/image/{id}",             Who::Anyone, Unbuilt, "One image style.",                                || get(unbuilt::answer)),
-    Route::patch("/api/v2/styles/image/{id}",           SUBMIT,      Unbuilt, "Changes an image style.",                         || patch(unbuilt::answer)),
-    Route::delete("/api/v2/styles/image/{id}",          SUBMIT,      Unbuilt, "Deletes an image style.",                         || delete(unbuilt::answer)),
-    Route::post("/api/v2/styles/image/{id}/example",    SUBMIT,      Unbuilt, "Adds an example of a style.",                     || post(unbuilt::answer)),
+    Route::get("/api/v2/collections",                   Who::Anyone, Json,    "Collections of styles.",                          || get(styles::collections)),
+    Route::post("/api/v2/collections",                  SUBMIT,      Json,    "Makes a collection.",                             || post(styles::create_collection)),
+    Route::get("/api/v2/collections/{id}",              Who::Anyone, Json,    "One collection.",                                 || get(styles::collection)),
+    Route::patch("/api/v2/collections/{id}",            SUBMIT,      Json,    "Changes a collection.",                           || patch(styles::change_collection)),
+    Route::delete("/api/v2/collections/{id}",           SUBMIT,      Json,    "Deletes a collection.",                           || delete(styles::delete_collection)),
+    Route::get("/api/v2/collection_by_name/{name}",     Who::Anyone, Json,    "A collection by its name.",                       || get(styles::collection_by_name)),
+    Route::get("/api/v2/styles/image",                  Who::Anyone, Json,    "Image styles.",                                   || get(styles::list::<OfImages>)),
+    Route::post("/api/v2/styles/image",                 SUBMIT,      Json,    "Makes an image style.",                           || post(styles::create::<OfImages>)),
+    Route::get("/api/v2/styles/image/{id}",             Who::Anyone, Json,    "One image style.",                                || get(styles::show::<OfImages>)),
+    Route::patch("/api/v2/styles/image/{id}",           SUBMIT,      Json,    "Changes an image style.",                         || patch(styles::change::<OfImages>)),
+    Route::delete("/api/v2/styles/image/{id}",          SUBMIT,      Json,    "Deletes an image style.",                         || delete(styles::delete::<OfImages>)),
+    Route::get("/api/v2/styles/image_by_name/{name}",   Who::Anyone, Json,    "An image style by its name.",                     || get(styles::named::<OfImages>)),
+    Route::post("/api/v2/styles/image/{id}/example",    SUBMIT,      Json,    "Adds an example of a style.",                     || post(styles::add_example)),
+    Route::patch("/api/v2/styles/image/{id}/example/{example}",  SUBMIT, Json, "Changes an example.",                            || patch(styles::change_example)),
+    Route::delete("/api/v2/styles/image/{id}/example/{example}", SUBMIT, Json, "Removes an example.",                            || delete(styles::remove_example)),
+    Route::get("/api/v2/styles/text",                   Who::Anyone, Json,    "Text styles.",                                    || get(styles::list::<OfTexts>)),
+    Route::post("/api/v2/styles/text",                  SUBMIT,      Json,    "Makes a text style.",                             || post(styles::create::<OfTexts>)),
+    Route::get("/api/v2/styles/text/{id}",              Who::Anyone, Json,    "One text style.",                                 || get(styles::show::<OfTexts>)),
+    Route::patch("/api/v2/styles/text/{id}",            SUBMIT,      Json,    "Changes a text style.",                           || patch(styles::change::<OfTexts>)),
+    Route::delete("/api/v2/styles/text/{id}",           SUBMIT,      Json,    "Deletes a text style.",                           || delete(styles::delete::<OfTexts>)),
+    Route::get("/api/v2/styles/text_by_name/{name}",    Who::Anyone, Json,    "A text style by its name.",                       || get(styles::named::<OfTexts>)),
 ];
 
 /// Only in development mode.

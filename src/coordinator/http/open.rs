@@ -12,6 +12,7 @@ use crate::coordinator::pollers::Pollers;
 use crate::coordinator::requests::Requests;
 use crate::coordinator::state::{DoorSettings, Doors};
 use crate::coordinator::storage::Store;
+use crate::coordinator::styles::Styles;
 use crate::coordinator::switchboard::Switchboard;
 use crate::coordinator::workers::Workers;
 use crate::tasks::Tasks;
@@ -97,6 +98,7 @@ parts! {
     Requests = |open| open.doors.requests.clone();
     People = |open| open.doors.people.clone();
     Store = |open| open.doors.store.clone();
+    Styles = |open| Styles::new(open.doors.store.clone());
     Tasks = |open| open.doors.tasks.clone();
     Arc<DoorSettings> = |open| open.doors.settings.clone();
     Arc<Limits> = |open| open.limits.clone();

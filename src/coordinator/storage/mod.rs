@@ -8,7 +8,6 @@
 //! | `values`, `insertion`, `rows` | what goes into statements, many rows at once, and what comes out of them |
 //! | `pulse` | whether the store answers, and whether another process changed the keys |
 //! | `settlements`, `postings`, `requests`, `accounts`, `people`, `keys`, `workers`, `ledger` | one file a noun |
-//! | `settlements`, `postings`, `requests`, `accounts`, `keys`, `workers`, `ledger` | one file a noun |
 //! | `styles`, `collections` | styles of users, and collections of them |
 //! | `retention` | how long ended jobs are remembered, and what outlasts them |
 //!

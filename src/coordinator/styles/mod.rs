@@ -26,6 +26,7 @@ pub use recipe::{Params, Recipe, RecipeChange};
 
 use uuid::Uuid;
 
+use super::people::Alias;
 use crate::protocol::job::{AccountId, Kudos};
 use crate::protocol::legacy::style::name::StyleName;
 use crate::protocol::legacy::words::Making;
@@ -89,7 +90,7 @@ pub fn is_findable(name: &str) -> bool {
 impl Style {
     /// `name#id`
     pub fn creator(&self) -> String {
-        alias(&self.owner_name, self.owner)
+        alias(&self.owner_name, self.owner).to_string()
     }
 }
 
@@ -101,6 +102,6 @@ impl Member {
     }
 }
 
-fn alias(name: &str, account: AccountId) -> String {
-    format!("{name}#{}", account.0)
+fn alias(name: &str, account: AccountId) -> Alias<'_> {
+    Alias { name, account }
 }

@@ -4,18 +4,22 @@
 //! | --- | --- |
 //! | `refused` | refusals in the words of this API |
 //! | `mask` | `X-Fields` on whatever is answered |
+//! | `asked` | what stands in a URL |
 //! | `text` | text requests: asked, looked at, cancelled |
 //! | `progress` | how a request is doing |
 //! | `pop`, `submit` | text workers: what they are given, what they bring |
 //! | `people` | users |
+//! | [`styles`] | styles and collections |
 //! | `service` | the service about itself |
 
+mod asked;
 mod mask;
 mod people;
 mod pop;
 mod progress;
 mod refused;
 mod service;
+pub mod styles;
 mod submit;
 mod text;
 

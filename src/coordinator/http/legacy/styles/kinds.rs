@@ -1,0 +1,142 @@
+//! What image styles and text styles do not have in common: their bodies, and how they are shown.
+
+use serde::Serialize;
+
+use crate::coordinator::styles::{Example, Params, Recipe, RecipeChange, Style};
+use crate::protocol::legacy::image::params::ModelStyleInputParamsImage;
+use crate::protocol::legacy::style::image::{
+    ModelStyleInputImage, ModelStylePatchImage, StyleExample, StyleImage,
+};
+use crate::protocol::legacy::style::text::{ModelStyleInputText, ModelStylePatchText, StyleText};
+use crate::protocol::legacy::text::params::ModelStyleInputParamsText;
+use crate::protocol::legacy::words::Making;
+use crate::protocol::legacy::{Body, Code, Refusal};
+
+/// A kind of style.
+pub trait Kind: 'static {
+    const MAKING: Making;
+    /// What is said when no style of the kind has an id.
+    const UNKNOWN: Code;
+    type Shown: Serialize;
+
+    /// A new style, and the shared key that is to pay for it.
+    fn made(body: &[u8]) -> Result<New, Refusal>;
+
+    fn changed(body: &[u8]) -> Result<Changed, Refusal>;
+
+    fn shown(style: Style) -> Self::Shown;
+}
+
+pub struct New {
+    pub recipe: Recipe,
+    pub shared_key: Option<String>,
+    /// What its prompt and its lists are held to: said after it is known who asks.
+    pub checked: Result<(), Refusal>,
+}
+
+pub struct Changed {
+    pub change: RecipeChange,
+    pub shared_key: Option<String>,
+    pub checked: Result<(), Refusal>,
+}
+
+pub struct OfImages;
+pub struct OfTexts;
+
+impl Kind for OfImages {
+    const MAKING: Making = Making::Image;
+    const UNKNOWN: Code = Code::ImageStyleNotFound;
+    type Shown = StyleImage;
+
+    fn made(body: &[u8]) -> Result<New, Refusal> {
+        let mut new = ModelStyleInputImage::parse(body)?;
+        Ok(New {
+            checked: new.check(),
+            shared_key: new.sharedkey.take(),
+            recipe: new.into(),
+        })
+    }
+
+    fn changed(body: &[u8]) -> Result<Changed, Refusal> {
+        let mut change = ModelStylePatchImage::parse(body)?;
+        Ok(Changed {
+            checked: change.check(),
+            shared_key: change.sharedkey.take(),
+            change: change.into(),
+        })
+    }
+
+    fn shown(style: Style) -> StyleImage {
+        let recipe = style.recipe.clone();
+        StyleImage {
+            id: style.id,
+            use_count: style.use_count.unsigned_abs(),
+            creator: style.creator(),
+            examples: style.examples.into_iter().map(shown_example).collect(),
+            name: recipe.name,
+            prompt: recipe.prompt,
+            params: match recipe.params {
+                Params::Image(params) => *params,
+                Params::Text(_) => ModelStyleInputParamsImage::default(),
+            },
+            public: recipe.public,
+            nsfw: recipe.nsfw,
+            tags: recipe.tags,
+            models: recipe.models,
+            shared_key: None,
+            info: recipe.info,
+        }
+    }
+}
+
+impl Kind for OfTexts {
+    const MAKING: Making = Making::Text;
+    const UNKNOWN: Code = Code::TextStyleNotFound;
+    type Shown = StyleText;
+
+    fn made(body: &[u8]) -> Result<New, Refusal> {
+        let mut new = ModelStyleInputText::parse(body)?;
+        Ok(New {
+            checked: new.check(),
+            shared_key: new.sharedkey.take(),
+            recipe: new.into(),
+        })
+    }
+
+    fn changed(body: &[u8]) -> Result<Changed, Refusal> {
+        let change = ModelStylePatchText::parse(body)?;
+        Ok(Changed {
+            checked: change.check(),
+            shared_key: None,
+            change: change.into(),
+        })
+    }
+
+    fn shown(style: Style) -> StyleText {
+        let recipe = style.recipe.clone();
+        StyleText {
+            id: style.id,
+            use_count: style.use_count.unsigned_abs(),
+            creator: style.creator(),
+            name: recipe.name,
+            prompt: recipe.prompt,
+            params: match recipe.params {
+                Params::Text(params) => *params,
+                Params::Image(_) => ModelStyleInputParamsText::default(),
+            },
+            public: recipe.public,
+            nsfw: recipe.nsfw,
+            tags: recipe.tags,
+            models: recipe.models,
+            info: recipe.info,
+        }
+    }
+}
+
+fn shown_example(example: Example) -> StyleExample {
+    StyleExample {
+        id: example.id,
+        url: example.url,
+        primary: example.primary,
+    }
+}

@@ -1,0 +1,80 @@
+//! Styles of images and of texts, their examples, and collections of them.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `kinds` | what image styles and text styles do not have in common |
+//! | `read` | listed, and shown by id or name |
+//! | `write` | made, changed, deleted |
+//! | `examples` | the images that show what an image style makes |
+//! | `collections` | collections: the same again |
+
+mod collections;
+mod examples;
+mod kinds;
+mod read;
+mod write;
+
+pub use collections::{
+    change_collection, collection, collection_by_name, collections, create_collection,
+    delete_collection,
+};
+pub use examples::{add_example, change_example, remove_example};
+pub use kinds::{OfImages, OfTexts};
+pub use read::{list, named, show};
+pub use write::{change, create, delete};
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use tracing::warn;
+
+use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
+use crate::coordinator::http::reply;
+use crate::coordinator::storage::StorageError;
+use crate::coordinator::styles::is_findable;
+use crate::protocol::job::AccountId;
+use crate::protocol::legacy::style::StyleModify;
+use crate::protocol::legacy::{Code, Refusal};
+
+/// Who may have styles and collections at all.
+fn may_have(caller: &Caller) -> Result<(), Refusal> {
+    Code::StylesAnonForbidden.when(caller.account == ANONYMOUS)?;
+    Code::DeletedUser.when(caller.roles.contains(Roles::DELETED))
+}
+
+fn is_owner(caller: &Caller, owner: AccountId) -> Result<(), Refusal> {
+    Code::Forbidden.when(caller.account != owner)
+}
+
+fn is_owner_or_moderator(caller: &Caller, owner: AccountId) -> Result<(), Refusal> {
+    match caller.has(Roles::MODERATOR) {
+        true => Ok(()),
+        false => is_owner(caller, owner),
+    }
+}
+
+/// What could not be found by it is no name.
+fn check_name(name: &str) -> Result<(), Refusal> {
+    if is_findable(name) {
+        return Ok(());
+    }
+    let message = "the name reads as an id, or as that of somebody's style or collection; wanted a name of its own";
+    Err(Refusal::new(Code::BadRequest, message))
+}
+
+fn done(answer: &StyleModify) -> Response {
+    reply::json(StatusCode::OK, answer)
+}
+
+fn name_taken() -> Refusal {
+    Refusal::new(Code::BadRequest, "you have one of this name already")
+}
+
+fn not_stored(error: StorageError) -> Refusal {
+    match error {
+        StorageError::Refused(_) | StorageError::Broken(_) => {
+            warn!("styles: {error}");
+            Refusal::plain(500, "the store could not do this")
+        }
+        _ => Refusal::plain(503, "the store cannot be asked now, try again later"),
+    }
+}

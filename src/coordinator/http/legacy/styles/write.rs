@@ -1,0 +1,103 @@
+//! Styles made, changed and deleted.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use uuid::Uuid;
+
+use super::kinds::Kind;
+use super::read::find;
+use super::{check_name, done, is_owner, is_owner_or_moderator, may_have, name_taken, not_stored};
+use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
+use crate::coordinator::clock::wall_clock;
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::Admitted;
+use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::legacy::asked::Named;
+use crate::coordinator::http::legacy::refused::Refused;
+use crate::coordinator::http::reply;
+use crate::coordinator::storage::{NewStyle, NotNamed, Store};
+use crate::protocol::legacy::service::SimpleResponse;
+use crate::protocol::legacy::style::StyleModify;
+use crate::protocol::legacy::{Code, Refusal};
+
+/// `POST /api/v2/styles/image` and `…/text`
+pub async fn create<K: Kind>(
+    State(store): State<Store>,
+    Admitted(caller): Admitted,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let new = K::made(&whole?.bytes)?;
+    may_create(&caller)?;
+    new.checked?;
+    refuse_shared_key(new.shared_key.as_deref())?;
+    check_name(&new.recipe.name)?;
+    new.recipe.check(caller.roles.contains(Roles::SPECIAL))?;
+    let style = NewStyle {
+        id: Uuid::new_v4(),
+        owner: caller.account,
+        recipe: new.recipe,
+        shared_key: None,
+        created_at: wall_clock(),
+    };
+    let id = style.id;
+    let created = store.create_style(style).await.map_err(not_stored)?;
+    created.map_err(|_| name_taken())?;
+    Ok(done(&StyleModify::done(id, Vec::new())))
+}
+
+/// `PATCH /api/v2/styles/image/{id}` and `…/text/{id}`: what is not sent stays as it was.
+pub async fn change<K: Kind>(
+    State(store): State<Store>,
+    Admitted(caller): Admitted,
+    path: Named,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let changed = K::changed(&whole?.bytes)?;
+    let style = find::<K>(&store, &path).await?;
+    is_owner(&caller, style.owner)?;
+    changed.checked?;
+    refuse_shared_key(changed.shared_key.as_deref())?;
+    let change = changed.change;
+    if change.changes_nothing() {
+        return Ok(done(&StyleModify::unchanged(style.id)));
+    }
+    change.name.as_deref().map_or(Ok(()), check_name)?;
+    let recipe = style.recipe.changed(change.clone());
+    recipe.check(caller.roles.contains(Roles::SPECIAL))?;
+    let written = store.change_style(style.id, change, None).await;
+    written.map_err(not_stored)?.map_err(|not| match not {
+        NotNamed::Taken => name_taken(),
+        NotNamed::Gone => Code::StyleNotFound.into(),
+    })?;
+    Ok(done(&StyleModify::done(style.id, Vec::new())))
+}
+
+/// `DELETE /api/v2/styles/image/{id}` and `…/text/{id}`
+pub async fn delete<K: Kind>(
+    State(store): State<Store>,
+    Admitted(caller): Admitted,
+    path: Named,
+) -> Result<Response, Refused> {
+    Code::StylesAnonForbidden.when(caller.account == ANONYMOUS)?;
+    let style = find::<K>(&store, &path).await?;
+    is_owner_or_moderator(&caller, style.owner)?;
+    let deleted = store.delete_style(style.id).await.map_err(not_stored)?;
+    Code::StyleNotFound.when(!deleted)?;
+    Ok(reply::json(StatusCode::OK, &SimpleResponse::ok()))
+}
+
+fn may_create(caller: &Caller) -> Result<(), Refusal> {
+    may_have(caller)?;
+    let roles = [Roles::TRUSTED, Roles::CUSTOMIZER, Roles::MODERATOR];
+    let is_trusted = roles.into_iter().any(|role| caller.has(role));
+    Code::StylesRequiresCustomizer.when(!is_trusted)
+}
+
+/// What is not there yet says so by its name.
+fn refuse_shared_key(key: Option<&str>) -> Result<(), Refusal> {
+    match key {
+        None => Ok(()),
+        Some(_) => Err(Refusal::plain(501, "sharedkey of a style is not built yet")),
+    }
+}
