@@ -310,6 +310,7 @@ async fn a_killed_coordinator_still_has_every_text_it_accepted_and_pays_for_each
         paid["reward"].as_f64().is_some_and(|reward| reward > 0.0),
         "{paid}"
     );
+    let second = poll(&service, &key, "POST", "pop", &worker);
     drop(service.process);
 
     let service = serve(folder.path());
@@ -329,12 +330,16 @@ async fn a_killed_coordinator_still_has_every_text_it_accepted_and_pays_for_each
         (&json!(true), &json!(0))
     );
     let twice = poll(&service, &key, "POST", "submit", &brought);
-    assert!(twice["reward"].is_null(), "{twice}");
-    for text in ["the second", "the third"] {
-        let popped = poll(&service, &key, "POST", "pop", &worker);
-        let brought = json!({"id": popped["id"], "generation": text});
-        assert!(poll(&service, &key, "POST", "submit", &brought)["reward"].is_number());
-    }
+    assert_eq!(twice["rc"], "DuplicateGen", "{twice}");
+    // Out at a worker when the process was killed, and brought before that worker asks for more.
+    let late = json!({"id": second["id"], "generation": "the second"});
+    let paid = poll(&service, &key, "POST", "submit", &late);
+    assert!(paid["reward"].is_number(), "{paid}");
+    let twice = poll(&service, &key, "POST", "submit", &late);
+    assert_eq!(twice["rc"], "DuplicateGen", "{twice}");
+    let popped = poll(&service, &key, "POST", "pop", &worker);
+    let brought = json!({"id": popped["id"], "generation": "the third"});
+    assert!(poll(&service, &key, "POST", "submit", &brought)["reward"].is_number());
     let nothing = poll(&service, &key, "POST", "pop", &worker);
     assert!(nothing["id"].is_null(), "{nothing}");
     let found = poll(&service, &key, "GET", &status(&id), &json!({}));

@@ -142,12 +142,29 @@ impl Dispatcher {
         head.map(|(rank, ticket)| (rank, ticket.job, lane)).min()
     }
 
-    /// A lease: takes the job from the queue and offers it. False if the worker has no room after all.
+    /// Offers the job to a worker that its lane lists. False if the worker has no room after all.
     pub(super) fn offer(
         &mut self,
         id: JobId,
         worker_id: WorkerId,
         lane: LaneId,
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        let worker = self.workers.get(&worker_id);
+        let model = worker.filter(|worker| worker.has_room()).and_then(|it| {
+            it.listing(lane)
+                .and_then(|listing| it.model_with_room(listing))
+        });
+        model.is_some_and(|model| self.lend(id, worker_id, lane, model, out))
+    }
+
+    /// A lease: takes the job from the queue and offers it, on this model of the worker.
+    pub(super) fn lend(
+        &mut self,
+        id: JobId,
+        worker_id: WorkerId,
+        lane: LaneId,
+        model: usize,
         out: &mut Vec<Effect>,
     ) -> bool {
         let now = self.now.mono;
@@ -158,7 +175,7 @@ impl Dispatcher {
             return false;
         };
         self.turns += 1;
-        let Some(offer) = lease(entry, worker, lane, self.turns, now) else {
+        let Some(offer) = lease(entry, worker, model, self.turns, now) else {
             return false;
         };
         for &prefix in &entry.job.prefixes {
@@ -219,14 +236,11 @@ fn is_nearly_as_good(place: Place, best: Place) -> bool {
 fn lease(
     entry: &mut Entry,
     worker: &mut Worker,
-    lane: LaneId,
+    model: usize,
     turn: u64,
     now: Mono,
 ) -> Option<Offer> {
-    let session = worker.session.filter(|_| worker.has_room())?;
-    let model = worker
-        .listing(lane)
-        .and_then(|listing| worker.model_with_room(listing))?;
+    let session = worker.session?;
     entry.history.attempts += 1;
     entry.history.first_offer.get_or_insert(now);
     let attempt = entry.history.attempts;

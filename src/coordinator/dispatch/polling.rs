@@ -47,9 +47,27 @@ impl Dispatcher {
     pub(super) fn pop(&mut self, session: SessionId, wants: &Wants, out: &mut Vec<Effect>) {
         if let Some(&id) = self.sessions.get(&session) {
             self.ask(id, wants.most);
-            self.give(id, wants, out);
+            match wants.only {
+                Some(job) => self.claim(id, job, out),
+                None => self.give(id, wants, out),
+            }
             self.ask(id, 0);
         }
+    }
+
+    /// A worker brings what an earlier process has given it: the job waits again, and is its own as if it had just
+    /// been offered. It has shown that it serves it.
+    fn claim(&mut self, id: WorkerId, job: JobId, out: &mut Vec<Effect>) {
+        let waits = |entry: &&Entry| entry.job.durable && matches!(entry.state, State::Queued);
+        let Some(entry) = self.jobs.get(&job).filter(waits) else {
+            return;
+        };
+        let (lane, wanted) = (entry.lane, entry.job.model.0.clone());
+        let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.has_room()) else {
+            return;
+        };
+        let model = worker.model_among(&wanted);
+        self.lend(job, id, lane, model, out);
     }
 
     /// What it serves has changed; what it has begun goes on.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::jobs::Entry;
-use crate::protocol::job::Body;
+use crate::protocol::job::{Body, JobId};
 
 /// Of one pop.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +16,8 @@ pub struct Wants {
     pub unwanted: Arc<[String]>,
     /// It wants to be sure that whoever asks has the kudos.
     pub paid: bool,
+    /// No other than this one, which it says it has done.
+    pub only: Option<JobId>,
 }
 
 /// Why it does not take a job it could do.
@@ -30,6 +32,14 @@ impl Wants {
         Self {
             most,
             ..Self::default()
+        }
+    }
+
+    /// The job that it brings though nobody here knows that it has it.
+    pub fn only(job: JobId) -> Self {
+        Self {
+            only: Some(job),
+            ..Self::most(1)
         }
     }
 

@@ -150,6 +150,25 @@ impl Worker {
             .find(|&index| self.models[index].has_room())
     }
 
+    /// The first of these that it serves. If it serves none, the first of them is kept for the one job it has done
+    /// of it.
+    pub fn model_among(&mut self, wanted: &[Arc<str>]) -> usize {
+        let known = wanted
+            .iter()
+            .find_map(|name| self.models.iter().position(|model| model.name == *name));
+        known.unwrap_or_else(|| {
+            self.models.push(WorkerModel {
+                name: wanted.first().cloned().unwrap_or_default(),
+                offered: false,
+                slots: 1,
+                running: 0,
+                ready: true,
+                waiting: 0,
+            });
+            self.models.len() - 1
+        })
+    }
+
     /// Whether it comes for its jobs: nothing can be told it in between.
     pub fn polls(&self) -> bool {
         self.asked.is_some()

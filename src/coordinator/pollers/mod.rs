@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `poller` | one such worker: who it is, what it last said it serves |
 //! | `chat` | what such a worker has made of a chat, read as an answer |
+//! | `claim` | jobs that an earlier process has given out |
 //! | `held` | the jobs that are out, and who may bring them |
 //!
 //! To dispatch such a worker is a session that has room only while it asks. It is online while it comes often enough;
@@ -11,6 +12,7 @@
 //! who it is with every pop anyway.
 
 mod chat;
+mod claim;
 mod held;
 mod poller;
 
@@ -129,7 +131,14 @@ impl Pollers {
 
     /// Returns when it is on disk.
     pub async fn bring(&self, owner: AccountId, job: JobId, made: Made) -> Result<Kudos, NotTaken> {
-        let out = self.held().take(job, owner)?;
+        let out = match self.held().take(job, owner) {
+            Err(NotTaken::Unknown) => None,
+            out => Some(out?),
+        };
+        let out = match out {
+            Some(out) => out,
+            None => self.claim(owner, job).await?,
+        };
         let (made, finish) = self.read(&out, made).await;
         let brought = Brought {
             job,

@@ -67,6 +67,11 @@ impl Poller {
         }
     }
 
+    /// Whether it was ever introduced.
+    pub fn is_known(&self) -> bool {
+        self.session != SessionId(0)
+    }
+
     /// A session of its own, from here on.
     pub fn introduce(&mut self, names: &Names, switchboard: &Switchboard) -> News {
         self.session = switchboard.next_session();

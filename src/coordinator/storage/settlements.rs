@@ -9,7 +9,7 @@ use std::time::Duration;
 use sqlx::AnyConnection;
 use sqlx::Row;
 
-use crate::coordinator::kudos::{Entry, Settlement};
+use crate::coordinator::kudos::{Entry, Settlement, State};
 use crate::protocol::job::{AccountId, JobId, Kind, Kudos};
 
 use super::insertion::{Statements, Table, insert};
@@ -29,6 +29,16 @@ impl Store {
         let row = sqlx::query(REWARD).bind(job.to_string());
         let row = row.fetch_optional(&self.readers).await?;
         Ok(row.map(|row| row.try_get(0)).transpose()?.map(Kudos))
+    }
+}
+
+impl Store {
+    /// Whether the job was delivered; nothing, if it has not ended.
+    pub async fn delivered(&self, job: JobId) -> Result<Option<bool>, StorageError> {
+        let row = sqlx::query("SELECT state FROM settled WHERE job = $1").bind(job.to_string());
+        let row = row.fetch_optional(&self.readers).await?;
+        let state: Option<String> = row.map(|row| row.try_get(0)).transpose()?;
+        Ok(state.map(|state| state == State::Delivered.word()))
     }
 }
 

@@ -64,6 +64,15 @@ impl Store {
         }
     }
 
+    /// The youngest worker of an account.
+    pub async fn newest_worker(&self, owner: AccountId) -> Result<Option<WorkerRow>, StorageError> {
+        let row = sqlx::query(
+            "SELECT id, public_id, name, owner, trusted FROM workers WHERE owner = $1 \
+             ORDER BY id DESC LIMIT 1",
+        );
+        first(row.bind(owner.0), &self.readers).await
+    }
+
     /// Vouches for a worker, or no longer; whether there is one of this name.
     pub async fn trust_worker(&self, name: &str, trusted: bool) -> Result<bool, StorageError> {
         let name = name.to_owned();

@@ -35,6 +35,13 @@ impl Desk {
         self.offers()
     }
 
+    fn claim(&mut self, session: SessionId, job: crate::protocol::job::JobId) -> Vec<Offer> {
+        self.take();
+        let wants = Wants::only(job);
+        self.put(Input::Pop { session, wants });
+        self.offers()
+    }
+
     fn stored_job(&mut self) -> Job {
         let mut job = self.new_job();
         job.durable = true;
@@ -108,6 +115,33 @@ fn what_it_brings_is_settled_and_acked_and_ends_the_job() {
     desk.say(&offer, done());
     let effects = desk.take();
     assert!(matches!(effects[..], [Effect::Drop { .. }]), "{effects:?}");
+}
+
+/// What an earlier process has given out waits again in this one.
+#[test]
+fn a_job_that_waits_is_taken_from_the_worker_that_brings_it_whatever_it_serves() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    let mut job = desk.stored_job();
+    job.model = ModelChoice(vec!["other".into()]);
+    let id = desk.submit(job);
+    let offer = desk.claim(poller, id).remove(0);
+    assert_eq!((offer.job.id, &*offer.model), (id, "other"));
+    desk.say(&offer, token(1)).say(&offer, done());
+    assert!(is_delivered(&desk.end()));
+    desk.assert_nothing_left();
+}
+
+#[test]
+fn only_what_waits_on_disk_can_be_brought_unasked() {
+    let mut desk = Desk::new();
+    let (first, second) = (desk.poller(1), desk.poller(2));
+    let job = desk.stored();
+    let offer = desk.pop(first, 1).remove(0);
+    assert!(desk.claim(second, job).is_empty(), "somebody has it");
+    desk.say(&offer, token(1)).say(&offer, done());
+    assert!(is_delivered(&desk.end()));
+    assert!(desk.claim(second, job).is_empty(), "it has ended");
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! A worker brings a job that an earlier process of ours has given it. Pops are not written down, so nobody here knows;
+//! but the job is on disk and waits again, its id is known to whoever was given it and to nobody else, and the work is
+//! done: it is taken, unless somebody was faster.
+
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::held::{NotTaken, Out};
+use super::poller::Poller;
+use super::{NotServed, Pollers};
+use crate::coordinator::dispatch::Wants;
+use crate::protocol::job::{AccountId, JobId};
+
+impl Pollers {
+    /// The job, as if a worker of this account had just been given it.
+    pub(super) async fn claim(&self, owner: AccountId, job: JobId) -> Result<Out, NotTaken> {
+        let unavailable = |_| NotTaken::Unavailable;
+        match self.0.store.delivered(job).await.map_err(unavailable)? {
+            Some(true) => return Err(NotTaken::Already),
+            Some(false) => return Err(NotTaken::TakenAway),
+            None => {}
+        }
+        let poller = self.newest_of(owner).await?;
+        let mut poller = poller.lock().await;
+        let news = match poller.is_known() {
+            true => None,
+            false => Some(poller.introduce(&self.0.names, &self.0.switchboard)),
+        };
+        let asked = self.ask(&mut poller, news, Wants::only(job)).await;
+        let popped = asked.map_err(|not| match not {
+            NotServed::Unavailable => NotTaken::Unavailable,
+            _ => NotTaken::Unknown,
+        })?;
+        let offer = popped.offers.first().ok_or(NotTaken::Unknown)?;
+        let mut held = self.held();
+        held.add(offer, owner, u32::MAX);
+        held.take(job, owner)
+    }
+
+    /// A worker of this account: the one that came last, as far as anybody knows.
+    async fn newest_of(&self, owner: AccountId) -> Result<Arc<Mutex<Poller>>, NotTaken> {
+        if let Some(poller) = self.latest_of(owner) {
+            return Ok(poller);
+        }
+        let row = self.0.store.newest_worker(owner).await;
+        let row = row.map_err(|_| NotTaken::Unavailable)?;
+        let row = row.ok_or(NotTaken::Unknown)?;
+        let name = Arc::from(row.name.as_str());
+        let mut by_name = self.by_name();
+        let known = by_name.entry(name);
+        let known = known.or_insert_with(|| Arc::new(Mutex::new(Poller::new(row))));
+        Ok(known.clone())
+    }
+
+    /// Of those that came since the start. One that is just being served has come now.
+    fn latest_of(&self, owner: AccountId) -> Option<Arc<Mutex<Poller>>> {
+        let seen = |poller: &Arc<Mutex<Poller>>| {
+            let Ok(poller) = poller.try_lock() else {
+                return None;
+            };
+            (poller.row.owner == owner).then_some(poller.seen)
+        };
+        let by_name = self.by_name();
+        let its = by_name
+            .values()
+            .filter_map(|poller| Some((seen(poller)?, poller)));
+        let latest = its.max_by_key(|(seen, _): &(Instant, _)| *seen);
+        latest.map(|(_, poller)| poller.clone())
+    }
+}
