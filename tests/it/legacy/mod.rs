@@ -555,5 +555,5 @@ async fn what_is_not_built_answers_501_with_its_name() {
         assert!(answer.get("error").is_none(), "{answer}");
         count += 1;
     }
-    assert!(count > 50);
+    assert!(count > 0, "all is built: README.md should say so");
 }
