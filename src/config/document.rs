@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::problem::{ConfigError, Problem};
 use super::raw::Raw;
+use super::sections;
 
 /// The tables of a file. The empty document stands for no file at all.
 #[derive(Debug, Default)]
@@ -67,6 +68,13 @@ impl Document {
     }
 }
 
+fn is_section(name: &str) -> bool {
+    let mut first = sections()
+        .into_iter()
+        .filter_map(|settings| settings.first());
+    first.any(|setting| setting.section == name)
+}
+
 impl Table {
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.key == key)
@@ -90,7 +98,8 @@ impl Lines<'_> {
     ) -> Result<(), Problem> {
         match value.get_ref() {
             DeValue::Table(table) => {
-                into.push(self.table(key, table, self.line(&key.span()), false))
+                let name = key.get_ref().as_ref();
+                self.nested(name, table, self.line(&key.span()), into);
             }
             DeValue::Array(items)
                 if items.iter().all(|item| item.get_ref().is_table()) && !items.is_empty() =>
@@ -100,7 +109,7 @@ impl Lines<'_> {
                     into.extend(
                         item.get_ref()
                             .as_table()
-                            .map(|table| self.table(key, table, line, true)),
+                            .map(|table| self.table(key.get_ref(), table, line, true)),
                     );
                 }
             }
@@ -109,14 +118,30 @@ impl Lines<'_> {
         Ok(())
     }
 
-    fn table(&self, key: &Key<'_>, table: &DeTable<'_>, line: usize, repeated: bool) -> Table {
+    /// A section and the ones inside it: `[serve]` and `[serve.media]`.
+    fn nested(&self, name: &str, table: &DeTable<'_>, line: usize, into: &mut Vec<Table>) {
+        let mut own = self.table(name, table, line, false);
+        for (key, value) in table {
+            let inside = format!("{name}.{}", key.get_ref());
+            if let DeValue::Table(inner) = value.get_ref()
+                && is_section(&inside)
+            {
+                own.entries
+                    .retain(|entry| entry.key != key.get_ref().as_ref());
+                self.nested(&inside, inner, self.line(&key.span()), into);
+            }
+        }
+        into.push(own);
+    }
+
+    fn table(&self, name: &str, table: &DeTable<'_>, line: usize, repeated: bool) -> Table {
         let mut entries: Vec<Entry> = table
             .iter()
             .map(|(key, value)| self.entry(key, value))
             .collect();
         entries.sort_by_key(|entry| entry.line);
         Table {
-            name: key.get_ref().to_string(),
+            name: name.to_owned(),
             line,
             repeated,
             entries,

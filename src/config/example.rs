@@ -1,8 +1,8 @@
 //! `worker.example.toml`: every setting with its default and why one would change it, written from the declarations.
 
 use super::{
-    CoordinatorConfig, EngineConfig, HubConfig, ModelsConfig, OwnerConfig, ServeConfig, Setting,
-    WorkerConfig,
+    CoordinatorConfig, EngineConfig, HubConfig, MediaConfig, ModelsConfig, OwnerConfig,
+    ServeConfig, Setting, WorkerConfig,
 };
 
 const PREFACE: &str = "\
@@ -22,6 +22,7 @@ pub fn example() -> String {
         ("[hub]", HubConfig::ABOUT, HubConfig::SETTINGS),
         ("[owner]", OwnerConfig::ABOUT, OwnerConfig::SETTINGS),
         ("[serve]", ServeConfig::ABOUT, ServeConfig::SETTINGS),
+        ("[serve.media]", MediaConfig::ABOUT, MediaConfig::SETTINGS),
         (
             "# [[coordinator]]",
             CoordinatorConfig::ABOUT,

@@ -13,6 +13,7 @@ mod document;
 mod engine;
 mod example;
 mod hub;
+mod media;
 mod models;
 mod nearest;
 mod owner;
@@ -32,6 +33,7 @@ pub use coordinator::{CoordinatorConfig, CoordinatorKind};
 pub use engine::{DeviceSetting, EngineConfig};
 pub use example::example;
 pub use hub::HubConfig;
+pub use media::MediaConfig;
 pub use models::{ModelsConfig, Served, is_path};
 pub use nearest::nearest;
 pub use owner::OwnerConfig;
@@ -55,6 +57,7 @@ pub struct Config {
     pub hub: HubConfig,
     pub owner: OwnerConfig,
     pub serve: ServeConfig,
+    pub media: MediaConfig,
     pub coordinators: Vec<CoordinatorConfig>,
 }
 
@@ -68,7 +71,7 @@ pub struct Loaded {
 }
 
 /// The sections that stand once in a file, and the ones that may be repeated.
-pub fn sections() -> [&'static [Setting]; 6] {
+pub fn sections() -> [&'static [Setting]; 7] {
     [
         WorkerConfig::SETTINGS,
         ModelsConfig::SETTINGS,
@@ -76,6 +79,7 @@ pub fn sections() -> [&'static [Setting]; 6] {
         HubConfig::SETTINGS,
         OwnerConfig::SETTINGS,
         ServeConfig::SETTINGS,
+        MediaConfig::SETTINGS,
     ]
 }
 
@@ -99,6 +103,7 @@ impl Config {
         let hub = HubConfig::read(reader);
         let owner = OwnerConfig::read(reader);
         let serve = ServeConfig::read_whole(reader);
+        let media = MediaConfig::read_whole(reader);
         let coordinators = reader.each(CoordinatorConfig::SECTION, CoordinatorConfig::read_one);
         Some(Self {
             worker: worker?,
@@ -107,6 +112,7 @@ impl Config {
             hub: hub?,
             owner: owner?,
             serve: serve?,
+            media: media?,
             coordinators: coordinators?,
         })
     }

@@ -15,6 +15,8 @@ settings! {
     pub struct ServeConfig = "serve" {
         /// The address it listens on; port 0 takes a free one. Change it to be reached from other machines.
         listen: SocketAddr = "127.0.0.1:7010",
+        /// Where others reach it. Set it when a proxy stands in front: links to images begin with it.
+        public_url: Option<Url>; unset "the address it listens on",
         /// What the service calls itself to its clients.
         name: String = "Muster",
         /// Where accounts, keys and the ledger are kept: the path of an SQLite file, or postgres://USER:PASSWORD@HOST/NAME, also as "file:PATH" or "env:NAME".

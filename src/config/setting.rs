@@ -26,7 +26,8 @@ impl Setting {
 
     /// `MUSTER_ENGINE_THREADS`
     pub fn variable(&self) -> String {
-        format!("MUSTER_{}_{}", self.section, self.key).to_uppercase()
+        let section = self.section.replace('.', "_");
+        format!("MUSTER_{section}_{}", self.key).to_uppercase()
     }
 }
 
