@@ -12,6 +12,7 @@ use tracing::{info, warn};
 use super::accounts::{Accounts, NewKey};
 use super::http;
 use super::http::serve::{Connections, Tls, TlsError, serve};
+use super::media::{Links, Media, MediaError, MediaSettings};
 use super::people::People;
 use super::pollers::Pollers;
 use super::requests::Requests;
@@ -28,6 +29,9 @@ pub struct Settings {
     pub listen: SocketAddr,
     pub tls: Option<TlsFiles>,
     pub database: Location,
+    pub media: MediaSettings,
+    /// Where others reach it, if not at the address it listens on.
+    pub public_url: Option<String>,
     pub doors: DoorSettings,
     pub dispatch: dispatch::Settings,
     pub prices: kudos::Prices,
@@ -65,6 +69,8 @@ pub enum StartError {
     #[error(transparent)]
     Storage(#[from] StorageError),
     #[error(transparent)]
+    Media(#[from] MediaError),
+    #[error(transparent)]
     Tls(#[from] TlsError),
 }
 
@@ -100,9 +106,25 @@ impl Coordinator {
         refuse_unguarded(settings.listen, &accounts).await?;
         store.keep_records(settings.retention, tasks);
         let books = kudos::books(store.clone(), settings.prices);
+        let links = Links {
+            secret: accounts.derived_secret("links to media"),
+            base: settings
+                .public_url
+                .unwrap_or_else(|| url(tls.is_some(), address)),
+        };
+        let media = Media::open(&settings.media, &links, tasks).await?;
         let grace = settings.dispatch.grace;
         let switchboard = Switchboard::start(settings.dispatch, books, tasks);
-        let doors = doors(store, accounts, switchboard, settings.doors, grace, tasks).await?;
+        let doors = doors(
+            store,
+            media,
+            accounts,
+            switchboard,
+            settings.doors,
+            grace,
+            tasks,
+        )
+        .await?;
         let (accounts, switchboard) = (doors.accounts.clone(), doors.switchboard.clone());
         let workers = doors.workers.clone();
         let has_tls = tls.is_some();
@@ -123,8 +145,7 @@ impl Coordinator {
 
     /// Where clients find it.
     pub fn url(&self) -> String {
-        let scheme = if self.has_tls { "https" } else { "http" };
-        format!("{scheme}://{}", reachable(self.address))
+        url(self.has_tls, self.address)
     }
 
     /// The administrator's key, when this was the first start: nobody will see it again.
@@ -159,6 +180,7 @@ impl Coordinator {
 /// Everything that the handlers of all doors may ask for, with what an earlier process has left on disk.
 pub async fn doors(
     store: Store,
+    media: Media,
     accounts: Accounts,
     switchboard: Switchboard,
     settings: DoorSettings,
@@ -185,6 +207,7 @@ pub async fn doors(
         people: People::new(store.clone(), accounts.clone()),
         accounts,
         switchboard,
+        media,
         store,
         tasks: tasks.clone(),
         settings: settings.into(),
@@ -242,6 +265,11 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartE
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     Ok((listener, bound))
+}
+
+fn url(has_tls: bool, address: SocketAddr) -> String {
+    let scheme = if has_tls { "https" } else { "http" };
+    format!("{scheme}://{}", reachable(address))
 }
 
 /// An address of every interface is reached through this machine's own.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::accounts::Accounts;
 use super::kudos::Prices;
+use super::media::Media;
 use super::names::Names;
 use super::people::People;
 use super::pollers::Pollers;
@@ -23,6 +24,7 @@ pub struct Doors {
     pub workers: Workers,
     pub pollers: Pollers,
     pub requests: Requests,
+    pub media: Media,
     pub store: Store,
     pub tasks: Tasks,
     pub settings: Arc<DoorSettings>,

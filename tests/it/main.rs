@@ -29,6 +29,8 @@ mod layering;
 mod legacy;
 #[cfg(feature = "coordinator")]
 mod link;
+#[cfg(feature = "coordinator")]
+mod media;
 mod models;
 #[cfg(feature = "coordinator")]
 mod offer;

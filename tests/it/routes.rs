@@ -44,6 +44,7 @@ fn is_admitted(route: &Route, status: StatusCode) -> bool {
         (Answers::Unbuilt, _) => StatusCode::NOT_IMPLEMENTED,
         (Answers::Stream, _) => StatusCode::BAD_REQUEST,
         (Answers::Socket, _) => StatusCode::UPGRADE_REQUIRED,
+        (_, "/media/{*id}") => StatusCode::FORBIDDEN,
         (_, "/v1/models/{*id}") => StatusCode::NOT_FOUND,
         _ if is_legacy => {
             return [200, 201, 400, 403, 404].contains(&status.as_u16());

@@ -12,6 +12,7 @@ mod together;
 use super::{Exit, Failure, Root, serve, threads, up};
 use crate::cli::load::block_on;
 use crate::config::{Config, Flag};
+use crate::coordinator::media::MediaError;
 use crate::coordinator::storage::StorageError;
 use crate::coordinator::{Coordinator, StartError};
 use crate::tasks::Tasks;
@@ -78,6 +79,8 @@ impl From<StartError> for Failure {
             }
             StartError::Exposed(_) => Self::new(Exit::BadConfiguration, error)
                 .hint("`--dev` is for an address of this machine alone, such as 127.0.0.1:7010"),
+            StartError::Media(MediaError::Folder(_)) => Self::new(Exit::CannotWrite, error),
+            StartError::Media(MediaError::Bucket(_)) => Self::new(Exit::Unavailable, error),
             StartError::Tls(_) => Self::new(Exit::BadConfiguration, error),
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::catalog::Catalog;
 use crate::cli::{Exit, Failure};
 use crate::config::Config;
+use crate::coordinator::media::{BucketSettings, MediaSettings, PlaceSettings};
 use crate::coordinator::names::Names;
 use crate::coordinator::state::{Development, DoorSettings};
 use crate::coordinator::storage::Location;
@@ -33,6 +34,8 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             key: key.clone(),
         }),
         database: location(config)?,
+        media: media(config),
+        public_url: serve.public_url.as_ref().map(ToString::to_string),
         doors: DoorSettings {
             name: serve.name.clone(),
             console_url: serve.console_url.as_ref().map(ToString::to_string),
@@ -69,6 +72,30 @@ fn prices(catalog: &Catalog) -> kudos::Prices {
     entries.fold(kudos::Prices::default(), |prices, entry| {
         prices.with(&entry.id, entry.shape.parameters as f64 / 1e9)
     })
+}
+
+/// Where results and source images are.
+fn media(config: &Config) -> MediaSettings {
+    let media = &config.media;
+    let folder = || {
+        let own = config.worker.data_dir.join("media");
+        PlaceSettings::Folder(media.folder.clone().unwrap_or(own))
+    };
+    MediaSettings {
+        place: media.bucket().map_or_else(folder, |bucket| {
+            PlaceSettings::Bucket(BucketSettings {
+                name: bucket.to_owned(),
+                region: media.region.clone(),
+                endpoint: media
+                    .endpoint
+                    .as_ref()
+                    .map(|url| url.as_str().trim_end_matches('/').to_owned()),
+                key: media.key(),
+            })
+        }),
+        keep: media.keep,
+        largest: media.largest_upload.bytes,
+    }
 }
 
 /// Where accounts and the ledger are.

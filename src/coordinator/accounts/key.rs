@@ -66,6 +66,10 @@ impl Digest {
     /// Of no key.
     pub const NONE: Self = Self([0; 32]);
 
+    pub const fn bytes(self) -> [u8; 32] {
+        self.0
+    }
+
     /// As it is stored.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = (text.len() == 64).then_some(text.as_bytes())?;

@@ -137,6 +137,12 @@ impl Accounts {
         self.caller(self.inner.hasher.digest(key)).await
     }
 
+    /// A secret for another purpose than keys, the same for every process that shares the store.
+    pub fn derived_secret(&self, purpose: &str) -> [u8; 32] {
+        // No key looks like a purpose, which has spaces in it.
+        self.inner.hasher.digest(purpose).bytes()
+    }
+
     /// Whether a caller that was let in before still would be: for connections that stay. Whoever asks because the
     /// keys have changed is answered with that change.
     pub async fn recheck(&self, caller: &Caller) -> Result<Arc<Caller>, Denied> {

@@ -12,6 +12,7 @@
 //! | `models`, `workers` | who is online |
 //! | `openai` | chat completions |
 //! | `legacy` | the poll API: text so far |
+//! | `media` | what links of the media store lead to |
 //! | `socket` | the upgrade of a worker's connection |
 //! | `unbuilt` | what comes later, and says so |
 //! | [`serve`] | connections: accepting, TLS, slow peers, draining |
@@ -23,6 +24,7 @@ mod entrance;
 mod health;
 mod legacy;
 mod limits;
+mod media;
 mod metrics;
 mod models;
 mod open;
@@ -50,7 +52,7 @@ use super::state::Doors;
 
 use legacy::styles::{self, OfImages, OfTexts};
 use open::Open;
-use route::Answers::{Html, Json, Socket, Stream, Text, Unbuilt};
+use route::Answers::{Html, Json, Object, Socket, Stream, Text, Unbuilt};
 
 const SUBMIT: Who = Who::Key(Scopes::INFERENCE_SUBMIT);
 const CONNECT: Who = Who::Key(Scopes::WORKER_CONNECT);
@@ -64,6 +66,9 @@ pub const ROUTES: &[Route] = &[
     Route::get("/metrics",                   Who::Anyone, Text,    "Figures for Prometheus.",                           || get(metrics::show)),
     Route::get("/openapi.json",              Who::Anyone, Json,    "This list for programs.",                           || get(openapi::show)),
     Route::get("/docs",                      Who::Anyone, Html,    "This list for people.",                             || get(openapi::browse)),
+
+    Route::get("/media/{*id}",               Who::Anyone, Object,  "What was stored, for those with a link to it.",     || get(media::download)),
+    Route::put("/media/{*id}",               Who::Anyone, Json,    "Stores what a link was given for, once.",           || put(media::upload)),
 
     Route::get("/v1/models",                 Who::Anyone, Json,    "The text models somebody serves; ?type=all for all.", || get(models::list)),
     Route::get("/v1/models/{*id}",           Who::Anyone, Json,    "One of them.",                                      || get(models::show)),

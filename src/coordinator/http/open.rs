@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use axum::extract::FromRef;
 
 use crate::coordinator::accounts::Accounts;
+use crate::coordinator::media::Media;
 use crate::coordinator::names::Names;
 use crate::coordinator::people::People;
 use crate::coordinator::pollers::Pollers;
@@ -97,6 +98,7 @@ parts! {
     Pollers = |open| open.doors.pollers.clone();
     Requests = |open| open.doors.requests.clone();
     People = |open| open.doors.people.clone();
+    Media = |open| open.doors.media.clone();
     Store = |open| open.doors.store.clone();
     Styles = |open| Styles::new(open.doors.store.clone());
     Tasks = |open| open.doors.tasks.clone();

@@ -92,6 +92,7 @@ fn responses(route: &Route) -> Value {
         Answers::Stream => &["application/json", "text/event-stream"],
         Answers::Text => &["text/plain"],
         Answers::Html => &["text/html"],
+        Answers::Object => &["image/webp", "image/png", "image/jpeg"],
         Answers::Socket | Answers::Unbuilt => &[],
     };
     let content: Map<String, Value> = kinds

@@ -58,6 +58,8 @@ pub enum Answers {
     Stream,
     Text,
     Html,
+    /// What was stored, in a type of its own.
+    Object,
     /// 101, and then it is a WebSocket.
     Socket,
     /// 501: it comes later.

@@ -58,6 +58,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("memmap2", &["networks/weights"]),
     ("minijinja", &["runtime/text"]),
     ("nvml_wrapper", &["hardware"]),
+    ("object_store", &["coordinator/media"]),
     ("regex", &["coordinator/secrets.rs"]),
     ("reqwest", &["hub", "link/legacy"]),
     ("sqlx", &["coordinator/storage"]),

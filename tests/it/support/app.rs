@@ -11,6 +11,7 @@ use muster::coordinator::accounts::{Accounts, KeyOrder, Roles, Scopes};
 use muster::coordinator::dispatch;
 use muster::coordinator::http::router;
 use muster::coordinator::kudos::{self, Prices};
+use muster::coordinator::media::{Links, Media, MediaSettings};
 use muster::coordinator::start::doors;
 use muster::coordinator::state::DoorSettings;
 use muster::coordinator::storage::{Location, Store};
@@ -25,10 +26,14 @@ use tower::ServiceExt;
 /// Nothing here takes this long.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Where links to media begin.
+pub const BASE: &str = "http://muster.test";
+
 pub struct App {
     pub router: Router,
     pub board: Switchboard,
     pub accounts: Accounts,
+    pub media: Media,
     pub tasks: Tasks,
     /// A key with every scope.
     pub key: String,
@@ -59,13 +64,29 @@ impl App {
         let books = kudos::books(store.clone(), Prices::default());
         let board = Switchboard::start(dispatch::Settings::default(), books, &tasks);
         let grace = dispatch::Settings::default().grace;
-        let doors = doors(store, accounts, board.clone(), settings, grace, &tasks).await;
+        let links = Links {
+            secret: accounts.derived_secret("links to media"),
+            base: BASE.to_owned(),
+        };
+        let place = MediaSettings::in_folder(folder.path().join("media"));
+        let media = Media::open(&place, &links, &tasks).await.unwrap();
+        let doors = doors(
+            store,
+            media.clone(),
+            accounts,
+            board.clone(),
+            settings,
+            grace,
+            &tasks,
+        )
+        .await;
         let doors = doors.unwrap();
         let accounts = doors.accounts.clone();
         Self {
             router: router(doors),
             board,
             accounts,
+            media,
             tasks,
             key: first.text.expose().to_owned(),
             account: first.account,

@@ -1,0 +1,141 @@
+//! What links of the media store lead to. The link is the key: it names one object, one use and a time.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, Request, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use http_body_util::BodyExt;
+use serde_json::json;
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+use tracing::warn;
+
+use crate::coordinator::error::ApiError;
+use crate::coordinator::media::{BadLink, Download, Interrupted, Media, Unaccepted};
+use crate::coordinator::state::DoorSettings;
+use crate::protocol::job::FailureKind;
+
+use super::body::discard;
+use super::reply::Reply;
+
+/// What is read of a file at once.
+const PIECE: usize = 64 << 10;
+
+/// An object, for whoever has the link to it.
+pub async fn download(
+    State(media): State<Media>,
+    key: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let key = name(key)?;
+    let found = media.download(&key, &query.unwrap_or_default()).await;
+    let Download { file, bytes, kind } = found.map_err(refused)?.ok_or_else(gone)?;
+    let mut response = Body::from_stream(pieces(file)).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind.content_type()));
+    headers.insert(CONTENT_LENGTH, bytes.into());
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private"));
+    // Strangers made it: a browser shows it as what we say it is, and does nothing else with it.
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let nothing = HeaderValue::from_static("default-src 'none'; sandbox");
+    headers.insert(CONTENT_SECURITY_POLICY, nothing);
+    Ok(response)
+}
+
+/// Takes an object from whoever has a link for it.
+pub async fn upload(
+    State(media): State<Media>,
+    State(settings): State<Arc<DoorSettings>>,
+    key: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+    request: Request,
+) -> Result<Reply, ApiError> {
+    let key = name(key)?;
+    let (parts, mut body) = request.into_parts();
+    let sent = stream::unfold(&mut body, |body| async {
+        let frame = next(body, settings.body_patience).await?;
+        Some((frame, body))
+    });
+    let query = query.unwrap_or_default();
+    let kind = content_type(&parts.headers);
+    let taken = media.upload(&key, &query, kind, Box::pin(sent)).await;
+    if taken.is_err() {
+        discard(body).await;
+    }
+    let bytes = taken.map_err(refused)?;
+    Ok(Reply(json!({"bytes": bytes})))
+}
+
+fn name(key: Result<Path<String>, PathRejection>) -> Result<String, ApiError> {
+    let key = key.map_err(|_| refused(BadLink::NotOurs.into()))?;
+    Ok(key.0)
+}
+
+/// Without what may follow a semicolon.
+fn content_type(headers: &HeaderMap) -> Option<&str> {
+    let named = headers.get(CONTENT_TYPE)?.to_str().unwrap_or("?");
+    named.split(';').next().map(str::trim)
+}
+
+async fn next(body: &mut Body, patience: Duration) -> Option<Result<Bytes, Interrupted>> {
+    if body.is_end_stream() {
+        return None;
+    }
+    let frame = match timeout(patience, body.frame()).await {
+        Err(_) => Err(Interrupted::Silence),
+        Ok(None) => return None,
+        Ok(Some(Err(_))) => Err(Interrupted::BrokeOff),
+        Ok(Some(Ok(frame))) => Ok(frame.into_data().unwrap_or_default()),
+    };
+    Some(frame)
+}
+
+fn pieces(file: File) -> impl stream::Stream<Item = std::io::Result<Bytes>> {
+    let file = tokio::fs::File::from_std(file);
+    stream::unfold(file, |mut file| async {
+        let mut piece = BytesMut::with_capacity(PIECE);
+        match file.read_buf(&mut piece).await {
+            Ok(0) => None,
+            Ok(_) => Some((Ok(piece.freeze()), file)),
+            Err(error) => Some((Err(error), file)),
+        }
+    })
+}
+
+fn refused(why: Unaccepted) -> ApiError {
+    let kind = match why {
+        Unaccepted::Link(_) => FailureKind::AccessDenied,
+        Unaccepted::TooLarge { .. } => FailureKind::TooLarge,
+        Unaccepted::Store(_) => FailureKind::StoreUnavailable,
+        _ => FailureKind::InvalidRequest,
+    };
+    let message = match &why {
+        Unaccepted::Store(error) => {
+            warn!("an object could not be passed: {error}");
+            "media cannot be stored or read right now".to_owned()
+        }
+        why => why.to_string(),
+    };
+    let error = ApiError::new(kind, message);
+    match why {
+        Unaccepted::Used => error.with_status(409),
+        Unaccepted::OtherKind { .. } => error.with_status(415),
+        Unaccepted::Interrupted(Interrupted::Silence) => error.with_status(408),
+        _ => error,
+    }
+}
+
+fn gone() -> ApiError {
+    let message = "nothing is here any more, or not yet";
+    ApiError::new(FailureKind::InvalidRequest, message).with_status(404)
+}

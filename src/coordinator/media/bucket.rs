@@ -1,0 +1,187 @@
+//! Objects in a bucket of a service that speaks S3.
+//!
+//! A presigned link cannot say "once", and those who upload by public habit send no content type that it could hold
+//! them to. So what they send comes under `incoming/`, and gets its name when the coordinator has looked at it: from
+//! then on the link changes nothing any more.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::path::Path;
+use object_store::signer::{Method, Signer};
+use object_store::{
+    Attribute, Attributes, ClientOptions, Error, ObjectStore, ObjectStoreExt, PutOptions,
+    PutPayload, Result,
+};
+
+use super::Unaccepted;
+use super::key::{Area, Key, SIGNATURE_BYTES};
+
+/// Where a bucket is and who may use it.
+#[derive(Clone)]
+pub struct BucketSettings {
+    pub name: String,
+    pub region: String,
+    /// Of a service other than Amazon's.
+    pub endpoint: Option<String>,
+    /// The id of a key and its secret. Without them, the machine's own credentials.
+    pub key: Option<(String, String)>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Bucket {
+    store: AmazonS3,
+}
+
+const INCOMING: &str = "incoming";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Bucket {
+    pub fn open(settings: &BucketSettings) -> Result<Self> {
+        // Whoever was first has chosen the same.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let plain = |endpoint: &String| endpoint.starts_with("http://");
+        let builder = AmazonS3Builder::new()
+            .with_bucket_name(&settings.name)
+            .with_region(&settings.region)
+            .with_allow_http(settings.endpoint.as_ref().is_some_and(plain))
+            .with_client_options(ClientOptions::new().with_timeout(PATIENCE));
+        let builder = match &settings.endpoint {
+            Some(endpoint) => builder.with_endpoint(endpoint),
+            None => builder,
+        };
+        let builder = match &settings.key {
+            Some((id, secret)) => builder
+                .with_access_key_id(id)
+                .with_secret_access_key(secret),
+            None => builder,
+        };
+        Ok(Self {
+            store: builder.build()?,
+        })
+    }
+
+    /// Whether it answers and lets us in.
+    pub async fn look(&self) -> Result<()> {
+        let first = self.store.list(Some(&Path::from(INCOMING))).next().await;
+        first.transpose().map(drop)
+    }
+
+    pub async fn put(&self, key: Key, bytes: Bytes) -> Result<()> {
+        let kind = key.kind().content_type();
+        let options = PutOptions {
+            attributes: Attributes::from_iter([(Attribute::ContentType, kind)]),
+            ..PutOptions::default()
+        };
+        let payload = PutPayload::from(bytes);
+        let path = place(key);
+        let put = self.store.put_opts(&path, payload, options).await;
+        put.map(drop)
+    }
+
+    pub async fn get(&self, key: Key) -> Result<Option<Bytes>> {
+        let got = async { self.store.get(&place(key)).await?.bytes().await };
+        found(got.await)
+    }
+
+    pub async fn size(&self, key: Key) -> Result<Option<u64>> {
+        let head = self.store.head(&place(key)).await;
+        Ok(found(head)?.map(|object| object.size))
+    }
+
+    pub async fn delete(&self, key: Key) -> Result<()> {
+        for path in [place(key), incoming(key)] {
+            found(self.store.delete(&path).await)?;
+        }
+        Ok(())
+    }
+
+    pub async fn download_link(&self, key: Key, valid_for: Duration) -> Result<String> {
+        let path = place(key);
+        let link = self.store.signed_url(Method::GET, &path, valid_for).await;
+        link.map(String::from)
+    }
+
+    pub async fn upload_link(&self, key: Key, valid_for: Duration) -> Result<String> {
+        let path = incoming(key);
+        let link = self.store.signed_url(Method::PUT, &path, valid_for).await;
+        link.map(String::from)
+    }
+
+    /// Looks at what came by the upload link and gives it its name: how large it is, if it is there.
+    pub async fn take_in(
+        &self,
+        key: Key,
+        most: u64,
+    ) -> std::result::Result<Option<u64>, Unaccepted> {
+        if let Some(bytes) = self.size(key).await? {
+            return Ok(Some(bytes));
+        }
+        let came = incoming(key);
+        let Some(object) = found(self.store.head(&came).await)? else {
+            return Ok(None);
+        };
+        if object.size > most {
+            self.store.delete(&came).await?;
+            return Err(Unaccepted::TooLarge { most });
+        }
+        let beginning = object.size.min(SIGNATURE_BYTES as u64);
+        let beginning = match beginning {
+            0 => Bytes::new(),
+            bytes => self.store.get_range(&came, 0..bytes).await?,
+        };
+        if !key.kind().begins(&beginning) {
+            self.store.delete(&came).await?;
+            let wanted = key.kind().content_type();
+            return Err(Unaccepted::OtherKind { wanted });
+        }
+        self.store.copy(&came, &place(key)).await?;
+        self.store.delete(&came).await?;
+        Ok(Some(object.size))
+    }
+
+    /// Removes what is older than `keep`: how many objects.
+    pub async fn sweep(&self, keep: Duration) -> Result<u64> {
+        let Some(before) = SystemTime::now().checked_sub(keep) else {
+            return Ok(0);
+        };
+        let mut removed = 0;
+        for area in Area::ALL.map(Area::name).into_iter().chain([INCOMING]) {
+            let listed = self.store.list(Some(&Path::from(area)));
+            let old = listed.try_filter_map(move |object| async move {
+                let modified = SystemTime::from(object.last_modified);
+                Ok((modified < before).then_some(object.location))
+            });
+            let deleted = self.store.delete_stream(old.boxed());
+            let deleted: Vec<Path> = deleted.try_collect().await?;
+            removed += u64::try_from(deleted.len()).unwrap_or(u64::MAX);
+        }
+        Ok(removed)
+    }
+}
+
+impl std::fmt::Debug for BucketSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BucketSettings")
+            .field("name", &self.name)
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
+    }
+}
+
+fn place(key: Key) -> Path {
+    Path::from(key.to_string())
+}
+
+fn incoming(key: Key) -> Path {
+    Path::from(format!("{INCOMING}/{key}"))
+}
+
+fn found<T>(outcome: Result<T>) -> Result<Option<T>> {
+    match outcome {
+        Err(Error::NotFound { .. }) => Ok(None),
+        outcome => outcome.map(Some),
+    }
+}

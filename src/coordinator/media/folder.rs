@@ -1,0 +1,286 @@
+//! Objects as files of a folder that is ours alone.
+//!
+//! What comes is written under another name, brought to the disk and then given its own: a file is whole or it is not
+//! there. A name that an upload has filled, or that was deleted, is not filled again.
+
+use std::collections::HashSet;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use tokio::io::AsyncWriteExt;
+use tokio::task::spawn_blocking;
+use uuid::Uuid;
+
+use super::key::{Area, Key, SIGNATURE_BYTES};
+use super::link::Ticket;
+use super::{Interrupted, Unaccepted};
+
+#[derive(Debug, Clone)]
+pub struct Folder {
+    root: PathBuf,
+    /// What is being uploaded right now.
+    arriving: Arc<Mutex<HashSet<Key>>>,
+}
+
+/// Where files are while they are written.
+const PARTS: &str = "parts";
+/// Stands for an object that was deleted, so that no link brings it back.
+const DELETED: &str = "deleted";
+
+/// A file on its way to its name. Without one in the end, it is gone.
+struct Part {
+    path: PathBuf,
+    file: File,
+}
+
+/// An upload under way: the only one for its key.
+struct Arriving {
+    key: Key,
+    all: Arc<Mutex<HashSet<Key>>>,
+}
+
+impl Folder {
+    /// The folder, made if it is not there.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        let areas = Area::ALL.map(Area::name);
+        for area in areas.into_iter().chain([PARTS]) {
+            let mut builder = DirBuilder::new();
+            builder
+                .recursive(true)
+                .mode(0o700)
+                .create(root.join(area))?;
+        }
+        let folder = Self {
+            root: root.to_owned(),
+            arriving: Arc::default(),
+        };
+        Ok(folder)
+    }
+
+    /// Stores an object under its name, whatever was there before.
+    pub async fn put(&self, key: Key, bytes: Bytes) -> io::Result<()> {
+        self.blocking(move |folder| {
+            let mut part = folder.part()?;
+            part.file.write_all(&bytes)?;
+            part.file.sync_all()?;
+            fs::rename(&part.path, folder.path(key))?;
+            folder.keep_names(key)
+        })
+        .await
+    }
+
+    pub async fn get(&self, key: Key) -> io::Result<Option<Bytes>> {
+        self.blocking(move |folder| found(fs::read(folder.path(key)).map(Bytes::from)))
+            .await
+    }
+
+    /// An object to be read bit by bit, and its length.
+    pub async fn open_file(&self, key: Key) -> io::Result<Option<(File, u64)>> {
+        self.blocking(move |folder| {
+            let open = || {
+                let file = File::open(folder.path(key))?;
+                let bytes = file.metadata()?.len();
+                Ok((file, bytes))
+            };
+            found(open())
+        })
+        .await
+    }
+
+    pub async fn size(&self, key: Key) -> io::Result<Option<u64>> {
+        self.blocking(move |folder| found(fs::metadata(folder.path(key)).map(|data| data.len())))
+            .await
+    }
+
+    pub async fn delete(&self, key: Key) -> io::Result<()> {
+        self.blocking(move |folder| {
+            private().create(true).open(folder.deleted(key))?;
+            found(fs::remove_file(folder.path(key))).map(drop)
+        })
+        .await
+    }
+
+    /// Takes what a link gives leave for, once.
+    pub async fn receive(
+        &self,
+        ticket: Ticket,
+        mut body: impl Stream<Item = Result<Bytes, Interrupted>> + Unpin,
+    ) -> Result<u64, Unaccepted> {
+        let key = ticket.key;
+        let _alone = self.claim(key).ok_or(Unaccepted::Used)?;
+        let used = self.blocking(move |folder| Ok(folder.is_used(key))).await?;
+        if used {
+            return Err(Unaccepted::Used);
+        }
+        let Part { path, file } = &self.blocking(|folder| folder.part()).await?;
+        let mut writing = tokio::fs::File::from_std(file.try_clone()?);
+        let mut sent = Sent::default();
+        while let Some(bytes) = body.next().await {
+            let bytes = bytes?;
+            sent.add(&bytes, ticket)?;
+            writing.write_all(&bytes).await?;
+        }
+        sent.end(ticket)?;
+        writing.sync_all().await?;
+        let path = path.clone();
+        let kept = self.blocking(move |folder| folder.take_in(&path, key));
+        match kept.await? {
+            true => Ok(sent.bytes),
+            false => Err(Unaccepted::Used),
+        }
+    }
+
+    /// Gives a part its name, unless something has it or had it.
+    fn take_in(&self, part: &Path, key: Key) -> io::Result<bool> {
+        match fs::hard_link(part, self.path(key)) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
+            linked => linked?,
+        }
+        // Deleted while it came.
+        if self.deleted(key).exists() {
+            fs::remove_file(self.path(key))?;
+            return Ok(false);
+        }
+        self.keep_names(key)?;
+        Ok(true)
+    }
+
+    /// Removes what is older than `keep`: how many objects.
+    pub async fn sweep(&self, keep: Duration) -> io::Result<u64> {
+        self.blocking(move |folder| {
+            let before = SystemTime::now().checked_sub(keep);
+            let Some(before) = before else {
+                return Ok(0);
+            };
+            remove_before(&folder.root.join(PARTS), before)?;
+            let areas = Area::ALL.into_iter();
+            areas
+                .map(|area| remove_before(&folder.root.join(area.name()), before))
+                .sum()
+        })
+        .await
+    }
+
+    fn claim(&self, key: Key) -> Option<Arriving> {
+        let all = self.arriving.clone();
+        let new = lock(&all).insert(key);
+        new.then_some(Arriving { key, all })
+    }
+
+    fn is_used(&self, key: Key) -> bool {
+        self.path(key).exists() || self.deleted(key).exists()
+    }
+
+    fn part(&self) -> io::Result<Part> {
+        let path = self.root.join(PARTS).join(Uuid::new_v4().to_string());
+        let file = private().create_new(true).open(&path)?;
+        Ok(Part { path, file })
+    }
+
+    fn path(&self, key: Key) -> PathBuf {
+        self.root.join(key.to_string())
+    }
+
+    fn deleted(&self, key: Key) -> PathBuf {
+        self.root.join(format!("{key}.{DELETED}"))
+    }
+
+    /// Brings names to the disk, after their contents.
+    fn keep_names(&self, key: Key) -> io::Result<()> {
+        File::open(self.root.join(key.area().name()))?.sync_all()
+    }
+
+    /// Off the async threads.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let folder = self.clone();
+        let done = spawn_blocking(move || work(&folder)).await;
+        done.unwrap_or_else(|_| Err(io::Error::other("the work was broken off")))
+    }
+}
+
+/// How much of an upload has come, and how it begins.
+#[derive(Debug, Default)]
+struct Sent {
+    bytes: u64,
+    beginning: Vec<u8>,
+}
+
+impl Sent {
+    fn add(&mut self, bytes: &[u8], ticket: Ticket) -> Result<(), Unaccepted> {
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.bytes = self.bytes.saturating_add(length);
+        if self.bytes > ticket.most {
+            return Err(Unaccepted::TooLarge { most: ticket.most });
+        }
+        let missing = SIGNATURE_BYTES.saturating_sub(self.beginning.len());
+        self.beginning.extend(bytes.iter().take(missing));
+        match self.beginning.len() {
+            SIGNATURE_BYTES => self.end(ticket),
+            _ => Ok(()),
+        }
+    }
+
+    fn end(&self, ticket: Ticket) -> Result<(), Unaccepted> {
+        let kind = ticket.key.kind();
+        match kind.begins(&self.beginning) {
+            true => Ok(()),
+            false => Err(Unaccepted::OtherKind {
+                wanted: kind.content_type(),
+            }),
+        }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // What has its own name by now keeps it.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        lock(&self.all).remove(&self.key);
+    }
+}
+
+fn lock(all: &Mutex<HashSet<Key>>) -> std::sync::MutexGuard<'_, HashSet<Key>> {
+    all.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    options
+}
+
+fn found<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
+    match outcome {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        outcome => outcome.map(Some),
+    }
+}
+
+fn remove_before(folder: &Path, before: SystemTime) -> io::Result<u64> {
+    let mut removed = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        // Others may remove it first.
+        let Some(data) = found(entry.metadata())? else {
+            continue;
+        };
+        if data.is_file() && data.modified()? < before {
+            removed += u64::from(found(fs::remove_file(entry.path()))?.is_some());
+        }
+    }
+    Ok(removed)
+}

@@ -1,0 +1,184 @@
+//! What an object is called: the same in a folder, in a bucket and in a link.
+
+use std::fmt;
+use std::str::FromStr;
+
+use uuid::Uuid;
+
+/// The name of one object: `results/ID-NUMBER.webp`. It follows from what the object belongs to, so nobody has to
+/// remember it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    area: Area,
+    id: Uuid,
+    number: u32,
+    kind: Kind,
+}
+
+/// What objects are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Area {
+    /// What workers made. The number is that of the attempt: one that is late must not take another's place.
+    Results,
+    /// What clients sent along. The number is that of the image among those of its request.
+    Sources,
+}
+
+/// What an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    Webp,
+    Png,
+    Jpeg,
+}
+
+/// A text that is no name of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not the name of an object: results/ID-NUMBER.webp is one")]
+pub struct NoKey;
+
+/// By how much of its beginning the kind of an object is known.
+pub const SIGNATURE_BYTES: usize = 12;
+
+impl Key {
+    pub const fn new(area: Area, id: Uuid, number: u32, kind: Kind) -> Self {
+        Self {
+            area,
+            id,
+            number,
+            kind,
+        }
+    }
+
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub const fn area(&self) -> Area {
+        self.area
+    }
+}
+
+impl Area {
+    pub const ALL: [Self; 2] = [Self::Results, Self::Sources];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Results => "results",
+            Self::Sources => "sources",
+        }
+    }
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Webp, Self::Png, Self::Jpeg];
+
+    const fn extension(self) -> &'static str {
+        match self {
+            Self::Webp => "webp",
+            Self::Png => "png",
+            Self::Jpeg => "jpg",
+        }
+    }
+
+    /// As HTTP calls it.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Webp => "image/webp",
+            Self::Png => "image/png",
+            Self::Jpeg => "image/jpeg",
+        }
+    }
+
+    /// Whether something that begins like this may be one.
+    pub fn begins(self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Webp => bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP"),
+            Self::Png => bytes.starts_with(b"\x89PNG\r\n\x1a\n"),
+            Self::Jpeg => bytes.starts_with(b"\xff\xd8\xff"),
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (area, kind) = (self.area.name(), self.kind.extension());
+        write!(f, "{area}/{}-{}.{kind}", self.id, self.number)
+    }
+}
+
+impl FromStr for Key {
+    type Err = NoKey;
+
+    /// Only what [`Key`]'s `Display` writes: there is one spelling of each name.
+    fn from_str(text: &str) -> Result<Self, NoKey> {
+        let key = parse(text).ok_or(NoKey)?;
+        match key.to_string() == text {
+            true => Ok(key),
+            false => Err(NoKey),
+        }
+    }
+}
+
+fn parse(text: &str) -> Option<Key> {
+    let (area, rest) = text.split_once('/')?;
+    let (name, extension) = rest.split_once('.')?;
+    let (id, number) = name.rsplit_once('-')?;
+    let area = Area::ALL.into_iter().find(|known| known.name() == area)?;
+    let kind = Kind::ALL
+        .into_iter()
+        .find(|known| known.extension() == extension)?;
+    Some(Key {
+        area,
+        id: id.parse().ok()?,
+        number: number.parse().ok()?,
+        kind,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    use super::{Area, Key, Kind};
+
+    #[test]
+    fn a_name_reads_as_it_is_written() {
+        let key = Key::new(Area::Results, Uuid::from_u128(7), 2, Kind::Webp);
+        let text = "results/00000000-0000-0000-0000-000000000007-2.webp";
+        assert_eq!(key.to_string(), text);
+        assert_eq!(text.parse(), Ok(key));
+    }
+
+    #[test]
+    fn other_spellings_are_no_names() {
+        for wrong in [
+            "",
+            "results/",
+            "results/../secret",
+            "results/../results/00000000-0000-0000-0000-000000000007-2.webp",
+            "results//00000000-0000-0000-0000-000000000007-2.webp",
+            "other/00000000-0000-0000-0000-000000000007-2.webp",
+            "results/00000000000000000000000000000007-2.webp",
+            "results/{00000000-0000-0000-0000-000000000007}-2.webp",
+            "results/00000000-0000-0000-0000-000000000007-02.webp",
+            "results/00000000-0000-0000-0000-000000000007-+2.webp",
+            "results/00000000-0000-0000-0000-00000000000A-2.webp",
+            "results/00000000-0000-0000-0000-000000000007-2.svg",
+            "results/00000000-0000-0000-0000-000000000007-2.webp\0",
+            "results/00000000-0000-0000-0000-000000000007-99999999999.webp",
+        ] {
+            assert!(wrong.parse::<Key>().is_err(), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_a_name_of_something_outside(text in "\\PC{0,80}|(results|sources)/[./a-f0-9-]{0,60}\\.(webp|png|jpg)") {
+            if let Ok(key) = text.parse::<Key>() {
+                prop_assert_eq!(key.to_string(), text);
+            }
+        }
+    }
+}

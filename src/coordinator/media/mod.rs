@@ -1,0 +1,312 @@
+//! Where results and source images live: a folder of ours with links that we serve, or a bucket with presigned ones.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `key` | what an object is called, and of which kind it is |
+//! | `link` | links that are good for one object, one use and a while |
+//! | `folder` | objects as files |
+//! | `bucket` | objects in a bucket of a service that speaks S3 |
+//!
+//! A link needs no key: whoever has it may do what it says. One to upload is good for one object of one kind, of a
+//! bounded size, once. A folder holds whoever uploads to all of that while they send. A bucket cannot, so there an
+//! upload counts for nothing until [`Media::take_in`] has looked at it, and what its link brings later changes
+//! nothing.
+//!
+//! Objects go after a while, whoever forgets them. No link outlives what it leads to.
+
+mod bucket;
+mod folder;
+mod key;
+mod link;
+
+#[cfg(test)]
+mod tests;
+
+pub use bucket::BucketSettings;
+pub use key::{Area, Key, Kind};
+pub use link::BadLink;
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use tokio::time::sleep;
+use tracing::{debug, info, warn};
+
+use crate::tasks::Tasks;
+
+use super::clock::wall_clock;
+
+use bucket::Bucket;
+use folder::Folder;
+use link::{Signer, Ticket};
+
+/// The store. Clones speak of the same one.
+#[derive(Debug, Clone)]
+pub struct Media {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    place: Place,
+    keep: Duration,
+    largest: u64,
+}
+
+#[derive(Debug)]
+enum Place {
+    Folder(Folder, Signer),
+    Bucket(Bucket),
+}
+
+/// Where objects are and how long.
+#[derive(Debug, Clone)]
+pub struct MediaSettings {
+    pub place: PlaceSettings,
+    /// What nobody deletes goes after this time.
+    pub keep: Duration,
+    /// The most bytes of one upload.
+    pub largest: u64,
+}
+
+#[derive(Debug, Clone)]
+pub enum PlaceSettings {
+    Folder(PathBuf),
+    Bucket(BucketSettings),
+}
+
+/// What links of our own are made with.
+#[derive(Clone)]
+pub struct Links {
+    pub secret: [u8; 32],
+    /// Where this coordinator is reached: `https://muster.example`.
+    pub base: String,
+}
+
+/// The store does not work right now.
+#[derive(Debug, thiserror::Error)]
+pub enum MediaError {
+    #[error("the media folder: {0}")]
+    Folder(#[from] io::Error),
+    #[error("the media bucket: {0}")]
+    Bucket(#[from] object_store::Error),
+}
+
+/// Why an upload is not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum Unaccepted {
+    #[error("something was sent by this link before: it is good for one object, once")]
+    Used,
+    #[error("what was sent is not {wanted}, which this link is for")]
+    OtherKind { wanted: &'static str },
+    #[error("what was sent is larger than the {most} bytes this link is for")]
+    TooLarge { most: u64 },
+    #[error(transparent)]
+    Link(#[from] BadLink),
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    #[error(transparent)]
+    Store(#[from] MediaError),
+}
+
+/// A body that did not come to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Interrupted {
+    #[error("the body broke off")]
+    BrokeOff,
+    #[error("nothing more of the body came for a while")]
+    Silence,
+}
+
+/// An object on its way out.
+#[derive(Debug)]
+pub struct Download {
+    pub file: File,
+    pub bytes: u64,
+    pub kind: Kind,
+}
+
+const SWEEPS: Duration = Duration::from_secs(600);
+
+impl MediaSettings {
+    pub fn in_folder(root: PathBuf) -> Self {
+        Self {
+            place: PlaceSettings::Folder(root),
+            keep: Duration::from_secs(86_400),
+            largest: 32 << 20,
+        }
+    }
+}
+
+impl Media {
+    /// Opens the store and cleans up in it from now on.
+    pub async fn open(
+        settings: &MediaSettings,
+        links: &Links,
+        tasks: &Tasks,
+    ) -> Result<Self, MediaError> {
+        let place = match &settings.place {
+            PlaceSettings::Folder(root) => {
+                let signer = Signer::new(&links.secret, &links.base);
+                Place::Folder(Folder::open(root)?, signer)
+            }
+            PlaceSettings::Bucket(bucket) => {
+                let bucket = Bucket::open(bucket)?;
+                bucket.look().await?;
+                Place::Bucket(bucket)
+            }
+        };
+        let inner = Inner {
+            place,
+            keep: settings.keep,
+            largest: settings.largest,
+        };
+        let media = Self {
+            inner: Arc::new(inner),
+        };
+        let (sweeping, stopping) = (media.clone(), tasks.stopping());
+        tasks.start(async move { stopping.run_until_cancelled(sweeping.sweep_on()).await });
+        Ok(media)
+    }
+
+    /// Stores an object, in place of the one of that name.
+    pub async fn put(&self, key: Key, bytes: Bytes) -> Result<(), MediaError> {
+        match &self.inner.place {
+            Place::Folder(folder, _) => folder.put(key, bytes).await?,
+            Place::Bucket(bucket) => bucket.put(key, bytes).await?,
+        }
+        Ok(())
+    }
+
+    /// An object, if it is still there.
+    pub async fn get(&self, key: Key) -> Result<Option<Bytes>, MediaError> {
+        Ok(match &self.inner.place {
+            Place::Folder(folder, _) => folder.get(key).await?,
+            Place::Bucket(bucket) => bucket.get(key).await?,
+        })
+    }
+
+    /// Removes an object, if it is there. An upload link for it opens nothing any more.
+    pub async fn delete(&self, key: Key) -> Result<(), MediaError> {
+        match &self.inner.place {
+            Place::Folder(folder, _) => folder.delete(key).await?,
+            Place::Bucket(bucket) => bucket.delete(key).await?,
+        }
+        Ok(())
+    }
+
+    /// An address from which anybody may fetch an object for a while.
+    pub async fn download_link(&self, key: Key, valid_for: Duration) -> Result<String, MediaError> {
+        let valid_for = valid_for.min(self.inner.keep);
+        Ok(match &self.inner.place {
+            Place::Folder(_, signer) => signer.download(key, wall_clock().after(valid_for)),
+            Place::Bucket(bucket) => bucket.download_link(key, valid_for).await?,
+        })
+    }
+
+    /// An address to which one object may be sent with `PUT`, for a while. [`Media::take_in`] says whether it was.
+    pub async fn upload_link(&self, key: Key, valid_for: Duration) -> Result<String, MediaError> {
+        let valid_for = valid_for.min(self.inner.keep);
+        let ticket = Ticket {
+            key,
+            most: self.inner.largest,
+        };
+        Ok(match &self.inner.place {
+            Place::Folder(_, signer) => signer.upload(ticket, wall_clock().after(valid_for)),
+            Place::Bucket(bucket) => bucket.upload_link(key, valid_for).await?,
+        })
+    }
+
+    /// Takes over what came by an upload link: its length, or `None` when nothing has come. May be asked again.
+    pub async fn take_in(&self, key: Key) -> Result<Option<u64>, Unaccepted> {
+        match &self.inner.place {
+            Place::Folder(folder, _) => Ok(folder.size(key).await?),
+            Place::Bucket(bucket) => bucket.take_in(key, self.inner.largest).await,
+        }
+    }
+
+    /// What a download link of ours leads to; `None` when it is gone.
+    pub async fn download(&self, key: &str, query: &str) -> Result<Option<Download>, Unaccepted> {
+        let (folder, signer) = self.own_links()?;
+        let key = signer.read_download(key, query, wall_clock())?;
+        let opened = folder.open_file(key).await?;
+        Ok(opened.map(|(file, bytes)| Download {
+            file,
+            bytes,
+            kind: key.kind(),
+        }))
+    }
+
+    /// Takes what somebody sends by an upload link of ours: how many bytes.
+    pub async fn upload(
+        &self,
+        key: &str,
+        query: &str,
+        content_type: Option<&str>,
+        body: impl Stream<Item = Result<Bytes, Interrupted>> + Unpin,
+    ) -> Result<u64, Unaccepted> {
+        let (folder, signer) = self.own_links()?;
+        let ticket = signer.read_upload(key, query, wall_clock())?;
+        let wanted = ticket.key.kind().content_type();
+        // Public workers name no type.
+        match content_type {
+            Some(named) if !named.eq_ignore_ascii_case(wanted) => {
+                Err(Unaccepted::OtherKind { wanted })
+            }
+            _ => folder.receive(ticket, body).await,
+        }
+    }
+
+    /// With a bucket, none of the links that come here can be ours.
+    fn own_links(&self) -> Result<(&Folder, &Signer), BadLink> {
+        match &self.inner.place {
+            Place::Folder(folder, signer) => Ok((folder, signer)),
+            Place::Bucket(_) => Err(BadLink::NotOurs),
+        }
+    }
+
+    /// Removes what is older than it may get: how many objects.
+    pub async fn sweep(&self) -> Result<u64, MediaError> {
+        let keep = self.inner.keep;
+        Ok(match &self.inner.place {
+            Place::Folder(folder, _) => folder.sweep(keep).await?,
+            Place::Bucket(bucket) => bucket.sweep(keep).await?,
+        })
+    }
+
+    async fn sweep_on(self) {
+        loop {
+            match self.sweep().await {
+                Ok(0) => debug!("no media were old enough to be removed"),
+                Ok(removed) => info!("{removed} media were old and are removed"),
+                Err(error) => warn!("old media stay for now: {error}"),
+            }
+            sleep(SWEEPS).await;
+        }
+    }
+}
+
+impl From<io::Error> for Unaccepted {
+    fn from(error: io::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl From<object_store::Error> for Unaccepted {
+    fn from(error: object_store::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl std::fmt::Debug for Links {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Links")
+            .field("base", &self.base)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,188 @@
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use super::{Area, BadLink, Interrupted, Key, Kind, Links, Media, MediaSettings, Unaccepted};
+use crate::tasks::Tasks;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const NOW: Duration = Duration::ZERO;
+const WEBP: &[u8] = b"RIFF\x10\0\0\0WEBPVP8 and so on";
+
+struct Place {
+    media: Media,
+    folder: TempDir,
+    _tasks: Tasks,
+}
+
+async fn place() -> Place {
+    place_keeping(HOUR * 24).await
+}
+
+async fn place_keeping(keep: Duration) -> Place {
+    let folder = tempfile::tempdir().unwrap();
+    let tasks = Tasks::default();
+    let settings = MediaSettings {
+        keep,
+        largest: 1000,
+        ..MediaSettings::in_folder(folder.path().join("media"))
+    };
+    let links = Links {
+        secret: [1; 32],
+        base: "http://muster.test".to_owned(),
+    };
+    Place {
+        media: Media::open(&settings, &links, &tasks).await.unwrap(),
+        folder,
+        _tasks: tasks,
+    }
+}
+
+impl Place {
+    async fn upload(&self, link: &str, pieces: &[&[u8]]) -> Result<u64, Unaccepted> {
+        let pieces: Vec<_> = pieces
+            .iter()
+            .map(|piece| Ok(Bytes::copy_from_slice(piece)))
+            .collect();
+        let (key, query) = parts(link);
+        let body = stream::iter(pieces);
+        self.media.upload(key, query, None, body).await
+    }
+
+    /// Everything in the folder.
+    fn files(&self) -> Vec<String> {
+        let mut files = Vec::new();
+        for area in ["results", "sources", "parts"] {
+            let folder = self.folder.path().join("media").join(area);
+            for entry in folder.read_dir().unwrap() {
+                files.push(entry.unwrap().file_name().into_string().unwrap());
+            }
+        }
+        files
+    }
+}
+
+fn parts(link: &str) -> (&str, &str) {
+    let path = link.strip_prefix("http://muster.test/media/").unwrap();
+    path.split_once('?').unwrap()
+}
+
+fn key(number: u32) -> Key {
+    Key::new(Area::Results, Uuid::from_u128(1), number, Kind::Webp)
+}
+
+#[tokio::test]
+async fn what_is_put_is_there_until_it_is_deleted() {
+    let place = place().await;
+    assert_eq!(place.media.get(key(1)).await.unwrap(), None);
+    let bytes = Bytes::from_static(b"one");
+    place.media.put(key(1), bytes.clone()).await.unwrap();
+    assert_eq!(place.media.get(key(1)).await.unwrap(), Some(bytes));
+    let other = Bytes::from_static(b"other");
+    place.media.put(key(1), other.clone()).await.unwrap();
+    assert_eq!(place.media.get(key(1)).await.unwrap(), Some(other));
+    place.media.delete(key(1)).await.unwrap();
+    place.media.delete(key(1)).await.unwrap();
+    assert_eq!(place.media.get(key(1)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn files_are_nobody_elses() {
+    let place = place().await;
+    place.media.put(key(1), Bytes::new()).await.unwrap();
+    let folder = place.folder.path().join("media/results");
+    let file = folder.join(format!("{}-1.webp", Uuid::from_u128(1)));
+    for (path, mode) in [(folder, 0o700), (file, 0o600)] {
+        let found = path.metadata().unwrap().permissions().mode();
+        assert_eq!(found & 0o777, mode, "{}", path.display());
+    }
+}
+
+#[tokio::test]
+async fn a_link_takes_one_object() {
+    let place = place().await;
+    let link = place.media.upload_link(key(1), HOUR).await.unwrap();
+    assert_eq!(place.media.take_in(key(1)).await.unwrap(), None);
+    let length = u64::try_from(WEBP.len()).unwrap();
+    let sent = place.upload(&link, &[&WEBP[..5], &WEBP[5..]]).await;
+    assert_eq!(sent.unwrap(), length);
+    assert_eq!(place.media.take_in(key(1)).await.unwrap(), Some(length));
+    let stored = place.media.get(key(1)).await.unwrap().unwrap();
+    assert_eq!(&*stored, WEBP);
+    let again = place.upload(&link, &[WEBP]).await;
+    assert!(matches!(again, Err(Unaccepted::Used)), "{again:?}");
+    place.media.delete(key(1)).await.unwrap();
+    let again = place.upload(&link, &[WEBP]).await;
+    assert!(matches!(again, Err(Unaccepted::Used)), "{again:?}");
+    assert_eq!(place.media.get(key(1)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn of_many_who_use_a_link_at_once_one_is_taken() {
+    let place = place().await;
+    let link = place.media.upload_link(key(1), HOUR).await.unwrap();
+    let tries = (0..20).map(|_| place.upload(&link, &[WEBP]));
+    let outcomes = futures_util::future::join_all(tries).await;
+    let taken = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    assert_eq!(taken, 1);
+    assert_eq!(place.files().len(), 1);
+}
+
+#[tokio::test]
+async fn what_does_not_fit_leaves_nothing_behind_and_the_link_good() {
+    let place = place().await;
+    let link = place.media.upload_link(key(1), HOUR).await.unwrap();
+    let large = place.upload(&link, &[WEBP, &[0; 990]]).await;
+    assert!(matches!(large, Err(Unaccepted::TooLarge { most: 1000 })));
+    let svg: &[u8] = b"<svg xmlns='http://www.w3.org/2000/svg'/>";
+    for other in [svg, b"RIFF", b"", b"\x89PNG\r\n\x1a\n0000"] {
+        let refused = place.upload(&link, &[other]).await;
+        assert!(matches!(refused, Err(Unaccepted::OtherKind { .. })));
+    }
+    let (name, query) = parts(&link);
+    let broken = [Ok(Bytes::from_static(WEBP)), Err(Interrupted::BrokeOff)];
+    let broken = place.media.upload(name, query, None, stream::iter(broken));
+    assert!(matches!(broken.await, Err(Unaccepted::Interrupted(_))));
+    let named = place.media.upload(
+        name,
+        query,
+        Some("image/png"),
+        stream::iter([Ok(Bytes::from_static(WEBP))]),
+    );
+    let refused = named.await;
+    assert!(matches!(refused, Err(Unaccepted::OtherKind { .. })));
+    assert_eq!(place.files(), [""; 0]);
+    place.upload(&link, &[WEBP]).await.unwrap();
+}
+
+#[tokio::test]
+async fn links_end() {
+    let place = place().await;
+    let link = place.media.upload_link(key(1), NOW).await.unwrap();
+    let late = place.upload(&link, &[WEBP]).await;
+    assert!(matches!(late, Err(Unaccepted::Link(BadLink::Expired))));
+    place.media.put(key(1), Bytes::new()).await.unwrap();
+    let link = place.media.download_link(key(1), NOW).await.unwrap();
+    let (name, query) = parts(&link);
+    let late = place.media.download(name, query).await;
+    assert!(matches!(late, Err(Unaccepted::Link(BadLink::Expired))));
+}
+
+#[tokio::test]
+async fn what_is_old_goes_and_what_is_young_stays() {
+    let place = place_keeping(HOUR).await;
+    place.media.put(key(1), Bytes::new()).await.unwrap();
+    place.media.put(key(2), Bytes::new()).await.unwrap();
+    assert_eq!(place.media.sweep().await.unwrap(), 0);
+    let old = place.folder.path().join(format!("media/{}", key(1)));
+    let file = std::fs::File::options().write(true).open(old).unwrap();
+    let then = std::time::SystemTime::now() - HOUR * 2;
+    file.set_modified(then).unwrap();
+    assert_eq!(place.media.sweep().await.unwrap(), 1);
+    assert_eq!(place.media.get(key(1)).await.unwrap(), None);
+    assert!(place.media.get(key(2)).await.unwrap().is_some());
+}

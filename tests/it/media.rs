@@ -1,0 +1,115 @@
+//! The media store's links, as workers and clients use them.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Method, StatusCode};
+use muster::coordinator::media::{Area, Key, Kind};
+use uuid::Uuid;
+
+use super::support::app::{Answer, App, BASE, request};
+
+const HALF_AN_HOUR: Duration = Duration::from_secs(1800);
+const WEBP: &[u8] = b"RIFF\x10\0\0\0WEBPVP8 and so on";
+const KEY: Key = Key::new(Area::Results, Uuid::from_u128(1), 1, Kind::Webp);
+
+async fn send(app: &App, method: Method, link: &str, kind: &str, body: impl Into<Body>) -> Answer {
+    let path = link.strip_prefix(BASE).unwrap();
+    let headers = [("content-type", kind)];
+    let headers = match kind {
+        "" => &headers[..0],
+        _ => &headers,
+    };
+    app.send(request(method, path, headers, body.into())).await
+}
+
+async fn put(app: &App, link: &str, kind: &str, body: impl Into<Body>) -> StatusCode {
+    send(app, Method::PUT, link, kind, body).await.status
+}
+
+#[tokio::test]
+async fn upload_links_used_twice_late_with_another_type() {
+    let app = App::start().await;
+    let link = app.media.upload_link(KEY, HALF_AN_HOUR).await.unwrap();
+    let late = app.media.upload_link(KEY, Duration::ZERO).await.unwrap();
+    assert_eq!(
+        put(&app, &late, "image/webp", WEBP).await,
+        StatusCode::FORBIDDEN
+    );
+    let other = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    assert_eq!(put(&app, &link, "image/png", WEBP).await, other);
+    assert_eq!(put(&app, &link, "image/webp", "<svg></svg>.").await, other);
+    assert_eq!(
+        put(&app, &link, "", &b"\x89PNG\r\n\x1a\n...."[..]).await,
+        other
+    );
+    assert_eq!(app.media.get(KEY).await.unwrap(), None);
+    assert_eq!(
+        put(&app, &link, "image/webp; x=y", WEBP).await,
+        StatusCode::OK
+    );
+    let twice = send(&app, Method::PUT, &link, "image/webp", WEBP).await;
+    assert_eq!(twice.status, StatusCode::CONFLICT);
+    let said = twice.json().await["error"]["message"].to_string();
+    assert!(said.contains("once"), "{said}");
+}
+
+#[tokio::test]
+async fn a_worker_that_names_no_type_is_held_to_it_all_the_same() {
+    let app = App::start().await;
+    let link = app.media.upload_link(KEY, HALF_AN_HOUR).await.unwrap();
+    assert_eq!(put(&app, &link, "", WEBP).await, StatusCode::OK);
+    assert_eq!(app.media.get(KEY).await.unwrap().as_deref(), Some(WEBP));
+}
+
+#[tokio::test]
+async fn what_was_uploaded_can_be_fetched_by_whoever_has_a_link() {
+    let app = App::start().await;
+    app.media.put(KEY, WEBP.into()).await.unwrap();
+    let link = app.media.download_link(KEY, HALF_AN_HOUR).await.unwrap();
+    let answer = send(&app, Method::GET, &link, "", "").await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.header("content-type"), Some("image/webp"));
+    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    assert_eq!(answer.bytes().await, WEBP);
+    let refused = send(&app, Method::PUT, &link, "", WEBP).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    app.media.delete(KEY).await.unwrap();
+    let gone = send(&app, Method::GET, &link, "", "").await;
+    assert_eq!(gone.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn without_a_good_link_there_is_nothing_to_see() {
+    let app = App::start().await;
+    app.media.put(KEY, WEBP.into()).await.unwrap();
+    let link = app.media.download_link(KEY, HALF_AN_HOUR).await.unwrap();
+    let (path, query) = link.split_once('?').unwrap();
+    let forged = query
+        .replace("signature=", "signature=0")
+        .replace("00", "0");
+    for wrong in [
+        path.to_owned(),
+        format!("{path}?"),
+        format!("{path}?{forged}"),
+        format!("{path}?{query}&more=1"),
+        format!("{BASE}/media/../store.sqlite?{query}"),
+        format!("{BASE}/media/%2e%2e/store.sqlite?{query}"),
+        format!("{BASE}/media/results%2f..%2f..%2fstore.sqlite?{query}"),
+        format!("{BASE}/media/results/%00?{query}"),
+    ] {
+        let answer = send(&app, Method::GET, &wrong, "", "").await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn more_than_a_link_is_for_is_not_taken() {
+    let mut large = vec![0; (32 << 20) + 1];
+    large[..WEBP.len()].copy_from_slice(WEBP);
+    let app = App::start().await;
+    let link = app.media.upload_link(KEY, HALF_AN_HOUR).await.unwrap();
+    let refused = put(&app, &link, "", large).await;
+    assert_eq!(refused, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(put(&app, &link, "", WEBP).await, StatusCode::OK);
+}
