@@ -62,6 +62,7 @@ async fn listen(request: &Request, streams: &mut Vec<JobStream>, stopping: &Canc
                 let Some((job, delivery)) = next else { return };
                 if let Some(output) = request.output(job) {
                     hear(output, delivery);
+                    request.note();
                 }
             }
         }

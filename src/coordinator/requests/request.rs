@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -23,6 +24,8 @@ pub struct Request {
     /// In the order they were asked for.
     pub outputs: Vec<Output>,
     cancelled: CancellationToken,
+    /// Rises whenever something has come of it.
+    heard: watch::Sender<u64>,
     /// What its jobs have cost, and how many had ended when that was asked.
     charged: Mutex<(usize, Kudos)>,
 }
@@ -103,6 +106,7 @@ impl Request {
             wishes,
             outputs,
             cancelled: CancellationToken::new(),
+            heard: watch::Sender::new(0),
             charged: Mutex::default(),
         }
     }
@@ -146,6 +150,16 @@ impl Request {
 
     pub(super) fn cancel(&self) {
         self.cancelled.cancel();
+        self.note();
+    }
+
+    pub(super) fn note(&self) {
+        self.heard.send_modify(|count| *count += 1);
+    }
+
+    /// Tells when there is something new.
+    pub fn news(&self) -> watch::Receiver<u64> {
+        self.heard.subscribe()
     }
 
     pub(super) async fn cancelled(&self) {

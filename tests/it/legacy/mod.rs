@@ -3,6 +3,7 @@
 mod chat;
 mod our_worker;
 mod people;
+mod streamed;
 mod styles;
 
 use std::time::Duration;

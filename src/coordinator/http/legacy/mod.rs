@@ -6,6 +6,7 @@
 //! | `mask` | `X-Fields` on whatever is answered |
 //! | `asked` | what stands in a URL |
 //! | `text` | text requests: asked, looked at, cancelled |
+//! | `streamed` | the same for a client that would rather listen than ask again |
 //! | `progress` | how a request is doing |
 //! | `pop`, `submit` | text workers: what they are given, what they bring |
 //! | `people` | users |
@@ -19,6 +20,7 @@ mod pop;
 mod progress;
 mod refused;
 mod service;
+mod streamed;
 pub mod styles;
 mod submit;
 mod text;

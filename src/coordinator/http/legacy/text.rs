@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 
 use super::progress;
 use super::refused::Refused;
+use super::streamed::{self, Source};
 use crate::coordinator::accounts::Caller;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
@@ -25,6 +26,7 @@ use crate::protocol::legacy::text::request::GenerationInputText;
 use crate::protocol::legacy::text::status::{GenerationText, RequestStatusText};
 use crate::protocol::legacy::words::ResultState;
 use crate::protocol::legacy::{Body, Code, Refusal};
+use crate::tasks::Tasks;
 
 /// `POST /api/v2/generate/text/async`
 pub async fn ask(
@@ -55,9 +57,20 @@ pub async fn status(
     State(requests): State<Requests>,
     State(board): State<Switchboard>,
     State(store): State<Store>,
+    State(settings): State<Arc<DoorSettings>>,
+    State(tasks): State<Tasks>,
+    headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Response, Refused> {
     let request = find(&requests, &id)?;
+    if streamed::is_wanted(&headers) {
+        let source = Source {
+            request,
+            board,
+            store,
+        };
+        return Ok(streamed::open(source, settings.heartbeat, tasks.stopping()));
+    }
     let status = look(&request, &board, &store).await;
     Ok(reply::json(StatusCode::OK, &status))
 }
@@ -123,7 +136,11 @@ fn find(requests: &Requests, id: &str) -> Result<Arc<Request>, Refusal> {
         .ok_or_else(|| Code::RequestNotFound.into())
 }
 
-async fn look(request: &Request, board: &Switchboard, store: &Store) -> RequestStatusText {
+pub(super) async fn look(
+    request: &Request,
+    board: &Switchboard,
+    store: &Store,
+) -> RequestStatusText {
     RequestStatusText {
         progress: progress::of(request, board, store).await,
         generations: request.outputs.iter().filter_map(generation).collect(),

@@ -1,0 +1,128 @@
+//! The status of a text request as server-sent events, for clients that ask for `text/event-stream`: an addition of
+//! ours. `status` holds what the plain route would answer, first, at least with every heartbeat, and last; between
+//! them `token` holds `{"index", "text"}`, what was written next of one of the outputs. The last `status` counts: what
+//! a client wants done to its text is done there.
+
+use std::convert::Infallible;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::text::look;
+use crate::coordinator::requests::Request;
+use crate::coordinator::storage::Store;
+use crate::coordinator::switchboard::Switchboard;
+
+const EVENTS: &str = "text/event-stream";
+
+/// Where the status comes from.
+pub struct Source {
+    pub request: Arc<Request>,
+    pub board: Switchboard,
+    pub store: Store,
+}
+
+/// One client that listens.
+struct Listener {
+    source: Source,
+    news: watch::Receiver<u64>,
+    /// Of each output, the bytes that were told.
+    told: Vec<usize>,
+    is_new: bool,
+    heartbeat: Duration,
+    stopping: CancellationToken,
+}
+
+pub fn is_wanted(headers: &HeaderMap) -> bool {
+    let accepts = headers.get_all(ACCEPT).into_iter();
+    let mut accepts = accepts.filter_map(|value| value.to_str().ok());
+    accepts.any(|value| value.contains(EVENTS))
+}
+
+pub fn open(source: Source, heartbeat: Duration, stopping: CancellationToken) -> Response {
+    let listener = Listener {
+        news: source.request.news(),
+        told: vec![0; source.request.outputs.len()],
+        is_new: true,
+        source,
+        heartbeat,
+        stopping,
+    };
+    let events = unfold(Some(listener), |listener| async {
+        let (bytes, listener) = listener?.next().await?;
+        Some((Ok::<_, Infallible>(bytes), listener))
+    });
+    let mut response = Response::new(Body::from_stream(events));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENTS));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
+
+impl Listener {
+    /// What is to be told next, and who goes on listening. Nothing when the process ends: the client asks again.
+    async fn next(mut self) -> Option<(Bytes, Option<Self>)> {
+        loop {
+            let mut out = self.tokens();
+            let (status, is_done) = self.status().await;
+            if is_done {
+                // What came in between is in the status.
+                out.push_str(&status);
+                return Some((out.into(), None));
+            }
+            if self.is_new {
+                self.is_new = false;
+                out.insert_str(0, &status);
+            }
+            if !out.is_empty() {
+                return Some((out.into(), Some(self)));
+            }
+            let stopping = self.stopping.clone();
+            let news = timeout(self.heartbeat, self.news.changed());
+            let news = stopping.run_until_cancelled(news).await?;
+            self.is_new = news.is_err();
+        }
+    }
+
+    async fn status(&self) -> (String, bool) {
+        let Source {
+            request,
+            board,
+            store,
+        } = &self.source;
+        let status = look(request, board, store).await;
+        (event("status", &json!(status)), status.progress.done)
+    }
+
+    fn tokens(&mut self) -> String {
+        let mut out = String::new();
+        let outputs = self.source.request.outputs.iter();
+        for ((index, output), told) in outputs.enumerate().zip(&mut self.told) {
+            let product = output.product();
+            let Some(more) = product.text().get(*told..).filter(|more| !more.is_empty()) else {
+                continue;
+            };
+            *told += more.len();
+            out.push_str(&event("token", &json!({"index": index, "text": more})));
+        }
+        out
+    }
+}
+
+fn event(name: &str, data: &serde_json::Value) -> String {
+    let mut event = String::new();
+    // Writing to a string does not fail.
+    let _ = write!(event, "event: {name}\ndata: {data}\n\n");
+    event
+}
