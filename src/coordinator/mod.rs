@@ -13,6 +13,7 @@
 //! | [`pollers`] | workers that come for their jobs instead: who they are, what they have |
 //! | [`requests`] | requests that are asked for later: on disk, followed, and forgotten in the end |
 //! | [`people`] | what is known of an account beyond its keys: users as they see themselves and each other |
+//! | [`egress`] | the one way out to addresses that clients name |
 //! | [`media`] | where results and source images live, and the links to them |
 //! | [`metering`] | how many tokens a job had, by our own count |
 //! | [`secrets`] | credentials in prompts, which strangers do not get |
@@ -26,6 +27,7 @@
 pub mod accounts;
 pub mod clock;
 pub mod dispatch;
+pub mod egress;
 pub mod error;
 pub mod http;
 pub mod kudos;

@@ -60,7 +60,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("nvml_wrapper", &["hardware"]),
     ("object_store", &["coordinator/media"]),
     ("regex", &["coordinator/secrets.rs"]),
-    ("reqwest", &["hub", "link/legacy"]),
+    ("reqwest", &["coordinator/egress", "hub", "link/legacy"]),
     ("sqlx", &["coordinator/storage"]),
     ("tokenizers", &["runtime/text"]),
     ("tracing_subscriber", &["telemetry"]),

@@ -1,0 +1,288 @@
+//! The one way out to addresses that clients name: source images and webhooks.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `address` | which addresses are on the internet |
+//! | `target` | where a URL leads, and what is refused before anything is sent |
+//! | `names` | names to addresses, once |
+//!
+//! A client may name any address, so nothing goes to this machine or the network around it, in whatever notation, by
+//! whatever name and after whatever redirect. A name is resolved once and the connection made to what was looked at.
+//! Bodies have a size and a time; compressed ones are not taken, so that none grows. No proxy of the environment is
+//! asked, no cookie kept, no credential sent.
+//!
+//! Errors tell nothing of what is inside: they go to the client.
+
+mod address;
+mod names;
+mod target;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION};
+use reqwest::{Method, Request, Response};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use url::Url;
+
+use names::{Names, Pinned};
+use target::{Named, Permitted};
+
+/// The way out. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Egress {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    names: Names,
+    permitted: Permitted,
+    tls: OnceLock<rustls::ClientConfig>,
+    /// Few at once, however many are asked for.
+    going: Semaphore,
+}
+
+/// Which URLs are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Schemes {
+    Https,
+    HttpToo,
+}
+
+/// How much, how long and how far.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub schemes: Schemes,
+    /// The largest body that is taken.
+    pub bytes: usize,
+    /// For all of it, redirects included.
+    pub time: Duration,
+    /// How often somebody may send us elsewhere.
+    pub redirects: usize,
+}
+
+/// What was fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    pub bytes: Bytes,
+    pub content_type: Option<String>,
+}
+
+/// Why nothing came of it: for the client who named the address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EgressError {
+    #[error("the address cannot be read")]
+    NotAnAddress,
+    #[error("the address does not begin with {}", .0.words())]
+    Scheme(Schemes),
+    #[error("there is a name or a password in the address")]
+    Credentials,
+    #[error("the address does not lead to the internet")]
+    Inside,
+    #[error("nobody answers at the address")]
+    Unreachable,
+    #[error("the answer at the address is {0}, not 200")]
+    Status(u16),
+    #[error("the address leads elsewhere too often")]
+    Redirects,
+    #[error("what is at the address is compressed once more in transit")]
+    Encoded,
+    #[error("what is at the address is larger than {0} bytes")]
+    TooLarge(usize),
+    #[error("what is at the address did not come within {} s", .0.as_secs())]
+    TooSlow(Duration),
+}
+
+const AT_ONCE: usize = 64;
+const AGENT: &str = concat!("muster/", env!("CARGO_PKG_VERSION"));
+
+impl Egress {
+    /// To the internet and nowhere else.
+    pub fn new() -> Self {
+        Self::with(Names::default(), Permitted::default())
+    }
+
+    /// Also to these ports of this machine: for tests, and for development on one's own machine. No setting of
+    /// `worker.toml` leads here.
+    pub fn permitting_own_ports(ports: impl IntoIterator<Item = u16>) -> Self {
+        Self::with(Names::default(), Permitted(ports.into_iter().collect()))
+    }
+
+    fn with(names: Names, permitted: Permitted) -> Self {
+        let inner = Inner {
+            names,
+            permitted,
+            tls: OnceLock::new(),
+            going: Semaphore::new(AT_ONCE),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// What is at an address.
+    pub async fn fetch(&self, url: &str, limits: Limits) -> Result<Fetched, EgressError> {
+        let fetching = timeout(limits.time, self.follow(url, limits));
+        let fetched = fetching.await;
+        fetched.unwrap_or(Err(EgressError::TooSlow(limits.time)))
+    }
+
+    /// Sends JSON to an address and says what status it answered. Redirects are not followed, the body is not read.
+    pub async fn post_json(
+        &self,
+        url: &str,
+        body: Bytes,
+        limits: Limits,
+    ) -> Result<u16, EgressError> {
+        let url = Url::parse(url).map_err(|_| EgressError::NotAnAddress)?;
+        let mut request = Request::new(Method::POST, url);
+        let json = reqwest::header::HeaderValue::from_static("application/json");
+        request.headers_mut().insert(CONTENT_TYPE, json);
+        *request.body_mut() = Some(body.into());
+        let answer = timeout(limits.time, self.send(request, limits)).await;
+        let answer = answer.unwrap_or(Err(EgressError::TooSlow(limits.time)));
+        Ok(answer?.status().as_u16())
+    }
+
+    /// Goes where it is sent, and looks at each place as at the first.
+    async fn follow(&self, url: &str, limits: Limits) -> Result<Fetched, EgressError> {
+        let mut url = Url::parse(url).map_err(|_| EgressError::NotAnAddress)?;
+        for _ in 0..=limits.redirects {
+            let request = Request::new(Method::GET, url.clone());
+            let answer = self.send(request, limits).await?;
+            match elsewhere(&answer, &url)? {
+                Some(next) => url = next,
+                None => return read(answer, limits.bytes).await,
+            }
+        }
+        Err(EgressError::Redirects)
+    }
+
+    async fn send(&self, mut request: Request, limits: Limits) -> Result<Response, EgressError> {
+        let (named, port) = target::check(request.url(), limits.schemes)?;
+        let _going = self.inner.going.acquire().await;
+        let addresses = match named {
+            Named::Address(address) => vec![address],
+            Named::Name(name) => self.inner.names.addresses(&name).await?,
+        };
+        let admitted = self.inner.permitted.admit(addresses, port)?;
+        let plain = reqwest::header::HeaderValue::from_static("identity");
+        request.headers_mut().insert(ACCEPT_ENCODING, plain);
+        let client = self.client(Pinned(admitted))?;
+        let answer = client.execute(request).await;
+        answer.map_err(|_| EgressError::Unreachable)
+    }
+
+    /// One for each request: it knows no other addresses than these, and forgets them with it.
+    fn client(&self, pinned: Pinned) -> Result<reqwest::Client, EgressError> {
+        let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(self.tls()?)
+            .http1_only()
+            .no_proxy()
+            .referer(false)
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .pool_max_idle_per_host(0)
+            .dns_resolver(pinned)
+            .user_agent(AGENT)
+            .build();
+        client.map_err(|_| EgressError::Unreachable)
+    }
+
+    /// With the certificates of the machine, read at the first use.
+    fn tls(&self) -> Result<rustls::ClientConfig, EgressError> {
+        if let Some(ready) = self.inner.tls.get() {
+            return Ok(ready.clone());
+        }
+        let made = tls().map_err(|_| EgressError::Unreachable)?;
+        Ok(self.inner.tls.get_or_init(|| made).clone())
+    }
+}
+
+impl Default for Egress {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Schemes {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Https => "https://",
+            Self::HttpToo => "http:// or https://",
+        }
+    }
+}
+
+impl Limits {
+    /// F-27 of the poll API: 5 MB, and little patience.
+    pub const SOURCE_IMAGE: Self = Self {
+        schemes: Schemes::HttpToo,
+        bytes: 5_000_000,
+        time: Duration::from_secs(5),
+        redirects: 3,
+    };
+
+    /// F-117: one of the attempts at a webhook.
+    pub const WEBHOOK: Self = Self {
+        schemes: Schemes::Https,
+        bytes: 0,
+        time: Duration::from_secs(3),
+        redirects: 0,
+    };
+}
+
+fn elsewhere(answer: &Response, from: &Url) -> Result<Option<Url>, EgressError> {
+    if !matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return Ok(None);
+    }
+    let place = header(answer.headers(), LOCATION).ok_or(EgressError::NotAnAddress)?;
+    let next = from.join(&place);
+    next.map(Some).map_err(|_| EgressError::NotAnAddress)
+}
+
+async fn read(mut answer: Response, most: usize) -> Result<Fetched, EgressError> {
+    if answer.status().as_u16() != 200 {
+        return Err(EgressError::Status(answer.status().as_u16()));
+    }
+    let encoding = header(answer.headers(), CONTENT_ENCODING);
+    if encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
+        return Err(EgressError::Encoded);
+    }
+    let announced = answer.content_length().unwrap_or(0);
+    if usize::try_from(announced).map_or(true, |announced| announced > most) {
+        return Err(EgressError::TooLarge(most));
+    }
+    let mut whole = BytesMut::new();
+    while let Some(piece) = answer.chunk().await.map_err(|_| EgressError::Unreachable)? {
+        if piece.len() > most - whole.len() {
+            return Err(EgressError::TooLarge(most));
+        }
+        whole.extend_from_slice(&piece);
+    }
+    Ok(Fetched {
+        bytes: whole.freeze(),
+        content_type: header(answer.headers(), CONTENT_TYPE),
+    })
+}
+
+fn header(headers: &HeaderMap, name: reqwest::header::HeaderName) -> Option<String> {
+    Some(headers.get(name)?.to_str().ok()?.to_owned())
+}
+
+fn tls() -> io::Result<rustls::ClientConfig> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
