@@ -14,6 +14,7 @@
 //! | [`requests`] | requests that are asked for later: on disk, followed, and forgotten in the end |
 //! | [`people`] | what is known of an account beyond its keys: users as they see themselves and each other |
 //! | [`egress`] | the one way out to addresses that clients name |
+//! | [`pictures`] | images of strangers: read within bounds, written as webp |
 //! | [`media`] | where results and source images live, and the links to them |
 //! | [`metering`] | how many tokens a job had, by our own count |
 //! | [`secrets`] | credentials in prompts, which strangers do not get |
@@ -35,6 +36,7 @@ pub mod media;
 pub mod metering;
 pub mod names;
 pub mod people;
+pub mod pictures;
 pub mod pollers;
 pub mod requests;
 pub mod secrets;

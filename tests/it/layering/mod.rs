@@ -64,6 +64,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("sqlx", &["coordinator/storage"]),
     ("tokenizers", &["runtime/text"]),
     ("tracing_subscriber", &["telemetry"]),
+    ("webp", &["coordinator/pictures"]),
 ];
 
 /// What nobody names, and the files that stand for it.

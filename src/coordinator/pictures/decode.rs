@@ -1,0 +1,90 @@
+//! Pixels from bytes that a stranger sent. The header is read first, and nothing of the size it speaks of is made
+//! before that size is found good.
+
+use std::io::Cursor;
+
+use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
+
+use super::{Bounds, PictureError};
+
+/// What a header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    pub width: u32,
+    pub height: u32,
+}
+
+/// Pixels, turned the right way up.
+#[derive(Debug, Clone)]
+pub struct Picture {
+    pub width: u32,
+    pub height: u32,
+    /// Four bytes a pixel: red, green, blue and how opaque it is.
+    pub pixels: Vec<u8>,
+}
+
+/// Beside the pixels themselves: what a decoder may need for deep colours and for its own work.
+const BYTES_A_PIXEL: u64 = 16;
+const SLACK_BYTES: u64 = 8 << 20;
+
+/// The kinds of images that may be sent. Nothing that is text or code is among them.
+const KINDS: [ImageFormat; 4] = [
+    ImageFormat::Png,
+    ImageFormat::Jpeg,
+    ImageFormat::WebP,
+    ImageFormat::Gif,
+];
+
+/// What an image says of itself, held against what it may be.
+pub fn inspect(bytes: &[u8], bounds: Bounds) -> Result<Header, PictureError> {
+    let (width, height) = reader(bytes)?
+        .into_dimensions()
+        .map_err(|_| PictureError::Unreadable)?;
+    let header = Header { width, height };
+    bounds.check(header)?;
+    Ok(header)
+}
+
+/// The image; of several in one file, the first.
+pub fn decode(bytes: &[u8], bounds: Bounds) -> Result<Picture, PictureError> {
+    let header = inspect(bytes, bounds)?;
+    let mut reader = reader(bytes)?;
+    reader.limits(limits(header));
+    let read = || {
+        let mut decoder = reader.into_decoder()?;
+        let orientation = decoder.orientation()?;
+        let mut image = DynamicImage::from_decoder(decoder)?;
+        image.apply_orientation(orientation);
+        image::ImageResult::Ok(image)
+    };
+    let image = read().map_err(|_| PictureError::Unreadable)?.into_rgba8();
+    Ok(Picture {
+        width: image.width(),
+        height: image.height(),
+        pixels: image.into_raw(),
+    })
+}
+
+impl Picture {
+    /// Whether something shines through. A channel that is all opaque says nothing, and webp does not keep it.
+    pub fn is_transparent(&self) -> bool {
+        self.pixels.chunks_exact(4).any(|pixel| pixel[3] != u8::MAX)
+    }
+}
+
+fn reader(bytes: &[u8]) -> Result<ImageReader<Cursor<&[u8]>>, PictureError> {
+    let kind = image::guess_format(bytes).map_err(|_| PictureError::Unreadable)?;
+    match KINDS.contains(&kind) {
+        true => Ok(ImageReader::with_format(Cursor::new(bytes), kind)),
+        false => Err(PictureError::Unreadable),
+    }
+}
+
+fn limits(header: Header) -> Limits {
+    let mut limits = Limits::default();
+    limits.max_image_width = Some(header.width);
+    limits.max_image_height = Some(header.height);
+    let pixels = u64::from(header.width) * u64::from(header.height);
+    limits.max_alloc = Some(pixels * BYTES_A_PIXEL + SLACK_BYTES);
+    limits
+}

@@ -1,0 +1,160 @@
+//! Images of strangers: read within bounds, and written again as webp.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `text` | base64 in and out |
+//! | `decode` | pixels from bytes, after a look at the header |
+//! | `encode` | pixels as webp |
+//! | `source` | the images that come along with a request: by text or by URL, to an object of the media store |
+//!
+//! Nobody's bytes are passed on: what is stored was decoded and encoded here, so it is an image, of the size it says
+//! it is, and nothing but an image. All of it happens off the async threads, a few at a time.
+
+mod decode;
+mod encode;
+mod source;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub use decode::{Header, Picture, decode, inspect};
+pub use encode::to_webp;
+pub use source::{Role, Source, SourceError, Sources};
+pub use text::{from_base64, to_base64};
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+/// Reads and writes images. Clones share the places.
+#[derive(Debug, Clone)]
+pub struct Pictures {
+    places: Arc<Semaphore>,
+}
+
+/// What an image may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bounds {
+    /// So many pixels, and no side longer than webp can be.
+    Pixels(u64),
+    /// So many squares of 512 pixels.
+    Tiles(u64),
+}
+
+/// An image as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prepared {
+    pub webp: Bytes,
+    pub width: u32,
+    pub height: u32,
+    /// Something shines through: it can be inpainted without a mask.
+    pub is_transparent: bool,
+}
+
+/// Why an image is not taken: for the client who sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PictureError {
+    #[error("the image is no base64 text")]
+    NotBase64,
+    #[error("the image is larger than {most} bytes")]
+    TooLarge { most: usize },
+    #[error("the image has {found} pixels and may have {most}")]
+    TooManyPixels { found: u64, most: u64 },
+    #[error("the image has {found} tiles of 512x512 and may have {most}")]
+    TooManyTiles { found: u64, most: u64 },
+    #[error("the image is {found} pixels long and may be {LONGEST_SIDE}")]
+    TooLong { found: u32 },
+    #[error("the image cannot be opened: it is no png, jpeg, webp or gif, or it is broken")]
+    Unreadable,
+}
+
+/// Decoding one may take 150 MiB for a moment.
+const AT_ONCE: usize = 4;
+/// The longest side that webp has.
+const LONGEST_SIDE: u32 = 16_383;
+const TILE: u32 = 512;
+
+impl Bounds {
+    /// F-27 of the poll API: 3072 x 3072.
+    pub const SOURCE: Self = Self::Pixels(3072 * 3072);
+    /// Of an image to be looked at.
+    pub const INTERROGATED: Self = Self::Tiles(255);
+
+    fn check(self, header: Header) -> Result<(), PictureError> {
+        let Header { width, height } = header;
+        let pixels = u64::from(width) * u64::from(height);
+        let tiles = u64::from(width.div_ceil(TILE)) * u64::from(height.div_ceil(TILE));
+        match self {
+            _ if pixels == 0 => Err(PictureError::Unreadable),
+            Self::Pixels(most) if pixels > most => Err(PictureError::TooManyPixels {
+                found: pixels,
+                most,
+            }),
+            Self::Tiles(most) if tiles > most => {
+                Err(PictureError::TooManyTiles { found: tiles, most })
+            }
+            _ if width.max(height) > LONGEST_SIDE => Err(PictureError::TooLong {
+                found: width.max(height),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Pictures {
+    pub fn new() -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+
+    /// An image as it is stored, from a stranger's bytes.
+    pub async fn prepare(&self, bytes: Bytes, bounds: Bounds) -> Result<Prepared, PictureError> {
+        self.working(move || prepare(&bytes, bounds)).await
+    }
+
+    /// The same for an image that came as base64.
+    pub async fn prepare_text(
+        &self,
+        text: String,
+        most: usize,
+        bounds: Bounds,
+    ) -> Result<Prepared, PictureError> {
+        let prepare = move || prepare(&from_base64(&text, most)?, bounds);
+        self.working(prepare).await
+    }
+
+    async fn working<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, PictureError> + Send + 'static,
+    ) -> Result<T, PictureError> {
+        let place = self.places.clone().acquire_owned().await;
+        // The place is taken until the work is done, whoever stops waiting for it.
+        let work = move || {
+            let _place = place;
+            work()
+        };
+        let done = spawn_blocking(work).await;
+        // A decoder that panics has met something that is no image.
+        done.unwrap_or(Err(PictureError::Unreadable))
+    }
+}
+
+impl Default for Pictures {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn prepare(bytes: &[u8], bounds: Bounds) -> Result<Prepared, PictureError> {
+    let picture = decode(bytes, bounds)?;
+    Ok(Prepared {
+        webp: to_webp(&picture)?.into(),
+        width: picture.width,
+        height: picture.height,
+        is_transparent: picture.is_transparent(),
+    })
+}

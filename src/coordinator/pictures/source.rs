@@ -1,0 +1,173 @@
+//! The images that come along with a request: as text or by URL, read within bounds, kept in the media store.
+
+use crate::coordinator::egress::{Egress, EgressError, Limits};
+use crate::coordinator::media::{Key, Media, MediaError};
+use crate::protocol::legacy::error::{Code, Refusal};
+
+use super::{Bounds, PictureError, Pictures, Prepared};
+
+/// Takes in what clients send along. Clones share the way out and the store.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    egress: Egress,
+    pictures: Pictures,
+    media: Media,
+}
+
+/// What an image is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// To begin from, or a mask.
+    Source,
+    /// To be painted into, without a mask beside it.
+    UnmaskedInpainting,
+    /// To be looked at.
+    Interrogated,
+}
+
+/// What was taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Source {
+    pub key: Key,
+    pub width: u32,
+    pub height: u32,
+}
+
+/// Why an image is not taken: one variant or two for each code of the poll API.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    #[error(transparent)]
+    NotFetched(EgressError),
+    #[error(transparent)]
+    NotBase64(PictureError),
+    #[error(transparent)]
+    Resolution(PictureError),
+    #[error("the source image is larger than {0} bytes")]
+    Size(usize),
+    #[error(transparent)]
+    Url(EgressError),
+    #[error("there is no png, jpeg, webp or gif at the address of the source image")]
+    UrlHasNone,
+    #[error(transparent)]
+    Unreadable(PictureError),
+    #[error("inpainting takes a mask, or a source image that is transparent in places")]
+    NoMask,
+    /// The store does not work right now: nobody's fault outside.
+    #[error(transparent)]
+    Store(#[from] MediaError),
+}
+
+/// The most bytes of an image that comes as text: its pixels are what is limited.
+const SENT_BYTES: usize = 32 << 20;
+
+impl Sources {
+    pub fn new(egress: Egress, pictures: Pictures, media: Media) -> Self {
+        Self {
+            egress,
+            pictures,
+            media,
+        }
+    }
+
+    /// Reads an image, base64 or an http(s) address, and keeps it under this key.
+    pub async fn take_in(&self, text: &str, role: Role, key: Key) -> Result<Source, SourceError> {
+        let prepared = self.read(text, role).await?;
+        self.media.put(key, prepared.webp).await?;
+        Ok(Source {
+            key,
+            width: prepared.width,
+            height: prepared.height,
+        })
+    }
+
+    /// Reads an image and keeps nothing.
+    pub async fn read(&self, text: &str, role: Role) -> Result<Prepared, SourceError> {
+        let text = text.trim();
+        let prepared = match is_address(text) {
+            true => self.fetched(text, role.bounds()).await?,
+            false => self.sent(text, role.bounds()).await?,
+        };
+        match role {
+            Role::UnmaskedInpainting if !prepared.is_transparent => Err(SourceError::NoMask),
+            _ => Ok(prepared),
+        }
+    }
+
+    async fn fetched(&self, url: &str, bounds: Bounds) -> Result<Prepared, SourceError> {
+        let fetched = self.egress.fetch(url, Limits::SOURCE_IMAGE).await?;
+        let prepared = self.pictures.prepare(fetched.bytes, bounds).await;
+        prepared.map_err(|error| match error {
+            PictureError::Unreadable => SourceError::UrlHasNone,
+            error => error.into(),
+        })
+    }
+
+    async fn sent(&self, text: &str, bounds: Bounds) -> Result<Prepared, SourceError> {
+        let text = text.to_owned();
+        Ok(self.pictures.prepare_text(text, SENT_BYTES, bounds).await?)
+    }
+}
+
+impl Role {
+    const fn bounds(self) -> Bounds {
+        match self {
+            Self::Source | Self::UnmaskedInpainting => Bounds::SOURCE,
+            Self::Interrogated => Bounds::INTERROGATED,
+        }
+    }
+}
+
+impl SourceError {
+    /// What the poll API calls it; `None` for what is no fault of the client.
+    pub const fn code(&self) -> Option<Code> {
+        Some(match self {
+            Self::NotFetched(_) | Self::NotBase64(_) => Code::ImageValidationFailed,
+            Self::Resolution(_) => Code::SourceImageResolutionExceeded,
+            Self::Size(_) => Code::SourceImageSizeExceeded,
+            Self::Url(_) | Self::UrlHasNone => Code::SourceImageUrlInvalid,
+            Self::Unreadable(_) => Code::SourceImageUnreadable,
+            Self::NoMask => Code::InpaintingMissingMask,
+            Self::Store(_) => return None,
+        })
+    }
+
+    /// As the poll API refuses the request.
+    pub fn refusal(&self) -> Refusal {
+        match self.code() {
+            Some(code) => Refusal::new(code, self.to_string()),
+            None => Refusal::plain(503, "images cannot be stored right now"),
+        }
+    }
+}
+
+impl From<EgressError> for SourceError {
+    fn from(error: EgressError) -> Self {
+        match error {
+            EgressError::TooLarge(most) => Self::Size(most),
+            EgressError::Unreachable | EgressError::TooSlow(_) => Self::NotFetched(error),
+            error => Self::Url(error),
+        }
+    }
+}
+
+impl From<PictureError> for SourceError {
+    fn from(error: PictureError) -> Self {
+        match error {
+            PictureError::NotBase64 => Self::NotBase64(error),
+            PictureError::TooLarge { most } => Self::Size(most),
+            PictureError::TooManyPixels { .. }
+            | PictureError::TooManyTiles { .. }
+            | PictureError::TooLong { .. } => Self::Resolution(error),
+            PictureError::Unreadable => Self::Unreadable(error),
+        }
+    }
+}
+
+/// Base64 has no colon in it.
+fn is_address(text: &str) -> bool {
+    let begins = |with: &str| {
+        let head = text.get(..with.len());
+        head.is_some_and(|head| head.eq_ignore_ascii_case(with))
+    };
+    begins("http://") || begins("https://")
+}

@@ -1,0 +1,264 @@
+use std::io::Cursor;
+
+use bytes::Bytes;
+use image::{DynamicImage, ImageFormat, Rgba, RgbaImage};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::{
+    Bounds, PictureError, Pictures, Role, SourceError, Sources, decode, inspect, to_base64,
+};
+use crate::coordinator::egress::Egress;
+use crate::coordinator::media::{Area, Key, Kind, Links, Media, MediaSettings};
+use crate::protocol::legacy::error::Code;
+use crate::tasks::Tasks;
+
+const FORMATS: [ImageFormat; 4] = [
+    ImageFormat::Png,
+    ImageFormat::Jpeg,
+    ImageFormat::WebP,
+    ImageFormat::Gif,
+];
+
+fn written(format: ImageFormat, width: u32, height: u32, alpha: u8) -> Vec<u8> {
+    let image = RgbaImage::from_pixel(width, height, Rgba([200, 20, 20, alpha]));
+    let image = match format {
+        ImageFormat::Jpeg => DynamicImage::from(image).into_rgb8().into(),
+        _ => DynamicImage::from(image),
+    };
+    let mut bytes = Cursor::new(Vec::new());
+    image.write_to(&mut bytes, format).unwrap();
+    bytes.into_inner()
+}
+
+/// A PNG that says it is of this size, and has next to nothing in it.
+fn boast(width: u32, height: u32) -> Vec<u8> {
+    let mut png = written(ImageFormat::Png, 8, 8, 255);
+    png[16..20].copy_from_slice(&width.to_be_bytes());
+    png[20..24].copy_from_slice(&height.to_be_bytes());
+    let sum = crc(&png[12..29]);
+    png[29..33].copy_from_slice(&sum.to_be_bytes());
+    png
+}
+
+/// The checksum of a PNG's chunk.
+fn crc(bytes: &[u8]) -> u32 {
+    let step = |sum: u32, byte: &u8| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
+            (sum >> 1) ^ (0xedb8_8320 & (sum & 1).wrapping_neg())
+        })
+    };
+    !bytes.iter().fold(u32::MAX, step)
+}
+
+async fn prepare(bytes: Vec<u8>) -> Result<super::Prepared, PictureError> {
+    let pictures = Pictures::new();
+    pictures.prepare(bytes.into(), Bounds::SOURCE).await
+}
+
+#[tokio::test]
+async fn every_kind_of_image_becomes_webp() {
+    for format in FORMATS {
+        let prepared = prepare(written(format, 70, 40, 255)).await.unwrap();
+        assert!(Kind::Webp.begins(&prepared.webp), "{format:?}");
+        assert_eq!((prepared.width, prepared.height), (70, 40));
+        assert!(!prepared.is_transparent, "{format:?}");
+        let again = decode(&prepared.webp, Bounds::SOURCE).unwrap();
+        assert_eq!((again.width, again.height), (70, 40));
+        let red = &again.pixels[..3];
+        assert!(red[0] > 150 && red[1] < 80 && red[2] < 80, "{red:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_transparent_stays_so() {
+    for format in [ImageFormat::Png, ImageFormat::WebP, ImageFormat::Gif] {
+        let prepared = prepare(written(format, 16, 16, 0)).await.unwrap();
+        assert!(prepared.is_transparent, "{format:?}");
+        let again = decode(&prepared.webp, Bounds::SOURCE).unwrap();
+        assert!(again.is_transparent(), "{format:?}");
+    }
+}
+
+#[test]
+fn a_header_that_boasts_is_refused_before_anything_is_made() {
+    for (width, height) in [(3073, 3072), (100_000, 100_000), (1_000_000, 10)] {
+        let refused = decode(&boast(width, height), Bounds::SOURCE);
+        assert!(
+            matches!(refused, Err(PictureError::TooManyPixels { .. })),
+            "{width}x{height}: {refused:?}"
+        );
+    }
+    let long = decode(&boast(16_384, 4), Bounds::SOURCE).unwrap_err();
+    assert_eq!(long, PictureError::TooLong { found: 16_384 });
+    let header = inspect(&boast(3072, 3072), Bounds::SOURCE).unwrap();
+    assert_eq!((header.width, header.height), (3072, 3072));
+    let empty = decode(&boast(3072, 3072), Bounds::SOURCE);
+    assert_eq!(empty.unwrap_err(), PictureError::Unreadable);
+    let none = decode(&boast(0, 5), Bounds::SOURCE);
+    assert_eq!(none.unwrap_err(), PictureError::Unreadable);
+}
+
+#[test]
+fn an_image_to_be_looked_at_has_255_tiles() {
+    let tiles = |width, height| inspect(&boast(width, height), Bounds::INTERROGATED);
+    assert!(tiles(512 * 15, 512 * 17).is_ok());
+    let refused = tiles(512 * 16, 512 * 15 + 1).unwrap_err();
+    let (found, most) = (256, 255);
+    assert_eq!(refused, PictureError::TooManyTiles { found, most });
+}
+
+#[test]
+fn what_is_no_image_is_refused() {
+    let png = written(ImageFormat::Png, 64, 64, 255);
+    let whole = png.len();
+    for bytes in [
+        &b""[..],
+        b"<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>",
+        b"<?xml version='1.0'?><svg/>",
+        b"%PDF-1.7",
+        b"BM\0\0\0\0",
+        b"II*\0\x08\0\0\0",
+        b"\0\0\0\x20ftypavif",
+        b"P6 1000000 1000000 255",
+        b"#?RADIANCE",
+        b"\x89PNG\r\n\x1a\n",
+        b"RIFF\xff\xff\xff\xffWEBPVP8 ",
+        b"GIF89a\xff\xff\xff\xff\0\0\0",
+        b"\xff\xd8\xff\xe0",
+        &png[..whole / 2],
+    ] {
+        let refused = decode(bytes, Bounds::SOURCE).unwrap_err();
+        let what = String::from_utf8_lossy(bytes);
+        let unreadable = refused == PictureError::Unreadable;
+        let boasts = matches!(refused, PictureError::TooManyPixels { .. });
+        assert!(unreadable || boasts, "{what}: {refused}");
+    }
+}
+
+/// Images in every kind, and bytes of them turned.
+fn broken() -> impl Strategy<Value = Vec<u8>> {
+    let turned = proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12);
+    let cut = any::<prop::sample::Index>();
+    (prop::sample::select(FORMATS.to_vec()), turned, cut).prop_map(|(format, turned, cut)| {
+        let mut bytes = written(format, 24, 24, 128);
+        for (at, byte) in turned {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        bytes.truncate(cut.index(bytes.len() * 2).max(1));
+        bytes
+    })
+}
+
+proptest! {
+    #[test]
+    fn fuzz_decoding_ends_within_bounds(bytes in broken()) {
+        if let Ok(picture) = decode(&bytes, Bounds::Pixels(10_000)) {
+            let pixels = usize::try_from(picture.width * picture.height).unwrap();
+            prop_assert!(pixels <= 10_000);
+            prop_assert_eq!(picture.pixels.len(), pixels * 4);
+        }
+    }
+
+    #[test]
+    fn fuzz_any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = decode(&bytes, Bounds::Pixels(10_000));
+    }
+}
+
+struct Place {
+    sources: Sources,
+    media: Media,
+    _folder: tempfile::TempDir,
+    _tasks: Tasks,
+}
+
+async fn place() -> Place {
+    let (folder, tasks) = (tempfile::tempdir().unwrap(), Tasks::default());
+    let links = Links {
+        secret: [1; 32],
+        base: String::new(),
+    };
+    let settings = MediaSettings::in_folder(folder.path().to_owned());
+    let media = Media::open(&settings, &links, &tasks).await.unwrap();
+    Place {
+        sources: Sources::new(Egress::new(), Pictures::new(), media.clone()),
+        media,
+        _folder: folder,
+        _tasks: tasks,
+    }
+}
+
+const KEY: Key = Key::new(Area::Sources, Uuid::nil(), 0, Kind::Webp);
+
+#[tokio::test]
+async fn a_source_image_is_kept_as_webp() {
+    let place = place().await;
+    let text = to_base64(&written(ImageFormat::Png, 64, 32, 255));
+    let data = format!("data:image/png;base64,{text}");
+    for text in [text, data] {
+        let source = place.sources.take_in(&text, Role::Source, KEY).await;
+        let source = source.unwrap();
+        assert_eq!((source.width, source.height), (64, 32));
+        let kept = place.media.get(source.key).await.unwrap().unwrap();
+        assert!(Kind::Webp.begins(&kept));
+        place.media.delete(KEY).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn each_fault_of_a_source_image_has_its_code() {
+    let place = place().await;
+    let opaque = to_base64(&written(ImageFormat::Png, 64, 64, 255));
+    let clear = to_base64(&written(ImageFormat::Png, 64, 64, 0));
+    let cases = [
+        ("???", Role::Source, Code::ImageValidationFailed),
+        ("", Role::Source, Code::ImageValidationFailed),
+        (
+            &to_base64(b"<svg/>"),
+            Role::Source,
+            Code::SourceImageUnreadable,
+        ),
+        (
+            &to_base64(&boast(4000, 4000)),
+            Role::Source,
+            Code::SourceImageResolutionExceeded,
+        ),
+        (
+            &to_base64(&boast(9000, 9000)),
+            Role::Interrogated,
+            Code::SourceImageResolutionExceeded,
+        ),
+        (
+            &"A".repeat(50 << 20),
+            Role::Source,
+            Code::SourceImageSizeExceeded,
+        ),
+        (
+            "http://127.0.0.1/x.png",
+            Role::Source,
+            Code::SourceImageUrlInvalid,
+        ),
+        (
+            "HTTPS://me:you@example.org/x.png",
+            Role::Source,
+            Code::SourceImageUrlInvalid,
+        ),
+        (
+            &opaque,
+            Role::UnmaskedInpainting,
+            Code::InpaintingMissingMask,
+        ),
+    ];
+    for (text, role, code) in cases {
+        let refused = place.sources.take_in(text, role, KEY).await.unwrap_err();
+        assert_eq!(refused.code(), Some(code), "{refused}");
+        assert_eq!(refused.refusal().code(), Some(code));
+    }
+    let taken = place.sources.read(&clear, Role::UnmaskedInpainting).await;
+    assert!(taken.unwrap().is_transparent);
+    assert_eq!(place.media.get(KEY).await.unwrap(), None::<Bytes>);
+    let large: SourceError = super::PictureError::TooLarge { most: 1 }.into();
+    assert_eq!(large.code(), Some(Code::SourceImageSizeExceeded));
+}

@@ -1,0 +1,119 @@
+//! Images as text: base64, alone or as a `data:` URL.
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::prelude::BASE64_STANDARD;
+
+use super::PictureError;
+
+/// As clients write it: with padding or without.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// The bytes of a text, refused by its length before anything is made of it.
+pub fn from_base64(text: &str, most: usize) -> Result<Vec<u8>, PictureError> {
+    let text = without_prefix(text.trim())?;
+    // Four letters stand for three bytes; line breaks may come in between.
+    if text.len() / 4 > most / 3 + most / 64 {
+        return Err(PictureError::TooLarge { most });
+    }
+    let letters: Vec<u8> = text
+        .bytes()
+        .filter(|byte| !byte.is_ascii_whitespace())
+        .collect();
+    let bytes = LENIENT
+        .decode(letters)
+        .map_err(|_| PictureError::NotBase64)?;
+    match bytes.len() {
+        0 => Err(PictureError::NotBase64),
+        length if length > most => Err(PictureError::TooLarge { most }),
+        _ => Ok(bytes),
+    }
+}
+
+pub fn to_base64(bytes: &[u8]) -> String {
+    BASE64_STANDARD.encode(bytes)
+}
+
+/// `data:image/png;base64,…` is what follows the comma.
+fn without_prefix(text: &str) -> Result<&str, PictureError> {
+    let Some(head) = text.get(..5) else {
+        return Ok(text);
+    };
+    if !head.eq_ignore_ascii_case("data:") {
+        return Ok(text);
+    }
+    let (kind, data) = text.split_once(',').ok_or(PictureError::NotBase64)?;
+    match kind.to_ascii_lowercase().ends_with(";base64") {
+        true => Ok(data),
+        false => Err(PictureError::NotBase64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{PictureError, from_base64, to_base64};
+
+    #[test]
+    fn a_text_is_read_as_clients_write_it() {
+        for text in [
+            "aGVsbG8=",
+            "aGVsbG8",
+            " aGVs\r\nbG8=\n",
+            "data:image/png;base64,aGVsbG8=",
+            "DATA:image/webp;charset=x;BASE64,aGVsbG8",
+        ] {
+            assert_eq!(from_base64(text, 100).unwrap(), b"hello", "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_base64_is_refused() {
+        for text in [
+            "",
+            "   ",
+            "data:",
+            "data:image/png;base64,",
+            "data:image/png,hello",
+            "hello!",
+            "aGVsbG8=aGVsbG8=",
+            "é",
+            "<svg/>",
+        ] {
+            let refused = from_base64(text, 100);
+            assert_eq!(refused, Err(PictureError::NotBase64), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_of_too_many_bytes_is_refused() {
+        let text = to_base64(&[0; 101]);
+        let refused = from_base64(&text, 100);
+        assert_eq!(refused, Err(PictureError::TooLarge { most: 100 }));
+        assert!(from_base64(&to_base64(&[0; 100]), 100).is_ok());
+        let long = "A".repeat(1 << 20);
+        assert!(matches!(
+            from_base64(&long, 100),
+            Err(PictureError::TooLarge { .. })
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn every_text_is_read_or_refused(text in "\\PC{0,60}|data:[a-z/;,=]{0,30}") {
+            let _ = from_base64(&text, 20);
+        }
+
+        #[test]
+        fn bytes_come_back(bytes in proptest::collection::vec(any::<u8>(), 1..200)) {
+            prop_assert_eq!(from_base64(&to_base64(&bytes), 200), Ok(bytes));
+        }
+    }
+}
