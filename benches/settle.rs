@@ -139,6 +139,7 @@ fn settlement() -> Settlement {
         reason: "stop",
         attempts: 1,
         usage: Usage::default(),
+        size: 128,
         paid_tokens: 100,
         reward: Kudos(970),
         charge: Kudos(970 + FEE.0),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use url::Url;
 
+use super::network::Networks;
 use super::reader::Reader;
 use super::secret::Secret;
 use super::setting::settings;
@@ -25,6 +26,12 @@ settings! {
         tls_certificate: Option<PathBuf>; unset "plain http:// and ws://",
         /// The key of that certificate, a PEM file.
         tls_key: Option<PathBuf>; unset "none",
+        /// A folder with terms.md, privacy.md, sponsors.md and news.toml of your own; what is not in it keeps the text of the program.
+        documents: Option<PathBuf>; unset "the texts of the program",
+        /// Whether the poll API limits how often one address may ask for one thing, as its clients know it. Set it to false for a network of your own that asks more often.
+        rate_limits: bool = true,
+        /// Reverse proxies in front of it: the client is who they name in X-Forwarded-For. Without one here, whoever connects is the client.
+        trusted_proxies: Networks = [],
         /// Where people get a key. Refusals and the descriptor point there.
         console_url: Option<Url>; unset "nowhere",
         /// Generation requests of one key in a minute. Set it when strangers have keys.

@@ -16,24 +16,30 @@
 //! | [`egress`] | the one way out to addresses that clients name |
 //! | [`pictures`] | images of strangers: read within bounds, written as webp |
 //! | [`media`] | where results and source images live, and the links to them |
+//! | [`documents`] | what the operator tells people |
+//! | [`modes`] | what is switched for everybody: maintenance, invitations, raids |
 //! | [`metering`] | how many tokens a job had, by our own count |
 //! | [`secrets`] | credentials in prompts, which strangers do not get |
 //! | [`kudos`] | what a job costs, and how an ended job becomes a settled one |
 //! | [`styles`] | prompts and parameters that users make for each other |
+//! | [`stats`] | what was made, lately and ever |
 //! | [`storage`] | all SQL: what must outlast the process |
-//! | [`clock`] | the time of day |
+//! | [`address`], [`clock`] | networks of addresses; the time of day |
 //!
 //! It shares `protocol` and `tasks` with the worker's half, and nothing else.
 
 pub mod accounts;
+pub mod address;
 pub mod clock;
 pub mod dispatch;
 pub mod egress;
+pub mod documents;
 pub mod error;
 pub mod http;
 pub mod kudos;
 pub mod media;
 pub mod metering;
+pub mod modes;
 pub mod names;
 pub mod people;
 pub mod pictures;
@@ -42,6 +48,7 @@ pub mod requests;
 pub mod secrets;
 pub mod start;
 pub mod state;
+pub mod stats;
 pub mod storage;
 pub mod styles;
 pub mod switchboard;

@@ -13,10 +13,12 @@ use super::accounts::{Accounts, NewKey};
 use super::http;
 use super::http::serve::{Connections, Tls, TlsError, serve};
 use super::media::{Links, Media, MediaError, MediaSettings};
+use super::modes::Modes;
 use super::people::People;
 use super::pollers::Pollers;
 use super::requests::Requests;
 use super::state::{DoorSettings, Doors};
+use super::stats::Stats;
 use super::storage::{Location, StorageError, Store};
 use super::switchboard::{Drained, Switchboard};
 use super::workers::{Workers, WorkersSettings};
@@ -203,6 +205,8 @@ pub async fn doors(
             store.clone(),
             workers,
         ),
+        modes: Modes::start(store.clone(), requests.clone(), tasks),
+        stats: Stats::start(store.clone(), tasks),
         requests,
         people: People::new(store.clone(), accounts.clone()),
         accounts,

@@ -5,12 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::accounts::Accounts;
+use super::address::Network;
+use super::documents::Documents;
 use super::kudos::Prices;
 use super::media::Media;
+use super::modes::Modes;
 use super::names::Names;
 use super::people::People;
 use super::pollers::Pollers;
 use super::requests::Requests;
+use super::stats::Stats;
 use super::storage::Store;
 use super::switchboard::Switchboard;
 use super::workers::Workers;
@@ -25,6 +29,8 @@ pub struct Doors {
     pub pollers: Pollers,
     pub requests: Requests,
     pub media: Media,
+    pub modes: Modes,
+    pub stats: Stats,
     pub store: Store,
     pub tasks: Tasks,
     pub settings: Arc<DoorSettings>,
@@ -35,6 +41,12 @@ pub struct Doors {
 pub struct DoorSettings {
     /// What the service calls itself.
     pub name: String,
+    /// Terms, privacy, sponsors, news.
+    pub documents: Documents,
+    /// Whether the poll API counts how often somebody asks.
+    pub rate_limits: bool,
+    /// Whose word about who the client is counts.
+    pub trusted_proxies: Vec<Network>,
     /// Where people get a key.
     pub console_url: Option<String>,
     /// The largest request, in bytes.
@@ -77,6 +89,9 @@ impl Default for DoorSettings {
     fn default() -> Self {
         Self {
             name: "Muster".to_owned(),
+            documents: Documents::default(),
+            rate_limits: false,
+            trusted_proxies: Vec::new(),
             console_url: None,
             largest_request: 64 << 20,
             requests_per_minute: None,

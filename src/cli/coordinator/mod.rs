@@ -2,6 +2,7 @@
 
 mod announce;
 mod choose;
+mod documents;
 mod key;
 mod offer;
 pub mod open;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use super::documents;
 use crate::catalog::Catalog;
 use crate::cli::{Exit, Failure};
-use crate::config::Config;
+use crate::config::{Config, Networks};
+use crate::coordinator::address::Network;
 use crate::coordinator::media::{BucketSettings, MediaSettings, PlaceSettings};
 use crate::coordinator::names::Names;
 use crate::coordinator::state::{Development, DoorSettings};
@@ -17,6 +19,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 pub fn for_development(config: &Config) -> Result<Settings, Failure> {
     let mut settings = of(config)?;
     settings.doors.requests_per_minute = None;
+    settings.doors.rate_limits = false;
     settings.dispatch.in_flight_limit = None;
     settings.doors.development = Some(Development {
         admins: config.serve.dev_admins.clone(),
@@ -38,6 +41,9 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
         public_url: serve.public_url.as_ref().map(ToString::to_string),
         doors: DoorSettings {
             name: serve.name.clone(),
+            documents: documents::read(serve.documents.as_deref())?,
+            rate_limits: serve.rate_limits,
+            trusted_proxies: networks(&serve.trusted_proxies),
             console_url: serve.console_url.as_ref().map(ToString::to_string),
             requests_per_minute: serve
                 .requests_per_minute
@@ -58,6 +64,12 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
         prices: prices(&catalog),
         retention: DAY * u32::try_from(serve.retention_days).unwrap_or(u32::MAX),
     })
+}
+
+fn networks(networks: &Networks) -> Vec<Network> {
+    let networks = networks.0.iter();
+    let checked = networks.filter_map(|(address, bits)| Network::new(*address, *bits));
+    checked.collect()
 }
 
 /// The models we know, with every name they are asked for by.

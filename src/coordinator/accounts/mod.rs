@@ -14,7 +14,7 @@
 mod cache;
 mod caller;
 mod key;
-mod named;
+pub(super) mod named;
 mod roles;
 mod scopes;
 

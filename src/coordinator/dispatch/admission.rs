@@ -93,6 +93,7 @@ impl Dispatcher {
             self.queue.push(lane, entry.ticket);
             self.timers.set(Alarm::Job(entry.job.id), entry.expires);
             *self.open.entry(entry.job.account).or_default() += 1;
+            self.demands.add(&entry.job);
             self.jobs.insert(entry.job.id, entry);
         }
         self.watch_lane(lane);

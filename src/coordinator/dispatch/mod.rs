@@ -13,7 +13,7 @@
 //! | `retries`, `conduct` | what a failure costs the job and the worker |
 //! | `deserted` | jobs whose workers have all gone |
 //! | `endings` | cancels, expiry, silence, slow clients, draining |
-//! | `online`, `outlook` | who is connected and how busy, and how long a job may wait, for people |
+//! | `online`, `demand`, `outlook` | who is connected and how busy, what is asked for, and how long a job may wait, for people |
 //! | `settlement` | the store first, then the client's end and the worker's ack |
 //!
 //! What it promises (`simulation` checks all of it, all the time): an accepted job ends exactly once, within its
@@ -30,6 +30,7 @@ mod affinity;
 mod clock;
 mod conduct;
 mod connections;
+mod demand;
 mod deserted;
 mod effect;
 mod endings;
@@ -57,6 +58,7 @@ mod simulation;
 mod tests;
 
 pub use clock::{Mono, Now};
+pub use demand::{Demand, Demands};
 pub use effect::{
     CancelReason, CloseReason, Effect, Facts, Offer, Outcome, Part, Prefill, Timing, Verdict,
 };
@@ -93,6 +95,7 @@ pub struct Dispatcher {
     jobs: Table<JobId, Entry>,
     /// How many jobs each account has here.
     open: Table<AccountId, usize>,
+    demands: Demands,
     workers: Table<WorkerId, Worker>,
     sessions: Table<SessionId, WorkerId>,
     lanes: Lanes,
@@ -142,6 +145,7 @@ impl Dispatcher {
             now: Now::default(),
             jobs: Table::default(),
             open: Table::default(),
+            demands: Demands::default(),
             workers: Table::default(),
             sessions: Table::default(),
             lanes: Lanes::default(),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::protocol::job::{Capabilities, Formats, Kinds, WorkerId};
 
-use super::Dispatcher;
 use super::input::SessionId;
 use super::workers::{Worker, WorkerModel};
+use super::{Demands, Dispatcher};
 
 /// A connected worker as it stands now.
 #[derive(Debug)]
@@ -39,6 +39,11 @@ impl Dispatcher {
     /// Connected workers, in no order.
     pub fn online(&self) -> impl Iterator<Item = OnlineWorker<'_>> {
         self.workers.values().filter_map(OnlineWorker::of)
+    }
+
+    /// What is asked for that has not ended.
+    pub fn demands(&self) -> &Demands {
+        &self.demands
     }
 
     /// How many jobs wait for each model, by the name most wanted.

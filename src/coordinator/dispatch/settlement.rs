@@ -201,6 +201,7 @@ impl Dispatcher {
     /// Nothing of the job stays behind.
     pub(super) fn forget(&mut self, job: JobId, out: &mut Vec<Effect>) {
         if let Some(entry) = self.jobs.remove(&job) {
+            self.demands.remove(&entry.job);
             self.close_one(entry.job.account);
         }
         self.timers.clear(Alarm::Job(job));

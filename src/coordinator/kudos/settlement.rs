@@ -32,6 +32,8 @@ pub struct Settlement {
     pub reason: &'static str,
     pub attempts: u32,
     pub usage: Usage,
+    /// What was asked for, in tokens or pixelsteps.
+    pub size: u64,
     /// Of the output, the tokens that were paid.
     pub paid_tokens: u32,
     /// What the worker that ended it has earned with it.
@@ -92,6 +94,7 @@ impl Settlement {
             reason,
             attempts: facts.attempts,
             usage: said(facts).unwrap_or_default(),
+            size: facts.job.size(),
             paid_tokens: bill.tokens,
             reward: bill.rewards.last().copied().unwrap_or_default(),
             charge: charge(&entries),

@@ -56,7 +56,8 @@ async fn listen(request: &Request, streams: &mut Vec<JobStream>, stopping: &Canc
             () = stopping.cancelled() => return,
             () = request.cancelled(), if !told => {
                 told = true;
-                streams.iter().for_each(JobStream::cancel);
+                let given_up = streams.iter().filter(|stream| request.gives_up(stream.job()));
+                given_up.for_each(JobStream::cancel);
             }
             next = next(streams) => {
                 let Some((job, delivery)) = next else { return };

@@ -21,6 +21,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::time::sleep;
 use tracing::warn;
 
@@ -126,6 +128,29 @@ impl Requests {
     pub async fn cancel(&self, request: &Request) -> Result<(), StorageError> {
         request.cancel();
         self.0.store.cancel_request(request.id).await
+    }
+
+    /// Makes nothing more for those of a kind that wait; what workers are busy with goes on.
+    pub async fn end_waiting(&self, kind: Kind) -> Result<(), StorageError> {
+        let waiting = self.waiting(kind);
+        // The writer takes many at once.
+        let mut written: FuturesUnordered<_> = waiting
+            .iter()
+            .map(|request| self.0.store.cancel_request(request.id))
+            .collect();
+        while let Some(written) = written.next().await {
+            written?;
+        }
+        waiting.iter().for_each(|request| request.end_waiting());
+        Ok(())
+    }
+
+    fn waiting(&self, kind: Kind) -> Vec<Arc<Request>> {
+        let shelves = self.0.shelves.read();
+        let shelves = shelves.unwrap_or_else(PoisonError::into_inner);
+        let all = shelves.by_account.values().flatten();
+        let waiting = all.filter(|request| request.kind == kind && request.counts().waiting > 0);
+        waiting.cloned().collect()
     }
 
     /// Requests of an account that have jobs to come.

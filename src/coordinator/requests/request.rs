@@ -1,5 +1,6 @@
 //! One request as somebody who asks sees it: what each of its jobs has come to.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::watch;
@@ -26,6 +27,8 @@ pub struct Request {
     cancelled: CancellationToken,
     /// Rises whenever something has come of it.
     heard: watch::Sender<u64>,
+    /// Jobs that workers are busy with go on although it is cancelled.
+    spares: AtomicBool,
     /// What its jobs have cost, and how many had ended when that was asked.
     charged: Mutex<(usize, Kudos)>,
 }
@@ -107,6 +110,7 @@ impl Request {
             outputs,
             cancelled: CancellationToken::new(),
             heard: watch::Sender::new(0),
+            spares: AtomicBool::new(false),
             charged: Mutex::default(),
         }
     }
@@ -160,6 +164,17 @@ impl Request {
     /// Tells when there is something new.
     pub fn news(&self) -> watch::Receiver<u64> {
         self.heard.subscribe()
+    }
+
+    pub(super) fn end_waiting(&self) {
+        self.spares.store(true, Ordering::Relaxed);
+        self.cancelled.cancel();
+    }
+
+    /// Whether a cancel is meant for this job.
+    pub(super) fn gives_up(&self, job: JobId) -> bool {
+        let waits = |output: &Output| output.stage() == Stage::Waiting;
+        !self.spares.load(Ordering::Relaxed) || self.output(job).is_none_or(waits)
     }
 
     pub(super) async fn cancelled(&self) {

@@ -24,6 +24,8 @@ pub const ALL: &[&str] = &[
     include_str!("migrations/0004_postings.sql"),
     include_str!("migrations/0005_people.sql"),
     include_str!("migrations/0006_styles.sql"),
+    include_str!("migrations/0007_modes.sql"),
+    include_str!("migrations/0008_stats.sql"),
 ];
 
 /// Makes the file, for its owner's eyes only: it holds the hashes of keys.

@@ -6,9 +6,10 @@
 //! | `migrate` | the schema and its versions (`migrations/`) |
 //! | `writer`, `write` | the one writer, which groups writes under one commit; a write as a value |
 //! | `values`, `insertion`, `rows` | what goes into statements, many rows at once, and what comes out of them |
-//! | `pulse` | whether the store answers, and whether another process changed the keys |
 //! | `settlements`, `postings`, `requests`, `accounts`, `people`, `keys`, `workers`, `ledger` | one file a noun |
 //! | `styles`, `collections` | styles of users, and collections of them |
+//! | `pulse`, `modes` | whether the store answers, and whether another process changed the keys or the modes |
+//! | `stats` | what was made, by kind and model, in spans of time |
 //! | `retention` | how long ended jobs are remembered, and what outlasts them |
 //!
 //! Every change is a value sent to the one writer; readers are a pool of their own that never writes. A pool of
@@ -24,6 +25,7 @@ mod keys;
 mod ledger;
 mod location;
 mod migrate;
+mod modes;
 mod people;
 mod postings;
 mod pulse;
@@ -31,6 +33,7 @@ mod requests;
 mod retention;
 mod rows;
 mod settlements;
+mod stats;
 mod styles;
 mod values;
 mod workers;
@@ -50,6 +53,7 @@ pub use people::{
     Amounts, Changed, Leaving, Left, LoggedIn, NewLogin, Order, PersonChange, PersonRow, Records,
 };
 pub use requests::{OpenRequest, RequestRow, ResultRow};
+pub use stats::{Made, MadeBy};
 pub use styles::{NewStyle, NotNamed, StylePage};
 pub use workers::{WorkerError, WorkerRow};
 
@@ -63,6 +67,7 @@ use sqlx::{ConnectOptions, Executor};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
+use crate::coordinator::modes::Reading;
 use crate::tasks::Tasks;
 
 use dialect::Dialect;
@@ -76,6 +81,7 @@ pub struct Store {
     writes: mpsc::Sender<Write>,
     health: Arc<Health>,
     keys_revision: watch::Receiver<i64>,
+    modes: Arc<watch::Sender<Reading>>,
 }
 
 /// Writes that may wait for the writer; past it, whoever asks waits.
@@ -97,12 +103,13 @@ impl Store {
         let health = Arc::new(Health::default());
         let (writes, inbox) = mpsc::channel(QUEUE);
         writer::start(location, connection, inbox, health.clone(), tasks);
-        let keys_revision = pulse::start(&readers, &writes, health.clone(), tasks).await?;
+        let followed = pulse::start(&readers, &writes, health.clone(), tasks).await?;
         Ok(Self {
             readers,
             writes,
             health,
-            keys_revision,
+            keys_revision: followed.keys_revision,
+            modes: followed.modes,
         })
     }
 

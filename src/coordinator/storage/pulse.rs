@@ -1,5 +1,5 @@
-//! Feels the store's pulse twice a second: whether it answers, and whether another process has changed the keys.
-//! One small statement serves both.
+//! Feels the store's pulse twice a second: whether it answers, and whether another process has changed the keys or the
+//! modes. One small statement serves it all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +13,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 
+use crate::coordinator::modes::{ModeSet, Reading};
 use crate::tasks::Tasks;
 
 use super::StorageError;
+use super::modes::take_in;
 use super::write::{Change, Write};
 
 const EVERY: Duration = Duration::from_millis(400);
@@ -72,23 +74,43 @@ impl Change for Probe {
     }
 }
 
-/// Starts the task and gives back the revision of the keys, kept current.
+/// What is kept current.
+#[derive(Debug)]
+pub struct Followed {
+    pub keys_revision: watch::Receiver<i64>,
+    pub modes: Arc<watch::Sender<Reading>>,
+}
+
+/// What one look at the store tells.
+#[derive(Debug, Default)]
+struct Look {
+    keys_revision: i64,
+    modes: Reading,
+}
+
+/// Starts the task.
 pub async fn start(
     readers: &AnyPool,
     writes: &mpsc::Sender<Write>,
     health: Arc<Health>,
     tasks: &Tasks,
-) -> Result<watch::Receiver<i64>, StorageError> {
-    let (revision, watched) = watch::channel(keys_revision(readers).await?);
+) -> Result<Followed, StorageError> {
+    let first = look(readers).await?;
+    let (revision, keys_revision) = watch::channel(first.keys_revision);
+    let modes = Arc::new(watch::Sender::new(first.modes));
     let pulse = Pulse {
         readers: readers.clone(),
         writes: writes.downgrade(),
         health,
         revision,
+        modes: modes.clone(),
     };
     let stopping = tasks.stopping();
     tasks.start(async move { stopping.run_until_cancelled(pulse.run()).await });
-    Ok(watched)
+    Ok(Followed {
+        keys_revision,
+        modes,
+    })
 }
 
 struct Pulse {
@@ -97,6 +119,7 @@ struct Pulse {
     writes: mpsc::WeakSender<Write>,
     health: Arc<Health>,
     revision: watch::Sender<i64>,
+    modes: Arc<watch::Sender<Reading>>,
 }
 
 impl Pulse {
@@ -115,15 +138,11 @@ impl Pulse {
     }
 
     async fn read(&self) {
-        let read = timeout(PATIENCE, keys_revision(&self.readers)).await;
+        let read = timeout(PATIENCE, look(&self.readers)).await;
         let was_good = self.health.note_read(matches!(read, Ok(Ok(_))));
         match read {
-            Ok(Ok(revision)) => {
-                self.revision.send_if_modified(|known| {
-                    let changed = *known != revision;
-                    *known = revision;
-                    changed
-                });
+            Ok(Ok(look)) => {
+                self.take_in(&look);
                 if !was_good {
                     info!("the store answers again");
                 }
@@ -132,6 +151,15 @@ impl Pulse {
             Err(_) if was_good => warn!("the store does not answer in time"),
             _ => {}
         }
+    }
+
+    fn take_in(&self, look: &Look) {
+        take_in(&self.modes, look.modes);
+        self.revision.send_if_modified(|known| {
+            let changed = *known != look.keys_revision;
+            *known = look.keys_revision;
+            changed
+        });
     }
 
     /// The writer notes what came of it. It may take long to find that out, and changed keys do not wait for it.
@@ -148,7 +176,21 @@ fn is_open(probing: &mut Probing) -> bool {
     matches!(probing.try_recv(), Err(TryRecvError::Empty))
 }
 
-async fn keys_revision(readers: &AnyPool) -> Result<i64, StorageError> {
-    let row = sqlx::query("SELECT value FROM counters WHERE name = 'keys'");
-    Ok(row.fetch_one(readers).await?.try_get(0)?)
+const LOOK: &str = "SELECT name, value FROM counters WHERE name IN ('keys', 'modes') \
+                    UNION ALL SELECT name, is_on FROM modes WHERE is_on = 1";
+
+async fn look(readers: &AnyPool) -> Result<Look, StorageError> {
+    let mut look = Look::default();
+    for row in sqlx::query(LOOK).fetch_all(readers).await? {
+        let value = row.try_get(1)?;
+        match row.try_get(0)? {
+            "keys" => look.keys_revision = value,
+            "modes" => look.modes.revision = value,
+            name => {
+                let mode = ModeSet::named(name).unwrap_or_default();
+                look.modes.modes = look.modes.modes.with(mode);
+            }
+        }
+    }
+    Ok(look)
 }

@@ -13,6 +13,7 @@ use crate::coordinator::kudos::{Entry, Settlement, State};
 use crate::protocol::job::{AccountId, JobId, Kind, Kudos};
 
 use super::insertion::{Statements, Table, insert};
+use super::stats;
 use super::values::Values;
 use super::write::Write;
 use super::{StorageError, Store};
@@ -105,6 +106,7 @@ impl<'a> Batch<'a> {
             .filter_map(|row| Some((*row, row.result.as_deref()?)));
         let results: Vec<_> = with_result.collect();
         insert(&RESULTS, &results, result_row, connection, statements).await?;
+        stats::note(rows, connection, statements).await?;
         Ok(true)
     }
 

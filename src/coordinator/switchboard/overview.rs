@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::sessions::{Card, Sessions};
-use crate::coordinator::dispatch::{Dispatcher, OnlineModel, OnlineWorker};
+use crate::coordinator::dispatch::{Demands, Dispatcher, OnlineModel, OnlineWorker};
 use crate::protocol::job::{Capabilities, Formats, Kind, Kinds};
 use crate::protocol::link::GpuState;
 
@@ -30,6 +30,8 @@ pub struct Overview {
     /// By name.
     pub workers: Vec<Arc<WorkerOnline>>,
     pub queued: usize,
+    /// What is asked for that has not ended, by kind and model.
+    pub demands: Demands,
 }
 
 /// A model that somebody serves.
@@ -125,6 +127,7 @@ impl Overview {
             models: models.collect(),
             workers,
             queued: dispatcher.census().queued,
+            demands: dispatcher.demands().clone(),
         }
     }
 }

@@ -52,6 +52,27 @@ pub struct Job {
     pub original: Option<Original>,
 }
 
+impl Job {
+    /// How much work it is as people count it: tokens that may be written, or pixelsteps.
+    pub fn size(&self) -> u64 {
+        match &self.body {
+            Body::Text(_) => self
+                .limits
+                .output_tokens
+                .map_or(UNLIMITED_OUTPUT, u64::from),
+            Body::Image(image) => {
+                let steps = u64::from(image.steps.unwrap_or(USUAL_STEPS));
+                let pixels = u64::from(image.width) * u64::from(image.height);
+                pixels.saturating_mul(steps)
+            }
+        }
+    }
+}
+
+/// What an output counts as that nobody limits: twice a typical one.
+const UNLIMITED_OUTPUT: u64 = 512;
+const USUAL_STEPS: u32 = 30;
+
 /// Which models may serve it, the most wanted first. Names are compared exactly.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ModelChoice(pub Vec<Arc<str>>);

@@ -2,12 +2,14 @@
 
 mod books;
 mod forgetting;
+mod modes;
 mod opening;
 mod outages;
 mod people;
 mod postings;
 mod scratch;
 mod settling;
+mod stats;
 mod styles;
 mod survival;
 mod workers;

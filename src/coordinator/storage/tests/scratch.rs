@@ -72,6 +72,7 @@ pub fn settlement(job: JobId, kudos: i64) -> Settlement {
         reason: "stop",
         attempts: 1,
         usage: Usage::default(),
+        size: 16,
         paid_tokens: 10,
         reward: Kudos(reward),
         charge: Kudos(charge),

@@ -1,0 +1,107 @@
+//! Addresses of clients and workers: in one form, and in networks.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// An address and how many of its leading bits count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Network {
+    first: u128,
+    /// Of 128.
+    bits: u8,
+}
+
+/// What one customer of a provider has at least: their addresses in it change at will.
+const HOUSEHOLD: u8 = 64;
+/// An IPv4 address has so many bits before it when it is written as an IPv6 one.
+const MAPPED: u8 = 96;
+
+impl Network {
+    /// None when the address has fewer bits.
+    pub fn new(address: IpAddr, bits: u8) -> Option<Self> {
+        let bits = match address {
+            IpAddr::V4(_) if bits <= 32 => MAPPED + bits,
+            IpAddr::V6(_) if bits <= 128 => bits,
+            _ => return None,
+        };
+        Some(Self::of(address, bits))
+    }
+
+    /// The address alone, or all of its household: what is counted and blocked together.
+    pub fn around(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(_) => Self::of(address, 128),
+            IpAddr::V6(_) => Self::of(address, HOUSEHOLD),
+        }
+    }
+
+    pub fn contains(&self, address: IpAddr) -> bool {
+        wide(address) & mask(self.bits) == self.first
+    }
+
+    fn of(address: IpAddr, bits: u8) -> Self {
+        let first = wide(address) & mask(bits);
+        Self { first, bits }
+    }
+}
+
+fn wide(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => Ipv6Addr::to_bits(address),
+    }
+}
+
+fn mask(bits: u8) -> u128 {
+    u128::MAX
+        .checked_shl(u32::from(128_u8.saturating_sub(bits)))
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::Network;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_network_holds_the_addresses_with_its_leading_bits() {
+        let check = |first, bits, address, expected| {
+            let network = Network::new(ip(first), bits).unwrap();
+            assert_eq!(network.contains(ip(address)), expected, "{address}");
+        };
+        check("10.0.0.0", 8, "10.200.3.4", true);
+        check("10.0.0.0", 8, "11.0.0.1", false);
+        check("10.0.0.0", 8, "::ffff:10.1.1.1", true);
+        check("0.0.0.0", 0, "255.1.2.3", true);
+        check("0.0.0.0", 0, "2001:db8::1", false);
+        check("::", 0, "2001:db8::1", true);
+        check("2001:db8::", 32, "2001:db8:7::1", true);
+        check("2001:db8::", 32, "2001:db9::1", false);
+        assert_eq!(Network::new(ip("10.0.0.0"), 33), None);
+        assert_eq!(Network::new(ip("::"), 129), None);
+    }
+
+    #[test]
+    fn a_household_is_one_ipv4_address_or_64_bits_of_ipv6() {
+        assert_eq!(
+            Network::around(ip("2001:db8::1")),
+            Network::around(ip("2001:db8::ffff:2"))
+        );
+        assert_ne!(
+            Network::around(ip("2001:db8::1")),
+            Network::around(ip("2001:db8:0:1::1"))
+        );
+        assert_ne!(
+            Network::around(ip("192.0.2.1")),
+            Network::around(ip("192.0.2.2"))
+        );
+        assert_eq!(
+            Network::around(ip("192.0.2.1")),
+            Network::around(ip("::ffff:192.0.2.1"))
+        );
+    }
+}

@@ -1,0 +1,250 @@
+//! What was made, counted by kind and model. Settlements add lines of their own ([`super::settlements`]); here they are
+//! folded into spans of time, and spans into longer ones as they grow old. What is read is everything in both tables, so
+//! that it is neither late nor lost, and the records of jobs may go.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::BoxFuture;
+use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Row};
+
+use crate::coordinator::kudos::Settlement;
+use crate::protocol::job::{Kind, UnixMillis};
+
+use super::insertion::{Statements, Table, insert};
+use super::rows::{Stored, all};
+use super::settlements::kind_word;
+use super::values::{Values, storable};
+use super::write::Change;
+use super::{StorageError, Store};
+
+/// What one model made of one kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Made {
+    pub outputs: u64,
+    /// Tokens or pixelsteps that were asked for.
+    pub size: u64,
+    /// And that were made.
+    pub done: u64,
+    /// How long workers had them.
+    pub busy_millis: u64,
+}
+
+/// The same with whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MadeBy {
+    pub kind: Kind,
+    pub model: String,
+    pub made: Made,
+}
+
+const SECOND: i64 = 1000;
+const MINUTE: i64 = 60 * SECOND;
+const HOUR: i64 = 60 * MINUTE;
+/// Everything older than the longest span.
+const EVER: i64 = 0;
+
+/// Spans, how long they are kept, and what they become.
+const SPANS: [(i64, i64, i64); 4] = [
+    (SECOND, 2 * MINUTE, MINUTE),
+    (MINUTE, 2 * HOUR, 10 * MINUTE),
+    (10 * MINUTE, 25 * HOUR, HOUR),
+    (HOUR, 31 * 24 * HOUR, EVER),
+];
+/// Lines that are folded in one step: a few hundredths of a second of the writer.
+const STEP: i64 = 2000;
+
+const MADE: Table = Table {
+    head: "INSERT INTO made (kind, model, at, outputs, size, done, busy_ms) VALUES ",
+    columns: 7,
+    tail: "",
+};
+const ROLLUPS: Table = Table {
+    head: "INSERT INTO rollups (kind, model, span, at, outputs, size, done, busy_ms) VALUES ",
+    columns: 8,
+    tail: " ON CONFLICT (kind, model, span, at) DO UPDATE SET outputs = rollups.outputs + excluded.outputs, \
+           size = rollups.size + excluded.size, done = rollups.done + excluded.done, \
+           busy_ms = rollups.busy_ms + excluded.busy_ms",
+};
+const SINCE: &str = "SELECT kind, model, CAST(SUM(outputs) AS BIGINT) AS outputs, CAST(SUM(size) AS BIGINT) AS size, \
+                     CAST(SUM(done) AS BIGINT) AS done, CAST(SUM(busy_ms) AS BIGINT) AS busy_ms FROM (\
+                     SELECT kind, model, outputs, size, done, busy_ms FROM rollups WHERE at >= $1 \
+                     UNION ALL SELECT kind, model, outputs, size, done, busy_ms FROM made WHERE at >= $2\
+                     ) AS both_tables GROUP BY kind, model";
+const LINES: &str = "DELETE FROM made WHERE id IN (SELECT id FROM made ORDER BY id LIMIT $1) \
+                     RETURNING kind, model, at, outputs, size, done, busy_ms";
+const OLD: &str = "DELETE FROM rollups WHERE span = $1 AND at < $2 \
+                   RETURNING kind, model, at, outputs, size, done, busy_ms";
+
+impl Store {
+    /// What was made from this moment on, give or take the shortest span that is kept of that time.
+    pub async fn made_since(&self, since: UnixMillis) -> Result<Vec<MadeBy>, StorageError> {
+        let rows = sqlx::query(SINCE).bind(since.0).bind(since.0);
+        let lines: Vec<Line> = all(rows, &self.readers).await?;
+        // A kind of a newer version is not ours to count.
+        let known = lines.into_iter().filter_map(|line| {
+            Some(MadeBy {
+                kind: Kind::ALL
+                    .into_iter()
+                    .find(|kind| kind_word(*kind) == line.kind)?,
+                model: line.model,
+                made: line.made,
+            })
+        });
+        Ok(known.collect())
+    }
+
+    /// Folds some of what was added, and what has grown old: whether there may be more.
+    pub async fn fold_stats(&self, now: UnixMillis) -> Result<bool, StorageError> {
+        self.change(Folding(now)).await
+    }
+}
+
+/// A line of one of the tables; `at` is none where lines were summed up.
+#[derive(Debug)]
+struct Line {
+    kind: String,
+    model: String,
+    at: i64,
+    made: Made,
+}
+
+type Key = (String, String, i64, i64);
+
+/// Lines of one batch of settlements.
+pub async fn note(
+    settlements: &[&Settlement],
+    connection: &mut AnyConnection,
+    statements: &mut Statements,
+) -> Result<(), StorageError> {
+    let mut sums = BTreeMap::new();
+    for settlement in settlements {
+        let Some(made) = made_of(settlement) else {
+            continue;
+        };
+        let timing = settlement.timing;
+        let at = floor(timing.accepted_at.after(timing.total).0, SECOND);
+        let key = (kind_word(settlement.kind), &*settlement.model, at);
+        let sum: &mut Made = sums.entry(key).or_default();
+        sum.add(made);
+    }
+    let lines: Vec<_> = sums.into_iter().collect();
+    insert(&MADE, &lines, made_row, connection, statements).await?;
+    Ok(())
+}
+
+/// Nothing where no worker had it, or where a text came to nothing.
+fn made_of(settlement: &Settlement) -> Option<Made> {
+    settlement.worker?;
+    if settlement.kind == Kind::Text && settlement.paid_tokens == 0 {
+        return None;
+    }
+    let timing = settlement.timing;
+    let busy = timing
+        .total
+        .saturating_sub(timing.queued.unwrap_or_default());
+    Some(Made {
+        outputs: 1,
+        size: settlement.size,
+        done: match settlement.kind {
+            Kind::Text => settlement.paid_tokens.into(),
+            _ => settlement.size,
+        },
+        busy_millis: u64::try_from(busy.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+fn floor(at: i64, span: i64) -> i64 {
+    match span {
+        EVER => 0,
+        span => at - at.rem_euclid(span),
+    }
+}
+
+impl Made {
+    pub fn add(&mut self, more: Self) {
+        self.outputs = self.outputs.saturating_add(more.outputs);
+        self.size = self.size.saturating_add(more.size);
+        self.done = self.done.saturating_add(more.done);
+        self.busy_millis = self.busy_millis.saturating_add(more.busy_millis);
+    }
+
+    fn bind(self, values: &mut Values) {
+        for number in [self.outputs, self.size, self.done, self.busy_millis] {
+            values.number(i64::try_from(number).unwrap_or(i64::MAX));
+        }
+    }
+}
+
+fn made_row(((kind, model, at), made): &((&str, &str, i64), Made), values: &mut Values) {
+    values.text(kind);
+    values.text(model);
+    values.number(*at);
+    made.bind(values);
+}
+
+fn rollup_row(((kind, model, span, at), made): &(Key, Made), values: &mut Values) {
+    values.text(kind);
+    values.text(model);
+    values.number(*span);
+    values.number(*at);
+    made.bind(values);
+}
+
+#[derive(Debug)]
+struct Folding(UnixMillis);
+
+impl Change for Folding {
+    type Answer = bool;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<bool, StorageError>> {
+        Box::pin(async move {
+            let mut sums: BTreeMap<Key, Made> = BTreeMap::new();
+            let lines: Vec<Line> = all(sqlx::query(LINES).bind(STEP), &mut *connection).await?;
+            let more = lines.len() as i64 >= STEP;
+            lines
+                .into_iter()
+                .for_each(|line| line.fold(SECOND, &mut sums));
+            for (span, kept, into) in SPANS {
+                let before = floor(self.0.0.saturating_sub(kept), into.max(span));
+                let old = sqlx::query(OLD).bind(span).bind(before);
+                let old: Vec<Line> = all(old, &mut *connection).await?;
+                old.into_iter().for_each(|line| line.fold(into, &mut sums));
+            }
+            let sums: Vec<_> = sums.into_iter().collect();
+            let mut statements = Statements::default();
+            insert(&ROLLUPS, &sums, rollup_row, connection, &mut statements).await?;
+            Ok(more)
+        })
+    }
+}
+
+impl Line {
+    fn fold(self, span: i64, sums: &mut BTreeMap<Key, Made>) {
+        let key = (self.kind, storable(&self.model), span, floor(self.at, span));
+        sums.entry(key).or_default().add(self.made);
+    }
+}
+
+impl Stored for Line {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        let count = |name| {
+            let number: i64 = row.try_get(name)?;
+            Ok::<_, sqlx::Error>(u64::try_from(number).unwrap_or(0))
+        };
+        Ok(Self {
+            kind: row.try_get("kind")?,
+            model: row.try_get("model")?,
+            at: row.try_get("at").unwrap_or(0),
+            made: Made {
+                outputs: count("outputs")?,
+                size: count("size")?,
+                done: count("done")?,
+                busy_millis: count("busy_ms")?,
+            },
+        })
+    }
+}
