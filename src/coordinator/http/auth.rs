@@ -169,7 +169,7 @@ impl<S: Sync> FromRequestParts<S> for Sent {
     }
 }
 
-fn key_in(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+pub fn key_in(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let mut found = None;
     for name in ["authorization", "apikey", "x-api-key"] {
         for value in headers.get_all(name) {

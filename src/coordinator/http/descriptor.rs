@@ -30,3 +30,28 @@ pub async fn show(State(settings): State<Arc<DoorSettings>>) -> Reply {
     }
     Reply(descriptor)
 }
+
+/// `/.well-known/serviceinfo`: which APIs are here, for programs that know only an address.
+pub async fn well_known(State(settings): State<Arc<DoorSettings>>) -> Reply {
+    Reply(json!({
+        "version": "0.2",
+        "name": settings.name,
+        "software": {"name": "Muster", "version": env!("CARGO_PKG_VERSION")},
+        "api": {
+            "aihorde": {
+                "name": "AI Horde API",
+                "version": "2",
+                "base_url": "/api",
+                "rel_url": "/api/v2",
+                "documentation": "/docs",
+            },
+            "openai": {
+                "name": "OpenAI API",
+                "version": "1",
+                "base_url": "/v1",
+                "rel_url": "/v1",
+                "documentation": "/docs",
+            },
+        },
+    }))
+}

@@ -1,8 +1,9 @@
-//! What happens to every request: it gets an id, browsers may send it from anywhere, and a panic in it ends it alone.
+//! What happens to every request: it gets an id, its client has an address, browsers may send it from anywhere, and a panic in it ends it alone.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, Request};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
@@ -16,7 +17,10 @@ use futures_util::FutureExt;
 use tracing::error;
 
 use crate::coordinator::error::ApiError;
+use crate::coordinator::state::DoorSettings;
 use crate::protocol::job::{FailureKind, RequestId};
+
+use super::address::Address;
 
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub const JOB_ID: HeaderName = HeaderName::from_static("x-job-id");
@@ -30,17 +34,24 @@ pub struct Arrival {
 const ANY: HeaderValue = HeaderValue::from_static("*");
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "x-request-id, x-job-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, \
-     x-ratelimit-reset-requests",
+     x-ratelimit-reset-requests, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, horde-node",
 );
 /// `*` does not stand for this one.
 const WITH_KEY: HeaderValue = HeaderValue::from_static("authorization, *");
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
 const ONE_DAY: HeaderValue = HeaderValue::from_static("86400");
 
-pub async fn pass(mut request: Request, next: Next) -> Response {
+pub async fn pass(
+    State(settings): State<Arc<DoorSettings>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let id = RequestId::random();
     let name = client_name(request.headers()).unwrap_or_else(|| own_name(id));
+    let proxies = &settings.trusted_proxies;
+    let address = Address::of(request.extensions(), request.headers(), proxies);
     request.extensions_mut().insert(Arrival { id });
+    request.extensions_mut().insert(address);
     let mut response = if is_preflight(&request) {
         preflight(request.headers())
     } else {

@@ -5,7 +5,9 @@
 //! | --- | --- |
 //! | `route` | a route: who may, what it answers |
 //! | `entrance` | what happens to every request: its id, CORS, a panic that stays its own |
+//! | `address` | from where a request comes, through proxies too |
 //! | `auth`, `limits`, `body`, `room` | who asks, how often, how much, and how much all together |
+//! | `rates` | how often an address may ask for one thing, by the poll API |
 //! | `open` | what handlers extract their parts from |
 //! | `reply` | errors and JSON as responses |
 //! | `descriptor`, `health`, `status`, `metrics`, `openapi` | the service about itself |
@@ -17,6 +19,7 @@
 //! | `unbuilt` | what comes later, and says so |
 //! | [`serve`] | connections: accepting, TLS, slow peers, draining |
 
+mod address;
 mod auth;
 mod body;
 mod descriptor;
@@ -30,6 +33,7 @@ mod models;
 mod open;
 mod openai;
 mod openapi;
+mod rates;
 mod reply;
 mod room;
 mod route;
@@ -39,12 +43,13 @@ mod status;
 mod unbuilt;
 mod workers;
 
+pub use address::{Address, PeerAddress};
 pub use route::{Answers, Route, Who};
 
 use std::sync::LazyLock;
 
 use axum::Router;
-use axum::middleware::from_fn;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, patch, post, put};
 
 use super::accounts::{Roles, Scopes};
@@ -52,6 +57,7 @@ use super::state::Doors;
 
 use legacy::styles::{self, OfImages, OfTexts};
 use open::Open;
+use rates::Rate;
 use route::Answers::{Html, Json, Object, Socket, Stream, Text, Unbuilt};
 
 const SUBMIT: Who = Who::Key(Scopes::INFERENCE_SUBMIT);
@@ -59,9 +65,40 @@ const CONNECT: Who = Who::Key(Scopes::WORKER_CONNECT);
 const READ: Who = Who::Key(Scopes::ACCOUNT_READ);
 const MODERATE: Who = Who::Role(Scopes::INFERENCE_SUBMIT, Roles::MODERATOR);
 
+// What the poll API's clients know; where a line says nothing, 90 a minute for each address.
+const ASKING: &[Rate] = &[
+    Rate::per_minute(90).each_path().trusted(300),
+    Rate::per_second(2).each_path().trusted(10),
+    Rate::per_second(2).each_key().trusted(60),
+];
+const CHECKING: &[Rate] = &[Rate::per_second(10).each_path()];
+/// By GET and DELETE together.
+const IMAGES: &[Rate] = &[Rate::per_minute(10).each_thing()];
+const TEXTS: &[Rate] = &[Rate::per_minute(60).each_thing()];
+const FORMS: &[Rate] = &[Rate::per_second(10).each_thing()];
+const RATING: &[Rate] = &[Rate::per_minute(5).each_path()];
+const WORKING: &[Rate] = &[Rate::per_second(60)];
+const STEPPING: &[Rate] = &[Rate::per_second(30)];
+const GIVING: &[Rate] = &[
+    Rate::per_second(1).each_key(),
+    Rate::per_hour(90).each_key().trusted(600),
+];
+const SHARING: &[Rate] = &[Rate::per_minute(5).each_path()];
+const SWITCHING: &[Rate] = &[Rate::per_minute(30)];
+const STYLES: &[Rate] = &[
+    Rate::per_minute(90).each_path(),
+    Rate::per_second(2).each_path(),
+];
+const RARE_STYLES: &[Rate] = &[
+    Rate::per_hour(20).each_path(),
+    Rate::per_second(2).each_path(),
+];
+const USERS: &[Rate] = &[Rate::per_minute(60).each_path()];
+
 #[rustfmt::skip]
 pub const ROUTES: &[Route] = &[
     Route::get("/",                          Who::Anyone, Json,    "What this service is and where its endpoints are.", || get(descriptor::show)),
+    Route::get("/.well-known/serviceinfo",   Who::Anyone, Json,    "What this service is, for those who look it up.",   || get(descriptor::well_known)),
     Route::get("/health",                    Who::Anyone, Json,    "Whether the service works.",                        || get(health::show)),
     Route::get("/metrics",                   Who::Anyone, Text,    "Figures for Prometheus.",                           || get(metrics::show)),
     Route::get("/openapi.json",              Who::Anyone, Json,    "This list for programs.",                           || get(openapi::show)),
@@ -97,49 +134,51 @@ pub const ROUTES: &[Route] = &[
     Route::get("/v1/account/credits",        READ,        Unbuilt, "What you can spend.",                               || get(unbuilt::answer)),
     Route::get("/v1/account/workers",        READ,        Unbuilt, "Your workers.",                                     || get(unbuilt::answer)),
 
-    Route::post("/api/v2/generate/text/async",          SUBMIT,      Json,    "A text, to be asked for later.",                  || post(legacy::ask)),
-    Route::get("/api/v2/generate/text/status/{id}",     Who::Anyone, Json,    "How it is doing, and what is there of it.",       || get(legacy::status)),
-    Route::delete("/api/v2/generate/text/status/{id}",  Who::Anyone, Json,    "Makes nothing more of it.",                       || delete(legacy::cancel)),
-    Route::post("/api/v2/generate/text/pop",            CONNECT,     Json,    "A worker comes for text jobs.",                   || post(legacy::pop)),
-    Route::post("/api/v2/generate/text/submit",         CONNECT,     Json,    "A worker brings a text.",                         || post(legacy::submit)),
-    Route::get("/api/v2/status/heartbeat",              Who::Anyone, Json,    "Whether the service works, for those who poll.",  || get(legacy::heartbeat)),
+    Route::post("/api/v2/generate/text/async",          SUBMIT,      Json,    "A text, to be asked for later.",                  || post(legacy::ask)).at_most(ASKING),
+    Route::get("/api/v2/generate/text/status/{id}",     Who::Anyone, Json,    "How it is doing, and what is there of it.",       || get(legacy::status)).at_most(TEXTS),
+    Route::delete("/api/v2/generate/text/status/{id}",  Who::Anyone, Json,    "Makes nothing more of it.",                       || delete(legacy::cancel)).at_most(TEXTS),
+    Route::post("/api/v2/generate/text/pop",            CONNECT,     Json,    "A worker comes for text jobs.",                   || post(legacy::pop)).at_most(WORKING),
+    Route::post("/api/v2/generate/text/submit",         CONNECT,     Json,    "A worker brings a text.",                         || post(legacy::submit)).at_most(WORKING),
+    Route::get("/api/v2/status/heartbeat",              Who::Anyone, Json,    "Whether the service works, for those who poll.",  || get(legacy::service::heartbeat)).at_most(rates::UNLIMITED),
 
-    Route::post("/api/v2/generate/async",               SUBMIT,      Unbuilt, "Images, to be asked for later.",                  || post(unbuilt::answer)),
-    Route::get("/api/v2/generate/check/{id}",           Who::Anyone, Unbuilt, "How images are doing.",                           || get(unbuilt::answer)),
-    Route::get("/api/v2/generate/status/{id}",          Who::Anyone, Unbuilt, "How images are doing, and what is there.",        || get(unbuilt::answer)),
-    Route::delete("/api/v2/generate/status/{id}",       Who::Anyone, Unbuilt, "Makes no more images.",                           || delete(unbuilt::answer)),
-    Route::post("/api/v2/generate/rate/{id}",           Who::Anyone, Unbuilt, "Rates images.",                                   || post(unbuilt::answer)),
-    Route::post("/api/v2/generate/pop",                 CONNECT,     Unbuilt, "A worker comes for image jobs.",                  || post(unbuilt::answer)),
-    Route::post("/api/v2/generate/submit",              CONNECT,     Unbuilt, "A worker brings an image.",                       || post(unbuilt::answer)),
-    Route::post("/api/v2/generate/progress",            CONNECT,     Unbuilt, "A worker says how far it is.",                    || post(unbuilt::answer)),
+    Route::post("/api/v2/generate/async",               SUBMIT,      Unbuilt, "Images, to be asked for later.",                  || post(unbuilt::answer)).at_most(ASKING),
+    Route::get("/api/v2/generate/check/{id}",           Who::Anyone, Unbuilt, "How images are doing.",                           || get(unbuilt::answer)).at_most(CHECKING),
+    Route::get("/api/v2/generate/status/{id}",          Who::Anyone, Unbuilt, "How images are doing, and what is there.",        || get(unbuilt::answer)).at_most(IMAGES),
+    Route::delete("/api/v2/generate/status/{id}",       Who::Anyone, Unbuilt, "Makes no more images.",                           || delete(unbuilt::answer)).at_most(IMAGES),
+    Route::post("/api/v2/generate/rate/{id}",           Who::Anyone, Unbuilt, "Rates images.",                                   || post(unbuilt::answer)).at_most(RATING),
+    Route::post("/api/v2/generate/pop",                 CONNECT,     Unbuilt, "A worker comes for image jobs.",                  || post(unbuilt::answer)).at_most(WORKING),
+    Route::post("/api/v2/generate/submit",              CONNECT,     Unbuilt, "A worker brings an image.",                       || post(unbuilt::answer)).at_most(WORKING),
+    Route::post("/api/v2/generate/progress",            CONNECT,     Unbuilt, "A worker says how far it is.",                    || post(unbuilt::answer)).at_most(STEPPING),
     Route::post("/api/v2/interrogate/async",            SUBMIT,      Unbuilt, "What is in an image, to be asked for later.",     || post(unbuilt::answer)),
-    Route::get("/api/v2/interrogate/status/{id}",       Who::Anyone, Unbuilt, "What was found in it.",                           || get(unbuilt::answer)),
-    Route::delete("/api/v2/interrogate/status/{id}",    Who::Anyone, Unbuilt, "Looks no further.",                               || delete(unbuilt::answer)),
-    Route::post("/api/v2/interrogate/pop",              CONNECT,     Unbuilt, "A worker comes for images to look at.",           || post(unbuilt::answer)),
-    Route::post("/api/v2/interrogate/submit",           CONNECT,     Unbuilt, "A worker brings what it found.",                  || post(unbuilt::answer)),
+    Route::get("/api/v2/interrogate/status/{id}",       Who::Anyone, Unbuilt, "What was found in it.",                           || get(unbuilt::answer)).at_most(FORMS),
+    Route::delete("/api/v2/interrogate/status/{id}",    Who::Anyone, Unbuilt, "Looks no further.",                               || delete(unbuilt::answer)).at_most(FORMS),
+    Route::post("/api/v2/interrogate/pop",              CONNECT,     Unbuilt, "A worker comes for images to look at.",           || post(unbuilt::answer)).at_most(WORKING),
+    Route::post("/api/v2/interrogate/submit",           CONNECT,     Unbuilt, "A worker brings what it found.",                  || post(unbuilt::answer)).at_most(WORKING),
     Route::get("/api/v2/find_user",                     Who::Anyone, Json,    "The account behind a key.",                       || get(legacy::find_user)),
     Route::get("/api/v2/users",                         Who::Anyone, Json,    "All users, 25 a page.",                           || get(legacy::list_users)),
-    Route::get("/api/v2/users/{id}",                    Who::Anyone, Json,    "A user; more of it with its key.",                || get(legacy::show_user)),
-    Route::put("/api/v2/users/{id}",                    SUBMIT,      Json,    "Changes a user.",                                 || put(legacy::modify_user)),
-    Route::delete("/api/v2/users/{id}",                 SUBMIT,      Json,    "Sends a user on its way out.",                    || delete(legacy::leave)),
-    Route::get("/api/v2/auto_worker_type",              SUBMIT,      Unbuilt, "Which workers are wanted most.",                  || get(unbuilt::answer)),
-    Route::post("/api/v2/kudos/transfer",               SUBMIT,      Unbuilt, "Gives kudos.",                                    || post(unbuilt::answer)),
+    Route::get("/api/v2/users/{id}",                    Who::Anyone, Json,    "A user; more of it with its key.",                || get(legacy::show_user)).at_most(USERS),
+    Route::put("/api/v2/users/{id}",                    SUBMIT,      Json,    "Changes a user.",                                 || put(legacy::modify_user)).at_most(USERS),
+    Route::delete("/api/v2/users/{id}",                 SUBMIT,      Json,    "Sends a user on its way out.",                    || delete(legacy::leave)).at_most(USERS),
+    Route::get("/api/v2/auto_worker_type",              SUBMIT,      Json,    "Which workers are wanted most.",                  || get(legacy::service::wanted_worker)),
+    Route::post("/api/v2/kudos/transfer",               SUBMIT,      Unbuilt, "Gives kudos.",                                    || post(unbuilt::answer)).at_most(GIVING),
     Route::post("/api/v2/kudos/award",                  SUBMIT,      Unbuilt, "Awards kudos.",                                   || post(unbuilt::answer)),
-    Route::put("/api/v2/sharedkeys",                    SUBMIT,      Unbuilt, "Makes a key to be shared.",                       || put(unbuilt::answer)),
+    Route::put("/api/v2/sharedkeys",                    SUBMIT,      Unbuilt, "Makes a key to be shared.",                       || put(unbuilt::answer)).at_most(SHARING),
     Route::get("/api/v2/sharedkeys/{id}",               Who::Anyone, Unbuilt, "A shared key.",                                   || get(unbuilt::answer)),
     Route::patch("/api/v2/sharedkeys/{id}",             SUBMIT,      Unbuilt, "Changes a shared key.",                           || patch(unbuilt::answer)),
     Route::delete("/api/v2/sharedkeys/{id}",            SUBMIT,      Unbuilt, "Takes a shared key back.",                        || delete(unbuilt::answer)),
-    Route::get("/api/v2/status/modes",                  Who::Anyone, Unbuilt, "The modes of the service.",                       || get(unbuilt::answer)),
-    Route::put("/api/v2/status/modes",                  SUBMIT,      Unbuilt, "Changes the modes of the service.",               || put(unbuilt::answer)),
-    Route::get("/api/v2/status/performance",            Who::Anyone, Unbuilt, "How much waits and who works.",                   || get(unbuilt::answer)),
-    Route::get("/api/v2/status/models",                 Who::Anyone, Unbuilt, "The models that are served.",                     || get(unbuilt::answer)),
-    Route::get("/api/v2/status/models/{name}",          Who::Anyone, Unbuilt, "One of them.",                                    || get(unbuilt::answer)),
-    Route::get("/api/v2/status/news",                   Who::Anyone, Unbuilt, "News.",                                           || get(unbuilt::answer)),
-    Route::get("/api/v2/stats/img/totals",              Who::Anyone, Unbuilt, "How many images were made.",                      || get(unbuilt::answer)),
-    Route::get("/api/v2/stats/img/models",              Who::Anyone, Unbuilt, "How many images each model made.",                || get(unbuilt::answer)),
-    Route::get("/api/v2/stats/text/totals",             Who::Anyone, Unbuilt, "How many texts were written.",                    || get(unbuilt::answer)),
-    Route::get("/api/v2/stats/text/models",             Who::Anyone, Unbuilt, "How many texts each model wrote.",                || get(unbuilt::answer)),
-    Route::get("/api/v2/documents/{name}",              Who::Anyone, Unbuilt, "Terms, privacy, sponsors.",                       || get(unbuilt::answer)),
+    Route::get("/api/v2/status/modes",                  Who::Anyone, Json,    "The modes of the service.",                       || get(legacy::service::show_modes)).at_most(SWITCHING),
+    Route::put("/api/v2/status/modes",                  MODERATE,      Json,    "Changes the modes of the service.",               || put(legacy::service::switch_modes)).at_most(SWITCHING),
+    Route::get("/api/v2/status/performance",            Who::Anyone, Json,    "How much waits and who works.",                   || get(legacy::service::performance)),
+    Route::get("/api/v2/status/models",                 Who::Anyone, Json,    "The models that are served.",                     || get(legacy::service::models)),
+    Route::get("/api/v2/status/models/{name}",          Who::Anyone, Json,    "One of them.",                                    || get(legacy::service::model)),
+    Route::get("/api/v2/status/news",                   Who::Anyone, Json,    "News.",                                           || get(legacy::service::news)),
+    Route::get("/api/v2/stats/img/totals",              Who::Anyone, Json,    "How many images were made.",                      || get(legacy::service::images)),
+    Route::get("/api/v2/stats/img/models",              Who::Anyone, Json,    "How many images each model made.",                || get(legacy::service::image_models)),
+    Route::get("/api/v2/stats/text/totals",             Who::Anyone, Json,    "How many texts were written.",                    || get(legacy::service::texts)),
+    Route::get("/api/v2/stats/text/models",             Who::Anyone, Json,    "How many texts each model wrote.",                || get(legacy::service::text_models)),
+    Route::get("/api/v2/documents/terms",               Who::Anyone, Json,    "The terms of use.",                               || get(legacy::service::terms)),
+    Route::get("/api/v2/documents/privacy",             Who::Anyone, Json,    "What is kept of people.",                         || get(legacy::service::privacy)),
+    Route::get("/api/v2/documents/sponsors",            Who::Anyone, Json,    "Who helps.",                                      || get(legacy::service::sponsors)),
     Route::post("/api/v2/filters",                      MODERATE,      Unbuilt, "Tests a prompt against the filters.",             || post(unbuilt::answer)),
     Route::put("/api/v2/filters",                       MODERATE,      Unbuilt, "Makes a filter.",                                 || put(unbuilt::answer)),
     Route::get("/api/v2/filters",                       MODERATE,      Unbuilt, "The filters.",                                    || get(unbuilt::answer)),
@@ -153,26 +192,26 @@ pub const ROUTES: &[Route] = &[
     Route::post("/api/v2/operations/ipaddr",            MODERATE,      Unbuilt, "Blocks an address.",                              || post(unbuilt::answer)),
     Route::delete("/api/v2/operations/ipaddr",          MODERATE,      Unbuilt, "Lets an address in again.",                       || delete(unbuilt::answer)),
     Route::get("/api/v2/operations/ipaddr/{address}",   MODERATE,      Unbuilt, "Whether an address is blocked.",                  || get(unbuilt::answer)),
-    Route::get("/api/v2/collections",                   Who::Anyone, Json,    "Collections of styles.",                          || get(styles::collections)),
-    Route::post("/api/v2/collections",                  SUBMIT,      Json,    "Makes a collection.",                             || post(styles::create_collection)),
-    Route::get("/api/v2/collections/{id}",              Who::Anyone, Json,    "One collection.",                                 || get(styles::collection)),
-    Route::patch("/api/v2/collections/{id}",            SUBMIT,      Json,    "Changes a collection.",                           || patch(styles::change_collection)),
-    Route::delete("/api/v2/collections/{id}",           SUBMIT,      Json,    "Deletes a collection.",                           || delete(styles::delete_collection)),
+    Route::get("/api/v2/collections",                   Who::Anyone, Json,    "Collections of styles.",                          || get(styles::collections)).at_most(STYLES),
+    Route::post("/api/v2/collections",                  SUBMIT,      Json,    "Makes a collection.",                             || post(styles::create_collection)).at_most(STYLES),
+    Route::get("/api/v2/collections/{id}",              Who::Anyone, Json,    "One collection.",                                 || get(styles::collection)).at_most(STYLES),
+    Route::patch("/api/v2/collections/{id}",            SUBMIT,      Json,    "Changes a collection.",                           || patch(styles::change_collection)).at_most(STYLES),
+    Route::delete("/api/v2/collections/{id}",           SUBMIT,      Json,    "Deletes a collection.",                           || delete(styles::delete_collection)).at_most(STYLES),
     Route::get("/api/v2/collection_by_name/{name}",     Who::Anyone, Json,    "A collection by its name.",                       || get(styles::collection_by_name)),
-    Route::get("/api/v2/styles/image",                  Who::Anyone, Json,    "Image styles.",                                   || get(styles::list::<OfImages>)),
-    Route::post("/api/v2/styles/image",                 SUBMIT,      Json,    "Makes an image style.",                           || post(styles::create::<OfImages>)),
-    Route::get("/api/v2/styles/image/{id}",             Who::Anyone, Json,    "One image style.",                                || get(styles::show::<OfImages>)),
-    Route::patch("/api/v2/styles/image/{id}",           SUBMIT,      Json,    "Changes an image style.",                         || patch(styles::change::<OfImages>)),
-    Route::delete("/api/v2/styles/image/{id}",          SUBMIT,      Json,    "Deletes an image style.",                         || delete(styles::delete::<OfImages>)),
+    Route::get("/api/v2/styles/image",                  Who::Anyone, Json,    "Image styles.",                                   || get(styles::list::<OfImages>)).at_most(STYLES),
+    Route::post("/api/v2/styles/image",                 SUBMIT,      Json,    "Makes an image style.",                           || post(styles::create::<OfImages>)).at_most(STYLES),
+    Route::get("/api/v2/styles/image/{id}",             Who::Anyone, Json,    "One image style.",                                || get(styles::show::<OfImages>)).at_most(RARE_STYLES),
+    Route::patch("/api/v2/styles/image/{id}",           SUBMIT,      Json,    "Changes an image style.",                         || patch(styles::change::<OfImages>)).at_most(RARE_STYLES),
+    Route::delete("/api/v2/styles/image/{id}",          SUBMIT,      Json,    "Deletes an image style.",                         || delete(styles::delete::<OfImages>)).at_most(RARE_STYLES),
     Route::get("/api/v2/styles/image_by_name/{name}",   Who::Anyone, Json,    "An image style by its name.",                     || get(styles::named::<OfImages>)),
-    Route::post("/api/v2/styles/image/{id}/example",    SUBMIT,      Json,    "Adds an example of a style.",                     || post(styles::add_example)),
+    Route::post("/api/v2/styles/image/{id}/example",    SUBMIT,      Json,    "Adds an example of a style.",                     || post(styles::add_example)).at_most(STYLES),
     Route::patch("/api/v2/styles/image/{id}/example/{example}",  SUBMIT, Json, "Changes an example.",                            || patch(styles::change_example)),
     Route::delete("/api/v2/styles/image/{id}/example/{example}", SUBMIT, Json, "Removes an example.",                            || delete(styles::remove_example)),
-    Route::get("/api/v2/styles/text",                   Who::Anyone, Json,    "Text styles.",                                    || get(styles::list::<OfTexts>)),
-    Route::post("/api/v2/styles/text",                  SUBMIT,      Json,    "Makes a text style.",                             || post(styles::create::<OfTexts>)),
-    Route::get("/api/v2/styles/text/{id}",              Who::Anyone, Json,    "One text style.",                                 || get(styles::show::<OfTexts>)),
-    Route::patch("/api/v2/styles/text/{id}",            SUBMIT,      Json,    "Changes a text style.",                           || patch(styles::change::<OfTexts>)),
-    Route::delete("/api/v2/styles/text/{id}",           SUBMIT,      Json,    "Deletes a text style.",                           || delete(styles::delete::<OfTexts>)),
+    Route::get("/api/v2/styles/text",                   Who::Anyone, Json,    "Text styles.",                                    || get(styles::list::<OfTexts>)).at_most(RARE_STYLES),
+    Route::post("/api/v2/styles/text",                  SUBMIT,      Json,    "Makes a text style.",                             || post(styles::create::<OfTexts>)).at_most(RARE_STYLES),
+    Route::get("/api/v2/styles/text/{id}",              Who::Anyone, Json,    "One text style.",                                 || get(styles::show::<OfTexts>)).at_most(STYLES),
+    Route::patch("/api/v2/styles/text/{id}",            SUBMIT,      Json,    "Changes a text style.",                           || patch(styles::change::<OfTexts>)).at_most(STYLES),
+    Route::delete("/api/v2/styles/text/{id}",           SUBMIT,      Json,    "Deletes a text style.",                           || delete(styles::delete::<OfTexts>)).at_most(STYLES),
     Route::get("/api/v2/styles/text_by_name/{name}",    Who::Anyone, Json,    "A text style by its name.",                       || get(styles::named::<OfTexts>)),
 ];
 
@@ -197,6 +236,6 @@ pub fn router(doors: Doors) -> Router {
     routes
         .method_not_allowed_fallback(unbuilt::wrong_method)
         .fallback(unbuilt::wrong_path)
-        .layer(from_fn(entrance::pass))
+        .layer(from_fn_with_state(open.clone(), entrance::pass))
         .with_state(open)
 }

@@ -7,11 +7,13 @@ use axum::extract::FromRef;
 
 use crate::coordinator::accounts::Accounts;
 use crate::coordinator::media::Media;
+use crate::coordinator::modes::Modes;
 use crate::coordinator::names::Names;
 use crate::coordinator::people::People;
 use crate::coordinator::pollers::Pollers;
 use crate::coordinator::requests::Requests;
 use crate::coordinator::state::{DoorSettings, Doors};
+use crate::coordinator::stats::Stats;
 use crate::coordinator::storage::Store;
 use crate::coordinator::styles::Styles;
 use crate::coordinator::switchboard::Switchboard;
@@ -19,12 +21,14 @@ use crate::coordinator::workers::Workers;
 use crate::tasks::Tasks;
 
 use super::limits::Limits;
+use super::rates::Rates;
 use super::room::Memory;
 
 #[derive(Debug, Clone)]
 pub struct Open {
     doors: Arc<Doors>,
     limits: Arc<Limits>,
+    rates: Arc<Rates>,
     models: Arc<KnownModels>,
     memory: Memory,
 }
@@ -44,6 +48,7 @@ impl Open {
     pub fn new(doors: Doors) -> Self {
         Self {
             limits: Arc::new(Limits::new(&doors.settings)),
+            rates: Arc::new(Rates::new(&doors.settings)),
             memory: Memory::new(&doors.settings),
             models: Arc::new(KnownModels {
                 names: doors.settings.names.clone(),
@@ -99,11 +104,14 @@ parts! {
     Requests = |open| open.doors.requests.clone();
     People = |open| open.doors.people.clone();
     Media = |open| open.doors.media.clone();
+    Modes = |open| open.doors.modes.clone();
+    Stats = |open| open.doors.stats.clone();
     Store = |open| open.doors.store.clone();
     Styles = |open| Styles::new(open.doors.store.clone());
     Tasks = |open| open.doors.tasks.clone();
     Arc<DoorSettings> = |open| open.doors.settings.clone();
     Arc<Limits> = |open| open.limits.clone();
+    Arc<Rates> = |open| open.rates.clone();
     Arc<KnownModels> = |open| open.models.clone();
     Memory = |open| open.memory.clone();
 }

@@ -10,6 +10,7 @@ use crate::coordinator::accounts::{Accounts, Roles, Scopes};
 
 use super::limits::{self, Limits};
 use super::open::Open;
+use super::rates::{self, Counted, Rate, Rates};
 use super::{auth, legacy};
 
 /// One line of the page.
@@ -20,6 +21,7 @@ pub struct Route {
     pub who: Who,
     pub answers: Answers,
     pub about: &'static str,
+    rates: Option<&'static [Rate]>,
     handler: fn() -> MethodRouter<Open>,
 }
 
@@ -82,6 +84,7 @@ macro_rules! methods {
                     who,
                     answers,
                     about,
+                    rates: None,
                     handler,
                 }
             }
@@ -103,6 +106,21 @@ impl Route {
         self.path.starts_with(legacy::BASE)
     }
 
+    /// How often one client may ask for it.
+    pub const fn at_most(mut self, rates: &'static [Rate]) -> Self {
+        self.rates = Some(rates);
+        self
+    }
+
+    /// What was said of it, or what is usual.
+    pub fn rates(&self) -> &'static [Rate] {
+        match self.rates {
+            Some(rates) => rates,
+            None if self.is_legacy() => rates::USUAL,
+            None => rates::UNLIMITED,
+        }
+    }
+
     /// The handler behind its guard. No handler is reached without one.
     pub(super) fn guarded(&self, open: &Open) -> MethodRouter<Open> {
         let handler = (self.handler)();
@@ -113,14 +131,45 @@ impl Route {
             Some(scopes) => {
                 let guard = auth::Guard::new(open, scopes, self.who.roles(), self.is_legacy());
                 let guard = from_fn_with_state(guard, auth::admit);
+                let handler = self.befriended(handler, open);
                 self.counted(handler, open).route_layer(guard)
             }
         };
         match self.is_legacy() {
-            true => guarded
-                .route_layer(from_fn(legacy::reword))
-                .route_layer(from_fn(legacy::mask)),
+            true => self
+                .rated(
+                    guarded
+                        .route_layer(from_fn(legacy::reword))
+                        .route_layer(from_fn(legacy::mask)),
+                    open,
+                )
+                .route_layer(from_fn(legacy::dress)),
             false => guarded,
+        }
+    }
+
+    fn rated(&self, handler: MethodRouter<Open>, open: &Open) -> MethodRouter<Open> {
+        if self.rates().is_empty() {
+            return handler;
+        }
+        let counted = Counted {
+            rates: Arc::<Rates>::from_ref(open),
+            method: self.method,
+            path: self.path,
+            limits: self.rates(),
+        };
+        handler.route_layer(from_fn_with_state(counted, rates::count))
+    }
+
+    /// Where an account that is trusted makes its address known, so that it may ask more often from there.
+    fn befriended(&self, handler: MethodRouter<Open>, open: &Open) -> MethodRouter<Open> {
+        let is_asked = self.rates().iter().any(Rate::knows_friends);
+        match is_asked && self.path.ends_with("/async") {
+            true => {
+                let rates = Arc::<Rates>::from_ref(open);
+                handler.route_layer(from_fn_with_state(rates, rates::befriend))
+            }
+            false => handler,
         }
     }
 

@@ -2,9 +2,13 @@
 
 use axum::extract::{MatchedPath, OriginalUri, Request};
 use axum::http::Method;
+use axum::response::{IntoResponse, Response};
 
 use crate::coordinator::error::ApiError;
 use crate::protocol::job::FailureKind;
+use crate::protocol::legacy::Refusal;
+
+use super::legacy::{self, Refused};
 
 /// 501, with the route's name.
 pub async fn answer(method: Method, path: MatchedPath) -> ApiError {
@@ -12,21 +16,24 @@ pub async fn answer(method: Method, path: MatchedPath) -> ApiError {
     ApiError::new(FailureKind::NotBuilt, message)
 }
 
-pub async fn wrong_path(method: Method, OriginalUri(uri): OriginalUri) -> ApiError {
+pub async fn wrong_path(method: Method, OriginalUri(uri): OriginalUri) -> Response {
     // Other people's paths are not repeated at length.
     let path: String = uri.path().chars().take(200).collect();
     let message = format!("there is no {method} {path}: see /openapi.json");
-    ApiError {
-        status: Some(404),
-        ..ApiError::new(FailureKind::InvalidRequest, message)
-    }
+    nothing_here(404, message, uri.path())
 }
 
-pub async fn wrong_method(request: Request) -> ApiError {
+pub async fn wrong_method(request: Request) -> Response {
     let path: String = request.uri().path().chars().take(200).collect();
     let message = format!("{path} does not take {}", request.method());
-    ApiError {
-        status: Some(405),
-        ..ApiError::new(FailureKind::InvalidRequest, message)
+    nothing_here(405, message, request.uri().path())
+}
+
+/// In the words of whom the path belongs to.
+fn nothing_here(status: u16, message: String, path: &str) -> Response {
+    if path.starts_with(legacy::BASE) {
+        return Refused::Here(Refusal::plain(status, message)).into_response();
     }
+    let error = ApiError::new(FailureKind::InvalidRequest, message);
+    error.with_status(status).into_response()
 }

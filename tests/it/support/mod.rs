@@ -6,6 +6,8 @@
 pub mod app;
 #[cfg(feature = "coordinator")]
 pub mod boss;
+#[cfg(feature = "coordinator")]
+pub mod contract;
 pub mod hub;
 pub mod machines;
 #[cfg(feature = "coordinator")]

@@ -9,8 +9,8 @@ use axum::http::request::Parts;
 use url::form_urlencoded;
 use uuid::Uuid;
 
-use crate::protocol::legacy::Refusal;
 use crate::protocol::legacy::words::{self, Word};
+use crate::protocol::legacy::{Code, Refusal};
 
 /// The named parts of the path.
 #[derive(Debug, Default)]
@@ -39,6 +39,15 @@ impl Query {
 
     pub fn word<W: Word>(&self, name: &str, default: W) -> Result<W, Refusal> {
         words::asked(name, self.text(name), default)
+    }
+
+    /// A number that is none below zero.
+    pub fn whole(&self, name: &str) -> Result<Option<u64>, Refusal> {
+        let number = self.text(name).map(str::parse::<u64>).transpose();
+        number.map_err(|_| {
+            let message = format!("{name} is no whole number, wanted one from 0");
+            Refusal::new(Code::BadRequest, message)
+        })
     }
 
     /// Which page of a list: people count from 1, the answer from 0.

@@ -3,8 +3,8 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `refused` | refusals in the words of this API |
-//! | `mask` | `X-Fields` on whatever is answered |
 //! | `asked` | what stands in a URL |
+//! | `mask`, `headers` | `X-Fields` on whatever is answered, and the headers of it |
 //! | `text` | text requests: asked, looked at, cancelled |
 //! | `streamed` | the same for a client that would rather listen than ask again |
 //! | `progress` | how a request is doing |
@@ -14,24 +14,25 @@
 //! | `service` | the service about itself |
 
 mod asked;
+mod headers;
 mod mask;
 mod people;
 mod pop;
 mod progress;
 mod refused;
-mod service;
+pub mod service;
 mod streamed;
 pub mod styles;
 mod submit;
 mod text;
 
+pub use headers::dress;
 pub use mask::mask;
 pub use people::{
     find_user, leave, list as list_users, modify as modify_user, show as show_user, try_out,
 };
 pub use pop::pop;
-pub use refused::reword;
-pub use service::heartbeat;
+pub use refused::{Refused, reword};
 pub use submit::submit;
 pub use text::{ask, cancel, status};
 

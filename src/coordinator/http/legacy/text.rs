@@ -8,12 +8,14 @@ use axum::response::Response;
 
 use super::progress;
 use super::refused::Refused;
+use super::service::takes_requests;
 use super::streamed::{self, Source};
 use crate::coordinator::accounts::Caller;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
+use crate::coordinator::modes::Modes;
 use crate::coordinator::requests::orders::Asked;
 use crate::coordinator::requests::{Ended, NotAccepted, Order, Output, Request, Requests};
 use crate::coordinator::state::DoorSettings;
@@ -33,10 +35,12 @@ pub async fn ask(
     State(requests): State<Requests>,
     State(board): State<Switchboard>,
     State(settings): State<Arc<DoorSettings>>,
+    State(modes): State<Modes>,
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
     let asked = GenerationInputText::parse(&whole?.bytes)?;
+    takes_requests(&modes)?;
     asked.check(false)?;
     refuse_unbuilt(&asked)?;
     leave_room(&requests, &caller, &settings, &asked)?;

@@ -70,6 +70,7 @@ impl Door {
             router: self.router.clone(),
             patience: self.connections.header_patience,
             idle: self.connections.idle,
+            address: stream.peer_addr().ok(),
             stopping: self.tasks.stopping(),
         };
         let tls = self.tls.clone();

@@ -1,6 +1,7 @@
 //! One connection, HTTP/1.1 or HTTP/2, from its first byte to its last.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +22,13 @@ use tracing::debug;
 
 use super::activity::{Activity, Watched, Work};
 use super::peer::Peer;
+use crate::coordinator::http::address::PeerAddress;
 
 #[derive(Debug)]
 pub struct Connection {
     pub router: Router,
+    /// Whose it is; none when it has gone already.
+    pub address: Option<SocketAddr>,
     /// For the head of a request.
     pub patience: Duration,
     pub idle: Duration,
@@ -48,7 +52,12 @@ impl Connection {
         let activity = Arc::new(Activity::new());
         let io = TokioIo::new(Watched::new(stream, activity.clone(), place));
         let builder = self.builder();
-        let service = service_fn(|request| answer(self.router.clone(), activity.work(), request));
+        let service = service_fn(|mut request: Request<Incoming>| {
+            if let Some(address) = self.address {
+                request.extensions_mut().insert(PeerAddress(address.ip()));
+            }
+            answer(self.router.clone(), activity.work(), request)
+        });
         let mut serving = pin!(builder.serve_connection_with_upgrades(io, service));
         let ended = tokio::select! {
             ended = serving.as_mut() => Some(ended),

@@ -1,0 +1,109 @@
+//! From which address a request comes. Behind proxies that we trust it is the one they name in `X-Forwarded-For`:
+//! each proxy adds whom it heard, so the last one that is no trusted proxy is the client. Nobody else is believed.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{Extensions, HeaderMap, HeaderName};
+
+use crate::coordinator::address::Network;
+use crate::coordinator::error::ApiError;
+
+/// The other end of a connection, as its requests carry it. What comes without one is from this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerAddress(pub IpAddr);
+
+/// Where the client is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address(pub IpAddr);
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+impl Address {
+    pub fn of(extensions: &Extensions, headers: &HeaderMap, proxies: &[Network]) -> Self {
+        let peer = extensions.get::<PeerAddress>();
+        let peer = peer.map_or(HERE, |peer| peer.0.to_canonical());
+        let is_proxy = |address: &IpAddr| proxies.iter().any(|proxy| proxy.contains(*address));
+        if !is_proxy(&peer) {
+            return Self(peer);
+        }
+        let values = headers.get_all(FORWARDED_FOR).into_iter();
+        let hops = values.flat_map(|value| value.to_str().unwrap_or("?").split(','));
+        let hops: Vec<&str> = hops.collect();
+        let mut client = peer;
+        for hop in hops.into_iter().rev() {
+            // What is no address was written by somebody we need not believe.
+            let Some(address) = parse(hop.trim()) else {
+                break;
+            };
+            client = address;
+            if !is_proxy(&client) {
+                break;
+            }
+        }
+        Self(client)
+    }
+}
+
+/// Some proxies add the port.
+fn parse(hop: &str) -> Option<IpAddr> {
+    let address: Option<IpAddr> = hop.parse().ok();
+    let address = address.or_else(|| Some(hop.parse::<std::net::SocketAddr>().ok()?.ip()));
+    address.map(|address| address.to_canonical())
+}
+
+impl<S: Sync> FromRequestParts<S> for Address {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let known = parts.extensions.get::<Self>().copied();
+        Ok(known.unwrap_or_else(|| Self::of(&parts.extensions, &parts.headers, &[])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{Extensions, HeaderMap, HeaderValue};
+
+    use super::{Address, FORWARDED_FOR, PeerAddress};
+    use crate::coordinator::address::Network;
+
+    fn check(peer: &str, forwarded: &[&'static str], expected: &str) {
+        let proxies = [
+            Network::new("10.0.0.0".parse().unwrap(), 8).unwrap(),
+            Network::new("::1".parse().unwrap(), 128).unwrap(),
+        ];
+        let mut extensions = Extensions::new();
+        extensions.insert(PeerAddress(peer.parse().unwrap()));
+        let headers: HeaderMap = forwarded
+            .iter()
+            .map(|value| (FORWARDED_FOR, HeaderValue::from_static(value)))
+            .collect();
+        let address = Address::of(&extensions, &headers, &proxies);
+        assert_eq!(address.0.to_string(), expected, "{peer} {forwarded:?}");
+    }
+
+    #[test]
+    fn only_trusted_proxies_say_who_the_client_is() {
+        check("192.0.2.1", &[], "192.0.2.1");
+        check("192.0.2.1", &["198.51.100.7"], "192.0.2.1");
+        check("10.0.0.1", &["198.51.100.7"], "198.51.100.7");
+        check("::ffff:10.0.0.1", &["198.51.100.7:4711"], "198.51.100.7");
+        check("::1", &["[2001:db8::7]:4711"], "2001:db8::7");
+        check("10.0.0.1", &[], "10.0.0.1");
+    }
+
+    #[test]
+    fn what_a_client_claims_before_the_proxies_is_not_believed() {
+        check(
+            "10.0.0.1",
+            &["1.2.3.4, 198.51.100.7, 10.0.0.2"],
+            "198.51.100.7",
+        );
+        check("10.0.0.1", &["1.2.3.4", "198.51.100.7"], "198.51.100.7");
+        check("10.0.0.1", &["1.2.3.4, nonsense, 10.0.0.2"], "10.0.0.2");
+        check("10.0.0.1", &["10.0.0.3, 10.0.0.2"], "10.0.0.3");
+    }
+}

@@ -1,0 +1,195 @@
+//! How much waits, who works, and how fast: for the whole service and for each model.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::{SPECIAL, unknown_numbers};
+use crate::coordinator::http::legacy::Refused;
+use crate::coordinator::http::legacy::asked::Query;
+use crate::coordinator::http::reply;
+use crate::coordinator::names::Names;
+use crate::coordinator::state::DoorSettings;
+use crate::coordinator::stats::{Picture, Stats};
+use crate::coordinator::switchboard::{Overview, Switchboard};
+use crate::protocol::job::Kind;
+use crate::protocol::legacy::service::{
+    ActiveModel, ModelState, NOBODY_SERVES_IT, ServicePerformance,
+};
+use crate::protocol::legacy::user::AutoWorkerTypeResponse;
+use crate::protocol::legacy::words::Making;
+
+const MILLION: f64 = 1e6;
+
+/// `GET /api/v2/status/performance`
+pub async fn performance(
+    State(board): State<Switchboard>,
+    State(stats): State<Stats>,
+) -> Result<Response, Refused> {
+    let overview = board.overview();
+    let picture = stats.picture().await.map_err(unknown_numbers)?;
+    let (image, text) = (
+        overview.demands.of(Kind::Image),
+        overview.demands.of(Kind::Text),
+    );
+    let (images, texts) = (
+        Crew::of(&overview, Kind::Image),
+        Crew::of(&overview, Kind::Text),
+    );
+    let performance = ServicePerformance {
+        queued_requests: image.jobs,
+        queued_text_requests: text.jobs,
+        worker_count: images.workers,
+        text_worker_count: texts.workers,
+        thread_count: images.threads,
+        text_thread_count: texts.threads,
+        queued_megapixelsteps: image.size as f64 / MILLION,
+        past_minute_megapixelsteps: picture.minute.total(Kind::Image).size as f64 / MILLION,
+        queued_tokens: text.size as f64,
+        past_minute_tokens: picture.minute.total(Kind::Text).size as f64,
+        ..ServicePerformance::default()
+    };
+    Ok(reply::json(StatusCode::OK, &performance))
+}
+
+/// `GET /api/v2/status/models`
+pub async fn models(
+    State(board): State<Switchboard>,
+    State(stats): State<Stats>,
+    State(settings): State<Arc<DoorSettings>>,
+    query: Query,
+) -> Result<Response, Refused> {
+    let making = query.word("type", Making::Image)?;
+    let state = query.word("model_state", ModelState::All)?;
+    let fewest = query.whole("min_count")?.unwrap_or(0);
+    let most = query.whole("max_count")?.unwrap_or(u64::MAX);
+    let picture = stats.picture().await.map_err(unknown_numbers)?;
+    let mut active = active(making, &board.overview(), &picture, &settings.names);
+    active.retain(|model| {
+        let is_known = settings.names.listed(&model.name).is_some();
+        let is_wanted = match state {
+            ModelState::All => true,
+            ModelState::Known => is_known,
+            ModelState::Custom => !is_known,
+        };
+        is_wanted && (fewest..=most).contains(&model.count)
+    });
+    Ok(reply::json(StatusCode::OK, &active))
+}
+
+/// `GET /api/v2/status/models/{name}`: the one of that name, or none.
+pub async fn model(
+    State(board): State<Switchboard>,
+    State(stats): State<Stats>,
+    State(settings): State<Arc<DoorSettings>>,
+    Path(name): Path<String>,
+) -> Result<Response, Refused> {
+    let overview = board.overview();
+    let picture = stats.picture().await.map_err(unknown_numbers)?;
+    let id = settings.names.id(&name);
+    let mut found = Vec::new();
+    for making in [Making::Image, Making::Text] {
+        found.extend(active(making, &overview, &picture, &settings.names));
+    }
+    found.retain(|model| *model.name == *id);
+    // Of a name that is served as both, the one with more behind it.
+    let found: Vec<ActiveModel> = found
+        .into_iter()
+        .max_by_key(|it| it.count)
+        .into_iter()
+        .collect();
+    Ok(reply::json(StatusCode::OK, &found))
+}
+
+/// `GET /api/v2/auto_worker_type`: whichever there are fewer of.
+pub async fn wanted_worker(State(board): State<Switchboard>) -> Response {
+    let overview = board.overview();
+    let [images, texts] = [Kind::Image, Kind::Text].map(|kind| Crew::of(&overview, kind).workers);
+    let answer = AutoWorkerTypeResponse {
+        recommended_worker_type: match images > texts {
+            true => Making::Text,
+            false => Making::Image,
+        },
+    };
+    reply::json(StatusCode::OK, &answer)
+}
+
+/// Those who serve a kind.
+struct Crew {
+    workers: u64,
+    threads: u64,
+}
+
+impl Crew {
+    fn of(overview: &Overview, kind: Kind) -> Self {
+        let crew = || {
+            overview
+                .workers
+                .iter()
+                .filter(|worker| worker.kinds.contains(kind))
+        };
+        Self {
+            workers: crew().count() as u64,
+            threads: crew().map(|worker| worker.slots as u64).sum(),
+        }
+    }
+}
+
+/// Models that somebody serves, and those of ours that are asked for in vain.
+fn active(
+    making: Making,
+    overview: &Overview,
+    picture: &Picture,
+    names: &Names,
+) -> Vec<ActiveModel> {
+    let kind = kind(making);
+    let served = overview
+        .models
+        .iter()
+        .filter(|model| model.kinds.contains(kind));
+    let served = served.map(|model| &model.name);
+    let asked = overview.demands.models(kind).map(|(name, _)| name);
+    let asked = asked.filter(|name| names.listed(name).is_some());
+    let all: BTreeSet<&Arc<str>> = served.chain(asked).collect();
+    let shown = all.into_iter().filter(|name| !name.starts_with(SPECIAL));
+    shown
+        .map(|name| active_model(making, name, overview, picture))
+        .collect()
+}
+
+fn active_model(making: Making, name: &str, overview: &Overview, picture: &Picture) -> ActiveModel {
+    let kind = kind(making);
+    let demand = overview.demands.of_model(kind, name);
+    let count = overview
+        .model(name)
+        .map_or(0, |model| u64::from(model.slots));
+    let speed = picture.hour.speed(kind, name);
+    let each = speed.unwrap_or(match making {
+        // What a new worker counts as.
+        Making::Image => MILLION,
+        Making::Text => 1.0,
+    });
+    ActiveModel {
+        performance: speed.unwrap_or(0.0),
+        queued: demand.size as f64,
+        jobs: demand.jobs as f64,
+        eta: match (demand.jobs, count) {
+            (0, _) => 0,
+            (_, 0) => NOBODY_SERVES_IT,
+            _ => (demand.size as f64 / (each.max(f64::EPSILON) * count as f64)) as u64,
+        },
+        making,
+        name: name.to_owned(),
+        count,
+    }
+}
+
+fn kind(making: Making) -> Kind {
+    match making {
+        Making::Image => Kind::Image,
+        Making::Text => Kind::Text,
+    }
+}

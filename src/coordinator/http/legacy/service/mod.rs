@@ -1,0 +1,51 @@
+//! The service about itself, for those who speak this API.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `modes` | what is switched for everybody |
+//! | `load` | how much waits, who works, and how fast |
+//! | `stats` | what was made |
+//! | `words` | documents and news |
+
+mod load;
+mod modes;
+mod stats;
+mod words;
+
+pub use load::{model, models, performance, wanted_worker};
+pub use modes::{show as show_modes, switch as switch_modes, takes_requests};
+pub use stats::{image_models, images, text_models, texts};
+pub use words::{news, privacy, sponsors, terms};
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use crate::coordinator::http::reply;
+use crate::coordinator::storage::{StorageError, Store};
+use crate::protocol::legacy::Refusal;
+use crate::protocol::legacy::service::{Health, HeartbeatResponse};
+
+/// Models of this name are for some users only, and stand in no list.
+const SPECIAL: &str = "horde_special::";
+
+/// `GET /api/v2/status/heartbeat`: 200 in any case.
+pub async fn heartbeat(State(store): State<Store>) -> Response {
+    let is_reachable = store.is_reachable();
+    let beat = HeartbeatResponse {
+        message: match is_reachable {
+            true => Health::Ok,
+            false => Health::Down,
+        },
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        queue: None,
+        threads: None,
+        active_count: None,
+        db_connection: Some(is_reachable),
+    };
+    reply::json(StatusCode::OK, &beat)
+}
+
+fn unknown_numbers(_: StorageError) -> Refusal {
+    Refusal::plain(503, "the numbers cannot be looked up right now")
+}

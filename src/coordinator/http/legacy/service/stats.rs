@@ -1,0 +1,109 @@
+//! What was made, in windows that end now.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::unknown_numbers;
+use crate::coordinator::http::legacy::Refused;
+use crate::coordinator::http::legacy::asked::Query;
+use crate::coordinator::http::reply;
+use crate::coordinator::names::Names;
+use crate::coordinator::state::DoorSettings;
+use crate::coordinator::stats::{Stats, Window};
+use crate::protocol::job::Kind;
+use crate::protocol::legacy::service::ModelState;
+use crate::protocol::legacy::stats::{
+    ByModel, ImgModelStats, SinglePeriodImgStat, SinglePeriodTxtStat, StatsImgTotals,
+    StatsTxtTotals, TxtModelStats,
+};
+
+/// `GET /api/v2/stats/img/totals`
+pub async fn images(State(stats): State<Stats>) -> Result<Response, Refused> {
+    let picture = stats.picture().await.map_err(unknown_numbers)?;
+    let period = |window: &Window| {
+        let made = window.total(Kind::Image);
+        SinglePeriodImgStat {
+            images: made.outputs,
+            ps: made.size,
+        }
+    };
+    let totals = StatsImgTotals {
+        minute: period(&picture.minute),
+        hour: period(&picture.hour),
+        day: period(&picture.day),
+        month: period(&picture.month),
+        total: period(&picture.ever),
+    };
+    Ok(reply::json(StatusCode::OK, &totals))
+}
+
+/// `GET /api/v2/stats/text/totals`
+pub async fn texts(State(stats): State<Stats>) -> Result<Response, Refused> {
+    let picture = stats.picture().await.map_err(unknown_numbers)?;
+    let period = |window: &Window| {
+        let made = window.total(Kind::Text);
+        SinglePeriodTxtStat {
+            requests: made.outputs,
+            tokens: made.size,
+        }
+    };
+    let totals = StatsTxtTotals {
+        minute: period(&picture.minute),
+        hour: period(&picture.hour),
+        day: period(&picture.day),
+        month: period(&picture.month),
+        total: period(&picture.ever),
+    };
+    Ok(reply::json(StatusCode::OK, &totals))
+}
+
+/// `GET /api/v2/stats/img/models`
+pub async fn image_models(
+    State(stats): State<Stats>,
+    State(settings): State<Arc<DoorSettings>>,
+    query: Query,
+) -> Result<Response, Refused> {
+    let state = query.word("model_state", ModelState::Known)?;
+    let picture = stats.picture().await.map_err(unknown_numbers)?;
+    let by_model = |window| by_model(window, Kind::Image, state, &settings.names);
+    let models = ImgModelStats {
+        day: by_model(&picture.day),
+        month: by_model(&picture.month),
+        total: by_model(&picture.ever),
+    };
+    Ok(reply::json(StatusCode::OK, &models))
+}
+
+/// `GET /api/v2/stats/text/models`
+pub async fn text_models(
+    State(stats): State<Stats>,
+    State(settings): State<Arc<DoorSettings>>,
+) -> Result<Response, Refused> {
+    let picture = stats.picture().await.map_err(unknown_numbers)?;
+    let by_model = |window| by_model(window, Kind::Text, ModelState::All, &settings.names);
+    let models = TxtModelStats {
+        day: by_model(&picture.day),
+        month: by_model(&picture.month),
+        total: by_model(&picture.ever),
+    };
+    Ok(reply::json(StatusCode::OK, &models))
+}
+
+fn by_model(window: &Window, kind: Kind, state: ModelState, names: &Names) -> ByModel {
+    let models = window.of(kind).filter(|by| {
+        let is_known = names.listed(&by.model).is_some();
+        let is_shown = !by.model.is_empty() && !by.model.starts_with(super::SPECIAL);
+        is_shown
+            && match state {
+                ModelState::All => true,
+                ModelState::Known => is_known,
+                ModelState::Custom => !is_known,
+            }
+    });
+    models
+        .map(|by| (by.model.clone(), by.made.outputs))
+        .collect()
+}
