@@ -118,7 +118,7 @@ impl Client {
 }
 
 /// Where a reply with a length ends.
-fn whole(seen: &[u8]) -> Option<usize> {
+pub fn whole(seen: &[u8]) -> Option<usize> {
     let head = find(seen, b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&seen[..head])
         .unwrap()

@@ -1,8 +1,9 @@
 //! How much the coordinator carries on this machine, the generator included: requests, time to the first token,
-//! relayed tokens, idle workers, and whether the cost of a request depends on how many workers are online.
+//! relayed tokens, idle workers, whether the cost of a request depends on how many workers are online, and the poll
+//! API: whole cycles, heartbeats, and pops while much waits.
 //!
 //! ```text
-//! cargo bench --bench load                      everything, about two minutes
+//! cargo bench --bench load                      everything, about three minutes
 //! cargo bench --bench load -- requests relay    only these
 //! cargo bench --bench load -- million           memory over a million requests, some minutes more
 //! ```
@@ -22,6 +23,7 @@
 mod client;
 mod measure;
 mod peers;
+mod polls;
 mod rig;
 mod service;
 
@@ -47,7 +49,16 @@ const SMOKE: Effort = Effort {
     requests: 200,
 };
 
-const PARTS: [&str; 5] = ["requests", "first", "relay", "idle", "memory"];
+const PARTS: [&str; 8] = [
+    "requests",
+    "first",
+    "relay",
+    "idle",
+    "memory",
+    "cycles",
+    "heartbeat",
+    "pops",
+];
 /// Long, so only by its name.
 const MILLION: &str = "million";
 /// Five times as many are a million.
@@ -85,6 +96,9 @@ fn main() {
                 "first" => measure::first_token(effort).await,
                 "relay" => measure::relay(effort).await,
                 "idle" => measure::idle(effort).await,
+                "cycles" => polls::cycles(effort).await,
+                "heartbeat" => polls::heartbeat(effort).await,
+                "pops" => polls::pops(effort).await,
                 MILLION => {
                     let requests = A_FIFTH;
                     measure::memory(Effort { requests, ..effort }).await;

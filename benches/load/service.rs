@@ -18,6 +18,15 @@ pub struct Service {
 impl Service {
     /// The coordinator, on an empty store.
     pub fn coordinator() -> Self {
+        Self::serve(&[])
+    }
+
+    /// The same without limits of rate and number, as for tests of clients.
+    pub fn dev() -> Self {
+        Self::serve(&["--dev"])
+    }
+
+    fn serve(more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_worker"));
         command
@@ -29,7 +38,9 @@ impl Service {
                 "127.0.0.1:0",
                 "--data-dir",
             ])
-            .arg(folder.path());
+            .arg(folder.path())
+            .args(more)
+            .env("MUSTER_SERVE_QUEUE", "200000");
         Self::start("muster", command, folder)
     }
 
