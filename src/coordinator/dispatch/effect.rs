@@ -167,6 +167,8 @@ pub struct Facts {
 pub struct Part {
     pub worker: WorkerId,
     pub owner: AccountId,
+    /// The operator vouches for the worker, or for its owner.
+    pub trusted: bool,
     pub attempt: u32,
     pub model: Arc<str>,
     /// Events with output that reached the client, and the tokens in them where the worker told.

@@ -248,6 +248,7 @@ impl Dispatcher {
 
 pub(super) fn part(worker: &Worker, lease: &Lease) -> Part {
     Part {
+        trusted: worker.profile.trusted,
         worker: worker.id,
         owner: worker.owner,
         attempt: lease.attempt,

@@ -6,7 +6,8 @@
 //! reward = t(output) · (max(p, 13) / 13) ^ 0.2 · p / 125 · c                        at least 0.1
 //! ```
 //!
-//! p is the model's size in billions of parameters, and 1 where nobody knows it. The reward is rounded to
+//! p is the model's size in billions of parameters. Where nobody knows it, the word of a trusted owner counts, in the
+//! name under which the model is served, and else it is 1. The reward is rounded to
 //! thousandths, the unit of the ledger. Who asked pays the reward and one kudos more.
 //!
 //! The legacy network takes this times 0.3 for a backend it has not validated, and knows those that it has by the agent
@@ -24,6 +25,8 @@ pub const FEE: Kudos = Kudos(1000);
 /// The most that one job can be worth, so that no sum can overflow: a billion kudos.
 const MOST: f64 = 1e12;
 
+/// A name is only a word: larger ones are not believed.
+const LARGEST_NAMED: f64 = 180.0;
 const FEWEST_TOKENS: u32 = 20;
 /// The least that work is worth: a tenth of a kudos, as workers on a socket are used to.
 const LEAST: f64 = 100.0;
@@ -44,10 +47,29 @@ impl Prices {
         self
     }
 
+    /// The size that counts for this model where this worker serves it.
+    pub fn size(&self, model: &str, is_trusted: bool) -> f64 {
+        let known = self.billions.get(model).copied();
+        let said = || size_in(model).filter(|_| is_trusted);
+        known.or_else(said).unwrap_or(1.0)
+    }
+
     /// The size that counts for this model.
     pub fn billions(&self, model: &str) -> f64 {
         self.billions.get(model).copied().unwrap_or(1.0)
     }
+}
+
+/// The size that a name tells: 70 of `chronos-70b-v2`, 56 of `mixtral-8x7b`.
+fn size_in(name: &str) -> Option<f64> {
+    let words = name.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.');
+    let sizes = words.filter_map(|word| {
+        let number = word.strip_suffix(['b', 'B'])?;
+        let factors = number.split(['x', 'X']).map(|factor| factor.parse::<f64>());
+        factors.product::<Result<f64, _>>().ok()
+    });
+    let sane = |size: &f64| (0.05..=LARGEST_NAMED).contains(size);
+    sizes.filter(sane).next_back()
 }
 
 /// The tokens that count, of an output that could have had so many.
@@ -87,4 +109,35 @@ pub fn raise(worth: f64) -> f64 {
 pub fn rounded(thousandths: f64) -> Kudos {
     // Within the range of i64 by the clamp, and NaN becomes nothing.
     Kudos(thousandths.round().clamp(0.0, MOST) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Prices, size_in};
+
+    #[test]
+    fn a_name_tells_the_size() {
+        for (name, size) in [
+            ("elinas/chronos-70b-v2", Some(70.0)),
+            ("koboldcpp/Qwen2.5-0.5B-Instruct", Some(0.5)),
+            ("aphrodite/mixtral-8x7B", Some(56.0)),
+            ("Llama-3.2-1B", Some(1.0)),
+            ("a 100000b model", None),
+            ("tiny", None),
+            ("crumb", None),
+            ("b", None),
+            ("nan-b", None),
+            ("infb", None),
+        ] {
+            assert_eq!(size_in(name), size, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_a_trusted_owners_word_counts_and_never_against_what_is_known() {
+        let prices = Prices::default().with("known-70b", 8.0);
+        assert_eq!(prices.size("known-70b", true), 8.0);
+        assert_eq!(prices.size("unknown-70b", true), 70.0);
+        assert_eq!(prices.size("unknown-70b", false), 1.0);
+    }
 }

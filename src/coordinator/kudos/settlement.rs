@@ -157,7 +157,10 @@ fn rewards(facts: &Facts, metered: Metered, prices: &Prices) -> Vec<Kudos> {
     let shared = facts.parts.iter().zip(shares(&facts.parts));
     let worths: Vec<f64> = shared
         .map(|(part, share)| {
-            let each = per_token(metered.prompt_tokens, prices.billions(&part.model));
+            let each = per_token(
+                metered.prompt_tokens,
+                prices.size(&part.model, part.trusted),
+            );
             f64::from(tokens) * share * each
         })
         .collect();

@@ -229,6 +229,7 @@ fn delivered(completion_tokens: u32) -> Outcome {
 
 fn part(owner: AccountId, tokens: u64) -> Part {
     Part {
+        trusted: false,
         worker: WorkerId(owner.0 * 10),
         owner,
         attempt: 1,
