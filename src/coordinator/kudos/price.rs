@@ -63,13 +63,13 @@ impl Prices {
 /// The size that a name tells: 70 of `chronos-70b-v2`, 56 of `mixtral-8x7b`.
 fn size_in(name: &str) -> Option<f64> {
     let words = name.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.');
-    let sizes = words.filter_map(|word| {
+    let mut sizes = words.filter_map(|word| {
         let number = word.strip_suffix(['b', 'B'])?;
         let factors = number.split(['x', 'X']).map(|factor| factor.parse::<f64>());
         factors.product::<Result<f64, _>>().ok()
     });
     let sane = |size: &f64| (0.05..=LARGEST_NAMED).contains(size);
-    sizes.filter(sane).next_back()
+    sizes.rfind(sane)
 }
 
 /// The tokens that count, of an output that could have had so many.
