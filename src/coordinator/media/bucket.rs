@@ -13,7 +13,7 @@ use object_store::path::Path;
 use object_store::signer::{Method, Signer};
 use object_store::{
     Attribute, Attributes, ClientOptions, Error, ObjectStore, ObjectStoreExt, PutOptions,
-    PutPayload, Result,
+    PutPayload, Result, RetryConfig,
 };
 
 use super::Unaccepted;
@@ -37,17 +37,25 @@ pub struct Bucket {
 
 const INCOMING: &str = "incoming";
 const PATIENCE: Duration = Duration::from_secs(30);
+const RETRIES: usize = 3;
 
 impl Bucket {
     pub fn open(settings: &BucketSettings) -> Result<Self> {
         // Whoever was first has chosen the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let plain = |endpoint: &String| endpoint.starts_with("http://");
+        let options = ClientOptions::new()
+            .with_timeout(PATIENCE)
+            .with_allow_http(settings.endpoint.as_ref().is_some_and(plain));
         let builder = AmazonS3Builder::new()
             .with_bucket_name(&settings.name)
             .with_region(&settings.region)
-            .with_allow_http(settings.endpoint.as_ref().is_some_and(plain))
-            .with_client_options(ClientOptions::new().with_timeout(PATIENCE));
+            .with_client_options(options)
+            .with_retry(RetryConfig {
+                max_retries: RETRIES,
+                retry_timeout: PATIENCE,
+                ..RetryConfig::default()
+            });
         let builder = match &settings.endpoint {
             Some(endpoint) => builder.with_endpoint(endpoint),
             None => builder,

@@ -15,6 +15,8 @@
 //! Objects go after a while, whoever forgets them. No link outlives what it leads to.
 
 mod bucket;
+#[cfg(test)]
+mod bucket_tests;
 mod folder;
 mod key;
 mod link;

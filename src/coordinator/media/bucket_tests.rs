@@ -1,0 +1,144 @@
+//! A bucket, held against a server that speaks S3.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use url::{Position, Url};
+use uuid::Uuid;
+
+use super::{
+    Area, BucketSettings, Key, Kind, Links, Media, MediaSettings, PlaceSettings, Unaccepted,
+};
+use crate::coordinator::egress::{Egress, Limits, Schemes};
+use crate::tasks::Tasks;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const WEBP: &[u8] = b"RIFF\x10\0\0\0WEBPVP8 and so on";
+
+fn server() -> String {
+    std::env::var("MUSTER_TEST_S3").expect(
+        "MUSTER_TEST_S3 is not set: `./test tests` starts a server that speaks S3 and sets it, \
+         and `tests/bucket start FOLDER` prints what to set by hand",
+    )
+}
+
+async fn bucket(keep: Duration, tasks: &Tasks) -> Media {
+    let place = BucketSettings {
+        name: "muster".to_owned(),
+        region: "us-east-1".to_owned(),
+        endpoint: Some(server()),
+        key: Some(("test".to_owned(), "secret".to_owned())),
+    };
+    let settings = MediaSettings {
+        place: PlaceSettings::Bucket(place),
+        keep,
+        largest: 1000,
+    };
+    let links = Links {
+        secret: [1; 32],
+        base: String::new(),
+    };
+    Media::open(&settings, &links, tasks).await.unwrap()
+}
+
+/// One that no other test has.
+fn key() -> Key {
+    Key::new(Area::Results, Uuid::new_v4(), 1, Kind::Webp)
+}
+
+/// Sends an object as public workers do: without a type.
+async fn put(link: &str, bytes: &[u8]) -> String {
+    let url = Url::parse(link).unwrap();
+    let (host, port) = (url.host_str().unwrap(), url.port().unwrap());
+    let mut socket = TcpStream::connect((host, port)).await.unwrap();
+    let (path, length) = (&url[Position::BeforePath..], bytes.len());
+    let head = format!(
+        "PUT {path} HTTP/1.1\r\nhost: {host}:{port}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+    );
+    socket.write_all(head.as_bytes()).await.unwrap();
+    socket.write_all(bytes).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    answer.lines().next().unwrap_or_default().to_owned()
+}
+
+async fn get(link: &str) -> Option<Bytes> {
+    let port = Url::parse(link).unwrap().port().unwrap();
+    let limits = Limits {
+        schemes: Schemes::HttpToo,
+        bytes: 1 << 20,
+        time: HOUR,
+        redirects: 0,
+    };
+    let egress = Egress::permitting_own_ports([port]);
+    let fetched = egress.fetch(link, limits).await;
+    fetched.ok().map(|fetched| fetched.bytes)
+}
+
+#[tokio::test]
+async fn what_is_put_in_a_bucket_is_there_until_it_is_deleted() {
+    let tasks = Tasks::default();
+    let (media, key) = (bucket(HOUR, &tasks).await, key());
+    assert_eq!(media.get(key).await.unwrap(), None);
+    media.put(key, Bytes::from_static(WEBP)).await.unwrap();
+    assert_eq!(media.get(key).await.unwrap().as_deref(), Some(WEBP));
+    let link = media.download_link(key, HOUR).await.unwrap();
+    assert!(link.contains("X-Amz-Expires=3600"), "{link}");
+    assert_eq!(get(&link).await.as_deref(), Some(WEBP));
+    media.delete(key).await.unwrap();
+    media.delete(key).await.unwrap();
+    assert_eq!(media.get(key).await.unwrap(), None);
+    assert_eq!(get(&link).await, None);
+}
+
+#[tokio::test]
+async fn what_comes_by_a_presigned_link_counts_when_it_was_looked_at() {
+    let tasks = Tasks::default();
+    let (media, key) = (bucket(HOUR, &tasks).await, key());
+    let link = media.upload_link(key, HOUR).await.unwrap();
+    assert_eq!(media.take_in(key).await.unwrap(), None);
+    assert!(put(&link, WEBP).await.contains("200"));
+    assert_eq!(media.get(key).await.unwrap(), None);
+    let length = u64::try_from(WEBP.len()).unwrap();
+    assert_eq!(media.take_in(key).await.unwrap(), Some(length));
+    // The link still takes something, and it changes nothing.
+    let other = b"RIFF\x10\0\0\0WEBPother";
+    assert!(put(&link, other).await.contains("200"));
+    assert_eq!(media.take_in(key).await.unwrap(), Some(length));
+    assert_eq!(media.get(key).await.unwrap().as_deref(), Some(WEBP));
+    media.delete(key).await.unwrap();
+    assert_eq!(media.take_in(key).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn what_is_of_another_kind_or_too_large_is_taken_away_again() {
+    let tasks = Tasks::default();
+    let (media, key) = (bucket(HOUR, &tasks).await, key());
+    let link = media.upload_link(key, HOUR).await.unwrap();
+    let mut large = vec![0; 1001];
+    large[..WEBP.len()].copy_from_slice(WEBP);
+    let svg = b"<svg xmlns='http://www.w3.org/2000/svg'/>";
+    for sent in [&svg[..], b"", &large] {
+        assert!(put(&link, sent).await.contains("200"));
+        let refused = media.take_in(key).await.unwrap_err();
+        let is_for_that = matches!(
+            refused,
+            Unaccepted::OtherKind { .. } | Unaccepted::TooLarge { .. }
+        );
+        assert!(is_for_that, "{refused}");
+        assert_eq!(media.take_in(key).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn links_to_a_bucket_are_not_served_here_and_end_with_what_they_lead_to() {
+    let tasks = Tasks::default();
+    let (media, key) = (bucket(HOUR, &tasks).await, key());
+    let link = media.upload_link(key, HOUR * 100).await.unwrap();
+    assert!(link.contains("X-Amz-Expires=3600"), "{link}");
+    let query = format!("until=99999999999&signature={}", "0".repeat(64));
+    let own = media.download(&key.to_string(), &query).await;
+    assert!(matches!(own, Err(Unaccepted::Link(_))));
+}
