@@ -66,6 +66,7 @@ impl Network {
             session: SessionId(worker as u64),
             worker: WorkerId(worker),
             owner: AccountId(worker),
+            prefers: Vec::new(),
             trusted: false,
             kinds: Kind::Text.into(),
             formats: Formats::NEUTRAL,

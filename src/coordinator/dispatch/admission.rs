@@ -98,6 +98,9 @@ impl Dispatcher {
         }
         self.watch_lane(lane);
         self.touched.lanes.push(lane);
+        if let Some(job) = siblings.first() {
+            self.wake_owner(*job);
+        }
     }
 
     fn new_entry(

@@ -40,10 +40,9 @@ impl Dispatcher {
         let mut worker = Worker::new(registration, self.now.mono);
         (worker.speed, worker.succeeded) = known.unwrap_or_default();
         let resumed = self.resume(&mut worker, registration, out);
-        self.lanes.attach(&mut worker);
         self.sessions.insert(session, id);
         self.workers.insert(id, worker);
-        self.touched.workers.push(id);
+        self.settle_in(id);
         // The new socket takes over before anything is said about the old one.
         out.insert(mark, Effect::Ready { session, resumed });
         if let Some(session) = older {
@@ -79,6 +78,7 @@ impl Dispatcher {
         }
         let left = self.lanes.detach(worker);
         self.touched.left.extend(left);
+        self.own_only.remove(&(worker.owner, id));
         worker.hold = None;
         worker.backoff_until = None;
         let comes_back = gone == Gone::Lost && worker.extensions.resume && worker.leaving.is_none();

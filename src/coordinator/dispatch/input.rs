@@ -36,6 +36,11 @@ pub enum Input {
     },
     /// It says anew what it serves.
     Changed(Box<Registration>),
+    /// Something was decided about a worker, whether it is here or not.
+    Terms {
+        worker: WorkerId,
+        terms: Terms,
+    },
 
     // From a worker.
     /// A worker said who it is and was believed.
@@ -96,8 +101,10 @@ pub struct Submission {
 pub struct Registration {
     pub session: SessionId,
     pub worker: WorkerId,
-    /// The account that owns it.
+    /// The account that owns it. Its jobs go first there.
     pub owner: AccountId,
+    /// Accounts whose jobs go first as well.
+    pub prefers: Vec<AccountId>,
     /// The operator vouches for it.
     pub trusted: bool,
     pub kinds: Kinds,
@@ -112,6 +119,13 @@ pub struct Registration {
     /// It comes for its jobs, and takes this much.
     pub polls: Option<Reach>,
     pub resume: Option<Resume>,
+}
+
+/// What is known of a worker apart from what it says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// It is given its owner's jobs and no others.
+    pub own_only: bool,
 }
 
 #[derive(Debug, Clone)]

@@ -108,6 +108,8 @@ pub struct Delivered {
 pub struct History {
     pub attempts: u32,
     pub failures: Vec<Failing>,
+    /// Whom it turned out to be dropped by, once it has ended.
+    pub dropped: Vec<WorkerId>,
     /// Workers that would not go on with what others had begun, once for each time.
     pub refused: Vec<WorkerId>,
     pub losses: u32,
@@ -122,6 +124,8 @@ pub struct History {
 pub struct Failing {
     pub worker: WorkerId,
     pub at: Mono,
+    /// The worker is to blame, unless the job turns out to be.
+    pub by_worker: bool,
     pub strikes: bool,
 }
 

@@ -10,6 +10,7 @@
 //! | `jobs`, `frames` | one accepted job; what its worker says about it |
 //! | `connections` | workers that come, go, come back, or are replaced |
 //! | `polling`, `wants` | workers that come for their jobs; what they take of them |
+//! | `terms` | whose jobs go first at a worker |
 //! | `retries`, `conduct` | what a failure costs the job and the worker |
 //! | `deserted` | jobs whose workers have all gone |
 //! | `endings` | cancels, expiry, silence, slow clients, draining |
@@ -48,6 +49,7 @@ mod refusal;
 mod retries;
 mod settings;
 mod settlement;
+mod terms;
 mod timers;
 mod wants;
 mod workers;
@@ -65,7 +67,7 @@ pub use effect::{
 pub use fairness::{Priority, Standing};
 pub use input::{
     Claim, Extensions, Frame, Input, ModelReport, Registration, Report, Resume, Said, ServedModel,
-    SessionId, Submission,
+    SessionId, Submission, Terms,
 };
 pub use online::{OnlineModel, OnlineWorker};
 pub use outlook::Outlook;
@@ -74,6 +76,7 @@ pub use refusal::{Missing, Refusal};
 pub use settings::{Settings, StrikeRules};
 pub use wants::Wants;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::protocol::job::{AccountId, JobId, WorkerId};
@@ -98,6 +101,10 @@ pub struct Dispatcher {
     demands: Demands,
     workers: Table<WorkerId, Worker>,
     sessions: Table<SessionId, WorkerId>,
+    /// Of workers about whom anything was decided.
+    terms: Table<WorkerId, Terms>,
+    /// Connected workers that are given their owners' jobs only.
+    own_only: BTreeSet<(AccountId, WorkerId)>,
     lanes: Lanes,
     queue: FairQueue,
     conduct: Conduct,
@@ -148,6 +155,8 @@ impl Dispatcher {
             demands: Demands::default(),
             workers: Table::default(),
             sessions: Table::default(),
+            terms: Table::default(),
+            own_only: BTreeSet::new(),
             lanes: Lanes::default(),
             queue: FairQueue::default(),
             conduct: Conduct::default(),
@@ -198,6 +207,7 @@ impl Dispatcher {
             Input::SlowClient { job } => self.drop_slow_client(job, out),
             Input::Pop { session, wants } => self.pop(session, &wants, out),
             Input::Changed(registration) => self.change(&registration),
+            Input::Terms { worker, terms } => self.set_terms(worker, terms),
             Input::Connected(registration) => self.connect(&registration, out),
             Input::Frame(frame) => self.frame(frame, out),
             Input::Report(report) => self.report(&report),

@@ -119,6 +119,10 @@ impl Dispatcher {
     /// The job with the earliest rank that this worker may have now.
     pub(super) fn best_job(&self, id: WorkerId) -> Option<(JobId, LaneId)> {
         let worker = self.workers.get(&id)?;
+        let preferred = self.preferred_job(worker);
+        if preferred.is_some() || worker.terms.own_only {
+            return preferred;
+        }
         let open = worker
             .listings
             .iter()
@@ -151,10 +155,11 @@ impl Dispatcher {
         out: &mut Vec<Effect>,
     ) -> bool {
         let worker = self.workers.get(&worker_id);
-        let model = worker.filter(|worker| worker.has_room()).and_then(|it| {
-            it.listing(lane)
-                .and_then(|listing| it.model_with_room(listing))
-        });
+        let need = self.lanes.lane(lane).map(|lane| &lane.need);
+        let model = worker
+            .filter(|worker| worker.has_room())
+            .zip(need)
+            .and_then(|(worker, need)| worker.model_for(need));
         model.is_some_and(|model| self.lend(id, worker_id, lane, model, out))
     }
 

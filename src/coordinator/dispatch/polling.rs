@@ -82,7 +82,7 @@ impl Dispatcher {
         self.touched.left.extend(left);
         worker.change(registration);
         worker.heard = self.now.mono;
-        self.lanes.attach(worker);
+        self.settle_in(registration.worker);
     }
 
     /// What waits and is not for this worker, counted by the first thing it lacks. Images are counted by everything it

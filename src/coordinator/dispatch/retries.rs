@@ -28,6 +28,7 @@ impl Dispatcher {
         entry.history.failures.push(Failing {
             worker: lease.worker,
             at: self.now.mono,
+            by_worker: failure.blame == Blame::Worker,
             strikes: failure.blame == Blame::Worker && counts_as_strike(entry),
         });
         match verdict(entry, &failure, self.settings.failure_limit) {
@@ -151,6 +152,7 @@ impl Dispatcher {
             return self.settle(job, Outcome::Failed(cause), None, out);
         }
         self.queue.push_returning(lane, ticket);
+        self.wake_owner(job);
         if is_stored {
             out.push(Effect::Returned { job });
         }
@@ -209,6 +211,12 @@ impl Dispatcher {
         };
         let mut struck = Vec::new();
         for failing in std::mem::take(&mut entry.history.failures) {
+            let Some(entry) = self.jobs.get_mut(&job) else {
+                return;
+            };
+            if failing.by_worker && !entry.history.dropped.contains(&failing.worker) {
+                entry.history.dropped.push(failing.worker);
+            }
             if failing.strikes && !struck.contains(&failing.worker) {
                 struck.push(failing.worker);
                 self.strike(failing);

@@ -7,13 +7,15 @@ use std::time::Duration;
 use crate::protocol::job::{AccountId, Capabilities, Formats, JobId, Kinds, Reach, WorkerId};
 
 use super::clock::Mono;
-use super::input::{Extensions, ModelReport, Registration, SessionId};
+use super::input::{Extensions, ModelReport, Registration, SessionId, Terms};
 use super::lanes::{LaneId, Need, Place, coarse_context};
 
 /// Nobody runs more jobs at once than this, whatever is claimed.
 const MOST_SLOTS: u32 = 1024;
 /// Models one worker may announce; further ones are ignored.
 const MOST_MODELS: usize = 512;
+/// Accounts it may prefer beside its owner's; further ones wait their turn.
+const MOST_PREFERRED: usize = 50;
 
 #[derive(Debug)]
 pub struct Worker {
@@ -23,6 +25,9 @@ pub struct Worker {
     pub session: Option<SessionId>,
     pub extensions: Extensions,
     pub profile: Profile,
+    /// Accounts whose jobs go first here, its owner's among them.
+    pub prefers: Vec<AccountId>,
+    pub terms: Terms,
     pub models: Vec<WorkerModel>,
     pub slots: usize,
     pub running: BTreeSet<JobId>,
@@ -110,6 +115,8 @@ impl Worker {
             session: Some(registration.session),
             extensions: registration.extensions,
             profile: Profile::of(registration),
+            prefers: preferred(registration),
+            terms: Terms::default(),
             models: served_models(registration),
             slots: slots as usize,
             running: BTreeSet::new(),
@@ -169,6 +176,16 @@ impl Worker {
         })
     }
 
+    /// Its model for jobs of this need, the most wanted first, if one has room.
+    pub fn model_for(&self, need: &Need) -> Option<usize> {
+        let open = |index: &usize| self.models[*index].has_room();
+        let named = |name: &Arc<str>| self.models.iter().position(|model| model.name == *name);
+        match need.models.is_empty() {
+            true => (0..self.models.len()).find(open),
+            false => need.models.iter().filter_map(named).find(open),
+        }
+    }
+
     /// Whether it comes for its jobs: nothing can be told it in between.
     pub fn polls(&self) -> bool {
         self.asked.is_some()
@@ -177,6 +194,7 @@ impl Worker {
     /// Takes over what it says anew. Models keep their places, because leases name them by these.
     pub fn change(&mut self, registration: &Registration) {
         self.profile = Profile::of(registration);
+        self.prefers = preferred(registration);
         if self.running.is_empty() {
             self.models.clear();
         }
@@ -220,6 +238,14 @@ impl Worker {
         self.speed
             .reported(report.prefill_per_second, report.decode_per_second);
     }
+}
+
+fn preferred(registration: &Registration) -> Vec<AccountId> {
+    let others = registration.prefers.iter().take(MOST_PREFERRED);
+    std::iter::once(&registration.owner)
+        .chain(others)
+        .copied()
+        .collect()
 }
 
 fn served_models(registration: &Registration) -> Vec<WorkerModel> {

@@ -67,11 +67,12 @@ mod tests {
 
     use super::entry;
     use crate::coordinator::switchboard::WorkerOnline;
-    use crate::protocol::job::{Capabilities, Formats, Kind};
+    use crate::protocol::job::{Capabilities, Formats, Kind, WorkerId};
     use crate::protocol::link::GpuState;
 
     fn listed(gpus: Vec<GpuState>) -> Value {
         entry(&WorkerOnline {
+            id: WorkerId(1),
             name: "rig".into(),
             public_id: Uuid::nil(),
             agent: "muster".into(),

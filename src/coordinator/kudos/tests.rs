@@ -244,6 +244,7 @@ fn facts(outcome: Outcome, parts: Vec<Part>) -> Facts {
         job: Arc::new(job()),
         outcome,
         attempts: parts.len() as u32,
+        dropped: Vec::new(),
         parts,
         usage: None,
         timing: timing(),

@@ -6,9 +6,11 @@ use tokio::time::Instant;
 
 use crate::coordinator::dispatch::{Extensions, Registration, ServedModel, SessionId};
 use crate::coordinator::names::Names;
-use crate::coordinator::storage::{WorkerError, WorkerRow};
+use crate::coordinator::rigs::NotAdmitted;
+use crate::coordinator::storage::{Said, WorkerRow};
 use crate::coordinator::switchboard::{Card, Gpus, News, Switchboard};
-use crate::protocol::job::{Capabilities, Formats, Kind, Reach};
+use crate::protocol::job::{AccountId, Capabilities, Formats, Kind, Reach};
+use crate::protocol::legacy::words::Trade;
 
 /// What a worker says when it comes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +23,10 @@ pub struct Ask {
     pub reach: Reach,
     /// Jobs it works on at a time.
     pub threads: u32,
+    /// Accounts whose jobs go first, beside its owner's.
+    pub prefers: Vec<AccountId>,
+    /// All it said, for people.
+    pub said: Said,
 }
 
 /// Why a worker that came is given nothing.
@@ -28,10 +34,11 @@ pub struct Ask {
 pub enum NotServed {
     /// The key is for a worker of another name.
     OtherRig,
-    NameTaken,
-    BadName,
+    NotAdmitted(NotAdmitted),
     /// It failed too often, and has to wait.
     Barred,
+    /// There was no job of its owner, and no other is given to it; with what it is told.
+    Maintenance(String),
     Unavailable,
 }
 
@@ -51,6 +58,13 @@ impl Poller {
             seen: Instant::now(),
             said: None,
         }
+    }
+
+    /// What its record has to keep of what it says, if that is anything new.
+    pub fn news_for(&self, ask: &Ask) -> Option<(Trade, Said)> {
+        let known = self.said.as_ref().map(|known| &known.said);
+        let trade = ask.trade()?;
+        (known != Some(&ask.said)).then(|| (trade, ask.said.clone()))
     }
 
     /// What the switchboard has to hear of it, if that is anything new.
@@ -105,6 +119,7 @@ impl Poller {
             session: self.session,
             worker: self.row.id,
             owner: self.row.owner,
+            prefers: said.prefers,
             trusted: self.row.trusted,
             kinds: said.kind.into(),
             formats: Formats::LEGACY,
@@ -127,6 +142,15 @@ impl Poller {
 }
 
 impl Ask {
+    /// What such a worker is called in the poll API.
+    pub fn trade(&self) -> Option<Trade> {
+        match self.kind {
+            Kind::Text => Some(Trade::Text),
+            Kind::Image => Some(Trade::Image),
+            _ => None,
+        }
+    }
+
     fn nothing() -> Self {
         Self {
             name: Arc::default(),
@@ -136,16 +160,17 @@ impl Ask {
             capabilities: Capabilities::default(),
             reach: Reach::default(),
             threads: 1,
+            prefers: Vec::new(),
+            said: Said::default(),
         }
     }
 }
 
-impl From<WorkerError> for NotServed {
-    fn from(error: WorkerError) -> Self {
-        match error {
-            WorkerError::NameTaken => Self::NameTaken,
-            WorkerError::BadName => Self::BadName,
-            WorkerError::Storage(_) => Self::Unavailable,
+impl From<NotAdmitted> for NotServed {
+    fn from(not: NotAdmitted) -> Self {
+        match not {
+            NotAdmitted::Unavailable => Self::Unavailable,
+            not => Self::NotAdmitted(not),
         }
     }
 }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::sessions::{Card, Sessions};
 use crate::coordinator::dispatch::{Demands, Dispatcher, OnlineModel, OnlineWorker};
-use crate::protocol::job::{Capabilities, Formats, Kind, Kinds};
+use crate::protocol::job::{Capabilities, Formats, Kind, Kinds, WorkerId};
 use crate::protocol::link::GpuState;
 
 /// Load is at most this old when it is looked at again and again.
@@ -54,6 +54,7 @@ pub struct ModelOnline {
 /// A connected worker. Its name and public id are for everybody; its owner and its address are not here.
 #[derive(Debug, Clone)]
 pub struct WorkerOnline {
+    pub id: WorkerId,
     pub name: Arc<str>,
     pub public_id: Uuid,
     pub agent: Arc<str>,
@@ -173,6 +174,7 @@ impl ModelOnline {
 impl WorkerOnline {
     fn of(worker: &OnlineWorker<'_>, card: &Card, models: Vec<Arc<str>>) -> Self {
         Self {
+            id: worker.id,
             name: card.name.clone(),
             public_id: card.public_id,
             agent: card.agent.clone(),

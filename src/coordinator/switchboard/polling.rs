@@ -10,9 +10,9 @@ use super::overview::Stale;
 use super::sessions::Card;
 use super::{Stopped, Switchboard};
 use crate::coordinator::dispatch::{
-    Frame, Input, Offer, Outlook, Registration, SessionId, Skipped, Wants,
+    Frame, Input, Offer, Outlook, Registration, SessionId, Skipped, Terms, Wants,
 };
-use crate::protocol::job::{JobId, Kudos};
+use crate::protocol::job::{JobId, Kudos, WorkerId};
 
 /// A worker asks for jobs.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ pub struct Popped {
     pub offers: Vec<Offer>,
     /// What waits for others, when there was nothing.
     pub skipped: Skipped,
+    /// The worker is given its owner's jobs only.
+    pub own_only: bool,
 }
 
 /// A worker brings what it has made: the frames a socket would have sent, the last one ending the job.
@@ -96,6 +98,19 @@ impl Switchboard {
         self.messages.send(message).await.map_err(|_| Stopped)
     }
 
+    /// What counts for a worker from here on: every pop that is asked after this has returned.
+    pub async fn set_terms(&self, worker: WorkerId, terms: Terms) -> Result<(), Stopped> {
+        let message = Message::Said(vec![Input::Terms { worker, terms }]);
+        self.messages.send(message).await.map_err(|_| Stopped)
+    }
+
+    /// The worker is gone for good: it is given nothing more.
+    pub async fn dismiss(&self, worker: WorkerId) -> Result<(), Stopped> {
+        let within = std::time::Duration::ZERO;
+        let message = Message::Said(vec![Input::DrainWorker { worker, within }]);
+        self.messages.send(message).await.map_err(|_| Stopped)
+    }
+
     /// Returns when it is on disk, or refused.
     pub async fn bring(&self, brought: Brought) -> Result<Receipt, Stopped> {
         let (answer, answered) = oneshot::channel();
@@ -129,7 +144,11 @@ impl Desk {
             false => Skipped::new(),
         };
         // Jobs given to somebody who has hung up come back when their time is over.
-        let _ = answer.send(Some(Popped { offers, skipped }));
+        let _ = answer.send(Some(Popped {
+            offers,
+            skipped,
+            own_only: self.dispatcher.terms(session).own_only,
+        }));
     }
 
     fn learn(&mut self, session: SessionId, news: News) {

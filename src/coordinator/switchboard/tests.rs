@@ -139,6 +139,7 @@ fn registration(
         session,
         worker,
         owner: AccountId(9),
+        prefers: Vec::new(),
         trusted: false,
         kinds: Kinds::from(Kind::Text),
         formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),

@@ -39,7 +39,7 @@ use uuid::Uuid;
 use super::accounts::Accounts;
 use super::dispatch::{Registration, Resume, SessionId};
 use super::names::Names;
-use super::storage::Store;
+use super::rigs::Rigs;
 use super::switchboard::{Card, Gpus, Orders, Switchboard};
 use crate::protocol::link;
 
@@ -100,10 +100,10 @@ impl Workers {
     pub fn new(
         switchboard: Switchboard,
         accounts: Accounts,
-        store: Store,
+        rigs: Rigs,
         settings: WorkersSettings,
     ) -> Self {
-        Self::behind(Gate::of(accounts, store), switchboard, settings)
+        Self::behind(Gate::of(accounts, rigs), switchboard, settings)
     }
 
     /// With any gate; usually [`Workers::new`].
@@ -231,6 +231,7 @@ impl Workers {
             session,
             worker: admitted.worker,
             owner: admitted.owner,
+            prefers: Vec::new(),
             trusted: admitted.trusted,
             kinds: registration.kinds,
             formats: peer.formats,

@@ -53,6 +53,7 @@ impl Puppet {
             // No row of the store's has this number.
             worker: WorkerId(1_000_000 + session.0 as i64),
             owner: AccountId(9),
+            prefers: Vec::new(),
             trusted: false,
             kinds: Kinds::from(Kind::Text),
             formats: Formats::NEUTRAL,

@@ -47,6 +47,7 @@ struct Account {
     running: u32,
     served: Mono,
     lines: Vec<Line>,
+    returning: BTreeMap<(Mono, u64), (LaneId, Ticket)>,
 }
 
 /// One account's jobs in one lane, and the rank under which the lane knows their head.
@@ -68,9 +69,10 @@ impl FairQueue {
     /// Puts a job that has run before at the front, by the moment it first came.
     pub fn push_returning(&mut self, lane: LaneId, ticket: Ticket) {
         let waiting = self.lanes.entry(lane).or_default();
-        waiting
-            .returning
-            .insert((ticket.arrived, ticket.number), ticket);
+        let key = (ticket.arrived, ticket.number);
+        waiting.returning.insert(key, ticket);
+        let account = self.accounts.entry(ticket.account).or_default();
+        account.returning.insert(key, (lane, ticket));
         self.queued += 1;
     }
 
@@ -115,6 +117,20 @@ impl FairQueue {
         let fresh =
             lines.flat_map(|(rank, line)| line.tickets.values().map(move |ticket| (rank, *ticket)));
         self.returning(lane).chain(fresh)
+    }
+
+    /// The next jobs of an account in each lane, and those of it that return.
+    pub fn of_account(&self, id: AccountId) -> impl Iterator<Item = (LaneId, Rank, Ticket)> {
+        let account = self.accounts.get(&id);
+        let lines = account.into_iter().flat_map(|account| &account.lines);
+        let heads = lines.filter_map(|line| {
+            let (_, ticket) = line.tickets.first_key_value()?;
+            Some((line.lane, line.rank?, *ticket))
+        });
+        let returning = account
+            .into_iter()
+            .flat_map(|account| account.returning.values());
+        heads.chain(returning.map(|(lane, ticket)| (*lane, Rank(ticket.arrived.0), *ticket)))
     }
 
     /// Everything that waits in the lane, in no order anybody may rely on but the same in every run.
@@ -219,6 +235,10 @@ impl FairQueue {
         if waiting.heads.is_empty() && waiting.returning.is_empty() {
             self.lanes.remove(&lane);
         }
+        if removed && let Some(account) = self.accounts.get_mut(&ticket.account) {
+            account.returning.remove(&key);
+            self.rerank(ticket.account);
+        }
         removed
     }
 
@@ -249,7 +269,7 @@ impl FairQueue {
             }
         }
         account.lines.retain(|line| !line.tickets.is_empty());
-        if account.lines.is_empty() && account.running == 0 {
+        if account.lines.is_empty() && account.returning.is_empty() && account.running == 0 {
             self.accounts.remove(&id);
         }
     }

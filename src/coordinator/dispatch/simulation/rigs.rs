@@ -136,6 +136,7 @@ impl Rig {
             session,
             worker: self.id,
             owner: AccountId(1000 + self.id.0),
+            prefers: Vec::new(),
             trusted: false,
             kinds: Kind::Text.into(),
             formats,

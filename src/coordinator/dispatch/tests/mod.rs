@@ -4,6 +4,7 @@
 mod cancelling;
 mod connections;
 mod failures;
+mod owning;
 mod placing;
 mod polling;
 mod settling;
@@ -168,6 +169,7 @@ impl Desk {
             session: SessionId(self.sessions),
             worker: WorkerId(worker),
             owner: AccountId(100 + worker),
+            prefers: Vec::new(),
             trusted: false,
             kinds: Kind::Text.into(),
             formats,

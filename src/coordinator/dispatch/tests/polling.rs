@@ -2,7 +2,7 @@
 
 use super::{Desk, done, failed, failure_kind, is_delivered, secs, token};
 use crate::coordinator::dispatch::{
-    Effect, Extensions, Input, Offer, Outcome, SessionId, Settings, Skip, Wants,
+    Effect, Extensions, Input, Offer, Outcome, Registration, SessionId, Settings, Skip, Wants,
 };
 use crate::protocol::job::{FailureKind, Formats, Job, ModelChoice, Reach};
 
@@ -13,22 +13,30 @@ const REACH: Reach = Reach {
     steps: 0,
 };
 
+pub const POLLING: Extensions = Extensions {
+    multi: true,
+    cancel: false,
+    resume: false,
+    lease: false,
+};
+
 impl Desk {
     /// A worker that polls, for `tiny`.
     fn poller(&mut self, worker: i64) -> SessionId {
-        let polling = Extensions {
-            multi: true,
-            ..Extensions::default()
-        };
+        let registration = self.poller_registration(worker, POLLING);
+        self.connect(registration)
+    }
+
+    pub fn poller_registration(&mut self, worker: i64, polling: Extensions) -> Registration {
         let mut registration = self.registration(worker, polling);
         registration.formats = Formats::LEGACY;
         registration.context = REACH.window;
         registration.polls = Some(REACH);
         registration.models[0].slots = u32::MAX;
-        self.connect(registration)
+        registration
     }
 
-    fn pop(&mut self, session: SessionId, most: u32) -> Vec<Offer> {
+    pub fn pop(&mut self, session: SessionId, most: u32) -> Vec<Offer> {
         self.take();
         let wants = Wants::most(most);
         self.put(Input::Pop { session, wants });
@@ -42,7 +50,7 @@ impl Desk {
         self.offers()
     }
 
-    fn stored_job(&mut self) -> Job {
+    pub fn stored_job(&mut self) -> Job {
         let mut job = self.new_job();
         job.durable = true;
         job.limits.formats = Formats::NEUTRAL.with(Formats::LEGACY);

@@ -1,0 +1,86 @@
+//! Whose jobs go first at a worker: its owner's and those of accounts it prefers, in the order of the queue, and then
+//! everybody's. A worker in maintenance is given its owner's only: it stands in no lane, is nobody's hope, and is
+//! looked at when a job of its owner begins to wait.
+//!
+//! Others may wait for as long as a worker's owner keeps it busy: it is the owner's machine. They go to other workers.
+
+use crate::protocol::job::{JobId, WorkerId};
+
+use super::Dispatcher;
+use super::input::{SessionId, Terms};
+use super::lanes::LaneId;
+use super::workers::Worker;
+
+impl Dispatcher {
+    pub(super) fn set_terms(&mut self, id: WorkerId, terms: Terms) {
+        match terms == Terms::default() {
+            true => self.terms.remove(&id),
+            false => self.terms.insert(id, terms),
+        };
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        if worker.session.is_none() {
+            worker.terms = terms;
+            return;
+        }
+        let left = self.lanes.detach(worker);
+        self.touched.left.extend(left);
+        self.settle_in(id);
+    }
+
+    /// Gives a connected worker that is listed nowhere its place.
+    pub(super) fn settle_in(&mut self, id: WorkerId) {
+        let terms = self.terms.get(&id).copied().unwrap_or_default();
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        worker.terms = terms;
+        match terms.own_only {
+            true => {
+                self.own_only.insert((worker.owner, id));
+            }
+            false => {
+                self.own_only.remove(&(worker.owner, id));
+                self.lanes.attach(worker);
+            }
+        }
+        self.touched.workers.push(id);
+    }
+
+    /// The job begins to wait: workers that are there for its account only may take it.
+    pub(super) fn wake_owner(&mut self, job: JobId) {
+        let Some(account) = self.jobs.get(&job).map(|entry| entry.ticket.account) else {
+            return;
+        };
+        let first = (account, WorkerId(i64::MIN));
+        let last = (account, WorkerId(i64::MAX));
+        let own = self.own_only.range(first..=last).map(|(_, worker)| *worker);
+        self.touched.workers.extend(own);
+    }
+
+    /// What was decided about the worker of this session.
+    pub fn terms(&self, session: SessionId) -> Terms {
+        let worker = self.sessions.get(&session);
+        let worker = worker.and_then(|id| self.workers.get(id));
+        worker.map(|worker| worker.terms).unwrap_or_default()
+    }
+
+    /// The earliest job of its owner, or of accounts it prefers, that this worker may have now.
+    pub(super) fn preferred_job(&self, worker: &Worker) -> Option<(JobId, LaneId)> {
+        if !worker.has_room() {
+            return None;
+        }
+        let most = if worker.terms.own_only { 1 } else { usize::MAX };
+        let accounts = worker.prefers.iter().take(most);
+        let waiting = accounts.flat_map(|account| self.queue.of_account(*account));
+        let fits = waiting.filter(|(lane, _, ticket)| {
+            let need = self.lanes.lane(*lane).map(|lane| &lane.need);
+            let serves = |need| worker.can_serve(need) && worker.model_for(need).is_some();
+            let entry = self.jobs.get(&ticket.job);
+            need.is_some_and(serves) && entry.is_some_and(|entry| self.may_run(entry, worker.id))
+        });
+        let first = fits.min_by_key(|(_, rank, ticket)| (*rank, ticket.number));
+        first.map(|(lane, _, ticket)| (ticket.job, lane))
+    }
+}

@@ -1,0 +1,136 @@
+//! Whose jobs go first at a worker, and a worker that is there for its owner only.
+
+use super::polling::POLLING;
+use super::{Desk, OURS, done, secs, token};
+use crate::coordinator::dispatch::{Effect, Input, SessionId, Terms};
+use crate::protocol::job::{AccountId, Job, JobId, WorkerId};
+
+const OWN_ONLY: Terms = Terms { own_only: true };
+
+impl Desk {
+    fn decide(&mut self, worker: i64, terms: Terms) {
+        let worker = WorkerId(worker);
+        self.put(Input::Terms { worker, terms });
+    }
+
+    fn job_of(&mut self, account: i64) -> Job {
+        let mut job = self.stored_job();
+        job.account = AccountId(account);
+        job
+    }
+
+    fn wait_for(&mut self, account: i64) -> JobId {
+        let job = self.job_of(account);
+        self.submit(job)
+    }
+
+    /// A worker that polls, of account 101, which prefers the jobs of these.
+    fn preferring(&mut self, accounts: &[i64]) -> SessionId {
+        let mut registration = self.poller_registration(1, POLLING);
+        registration.prefers = accounts.iter().copied().map(AccountId).collect();
+        self.connect(registration)
+    }
+}
+
+#[test]
+fn the_owners_jobs_and_those_it_prefers_go_first_and_then_everybodys() {
+    let mut desk = Desk::new();
+    let poller = desk.preferring(&[7]);
+    let strangers = desk.wait_for(1);
+    desk.wait(secs(100));
+    let (preferred, own) = (desk.wait_for(7), desk.wait_for(101));
+    let given: Vec<JobId> = (0..3).map(|_| desk.pop(poller, 1)[0].job.id).collect();
+    assert_eq!(given, [preferred, own, strangers]);
+}
+
+#[test]
+fn a_worker_on_a_socket_does_its_owners_jobs_first_too() {
+    let mut desk = Desk::new();
+    desk.wait_for(1);
+    desk.wait(secs(100));
+    let own = desk.wait_for(101);
+    let mut registration = desk.registration(1, OURS);
+    registration.slots = 1;
+    registration.models[0].slots = 1;
+    desk.take();
+    desk.connect(registration);
+    assert_eq!(desk.offer().job.id, own);
+}
+
+#[test]
+fn a_worker_in_maintenance_is_given_its_owners_jobs_only() {
+    let mut desk = Desk::new();
+    desk.decide(1, OWN_ONLY);
+    let poller = desk.preferring(&[7]);
+    desk.wait_for(1);
+    desk.wait_for(7);
+    assert!(desk.pop(poller, 1).is_empty());
+    assert!(desk.dispatcher.terms(poller).own_only);
+    let own = desk.wait_for(101);
+    assert_eq!(desk.pop(poller, 1)[0].job.id, own);
+    desk.decide(1, Terms::default());
+    assert_eq!(desk.pop(poller, 1).len(), 1);
+    assert_eq!(desk.pop(poller, 1).len(), 1);
+}
+
+#[test]
+fn maintenance_begins_with_the_next_job_and_what_runs_goes_on() {
+    let mut desk = Desk::new();
+    let session = desk.ours(1);
+    let running = desk.wait_for(1);
+    let offer = desk.offer();
+    assert_eq!(offer.job.id, running);
+    desk.decide(1, OWN_ONLY);
+    desk.wait_for(1);
+    assert!(desk.offers().is_empty());
+    desk.say(&offer, token(1)).say(&offer, done());
+    assert!(
+        desk.take()
+            .iter()
+            .any(|it| matches!(it, Effect::End { .. }))
+    );
+    let own = desk.wait_for(101);
+    assert_eq!(desk.offer().job.id, own);
+    desk.decide(1, Terms::default());
+    assert_eq!(desk.offers().len(), 1);
+    assert!(!desk.dispatcher.terms(session).own_only);
+}
+
+#[test]
+fn a_worker_in_maintenance_is_nobodys_hope() {
+    let mut desk = Desk::new();
+    desk.ours(1);
+    desk.decide(1, OWN_ONLY);
+    let job = desk.new_job();
+    desk.submit(job);
+    let refused = |effect: &Effect| matches!(effect, Effect::Refused { .. });
+    assert!(desk.take().iter().any(refused));
+}
+
+#[test]
+fn an_owners_job_that_returns_finds_the_worker_that_is_there_for_it_only() {
+    let mut desk = Desk::new();
+    let other = desk.preferring(&[]);
+    let own = desk.wait_for(102);
+    desk.pop(other, 1);
+    desk.decide(2, OWN_ONLY);
+    desk.ours(2);
+    desk.take();
+    desk.lose(other);
+    assert_eq!(desk.offer().job.id, own);
+}
+
+#[test]
+fn a_worker_in_maintenance_that_leaves_leaves_nothing_behind() {
+    let mut desk = Desk::new();
+    desk.decide(1, OWN_ONLY);
+    let poller = desk.preferring(&[]);
+    let own = desk.wait_for(101);
+    let offer = desk.pop(poller, 1).remove(0);
+    assert_eq!(offer.job.id, own);
+    desk.say(&offer, token(1)).say(&offer, done());
+    desk.lose(poller);
+    desk.assert_nothing_left();
+    assert_eq!(desk.dispatcher.census().workers, 0);
+    assert!(desk.dispatcher.own_only.is_empty());
+}
