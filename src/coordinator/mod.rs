@@ -11,6 +11,7 @@
 //! | [`switchboard`] | the task around it: between clients, workers and the books |
 //! | [`workers`] | the line for workers: who is let in, and what is said there |
 //! | [`pollers`] | workers that come for their jobs instead: who they are, what they have |
+//! | [`rigs`] | workers as people know them: what they said, what was decided, what they have done |
 //! | [`requests`] | requests that are asked for later: on disk, followed, and forgotten in the end |
 //! | [`people`] | what is known of an account beyond its keys: users as they see themselves and each other |
 //! | [`egress`] | the one way out to addresses that clients name |
@@ -45,6 +46,7 @@ pub mod people;
 pub mod pictures;
 pub mod pollers;
 pub mod requests;
+pub mod rigs;
 pub mod secrets;
 pub mod start;
 pub mod state;

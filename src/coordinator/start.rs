@@ -17,12 +17,13 @@ use super::modes::Modes;
 use super::people::People;
 use super::pollers::Pollers;
 use super::requests::Requests;
+use super::rigs::{Records, Rigs};
 use super::state::{DoorSettings, Doors};
 use super::stats::Stats;
 use super::storage::{Location, StorageError, Store};
 use super::switchboard::{Drained, Switchboard};
 use super::workers::{Workers, WorkersSettings};
-use super::{dispatch, kudos};
+use super::{dispatch, kudos, rigs};
 use crate::tasks::Tasks;
 
 /// What a coordinator is started with.
@@ -107,7 +108,9 @@ impl Coordinator {
         let first_key = accounts.first_start().await?;
         refuse_unguarded(settings.listen, &accounts).await?;
         store.keep_records(settings.retention, tasks);
+        let records = Records::default();
         let books = kudos::books(store.clone(), settings.prices);
+        let books = rigs::books(books, records.clone());
         let links = Links {
             secret: accounts.derived_secret("links to media"),
             base: settings
@@ -117,16 +120,12 @@ impl Coordinator {
         let media = Media::open(&settings.media, &links, tasks).await?;
         let grace = settings.dispatch.grace;
         let switchboard = Switchboard::start(settings.dispatch, books, tasks);
-        let doors = doors(
+        let shelves = Shelves {
             store,
             media,
-            accounts,
-            switchboard,
-            settings.doors,
-            grace,
-            tasks,
-        )
-        .await?;
+            records,
+        };
+        let doors = doors(shelves, accounts, switchboard, settings.doors, grace, tasks).await?;
         let (accounts, switchboard) = (doors.accounts.clone(), doors.switchboard.clone());
         let workers = doors.workers.clone();
         let has_tls = tls.is_some();
@@ -179,34 +178,45 @@ impl Coordinator {
     }
 }
 
+/// Where the doors keep what they are brought.
+#[derive(Debug)]
+pub struct Shelves {
+    pub store: Store,
+    pub media: Media,
+    /// What ended jobs say about the workers that had them.
+    pub records: Records,
+}
+
 /// Everything that the handlers of all doors may ask for, with what an earlier process has left on disk.
 pub async fn doors(
-    store: Store,
-    media: Media,
+    shelves: Shelves,
     accounts: Accounts,
     switchboard: Switchboard,
     settings: DoorSettings,
     grace: Duration,
     tasks: &Tasks,
 ) -> Result<Doors, StorageError> {
+    let Shelves {
+        store,
+        media,
+        records,
+    } = shelves;
     let names = settings.names.clone();
     let workers = WorkersSettings {
         grace,
         names: names.clone(),
         ..WorkersSettings::default()
     };
+    let quotas = settings.worker_quotas;
+    let rigs = Rigs::start(records, switchboard.clone(), store.clone(), quotas, tasks);
     let requests = Requests::start(switchboard.clone(), store.clone(), tasks);
     requests.restore(&names).await?;
     Ok(Doors {
-        pollers: Pollers::start(switchboard.clone(), store.clone(), names, tasks),
-        workers: Workers::new(
-            switchboard.clone(),
-            accounts.clone(),
-            store.clone(),
-            workers,
-        ),
+        pollers: Pollers::start(switchboard.clone(), rigs.clone(), names, tasks),
+        workers: Workers::new(switchboard.clone(), accounts.clone(), rigs.clone(), workers),
         modes: Modes::start(store.clone(), requests.clone(), tasks),
         stats: Stats::start(store.clone(), tasks),
+        rigs,
         requests,
         people: People::new(store.clone(), accounts.clone()),
         accounts,

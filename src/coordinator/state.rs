@@ -14,6 +14,7 @@ use super::names::Names;
 use super::people::People;
 use super::pollers::Pollers;
 use super::requests::Requests;
+use super::rigs::{Quotas, Rigs};
 use super::stats::Stats;
 use super::storage::Store;
 use super::switchboard::Switchboard;
@@ -31,6 +32,7 @@ pub struct Doors {
     pub media: Media,
     pub modes: Modes,
     pub stats: Stats,
+    pub rigs: Rigs,
     pub store: Store,
     pub tasks: Tasks,
     pub settings: Arc<DoorSettings>,
@@ -61,6 +63,8 @@ pub struct DoorSettings {
     pub scrub_secrets: bool,
     /// Texts that an account may have waiting or running, of requests that are polled for.
     pub polled_texts: usize,
+    /// How many workers one owner may run that poll; none: as many as they like.
+    pub worker_quotas: Option<Quotas>,
     /// The poll API opens to the key everybody knows.
     pub anonymous: bool,
     /// Set only for tests of other programs, on this machine: nobody is asked to wait, and users are made on demand.
@@ -99,6 +103,7 @@ impl Default for DoorSettings {
             sizes: Prices::default(),
             scrub_secrets: true,
             polled_texts: 30,
+            worker_quotas: None,
             anonymous: false,
             development: None,
             heartbeat: Duration::from_secs(15),

@@ -9,6 +9,7 @@ use crate::config::{Config, Networks};
 use crate::coordinator::address::Network;
 use crate::coordinator::media::{BucketSettings, MediaSettings, PlaceSettings};
 use crate::coordinator::names::Names;
+use crate::coordinator::rigs::Quotas;
 use crate::coordinator::state::{Development, DoorSettings};
 use crate::coordinator::storage::Location;
 use crate::coordinator::{Settings, TlsFiles, dispatch, kudos};
@@ -53,6 +54,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             names: Names::of(names(&catalog)),
             sizes: prices(&catalog),
             polled_texts: serve.polled_texts,
+            worker_quotas: Some(Quotas::default()),
             anonymous: serve.anonymous,
             ..DoorSettings::default()
         },

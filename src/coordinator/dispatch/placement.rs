@@ -119,7 +119,7 @@ impl Dispatcher {
     /// The job with the earliest rank that this worker may have now.
     pub(super) fn best_job(&self, id: WorkerId) -> Option<(JobId, LaneId)> {
         let worker = self.workers.get(&id)?;
-        let preferred = self.preferred_job(worker);
+        let preferred = self.preferred_job(worker, |_| true);
         if preferred.is_some() || worker.terms.own_only {
             return preferred;
         }

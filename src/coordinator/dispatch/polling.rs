@@ -176,6 +176,15 @@ impl Dispatcher {
     fn best_wanted(&self, id: WorkerId, wants: &Wants) -> Option<(JobId, LaneId)> {
         let takes = |entry: &Entry| wants.unwanted(entry).is_none() && self.may_run(entry, id);
         let worker = self.workers.get(&id)?;
+        // Whose jobs go first need not show that they can pay.
+        let words = Wants {
+            paid: false,
+            ..wants.clone()
+        };
+        let preferred = self.preferred_job(worker, |entry| words.unwanted(entry).is_none());
+        if preferred.is_some() || worker.terms.own_only {
+            return preferred;
+        }
         let open = worker
             .listings
             .iter()

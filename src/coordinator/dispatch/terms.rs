@@ -8,6 +8,7 @@ use crate::protocol::job::{JobId, WorkerId};
 
 use super::Dispatcher;
 use super::input::{SessionId, Terms};
+use super::jobs::Entry;
 use super::lanes::LaneId;
 use super::workers::Worker;
 
@@ -67,7 +68,11 @@ impl Dispatcher {
     }
 
     /// The earliest job of its owner, or of accounts it prefers, that this worker may have now.
-    pub(super) fn preferred_job(&self, worker: &Worker) -> Option<(JobId, LaneId)> {
+    pub(super) fn preferred_job(
+        &self,
+        worker: &Worker,
+        takes: impl Fn(&Entry) -> bool,
+    ) -> Option<(JobId, LaneId)> {
         if !worker.has_room() {
             return None;
         }
@@ -78,9 +83,10 @@ impl Dispatcher {
             let need = self.lanes.lane(*lane).map(|lane| &lane.need);
             let serves = |need| worker.can_serve(need) && worker.model_for(need).is_some();
             let entry = self.jobs.get(&ticket.job);
-            need.is_some_and(serves) && entry.is_some_and(|entry| self.may_run(entry, worker.id))
+            let may_run = |entry: &Entry| takes(entry) && self.may_run(entry, worker.id);
+            need.is_some_and(serves) && entry.is_some_and(may_run)
         });
-        let first = fits.min_by_key(|(_, rank, ticket)| (*rank, ticket.number));
+        let first = fits.min_by_key(|(_, rank, ticket)| (*rank, ticket.order, ticket.number));
         first.map(|(lane, _, ticket)| (ticket.job, lane))
     }
 }

@@ -93,6 +93,7 @@ const RARE_STYLES: &[Rate] = &[
     Rate::per_hour(20).each_path(),
     Rate::per_second(2).each_path(),
 ];
+const WORKERS: &[Rate] = &[Rate::per_minute(30).each_path()];
 const USERS: &[Rate] = &[Rate::per_minute(60).each_path()];
 
 #[rustfmt::skip]
@@ -140,6 +141,12 @@ pub const ROUTES: &[Route] = &[
     Route::post("/api/v2/generate/text/pop",            CONNECT,     Json,    "A worker comes for text jobs.",                   || post(legacy::pop)).at_most(WORKING),
     Route::post("/api/v2/generate/text/submit",         CONNECT,     Json,    "A worker brings a text.",                         || post(legacy::submit)).at_most(WORKING),
     Route::get("/api/v2/status/heartbeat",              Who::Anyone, Json,    "Whether the service works, for those who poll.",  || get(legacy::service::heartbeat)).at_most(rates::UNLIMITED),
+    Route::get("/api/v2/workers",                       Who::Anyone, Json,    "The workers that are online.",                    || get(legacy::rigs::list)),
+    Route::get("/api/v2/workers/{id}",                  Who::Anyone, Json,    "One worker, online or not.",                      || get(legacy::rigs::show)).at_most(WORKERS),
+    Route::get("/api/v2/workers/name/{name}",           Who::Anyone, Json,    "One worker, by its name.",                        || get(legacy::rigs::by_name)),
+    Route::put("/api/v2/workers/{id}",                  SUBMIT,      Json,    "Changes a worker, or sends it into maintenance.", || put(legacy::rigs::change)).at_most(WORKERS),
+    Route::delete("/api/v2/workers/{id}",               SUBMIT,      Json,    "Forgets a worker.",                               || delete(legacy::rigs::delete)).at_most(WORKERS),
+
 
     Route::post("/api/v2/generate/async",               SUBMIT,      Unbuilt, "Images, to be asked for later.",                  || post(unbuilt::answer)).at_most(ASKING),
     Route::get("/api/v2/generate/check/{id}",           Who::Anyone, Unbuilt, "How images are doing.",                           || get(unbuilt::answer)).at_most(CHECKING),

@@ -12,6 +12,7 @@ use crate::coordinator::names::Names;
 use crate::coordinator::people::People;
 use crate::coordinator::pollers::Pollers;
 use crate::coordinator::requests::Requests;
+use crate::coordinator::rigs::Rigs;
 use crate::coordinator::state::{DoorSettings, Doors};
 use crate::coordinator::stats::Stats;
 use crate::coordinator::storage::Store;
@@ -106,6 +107,7 @@ parts! {
     Media = |open| open.doors.media.clone();
     Modes = |open| open.doors.modes.clone();
     Stats = |open| open.doors.stats.clone();
+    Rigs = |open| open.doors.rigs.clone();
     Store = |open| open.doors.store.clone();
     Styles = |open| Styles::new(open.doors.store.clone());
     Tasks = |open| open.doors.tasks.clone();

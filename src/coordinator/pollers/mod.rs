@@ -26,11 +26,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::accounts::Caller;
-use super::clock::wall_clock;
 use super::dispatch::{Frame, Offer, Said, Skipped, Wants};
 use super::metering::Meter;
 use super::names::Names;
-use super::storage::Store;
+use super::rigs::{Applicant, NotAdmitted, Rigs};
 use super::switchboard::{Brought, Pop, Receipt, Switchboard};
 use crate::protocol::job::{
     AccountId, Event, Failure, FailureKind, FinishReason, JobId, Kudos, Product, Progress,
@@ -52,7 +51,7 @@ pub struct Pollers(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     switchboard: Switchboard,
-    store: Store,
+    rigs: Rigs,
     names: Names,
     meter: Meter,
     /// Each behind a lock of its own: the pops of one worker come one after the other.
@@ -84,10 +83,10 @@ pub enum Made {
 }
 
 impl Pollers {
-    pub fn start(switchboard: Switchboard, store: Store, names: Names, tasks: &Tasks) -> Self {
+    pub fn start(switchboard: Switchboard, rigs: Rigs, names: Names, tasks: &Tasks) -> Self {
         let pollers = Self(Arc::new(Inner {
             switchboard,
-            store,
+            rigs,
             names,
             meter: Meter::start(tasks),
             by_name: Mutex::default(),
@@ -109,14 +108,17 @@ impl Pollers {
         {
             return Err(NotServed::OtherRig);
         }
-        let poller = self.poller(caller.account, &ask).await?;
+        let poller = self.poller(caller, &ask).await?;
         let mut poller = poller.lock().await;
-        if poller.row.owner != caller.account {
-            return Err(NotServed::NameTaken);
-        }
+        self.check(&poller, caller, &ask)?;
         let longest = ask.reach.output;
+        let said = poller.news_for(&ask);
+        self.0.rigs.check_in(poller.row.id, said);
         let news = poller.take_in(ask, &self.0.names, &self.0.switchboard);
         let popped = self.ask(&mut poller, news, wants).await?;
+        if popped.own_only && popped.offers.is_empty() {
+            self.explain_own_only(&poller)?;
+        }
         let mut held = self.held();
         for offer in &popped.offers {
             held.add(offer, poller.row.owner, longest);
@@ -192,15 +194,49 @@ impl Pollers {
         said.map_err(|_| NotTaken::Unavailable)
     }
 
+    /// A worker of this name has gone, or is called something else now.
+    pub fn forget(&self, name: &str) {
+        self.by_name().remove(name);
+    }
+
+    /// One that has come before may come again, if it is still the same.
+    fn check(&self, poller: &Poller, caller: &Caller, ask: &Ask) -> Result<(), NotServed> {
+        let trade = self.0.rigs.trade(poller.row.id);
+        if trade.is_some_and(|trade| Some(trade) != ask.trade()) {
+            return Err(NotAdmitted::OtherTrade.into());
+        }
+        match poller.row.owner == caller.account {
+            true => Ok(()),
+            false => Err(NotAdmitted::NameTaken.into()),
+        }
+    }
+
+    /// In maintenance it is told so; one that is paused finds nothing to do.
+    fn explain_own_only(&self, poller: &Poller) -> Result<(), NotServed> {
+        match self.0.rigs.decided(poller.row.id).maintenance {
+            Some(note) => Err(NotServed::Maintenance(note)),
+            None => Ok(()),
+        }
+    }
+
     async fn poller(
         &self,
-        owner: AccountId,
+        caller: &Caller,
         ask: &Ask,
     ) -> Result<Arc<tokio::sync::Mutex<Poller>>, NotServed> {
         if let Some(poller) = self.by_name().get(&ask.name) {
             return Ok(poller.clone());
         }
-        let row = self.0.store.worker(&ask.name, owner, wall_clock()).await?;
+        let applicant = Applicant {
+            name: &ask.name,
+            owner: caller.account,
+            roles: caller.roles,
+            trade: ask.trade(),
+            address: &ask.said.address,
+            invited: 0,
+            by_invitation: false,
+        };
+        let row = self.0.rigs.meet(&applicant).await?;
         let poller = Poller::new(row);
         let mut by_name = self.by_name();
         let known = by_name.entry(ask.name.clone());

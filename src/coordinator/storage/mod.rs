@@ -6,7 +6,7 @@
 //! | `migrate` | the schema and its versions (`migrations/`) |
 //! | `writer`, `write` | the one writer, which groups writes under one commit; a write as a value |
 //! | `values`, `insertion`, `rows` | what goes into statements, many rows at once, and what comes out of them |
-//! | `settlements`, `postings`, `requests`, `accounts`, `people`, `keys`, `workers`, `ledger` | one file a noun |
+//! | `settlements`, `postings`, `requests`, `accounts`, `people`, `keys`, `workers`, `rigs`, `ledger` | one file a noun |
 //! | `styles`, `collections` | styles of users, and collections of them |
 //! | `pulse`, `modes` | whether the store answers, and whether another process changed the keys or the modes |
 //! | `stats` | what was made, by kind and model, in spans of time |
@@ -31,6 +31,7 @@ mod postings;
 mod pulse;
 mod requests;
 mod retention;
+mod rigs;
 mod rows;
 mod settlements;
 mod stats;
@@ -53,6 +54,9 @@ pub use people::{
     Amounts, Changed, Leaving, Left, LoggedIn, NewLogin, Order, PersonChange, PersonRow, Records,
 };
 pub use requests::{OpenRequest, RequestRow, ResultRow};
+pub use rigs::{
+    Decided, Decision, Owner, RigChange, RigNews, RigRow, Said, Tally, Team, TeamShare,
+};
 pub use stats::{Made, MadeBy};
 pub use styles::{NewStyle, NotNamed, StylePage};
 pub use workers::{WorkerError, WorkerRow};

@@ -113,7 +113,12 @@ impl Change for NewWorker {
             let new = new.bind(self.owner.0).bind(self.now.0);
             new.execute(&mut *connection).await?;
             let row = find(&mut *connection, &self.name).await?;
-            row.ok_or_else(|| StorageError::Broken("a new worker is not there".to_owned()))
+            let row =
+                row.ok_or_else(|| StorageError::Broken("a new worker is not there".to_owned()))?;
+            let rig = "INSERT INTO rigs (worker, seen_at) VALUES ($1, $2) ON CONFLICT (worker) DO NOTHING";
+            let rig = sqlx::query(rig).bind(row.id.0).bind(self.now.0);
+            rig.execute(connection).await?;
+            Ok(row)
         })
     }
 }

@@ -4,15 +4,15 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::coordinator::accounts::{Accounts, Caller, Denied, Scopes};
-use crate::coordinator::storage::{Store, WorkerError};
-use crate::protocol::job::{AccountId, UnixMillis, WorkerId};
+use crate::coordinator::rigs::{Applicant as Owner, NotAdmitted, Rigs};
+use crate::protocol::job::{AccountId, WorkerId};
 use crate::protocol::link::Key;
 
 /// Keys expire without anybody changing them.
@@ -68,8 +68,8 @@ impl Gate {
     }
 
     /// The real one.
-    pub fn of(accounts: Accounts, store: Store) -> Self {
-        Self::new(move |applicant| ask(accounts.clone(), store.clone(), applicant))
+    pub fn of(accounts: Accounts, rigs: Rigs) -> Self {
+        Self::new(move |applicant| ask(accounts.clone(), rigs.clone(), applicant))
     }
 
     pub async fn ask(&self, applicant: Applicant) -> Result<Admitted, Denial> {
@@ -77,7 +77,7 @@ impl Gate {
     }
 }
 
-async fn ask(accounts: Accounts, store: Store, who: Applicant) -> Result<Admitted, Denial> {
+async fn ask(accounts: Accounts, rigs: Rigs, who: Applicant) -> Result<Admitted, Denial> {
     let caller = accounts.authenticate(&who.key.0).await?;
     // Public networks let clients' keys connect workers too.
     if !caller.may(Scopes::WORKER_CONNECT) && !caller.may(Scopes::INFERENCE_SUBMIT) {
@@ -87,8 +87,9 @@ async fn ask(accounts: Accounts, store: Store, who: Applicant) -> Result<Admitte
     if bound.is_some_and(|name| name != &*who.name) {
         return Err(Denial::OtherRig);
     }
-    let row = store.worker(&who.name, caller.account, now()).await?;
-    let revoked = Revoked(Box::pin(revoked(accounts, caller, store.keys_revision())));
+    let row = rigs.meet(&Owner::on_socket(&who.name, &caller)).await?;
+    let changes = rigs.keys_revision();
+    let revoked = Revoked(Box::pin(revoked(accounts, caller, changes)));
     Ok(Admitted {
         worker: row.id,
         public_id: row.public_id,
@@ -114,12 +115,6 @@ async fn revoked(accounts: Accounts, caller: Arc<Caller>, mut changes: watch::Re
     }
 }
 
-fn now() -> UnixMillis {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
-    let millis = wall.map_or(0, |since| since.as_millis());
-    UnixMillis(i64::try_from(millis).unwrap_or(i64::MAX))
-}
-
 impl From<Denied> for Denial {
     fn from(denied: Denied) -> Self {
         match denied {
@@ -129,12 +124,13 @@ impl From<Denied> for Denial {
     }
 }
 
-impl From<WorkerError> for Denial {
-    fn from(error: WorkerError) -> Self {
-        match error {
-            WorkerError::NameTaken => Self::NameTaken,
-            WorkerError::BadName => Self::BadName,
-            WorkerError::Storage(_) => Self::Unavailable,
+impl From<NotAdmitted> for Denial {
+    fn from(not: NotAdmitted) -> Self {
+        match not {
+            NotAdmitted::NameTaken => Self::NameTaken,
+            NotAdmitted::Unavailable => Self::Unavailable,
+            // The rest is asked of workers that poll.
+            _ => Self::BadName,
         }
     }
 }

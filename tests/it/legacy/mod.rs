@@ -3,6 +3,7 @@
 mod chat;
 mod our_worker;
 mod people;
+mod rigs;
 mod service;
 mod streamed;
 mod styles;

@@ -12,7 +12,8 @@ use muster::coordinator::dispatch;
 use muster::coordinator::http::router;
 use muster::coordinator::kudos::{self, Prices};
 use muster::coordinator::media::{Links, Media, MediaSettings};
-use muster::coordinator::start::doors;
+use muster::coordinator::rigs::{self, Records};
+use muster::coordinator::start::{Shelves, doors};
 use muster::coordinator::state::DoorSettings;
 use muster::coordinator::storage::{Location, Store};
 use muster::coordinator::switchboard::Switchboard;
@@ -61,7 +62,11 @@ impl App {
         let store = Store::open(&place, &tasks).await.unwrap();
         let accounts = Accounts::open(store.clone(), &tasks).await.unwrap();
         let first = accounts.first_start().await.unwrap().unwrap();
-        let books = kudos::books(store.clone(), Prices::default());
+        let records = Records::default();
+        let books = rigs::books(
+            kudos::books(store.clone(), Prices::default()),
+            records.clone(),
+        );
         let board = Switchboard::start(dispatch::Settings::default(), books, &tasks);
         let grace = dispatch::Settings::default().grace;
         let links = Links {
@@ -70,16 +75,12 @@ impl App {
         };
         let place = MediaSettings::in_folder(folder.path().join("media"));
         let media = Media::open(&place, &links, &tasks).await.unwrap();
-        let doors = doors(
+        let shelves = Shelves {
             store,
-            media.clone(),
-            accounts,
-            board.clone(),
-            settings,
-            grace,
-            &tasks,
-        )
-        .await;
+            media: media.clone(),
+            records,
+        };
+        let doors = doors(shelves, accounts, board.clone(), settings, grace, &tasks).await;
         let doors = doors.unwrap();
         let accounts = doors.accounts.clone();
         Self {

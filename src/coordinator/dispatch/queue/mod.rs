@@ -13,6 +13,9 @@ use super::clock::{Mono, Table};
 use super::fairness::{Rank, Weight, Work, rank};
 use super::lanes::LaneId;
 
+/// How many jobs of an account in a lane are looked at for one that a worker may have.
+const LOOK: usize = 64;
+
 /// A place in the queue: what was known of the job when it came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
@@ -119,18 +122,19 @@ impl FairQueue {
         self.returning(lane).chain(fresh)
     }
 
-    /// The next jobs of an account in each lane, and those of it that return.
+    /// The next jobs of an account in each lane, and those of it that return, in no order.
     pub fn of_account(&self, id: AccountId) -> impl Iterator<Item = (LaneId, Rank, Ticket)> {
         let account = self.accounts.get(&id);
         let lines = account.into_iter().flat_map(|account| &account.lines);
-        let heads = lines.filter_map(|line| {
-            let (_, ticket) = line.tickets.first_key_value()?;
-            Some((line.lane, line.rank?, *ticket))
+        let next = lines.filter_map(|line| Some((line, line.rank?)));
+        let next = next.flat_map(|(line, rank)| {
+            let tickets = line.tickets.values().take(LOOK);
+            tickets.map(move |ticket| (line.lane, rank, *ticket))
         });
         let returning = account
             .into_iter()
             .flat_map(|account| account.returning.values());
-        heads.chain(returning.map(|(lane, ticket)| (*lane, Rank(ticket.arrived.0), *ticket)))
+        next.chain(returning.map(|(lane, ticket)| (*lane, Rank(ticket.arrived.0), *ticket)))
     }
 
     /// Everything that waits in the lane, in no order anybody may rely on but the same in every run.

@@ -11,6 +11,7 @@
 //! | `pop`, `submit` | text workers: what they are given, what they bring |
 //! | `people` | users |
 //! | [`styles`] | styles and collections |
+//! | `rigs` | workers for people |
 //! | `service` | the service about itself |
 
 mod asked;
@@ -20,6 +21,7 @@ mod people;
 mod pop;
 mod progress;
 mod refused;
+pub mod rigs;
 pub mod service;
 mod streamed;
 pub mod styles;

@@ -7,15 +7,17 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::refused::Refused;
-use crate::coordinator::accounts::ANONYMOUS;
+use super::rigs::door;
+use crate::coordinator::accounts::Caller;
 use crate::coordinator::dispatch::{Offer, Skip, Skipped, Wants};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
-use crate::coordinator::pollers::{Ask, Given, NotServed, Pollers};
+use crate::coordinator::pollers::{Ask, Given, Pollers};
 use crate::coordinator::secrets;
 use crate::coordinator::state::DoorSettings;
+use crate::coordinator::storage::Said;
 use crate::protocol::job::{Body as JobBody, Capabilities, Kind, Reach, TextInput};
 use crate::protocol::legacy::pop::PopInputText;
 use crate::protocol::legacy::text::chat;
@@ -23,7 +25,8 @@ use crate::protocol::legacy::text::job::Lengths;
 use crate::protocol::legacy::text::payload::{
     GenerationPayloadText, ModelPayloadText, NoValidRequestFoundText,
 };
-use crate::protocol::legacy::{Body, Code, Refusal};
+use crate::protocol::legacy::worker::kept_name;
+use crate::protocol::legacy::{Body, Refusal};
 
 /// Models one worker may offer.
 const MOST_MODELS: usize = 200;
@@ -34,16 +37,18 @@ pub async fn pop(
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
-    if caller.account == ANONYMOUS {
-        return Err(Code::AnonForbiddenWorker.into());
-    }
     let asked = PopInputText::parse(&whole?.bytes)?;
-    let name = asked.name.trim().to_owned();
+    let prefers = door::preferred(asked.priority_usernames.as_deref())?;
+    door::may_pop(&caller)?;
+    let name = kept_name(&asked.name);
     let reach = reach(&asked);
     let wants = Wants::most(asked.amount);
-    let ask = ask(asked, &name, reach)?;
+    let ask = Ask {
+        prefers,
+        ..ask(asked, &caller, &name, reach)?
+    };
     let given = pollers.pop(&caller, ask, wants).await;
-    let given = given.map_err(|not| not_served(not, &name))?;
+    let given = given.map_err(|not| door::not_served(not, &name))?;
     Ok(reply::json(
         StatusCode::OK,
         &payload(&given, reach, settings.scrub_secrets),
@@ -60,17 +65,24 @@ fn reach(asked: &PopInputText) -> Reach {
     }
 }
 
-fn ask(asked: PopInputText, name: &str, reach: Reach) -> Result<Ask, Refusal> {
-    let models = asked.models.unwrap_or_default();
-    if models.is_empty() {
-        return Err(Refusal::models_not_accepted());
-    }
-    let models = models.into_iter().take(MOST_MODELS);
+fn ask(asked: PopInputText, caller: &Caller, name: &str, reach: Reach) -> Result<Ask, Refusal> {
+    let models = door::models(asked.models.unwrap_or_default(), caller, MOST_MODELS)?;
     Ok(Ask {
         name: name.into(),
+        said: Said {
+            agent: asked.bridge_agent.clone(),
+            address: String::new(),
+            threads: asked.threads,
+            nsfw: asked.nsfw,
+            models: models.iter().map(|name| name.to_string()).collect(),
+            max_length: asked.max_length,
+            max_context: asked.max_context_length,
+            ..Said::default()
+        },
+        prefers: Vec::new(),
         agent: asked.bridge_agent.into(),
         kind: Kind::Text,
-        models: models.map(Arc::from).collect(),
+        models,
         capabilities: Capabilities::default(),
         reach,
         threads: asked.threads,
@@ -128,23 +140,5 @@ fn reasons(skipped: &Skipped) -> NoValidRequestFoundText {
         models: count(Skip::Models),
         bridge_version: count(Skip::Ability),
         ..NoValidRequestFoundText::default()
-    }
-}
-
-fn not_served(not: NotServed, name: &str) -> Refusal {
-    match not {
-        NotServed::OtherRig => Refusal::new(
-            Code::WrongCredentials,
-            "wrong credentials: this key is for another worker",
-        ),
-        NotServed::NameTaken => Refusal::worker_of_another(name),
-        NotServed::BadName => Refusal::new(
-            Code::BadRequest,
-            "a worker's name has 1 to 200 bytes and no control characters",
-        ),
-        NotServed::Barred => {
-            Refusal::worker_in_maintenance(Some("it failed too many jobs lately, and has to wait"))
-        }
-        NotServed::Unavailable => Refusal::plain(503, "workers cannot be looked up right now"),
     }
 }

@@ -1,0 +1,109 @@
+//! Workers, changed by their owners and by moderators.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::{find, unavailable};
+use crate::coordinator::accounts::{ANONYMOUS, Caller};
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::Admitted;
+use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::legacy::refused::Refused;
+use crate::coordinator::http::reply;
+use crate::coordinator::pollers::Pollers;
+use crate::coordinator::rigs::{Rig, Rigs};
+use crate::coordinator::storage::{Decision, RigChange};
+use crate::protocol::legacy::worker::{
+    DeletedWorker, ModifyWorker, ModifyWorkerInput, NO_TEAM, kept_name,
+};
+use crate::protocol::legacy::{Body, Code, Refusal};
+
+/// `PUT /api/v2/workers/{id}`
+pub async fn change(
+    State(rigs): State<Rigs>,
+    State(pollers): State<Pollers>,
+    Admitted(caller): Admitted,
+    Path(id): Path<String>,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let asked = ModifyWorkerInput::parse(&whole?.bytes)?;
+    let rig = find(&rigs, &id).await?;
+    may_change(&caller, &rig, Code::NotOwner)?;
+    if asked.paused.is_some() {
+        Code::NotModerator.when(!caller.roles.moderates())?;
+    }
+    let change = wanted(&asked)?;
+    let done = rigs.change(&rig, change.clone()).await;
+    match done.map_err(|_| unavailable())? {
+        Decision::Done => {}
+        Decision::NameTaken => return Err(Code::WorkerNameAlreadyExists.into()),
+        Decision::Gone => return Err(Code::WorkerNotFound.into()),
+    }
+    if change.name.is_some() {
+        pollers.forget(&rig.row.name);
+    }
+    Ok(reply::json(StatusCode::OK, &answer(change)))
+}
+
+/// `DELETE /api/v2/workers/{id}`
+pub async fn delete(
+    State(rigs): State<Rigs>,
+    State(pollers): State<Pollers>,
+    Admitted(caller): Admitted,
+    Path(id): Path<String>,
+) -> Result<Response, Refused> {
+    let rig = find(&rigs, &id).await?;
+    may_change(&caller, &rig, Code::NotModerator)?;
+    let deleted = rigs.delete(&rig).await.map_err(|_| unavailable())?;
+    Code::Locked.when(!deleted)?;
+    pollers.forget(&rig.row.name);
+    let deleted = DeletedWorker {
+        deleted_id: rig.row.public_id,
+        deleted_name: rig.row.name,
+    };
+    Ok(reply::json(StatusCode::OK, &deleted))
+}
+
+fn may_change(caller: &Caller, rig: &Rig, otherwise: Code) -> Result<(), Refusal> {
+    Code::AnonForbiddenWorker.when(caller.account == ANONYMOUS)?;
+    otherwise.when(rig.row.owner.account != caller.account && !caller.roles.moderates())
+}
+
+fn wanted(asked: &ModifyWorkerInput) -> Result<RigChange, Refusal> {
+    if asked.team.as_ref().is_some_and(|team| !team.is_empty()) {
+        return Err(Code::TeamNotFound.into());
+    }
+    let name = asked.name.as_deref().map(kept_name);
+    Code::TooLongWorkerName.when(name.as_ref().is_some_and(|name| name.len() > LONGEST_NAME))?;
+    if name
+        .as_ref()
+        .is_some_and(|name| name.is_empty() || name.contains(char::is_control))
+    {
+        let message = "a worker's name has at least one character, and no control characters";
+        return Err(Refusal::new(Code::BadRequest, message));
+    }
+    let change = RigChange {
+        maintenance: asked.maintenance,
+        maintenance_note: asked.maintenance_msg.clone(),
+        paused: asked.paused,
+        info: asked.info.clone(),
+        name,
+        team: asked.team.as_ref().map(|_| None),
+    };
+    Code::NoWorkerModSelected.when(change == RigChange::default())?;
+    Ok(change)
+}
+
+/// In bytes, as the store keeps it.
+const LONGEST_NAME: usize = 200;
+
+fn answer(change: RigChange) -> ModifyWorker {
+    ModifyWorker {
+        maintenance: change.maintenance,
+        paused: change.paused,
+        info: change.info,
+        name: change.name,
+        team: change.team.map(|_| NO_TEAM.to_owned()),
+    }
+}

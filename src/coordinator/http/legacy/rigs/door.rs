@@ -1,0 +1,72 @@
+//! What all pops have in common: who may come, whose jobs go first, which models are taken, and what is said to those
+//! who are given nothing.
+
+use std::sync::Arc;
+
+use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
+use crate::coordinator::pollers::NotServed;
+use crate::coordinator::rigs::NotAdmitted;
+use crate::protocol::job::AccountId;
+use crate::protocol::legacy::pop::user_in_alias;
+use crate::protocol::legacy::{Code, Refusal};
+
+/// The accounts whose jobs a worker does first.
+pub fn preferred(names: Option<&[String]>) -> Result<Vec<AccountId>, Refusal> {
+    let names = names.unwrap_or_default().iter();
+    let accounts = names.map(|name| user_in_alias(name).map(AccountId));
+    let accounts: Option<Vec<_>> = accounts.collect();
+    accounts.ok_or_else(|| Code::InvalidPriorityUsername.into())
+}
+
+/// Whether this account may have workers at all.
+pub fn may_pop(caller: &Caller) -> Result<(), Refusal> {
+    Code::DeletedUser.when(caller.roles.contains(Roles::DELETED))?;
+    Code::WorkerFlaggedMaintenance.when(caller.roles.contains(Roles::FLAGGED))?;
+    Code::AnonForbiddenWorker.when(caller.account == ANONYMOUS)
+}
+
+/// Those of the models that it may serve, as many as one worker may: some are for one account only.
+pub fn models(models: Vec<String>, caller: &Caller, most: usize) -> Result<Vec<Arc<str>>, Refusal> {
+    let may_serve = |model: &String| match model.rsplit_once("::") {
+        Some((_, alias)) => user_in_alias(alias).is_none_or(|id| AccountId(id) == caller.account),
+        None => true,
+    };
+    let models = models.into_iter().take(most).filter(may_serve);
+    let models: Vec<Arc<str>> = models.map(Arc::from).collect();
+    match models.is_empty() {
+        true => Err(Refusal::models_not_accepted()),
+        false => Ok(models),
+    }
+}
+
+pub fn not_served(not: NotServed, name: &str) -> Refusal {
+    match not {
+        NotServed::OtherRig => Refusal::new(
+            Code::WrongCredentials,
+            "wrong credentials: this key is for another worker",
+        ),
+        NotServed::NotAdmitted(not) => not_admitted(not, name),
+        NotServed::Maintenance(note) => Refusal::worker_in_maintenance(Some(&note)),
+        NotServed::Barred => {
+            Refusal::worker_in_maintenance(Some("it failed too many jobs lately, and has to wait"))
+        }
+        NotServed::Unavailable => Refusal::plain(503, "workers cannot be looked up right now"),
+    }
+}
+
+fn not_admitted(not: NotAdmitted, name: &str) -> Refusal {
+    match not {
+        NotAdmitted::NameTaken => Refusal::worker_of_another(name),
+        NotAdmitted::OtherTrade => Code::PolymorphicNameConflict.into(),
+        NotAdmitted::Borrowed(refusal) => refusal,
+        NotAdmitted::InviteOnly => Code::WorkerInviteOnly.into(),
+        NotAdmitted::TooMany => Code::TooManyWorkers.into(),
+        NotAdmitted::TooManyTrusted => Code::TooManyWorkersTrusted.into(),
+        NotAdmitted::TooManyHere => Code::TooManySameIps.into(),
+        NotAdmitted::BadName => Refusal::new(
+            Code::BadRequest,
+            "a worker's name has 1 to 200 bytes and no control characters",
+        ),
+        NotAdmitted::Unavailable => Refusal::plain(503, "workers cannot be looked up right now"),
+    }
+}

@@ -1,0 +1,70 @@
+//! Workers, looked at.
+
+use std::collections::HashMap;
+
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::view::{Eye, details};
+use super::{find, unavailable};
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::Visitor;
+use crate::coordinator::http::legacy::refused::Refused;
+use crate::coordinator::http::reply;
+use crate::coordinator::rigs::{Rig, Rigs};
+use crate::protocol::legacy::words::{Trade, asked};
+use crate::protocol::legacy::worker::WorkerDetails;
+use crate::protocol::legacy::{Code, Refusal};
+
+/// `GET /api/v2/workers`: those that are online. A name wins over a type.
+pub async fn list(
+    State(rigs): State<Rigs>,
+    visitor: Result<Visitor, ApiError>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Result<Response, Refused> {
+    let text = |name: &str| query.get(name).map(String::as_str);
+    let trade = match text("type") {
+        Some(word) => Some(asked("type", Some(word), Trade::Image)?),
+        None => None,
+    };
+    let name = text("name").map(str::to_lowercase);
+    let is_wanted = |rig: &Rig| match (&name, trade) {
+        (Some(name), _) => rig.row.name.to_lowercase() == *name,
+        (None, Some(trade)) => rig.trade == trade,
+        (None, None) => true,
+    };
+    let online = rigs.online().await.map_err(|_| unavailable())?;
+    let online = online.iter().filter(|rig| is_wanted(rig));
+    let online: Vec<WorkerDetails> = online.map(|rig| details(rig, eye(&visitor))).collect();
+    Ok(reply::json(StatusCode::OK, &online))
+}
+
+/// `GET /api/v2/workers/{id}`: one that is offline too.
+pub async fn show(
+    State(rigs): State<Rigs>,
+    visitor: Result<Visitor, ApiError>,
+    Path(id): Path<String>,
+) -> Result<Response, Refused> {
+    let rig = find(&rigs, &id).await?;
+    Ok(reply::json(StatusCode::OK, &details(&rig, eye(&visitor))))
+}
+
+/// `GET /api/v2/workers/name/{name}`
+pub async fn by_name(
+    State(rigs): State<Rigs>,
+    visitor: Result<Visitor, ApiError>,
+    Path(name): Path<String>,
+) -> Result<Response, Refused> {
+    let found = rigs.named(&name).await.map_err(|_| unavailable())?;
+    let rig = found.ok_or_else(|| Refusal::from(Code::WorkerNotFound))?;
+    Ok(reply::json(StatusCode::OK, &details(&rig, eye(&visitor))))
+}
+
+/// A key is optional here, and one that is not known is left aside.
+fn eye(visitor: &Result<Visitor, ApiError>) -> Eye {
+    match visitor {
+        Ok(Visitor(Some(caller))) if caller.roles.moderates() => Eye::Moderator,
+        _ => Eye::Anybody,
+    }
+}

@@ -1,0 +1,129 @@
+//! A worker as the one who looks may see it.
+
+use crate::coordinator::accounts::Roles;
+use crate::coordinator::rigs::Rig;
+use crate::coordinator::storage::{Owner, RigRow};
+use crate::protocol::job::Kudos;
+use crate::protocol::legacy::interrogation::Form;
+use crate::protocol::legacy::pop::UNKNOWN_AGENT;
+use crate::protocol::legacy::words::{Trade, named};
+use crate::protocol::legacy::worker::{TeamDetailsLite, WorkerDetails, WorkerKudosDetails, speed};
+
+/// Who looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Eye {
+    Anybody,
+    Moderator,
+}
+
+pub fn details(rig: &Rig, eye: Eye) -> WorkerDetails {
+    let row = &rig.row;
+    let looks_deep = eye == Eye::Moderator;
+    let details = WorkerDetails {
+        requests_fulfilled: count(row.done.fulfilled),
+        kudos_rewards: kudos(Kudos(row.done.earned.0 + row.done.rewarded.0)),
+        kudos_details: WorkerKudosDetails {
+            generated: Some(kudos(row.done.earned)),
+            uptime: Some(row.done.rewarded.0 / 1000),
+        },
+        performance: speed(rig.trade, row.speed as f64 / 1000.0),
+        threads: row.said.threads,
+        uptime: count(row.done.uptime),
+        maintenance_mode: row.decided.maintenance.is_some(),
+        trusted: row.vouched || row.owner.roles.contains(Roles::TRUSTED),
+        flagged: row.owner.roles.contains(Roles::FLAGGED),
+        uncompleted_jobs: count(row.done.uncompleted),
+        team: team(row),
+        bridge_agent: agent(row),
+        trade: rig.trade,
+        name: row.name.clone(),
+        id: row.public_id,
+        online: rig.online,
+        paused: looks_deep.then_some(row.decided.paused),
+        info: Some(row.decided.info.clone()).filter(|info| !info.is_empty()),
+        nsfw: Some(row.said.nsfw),
+        owner: looks_deep.then(|| alias(&row.owner)),
+        ipaddr: Some(row.said.address.clone()).filter(|at| looks_deep && !at.is_empty()),
+        suspicious: None,
+        models: Some(row.said.models.clone()),
+        forms: None,
+        contact: None,
+        max_pixels: None,
+        megapixelsteps_generated: None,
+        img2img: None,
+        painting: None,
+        post_processing: None,
+        lora: None,
+        controlnet: None,
+        sdxl_controlnet: None,
+        max_length: None,
+        max_context_length: None,
+        tokens_generated: None,
+        messages: None,
+    };
+    by_trade(details, row)
+}
+
+/// `name#id`
+pub fn alias(owner: &Owner) -> String {
+    format!("{}#{}", owner.name, owner.account.0)
+}
+
+fn by_trade(details: WorkerDetails, row: &RigRow) -> WorkerDetails {
+    let takes = |word: &str| Some(row.said.takes.iter().any(|taken| taken == word));
+    match details.trade {
+        Trade::Image => WorkerDetails {
+            max_pixels: Some(row.said.max_pixels),
+            megapixelsteps_generated: Some(row.done.work as f64 / 1_000_000.0),
+            img2img: takes("img2img"),
+            painting: takes("painting"),
+            post_processing: takes("post-processing"),
+            lora: takes("lora"),
+            controlnet: takes("controlnet"),
+            sdxl_controlnet: takes("sdxl_controlnet"),
+            ..details
+        },
+        Trade::Text => WorkerDetails {
+            max_length: Some(row.said.max_length),
+            max_context_length: Some(row.said.max_context),
+            tokens_generated: Some(row.done.work as f64),
+            ..details
+        },
+        Trade::Interrogation => WorkerDetails {
+            models: None,
+            forms: Some(
+                row.said
+                    .takes
+                    .iter()
+                    .filter_map(|it| named(it))
+                    .collect::<Vec<Form>>(),
+            ),
+            ..details
+        },
+    }
+}
+
+fn team(row: &RigRow) -> TeamDetailsLite {
+    match &row.decided.team {
+        None => TeamDetailsLite::default(),
+        Some(team) => TeamDetailsLite {
+            name: Some(team.name.clone()),
+            id: Some(team.public_id),
+        },
+    }
+}
+
+fn agent(row: &RigRow) -> String {
+    match row.said.agent.as_str() {
+        "" => UNKNOWN_AGENT.to_owned(),
+        agent => agent.to_owned(),
+    }
+}
+
+pub fn kudos(kudos: Kudos) -> f64 {
+    kudos.0 as f64 / 1000.0
+}
+
+pub fn count(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

@@ -1,0 +1,91 @@
+//! The task that saves what is new, and sends into maintenance who drops too many jobs.
+
+use std::time::Duration;
+
+use tokio::select;
+use tokio::time::interval;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::coordinator::storage::{RigChange, RigNews};
+use crate::protocol::job::WorkerId;
+use crate::tasks::Tasks;
+
+use super::live::Seen;
+use super::{Inner, Rigs};
+
+/// What is new is saved this often.
+const SAVE: Duration = Duration::from_secs(30);
+/// Workers under one commit.
+const AT_ONCE: usize = 200;
+const NOTE: &str =
+    "it dropped too many jobs within an hour; look at its speed, then end the maintenance";
+
+pub fn start(rigs: &Rigs, tasks: &Tasks) {
+    tasks.start(keep(rigs.clone(), tasks.stopping()));
+}
+
+async fn keep(rigs: Rigs, stopping: CancellationToken) {
+    let mut saving = interval(SAVE);
+    saving.tick().await;
+    loop {
+        select! {
+            () = stopping.cancelled() => break,
+            _ = saving.tick() => {
+                rigs.see_sockets();
+                rigs.0.save().await;
+            }
+            failing = rigs.0.records.failing() => {
+                for worker in failing {
+                    rigs.send_into_maintenance(worker).await;
+                }
+            }
+        }
+    }
+    rigs.0.save().await;
+}
+
+impl Rigs {
+    /// Workers on a socket are there as long as it is.
+    fn see_sockets(&self) {
+        for worker in &self.0.board.overview().workers {
+            if self.0.records.trade(worker.id).is_none() {
+                self.0.records.check_in(worker.id, Seen::now(None));
+            }
+        }
+    }
+
+    async fn send_into_maintenance(&self, worker: WorkerId) {
+        let change = RigChange {
+            maintenance: Some(true),
+            maintenance_note: Some(NOTE.to_owned()),
+            ..RigChange::default()
+        };
+        let id = worker.0;
+        let decided = match self.0.store.decide(worker, change).await {
+            Ok(_) => self.relearn(worker).await,
+            Err(error) => Err(error),
+        };
+        match decided {
+            Ok(()) => info!(
+                worker = id,
+                "worker {id} dropped too many jobs and is in maintenance"
+            ),
+            Err(error) => warn!(worker = id, "worker {id} should be in maintenance: {error}"),
+        }
+    }
+}
+
+impl Inner {
+    async fn save(&self) {
+        let news = self.records.take_news();
+        let mut unsaved: Vec<RigNews> = Vec::new();
+        for some in news.chunks(AT_ONCE) {
+            if let Err(error) = self.store.save_rigs(some.to_vec()).await {
+                warn!("what workers have done is saved later: {error}");
+                unsaved.extend_from_slice(some);
+            }
+        }
+        self.records.put_back(unsaved);
+    }
+}

@@ -1,0 +1,217 @@
+//! What is new of one worker since it was last saved, and what is only known while it is here.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::coordinator::clock::wall_clock;
+use crate::coordinator::dispatch::Terms;
+use crate::coordinator::storage::{Decided, RigNews, RigRow, Said, Tally, TeamShare};
+use crate::coordinator::switchboard::WorkerOnline;
+use crate::protocol::job::{Kind, Kudos, UnixMillis, WorkerId};
+use crate::protocol::legacy::words::{Trade, Word, named};
+
+/// A worker that was not seen for this long is offline.
+pub const ONLINE: Duration = Duration::from_secs(300);
+/// Its speed is the mean of so many jobs.
+const MEASURED: usize = 20;
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A worker came.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    at: Instant,
+    wall: UnixMillis,
+    said: Option<(Trade, Said)>,
+}
+
+/// A job that a worker has ended well.
+#[derive(Debug, Clone, Copy)]
+pub struct Feat {
+    pub trade: Option<Trade>,
+    pub reward: Kudos,
+    /// Pixelsteps, tokens or forms.
+    pub work: u64,
+    /// None if others had a part in it.
+    pub took: Option<Duration>,
+}
+
+#[derive(Debug, Default)]
+pub struct Live {
+    /// Whether its row was read.
+    pub known: bool,
+    pub trade: Option<Trade>,
+    pub decided: Decided,
+    said: Option<Said>,
+    is_new: bool,
+    seen: Option<(Instant, UnixMillis)>,
+    up: Duration,
+    fresh: Tally,
+    share: TeamShare,
+    speeds: VecDeque<f64>,
+    speed: f64,
+    dropped: VecDeque<Instant>,
+    saved: UnixMillis,
+}
+
+impl Seen {
+    pub fn now(said: Option<(Trade, Said)>) -> Self {
+        Self {
+            at: Instant::now(),
+            wall: wall_clock(),
+            said,
+        }
+    }
+}
+
+impl Live {
+    pub fn learn(&mut self, row: &RigRow) {
+        if !self.known {
+            self.speed = row.speed as f64 / 1000.0;
+        }
+        self.known = true;
+        self.trade = named(&row.trade).or(self.trade);
+        self.decided = row.decided.clone();
+    }
+
+    pub fn check_in(&mut self, seen: Seen) {
+        let serves = self.decided.maintenance.is_none() && !self.decided.paused;
+        if let Some((before, _)) = self.seen
+            && serves
+            && seen.at.duration_since(before) <= ONLINE
+        {
+            self.up += seen.at.duration_since(before);
+        }
+        self.seen = Some((seen.at, seen.wall));
+        if let Some((trade, said)) = seen.said {
+            self.is_new |= self.said.as_ref() != Some(&said) || self.trade != Some(trade);
+            self.trade = Some(trade);
+            self.said = Some(said);
+        }
+    }
+
+    pub fn add(&mut self, feat: Feat) {
+        self.fresh.fulfilled += 1;
+        self.fresh.earned.0 += feat.reward.0;
+        self.fresh.work += i64::try_from(feat.work).unwrap_or(i64::MAX);
+        // Teams count images only, and the time of all.
+        if feat.trade == Some(Trade::Image) {
+            self.share.fulfilled += 1;
+            self.share.earned.0 += feat.reward.0;
+        }
+        if let Some(took) = feat.took.filter(|took| !took.is_zero()) {
+            self.speeds.truncate(MEASURED - 1);
+            self.speeds
+                .push_front(feat.work as f64 / took.as_secs_f64());
+            self.speed = self.speeds.iter().sum::<f64>() / self.speeds.len() as f64;
+        }
+    }
+
+    /// It took a job and did not bring it. Says whether that was one too many within an hour.
+    pub fn drop_one(&mut self, most: usize, now: Instant) -> bool {
+        self.fresh.uncompleted += 1;
+        let is_old = |at: &Instant| now.duration_since(*at) >= HOUR;
+        while self.dropped.front().is_some_and(is_old) {
+            self.dropped.pop_front();
+        }
+        self.dropped.push_back(now);
+        let too_many = self.dropped.len() > most;
+        if too_many {
+            // Whoever ends the maintenance gives it another try.
+            self.dropped.clear();
+        }
+        too_many && self.decided.maintenance.is_none()
+    }
+
+    pub fn terms(&self) -> Terms {
+        Terms {
+            own_only: self.decided.maintenance.is_some() || self.decided.paused,
+        }
+    }
+
+    /// What is to be saved, if anything is new.
+    pub fn take_news(&mut self, worker: WorkerId) -> Option<RigNews> {
+        let seen_at = self.seen.map_or(self.saved, |(_, wall)| wall);
+        if seen_at <= self.saved && self.fresh == Tally::default() && !self.is_new {
+            return None;
+        }
+        self.saved = seen_at;
+        let whole = self.up.as_secs();
+        self.up -= Duration::from_secs(whole);
+        let uptime = i64::try_from(whole).unwrap_or(i64::MAX);
+        self.fresh.uptime += uptime;
+        self.share.uptime += uptime;
+        let said = match std::mem::take(&mut self.is_new) {
+            true => self.said.clone(),
+            false => None,
+        };
+        let done = std::mem::take(&mut self.fresh);
+        let share = std::mem::take(&mut self.share);
+        let team = self.decided.team.as_ref().map(|team| TeamShare {
+            team: team.id,
+            ..share
+        });
+        Some(RigNews {
+            worker,
+            seen_at,
+            said: said.map(|said| (self.trade.map_or("", Word::word).to_owned(), said)),
+            done,
+            speed: (self.speed * 1000.0) as i64,
+            team,
+        })
+    }
+
+    /// It could not be saved: it is still new.
+    pub fn put_back(&mut self, news: RigNews) {
+        self.fresh.add(&news.done);
+        self.is_new |= news.said.is_some();
+        if let Some(share) = news.team {
+            self.share.fulfilled += share.fulfilled;
+            self.share.earned.0 += share.earned.0;
+            self.share.uptime += share.uptime;
+        }
+    }
+
+    /// Puts what is new into what was saved.
+    pub fn bring_up_to_date(&self, row: &mut RigRow) {
+        row.done.add(&self.fresh);
+        row.done.uptime += i64::try_from(self.up.as_secs()).unwrap_or(i64::MAX);
+        row.speed = (self.speed * 1000.0) as i64;
+        if let Some((_, wall)) = self.seen {
+            row.seen_at = row.seen_at.max(wall);
+        }
+        if let Some(said) = &self.said {
+            row.said = said.clone();
+            row.trade = self.trade.map_or("", Word::word).to_owned();
+        }
+    }
+
+    /// Whether it may be forgotten: nothing is new, and it was not here for long.
+    pub fn is_stale(&self, now: Instant) -> bool {
+        let is_away = |(at, _): (Instant, _)| now.duration_since(at) > HOUR;
+        self.seen.is_none_or(is_away) && self.fresh == Tally::default()
+    }
+}
+
+/// What a worker on a socket does, of what the poll API has words for.
+pub fn trade(worker: Option<&std::sync::Arc<WorkerOnline>>) -> Trade {
+    match worker.is_some_and(|it| it.kinds.contains(Kind::Image) && !it.kinds.contains(Kind::Text))
+    {
+        true => Trade::Image,
+        false => Trade::Text,
+    }
+}
+
+/// What a worker on a socket said, in the words of those that poll.
+pub fn said_on_socket(worker: &WorkerOnline) -> Said {
+    Said {
+        agent: worker.agent.to_string(),
+        threads: u32::try_from(worker.slots).unwrap_or(u32::MAX),
+        nsfw: true,
+        models: worker.models.iter().map(|it| it.to_string()).collect(),
+        max_length: i64::from(worker.context),
+        max_context: i64::from(worker.context),
+        ..Said::default()
+    }
+}

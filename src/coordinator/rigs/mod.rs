@@ -1,0 +1,192 @@
+//! Workers as people know them: what they said, what was decided about them, what they have done. Dispatch knows who
+//! can serve a job; here is who somebody is.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `records` | what is new of each worker, in memory until it is saved |
+//! | `live` | one of them: when it was seen, how fast it is, what it dropped |
+//! | `books` | what ended jobs say about the workers that made them |
+//! | `admission` | whether a name may become a worker |
+//! | `keeper` | the task that saves, and sends into maintenance who drops too much |
+//!
+//! A pop never waits for the disk here, except the first one of a worker: what workers say and do is saved every half
+//! minute, many at once. What their owners decide is on disk before it is answered.
+
+mod admission;
+mod books;
+mod keeper;
+mod live;
+mod records;
+
+pub use admission::{Applicant, NotAdmitted, Quotas};
+pub use books::books;
+pub use records::Records;
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use super::clock::wall_clock;
+use super::storage::{Decided, Decision, RigChange, RigRow, Said, StorageError, Store, WorkerRow};
+use super::switchboard::Switchboard;
+use crate::protocol::job::{AccountId, WorkerId};
+use crate::protocol::legacy::words::{Trade, named};
+use crate::tasks::Tasks;
+
+use live::{ONLINE, Seen};
+
+/// All of them. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Rigs(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    records: Records,
+    store: Store,
+    board: Switchboard,
+    /// None: as many as anybody likes, from wherever.
+    quotas: Option<Quotas>,
+}
+
+/// A worker as it is now: its row, and what is not saved yet.
+#[derive(Debug, Clone)]
+pub struct Rig {
+    pub row: RigRow,
+    pub trade: Trade,
+    pub online: bool,
+}
+
+impl Rigs {
+    pub fn start(
+        records: Records,
+        board: Switchboard,
+        store: Store,
+        quotas: Option<Quotas>,
+        tasks: &Tasks,
+    ) -> Self {
+        let rigs = Self(Arc::new(Inner {
+            records,
+            store,
+            board,
+            quotas,
+        }));
+        keeper::start(&rigs, tasks);
+        rigs
+    }
+
+    /// The worker of this name for whoever may have it. What is known of it counts from here on.
+    pub async fn meet(&self, who: &Applicant<'_>) -> Result<WorkerRow, NotAdmitted> {
+        let row = admission::admit(who, &self.0.store, self.0.quotas).await?;
+        if !self.0.records.knows(row.id) {
+            self.relearn(row.id).await?;
+        }
+        Ok(row)
+    }
+
+    /// A worker came, and said this of itself, if it is anything new.
+    pub fn check_in(&self, worker: WorkerId, said: Option<(Trade, Said)>) {
+        self.0.records.check_in(worker, Seen::now(said));
+    }
+
+    /// Rises when a key was changed.
+    pub fn keys_revision(&self) -> watch::Receiver<i64> {
+        self.0.store.keys_revision()
+    }
+
+    /// What was decided about a worker, as far as it was met.
+    pub fn decided(&self, worker: WorkerId) -> Decided {
+        self.0.records.decided(worker)
+    }
+
+    /// What a worker does that has popped before.
+    pub fn trade(&self, worker: WorkerId) -> Option<Trade> {
+        self.0.records.trade(worker)
+    }
+
+    /// Those that are online, by name.
+    pub async fn online(&self) -> Result<Vec<Rig>, StorageError> {
+        let overview = self.0.board.overview();
+        let since = wall_clock().before(2 * ONLINE);
+        let mut rows = self.0.store.rigs_seen_since(since).await?;
+        for worker in &overview.workers {
+            let is_it = |row: &RigRow| row.public_id == worker.public_id;
+            if !rows.iter().any(is_it)
+                && let Some(row) = self.0.store.rig(worker.public_id).await?
+            {
+                rows.push(row);
+            }
+        }
+        rows.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let rigs = rows.into_iter().map(|row| self.current(row));
+        Ok(rigs.filter(|rig| rig.online).collect())
+    }
+
+    pub async fn find(&self, public_id: Uuid) -> Result<Option<Rig>, StorageError> {
+        let row = self.0.store.rig(public_id).await?;
+        Ok(row.map(|row| self.current(row)))
+    }
+
+    /// Names are compared exactly.
+    pub async fn named(&self, name: &str) -> Result<Option<Rig>, StorageError> {
+        let row = self.0.store.rig_named(name).await?;
+        Ok(row.map(|row| self.current(row)))
+    }
+
+    /// Those of an account, by name.
+    pub async fn of(&self, owner: AccountId) -> Result<Vec<Rig>, StorageError> {
+        let rows = self.0.store.rigs_of(owner).await?;
+        Ok(rows.into_iter().map(|row| self.current(row)).collect())
+    }
+
+    /// Changes what was decided, on disk and for every pop that comes after the answer.
+    pub async fn change(&self, rig: &Rig, change: RigChange) -> Result<Decision, StorageError> {
+        let done = self.0.store.decide(rig.row.id, change).await?;
+        if done == Decision::Done {
+            self.relearn(rig.row.id).await?;
+        }
+        Ok(done)
+    }
+
+    /// Whether it was forgotten: not while somebody may read what it has made, or waits for it.
+    pub async fn delete(&self, rig: &Rig) -> Result<bool, StorageError> {
+        let overview = self.0.board.overview();
+        let mut workers = overview.workers.iter();
+        let works = workers.any(|it| it.public_id == rig.row.public_id && it.running > 0);
+        if works || self.0.store.has_results(rig.row.id).await? {
+            return Ok(false);
+        }
+        self.0.store.delete_rig(rig.row.id).await?;
+        self.0.records.forget(rig.row.id);
+        // If it has stopped, nobody is given anything more.
+        let _ = self.0.board.dismiss(rig.row.id).await;
+        Ok(true)
+    }
+
+    async fn relearn(&self, worker: WorkerId) -> Result<(), StorageError> {
+        if let Some(rig) = self.0.store.rig_of_row(worker).await? {
+            self.0.records.learn(&rig);
+            self.tell(rig.id).await;
+        }
+        Ok(())
+    }
+
+    /// Dispatch hears what it has to know of a worker. If it has stopped, nobody pops any more.
+    async fn tell(&self, worker: WorkerId) {
+        let terms = self.0.records.terms(worker);
+        let _ = self.0.board.set_terms(worker, terms).await;
+    }
+
+    fn current(&self, mut row: RigRow) -> Rig {
+        let overview = self.0.board.overview();
+        let mut workers = overview.workers.iter();
+        let connected = workers.find(|worker| worker.public_id == row.public_id);
+        self.0.records.bring_up_to_date(&mut row);
+        let online = connected.is_some() || row.seen_at.after(ONLINE) > wall_clock();
+        if let Some(worker) = connected.filter(|_| row.trade.is_empty()) {
+            row.said = live::said_on_socket(worker);
+        }
+        let trade = named::<Trade>(&row.trade).unwrap_or_else(|| live::trade(connected));
+        Rig { row, trade, online }
+    }
+}

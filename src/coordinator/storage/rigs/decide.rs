@@ -1,0 +1,132 @@
+//! What owners and moderators decide about a worker.
+
+use futures_util::future::BoxFuture;
+use sqlx::AnyConnection;
+
+use crate::coordinator::storage::values::without_zeros;
+use crate::coordinator::storage::write::Change;
+use crate::coordinator::storage::{StorageError, Store};
+use crate::protocol::job::WorkerId;
+
+/// Only what is named changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RigChange {
+    pub maintenance: Option<bool>,
+    pub maintenance_note: Option<String>,
+    pub paused: Option<bool>,
+    pub info: Option<String>,
+    pub name: Option<String>,
+    /// The inner none leaves the team.
+    pub team: Option<Option<i64>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    Done,
+    /// Nothing was changed: another worker has this name.
+    NameTaken,
+    Gone,
+}
+
+#[derive(Debug)]
+struct Decide {
+    worker: WorkerId,
+    change: RigChange,
+}
+
+#[derive(Debug)]
+struct Delete(WorkerId);
+
+impl Store {
+    /// Changes what was decided about a worker.
+    pub async fn decide(
+        &self,
+        worker: WorkerId,
+        change: RigChange,
+    ) -> Result<Decision, StorageError> {
+        self.change(Decide { worker, change }).await
+    }
+
+    /// Forgets a worker and what it was told. What it has earned stays in the ledger.
+    pub async fn delete_rig(&self, worker: WorkerId) -> Result<(), StorageError> {
+        self.change(Delete(worker)).await
+    }
+}
+
+impl Change for Decide {
+    type Answer = Decision;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<Decision, StorageError>> {
+        Box::pin(async move {
+            if let Some(name) = &self.change.name
+                && let Some(refused) = self.rename(name, connection).await?
+            {
+                return Ok(refused);
+            }
+            match self.set(connection).await? {
+                0 => Ok(Decision::Gone),
+                _ => Ok(Decision::Done),
+            }
+        })
+    }
+}
+
+impl Decide {
+    async fn rename(
+        &self,
+        name: &str,
+        connection: &mut AnyConnection,
+    ) -> Result<Option<Decision>, StorageError> {
+        let taken = sqlx::query("SELECT 1 FROM workers WHERE name = $1 AND id <> $2");
+        let taken = taken.bind(name.to_owned()).bind(self.worker.0);
+        if taken.fetch_optional(&mut *connection).await?.is_some() {
+            return Ok(Some(Decision::NameTaken));
+        }
+        let row = sqlx::query("UPDATE workers SET name = $1 WHERE id = $2");
+        let row = row.bind(name.to_owned()).bind(self.worker.0);
+        let renamed = row.execute(connection).await?.rows_affected();
+        Ok((renamed == 0).then_some(Decision::Gone))
+    }
+
+    /// What is not named stays.
+    async fn set(&self, connection: &mut AnyConnection) -> Result<u64, StorageError> {
+        let change = &self.change;
+        let row = sqlx::query(
+            "UPDATE rigs SET maintenance = COALESCE($1, maintenance), \
+             maintenance_note = COALESCE($2, maintenance_note), paused = COALESCE($3, paused), \
+             info = COALESCE($4, info), team = CASE WHEN $5 = 1 THEN $6 ELSE team END WHERE worker = $7",
+        );
+        let text = |text: &Option<String>| text.as_deref().map(without_zeros);
+        let row = row.bind(change.maintenance.map(i64::from));
+        let row = row.bind(text(&change.maintenance_note));
+        let row = row.bind(change.paused.map(i64::from));
+        let row = row.bind(text(&change.info));
+        let row = row.bind(i64::from(change.team.is_some()));
+        let row = row.bind(change.team.flatten()).bind(self.worker.0);
+        Ok(row.execute(connection).await?.rows_affected())
+    }
+}
+
+impl Change for Delete {
+    type Answer = ();
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<(), StorageError>> {
+        Box::pin(async move {
+            for text in [
+                "DELETE FROM worker_messages WHERE worker = $1",
+                "DELETE FROM rigs WHERE worker = $1",
+                "DELETE FROM workers WHERE id = $1",
+            ] {
+                let gone = sqlx::query(text).bind(self.0.0);
+                gone.execute(&mut *connection).await?;
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! What is known of workers besides their names: what they last said, what was decided about them, what they have
+//! done.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `decide` | what owners and moderators change: at once, and only what they named |
+//! | `save` | what workers say and do: many at once, now and then, as sums that are added |
+
+mod decide;
+mod save;
+
+pub use decide::{Decision, RigChange};
+pub use save::{RigNews, Tally, TeamShare};
+
+use sqlx::any::AnyRow;
+use sqlx::{AssertSqlSafe, Row};
+use uuid::Uuid;
+
+use crate::coordinator::accounts::Roles;
+use crate::protocol::job::{AccountId, Kudos, UnixMillis, WorkerId};
+
+use super::rows::{Stored, all, first};
+use super::{StorageError, Store};
+
+/// A worker with its owner and its team.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RigRow {
+    pub id: WorkerId,
+    pub public_id: Uuid,
+    pub name: String,
+    /// The operator vouches for the worker itself.
+    pub vouched: bool,
+    pub owner: Owner,
+    /// Empty while it has never polled.
+    pub trade: String,
+    pub said: Said,
+    pub seen_at: UnixMillis,
+    pub decided: Decided,
+    pub done: Tally,
+    /// Thousandths of pixelsteps, tokens or forms in a second; 0 when nothing was measured.
+    pub speed: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    pub account: AccountId,
+    pub name: String,
+    pub roles: Roles,
+}
+
+/// What a worker said of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Said {
+    pub agent: String,
+    pub address: String,
+    pub threads: u32,
+    pub nsfw: bool,
+    pub models: Vec<String>,
+    /// Whatever else it takes, as words.
+    pub takes: Vec<String>,
+    pub max_pixels: i64,
+    pub max_length: i64,
+    pub max_context: i64,
+}
+
+/// What was decided about a worker.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Decided {
+    pub info: String,
+    /// With what it is told, which may be nothing.
+    pub maintenance: Option<String>,
+    pub paused: bool,
+    pub team: Option<Team>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Team {
+    pub id: i64,
+    pub public_id: Uuid,
+    pub name: String,
+}
+
+const RIGS: &str = "SELECT workers.id, workers.public_id, workers.name, workers.owner, workers.trusted, \
+     accounts.name AS owner_name, accounts.roles AS owner_roles, rigs.trade, rigs.agent, rigs.address, \
+     rigs.threads, rigs.nsfw, rigs.models, rigs.takes, rigs.max_pixels, rigs.max_length, rigs.max_context, \
+     rigs.seen_at, rigs.info, rigs.maintenance, rigs.maintenance_note, rigs.paused, rigs.team, rigs.uptime, \
+     rigs.fulfilled, rigs.uncompleted, rigs.earned, rigs.rewarded, rigs.work, rigs.speed, \
+     teams.public_id AS team_id, teams.name AS team_name \
+     FROM workers JOIN rigs ON rigs.worker = workers.id JOIN accounts ON accounts.id = workers.owner \
+     LEFT JOIN teams ON teams.id = rigs.team ";
+
+fn rigs(rest: &str) -> AssertSqlSafe<String> {
+    AssertSqlSafe(format!("{RIGS}{rest}"))
+}
+
+impl Store {
+    pub async fn rig(&self, public_id: Uuid) -> Result<Option<RigRow>, StorageError> {
+        let row = sqlx::query(rigs("WHERE workers.public_id = $1"));
+        first(row.bind(public_id.to_string()), &self.readers).await
+    }
+
+    pub async fn rig_of_row(&self, id: WorkerId) -> Result<Option<RigRow>, StorageError> {
+        let row = sqlx::query(rigs("WHERE workers.id = $1"));
+        first(row.bind(id.0), &self.readers).await
+    }
+
+    /// Names are compared exactly.
+    pub async fn rig_named(&self, name: &str) -> Result<Option<RigRow>, StorageError> {
+        let row = sqlx::query(rigs("WHERE workers.name = $1"));
+        first(row.bind(name), &self.readers).await
+    }
+
+    /// Those that were seen since, by name.
+    pub async fn rigs_seen_since(&self, since: UnixMillis) -> Result<Vec<RigRow>, StorageError> {
+        let rows = sqlx::query(rigs("WHERE rigs.seen_at >= $1 ORDER BY workers.name"));
+        all(rows.bind(since.0), &self.readers).await
+    }
+
+    /// Those of an account, by name.
+    pub async fn rigs_of(&self, owner: AccountId) -> Result<Vec<RigRow>, StorageError> {
+        let rows = sqlx::query(rigs("WHERE workers.owner = $1 ORDER BY workers.name"));
+        all(rows.bind(owner.0), &self.readers).await
+    }
+
+    /// Those of a team, by name.
+    pub async fn rigs_in(&self, team: i64) -> Result<Vec<RigRow>, StorageError> {
+        let rows = sqlx::query(rigs("WHERE rigs.team = $1 ORDER BY workers.name"));
+        all(rows.bind(team), &self.readers).await
+    }
+
+    /// Whether an output that somebody may still read was made by it.
+    pub async fn has_results(&self, worker: WorkerId) -> Result<bool, StorageError> {
+        let row = sqlx::query("SELECT 1 FROM results WHERE worker = $1 LIMIT 1").bind(worker.0);
+        Ok(row.fetch_optional(&self.readers).await?.is_some())
+    }
+}
+
+impl Stored for RigRow {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        let flag = |column| Ok::<_, sqlx::Error>(row.try_get::<i64, _>(column)? != 0);
+        let note = row.try_get("maintenance_note")?;
+        Ok(Self {
+            id: WorkerId(row.try_get("id")?),
+            public_id: uuid(&row.try_get::<String, _>("public_id")?)?,
+            name: row.try_get("name")?,
+            vouched: flag("trusted")?,
+            owner: Owner {
+                account: AccountId(row.try_get("owner")?),
+                name: row.try_get("owner_name")?,
+                roles: Roles::parse(row.try_get("owner_roles")?),
+            },
+            trade: row.try_get("trade")?,
+            said: Said::load(row)?,
+            seen_at: UnixMillis(row.try_get("seen_at")?),
+            decided: Decided {
+                info: row.try_get("info")?,
+                maintenance: flag("maintenance")?.then_some(note),
+                paused: flag("paused")?,
+                team: team(row)?,
+            },
+            done: Tally::load(row)?,
+            speed: row.try_get("speed")?,
+        })
+    }
+}
+
+impl Stored for Said {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        let models: String = row.try_get("models")?;
+        let takes: String = row.try_get("takes")?;
+        Ok(Self {
+            agent: row.try_get("agent")?,
+            address: row.try_get("address")?,
+            threads: u32::try_from(row.try_get::<i64, _>("threads")?).unwrap_or(1),
+            nsfw: row.try_get::<i64, _>("nsfw")? != 0,
+            models: serde_json::from_str(&models).map_err(|_| {
+                StorageError::Broken("a worker's models are not a list of names".to_owned())
+            })?,
+            takes: takes.split_whitespace().map(str::to_owned).collect(),
+            max_pixels: row.try_get("max_pixels")?,
+            max_length: row.try_get("max_length")?,
+            max_context: row.try_get("max_context")?,
+        })
+    }
+}
+
+impl Stored for Tally {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        Ok(Self {
+            uptime: row.try_get("uptime")?,
+            fulfilled: row.try_get("fulfilled")?,
+            uncompleted: row.try_get("uncompleted")?,
+            earned: Kudos(row.try_get("earned")?),
+            rewarded: Kudos(row.try_get("rewarded")?),
+            work: row.try_get("work")?,
+        })
+    }
+}
+
+fn team(row: &AnyRow) -> Result<Option<Team>, StorageError> {
+    let Some(public_id) = row.try_get::<Option<String>, _>("team_id")? else {
+        return Ok(None);
+    };
+    Ok(Some(Team {
+        id: row.try_get("team")?,
+        public_id: uuid(&public_id)?,
+        name: row.try_get("team_name")?,
+    }))
+}
+
+pub(super) fn uuid(text: &str) -> Result<Uuid, StorageError> {
+    text.parse()
+        .map_err(|_| StorageError::Broken(format!("an id is not a UUID: {text:?}")))
+}

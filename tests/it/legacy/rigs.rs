@@ -1,0 +1,312 @@
+//! Workers as people see them, and what is decided about them.
+
+use axum::http::{Method, StatusCode};
+use muster::coordinator::accounts::{Roles, Scopes};
+use muster::coordinator::rigs::Quotas;
+use muster::coordinator::state::DoorSettings;
+use serde_json::{Value, json};
+
+use super::{POP, ask, call, call_as, pop, post, submit, until, worker};
+use crate::support::app::App;
+
+const WORKERS: &str = "/api/v2/workers";
+
+async fn get(app: &App, path: &str) -> (StatusCode, Value) {
+    let answer = app.get(&format!("{WORKERS}{path}")).await;
+    (answer.status, answer.json().await)
+}
+
+async fn named(app: &App, name: &str) -> Value {
+    let (status, worker) = get(app, &format!("/name/{name}")).await;
+    assert_eq!(status, StatusCode::OK, "{worker}");
+    worker
+}
+
+async fn put(app: &App, name: &str, body: Value) -> (StatusCode, Value) {
+    let id = named(app, name).await["id"].as_str().unwrap().to_owned();
+    call(app, Method::PUT, &format!("{WORKERS}/{id}"), body).await
+}
+
+fn check(answer: (StatusCode, Value), status: u16, rc: &str) {
+    let found = answer.1["rc"].as_str().unwrap_or_default();
+    assert_eq!((answer.0.as_u16(), found), (status, rc), "{}", answer.1);
+}
+
+async fn owner(app: &App, roles: Roles) -> String {
+    app.account_with(roles, Scopes::ALL).await
+}
+
+#[tokio::test]
+async fn a_worker_is_seen_by_its_id_and_its_name_and_in_the_list() {
+    let app = App::start().await;
+    pop(&app, "w1").await;
+    let seen = named(&app, "w1").await;
+    assert_eq!(
+        (&seen["type"], &seen["online"]),
+        (&json!("text"), &json!(true))
+    );
+    assert_eq!(seen["models"], json!(["tiny", "other"]));
+    assert_eq!(
+        (&seen["max_length"], &seen["max_context_length"]),
+        (&json!(512), &json!(4096))
+    );
+    assert_eq!(seen["bridge_agent"], "test:1:url");
+    assert!(seen.get("owner").is_none() && seen.get("paused").is_none());
+    let (_, same) = get(&app, &format!("/{}", seen["id"].as_str().unwrap())).await;
+    assert_eq!(same, seen);
+    for query in ["", "?type=text", "?name=W1", "?type=image&name=w1"] {
+        let (_, list) = get(&app, query).await;
+        assert_eq!(list, json!([seen]), "{query}");
+    }
+    assert_eq!(get(&app, "?type=image").await.1, json!([]));
+    check(get(&app, "?type=sound").await, 400, "BadRequest");
+    check(get(&app, "/nobody").await, 404, "WorkerNotFound");
+    check(get(&app, "/name/nobody").await, 404, "WorkerNotFound");
+    let unknown = format!("/{}", uuid::Uuid::new_v4());
+    check(get(&app, &unknown).await, 404, "WorkerNotFound");
+}
+
+#[tokio::test]
+async fn a_moderator_sees_whose_a_worker_is() {
+    let app = App::start().await;
+    pop(&app, "w1").await;
+    let path = format!("{WORKERS}/name/w1");
+    let (_, deep) = call(&app, Method::GET, &path, Value::Null).await;
+    assert!(deep["owner"].as_str().unwrap().starts_with("admin#"));
+    assert_eq!(deep["paused"], false);
+    let plain = owner(&app, Roles::USER).await;
+    let (_, shallow) = call_as(&app, &plain, Method::GET, &path, Value::Null).await;
+    assert!(shallow.get("owner").is_none());
+    let (status, _) = call_as(&app, &"A".repeat(22), Method::GET, &path, Value::Null).await;
+    assert_eq!(status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn what_a_worker_has_done_is_counted() {
+    let app = App::start().await;
+    let id = ask(&app, json!({"n": 2})).await;
+    for _ in 0..2 {
+        let popped = pop(&app, "w1").await;
+        assert_eq!(
+            submit(&app, &popped["id"], "some text").await.0,
+            StatusCode::OK
+        );
+    }
+    until(&app, &id, |status| status["done"] == true).await;
+    let seen = named(&app, "w1").await;
+    assert_eq!(seen["requests_fulfilled"], 2);
+    assert!(seen["kudos_rewards"].as_f64().unwrap() > 0.0, "{seen}");
+    assert_eq!(seen["kudos_details"]["generated"], seen["kudos_rewards"]);
+    assert!(
+        seen["performance"]
+            .as_str()
+            .unwrap()
+            .ends_with("tokens per second")
+    );
+}
+
+#[tokio::test]
+async fn in_maintenance_a_worker_gets_its_owners_jobs_only_and_is_told_why() {
+    let app = App::start().await;
+    let stranger = owner(&app, Roles::USER).await;
+    pop(&app, "w1").await;
+    let change = json!({"maintenance": true, "maintenance_msg": "back at noon"});
+    let (status, changed) = put(&app, "w1", change).await;
+    assert_eq!(
+        (status, changed),
+        (StatusCode::OK, json!({"maintenance": true}))
+    );
+    assert_eq!(named(&app, "w1").await["maintenance_mode"], true);
+    let body = json!({"prompt": "p", "models": ["tiny"]});
+    let (status, _) = call_as(&app, &stranger, Method::POST, super::ASYNC, body).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    let (status, told) = post(&app, POP, worker("w1")).await;
+    check((status, told.clone()), 403, "WorkerMaintenance");
+    let message = told["message"].as_str().unwrap();
+    assert!(message.contains("maintenance mode") && message.contains("back at noon"));
+    ask(&app, json!({})).await;
+    let own = pop(&app, "w1").await;
+    assert_eq!(own["payload"]["prompt"], "Once upon");
+    put(&app, "w1", json!({"maintenance": false})).await;
+    assert_eq!(pop(&app, "w1").await["payload"]["prompt"], "p");
+}
+
+#[tokio::test]
+async fn a_maintenance_switch_during_a_pop_counts_for_every_pop_after_it() {
+    let app = App::start().await;
+    let stranger = owner(&app, Roles::USER).await;
+    pop(&app, "w1").await;
+    for _ in 0..20 {
+        let body = json!({"prompt": "p", "models": ["tiny"]});
+        call_as(&app, &stranger, Method::POST, super::ASYNC, body).await;
+        let on = put(&app, "w1", json!({"maintenance": true}));
+        let (switched, during) = tokio::join!(on, post(&app, POP, worker("w1")));
+        assert_eq!(switched.0, StatusCode::OK);
+        assert!(
+            during.0 == StatusCode::OK || during.1["rc"] == "WorkerMaintenance",
+            "{during:?}"
+        );
+        check(
+            post(&app, POP, worker("w1")).await,
+            403,
+            "WorkerMaintenance",
+        );
+        put(&app, "w1", json!({"maintenance": false})).await;
+        if during.1["id"].is_null() {
+            assert!(pop(&app, "w1").await["id"].is_string());
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_changed_about_a_worker_is_refused_by_its_code() {
+    let app = App::start().await;
+    pop(&app, "w1").await;
+    pop(&app, "w2").await;
+    check(put(&app, "w1", json!({})).await, 400, "NoWorkerModSelected");
+    check(put(&app, "w1", json!({"name": "w2w2w"})).await, 200, "");
+    let id = named(&app, "w2w2w").await["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let path = format!("{WORKERS}/{id}");
+    let stranger = owner(&app, Roles::USER).await;
+    let body = json!({"info": "mine"});
+    check(
+        call_as(&app, &stranger, Method::PUT, &path, body).await,
+        403,
+        "NotOwner",
+    );
+    check(
+        call_as(&app, &stranger, Method::DELETE, &path, Value::Null).await,
+        403,
+        "NotModerator",
+    );
+    let unknown = format!("{WORKERS}/{}", uuid::Uuid::new_v4());
+    check(
+        call(&app, Method::PUT, &unknown, json!({"info": "i"})).await,
+        404,
+        "WorkerNotFound",
+    );
+    let (status, answer) = call(&app, Method::PUT, &path, json!({"name": "abc"})).await;
+    assert!(status == StatusCode::BAD_REQUEST && answer["errors"]["name"].is_string());
+    let _ = put(&app, "w2", json!({"name": "another"})).await;
+    check(
+        put(&app, "another", json!({"name": "w2w2w"})).await,
+        400,
+        "WorkerNameAlreadyExists",
+    );
+}
+
+#[tokio::test]
+async fn only_a_moderator_pauses_a_worker_which_then_finds_nothing_to_do() {
+    let app = App::start().await;
+    let mine = owner(&app, Roles::USER).await;
+    let body = worker("w1");
+    let (status, _) = call_as(&app, &mine, Method::POST, POP, body.clone()).await;
+    assert_eq!(status, StatusCode::OK);
+    let id = named(&app, "w1").await["id"].as_str().unwrap().to_owned();
+    let path = format!("{WORKERS}/{id}");
+    let pause = json!({"paused": true});
+    check(
+        call_as(&app, &mine, Method::PUT, &path, pause.clone()).await,
+        403,
+        "NotModerator",
+    );
+    let (status, _) = call(&app, Method::PUT, &path, pause).await;
+    assert_eq!(status, StatusCode::OK);
+    ask(&app, json!({})).await;
+    let (status, popped) = call_as(&app, &mine, Method::POST, POP, body).await;
+    assert_eq!((status, &popped["id"]), (StatusCode::OK, &Value::Null));
+}
+
+#[tokio::test]
+async fn a_worker_is_not_deleted_while_somebody_may_read_what_it_made() {
+    let app = App::start().await;
+    ask(&app, json!({})).await;
+    let popped = pop(&app, "w1").await;
+    let id = named(&app, "w1").await["id"].as_str().unwrap().to_owned();
+    let path = format!("{WORKERS}/{id}");
+    submit(&app, &popped["id"], "text").await;
+    check(
+        call(&app, Method::DELETE, &path, Value::Null).await,
+        423,
+        "Locked",
+    );
+    pop(&app, "w2").await;
+    let id = named(&app, "w2").await["id"].clone();
+    let path = format!("{WORKERS}/{}", id.as_str().unwrap());
+    let (status, deleted) = call(&app, Method::DELETE, &path, Value::Null).await;
+    assert_eq!(
+        (status, deleted),
+        (
+            StatusCode::OK,
+            json!({"deleted_id": id, "deleted_name": "w2"})
+        )
+    );
+    check(get(&app, "/name/w2").await, 404, "WorkerNotFound");
+    pop(&app, "w2").await;
+    assert_ne!(named(&app, "w2").await["id"], id);
+}
+
+#[tokio::test]
+async fn who_may_not_have_a_worker_is_told_the_first_thing_that_is_wrong() {
+    let app = App::with(DoorSettings {
+        worker_quotas: Some(Quotas::default()),
+        ..DoorSettings::default()
+    })
+    .await;
+    let pop_as = async |key: &str, body: Value| call_as(&app, key, Method::POST, POP, body).await;
+    let mut bad = worker("w1");
+    bad["priority_usernames"] = json!(["alice"]);
+    check(post(&app, POP, bad).await, 400, "InvalidPriorityUsername");
+    let flagged = owner(&app, Roles::FLAGGED).await;
+    check(
+        pop_as(&flagged, worker("w1")).await,
+        403,
+        "WorkerFlaggedMaintenance",
+    );
+    let deleted = owner(&app, Roles::DELETED).await;
+    check(pop_as(&deleted, worker("w1")).await, 403, "DeletedUser");
+    check(
+        post(&app, POP, worker("my colab 7")).await,
+        400,
+        "BadRequest",
+    );
+    let mut foreign = worker("w1");
+    foreign["models"] = json!(["special::alice#999"]);
+    let (status, told) = post(&app, POP, foreign).await;
+    assert!(
+        told["message"]
+            .as_str()
+            .unwrap()
+            .contains("we cannot accept workers serving")
+    );
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let small = owner(&app, Roles::USER).await;
+    for number in 0..4 {
+        let (status, _) = pop_as(&small, worker(&format!("small {number}"))).await;
+        assert_eq!(status, StatusCode::OK);
+    }
+    check(
+        pop_as(&small, worker("small 4")).await,
+        403,
+        "TooManyWorkers",
+    );
+    check(pop_as(&small, worker("small 1")).await, 200, "");
+    let trusted = owner(&app, Roles::TRUSTED).await;
+    for number in 0..21 {
+        let (status, _) = pop_as(&trusted, worker(&format!("large {number}"))).await;
+        assert_eq!(status, StatusCode::OK);
+    }
+    check(
+        pop_as(&trusted, worker("large 21")).await,
+        403,
+        "TooManyWorkersTrusted",
+    );
+    check(
+        pop_as(&trusted, worker("small 1")).await,
+        403,
+        "WrongCredentials",
+    );
+}
