@@ -22,6 +22,7 @@ pub fn for_development(config: &Config) -> Result<Settings, Failure> {
     settings.doors.requests_per_minute = None;
     settings.doors.rate_limits = false;
     settings.dispatch.in_flight_limit = None;
+    settings.doors.worker_quotas = None;
     settings.doors.development = Some(Development {
         admins: config.serve.dev_admins.clone(),
     });

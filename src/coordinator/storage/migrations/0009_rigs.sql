@@ -30,7 +30,6 @@ CREATE TABLE rigs (
 );
 CREATE INDEX rigs_seen ON rigs (seen_at);
 INSERT INTO rigs (worker) SELECT id FROM workers;
-CREATE INDEX workers_owner ON workers (owner);
 
 -- Workers that count together. What a worker does for its team stays with the team.
 CREATE TABLE teams (

@@ -46,6 +46,9 @@ pub struct Owner {
     pub account: AccountId,
     pub name: String,
     pub roles: Roles,
+    pub contact: Option<String>,
+    /// Everybody may know whose workers they are.
+    pub shows_workers: bool,
 }
 
 /// What a worker said of itself.
@@ -81,13 +84,13 @@ pub struct Team {
 }
 
 const RIGS: &str = "SELECT workers.id, workers.public_id, workers.name, workers.owner, workers.trusted, \
-     accounts.name AS owner_name, accounts.roles AS owner_roles, rigs.trade, rigs.agent, rigs.address, \
+     accounts.name AS owner_name, accounts.roles AS owner_roles, people.contact, people.public_workers, rigs.trade, rigs.agent, rigs.address, \
      rigs.threads, rigs.nsfw, rigs.models, rigs.takes, rigs.max_pixels, rigs.max_length, rigs.max_context, \
      rigs.seen_at, rigs.info, rigs.maintenance, rigs.maintenance_note, rigs.paused, rigs.team, rigs.uptime, \
      rigs.fulfilled, rigs.uncompleted, rigs.earned, rigs.rewarded, rigs.work, rigs.speed, \
      teams.public_id AS team_id, teams.name AS team_name \
      FROM workers JOIN rigs ON rigs.worker = workers.id JOIN accounts ON accounts.id = workers.owner \
-     LEFT JOIN teams ON teams.id = rigs.team ";
+     LEFT JOIN people ON people.account = workers.owner LEFT JOIN teams ON teams.id = rigs.team ";
 
 fn rigs(rest: &str) -> AssertSqlSafe<String> {
     AssertSqlSafe(format!("{RIGS}{rest}"))
@@ -148,6 +151,8 @@ impl Stored for RigRow {
                 account: AccountId(row.try_get("owner")?),
                 name: row.try_get("owner_name")?,
                 roles: Roles::parse(row.try_get("owner_roles")?),
+                contact: row.try_get("contact")?,
+                shows_workers: row.try_get::<Option<i64>, _>("public_workers")? == Some(1),
             },
             trade: row.try_get("trade")?,
             said: Said::load(row)?,
