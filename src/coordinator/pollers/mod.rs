@@ -30,6 +30,7 @@ use super::dispatch::{Frame, Offer, Said, Skipped, Wants};
 use super::metering::Meter;
 use super::names::Names;
 use super::rigs::{Applicant, NotAdmitted, Rigs};
+use super::storage::Store;
 use super::switchboard::{Brought, Pop, Receipt, Switchboard};
 use crate::protocol::job::{
     AccountId, Event, Failure, FailureKind, FinishReason, JobId, Kudos, Product, Progress,
@@ -52,6 +53,7 @@ pub struct Pollers(Arc<Inner>);
 struct Inner {
     switchboard: Switchboard,
     rigs: Rigs,
+    store: Store,
     names: Names,
     meter: Meter,
     /// Each behind a lock of its own: the pops of one worker come one after the other.
@@ -86,6 +88,7 @@ impl Pollers {
     pub fn start(switchboard: Switchboard, rigs: Rigs, names: Names, tasks: &Tasks) -> Self {
         let pollers = Self(Arc::new(Inner {
             switchboard,
+            store: rigs.store().clone(),
             rigs,
             names,
             meter: Meter::start(tasks),

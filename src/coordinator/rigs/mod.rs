@@ -89,6 +89,10 @@ impl Rigs {
         self.0.records.check_in(worker, Seen::now(said));
     }
 
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
     /// Rises when a key was changed.
     pub fn keys_revision(&self) -> watch::Receiver<i64> {
         self.0.store.keys_revision()
