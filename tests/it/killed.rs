@@ -39,6 +39,10 @@ struct Service {
 }
 
 fn serve(folder: &Path) -> Service {
+    serve_with(folder, &[])
+}
+
+fn serve_with(folder: &Path, more: &[&str]) -> Service {
     let data = folder.join("coordinator");
     let arguments = [
         "serve",
@@ -49,7 +53,8 @@ fn serve(folder: &Path) -> Service {
         "--data-dir",
     ];
     let mut command = worker(&arguments).command();
-    let mut child = command.arg(&data).stdout(Stdio::piped()).spawn().unwrap();
+    let command = command.arg(&data).args(more).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap())
         .read_line(&mut line)
@@ -285,8 +290,12 @@ fn job_of(reply: &str) -> JobId {
 
 /// Calls the poll API.
 fn poll(service: &Service, key: &str, method: &str, path: &str, body: &Value) -> Value {
+    legacy(service, key, method, &format!("generate/text/{path}"), body)
+}
+
+fn legacy(service: &Service, key: &str, method: &str, path: &str, body: &Value) -> Value {
     let key = format!("apikey: {key}");
-    let url = format!("{}/api/v2/generate/text/{path}", service.url);
+    let url = format!("{}/api/v2/{path}", service.url);
     let body = body.to_string();
     let answer = curl(&["-s", "-X", method, "-d", &body, "-H", &key, &url]);
     serde_json::from_str(&answer).unwrap_or_else(|_| panic!("{answer:?}"))
@@ -353,4 +362,43 @@ async fn a_killed_coordinator_still_has_every_text_it_accepted_and_pays_for_each
     let store = Store::open(&location, &Tasks::default()).await.unwrap();
     let sums = store.ledger_sums().await.unwrap();
     assert_eq!((sums.entries, sums.wrong_jobs), (Kudos(0), 0));
+}
+
+/// A style that is drawn at random is drawn once.
+#[test]
+fn a_killed_coordinator_writes_with_the_style_it_drew() {
+    let folder = tempfile::tempdir().unwrap();
+    // No limits on how fast styles may be made.
+    let service = serve_with(folder.path(), &["--dev"]);
+    let key = service.key.clone();
+    let names: Vec<_> = (0..8).map(|number| format!("style {number}")).collect();
+    for name in &names {
+        let style = json!({"name": name, "prompt": format!("{name}: {{p}}"), "models": ["any"]});
+        legacy(&service, &key, "POST", "styles/text", &style);
+    }
+    let all = json!({"name": "all", "styles": names});
+    legacy(&service, &key, "POST", "collections", &all);
+    let asked = json!({"prompt": "Once", "style": "collection::all"});
+    poll(&service, &key, "POST", "async", &asked);
+    let listed = legacy(
+        &service,
+        &key,
+        "GET",
+        "styles/text?sort=popular",
+        &json!({}),
+    );
+    let drawn = listed[0]["name"].as_str().unwrap();
+    assert_eq!(
+        (&listed[0]["use_count"], &listed[1]["use_count"]),
+        (&json!(1), &json!(0))
+    );
+    // What becomes of the style later changes no request.
+    let path = format!("styles/text/{}", listed[0]["id"].as_str().unwrap());
+    legacy(&service, &key, "DELETE", &path, &json!({}));
+    drop(service.process);
+
+    let service = serve_with(folder.path(), &["--dev"]);
+    let worker = json!({"name": "poller", "models": ["any"], "bridge_agent": "test:1:url"});
+    let popped = poll(&service, &key, "POST", "pop", &worker);
+    assert_eq!(popped["payload"]["prompt"], format!("{drawn}: Once"));
 }

@@ -27,6 +27,7 @@ use uuid::Uuid;
 use super::accounts::Accounts;
 use super::clock::wall_clock;
 use super::storage::{Changed, Leaving, Left, Order, PersonChange, PersonRow, StorageError, Store};
+use super::styles::Style;
 use crate::protocol::job::AccountId;
 
 /// Everybody with an account. Clones are the same.
@@ -63,6 +64,11 @@ impl People {
 
     pub async fn workers(&self, owner: AccountId) -> Result<Vec<Uuid>, StorageError> {
         self.store.workers_of(owner).await
+    }
+
+    /// Those an account has made, public or not.
+    pub async fn styles(&self, owner: AccountId) -> Result<Vec<Style>, StorageError> {
+        self.store.styles_of(owner).await
     }
 
     /// None where there is nobody of this number.

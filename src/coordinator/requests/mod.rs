@@ -29,6 +29,7 @@ use tracing::warn;
 use super::clock::wall_clock;
 use super::dispatch::{Refusal, Standing, Submission};
 use super::storage::{RequestRow, StorageError, Store};
+use super::styles::Use;
 use super::switchboard::{JobStream, Switchboard};
 use crate::protocol::job::{AccountId, Job, Kind, RequestId, UnixMillis};
 use crate::tasks::Tasks;
@@ -68,6 +69,8 @@ pub struct NewRequest {
     pub wishes: Wishes,
     pub jobs: Vec<Arc<Job>>,
     pub standing: Standing,
+    /// The style it was made with.
+    pub style: Option<Use>,
     pub expires_at: UnixMillis,
 }
 
@@ -112,7 +115,7 @@ impl Requests {
             cancelled: false,
         };
         // Should the store fail, the streams are dropped here, which cancels the jobs.
-        self.0.store.accept(row.clone()).await?;
+        self.0.store.accept(row.clone(), new.style).await?;
         Ok(self.follow(&row, new.wishes, &new.jobs, streams, Vec::new()))
     }
 

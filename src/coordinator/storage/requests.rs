@@ -8,9 +8,11 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Executor, Row};
 use uuid::Uuid;
 
+use crate::coordinator::styles::Use;
 use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis};
 
 use super::settlements::kind_word;
+use super::styles::write_use;
 use super::values::without_zeros;
 use super::write::Change;
 use super::{StorageError, Store};
@@ -48,9 +50,13 @@ pub struct OpenRequest {
 }
 
 impl Store {
-    /// On disk when this returns.
-    pub async fn accept(&self, request: RequestRow) -> Result<(), StorageError> {
-        self.change(Accept(request)).await
+    /// On disk when this returns, and the style it was made with counted and paid.
+    pub async fn accept(
+        &self,
+        request: RequestRow,
+        style: Option<Use>,
+    ) -> Result<(), StorageError> {
+        self.change(Accept { request, style }).await
     }
 
     /// Nothing more is to be made for it.
@@ -101,7 +107,10 @@ const RESULTS_OF_OPEN: &str = "SELECT results.job, results.request, results.mode
      WHERE requests.expires_at > $1";
 
 #[derive(Debug)]
-struct Accept(RequestRow);
+struct Accept {
+    request: RequestRow,
+    style: Option<Use>,
+}
 
 impl Change for Accept {
     type Answer = ();
@@ -110,7 +119,7 @@ impl Change for Accept {
         &'a self,
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<(), StorageError>> {
-        let row = &self.0;
+        let row = &self.request;
         Box::pin(async move {
             let new = sqlx::query(
                 "INSERT INTO requests (id, account, kind, body, accepted_at, expires_at, cancelled) \
@@ -120,7 +129,10 @@ impl Change for Accept {
             let new = new.bind(kind_word(row.kind)).bind(without_zeros(&row.body));
             let new = new.bind(row.accepted_at.0).bind(row.expires_at.0);
             let new = new.bind(i64::from(row.cancelled));
-            new.execute(connection).await?;
+            new.execute(&mut *connection).await?;
+            if let Some(used) = &self.style {
+                write_use(used, row.account, row.accepted_at, connection).await?;
+            }
             Ok(())
         })
     }

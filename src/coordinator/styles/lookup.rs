@@ -101,6 +101,30 @@ impl Styles {
         }
     }
 
+    /// The request for text that its style makes of it, if it names one.
+    pub async fn text(
+        &self,
+        asked: GenerationInputText,
+    ) -> Result<(GenerationInputText, Option<Use>), NoStyle> {
+        let Some(name) = &asked.style else {
+            return Ok((asked, None));
+        };
+        let chosen = self.choose(name, Making::Text).await?;
+        Ok((chosen.text(asked)?, Some(chosen.usage())))
+    }
+
+    /// The request for images that its style makes of it, if it names one.
+    pub async fn image(
+        &self,
+        asked: GenerationInputImage,
+    ) -> Result<(GenerationInputImage, Option<Use>), NoStyle> {
+        let Some(name) = &asked.style else {
+            return Ok((asked, None));
+        };
+        let chosen = self.choose(name, Making::Image).await?;
+        Ok((chosen.image(asked)?, Some(chosen.usage())))
+    }
+
     async fn draw(&self, collection: &Collection) -> Result<Chosen, NoStyle> {
         let members = &collection.members;
         // The upper bits of a random UUID are all random.

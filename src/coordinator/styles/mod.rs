@@ -92,14 +92,22 @@ impl Style {
     pub fn creator(&self) -> String {
         alias(&self.owner_name, self.owner).to_string()
     }
+
+    /// As lists show it: `name#id::style::name`.
+    pub fn full_name(&self) -> String {
+        full_name(alias(&self.owner_name, self.owner), &self.recipe.name)
+    }
 }
 
 impl Member {
     /// As lists show it: `name#id::style::name`.
     pub fn full_name(&self) -> String {
-        let alias = alias(&self.owner_name, self.owner);
-        format!("{alias}::style::{}", self.name)
+        full_name(alias(&self.owner_name, self.owner), &self.name)
     }
+}
+
+fn full_name(owner: Alias<'_>, name: &str) -> String {
+    format!("{owner}::style::{name}")
 }
 
 fn alias(name: &str, account: AccountId) -> Alias<'_> {

@@ -6,7 +6,7 @@ use muster::coordinator::state::DoorSettings;
 use serde_json::{Value, json};
 
 use super::super::support::app::App;
-use super::call_as;
+use super::{ASYNC, POP, call_as, worker};
 
 const IMAGE: &str = "/api/v2/styles/image";
 const TEXT: &str = "/api/v2/styles/text";
@@ -428,4 +428,103 @@ async fn a_collection_mixes_ids_and_names_of_one_kind() {
     let (status, _) = call_as(&app, &user, Method::DELETE, &path, Value::Null).await;
     assert_eq!(status, StatusCode::OK);
     check(&read(&app, &path).await, 404, "CollectionNotFound");
+}
+
+/// As its holder sees it.
+async fn user(app: &App, key: &str) -> Value {
+    let path = "/api/v2/find_user";
+    call_as(app, key, Method::GET, path, Value::Null).await.1
+}
+
+#[tokio::test]
+async fn a_style_makes_the_request_and_its_owner_is_paid_once() {
+    let app = App::start().await;
+    let key = customizer(&app).await;
+    let style = json!({
+        "name": "tale", "prompt": "A tale: {p}{rest}", "models": ["other"], "params": {"temperature": 0.5},
+    });
+    let id = make(&app, &key, TEXT, style).await;
+    make(
+        &app,
+        &key,
+        COLLECTIONS,
+        json!({"name": "tales", "styles": ["tale"]}),
+    )
+    .await;
+    let path = format!("/api/v2/users/{}", user(&app, &app.key).await["id"]);
+    call_as(&app, &app.key, Method::PUT, &path, json!({"kudos": 100})).await;
+    let (asker, owner) = (user(&app, &app.key).await, user(&app, &key).await);
+    let ask = async |key: &str, change: Value| {
+        let mut body = json!({"prompt": "once", "models": ["tiny"], "params": {"n": 2, "top_k": 4}, "style": "tale"});
+        for (name, value) in change.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        call_as(&app, key, Method::POST, ASYNC, body).await
+    };
+    let full = owner["styles"][0]["name"].clone();
+    assert!(full.as_str().unwrap().ends_with("::style::tale"));
+    for style in [json!("tale"), full, json!("collection::tales")] {
+        let (status, answer) = ask(&app.key, json!({"style": style})).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
+        let mut wanted = worker("w1");
+        wanted["amount"] = json!(2);
+        let (_, popped) = call_as(&app, &app.key, Method::POST, POP, wanted).await;
+        let payload = &popped["payload"];
+        assert_eq!(
+            (&payload["prompt"], &popped["model"]),
+            (&json!("A tale: once"), &json!("other"))
+        );
+        assert_eq!(
+            (&payload["temperature"], &payload["n"]),
+            (&json!(0.5), &json!(1))
+        );
+        assert_eq!(popped["ids"].as_array().unwrap().len(), 2);
+        assert!(payload.get("top_k").is_none() || payload["top_k"].is_null());
+    }
+    // Its own owner uses it for nothing, and what is refused is no use.
+    let (status, _) = ask(&key, json!({})).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    for (change, status, rc) in [
+        (json!({"prompt": ""}), 400, "MissingPrompt"),
+        (json!({"style": "nobody's"}), 404, "StyleNotFound"),
+        (
+            json!({"params": {"n": 20}, "style": "tale"}),
+            429,
+            "TooManyPrompts",
+        ),
+    ] {
+        if status == 429 {
+            ask(&app.key, json!({"params": {"n": 20}, "style": id.clone()})).await;
+        }
+        check(&ask(&app.key, change).await, status, rc);
+    }
+    let (_, shown) = read(&app, &format!("{TEXT}/{id}")).await;
+    assert_eq!(shown["use_count"], 5);
+    let (_, collection) = read(&app, "/api/v2/collection_by_name/tales").await;
+    assert_eq!(collection["use_count"], 1);
+    let kudos = |user: &Value| user["kudos"].as_f64().unwrap();
+    let (paying, paid) = (user(&app, &app.key).await, user(&app, &key).await);
+    assert_eq!(kudos(&paid), kudos(&owner) + 8.0);
+    assert_eq!(paid["kudos_details"]["styled"], 8.0);
+    assert_eq!(paid["records"]["style"]["text"], 5);
+    assert_eq!(kudos(&paying), kudos(&asker) - 8.0);
+}
+
+#[tokio::test]
+async fn an_image_style_writes_no_text() {
+    let app = App::start().await;
+    let key = customizer(&app).await;
+    make_image(&app, &key, "oil").await;
+    make(
+        &app,
+        &key,
+        COLLECTIONS,
+        json!({"name": "art", "styles": ["oil"]}),
+    )
+    .await;
+    for style in ["oil", "art"] {
+        let body = json!({"prompt": "p", "style": style});
+        let refused = call_as(&app, &app.key, Method::POST, ASYNC, body).await;
+        check(&refused, 400, "StyleMismatch");
+    }
 }

@@ -17,9 +17,12 @@ use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::modes::Modes;
 use crate::coordinator::requests::orders::Asked;
-use crate::coordinator::requests::{Ended, NotAccepted, Order, Output, Request, Requests};
+use crate::coordinator::requests::{
+    Ended, NewRequest, NotAccepted, Order, Output, Request, Requests,
+};
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::storage::Store;
+use crate::coordinator::styles::Styles;
 use crate::coordinator::switchboard::Switchboard;
 use crate::protocol::job::{Kind, RequestId};
 use crate::protocol::legacy::requests::RequestAsync;
@@ -36,10 +39,14 @@ pub async fn ask(
     State(board): State<Switchboard>,
     State(settings): State<Arc<DoorSettings>>,
     State(modes): State<Modes>,
+    State(styles): State<Styles>,
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
     let asked = GenerationInputText::parse(&whole?.bytes)?;
+    // A style would hide it.
+    Code::MissingPrompt.when(asked.prompt.is_empty())?;
+    let (asked, style) = styles.text(asked).await.map_err(Refusal::from)?;
     takes_requests(&modes)?;
     asked.check(false)?;
     refuse_unbuilt(&asked)?;
@@ -48,7 +55,10 @@ pub async fn ask(
     let id = RequestId::random();
     let order = Order::new(id, caller.account, Asked::text(asked));
     let notice = order.notice(&board.overview(), &settings.names);
-    let request = order.request(caller.standing(), &settings.names);
+    let request = NewRequest {
+        style,
+        ..order.request(caller.standing(), &settings.names)
+    };
     let accepted = requests.accept(request).await;
     accepted.map_err(|error| refusal(&error))?;
     let mut answer = RequestAsync::accepted(id, 0.0);
@@ -101,7 +111,6 @@ fn refuse_unbuilt(asked: &GenerationInputText) -> Result<(), Refusal> {
         ("validated_backends", asked.validated_backends),
         ("workers", !asked.targets().is_empty()),
         ("webhook", asked.webhook.is_some()),
-        ("style", asked.style.is_some()),
         ("softprompt", asked.softprompt.is_some()),
         ("proxied_account", asked.proxied_account.is_some()),
     ];

@@ -116,6 +116,7 @@ impl Order {
             wishes: self.wishes(),
             jobs: self.jobs(names),
             standing,
+            style: None,
             expires_at: self.expires_at(),
         }
     }

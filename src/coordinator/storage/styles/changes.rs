@@ -1,4 +1,4 @@
-//! Styles that are made, changed, deleted and used. A name that is taken is an answer, not an error.
+//! Styles that are made, changed and deleted. A name that is taken is an answer, not an error.
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;

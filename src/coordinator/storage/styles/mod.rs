@@ -2,13 +2,16 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `changes` | made, changed, deleted, used |
+//! | `changes` | made, changed, deleted |
 //! | `examples` | their examples, changed one at a time |
+//! | `uses` | used: counted and paid |
 
 mod changes;
 mod examples;
+mod uses;
 
 pub use changes::{NewStyle, NotNamed};
+pub use uses::write_use;
 
 use serde_json::{Value, json};
 use sqlx::Row;

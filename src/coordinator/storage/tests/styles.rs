@@ -4,15 +4,16 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::on_both_engines;
-use super::scratch::Scratch;
+use super::scratch::{SOUND, Scratch};
 use crate::coordinator::accounts::Roles;
+use crate::coordinator::kudos::{Cause, Posting};
 use crate::coordinator::storage::{
-    CollectionChange, NewCollection, NewStyle, NotNamed, Store, StylePage,
+    CollectionChange, NewCollection, NewStyle, NotNamed, RequestRow, Store, StylePage,
 };
 use crate::coordinator::styles::{
-    Example, ExampleChange, NotChanged, Params, Recipe, RecipeChange, Style,
+    Example, ExampleChange, NotChanged, Params, Recipe, RecipeChange, Style, Use,
 };
-use crate::protocol::job::{AccountId, UnixMillis};
+use crate::protocol::job::{AccountId, Kind, Kudos, RequestId, UnixMillis};
 use crate::protocol::legacy::style::{PAGE, Sort};
 use crate::protocol::legacy::words::Making;
 
@@ -22,6 +23,7 @@ on_both_engines! {
     pages_hold_every_public_style_once,
     examples_are_changed_one_at_a_time,
     a_collection_holds_its_styles_in_order_until_they_go,
+    a_use_is_paid_as_far_as_the_floor_allows,
 }
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -255,4 +257,42 @@ async fn a_collection_holds_its_styles_in_order_until_they_go(scratch: Scratch) 
     assert_eq!(named.unwrap().map(|found| found.id), Some(id));
     assert_eq!(store.delete_collection(id).await, Ok(true));
     assert_eq!(store.collection(id).await.unwrap(), None);
+}
+
+async fn a_use_is_paid_as_far_as_the_floor_allows(scratch: Scratch) {
+    let store = scratch.open().await;
+    let (alice, bob) = (account(&store, "alice").await, account(&store, "bob").await);
+    let style = made(&store, alice, recipe("oil", Making::Text)).await;
+    let used = Use {
+        style,
+        collection: None,
+        owner: alice,
+    };
+    let balances = async || {
+        let of = |account| store.balance(account);
+        (of(alice).await.unwrap().0, of(bob).await.unwrap().0)
+    };
+    let ask = |account| {
+        let request = RequestRow {
+            id: RequestId::random(),
+            account,
+            kind: Kind::Text,
+            body: String::new(),
+            accepted_at: NOW,
+            expires_at: NOW,
+            cancelled: false,
+        };
+        store.accept(request, Some(used))
+    };
+    let (hers, his) = balances().await;
+    let gift = Posting::from_house(Cause::Award, bob, Kudos(3000), NOW);
+    store.post(gift).await.unwrap();
+    for (paid, left) in [(2000, 1000), (4000, 0), (6000, 0)] {
+        ask(bob).await.unwrap();
+        assert_eq!(balances().await, (hers + paid, his + left));
+    }
+    ask(alice).await.unwrap();
+    assert_eq!(balances().await, (hers + 6000, his));
+    assert_eq!(store.style(style).await.unwrap().unwrap().use_count, 4);
+    assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
 }

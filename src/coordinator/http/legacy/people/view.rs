@@ -7,12 +7,15 @@ use crate::coordinator::clock::wall_clock;
 use crate::coordinator::people::{Alias, People, Sources};
 use crate::coordinator::requests::Requests;
 use crate::coordinator::storage::{Amounts, PersonRow, Records, StorageError};
+use crate::coordinator::styles::Style;
 use crate::protocol::job::{AccountId, Kind, Kudos, RequestId};
 use crate::protocol::legacy::date::Date;
 use crate::protocol::legacy::user::{
-    ContributionsDetails, MonthlyKudos, UsageDetails, UserActiveGenerations, UserAmountRecords,
-    UserDetails, UserKudosDetails, UserRecords, UserThingRecords,
+    ContributionsDetails, MonthlyKudos, ResponseModelStylesUser, UsageDetails,
+    UserActiveGenerations, UserAmountRecords, UserDetails, UserKudosDetails, UserRecords,
+    UserThingRecords,
 };
+use crate::protocol::legacy::words::Making;
 
 /// Who looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +38,10 @@ impl Viewer<'_> {
         let sources = self.people.sources(&person).await?;
         let workers = self.people.workers(person.account).await?;
         let mut details = self.public(&person, &sources, workers.len());
+        let styles = self.people.styles(person.account).await?;
+        details.records.style = uses(&styles);
+        let is_shown = |style: &&Style| style.recipe.public || view >= View::Own;
+        details.styles = styles.iter().filter(is_shown).map(shown_style).collect();
         if view >= View::Own || person.public_workers {
             details.worker_ids = Some(workers);
         }
@@ -108,6 +115,29 @@ fn add_confidential(person: PersonRow, details: &mut UserDetails) {
     details.suspicious = Some(person.suspicion);
     details.admin_comment = person.admin_comment;
     details.proxy_passkey = person.proxy_passkey;
+}
+
+fn shown_style(style: &Style) -> ResponseModelStylesUser {
+    ResponseModelStylesUser {
+        making: style.recipe.making(),
+        name: style.full_name(),
+        id: style.id,
+    }
+}
+
+/// How often the styles of somebody were used.
+fn uses(styles: &[Style]) -> UserAmountRecords {
+    let of = |making: Making| {
+        let its = styles
+            .iter()
+            .filter(|style| style.recipe.making() == making);
+        its.map(|style| style.use_count).sum()
+    };
+    UserAmountRecords {
+        image: of(Making::Image),
+        text: of(Making::Text),
+        interrogation: 0,
+    }
 }
 
 /// Requests that have something to come.
