@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::accounts::Caller;
+use super::accounts::{Caller, Roles};
 use super::dispatch::{Frame, Offer, Said, Skipped, Wants};
 use super::metering::Meter;
 use super::names::Names;
@@ -115,6 +115,7 @@ impl Pollers {
         let mut poller = poller.lock().await;
         self.check(&poller, caller, &ask)?;
         let longest = ask.reach.output;
+        poller.vouch(caller.roles.contains(Roles::TRUSTED));
         let said = poller.news_for(&ask);
         self.0.rigs.check_in(poller.row.id, said);
         let news = poller.take_in(ask, &self.0.names, &self.0.switchboard);

@@ -48,6 +48,8 @@ pub struct Poller {
     pub session: SessionId,
     pub seen: Instant,
     said: Option<Ask>,
+    /// Its owner is trusted, and so is it.
+    vouched: bool,
 }
 
 impl Poller {
@@ -57,7 +59,16 @@ impl Poller {
             session: SessionId(0),
             seen: Instant::now(),
             said: None,
+            vouched: false,
         }
+    }
+
+    /// Whether its owner is trusted now. A change is told with what it says next, as if that were new.
+    pub fn vouch(&mut self, vouched: bool) {
+        if self.vouched != vouched && self.said.is_some() {
+            self.said = Some(Ask::nothing());
+        }
+        self.vouched = vouched;
     }
 
     /// What its record has to keep of what it says, if that is anything new.
@@ -120,7 +131,7 @@ impl Poller {
             worker: self.row.id,
             owner: self.row.owner,
             prefers: said.prefers,
-            trusted: self.row.trusted,
+            trusted: self.row.trusted || self.vouched,
             kinds: said.kind.into(),
             formats: Formats::LEGACY,
             capabilities: said.capabilities,

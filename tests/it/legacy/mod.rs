@@ -444,7 +444,6 @@ async fn bodies_that_cannot_be_read_are_refused_with_the_place_and_no_code() {
 async fn what_is_not_built_says_so_by_its_name() {
     let app = App::start().await;
     for (name, value) in [
-        ("style", json!("a style")),
         ("workers", json!([uuid::Uuid::new_v4()])),
         ("webhook", json!("https://example.org/hook")),
         ("slow_workers", json!(false)),

@@ -310,3 +310,22 @@ async fn who_may_not_have_a_worker_is_told_the_first_thing_that_is_wrong() {
         "WrongCredentials",
     );
 }
+
+#[tokio::test]
+async fn what_is_for_trusted_workers_goes_to_those_of_trusted_owners() {
+    let app = App::start().await;
+    let (known, stranger) = (
+        owner(&app, Roles::USER.with(Roles::TRUSTED)).await,
+        owner(&app, Roles::USER).await,
+    );
+    let body = json!({"prompt": "Once", "models": ["tiny"], "trusted_workers": true});
+    let (status, _) = post(&app, "/api/v2/generate/text/async", body).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    let come = async |key: &str, name: &str| {
+        let (_, popped) = call_as(&app, key, Method::POST, POP, worker(name)).await;
+        popped
+    };
+    let popped = come(&stranger, "strange").await;
+    assert_eq!(popped["skipped"], json!({"untrusted": 1}), "{popped}");
+    assert!(come(&known, "known").await["id"].is_string());
+}
