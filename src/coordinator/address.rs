@@ -1,9 +1,11 @@
 //! Addresses of clients and workers: in one form, and in networks.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// An address and how many of its leading bits count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// An address and how many of its leading bits count. In the order of their first addresses, the larger before those
+/// in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Network {
     first: u128,
     /// Of 128.
@@ -26,6 +28,23 @@ impl Network {
         Some(Self::of(address, bits))
     }
 
+    /// An address alone, or one with the number of bits that count: `10.0.0.0/8`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().ok()?;
+        match bits {
+            None => Some(Self::of(address, 128)),
+            // Without signs and leading zeros, which `parse` would take.
+            Some(bits) if bits.len() > 3 || !bits.bytes().all(|digit| digit.is_ascii_digit()) => {
+                None
+            }
+            Some(bits) => Self::new(address, bits.parse().ok()?),
+        }
+    }
+
     /// The address alone, or all of its household: what is counted and blocked together.
     pub fn around(address: IpAddr) -> Self {
         match address.to_canonical() {
@@ -38,9 +57,40 @@ impl Network {
         wide(address) & mask(self.bits) == self.first
     }
 
-    fn of(address: IpAddr, bits: u8) -> Self {
+    /// Whether all of the other one is in it.
+    pub fn holds(&self, other: Self) -> bool {
+        self.bits <= other.bits && other.first & mask(self.bits) == self.first
+    }
+
+    /// One address and no other.
+    pub fn is_single(&self) -> bool {
+        self.bits == 128
+    }
+
+    /// Of 128, as if every address were an IPv6 one.
+    pub fn bits(&self) -> u8 {
+        self.bits
+    }
+
+    /// That of so many bits of 128 around an address.
+    pub fn of(address: IpAddr, bits: u8) -> Self {
         let first = wide(address) & mask(bits);
         Self { first, bits }
+    }
+}
+
+/// As [`Network::parse`] reads it.
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first = Ipv6Addr::from_bits(self.first);
+        let (address, bits) = match first.to_ipv4_mapped() {
+            Some(address) if self.bits >= MAPPED => (IpAddr::V4(address), self.bits - MAPPED),
+            _ => (IpAddr::V6(first), self.bits),
+        };
+        match self.is_single() {
+            true => write!(f, "{address}"),
+            false => write!(f, "{address}/{bits}"),
+        }
     }
 }
 
@@ -83,6 +133,47 @@ mod tests {
         check("2001:db8::", 32, "2001:db9::1", false);
         assert_eq!(Network::new(ip("10.0.0.0"), 33), None);
         assert_eq!(Network::new(ip("::"), 129), None);
+    }
+
+    #[test]
+    fn networks_are_read_and_written() {
+        let check = |text: &str, expected: Option<&str>| {
+            let read = Network::parse(text).map(|network| network.to_string());
+            assert_eq!(read.as_deref(), expected, "{text}");
+        };
+        check("192.0.2.7", Some("192.0.2.7"));
+        check("192.0.2.7/32", Some("192.0.2.7"));
+        check("10.1.2.3/8", Some("10.0.0.0/8"));
+        check("0.0.0.0/0", Some("0.0.0.0/0"));
+        check("::/0", Some("::/0"));
+        check("2001:db8::1/64", Some("2001:db8::/64"));
+        check("::ffff:10.0.0.1", Some("10.0.0.1"));
+        check("::ffff:10.0.0.0/104", Some("10.0.0.0/8"));
+        for wrong in [
+            "",
+            "10.0.0",
+            "10.0.0.0/33",
+            "10.0.0.0/+8",
+            "10.0.0.0/",
+            "::/129",
+            "::/0064",
+            "a/8",
+            "1.2.3.4/8/8",
+        ] {
+            check(wrong, None);
+        }
+    }
+
+    #[test]
+    fn a_network_holds_those_in_it() {
+        let check = |one: &str, other: &str, expected| {
+            let [one, other] = [one, other].map(|text| Network::parse(text).unwrap());
+            assert_eq!(one.holds(other), expected, "{one} {other}");
+        };
+        check("10.0.0.0/8", "10.1.0.0/16", true);
+        check("10.0.0.0/8", "10.0.0.0/8", true);
+        check("10.1.0.0/16", "10.0.0.0/8", false);
+        check("10.0.0.0/8", "11.0.0.1", false);
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //! | [`egress`] | the one way out to addresses that clients name |
 //! | [`pictures`] | images of strangers: read within bounds, written as webp |
 //! | [`media`] | where results and source images live, and the links to them |
+//! | [`moderation`] | what is not served, and whom: filters, timeouts, suspicion |
 //! | [`documents`] | what the operator tells people |
 //! | [`modes`] | what is switched for everybody: maintenance, invitations, raids |
 //! | [`metering`] | how many tokens a job had, by our own count |
@@ -40,6 +41,7 @@ pub mod http;
 pub mod kudos;
 pub mod media;
 pub mod metering;
+pub mod moderation;
 pub mod modes;
 pub mod names;
 pub mod people;

@@ -13,6 +13,7 @@ use super::accounts::{Accounts, NewKey};
 use super::http;
 use super::http::serve::{Connections, Tls, TlsError, serve};
 use super::media::{Links, Media, MediaError, MediaSettings};
+use super::moderation::Moderation;
 use super::modes::Modes;
 use super::people::People;
 use super::pollers::Pollers;
@@ -214,6 +215,7 @@ pub async fn doors(
     Ok(Doors {
         pollers: Pollers::start(switchboard.clone(), rigs.clone(), names, tasks),
         workers: Workers::new(switchboard.clone(), accounts.clone(), rigs.clone(), workers),
+        moderation: Moderation::open(store.clone(), settings.nsfw_models.clone(), tasks).await?,
         modes: Modes::start(store.clone(), requests.clone(), tasks),
         stats: Stats::start(store.clone(), tasks),
         rigs,

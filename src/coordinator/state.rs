@@ -1,5 +1,6 @@
 //! What the handlers of all doors may ask for. Each takes the parts it uses and never the whole.
 
+use std::collections::HashSet;
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use super::address::Network;
 use super::documents::Documents;
 use super::kudos::Prices;
 use super::media::Media;
+use super::moderation::Moderation;
 use super::modes::Modes;
 use super::names::Names;
 use super::people::People;
@@ -30,6 +32,7 @@ pub struct Doors {
     pub pollers: Pollers,
     pub requests: Requests,
     pub media: Media,
+    pub moderation: Moderation,
     pub modes: Modes,
     pub stats: Stats,
     pub rigs: Rigs,
@@ -49,6 +52,8 @@ pub struct DoorSettings {
     pub rate_limits: bool,
     /// Whose word about who the client is counts.
     pub trusted_proxies: Vec<Network>,
+    /// Models for adults only, by the names they are asked for by.
+    pub nsfw_models: HashSet<String>,
     /// Where people get a key.
     pub console_url: Option<String>,
     /// The largest request, in bytes.
@@ -96,6 +101,7 @@ impl Default for DoorSettings {
             documents: Documents::default(),
             rate_limits: false,
             trusted_proxies: Vec::new(),
+            nsfw_models: HashSet::new(),
             console_url: None,
             largest_request: 64 << 20,
             requests_per_minute: None,

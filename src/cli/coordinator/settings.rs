@@ -46,6 +46,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             documents: documents::read(serve.documents.as_deref())?,
             rate_limits: serve.rate_limits,
             trusted_proxies: networks(&serve.trusted_proxies),
+            nsfw_models: serve.nsfw_models.iter().cloned().collect(),
             console_url: serve.console_url.as_ref().map(ToString::to_string),
             requests_per_minute: serve
                 .requests_per_minute

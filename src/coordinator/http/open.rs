@@ -7,6 +7,7 @@ use axum::extract::FromRef;
 
 use crate::coordinator::accounts::Accounts;
 use crate::coordinator::media::Media;
+use crate::coordinator::moderation::Moderation;
 use crate::coordinator::modes::Modes;
 use crate::coordinator::names::Names;
 use crate::coordinator::people::People;
@@ -105,6 +106,7 @@ parts! {
     Requests = |open| open.doors.requests.clone();
     People = |open| open.doors.people.clone();
     Media = |open| open.doors.media.clone();
+    Moderation = |open| open.doors.moderation.clone();
     Modes = |open| open.doors.modes.clone();
     Stats = |open| open.doors.stats.clone();
     Rigs = |open| open.doors.rigs.clone();

@@ -13,6 +13,7 @@ use sqlx::any::AnyRow;
 use crate::coordinator::accounts::{KeyId, Roles, Scopes};
 use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 
+use super::revisions::{self, Topic};
 use super::rows::{Stored, all, first};
 use super::values::storable;
 use super::write::Change;
@@ -131,7 +132,7 @@ impl Change for NewKeyRow {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<KeyId, StorageError>> {
         Box::pin(async move {
-            let revision = next_revision(connection).await?;
+            let revision = revisions::next(Topic::Keys, connection).await?;
             let row = sqlx::query(
                 "INSERT INTO keys (public_id, account, digest, label, scopes, worker_name, \
                  created_at, expires_at, revision) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
@@ -160,7 +161,7 @@ impl Change for Revocation {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<bool, StorageError>> {
         Box::pin(async move {
-            let revision = next_revision(connection).await?;
+            let revision = revisions::next(Topic::Keys, connection).await?;
             let done = sqlx::query(
                 "UPDATE keys SET revoked_at = $1, revision = $2 \
                  WHERE public_id = $3 AND revoked_at IS NULL",
@@ -205,13 +206,6 @@ pub async fn revoke_all(
     Ok(())
 }
 
-/// Locks the counter until the commit, so that revisions become visible in their order.
-async fn next_revision(connection: &mut AnyConnection) -> Result<i64, StorageError> {
-    let row =
-        sqlx::query("UPDATE counters SET value = value + 1 WHERE name = 'keys' RETURNING value");
-    Ok(row.fetch_one(connection).await?.try_get(0)?)
-}
-
 /// The account of these keys has changed: each takes a revision of its own.
 pub async fn touch_keys(
     account: AccountId,
@@ -220,7 +214,7 @@ pub async fn touch_keys(
     let ids = sqlx::query("SELECT id FROM keys WHERE account = $1 AND revoked_at IS NULL");
     let ids = ids.bind(account.0).fetch_all(&mut *connection).await?;
     for row in ids {
-        let revision = next_revision(connection).await?;
+        let revision = revisions::next(Topic::Keys, connection).await?;
         let key = sqlx::query("UPDATE keys SET revision = $1 WHERE id = $2");
         let key = key.bind(revision).bind(row.try_get::<i64, _>(0)?);
         key.execute(&mut *connection).await?;

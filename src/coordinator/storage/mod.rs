@@ -8,8 +8,9 @@
 //! | `values`, `insertion`, `rows` | what goes into statements, many rows at once, and what comes out of them |
 //! | `settlements`, `postings`, `requests`, `accounts`, `people`, `keys`, `workers`, `rigs`, `ledger` | one file a noun |
 //! | `styles`, `collections` | styles of users, and collections of them |
-//! | `pulse`, `modes` | whether the store answers, and whether another process changed the keys or the modes |
+//! | `pulse`, `revisions`, `modes` | whether the store answers, and what another process has changed |
 //! | `stats` | what was made, by kind and model, in spans of time |
+//! | `filters`, `timeouts`, `addresses`, `suspicions` | what moderators write, and what is held against whom |
 //! | `retention` | how long ended jobs are remembered, and what outlasts them |
 //!
 //! Every change is a value sent to the one writer; readers are a pool of their own that never writes. A pool of
@@ -17,9 +18,11 @@
 //! with group commit already writes more than a machine can generate. What was answered is on disk.
 
 mod accounts;
+mod addresses;
 mod collections;
 mod dialect;
 mod error;
+mod filters;
 mod insertion;
 mod keys;
 mod ledger;
@@ -31,11 +34,14 @@ mod postings;
 mod pulse;
 mod requests;
 mod retention;
+mod revisions;
 mod rigs;
 mod rows;
 mod settlements;
 mod stats;
 mod styles;
+mod suspicions;
+mod timeouts;
 mod values;
 mod workers;
 mod write;
@@ -45,8 +51,10 @@ mod writer;
 mod tests;
 
 pub use accounts::{AccountRow, RoleChange};
+pub use addresses::WorkerAddress;
 pub use collections::{CollectionChange, NewCollection};
 pub use error::StorageError;
+pub use filters::{FilterChange, FilterChanged, FilterMade, FilterRow, MOST_FILTERS, NewFilter};
 pub use keys::{KeyRow, NewKeyRow};
 pub use ledger::LedgerSums;
 pub use location::Location;
@@ -54,11 +62,13 @@ pub use people::{
     Amounts, Changed, Leaving, Left, LoggedIn, NewLogin, Order, PersonChange, PersonRow, Records,
 };
 pub use requests::{OpenRequest, RequestRow, ResultRow};
+pub use revisions::Topic;
 pub use rigs::{
     Decided, Decision, Owner, RigChange, RigNews, RigRow, Said, Tally, Team, TeamShare,
 };
 pub use stats::{Made, MadeBy};
 pub use styles::{NewStyle, NotNamed, StylePage};
+pub use timeouts::{Hit, TimeoutRow};
 pub use workers::{WorkerError, WorkerRow};
 
 use std::sync::Arc;
@@ -76,6 +86,7 @@ use crate::tasks::Tasks;
 
 use dialect::Dialect;
 use pulse::Health;
+use revisions::Watched;
 use write::{Change, Write};
 
 /// The store. Clones speak to the same writer.
@@ -84,7 +95,7 @@ pub struct Store {
     readers: AnyPool,
     writes: mpsc::Sender<Write>,
     health: Arc<Health>,
-    keys_revision: watch::Receiver<i64>,
+    revisions: Watched,
     modes: Arc<watch::Sender<Reading>>,
 }
 
@@ -112,7 +123,7 @@ impl Store {
             readers,
             writes,
             health,
-            keys_revision: followed.keys_revision,
+            revisions: followed.revisions,
             modes: followed.modes,
         })
     }
@@ -124,7 +135,12 @@ impl Store {
 
     /// Rises when a key was changed, by whatever process.
     pub fn keys_revision(&self) -> watch::Receiver<i64> {
-        self.keys_revision.clone()
+        self.revision(Topic::Keys)
+    }
+
+    /// Rises when something of the topic was changed, by whatever process.
+    pub fn revision(&self, topic: Topic) -> watch::Receiver<i64> {
+        self.revisions.of(topic)
     }
 
     async fn change<C: Change>(&self, change: C) -> Result<C::Answer, StorageError> {

@@ -1,5 +1,5 @@
-//! Feels the store's pulse twice a second: whether it answers, and whether another process has changed the keys or the
-//! modes. One small statement serves it all.
+//! Feels the store's pulse twice a second: whether it answers, and what another process has changed. One small
+//! statement serves it all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +18,7 @@ use crate::tasks::Tasks;
 
 use super::StorageError;
 use super::modes::take_in;
+use super::revisions::{Revisions, Watched};
 use super::write::{Change, Write};
 
 const EVERY: Duration = Duration::from_millis(400);
@@ -77,14 +78,15 @@ impl Change for Probe {
 /// What is kept current.
 #[derive(Debug)]
 pub struct Followed {
-    pub keys_revision: watch::Receiver<i64>,
+    pub revisions: Watched,
     pub modes: Arc<watch::Sender<Reading>>,
 }
 
 /// What one look at the store tells.
 #[derive(Debug, Default)]
 struct Look {
-    keys_revision: i64,
+    /// The counters, by their names.
+    counters: Vec<(String, i64)>,
     modes: Reading,
 }
 
@@ -96,19 +98,19 @@ pub async fn start(
     tasks: &Tasks,
 ) -> Result<Followed, StorageError> {
     let first = look(readers).await?;
-    let (revision, keys_revision) = watch::channel(first.keys_revision);
+    let (revisions, watched) = Revisions::of(&first.counters);
     let modes = Arc::new(watch::Sender::new(first.modes));
     let pulse = Pulse {
         readers: readers.clone(),
         writes: writes.downgrade(),
         health,
-        revision,
+        revisions,
         modes: modes.clone(),
     };
     let stopping = tasks.stopping();
     tasks.start(async move { stopping.run_until_cancelled(pulse.run()).await });
     Ok(Followed {
-        keys_revision,
+        revisions: watched,
         modes,
     })
 }
@@ -118,7 +120,7 @@ struct Pulse {
     /// Weak, so that the writer ends with the last store.
     writes: mpsc::WeakSender<Write>,
     health: Arc<Health>,
-    revision: watch::Sender<i64>,
+    revisions: Revisions,
     modes: Arc<watch::Sender<Reading>>,
 }
 
@@ -127,7 +129,7 @@ impl Pulse {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut probing = None;
-        while !self.revision.is_closed() {
+        while !self.revisions.are_forgotten() {
             ticks.tick().await;
             self.read().await;
             let is_under_way = probing.as_mut().is_some_and(is_open);
@@ -155,11 +157,7 @@ impl Pulse {
 
     fn take_in(&self, look: &Look) {
         take_in(&self.modes, look.modes);
-        self.revision.send_if_modified(|known| {
-            let changed = *known != look.keys_revision;
-            *known = look.keys_revision;
-            changed
-        });
+        self.revisions.note(&look.counters);
     }
 
     /// The writer notes what came of it. It may take long to find that out, and changed keys do not wait for it.
@@ -176,21 +174,22 @@ fn is_open(probing: &mut Probing) -> bool {
     matches!(probing.try_recv(), Err(TryRecvError::Empty))
 }
 
-const LOOK: &str = "SELECT name, value FROM counters WHERE name IN ('keys', 'modes') \
+/// No mode is called like a counter.
+const LOOK: &str = "SELECT name, value FROM counters \
                     UNION ALL SELECT name, is_on FROM modes WHERE is_on = 1";
 
 async fn look(readers: &AnyPool) -> Result<Look, StorageError> {
     let mut look = Look::default();
     for row in sqlx::query(LOOK).fetch_all(readers).await? {
-        let value = row.try_get(1)?;
-        match row.try_get(0)? {
-            "keys" => look.keys_revision = value,
-            "modes" => look.modes.revision = value,
-            name => {
-                let mode = ModeSet::named(name).unwrap_or_default();
-                look.modes.modes = look.modes.modes.with(mode);
-            }
+        let (name, value): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
+        if name == "modes" {
+            look.modes.revision = value;
         }
+        look.modes.modes = look
+            .modes
+            .modes
+            .with(ModeSet::named(&name).unwrap_or_default());
+        look.counters.push((name, value));
     }
     Ok(look)
 }

@@ -59,11 +59,16 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("minijinja", &["runtime/text"]),
     ("nvml_wrapper", &["hardware"]),
     ("object_store", &["coordinator/media"]),
-    ("regex", &["coordinator/secrets.rs"]),
+    (
+        "regex",
+        &["coordinator/secrets.rs", "coordinator/moderation"],
+    ),
     ("reqwest", &["coordinator/egress", "hub", "link/legacy"]),
     ("sqlx", &["coordinator/storage"]),
     ("tokenizers", &["runtime/text"]),
     ("tracing_subscriber", &["telemetry"]),
+    ("unicode_normalization", &["coordinator/moderation"]),
+    ("unicode_security", &["coordinator/moderation"]),
     ("webp", &["coordinator/pictures"]),
 ];
 

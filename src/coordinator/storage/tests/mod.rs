@@ -2,6 +2,7 @@
 
 mod books;
 mod forgetting;
+mod moderation;
 mod modes;
 mod opening;
 mod outages;

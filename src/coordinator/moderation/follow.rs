@@ -1,0 +1,95 @@
+//! Filters and timeouts as they are in the store. They are read again when a counter rises, whichever process raised
+//! it, and swapped as a whole: whoever holds the old ones keeps them until done.
+
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+use tracing::warn;
+
+use super::Inner;
+use super::filters::Filters;
+use super::timeouts::Timeouts;
+use crate::coordinator::clock::wall_clock;
+use crate::coordinator::storage::{StorageError, Store, Topic};
+use crate::tasks::Tasks;
+
+const TRY_AGAIN: Duration = Duration::from_millis(200);
+
+#[derive(Debug)]
+pub struct Followed {
+    filters: RwLock<Arc<Filters>>,
+    timeouts: RwLock<Arc<Timeouts>>,
+    /// One reads at a time, so that nothing older replaces anything newer.
+    reading: Mutex<()>,
+}
+
+impl Followed {
+    pub async fn read(store: &Store) -> Result<Self, StorageError> {
+        let followed = Self {
+            filters: RwLock::default(),
+            timeouts: RwLock::default(),
+            reading: Mutex::default(),
+        };
+        followed.catch_up(store).await?;
+        Ok(followed)
+    }
+
+    pub fn filters(&self) -> Arc<Filters> {
+        self.filters
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub fn timeouts(&self) -> Arc<Timeouts> {
+        self.timeouts
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Takes in all that is on disk now.
+    pub async fn catch_up(&self, store: &Store) -> Result<(), StorageError> {
+        let _reading = self.reading.lock().await;
+        let timeouts = Timeouts::of(&store.timeouts(wall_clock()).await?);
+        *self
+            .timeouts
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(timeouts);
+        let (rows, before) = (store.filters().await?, self.filters());
+        let compiled = spawn_blocking(move || Filters::compile(&rows, &before)).await;
+        let compiled = compiled
+            .map_err(|_| StorageError::Broken("filters could not be compiled".to_owned()))?;
+        *self.filters.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(compiled);
+        Ok(())
+    }
+}
+
+/// Follows for as long as anybody asks.
+pub fn start(inner: &Arc<Inner>, tasks: &Tasks) {
+    let watched = [Topic::Filters, Topic::Timeouts].map(|topic| inner.store.revision(topic));
+    let (inner, stopping) = (Arc::downgrade(inner), tasks.stopping());
+    tasks.start(async move {
+        stopping.run_until_cancelled(follow(inner, watched)).await;
+    });
+}
+
+async fn follow(inner: Weak<Inner>, watched: [watch::Receiver<i64>; 2]) {
+    let [mut filters, mut timeouts] = watched;
+    loop {
+        let changed = tokio::select! {
+            changed = filters.changed() => changed,
+            changed = timeouts.changed() => changed,
+        };
+        let (Some(inner), Ok(())) = (inner.upgrade(), changed) else {
+            return;
+        };
+        while let Err(error) = inner.followed.catch_up(&inner.store).await {
+            warn!("changed filters and timeouts could not be read: {error}");
+            sleep(TRY_AGAIN).await;
+        }
+    }
+}

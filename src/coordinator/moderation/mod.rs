@@ -1,0 +1,325 @@
+//! What is not served, and whom: prompts that filters find something in, addresses that are kept out for a while,
+//! marks of suspicion.
+//!
+//! | file | what it owns |
+//! | --- | --- |
+//! | `letters` | letters that pass for others, characters nobody sees |
+//! | `forms` | the forms in which a text is looked at |
+//! | `pattern` | one filter's pattern: linear in time, bounded in size, refused with a reason |
+//! | `filters` | all filters, compiled, and what they find |
+//! | `youth` | words and drawings that speak of the young |
+//! | `verdict` | what becomes of a prompt: pure |
+//! | `timeouts` | which addresses are kept out |
+//! | `suspicion` | the reasons for suspicion, and how they add up |
+//! | `follow` | filters and timeouts as they are in the store, whichever process changed them |
+//!
+//! Filters and timeouts are in memory and swapped as a whole; they are compiled off the async threads. The prompts and
+//! the addresses themselves are in no log.
+
+mod filters;
+mod follow;
+mod forms;
+mod letters;
+mod pattern;
+mod suspicion;
+mod timeouts;
+mod verdict;
+mod youth;
+
+#[cfg(test)]
+mod tests;
+
+pub use filters::{LISTED, Suspicion};
+pub use pattern::NoPattern;
+pub use suspicion::{Mark, Reason, TOO_MUCH};
+pub use timeouts::KeptOut;
+pub use verdict::{LONGEST, Medium};
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tracing::warn;
+
+use super::accounts::Roles;
+use super::address::Network;
+use super::clock::wall_clock;
+use super::storage::{
+    FilterChange, FilterChanged, FilterMade, Hit, NewFilter, StorageError, Store, TimeoutRow,
+};
+use crate::protocol::job::{AccountId, WorkerId};
+use crate::tasks::Tasks;
+
+use follow::Followed;
+use pattern::Pattern;
+use verdict::{Case, Verdict};
+
+/// The moderators' room. Clones share what they know.
+#[derive(Debug, Clone)]
+pub struct Moderation(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    tasks: Tasks,
+    followed: Followed,
+    /// Models for adults only, by their names.
+    marked: HashSet<String>,
+    /// Where each worker was seen last.
+    workers: Mutex<HashMap<Arc<str>, IpAddr>>,
+}
+
+/// A prompt at the door.
+#[derive(Debug, Clone, Copy)]
+pub struct Prompt<'a> {
+    pub text: &'a str,
+    pub medium: Medium,
+    /// `replacement_filter`: rather rewritten than refused.
+    pub may_be_rewritten: bool,
+    /// The models it may go to.
+    pub models: &'a [String],
+}
+
+/// Who brings it.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker {
+    pub account: AccountId,
+    pub roles: Roles,
+    pub address: IpAddr,
+}
+
+/// Why a prompt is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blocked {
+    Corrupt,
+    /// To be rewritten, it has so many characters and may have [`LONGEST`].
+    TooLong(usize),
+}
+
+/// Why a filter is not written.
+#[derive(Debug, thiserror::Error)]
+pub enum NotWritten {
+    #[error(transparent)]
+    Pattern(#[from] NoPattern),
+    #[error("found a replacement of {0} characters, wanted at most {LONGEST_REPLACEMENT}")]
+    LongReplacement(usize),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+const LONGEST_REPLACEMENT: usize = 1000;
+/// Earlier prompts that were refused count for so long.
+const MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Up to so many bytes times filters are looked at where the request is; more goes to a thread for computing.
+const AT_ONCE: usize = 50_000;
+
+impl Moderation {
+    /// Reads what there is, and follows it from then on.
+    pub async fn open(
+        store: Store,
+        marked: HashSet<String>,
+        tasks: &Tasks,
+    ) -> Result<Self, StorageError> {
+        let inner = Arc::new(Inner {
+            followed: Followed::read(&store).await?,
+            store,
+            tasks: tasks.clone(),
+            marked,
+            workers: Mutex::default(),
+        });
+        follow::start(&inner, tasks);
+        Ok(Self(inner))
+    }
+
+    /// What becomes of a prompt: nothing if it may stay as it is, or what stands in for it. Suspicious prompts are
+    /// held against who brings them, unless that is a moderator, who tests.
+    pub async fn examine(
+        &self,
+        prompt: Prompt<'_>,
+        who: &Asker,
+    ) -> Result<Option<String>, Blocked> {
+        let marked = || {
+            prompt
+                .models
+                .iter()
+                .any(|name| self.0.marked.contains(name))
+        };
+        let case = Case {
+            prompt: prompt.text.to_owned(),
+            medium: prompt.medium,
+            may_be_rewritten: prompt.may_be_rewritten || who.roles.contains(Roles::EDUCATION),
+            for_adults: who.roles.contains(Roles::FLAGGED) || marked(),
+        };
+        match self.judge(case).await {
+            Verdict::AsItIs => Ok(None),
+            Verdict::Rewritten(prompt) => Ok(Some(prompt)),
+            Verdict::TooLong(characters) => Err(Blocked::TooLong(characters)),
+            Verdict::Refused { suspicious } => {
+                if suspicious && !who.roles.moderates() {
+                    self.hold_against(who).await;
+                }
+                Err(Blocked::Corrupt)
+            }
+        }
+    }
+
+    async fn judge(&self, case: Case) -> Verdict {
+        if case.medium == Medium::Text && !case.for_adults {
+            return Verdict::AsItIs;
+        }
+        let filters = self.0.followed.filters();
+        if case.prompt.len() * (filters.len() + 1) <= AT_ONCE {
+            return verdict::of(&case, &filters);
+        }
+        let judged = spawn_blocking(move || verdict::of(&case, &filters)).await;
+        // A prompt that could not be looked at is not served.
+        judged.unwrap_or(Verdict::Refused { suspicious: false })
+    }
+
+    /// A mark for the account and a timeout for where it comes from. The prompt is refused all the same if the store
+    /// cannot be written now.
+    async fn hold_against(&self, who: &Asker) {
+        let now = wall_clock();
+        let hit = Hit {
+            network: Network::around(who.address).to_string(),
+            now,
+            since: now.before(MEMORY),
+            penalty: timeouts::penalty,
+        };
+        let mark = Mark {
+            account: who.account,
+            worker: None,
+            reason: Reason::CorruptPrompt,
+        };
+        let (hit, mark) = tokio::join!(self.0.store.note_hit(hit), self.mark(mark));
+        if let Err(error) = hit.map(drop).and(mark.map(drop)) {
+            warn!("a suspicious prompt was refused and could not be written down: {error}");
+        }
+        self.catch_up().await;
+    }
+
+    /// How suspicious a prompt looks, to all filters or to those of one type.
+    pub async fn suspicion_of(&self, prompt: String, kind: Option<i64>) -> Suspicion {
+        let filters = self.0.followed.filters();
+        let tested = spawn_blocking(move || filters.test(&prompt, kind)).await;
+        tested.unwrap_or_default()
+    }
+
+    /// Takes a filter whose pattern can be used.
+    pub async fn make_filter(&self, filter: NewFilter) -> Result<FilterMade, NotWritten> {
+        check(Some(&filter.regex), Some(&filter.replacement)).await?;
+        let made = self.0.store.make_filter(filter).await?;
+        self.catch_up().await;
+        Ok(made)
+    }
+
+    pub async fn change_filter(&self, change: FilterChange) -> Result<FilterChanged, NotWritten> {
+        check(change.regex.as_deref(), change.replacement.as_deref()).await?;
+        let changed = self.0.store.change_filter(change).await?;
+        self.catch_up().await;
+        Ok(changed)
+    }
+
+    pub async fn remove_filter(&self, id: i64) -> Result<bool, StorageError> {
+        let removed = self.0.store.remove_filter(id).await?;
+        self.catch_up().await;
+        Ok(removed)
+    }
+
+    /// How much longer an address is kept out.
+    pub fn kept_out(&self, address: IpAddr) -> Option<Duration> {
+        self.0.followed.timeouts().left(address, wall_clock())
+    }
+
+    /// All networks that are kept out.
+    pub fn all_kept_out(&self) -> Vec<KeptOut> {
+        self.0.followed.timeouts().all(wall_clock())
+    }
+
+    /// Those that hold this one.
+    pub fn kept_out_around(&self, network: Network) -> Vec<KeptOut> {
+        self.0.followed.timeouts().holding(network, wall_clock())
+    }
+
+    pub async fn keep_out(&self, network: Network, time: Duration) -> Result<(), StorageError> {
+        let now = wall_clock();
+        let row = TimeoutRow {
+            network: network.to_string(),
+            until: now.after(time),
+        };
+        self.0.store.keep_out(row, now).await?;
+        self.catch_up().await;
+        Ok(())
+    }
+
+    pub async fn let_in(&self, network: Network) -> Result<bool, StorageError> {
+        let was_kept_out = self.0.store.let_in(network.to_string()).await?;
+        self.catch_up().await;
+        Ok(was_kept_out)
+    }
+
+    /// Where a worker comes from, remembered for whoever wants to keep it out.
+    pub fn note_worker(&self, name: &Arc<str>, address: IpAddr) {
+        let mut workers = self
+            .0
+            .workers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if workers.insert(name.clone(), address) == Some(address) {
+            return;
+        }
+        drop(workers);
+        let (store, name) = (self.0.store.clone(), name.clone());
+        self.0.tasks.start(async move {
+            if let Err(error) = store.note_worker_address(&name, &address.to_string()).await {
+                warn!("where a worker comes from could not be written down: {error}");
+            }
+        });
+    }
+
+    /// Notes a reason for suspicion; whether it counts.
+    pub async fn mark(&self, mark: Mark) -> Result<bool, StorageError> {
+        self.0.store.mark(mark, wall_clock()).await
+    }
+
+    /// How suspicious an account is, its workers included: from [`TOO_MUCH`] on it may not transfer kudos.
+    pub async fn suspicion(&self, account: AccountId) -> Result<u32, StorageError> {
+        Ok(suspicion::total(&self.0.store.marks(account).await?))
+    }
+
+    /// From [`TOO_MUCH`] on it is paused.
+    pub async fn suspicion_of_worker(&self, worker: WorkerId) -> Result<u32, StorageError> {
+        Ok(suspicion::total(
+            &self.0.store.marks_of_worker(worker).await?,
+        ))
+    }
+
+    pub async fn forgive(&self, account: AccountId) -> Result<(), StorageError> {
+        self.0.store.forgive(account).await
+    }
+
+    pub async fn forgive_worker(&self, worker: WorkerId) -> Result<(), StorageError> {
+        self.0.store.forgive_worker(worker).await
+    }
+
+    /// What this process has just written counts here at once.
+    async fn catch_up(&self) {
+        if let Err(error) = self.0.followed.catch_up(&self.0.store).await {
+            warn!("changed filters and timeouts could not be read yet: {error}");
+        }
+    }
+}
+
+async fn check(regex: Option<&str>, replacement: Option<&str>) -> Result<(), NotWritten> {
+    let length = replacement.map_or(0, |replacement| replacement.chars().count());
+    if length > LONGEST_REPLACEMENT {
+        return Err(NotWritten::LongReplacement(length));
+    }
+    let Some(regex) = regex.map(str::to_owned) else {
+        return Ok(());
+    };
+    let compiled = spawn_blocking(move || Pattern::compile(&regex).map(drop)).await;
+    Ok(compiled.unwrap_or(Err(NoPattern::Large))?)
+}

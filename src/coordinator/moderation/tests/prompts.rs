@@ -1,0 +1,348 @@
+//! What filters find in prompts that try to hide it, and what becomes of those.
+
+use proptest::prelude::{Strategy, any, prop, prop_assert, proptest};
+use proptest::sample::select;
+
+use crate::coordinator::moderation::filters::{Filters, Suspicion};
+use crate::coordinator::moderation::letters::folded;
+use crate::coordinator::moderation::verdict::{self, Case, Medium, Verdict};
+use crate::coordinator::storage::FilterRow;
+use crate::protocol::job::AccountId;
+
+fn filter(kind: i64, regex: &str, replacement: &str) -> FilterRow {
+    FilterRow {
+        id: 1,
+        regex: regex.to_owned(),
+        kind,
+        description: None,
+        replacement: replacement.to_owned(),
+        editor: AccountId(1),
+        editor_name: "alice".to_owned(),
+    }
+}
+
+fn filters() -> Filters {
+    let rows = [
+        filter(10, r"\bforbidden\b", "allowed"),
+        filter(10, r"\bgone\b", ""),
+        filter(11, "eleven", ""),
+        filter(15, "fifteen", ""),
+        filter(20, r"\bcontext\b", ""),
+    ];
+    Filters::compile(&rows, &Filters::default())
+}
+
+fn suspicion(prompt: &str) -> Suspicion {
+    filters().test(prompt, None)
+}
+
+fn case(prompt: &str) -> Case {
+    Case {
+        prompt: prompt.to_owned(),
+        medium: Medium::Image,
+        may_be_rewritten: true,
+        for_adults: false,
+    }
+}
+
+fn verdict(case: &Case) -> Verdict {
+    verdict::of(case, &filters())
+}
+
+#[test]
+fn each_group_that_finds_something_adds_one() {
+    let check = |prompt: &str, level, matches: &[&str]| {
+        let found = suspicion(prompt);
+        assert_eq!(
+            (found.level, found.matches),
+            (
+                level,
+                matches.iter().map(|text| (*text).to_owned()).collect()
+            ),
+            "{prompt}"
+        );
+    };
+    check("a red hat", 0, &[]);
+    check("a Forbidden hat", 1, &["Forbidden"]);
+    check("forbidden eleven", 1, &["forbidden", "eleven"]);
+    check("context", 1, &["context"]);
+    check("eleven in context", 2, &["eleven", "context"]);
+    check("fifteen", 0, &[]);
+    check("👧 in context", 2, &["👧", "context"]);
+}
+
+#[test]
+fn one_type_may_be_tried_alone() {
+    let check = |kind, level| {
+        assert_eq!(
+            filters()
+                .test("forbidden fifteen context", Some(kind))
+                .level,
+            level
+        );
+    };
+    check(10, 1);
+    check(11, 0);
+    check(15, 1);
+    check(20, 1);
+    check(29, 0);
+}
+
+#[test]
+fn a_prompt_is_found_however_it_is_written() {
+    for prompt in [
+        "f o r b i d d e n",
+        "f.o.r.b.i.d.d.e.n",
+        "for-bid-den",
+        "(forbidden:1.3)",
+        "f(or:1.2)bidden",
+        "((forbidden))",
+        "ｆｏｒｂｉｄｄｅｎ",
+        "fоrbіddеn",
+        "f\u{200b}orb\u{ad}idden",
+        "fórbíddèn",
+        "𝔣𝔬𝔯𝔟𝔦𝔡𝔡𝔢𝔫",
+        "Ⓕⓞⓡⓑⓘⓓⓓⓔⓝ",
+        "a\u{200b}forbidden\u{200b}hat",
+        "a\u{200b}fоrbidden\u{200b}hat",
+        "see a f o r b i d d e n",
+    ] {
+        assert_eq!(suspicion(prompt).level, 1, "{prompt}");
+    }
+    for prompt in ["forbid", "unforbiddenly", "for bid a den", "forbiddance"] {
+        assert_eq!(suspicion(prompt).level, 0, "{prompt}");
+    }
+}
+
+#[test]
+fn only_what_is_to_be_shown_is_looked_at() {
+    let verdict = verdict(&case("a hat ### forbidden context"));
+    assert_eq!(verdict, Verdict::AsItIs);
+}
+
+#[test]
+fn one_group_alone_blocks_nothing() {
+    assert_eq!(verdict(&case("a forbidden eleven hat")), Verdict::AsItIs);
+    assert_eq!(verdict(&case("a hat in context")), Verdict::AsItIs);
+}
+
+#[test]
+fn a_suspicious_prompt_is_rewritten_or_refused() {
+    let check = |prompt: &str, expected: Option<&str>| match (verdict(&case(prompt)), expected) {
+        (Verdict::Rewritten(text), Some(expected)) => assert_eq!(text, expected),
+        (verdict, None) => assert_eq!(verdict, Verdict::Refused { suspicious: true }, "{prompt}"),
+        (verdict, _) => panic!("{prompt}: {verdict:?}"),
+    };
+    let negative = "### child, infant, teenager, underage, childlike body";
+    check(
+        "a Forbidden context",
+        Some(&format!("a allowed context {negative}")),
+    );
+    check(
+        "fоrbidden context ### rain",
+        Some(&format!("allowed context {negative}, rain")),
+    );
+    check("👶 context", Some(&format!("context {negative}")));
+    // What is replaced by nothing leaves what else there is, and nothing is refused.
+    check("gone, context", Some(&format!(", context {negative}")));
+    // Still suspicious: filters of type 11 replace nothing.
+    check("eleven context", None);
+    let strict = Case {
+        may_be_rewritten: false,
+        ..case("forbidden context")
+    };
+    assert_eq!(verdict(&strict), Verdict::Refused { suspicious: true });
+}
+
+#[test]
+fn a_prompt_of_which_nothing_is_left_is_refused() {
+    let rows = [filter(10, "gone", ""), filter(20, "gone", "")];
+    let filters = Filters::compile(&rows, &Filters::default());
+    let verdict = verdict::of(&case("gone!"), &filters);
+    assert_eq!(verdict, Verdict::Refused { suspicious: true });
+}
+
+#[test]
+fn a_prompt_that_is_too_long_to_be_rewritten_says_so() {
+    let long = format!("forbidden context {}", "x".repeat(6990));
+    assert_eq!(verdict(&case(&long)), Verdict::TooLong(long.len()));
+    // Only what has to be rewritten has to be short.
+    assert_eq!(verdict(&case(&"x".repeat(8000))), Verdict::AsItIs);
+}
+
+#[test]
+fn for_adults_the_young_are_replaced_in_pictures_and_texts() {
+    let check = |prompt: &str, medium, expected: &str| {
+        let case = Case {
+            medium,
+            for_adults: true,
+            ..case(prompt)
+        };
+        assert_eq!(
+            verdict(&case),
+            Verdict::Rewritten(expected.to_owned()),
+            "{prompt}"
+        );
+    };
+    check("Two kids, \"hello\"", Medium::Text, "Two adult, \"hello\"");
+    check("a tееnаgеr", Medium::Text, "a adult");
+    check("k i d", Medium::Text, "adult");
+    check("a forbidden thing", Medium::Text, "a allowed thing");
+    check(
+        "a child ### rain",
+        Medium::Image,
+        "a adult ### child, infant, teenager, underage, childlike body, rain",
+    );
+    let empty = Case {
+        medium: Medium::Text,
+        for_adults: true,
+        ..case("gone")
+    };
+    assert_eq!(verdict(&empty), Verdict::Refused { suspicious: false });
+}
+
+#[test]
+fn prompts_for_texts_are_left_alone_otherwise() {
+    let text = Case {
+        medium: Medium::Text,
+        ..case("a forbidden context, and a child")
+    };
+    assert_eq!(verdict(&text), Verdict::AsItIs);
+}
+
+#[test]
+fn replacements_that_grow_and_grow_are_given_up() {
+    let long = "ab ".repeat(333);
+    let rows: Vec<_> = (0..20).map(|_| filter(10, r"\bab\b", &long)).collect();
+    let filters = Filters::compile(&rows, &Filters::default());
+    let grown = Case {
+        medium: Medium::Text,
+        for_adults: true,
+        ..case(&long)
+    };
+    assert_eq!(
+        verdict::of(&grown, &filters),
+        Verdict::Refused { suspicious: false }
+    );
+}
+
+/// What may be put anywhere without being seen, or at most as a mark on a letter.
+const UNSEEN: [&str; 14] = [
+    "\u{200b}",
+    "\u{200c}",
+    "\u{200d}",
+    "\u{2060}",
+    "\u{feff}",
+    "\u{ad}",
+    "\u{34f}",
+    "\u{202e}",
+    "\u{fe0f}",
+    "\u{e0061}",
+    "\u{301}",
+    "\u{336}",
+    "\u{1ab0}",
+    "\u{20dd}",
+];
+
+/// What a letter may be written as.
+fn disguises(letter: char) -> Vec<char> {
+    let rows = [
+        ('ａ', 'a'),
+        ('𝐚', 'a'),
+        ('𝑎', 'a'),
+        ('𝒂', 'a'),
+        ('𝓪', 'a'),
+        ('𝔞', 'a'),
+        ('𝕒', 'a'),
+        ('𝖆', 'a'),
+        ('𝖺', 'a'),
+        ('𝗮', 'a'),
+        ('𝘢', 'a'),
+        ('𝙖', 'a'),
+        ('𝚊', 'a'),
+        ('ⓐ', 'a'),
+        ('Ａ', 'a'),
+        ('𝐀', 'a'),
+        ('🄰', 'a'),
+        ('🅐', 'a'),
+        ('🅰', 'a'),
+        ('🇦', 'a'),
+    ];
+    let alike = [
+        ('o', "оοօσｏ"),
+        ('r', "ᴦгʀ"),
+        ('b', "ьƄʙвВΒ"),
+        ('i', "іɩιІΙı"),
+        ('d', "ԁᴅⅾđ"),
+        ('e', "еєҽЕΕ"),
+        ('n', "ոпNɴ"),
+        ('f', "ƒꜰſ"),
+        ('a', "аαɑА"),
+        ('c', "сϲС"),
+        ('t', "тΤᴛ"),
+        ('x', "хχХ"),
+    ];
+    let place = u32::from(letter) - u32::from('a');
+    let moved = rows
+        .into_iter()
+        .filter_map(|(first, _)| char::from_u32(u32::from(first) + place));
+    let listed = alike
+        .into_iter()
+        .filter(|(plain, _)| *plain == letter && letter != 'f');
+    moved
+        .filter(|disguise| folded(&disguise.to_string()) == letter.to_string())
+        .chain(listed.flat_map(|(_, alike)| alike.chars()))
+        .chain([letter, letter.to_ascii_uppercase()])
+        .collect()
+}
+
+/// The word in disguise, with unseen things between its letters.
+fn disguised(word: &'static str) -> impl Strategy<Value = String> {
+    let letters: Vec<_> = word
+        .chars()
+        .map(|letter| {
+            let unseen = prop::collection::vec(select(UNSEEN.as_slice()), 0..3);
+            (select(disguises(letter)), unseen)
+                .prop_map(|(letter, unseen)| format!("{letter}{}", unseen.concat()))
+        })
+        .collect();
+    letters.prop_map(|letters| letters.concat())
+}
+
+#[test]
+fn there_are_many_disguises_for_every_letter() {
+    for letter in 'a'..='z' {
+        assert!(
+            disguises(letter).len() >= 18,
+            "{letter}: {:?}",
+            disguises(letter)
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_disguise_evades_a_filter(
+        word in disguised("forbidden"),
+        context in disguised("context"),
+        before in select(["", "a ", "hat, ", "(", "«"].as_slice()),
+        after in select(["", " hat", ", hat", ":1.2)", "!"].as_slice()),
+    ) {
+        let prompt = format!("{before}{word}{after} {context}");
+        prop_assert!(suspicion(&prompt).level == 2, "{prompt:?}");
+    }
+
+    #[test]
+    fn no_disguise_survives_rewriting(word in disguised("forbidden"), context in disguised("context")) {
+        match verdict(&case(&format!("{word} {context}"))) {
+            Verdict::Rewritten(text) => prop_assert!(suspicion(&text).level < 2, "{text:?}"),
+            verdict => prop_assert!(false, "{verdict:?}"),
+        }
+    }
+
+    #[test]
+    fn any_text_is_looked_at_without_harm(prompt in any::<String>()) {
+        let _ = verdict(&case(&prompt));
+        let _ = verdict(&Case { for_adults: true, ..case(&prompt) });
+    }
+}

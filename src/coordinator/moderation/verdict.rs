@@ -1,0 +1,154 @@
+//! What becomes of a prompt: pure, from the prompt and the filters.
+//!
+//! Prompts for images are looked at by every filter. At a suspicion of two they are rewritten, where whoever asks lets
+//! us, and refused otherwise. Prompts of accounts under suspicion, and for models that are marked as not safe, have
+//! their words about the young replaced in any case, prompts for texts too.
+
+use super::filters::Filters;
+use super::forms::{Forms, words};
+use super::letters::folded;
+use super::pattern::Pattern;
+use super::youth;
+
+/// At this suspicion a prompt is not taken as it is.
+const TOO_SUSPICIOUS: u32 = 2;
+/// The most characters of a prompt that is rewritten.
+pub const LONGEST: usize = 7000;
+/// Replacements may make it longer by so many bytes.
+const LONGER: usize = 1 << 20;
+/// Between what a picture shows and what it does not.
+const NEGATIVE: &str = "###";
+
+/// A prompt and what is known of its circumstances.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub prompt: String,
+    pub medium: Medium,
+    /// Whoever asks would rather have it rewritten than refused.
+    pub may_be_rewritten: bool,
+    /// The account is under suspicion, or a model is marked as not safe.
+    pub for_adults: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Medium {
+    Image,
+    Text,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    AsItIs,
+    Rewritten(String),
+    /// It would be rewritten, and has more characters than may be.
+    TooLong(usize),
+    /// Nothing of it is left, or too much. Suspicious ones are held against whoever sent them.
+    Refused {
+        suspicious: bool,
+    },
+}
+
+const GUILTY: Verdict = Verdict::Refused { suspicious: true };
+const EMPTY: Verdict = Verdict::Refused { suspicious: false };
+
+pub fn of(case: &Case, filters: &Filters) -> Verdict {
+    match case.medium {
+        Medium::Text if case.for_adults => match grown_up(&case.prompt, filters) {
+            Some(prompt) => verdict(&case.prompt, prompt),
+            None => EMPTY,
+        },
+        Medium::Text => Verdict::AsItIs,
+        Medium::Image => of_image(case, filters),
+    }
+}
+
+fn of_image(case: &Case, filters: &Filters) -> Verdict {
+    let (shown, excluded) = match case.prompt.split_once(NEGATIVE) {
+        Some((shown, excluded)) => (shown, Some(excluded)),
+        None => (case.prompt.as_str(), None),
+    };
+    let mut text = shown.to_owned();
+    let suspicious = filters.test(shown, None).level >= TOO_SUSPICIOUS;
+    if suspicious {
+        let length = case.prompt.chars().count();
+        match case.may_be_rewritten {
+            false => return GUILTY,
+            true if length > LONGEST => return Verdict::TooLong(length),
+            true => {}
+        }
+        let rewritten = rewrite(shown, &filters.replacements());
+        let rewritten = rewritten.filter(|text| filters.test(text, None).level < TOO_SUSPICIOUS);
+        match rewritten {
+            Some(rewritten) => text = rewritten,
+            None => return GUILTY,
+        }
+    }
+    if case.for_adults {
+        match grown_up(&text, filters) {
+            Some(rewritten) => text = rewritten,
+            None => return EMPTY,
+        }
+    }
+    if text == shown {
+        return Verdict::AsItIs;
+    }
+    let excluded = excluded
+        .map(str::trim)
+        .filter(|excluded| !excluded.is_empty());
+    let excluded = excluded
+        .map(|excluded| format!(", {excluded}"))
+        .unwrap_or_default();
+    Verdict::Rewritten(format!("{text} {NEGATIVE} {}{excluded}", youth::EXCLUDED))
+}
+
+fn verdict(before: &str, after: String) -> Verdict {
+    match after == before {
+        true => Verdict::AsItIs,
+        false => Verdict::Rewritten(after),
+    }
+}
+
+/// Without the young in it.
+fn grown_up(text: &str, filters: &Filters) -> Option<String> {
+    let swaps = filters.replacements().into_iter().chain(youth::words());
+    rewrite(text, &swaps.collect::<Vec<_>>())
+}
+
+/// The text in which none of these finds anything any more: in the form it came in if possible, else as it looks, else
+/// only its words. Nothing if there is nothing left of it, or still something to find.
+fn rewrite(text: &str, swaps: &[(&Pattern, &str)]) -> Option<String> {
+    if is_clear(text, swaps) {
+        return Some(text.to_owned()).filter(|text| says_something(text));
+    }
+    let look = folded(text);
+    let words = words(&look);
+    let forms = [text, &look, &words].into_iter();
+    let rewritten = forms.filter_map(|form| swapped(form, swaps));
+    let mut clear = rewritten.filter(|text| is_clear(text, swaps));
+    clear
+        .next()
+        .map(|text| text.trim().to_owned())
+        .filter(|text| says_something(text))
+}
+
+fn swapped(text: &str, swaps: &[(&Pattern, &str)]) -> Option<String> {
+    let longest = text.len().saturating_add(LONGER);
+    let mut text = youth::without_drawings(text);
+    for (pattern, replacement) in swaps {
+        text = pattern.replace(&text, replacement);
+        if text.len() > longest {
+            return None;
+        }
+    }
+    Some(text)
+}
+
+fn is_clear(text: &str, swaps: &[(&Pattern, &str)]) -> bool {
+    let forms = Forms::of(text);
+    let mut found = swaps.iter().filter_map(|(pattern, _)| pattern.find(&forms));
+    youth::drawings(text).next().is_none() && found.next().is_none()
+}
+
+fn says_something(text: &str) -> bool {
+    text.chars().any(char::is_alphanumeric)
+}

@@ -1,0 +1,91 @@
+//! What processes that share a store tell each other of. Each topic has a counter that rises with every change of it,
+//! in the same transaction; `pulse` reads the counters, and whoever keeps something in memory follows them.
+
+use sqlx::{AnyConnection, Row};
+use tokio::sync::watch;
+
+use super::StorageError;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Topic {
+    /// Keys, and the accounts behind them.
+    Keys,
+    /// Prompt filters.
+    Filters,
+    /// Networks that are kept out.
+    Timeouts,
+}
+
+impl Topic {
+    const ALL: &[Self] = &[Self::Keys, Self::Filters, Self::Timeouts];
+
+    /// The name of its row among the counters.
+    const fn counter(self) -> &'static str {
+        match self {
+            Self::Keys => "keys",
+            Self::Filters => "filters",
+            Self::Timeouts => "timeouts",
+        }
+    }
+}
+
+/// The last revision of each topic that was seen.
+#[derive(Debug)]
+pub struct Revisions(Vec<(Topic, watch::Sender<i64>)>);
+
+/// The same, for those who wait for the next one.
+#[derive(Debug, Clone)]
+pub struct Watched(Vec<(Topic, watch::Receiver<i64>)>);
+
+impl Revisions {
+    pub fn of(counters: &[(String, i64)]) -> (Self, Watched) {
+        let topics = || Topic::ALL.iter().copied();
+        let senders: Vec<_> = topics()
+            .map(|topic| (topic, watch::Sender::new(0)))
+            .collect();
+        let watched = senders
+            .iter()
+            .map(|(topic, sender)| (*topic, sender.subscribe()));
+        let watched = Watched(watched.collect());
+        let revisions = Self(senders);
+        revisions.note(counters);
+        (revisions, watched)
+    }
+
+    /// Nobody asks any more.
+    pub fn are_forgotten(&self) -> bool {
+        self.0.iter().all(|(_, sender)| sender.is_closed())
+    }
+
+    pub fn note(&self, counters: &[(String, i64)]) {
+        for (topic, sender) in &self.0 {
+            let counter = counters.iter().find(|(name, _)| name == topic.counter());
+            let Some((_, revision)) = counter else {
+                continue;
+            };
+            sender.send_if_modified(|known| {
+                let changed = *known != *revision;
+                *known = *revision;
+                changed
+            });
+        }
+    }
+}
+
+impl Watched {
+    /// # Panics
+    ///
+    /// Never: every topic is watched.
+    pub fn of(&self, topic: Topic) -> watch::Receiver<i64> {
+        let found = self.0.iter().find(|(known, _)| *known == topic);
+        let (_, receiver) = found.expect("every topic is watched");
+        receiver.clone()
+    }
+}
+
+/// Locks the counter until the commit, so that revisions become visible in their order.
+pub async fn next(topic: Topic, connection: &mut AnyConnection) -> Result<i64, StorageError> {
+    let row = sqlx::query("UPDATE counters SET value = value + 1 WHERE name = $1 RETURNING value");
+    let row = row.bind(topic.counter()).fetch_one(connection).await?;
+    Ok(row.try_get(0)?)
+}
