@@ -1,6 +1,7 @@
 //! The poll API, from a client's first question to its worker's reward.
 
 mod chat;
+mod moderation;
 mod our_worker;
 mod people;
 mod rigs;

@@ -12,11 +12,13 @@
 //! | `people` | users |
 //! | [`styles`] | styles and collections |
 //! | `rigs` | workers for people |
+//! | `moderation` | filters, timeouts, and what both do at the door |
 //! | `service` | the service about itself |
 
 mod asked;
 mod headers;
 mod mask;
+pub mod moderation;
 mod people;
 mod pop;
 mod progress;

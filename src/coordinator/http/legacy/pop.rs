@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
+use super::moderation::Door;
 use super::refused::Refused;
 use super::rigs::door;
 use crate::coordinator::accounts::Caller;
@@ -34,6 +35,7 @@ const MOST_MODELS: usize = 200;
 pub async fn pop(
     State(pollers): State<Pollers>,
     State(settings): State<Arc<DoorSettings>>,
+    door: Door,
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
@@ -42,13 +44,16 @@ pub async fn pop(
     door::may_pop(&caller)?;
     let name = kept_name(&asked.name);
     let reach = reach(&asked);
+    door.keep_out_blocked()?;
     let wants = Wants::most(asked.amount);
     let ask = Ask {
         prefers,
         ..ask(asked, &caller, &name, reach)?
     };
+    let worker = ask.name.clone();
     let given = pollers.pop(&caller, ask, wants).await;
     let given = given.map_err(|not| door::not_served(not, &name))?;
+    door.moderation.note_worker(&worker, door.address);
     Ok(reply::json(
         StatusCode::OK,
         &payload(&given, reach, settings.scrub_secrets),

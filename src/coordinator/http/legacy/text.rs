@@ -6,6 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 
+use super::moderation::Door;
 use super::progress;
 use super::refused::Refused;
 use super::service::takes_requests;
@@ -15,6 +16,7 @@ use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
+use crate::coordinator::moderation::{Medium, Prompt};
 use crate::coordinator::modes::Modes;
 use crate::coordinator::requests::orders::Asked;
 use crate::coordinator::requests::{
@@ -38,7 +40,7 @@ pub async fn ask(
     State(requests): State<Requests>,
     State(board): State<Switchboard>,
     State(settings): State<Arc<DoorSettings>>,
-    State(modes): State<Modes>,
+    (State(modes), door): (State<Modes>, Door),
     State(styles): State<Styles>,
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
@@ -51,6 +53,8 @@ pub async fn ask(
     asked.check(false)?;
     refuse_unbuilt(&asked)?;
     leave_room(&requests, &caller, &settings, &asked)?;
+    door.keep_out_blocked()?;
+    let asked = moderated(&door, &caller, asked).await?;
     // Not the one that replies and logs name: whoever knows this one may read the text.
     let id = RequestId::random();
     let order = Order::new(id, caller.account, Asked::text(asked));
@@ -101,6 +105,24 @@ pub async fn cancel(
     let cancelled = requests.cancel(&request).await;
     cancelled.map_err(|_| unavailable())?;
     Ok(reply::json(StatusCode::OK, &status))
+}
+
+/// The request with its prompt as it may be served.
+async fn moderated(
+    door: &Door,
+    caller: &Caller,
+    mut asked: GenerationInputText,
+) -> Result<GenerationInputText, Refusal> {
+    let prompt = Prompt {
+        text: &asked.prompt,
+        medium: Medium::Text,
+        may_be_rewritten: true,
+        models: &asked.models,
+    };
+    if let Some(rewritten) = door.examine(prompt, caller).await? {
+        asked.prompt = rewritten;
+    }
+    Ok(asked)
 }
 
 /// What is not there yet says so by its name, where it would make a difference.

@@ -1,0 +1,77 @@
+//! What stands at the door of a request: whether its address is kept out, and what becomes of its prompt.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use axum::extract::{FromRef, FromRequestParts};
+use axum::http::request::Parts;
+
+use crate::coordinator::accounts::Caller;
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::Address;
+use crate::coordinator::moderation::{Asker, Blocked, LONGEST, Moderation, Prompt};
+use crate::protocol::legacy::{Code, Refusal};
+
+/// Where a request comes from, and whoever decides about that.
+#[derive(Debug, Clone)]
+pub struct Door {
+    pub moderation: Moderation,
+    pub address: IpAddr,
+}
+
+/// From so much on nobody is told how much longer.
+const LONG: Duration = Duration::from_secs(4 * 24 * 60 * 60);
+
+impl Door {
+    /// Says no to an address that is kept out.
+    pub fn keep_out_blocked(&self) -> Result<(), Refusal> {
+        match self.moderation.kept_out(self.address) {
+            None => Ok(()),
+            Some(left) if left > LONG => Err(Code::TimeoutIP.into()),
+            Some(left) => {
+                let minutes = left.as_secs().div_ceil(60);
+                let message = format!("your address is blocked for another {minutes} minutes");
+                Err(Refusal::new(Code::TimeoutIP, message))
+            }
+        }
+    }
+
+    /// The prompt as it may be served, where that is not as it came.
+    pub async fn examine(
+        &self,
+        prompt: Prompt<'_>,
+        caller: &Caller,
+    ) -> Result<Option<String>, Refusal> {
+        let who = Asker {
+            account: caller.account,
+            roles: caller.roles,
+            address: self.address,
+        };
+        let examined = self.moderation.examine(prompt, &who).await;
+        examined.map_err(|blocked| match blocked {
+            Blocked::Corrupt => Code::CorruptPrompt.into(),
+            Blocked::TooLong(characters) => {
+                let message = format!(
+                    "the prompt has to be rewritten, and has {characters} characters: wanted at most {LONGEST}"
+                );
+                Refusal::new(Code::BadRequest, message)
+            }
+        })
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Door
+where
+    Moderation: FromRef<S>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Address(address) = Address::from_request_parts(parts, state).await?;
+        let moderation = Moderation::from_ref(state);
+        Ok(Self {
+            moderation,
+            address,
+        })
+    }
+}
