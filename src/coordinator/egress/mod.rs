@@ -18,7 +18,7 @@ mod names;
 mod target;
 
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -166,7 +166,8 @@ impl Egress {
     }
 
     async fn send(&self, mut request: Request, limits: Limits) -> Result<Response, EgressError> {
-        let (named, port) = target::check(request.url(), limits.schemes)?;
+        let schemes = self.inner.permitted.schemes(request.url(), limits.schemes);
+        let (named, port) = target::check(request.url(), schemes)?;
         let _going = self.inner.going.acquire().await;
         let addresses = match named {
             Named::Address(address) => vec![address],

@@ -42,6 +42,15 @@ pub fn check(url: &Url, schemes: Schemes) -> Result<(Named, u16), EgressError> {
 }
 
 impl Permitted {
+    /// A permitted port of this machine need not have a certificate.
+    pub fn schemes(&self, url: &Url, schemes: Schemes) -> Schemes {
+        let own = |port| self.0.contains(&port);
+        match url.port_or_known_default().is_some_and(own) {
+            true => Schemes::HttpToo,
+            false => schemes,
+        }
+    }
+
     /// All addresses of a name, if there is none among them that is inside.
     pub fn admit(
         &self,

@@ -19,8 +19,8 @@ const LIMITS: Limits = Limits {
 };
 
 /// A server of this machine that answers what it is told, and remembers what it was asked.
-struct Server {
-    port: u16,
+pub struct Server {
+    pub port: u16,
     asked: Arc<Mutex<Vec<String>>>,
     _tasks: Tasks,
 }
@@ -34,7 +34,7 @@ enum After {
 }
 
 impl Server {
-    async fn start(answer: impl Into<Vec<u8>>) -> Self {
+    pub async fn start(answer: impl Into<Vec<u8>>) -> Self {
         Self::going_on(answer, After::Nothing).await
     }
 
@@ -55,11 +55,11 @@ impl Server {
         }
     }
 
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/", self.port)
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -77,6 +77,8 @@ async fn answer_one(
             Ok(_) => {}
         }
     }
+    let whole = said.len().max(length(&said));
+    while said.len() < whole && socket.read_buf(&mut said).await.is_ok_and(|more| more > 0) {}
     heard
         .lock()
         .unwrap()
@@ -97,7 +99,16 @@ async fn answer_one(
     }
 }
 
-fn ok(headers: &str, body: &str) -> String {
+/// Of a head and the body it announces.
+fn length(said: &[u8]) -> usize {
+    let said = String::from_utf8_lossy(said).to_lowercase();
+    let (head, _) = said.split_once("\r\n\r\n").unwrap_or_default();
+    let announced = head.split("content-length: ").nth(1).unwrap_or("0");
+    let body: usize = announced.lines().next().unwrap().parse().unwrap();
+    head.len() + 4 + body
+}
+
+pub fn ok(headers: &str, body: &str) -> String {
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n{headers}\r\n{body}")
 }
@@ -270,7 +281,12 @@ async fn json_is_posted_and_the_status_told() {
     let asked = server.asked().concat().to_lowercase();
     assert!(asked.starts_with("post / http/1.1"), "{asked}");
     assert!(asked.contains("content-type: application/json"), "{asked}");
-    let refused = egress.post_json(&server.url(), body, Limits::WEBHOOK).await;
+    let url = server.url();
+    let status = egress.post_json(&url, body.clone(), Limits::WEBHOOK).await;
+    assert_eq!(status, Ok(302));
+    let egress = Egress::new();
+    let refused = egress.post_json("http://8.8.8.8/", body, Limits::WEBHOOK);
+    let refused = refused.await;
     assert_eq!(refused, Err(EgressError::Scheme(Schemes::Https)));
 }
 
