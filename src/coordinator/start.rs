@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tracing::{info, warn};
 
 use super::accounts::{Accounts, NewKey};
+use super::egress::Egress;
 use super::http;
 use super::http::serve::{Connections, Tls, TlsError, serve};
 use super::media::{Links, Media, MediaError, MediaSettings};
@@ -23,6 +24,7 @@ use super::state::{DoorSettings, Doors};
 use super::stats::Stats;
 use super::storage::{Location, StorageError, Store};
 use super::switchboard::{Drained, Switchboard};
+use super::webhooks::Webhooks;
 use super::workers::{Workers, WorkersSettings};
 use super::{dispatch, kudos, rigs};
 use crate::tasks::Tasks;
@@ -210,7 +212,8 @@ pub async fn doors(
     };
     let quotas = settings.worker_quotas;
     let rigs = Rigs::start(records, switchboard.clone(), store.clone(), quotas, tasks);
-    let requests = Requests::start(switchboard.clone(), store.clone(), tasks);
+    let webhooks = Webhooks::start(Egress::new(), store.clone(), tasks);
+    let requests = Requests::start(switchboard.clone(), store.clone(), webhooks, tasks);
     requests.restore(&names).await?;
     Ok(Doors {
         pollers: Pollers::start(switchboard.clone(), rigs.clone(), names, tasks),

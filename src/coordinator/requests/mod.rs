@@ -31,6 +31,7 @@ use super::dispatch::{Refusal, Standing, Submission};
 use super::storage::{RequestRow, StorageError, Store};
 use super::styles::Use;
 use super::switchboard::{JobStream, Switchboard};
+use super::webhooks::Webhooks;
 use crate::protocol::job::{AccountId, Job, Kind, RequestId, UnixMillis};
 use crate::tasks::Tasks;
 
@@ -47,6 +48,7 @@ pub struct Requests(Arc<Inner>);
 struct Inner {
     switchboard: Switchboard,
     store: Store,
+    webhooks: Webhooks,
     tasks: Tasks,
     shelves: RwLock<Shelves>,
 }
@@ -68,6 +70,8 @@ pub struct NewRequest {
     pub body: String,
     pub wishes: Wishes,
     pub jobs: Vec<Arc<Job>>,
+    /// Called for each result.
+    pub webhook: Option<Arc<str>>,
     pub standing: Standing,
     /// The style it was made with.
     pub style: Option<Use>,
@@ -83,10 +87,16 @@ pub enum NotAccepted {
 }
 
 impl Requests {
-    pub fn start(switchboard: Switchboard, store: Store, tasks: &Tasks) -> Self {
+    pub fn start(
+        switchboard: Switchboard,
+        store: Store,
+        webhooks: Webhooks,
+        tasks: &Tasks,
+    ) -> Self {
         let requests = Self(Arc::new(Inner {
             switchboard,
             store,
+            webhooks,
             tasks: tasks.clone(),
             shelves: RwLock::default(),
         }));
@@ -116,7 +126,8 @@ impl Requests {
         };
         // Should the store fail, the streams are dropped here, which cancels the jobs.
         self.0.store.accept(row.clone(), new.style).await?;
-        Ok(self.follow(&row, new.wishes, &new.jobs, streams, Vec::new()))
+        let request = Request::new(&row, new.wishes, &new.jobs, &streams, Vec::new());
+        Ok(self.follow(request, &new.jobs, streams, new.webhook))
     }
 
     pub fn find(&self, id: RequestId) -> Option<Arc<Request>> {
@@ -172,17 +183,19 @@ impl Requests {
 
     fn follow(
         &self,
-        row: &RequestRow,
-        wishes: Wishes,
+        request: Request,
         jobs: &[Arc<Job>],
         streams: Vec<JobStream>,
-        ended: Vec<(usize, Ended)>,
+        webhook: Option<Arc<str>>,
     ) -> Arc<Request> {
-        let request = Arc::new(Request::new(row, wishes, jobs, &streams, ended));
+        let request = Arc::new(request);
         self.write().add(&request);
         let Inner {
             tasks, switchboard, ..
         } = &*self.0;
+        if let Some(address) = webhook {
+            self.0.webhooks.follow(request.clone(), address);
+        }
         tasks.start(follow::follow(
             request.clone(),
             jobs.to_vec(),

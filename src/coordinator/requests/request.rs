@@ -89,7 +89,7 @@ pub struct Counts {
 }
 
 impl Request {
-    pub(super) fn new(
+    pub(in crate::coordinator) fn new(
         row: &RequestRow,
         wishes: Wishes,
         jobs: &[Arc<Job>],
@@ -152,12 +152,12 @@ impl Request {
         self.outputs.iter().for_each(|output| output.watch(streams));
     }
 
-    pub(super) fn cancel(&self) {
+    pub(in crate::coordinator) fn cancel(&self) {
         self.cancelled.cancel();
         self.note();
     }
 
-    pub(super) fn note(&self) {
+    pub(in crate::coordinator) fn note(&self) {
         self.heard.send_modify(|count| *count += 1);
     }
 
@@ -242,7 +242,7 @@ impl Output {
         }
     }
 
-    pub(super) fn end(&self, ended: Ended) {
+    pub(in crate::coordinator) fn end(&self, ended: Ended) {
         // The first end is the only one.
         let _ = self.ended.set(ended);
     }

@@ -6,7 +6,7 @@ use tracing::{info, warn};
 
 use super::Requests;
 use super::orders::Order;
-use super::request::{Ended, Made};
+use super::request::{Ended, Made, Request};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::{Standing, Submission};
 use crate::coordinator::names::Names;
@@ -63,7 +63,8 @@ impl Requests {
                 .await
                 .unwrap_or_default(),
         };
-        let request = self.follow(&one.request, order.wishes(), &jobs, streams, ended);
+        let request = Request::new(&one.request, order.wishes(), &jobs, &streams, ended);
+        let request = self.follow(request, &jobs, streams, order.webhook());
         if one.request.cancelled {
             request.cancel();
         }

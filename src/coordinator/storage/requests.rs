@@ -93,6 +93,13 @@ impl Store {
         Ok(Kudos(row.fetch_one(&self.readers).await?.try_get(0)?))
     }
 
+    /// What a job has cost, if it has ended.
+    pub async fn charged_for(&self, id: JobId) -> Result<Kudos, StorageError> {
+        let row = sqlx::query("SELECT charge FROM results WHERE job = $1").bind(id.to_string());
+        let row = row.fetch_optional(&self.readers).await?;
+        row.map_or(Ok(Kudos(0)), |row| Ok(Kudos(row.try_get(0)?)))
+    }
+
     /// Forgets what has expired.
     pub async fn forget_requests(&self, now: UnixMillis) -> Result<(), StorageError> {
         self.change(Forget(now)).await

@@ -53,7 +53,7 @@ mod rules;
 mod tables;
 
 #[cfg(test)]
-mod schemas;
+pub mod schemas;
 
 pub use body::Body;
 pub use error::{Code, Refusal};

@@ -446,7 +446,6 @@ async fn what_is_not_built_says_so_by_its_name() {
     let app = App::start().await;
     for (name, value) in [
         ("workers", json!([uuid::Uuid::new_v4()])),
-        ("webhook", json!("https://example.org/hook")),
         ("slow_workers", json!(false)),
         ("dry_run", json!(true)),
     ] {
@@ -459,6 +458,17 @@ async fn what_is_not_built_says_so_by_its_name() {
             "{answer}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_webhook_is_an_https_address() {
+    let app = App::start().await;
+    let asked = |address: &str| json!({"prompt": "p", "webhook": address});
+    let (status, _) = post(&app, ASYNC, asked("https://example.org/hook")).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    let (status, answer) = post(&app, ASYNC, asked("http://example.org/hook")).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert_eq!(answer["rc"], "BadRequest");
 }
 
 #[tokio::test]

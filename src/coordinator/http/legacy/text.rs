@@ -31,6 +31,7 @@ use crate::protocol::legacy::requests::RequestAsync;
 use crate::protocol::legacy::text::format;
 use crate::protocol::legacy::text::request::GenerationInputText;
 use crate::protocol::legacy::text::status::{GenerationText, RequestStatusText};
+use crate::protocol::legacy::webhook::check_address;
 use crate::protocol::legacy::words::ResultState;
 use crate::protocol::legacy::{Body, Code, Refusal};
 use crate::tasks::Tasks;
@@ -51,6 +52,9 @@ pub async fn ask(
     let (asked, style) = styles.text(asked).await.map_err(Refusal::from)?;
     takes_requests(&modes)?;
     asked.check(false)?;
+    if let Some(address) = &asked.webhook {
+        check_address("webhook", address)?;
+    }
     refuse_unbuilt(&asked)?;
     leave_room(&requests, &caller, &settings, &asked)?;
     door.keep_out_blocked()?;
@@ -132,7 +136,6 @@ fn refuse_unbuilt(asked: &GenerationInputText) -> Result<(), Refusal> {
         ("slow_workers", !asked.slow_workers),
         ("validated_backends", asked.validated_backends),
         ("workers", !asked.targets().is_empty()),
-        ("webhook", asked.webhook.is_some()),
         ("softprompt", asked.softprompt.is_some()),
         ("proxied_account", asked.proxied_account.is_some()),
     ];

@@ -104,6 +104,11 @@ impl Order {
         self.asked.wishes()
     }
 
+    /// The address that its client wants called for each result.
+    pub fn webhook(&self) -> Option<Arc<str>> {
+        self.asked.webhook().map(Arc::from)
+    }
+
     pub fn request(&self, standing: Standing, names: &Names) -> NewRequest {
         let mut body = self.asked.stored();
         body["jobs"] = json!(self.jobs);
@@ -115,6 +120,7 @@ impl Order {
             body: body.to_string(),
             wishes: self.wishes(),
             jobs: self.jobs(names),
+            webhook: self.webhook(),
             standing,
             style: None,
             expires_at: self.expires_at(),
@@ -208,6 +214,12 @@ impl Asked {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Text(_) => Kind::Text,
+        }
+    }
+
+    fn webhook(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => text.webhook(),
         }
     }
 

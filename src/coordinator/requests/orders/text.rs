@@ -45,6 +45,10 @@ impl TextAsked {
         self.request.outputs()
     }
 
+    pub fn webhook(&self) -> Option<&str> {
+        self.request.webhook.as_deref()
+    }
+
     pub fn models(&self) -> &[String] {
         &self.request.models
     }

@@ -1,0 +1,37 @@
+//! One call: three attempts of three seconds (F-117 of the poll API).
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tracing::debug;
+
+use super::Call;
+use crate::coordinator::egress::{Egress, EgressError, Limits};
+
+const ATTEMPTS: u32 = 3;
+/// After the first attempt, and twice that after the second.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Whether it was taken. The address is a client's and in no log.
+pub async fn deliver(egress: &Egress, call: &Call) -> bool {
+    for attempt in 1..=ATTEMPTS {
+        let body = call.body.clone();
+        match egress.post_json(&call.address, body, Limits::WEBHOOK).await {
+            Ok(status) if status < 400 => return true,
+            Err(error) if !may_change(error) => {
+                debug!("a webhook is not called: {error}");
+                return false;
+            }
+            Ok(status) => debug!("attempt {attempt} at a webhook was answered {status}"),
+            Err(error) => debug!("attempt {attempt} at a webhook failed: {error}"),
+        }
+        if attempt < ATTEMPTS {
+            sleep(PAUSE * attempt).await;
+        }
+    }
+    false
+}
+
+fn may_change(error: EgressError) -> bool {
+    matches!(error, EgressError::Unreachable | EgressError::TooSlow(_))
+}

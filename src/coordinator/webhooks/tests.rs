@@ -1,0 +1,164 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::{sleep, timeout};
+
+use super::{Webhooks, deliver};
+use crate::coordinator::clock::wall_clock;
+use crate::coordinator::dispatch::Standing;
+use crate::coordinator::egress::Egress;
+use crate::coordinator::egress::tests::{Server, ok};
+use crate::coordinator::names::Names;
+use crate::coordinator::requests::orders::Asked;
+use crate::coordinator::requests::{Ended, Made, Order, Request};
+use crate::coordinator::storage::{Location, RequestRow, Store};
+use crate::protocol::job::{AccountId, Product, RequestId};
+use crate::protocol::legacy::Body;
+use crate::protocol::legacy::schemas::assert_fits;
+use crate::protocol::legacy::text::request::GenerationInputText;
+use crate::tasks::Tasks;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Place {
+    webhooks: Webhooks,
+    server: Server,
+    _folder: TempDir,
+    _tasks: Tasks,
+}
+
+async fn place(answer: &str) -> Place {
+    let (tasks, folder) = (Tasks::default(), tempfile::tempdir().unwrap());
+    let location = Location::Sqlite(folder.path().join("store.sqlite"));
+    let store = Store::open(&location, &tasks).await.unwrap();
+    let server = Server::start(answer).await;
+    let egress = Egress::permitting_own_ports([server.port]);
+    Place {
+        webhooks: Webhooks::start(egress, store, &tasks),
+        server,
+        _folder: folder,
+        _tasks: tasks,
+    }
+}
+
+impl Place {
+    fn follow(&self, request: &Arc<Request>) {
+        let address = self.server.url().into();
+        self.webhooks.follow(request.clone(), address);
+    }
+
+    /// What was said, when so many calls have come.
+    async fn said(&self, calls: usize) -> Vec<Value> {
+        let come = async {
+            while self.server.asked().len() < calls {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(PATIENCE, come).await.unwrap();
+        let body = |asked: &String| serde_json::from_str(asked.split_once("\r\n\r\n").unwrap().1);
+        self.server
+            .asked()
+            .iter()
+            .map(body)
+            .map(Result::unwrap)
+            .collect()
+    }
+}
+
+/// A request for so many texts.
+fn request(texts: u32) -> Arc<Request> {
+    let body = json!({"prompt": "once", "params": {"n": texts}}).to_string();
+    let asked = GenerationInputText::parse(body.as_bytes()).unwrap();
+    let order = Order::new(RequestId::random(), AccountId(1), Asked::text(asked));
+    let new = order.request(Standing::default(), &Names::default());
+    let row = RequestRow {
+        id: new.id,
+        account: new.account,
+        kind: new.kind,
+        body: new.body,
+        accepted_at: wall_clock(),
+        expires_at: new.expires_at,
+        cancelled: false,
+    };
+    Request::new(&row, new.wishes, &new.jobs, &[], Vec::new()).into()
+}
+
+fn end(request: &Request, index: usize, ended: Ended) {
+    request.outputs[index].end(ended);
+    request.note();
+}
+
+fn made() -> Ended {
+    Ended::Made(Made {
+        product: Product::default(),
+        model: "tiny".into(),
+        worker: "rig".into(),
+        worker_id: uuid::Uuid::from_u128(3),
+        censored: false,
+    })
+}
+
+#[tokio::test]
+async fn each_result_is_told_once_as_the_contract_says() {
+    let place = place(&ok("", "")).await;
+    let request = request(3);
+    place.follow(&request);
+    end(&request, 0, made());
+    end(&request, 1, Ended::Failed("worker_failed".into()));
+    end(&request, 2, made());
+    let said = place.said(2).await;
+    let ids = [0, 2].map(|index: usize| request.outputs[index].job.to_string());
+    for told in &said {
+        assert_fits("WebhookText", told);
+        assert_eq!(told["request"], request.id.to_string());
+        assert_eq!(told["worker_name"], "rig");
+        assert!(ids.iter().any(|id| told["id"] == **id), "{told}");
+    }
+    assert_ne!(said[0]["id"], said[1]["id"]);
+    assert_eq!(place.server.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn what_was_there_before_and_what_is_cancelled_is_not_told() {
+    let place = place(&ok("", "")).await;
+    let (before, cancelled, last) = (request(1), request(1), request(1));
+    end(&before, 0, made());
+    cancelled.cancel();
+    for request in [&before, &cancelled, &last] {
+        place.follow(request);
+    }
+    end(&cancelled, 0, made());
+    end(&last, 0, made());
+    let said = place.said(1).await;
+    assert_eq!(said.len(), 1);
+    assert_eq!(said[0]["request"], last.id.to_string());
+}
+
+#[tokio::test]
+async fn a_call_that_is_not_taken_is_tried_three_times() {
+    let busy = "HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n";
+    let moved = "HTTP/1.1 302 Found\r\nlocation: http://10.0.0.1/\r\ncontent-length: 0\r\n\r\n";
+    for (answer, taken, calls) in [(busy, false, 3), (moved, true, 1)] {
+        let server = Server::start(answer).await;
+        let egress = Egress::permitting_own_ports([server.port]);
+        let call = super::Call {
+            address: server.url().into(),
+            body: "{}".into(),
+        };
+        assert_eq!(deliver::deliver(&egress, &call).await, taken, "{answer}");
+        assert_eq!(server.asked().len(), calls, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_inside_is_not_called() {
+    let server = Server::start(ok("", "")).await;
+    let call = super::Call {
+        address: format!("https://127.0.0.1:{}/", server.port).into(),
+        body: "{}".into(),
+    };
+    assert!(!deliver::deliver(&Egress::new(), &call).await);
+    assert_eq!(server.asked(), [""; 0]);
+}
