@@ -23,6 +23,7 @@
 //! | [`modes`] | what is switched for everybody: maintenance, invitations, raids |
 //! | [`metering`] | how many tokens a job had, by our own count |
 //! | [`secrets`] | credentials in prompts, which strangers do not get |
+//! | [`profanity`] | words that no public name or note may hold |
 //! | [`kudos`] | what a job costs, and how an ended job becomes a settled one |
 //! | [`styles`] | prompts and parameters that users make for each other |
 //! | [`stats`] | what was made, lately and ever |
@@ -48,6 +49,7 @@ pub mod names;
 pub mod people;
 pub mod pictures;
 pub mod pollers;
+pub mod profanity;
 pub mod requests;
 pub mod rigs;
 pub mod secrets;

@@ -3,11 +3,12 @@
 
 use crate::coordinator::accounts::{Caller, Roles};
 use crate::coordinator::clock::wall_clock;
+use crate::coordinator::profanity::is_profane;
 use crate::coordinator::storage::{RigRow, StorageError, Store, WorkerError, WorkerRow};
 use crate::protocol::job::AccountId;
-use crate::protocol::legacy::Refusal;
 use crate::protocol::legacy::words::{Trade, named};
 use crate::protocol::legacy::worker::check_new_name;
+use crate::protocol::legacy::{Code, Refusal};
 
 /// Somebody comes with a worker.
 #[derive(Debug, Clone, Copy)]
@@ -38,8 +39,8 @@ pub enum NotAdmitted {
     /// A worker that does something else has the name.
     OtherTrade,
     BadName,
-    /// The name says that the machine is borrowed.
-    Borrowed(Refusal),
+    /// The name says that the machine is borrowed, or holds what no name may.
+    Unfit(Refusal),
     InviteOnly,
     TooMany,
     TooManyTrusted,
@@ -102,7 +103,9 @@ fn check_new(
     others: &[RigRow],
     quotas: Option<Quotas>,
 ) -> Result<(), NotAdmitted> {
-    check_new_name(who.name).map_err(NotAdmitted::Borrowed)?;
+    let fit = Code::ProfaneWorkerName.when(is_profane(who.name));
+    fit.and_then(|()| check_new_name(who.name))
+        .map_err(NotAdmitted::Unfit)?;
     if who.by_invitation && who.invited <= others.len() {
         return Err(NotAdmitted::InviteOnly);
     }

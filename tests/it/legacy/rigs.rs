@@ -329,3 +329,23 @@ async fn what_is_for_trusted_workers_goes_to_those_of_trusted_owners() {
     assert_eq!(popped["skipped"], json!({"untrusted": 1}), "{popped}");
     assert!(come(&known, "known").await["id"].is_string());
 }
+
+#[tokio::test]
+async fn no_public_name_or_note_holds_a_profanity() {
+    let app = App::start().await;
+    pop(&app, "w1").await;
+    let note = json!({"info": "fuck this"});
+    check(put(&app, "w1", note).await, 400, "ProfaneWorkerInfo");
+    let name = json!({"name": "sh1t happens"});
+    check(put(&app, "w1", name).await, 400, "ProfaneWorkerName");
+    let new = post(&app, POP, worker("b1tch")).await;
+    check(new, 400, "ProfaneWorkerName");
+    let user = json!({"contact": "a$$hole@example.org"});
+    let (_, me) = call(&app, Method::GET, "/api/v2/find_user", Value::Null).await;
+    let path = format!("/api/v2/users/{}", me["id"]);
+    check(
+        call(&app, Method::PUT, &path, user).await,
+        400,
+        "ProfaneUserContact",
+    );
+}

@@ -14,6 +14,7 @@ use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::kudos::MOST;
 use crate::coordinator::people::People;
+use crate::coordinator::profanity::is_profane;
 use crate::coordinator::storage::{Changed, PersonChange, PersonRow};
 use crate::protocol::job::Kudos;
 use crate::protocol::legacy::user::{ModifyUser, ModifyUserInput};
@@ -105,6 +106,10 @@ fn check(user: &PersonRow, asked: &ModifyUserInput) -> Result<(), Refusal> {
             return Err(Refusal::new(Code::BadRequest, message));
         }
     }
+    let holds_one = |text: &Option<String>| text.as_deref().is_some_and(is_profane);
+    Code::ProfaneUserName.when(holds_one(&asked.username))?;
+    Code::ProfaneUserContact.when(holds_one(&asked.contact))?;
+    Code::ProfaneAdminComment.when(holds_one(&asked.admin_comment))?;
     let undeletes = asked.undelete == Some(true);
     Code::UserNotDeleted.when(undeletes && user.deleted_at.is_none())
 }

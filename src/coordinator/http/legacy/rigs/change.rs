@@ -12,6 +12,7 @@ use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::legacy::refused::Refused;
 use crate::coordinator::http::reply;
 use crate::coordinator::pollers::Pollers;
+use crate::coordinator::profanity::is_profane;
 use crate::coordinator::rigs::{Rig, Rigs};
 use crate::coordinator::storage::{Decision, RigChange};
 use crate::protocol::legacy::worker::{
@@ -83,6 +84,9 @@ fn wanted(asked: &ModifyWorkerInput) -> Result<RigChange, Refusal> {
         let message = "a worker's name has at least one character, and no control characters";
         return Err(Refusal::new(Code::BadRequest, message));
     }
+    let holds_one = |text: Option<&String>| text.is_some_and(|text| is_profane(text));
+    Code::ProfaneWorkerName.when(holds_one(name.as_ref()))?;
+    Code::ProfaneWorkerInfo.when(holds_one(asked.info.as_ref()))?;
     let change = RigChange {
         maintenance: asked.maintenance,
         maintenance_note: asked.maintenance_msg.clone(),

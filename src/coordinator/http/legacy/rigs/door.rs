@@ -58,7 +58,7 @@ fn not_admitted(not: NotAdmitted, name: &str) -> Refusal {
     match not {
         NotAdmitted::NameTaken => Refusal::worker_of_another(name),
         NotAdmitted::OtherTrade => Code::PolymorphicNameConflict.into(),
-        NotAdmitted::Borrowed(refusal) => refusal,
+        NotAdmitted::Unfit(refusal) => refusal,
         NotAdmitted::InviteOnly => Code::WorkerInviteOnly.into(),
         NotAdmitted::TooMany => Code::TooManyWorkers.into(),
         NotAdmitted::TooManyTrusted => Code::TooManyWorkersTrusted.into(),
