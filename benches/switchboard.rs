@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use futures_util::{SinkExt, StreamExt};
 use muster::coordinator::accounts::Accounts;
 use muster::coordinator::dispatch::{Outcome, Settings, Standing, Submission};
-use muster::coordinator::kudos::{Prices, books};
+use muster::coordinator::kudos::books;
 use muster::coordinator::storage::{Location, Store};
 use muster::coordinator::switchboard::{Books, Delivery, Switchboard};
 use muster::coordinator::workers::{Admitted, Gate, Revoked, Workers, WorkersSettings};
@@ -77,7 +77,7 @@ impl Network {
                 let store = Store::open(&location, &tasks).await.unwrap();
                 let accounts = Accounts::open(store.clone(), &tasks).await.unwrap();
                 accounts.first_start().await.unwrap();
-                books(store, Prices::default())
+                books(store, Arc::default(), |_| true)
             }
             None => Books::new(|_, _| async { Ok(Kudos(1)) }),
         };

@@ -4,6 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -16,17 +17,18 @@ use super::http::serve::{Connections, Tls, TlsError, serve};
 use super::media::{Links, Media, MediaError, MediaSettings};
 use super::moderation::Moderation;
 use super::modes::Modes;
-use super::people::People;
+use super::people::{People, Rewards};
 use super::pollers::Pollers;
 use super::requests::Requests;
 use super::rigs::{Records, Rigs};
 use super::state::{DoorSettings, Doors};
 use super::stats::Stats;
 use super::storage::{Location, StorageError, Store};
-use super::switchboard::{Drained, Switchboard};
+use super::switchboard::{Books, Drained, Switchboard};
 use super::webhooks::Webhooks;
 use super::workers::{Workers, WorkersSettings};
 use super::{dispatch, kudos, rigs};
+use crate::protocol::job::Kudos;
 use crate::tasks::Tasks;
 
 /// What a coordinator is started with.
@@ -41,6 +43,8 @@ pub struct Settings {
     pub doors: DoorSettings,
     pub dispatch: dispatch::Settings,
     pub prices: kudos::Prices,
+    /// What an owner of workers earns before they are trusted; none where everybody is.
+    pub trust_after: Option<Kudos>,
     /// How long the records of ended jobs are kept.
     pub retention: Duration,
 }
@@ -112,7 +116,8 @@ impl Coordinator {
         refuse_unguarded(settings.listen, &accounts).await?;
         store.keep_records(settings.retention, tasks);
         let records = Records::default();
-        let books = kudos::books(store.clone(), settings.prices);
+        let prices = Arc::new(settings.prices);
+        let books = books(&store, &accounts, prices.clone(), settings.trust_after);
         let books = rigs::books(books, records.clone());
         let links = Links {
             secret: accounts.derived_secret("links to media"),
@@ -123,6 +128,15 @@ impl Coordinator {
         let media = Media::open(&settings.media, &links, tasks).await?;
         let grace = settings.dispatch.grace;
         let switchboard = Switchboard::start(settings.dispatch, books, tasks);
+        let rewards = Rewards {
+            store: store.clone(),
+            accounts: accounts.clone(),
+            switchboard: switchboard.clone(),
+            prices,
+            trust_after: settings.trust_after,
+            gives_months: settings.doors.development.is_none(),
+        };
+        rewards.start(tasks);
         let shelves = Shelves {
             store,
             media,
@@ -179,6 +193,18 @@ impl Coordinator {
         }
         drained
     }
+}
+
+/// Where everybody is trusted, everybody is paid in full.
+fn books(
+    store: &Store,
+    accounts: &Accounts,
+    prices: Arc<kudos::Prices>,
+    trust_after: Option<Kudos>,
+) -> Books {
+    let (store, accounts) = (store.clone(), accounts.clone());
+    let is_trusted = move |owner| trust_after.is_none() || accounts.is_trusted(owner);
+    kudos::books(store, prices, is_trusted)
 }
 
 /// Where the doors keep what they are brought.

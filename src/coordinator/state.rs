@@ -5,7 +5,7 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::accounts::Accounts;
+use super::accounts::{Accounts, Caller};
 use super::address::Network;
 use super::documents::Documents;
 use super::kudos::Prices;
@@ -92,6 +92,16 @@ pub struct DoorSettings {
 pub struct Development {
     /// Users who are administrators: `name#id`, or a name.
     pub admins: Vec<String>,
+}
+
+impl DoorSettings {
+    /// Jobs that a caller may have waiting of requests that are polled for.
+    pub fn concurrency(&self, caller: &Caller) -> usize {
+        match self.development {
+            Some(_) => usize::MAX,
+            None => caller.concurrency.unwrap_or(self.polled_texts),
+        }
+    }
 }
 
 impl Default for DoorSettings {

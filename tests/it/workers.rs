@@ -1,11 +1,11 @@
 //! `WS /v1/workers/ws` as its peers see it: who is let in, what the others are told, and what broken peers cost.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::SinkExt;
 use muster::coordinator::accounts::{Accounts, KeyOrder, Scopes};
 use muster::coordinator::dispatch::Settings;
-use muster::coordinator::kudos::Prices;
 use muster::coordinator::rigs::{Records, Rigs};
 use muster::coordinator::storage::{Location, Store};
 use muster::coordinator::switchboard::Switchboard;
@@ -398,7 +398,7 @@ async fn a_revoked_key_ends_its_workers_socket_within_a_second() {
         ..KeyOrder::default()
     };
     let key = accounts.create_key(admin.account, bound).await.unwrap();
-    let books = muster::coordinator::kudos::books(store.clone(), Prices::default());
+    let books = muster::coordinator::kudos::books(store.clone(), Arc::default(), |_| true);
     let switchboard = Switchboard::start(Settings::default(), books, &tasks);
     let settings = WorkersSettings::default();
     let records = Records::default();

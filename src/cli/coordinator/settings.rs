@@ -13,6 +13,7 @@ use crate::coordinator::rigs::Quotas;
 use crate::coordinator::state::{Development, DoorSettings};
 use crate::coordinator::storage::Location;
 use crate::coordinator::{Settings, TlsFiles, dispatch, kudos};
+use crate::protocol::job::Kudos;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -68,6 +69,12 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             ..dispatch::Settings::default()
         },
         prices: prices(&catalog),
+        trust_after: match serve.trust_after {
+            0 => None,
+            kudos => Some(Kudos(
+                i64::try_from(kudos).unwrap_or(i64::MAX / 1000) * 1000,
+            )),
+        },
         retention: DAY * u32::try_from(serve.retention_days).unwrap_or(u32::MAX),
     })
 }

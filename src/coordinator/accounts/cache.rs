@@ -16,7 +16,7 @@ use crate::coordinator::storage::{KeyRow, StorageError};
 use crate::protocol::job::AccountId;
 
 use super::key::Digest;
-use super::{Caller, Denied, Inner};
+use super::{Caller, Denied, Inner, Roles};
 
 /// Known keys in one generation.
 const CALLERS: usize = 50_000;
@@ -163,7 +163,18 @@ impl Inner {
                 self.cache.take_in(&[], seen);
                 return Ok(());
             };
+            self.note_trust(&changed);
             self.cache.take_in(&changed, last.revision);
+        }
+    }
+
+    fn note_trust(&self, changed: &[KeyRow]) {
+        let mut trusted = self.trusted.write().unwrap_or_else(PoisonError::into_inner);
+        for key in changed {
+            match key.roles.contains(Roles::TRUSTED) {
+                true => trusted.insert(key.account),
+                false => trusted.remove(&key.account),
+            };
         }
     }
 

@@ -14,6 +14,9 @@ use super::{KeyId, Roles, Scopes};
 pub const ANONYMOUS_KEY: &str = "0000000000";
 pub const ANONYMOUS: AccountId = AccountId(0);
 
+/// Jobs that all who come without a key of their own may have waiting together.
+const ALL_ANONYMOUS: usize = 500;
+
 /// Somebody with a valid key.
 #[derive(Debug)]
 pub struct Caller {
@@ -25,6 +28,8 @@ pub struct Caller {
     /// The key is good for the worker of this name only.
     pub worker_name: Option<Arc<str>>,
     pub expires_at: Option<UnixMillis>,
+    /// Jobs it may have waiting of requests that are polled for, where that is not as the settings say.
+    pub concurrency: Option<usize>,
     /// As it was lately, in thousandths.
     kudos: AtomicI64,
     /// Whether it came since this was last asked.
@@ -42,6 +47,9 @@ impl Caller {
             roles: row.roles,
             worker_name: row.worker_name.map(Into::into),
             expires_at: row.expires_at,
+            concurrency: row
+                .concurrency
+                .map(|most| usize::try_from(most).unwrap_or(0)),
             kudos: AtomicI64::new(row.kudos.0),
             came: AtomicBool::new(false),
             digest,
@@ -58,6 +66,7 @@ impl Caller {
             roles: Roles::default(),
             worker_name: None,
             expires_at: None,
+            concurrency: Some(ALL_ANONYMOUS),
             kudos: AtomicI64::new(0),
             came: AtomicBool::new(false),
             digest: Digest::NONE,
@@ -98,7 +107,8 @@ impl Caller {
     pub fn may_connect(&self, worker: &str) -> bool {
         let any = Scopes::WORKER_CONNECT;
         let bound = self.worker_name.as_deref();
-        self.may(any) && bound.is_none_or(|name| name == worker)
+        let is_here = !self.roles.contains(Roles::DELETED);
+        is_here && self.may(any) && bound.is_none_or(|name| name == worker)
     }
 
     pub(super) fn is_expired(&self, now: UnixMillis) -> bool {

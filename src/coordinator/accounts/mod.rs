@@ -26,7 +26,8 @@ pub use key::{KeyId, KeyText};
 pub use roles::Roles;
 pub use scopes::Scopes;
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tracing::debug;
@@ -51,6 +52,8 @@ struct Inner {
     store: Store,
     hasher: Hasher,
     cache: Cache,
+    /// Whose rewards are paid in full: asked for every job that ends.
+    trusted: RwLock<HashSet<AccountId>>,
     /// Few questions to the store at once, however many wrong keys come.
     asking: tokio::sync::Semaphore,
 }
@@ -93,6 +96,7 @@ impl Accounts {
         let inner = Arc::new(Inner {
             hasher: Hasher::new(&secret),
             cache: Cache::new(revision),
+            trusted: RwLock::new(store.accounts_with(Roles::TRUSTED).await?),
             asking: tokio::sync::Semaphore::new(ASKING),
             store,
         });
@@ -202,6 +206,14 @@ impl Accounts {
     /// Every account of people, the oldest first.
     pub async fn list(&self) -> Result<Vec<AccountRow>, StorageError> {
         self.inner.store.accounts().await
+    }
+
+    /// From memory.
+    pub fn is_trusted(&self, account: AccountId) -> bool {
+        let trusted = self.inner.trusted.read();
+        trusted
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&account)
     }
 
     /// Who holds its keys is known anew: something about an account has changed in the store.

@@ -31,6 +31,8 @@ pub struct Guard {
     accounts: Accounts,
     scopes: Scopes,
     roles: Roles,
+    /// Whoever is on its way out may not do this any more.
+    makes: bool,
     console: Option<Arc<str>>,
     /// The key that everybody knows opens this, too.
     anonymous: bool,
@@ -43,9 +45,16 @@ impl Guard {
             accounts: Accounts::from_ref(open),
             scopes,
             roles,
+            makes: false,
             anonymous: is_legacy && settings.anonymous,
             console: settings.console_url.as_deref().map(Arc::from),
         }
+    }
+
+    /// Before what makes something.
+    #[must_use]
+    pub fn for_making(self, makes: bool) -> Self {
+        Self { makes, ..self }
     }
 
     async fn caller(&self, headers: &HeaderMap) -> Result<Arc<Caller>, ApiError> {
@@ -54,6 +63,10 @@ impl Guard {
             true => Arc::new(Caller::anonymous()),
             false => self.known(key).await?,
         };
+        if self.makes && caller.roles.contains(Roles::DELETED) {
+            let message = "this account is scheduled for deletion";
+            return Err(ApiError::new(FailureKind::AccountDeleted, message));
+        }
         if caller.may(self.scopes) && caller.has(self.roles) {
             return Ok(caller);
         }

@@ -130,6 +130,7 @@ impl Route {
             }
             Some(scopes) => {
                 let guard = auth::Guard::new(open, scopes, self.who.roles(), self.is_legacy());
+                let guard = guard.for_making(self.makes());
                 let guard = from_fn_with_state(guard, auth::admit);
                 let handler = self.befriended(handler, open);
                 self.counted(handler, open).route_layer(guard)
@@ -171,6 +172,13 @@ impl Route {
             }
             false => handler,
         }
+    }
+
+    /// Whether it begins something. What was begun before may be brought to its end, and transfers refuse in an order
+    /// of their own.
+    fn makes(&self) -> bool {
+        const ENDS: [&str; 3] = ["/submit", "/progress", "/transfer"];
+        self.method == "POST" && !ENDS.iter().any(|end| self.path.ends_with(end))
     }
 
     /// What makes something is asked for a number of times.

@@ -6,20 +6,29 @@
 //! | `metering` | how many tokens are paid |
 //! | `settlement` | the settled row of a job and its entries in the ledger |
 //! | `posting` | entries that are no job's: transfers, awards, corrections |
+//! | `escrow` | what owners earn before they are trusted |
+//! | `floor` | what is forgiven of charges that fall below a balance's floor |
+//! | `uptime` | what being there is worth |
 //!
 //! These are plain values in and plain values out. [`books`] hands them to the store.
 
+mod escrow;
+mod floor;
 mod metering;
 mod posting;
 mod price;
 mod settlement;
+mod uptime;
 
 #[cfg(test)]
 mod tests;
 
+pub use escrow::{escrow_of, owner_of, withheld};
+pub use floor::{Fallen, forgiven};
 pub use posting::{Cause, MOST, Posted, Posting, PostingId};
 pub use price::{FEE, Prices, price_text};
 pub use settlement::{Entry, HOUSE, Reason, Settlement, State};
+pub use uptime::{Presence, UPTIME};
 
 use std::sync::Arc;
 
@@ -27,12 +36,18 @@ use tracing::warn;
 
 use super::storage::{StorageError, Store};
 use super::switchboard::{Books, Unsettled};
+use crate::protocol::job::AccountId;
 
 /// The books of a store: where the switchboard writes down what has ended.
-pub fn books(store: Store, prices: Prices) -> Books {
-    let prices = Arc::new(prices);
+///
+/// Owners who are not trusted are paid by half; the other half waits.
+pub fn books(
+    store: Store,
+    prices: Arc<Prices>,
+    is_trusted: impl Fn(AccountId) -> bool + Send + Sync + 'static,
+) -> Books {
     Books::new(move |facts, counted| {
-        let settlement = Settlement::of(&facts, counted, &prices);
+        let settlement = Settlement::of(&facts, counted, &prices).keeping_back(&is_trusted);
         let store = store.clone();
         async move {
             let job = settlement.job;

@@ -56,7 +56,12 @@ impl Prices {
 
     /// The size that counts for this model.
     pub fn billions(&self, model: &str) -> f64 {
-        self.billions.get(model).copied().unwrap_or(1.0)
+        self.known(model).unwrap_or(1.0)
+    }
+
+    /// Its size, if it is known.
+    pub fn known(&self, model: &str) -> Option<f64> {
+        self.billions.get(model).copied()
     }
 }
 

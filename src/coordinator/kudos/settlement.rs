@@ -70,8 +70,12 @@ pub enum Reason {
     Charge,
     /// A worker's owner is paid.
     Reward,
+    /// What is kept back of a reward.
+    Escrow,
     /// The house is paid.
     Fee,
+    /// The house pays what a requester does not have.
+    Forgiven,
 }
 
 impl Settlement {
@@ -263,7 +267,9 @@ impl Reason {
         match self {
             Self::Charge => "charge",
             Self::Reward => "reward",
+            Self::Escrow => "escrow",
             Self::Fee => "fee",
+            Self::Forgiven => "forgiven",
         }
     }
 }

@@ -4,19 +4,21 @@
 //! | --- | --- |
 //! | `alias` | how somebody is called: `name#id` |
 //! | `kind` | how somebody came to have an account, and the floor under it |
-//! | `escrow` | what owners of workers earn before they are trusted |
+//! | `rewards` | what people are given for being there, and the task that gives it |
+//! | `attendance` | how long each worker has been there |
 //! | `sources` | where somebody's kudos came from and went to |
 //! | `trial` | users that tests of other programs make for themselves |
 
 mod alias;
-mod escrow;
+mod attendance;
 mod kind;
+mod rewards;
 mod sources;
 mod trial;
 
 pub use alias::{Alias, number};
-pub use escrow::{escrow_of, withheld};
 pub use kind::Kind;
+pub use rewards::{Rewards, allowance};
 pub use sources::Sources;
 pub use trial::{Trial, TrialUser};
 
@@ -51,9 +53,9 @@ impl People {
         self.store.person(account).await
     }
 
-    /// Pages count from 1.
+    /// Pages count from 0.
     pub async fn page(&self, order: Order, page: u32) -> Result<Vec<PersonRow>, StorageError> {
-        let after = u64::from(page.saturating_sub(1)) * u64::from(PAGE);
+        let after = u64::from(page) * u64::from(PAGE);
         self.store.people(order, PAGE, after).await
     }
 

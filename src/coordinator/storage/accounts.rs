@@ -1,5 +1,7 @@
 //! Accounts: who is asked for, paid and charged.
 
+use std::collections::HashSet;
+
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
 use sqlx::Row;
@@ -75,6 +77,17 @@ impl Store {
     /// Those of people, the oldest first.
     pub async fn accounts(&self) -> Result<Vec<AccountRow>, StorageError> {
         all(sqlx::query(select_accounts!("ORDER BY id")), &self.readers).await
+    }
+
+    /// All that have these roles.
+    pub async fn accounts_with(&self, roles: Roles) -> Result<HashSet<AccountId>, StorageError> {
+        let rows = sqlx::query("SELECT id FROM accounts WHERE roles LIKE $1");
+        let rows = rows
+            .bind(format!("%{roles}%"))
+            .fetch_all(&self.readers)
+            .await?;
+        let ids = rows.iter().map(|row| row.try_get(0).map(AccountId));
+        Ok(ids.collect::<Result<_, _>>()?)
     }
 
     /// What an account may do. Whoever has let in a holder of its keys learns of it as of any change of a key.

@@ -5,10 +5,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sqlx::AnyConnection;
-use sqlx::AssertSqlSafe;
+use sqlx::any::AnyArguments;
+use sqlx::query::Query;
+use sqlx::{Any, AnyConnection, AssertSqlSafe};
 
 use super::StorageError;
+use super::rows::{Stored, all};
 use super::values::Values;
 
 /// The most rows in one statement.
@@ -38,14 +40,29 @@ pub async fn insert<T>(
     let mut inserted = 0;
     while !rows.is_empty() {
         let (now, later) = rows.split_at(rows_in_one(rows.len()));
-        let mut values = Values::for_rows(now.len(), table.columns);
-        now.iter().for_each(|row| bind(row, &mut values));
-        let text = AssertSqlSafe(statements.text(table, now.len()));
-        let query = sqlx::query_with(text, values.arguments);
+        let query = statements.insertion(table, now, bind);
         inserted += query.execute(&mut *connection).await?.rows_affected();
         rows = later;
     }
     Ok(inserted)
+}
+
+/// As [`insert`], for a table whose statement returns what has become of the rows.
+pub async fn insert_returning<T, R: Stored>(
+    table: &Table,
+    mut rows: &[T],
+    bind: fn(&T, &mut Values),
+    connection: &mut AnyConnection,
+    statements: &mut Statements,
+) -> Result<Vec<R>, StorageError> {
+    let mut returned = Vec::with_capacity(rows.len());
+    while !rows.is_empty() {
+        let (now, later) = rows.split_at(rows_in_one(rows.len()));
+        let query = statements.insertion(table, now, bind);
+        returned.extend(all::<R>(query, &mut *connection).await?);
+        rows = later;
+    }
+    Ok(returned)
 }
 
 /// The largest power of two that is not more than there are.
@@ -54,6 +71,18 @@ fn rows_in_one(rows: usize) -> usize {
 }
 
 impl Statements {
+    fn insertion<T>(
+        &mut self,
+        table: &Table,
+        rows: &[T],
+        bind: fn(&T, &mut Values),
+    ) -> Query<'static, Any, AnyArguments> {
+        let mut values = Values::for_rows(rows.len(), table.columns);
+        rows.iter().for_each(|row| bind(row, &mut values));
+        let text = AssertSqlSafe(self.text(table, rows.len()));
+        sqlx::query_with(text, values.arguments)
+    }
+
     fn text(&mut self, table: &Table, rows: usize) -> Arc<str> {
         let text = self.texts.entry((table.head, rows));
         text.or_insert_with(|| table.insertion(rows).into()).clone()

@@ -37,6 +37,8 @@ pub struct KeyRow {
     pub account_name: String,
     pub roles: Roles,
     pub kudos: Kudos,
+    /// Jobs that the account may have waiting, where that is not as the settings say.
+    pub concurrency: Option<i64>,
 }
 
 #[derive(Debug, Clone)]
@@ -74,8 +76,9 @@ macro_rules! select_keys {
         concat!(
             "SELECT keys.id, public_id, digest, label, scopes, worker_name, keys.created_at, \
              expires_at, revoked_at, revision, keys.account, accounts.name, accounts.roles, \
-             COALESCE(kudos, 0) AS kudos \
+             COALESCE(kudos, 0) AS kudos, concurrency \
              FROM keys JOIN accounts ON accounts.id = keys.account \
+             LEFT JOIN people ON people.account = keys.account \
              LEFT JOIN balances ON balances.account = keys.account ",
             $rest
         )
@@ -241,6 +244,7 @@ impl Stored for KeyRow {
             account_name: row.try_get("name")?,
             roles: Roles::parse(row.try_get("roles")?),
             kudos: Kudos(row.try_get("kudos")?),
+            concurrency: row.try_get("concurrency")?,
         })
     }
 }

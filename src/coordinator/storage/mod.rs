@@ -11,6 +11,7 @@
 //! | `pulse`, `revisions`, `modes` | whether the store answers, and what another process has changed |
 //! | `stats` | what was made, by kind and model, in spans of time |
 //! | `filters`, `timeouts`, `addresses`, `suspicions` | what moderators write, and what is held against whom |
+//! | `records` | what everybody has asked for and made, ever |
 //! | `retention` | how long ended jobs are remembered, and what outlasts them |
 //!
 //! Every change is a value sent to the one writer; readers are a pool of their own that never writes. A pool of
@@ -32,6 +33,7 @@ mod modes;
 mod people;
 mod postings;
 mod pulse;
+mod records;
 mod requests;
 mod retention;
 mod revisions;
@@ -48,7 +50,7 @@ mod write;
 mod writer;
 
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 pub use accounts::{AccountRow, RoleChange};
 pub use addresses::WorkerAddress;
@@ -59,7 +61,8 @@ pub use keys::{KeyRow, NewKeyRow};
 pub use ledger::LedgerSums;
 pub use location::Location;
 pub use people::{
-    Amounts, Changed, Leaving, Left, LoggedIn, NewLogin, Order, PersonChange, PersonRow, Records,
+    Amounts, Attended, Changed, Leaving, Left, LoggedIn, NewLogin, Order, PersonChange, PersonRow,
+    Promotion, Records,
 };
 pub use requests::{OpenRequest, RequestRow, ResultRow};
 pub use revisions::Topic;

@@ -3,16 +3,19 @@
 //! The job's id is the key. Whoever settles a job again is told the reward that stands there, and nothing is
 //! written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use sqlx::AnyConnection;
 use sqlx::Row;
+use sqlx::any::AnyRow;
 
-use crate::coordinator::kudos::{Entry, Settlement, State};
+use crate::coordinator::kudos::{Entry, Fallen, Settlement, State, forgiven};
 use crate::protocol::job::{AccountId, JobId, Kind, Kudos};
 
-use super::insertion::{Statements, Table, insert};
+use super::insertion::{Statements, Table, insert, insert_returning};
+use super::records::note_records;
+use super::rows::Stored;
 use super::stats;
 use super::values::Values;
 use super::write::Write;
@@ -65,8 +68,16 @@ pub const LEDGER: Table = Table {
 const BALANCES: Table = Table {
     head: "INSERT INTO balances (account, kudos) VALUES ",
     columns: 2,
-    tail: " ON CONFLICT (account) DO UPDATE SET kudos = balances.kudos + excluded.kudos",
+    tail: " ON CONFLICT (account) DO UPDATE SET kudos = balances.kudos + excluded.kudos \
+           RETURNING account, kudos, floor",
 };
+
+/// A balance after it has changed.
+struct Balance {
+    account: AccountId,
+    kudos: Kudos,
+    floor: Option<Kudos>,
+}
 
 /// Settlements that are written together.
 pub struct Batch<'a> {
@@ -99,8 +110,11 @@ impl<'a> Batch<'a> {
         let amounts = entries
             .iter()
             .map(|(_, entry)| (entry.account, entry.amount));
-        let sums = sums(amounts);
-        insert(&BALANCES, &sums, sum_row, connection, statements).await?;
+        let fallen = change_balances(&sums(amounts), connection, statements).await?;
+        if !fallen.is_empty() {
+            forgive(&entries, &fallen, connection, statements).await?;
+        }
+        note_records(rows, connection, statements).await?;
         let with_result = rows
             .iter()
             .filter_map(|row| Some((*row, row.result.as_deref()?)));
@@ -125,6 +139,42 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// Adds to the balances; which of them have fallen below their floors by that.
+async fn change_balances(
+    sums: &[(AccountId, i64)],
+    connection: &mut AnyConnection,
+    statements: &mut Statements,
+) -> Result<HashMap<AccountId, Fallen>, StorageError> {
+    let balances: Vec<Balance> =
+        insert_returning(&BALANCES, sums, sum_row, connection, statements).await?;
+    let taken: HashMap<AccountId, i64> = sums.iter().copied().collect();
+    let fallen = balances.iter().filter_map(|balance| {
+        let (account, floor) = (balance.account, balance.floor?);
+        let taken = *taken.get(&account)?;
+        let before = Kudos(balance.kudos.0 - taken);
+        let has_fallen = taken < 0 && balance.kudos < floor;
+        has_fallen.then_some((account, Fallen { before, floor }))
+    });
+    Ok(fallen.collect())
+}
+
+/// The house pays what is missing.
+async fn forgive(
+    entries: &[(&Settlement, &Entry)],
+    fallen: &HashMap<AccountId, Fallen>,
+    connection: &mut AnyConnection,
+    statements: &mut Statements,
+) -> Result<(), StorageError> {
+    let forgiven = forgiven(entries, fallen);
+    let forgiven: Vec<_> = forgiven.iter().map(|(job, entry)| (*job, entry)).collect();
+    insert(&LEDGER, &forgiven, ledger_row, connection, statements).await?;
+    let amounts = forgiven
+        .iter()
+        .map(|(_, entry)| (entry.account, entry.amount));
+    change_balances(&sums(amounts), connection, statements).await?;
+    Ok(())
+}
+
 fn with_entries(settlement: &Settlement) -> impl Iterator<Item = (&Settlement, &Entry)> {
     settlement
         .entries
@@ -139,6 +189,16 @@ pub fn sums(amounts: impl Iterator<Item = (AccountId, Kudos)>) -> Vec<(AccountId
         *sums.entry(account).or_insert(0) += amount.0;
     }
     sums.into_iter().collect()
+}
+
+impl Stored for Balance {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        Ok(Self {
+            account: AccountId(row.try_get("account")?),
+            kudos: Kudos(row.try_get("kudos")?),
+            floor: row.try_get::<Option<i64>, _>("floor")?.map(Kudos),
+        })
+    }
 }
 
 fn settled_row(settlement: &&Settlement, values: &mut Values) {

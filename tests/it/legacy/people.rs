@@ -387,3 +387,117 @@ async fn an_account_is_marked_and_may_come_back() {
     );
     assert_eq!(find(&app, &alice).await["deleted"], false);
 }
+
+#[tokio::test]
+async fn a_deleted_account_asks_for_nothing_and_pops_nothing() {
+    let app = in_development(&[]).await;
+    let alice = named(&app, "alice").await;
+    delete(&app, &alice["api_key"], &alice["user_id"]).await;
+    let key = alice["api_key"].as_str().unwrap();
+    for path in ["/api/v2/generate/text/async", "/api/v2/generate/text/pop"] {
+        let (status, refused) =
+            call_as(&app, key, Method::POST, path, json!({"prompt": "p"})).await;
+        assert_eq!(
+            (status, &refused["rc"]),
+            (StatusCode::FORBIDDEN, &json!("DeletedUser")),
+            "{path}"
+        );
+    }
+    let (status, refused) =
+        call_as(&app, key, Method::POST, "/v1/chat/completions", json!({})).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    assert_eq!(refused["error"]["code"], "account_deleted");
+}
+
+#[tokio::test]
+async fn a_user_has_a_limit_of_their_own_and_others_the_usual_one() {
+    let app = App::with(DoorSettings {
+        polled_texts: 2,
+        ..DoorSettings::default()
+    })
+    .await;
+    let boss = json!(app.key);
+    let ask = async |n: u32| {
+        let body = json!({"prompt": "p", "models": ["tiny"], "params": {"n": n}});
+        call_as(
+            &app,
+            &app.key,
+            Method::POST,
+            "/api/v2/generate/text/async",
+            body,
+        )
+        .await
+    };
+    let (status, refused) = ask(3).await;
+    assert_eq!(
+        (status, &refused["rc"]),
+        (StatusCode::TOO_MANY_REQUESTS, &json!("TooManyPrompts"))
+    );
+    let (status, changed) = put(&app, &boss, &json!(1), json!({"concurrency": 3})).await;
+    assert_eq!(status, StatusCode::OK, "{changed}");
+    let (status, _) = ask(3).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    let (status, found) = get(&app, &app.key, FIND).await;
+    assert_eq!((status, &found["concurrency"]), (StatusCode::OK, &json!(3)));
+    assert_eq!(
+        found["active_generations"]["text"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    assert_eq!(ask(1).await.0, StatusCode::TOO_MANY_REQUESTS);
+}
+
+#[tokio::test]
+async fn an_owner_earns_half_until_trusted_and_both_sides_are_counted() {
+    let app = in_development(&[]).await;
+    let (asks, works) = (named(&app, "asks").await, named(&app, "works").await);
+    let post = async |who: &Value, path: &str, body: Value| {
+        let path = format!("/api/v2/generate/text/{path}");
+        let (status, answer) = call_as(
+            &app,
+            who["api_key"].as_str().unwrap(),
+            Method::POST,
+            &path,
+            body,
+        )
+        .await;
+        assert!(status.is_success(), "{answer}");
+        answer
+    };
+    let job = json!({"prompt": "Once upon", "models": ["tiny"], "params": {"max_length": 100}});
+    post(&asks, "async", job).await;
+    let popped = post(&works, "pop", json!({"name": "w1", "models": ["tiny"]})).await;
+    let made = json!({"id": popped["id"], "generation": " a time there was a test.", "seed": 1});
+    let reward = post(&works, "submit", made).await["reward"]
+        .as_f64()
+        .unwrap();
+    let boss = user(
+        &app,
+        json!({"username": "boss", "oauth_id": "boss", "moderator": true}),
+    )
+    .await;
+    let path = format!("/api/v2/users/{}", works["user_id"]);
+    let (_, seen) = get(&app, boss["api_key"].as_str().unwrap(), &path).await;
+    let kept = seen["evaluating_kudos"].as_f64().unwrap();
+    let earned = seen["kudos_details"]["accumulated"].as_f64().unwrap();
+    assert!(
+        (kept - reward / 2.0).abs() < 0.01 && (earned + kept - reward).abs() < 0.01,
+        "{seen}"
+    );
+    assert_eq!(seen["records"]["fulfillment"]["text"], 1);
+    assert!(seen["records"]["contribution"]["tokens"].as_i64().unwrap() > 0);
+    assert_eq!(
+        (
+            &seen["worker_count"],
+            seen["worker_ids"].as_array().unwrap().len()
+        ),
+        (&json!(1), 1)
+    );
+    let found = find(&app, &asks).await;
+    assert_eq!(
+        (&found["kudos"], &found["records"]["request"]["text"]),
+        (&json!(25.0), &json!(1))
+    );
+}

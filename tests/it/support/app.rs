@@ -1,5 +1,6 @@
 //! The coordinator in memory: its router is called as hyper would, its workers are [`Rig`]s without sockets.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -10,7 +11,7 @@ use http_body_util::BodyExt;
 use muster::coordinator::accounts::{Accounts, KeyOrder, Roles, Scopes};
 use muster::coordinator::dispatch;
 use muster::coordinator::http::router;
-use muster::coordinator::kudos::{self, Prices};
+use muster::coordinator::kudos;
 use muster::coordinator::media::{Links, Media, MediaSettings};
 use muster::coordinator::rigs::{self, Records};
 use muster::coordinator::start::{Shelves, doors};
@@ -62,11 +63,11 @@ impl App {
         let store = Store::open(&place, &tasks).await.unwrap();
         let accounts = Accounts::open(store.clone(), &tasks).await.unwrap();
         let first = accounts.first_start().await.unwrap().unwrap();
-        let records = Records::default();
-        let books = rigs::books(
-            kudos::books(store.clone(), Prices::default()),
-            records.clone(),
-        );
+        let (owners, records) = (accounts.clone(), Records::default());
+        let books = kudos::books(store.clone(), Arc::default(), move |owner| {
+            owners.is_trusted(owner)
+        });
+        let books = rigs::books(books, records.clone());
         let board = Switchboard::start(dispatch::Settings::default(), books, &tasks);
         let grace = dispatch::Settings::default().grace;
         let links = Links {

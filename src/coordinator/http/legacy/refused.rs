@@ -75,6 +75,7 @@ fn refusal(error: &ApiError, has_key: bool) -> Refusal {
         FailureKind::InvalidKey if has_key => Code::InvalidApiKey.into(),
         FailureKind::InvalidKey => Refusal::MissingKey,
         FailureKind::AccessDenied => lacking(error.lacks).into(),
+        FailureKind::AccountDeleted => Code::DeletedUser.into(),
         FailureKind::InFlightLimit => Refusal::new(Code::TooManyPrompts, message),
         _ => Refusal::plain(error.status(), message),
     }

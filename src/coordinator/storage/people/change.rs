@@ -7,8 +7,7 @@ use sqlx::any::AnyArguments;
 use sqlx::query::Query;
 
 use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{Cause, Posting};
-use crate::coordinator::people::escrow_of;
+use crate::coordinator::kudos::{Cause, Posting, escrow_of};
 use crate::coordinator::storage::keys::touch_keys;
 use crate::coordinator::storage::postings::post;
 use crate::coordinator::storage::values::storable;

@@ -5,14 +5,17 @@
 //! | `row` | somebody as the store knows them: one, or a page of all |
 //! | `login` | accounts come to be, by a login elsewhere or by an operator |
 //! | `change` | what is changed about somebody, in one transaction |
+//! | `rewards` | what people are given for being there: months, minutes, trust |
 //! | `leave` | accounts on their way out, and what is wiped in the end |
 
 mod change;
 mod leave;
 mod login;
+mod rewards;
 mod row;
 
 pub use change::{Changed, PersonChange};
 pub use leave::{Leaving, Left};
 pub use login::{LoggedIn, NewLogin, create_person};
+pub use rewards::{Attended, Promotion};
 pub use row::{Amounts, Order, PersonRow, Records};

@@ -65,7 +65,7 @@ pub enum Order {
 }
 
 /// The columns of a [`PersonRow`], and what follows. An owner's escrow is the account of the number opposite (see
-/// `people::escrow`).
+/// `kudos::escrow`).
 macro_rules! select_people {
     ($rest:literal) => {
         concat!(

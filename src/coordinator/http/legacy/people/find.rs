@@ -1,13 +1,12 @@
 //! Users by a key, by their number, or all of them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use url::form_urlencoded;
 
+use super::super::asked::{Named, Query};
 use super::super::refused::Refused;
 use super::view::{View, Viewer};
 use super::{person, unreadable};
@@ -23,7 +22,7 @@ use crate::protocol::job::AccountId;
 use crate::protocol::legacy::{Code, Refusal};
 
 /// Beyond it there is nobody.
-const LAST_PAGE: i64 = 10_000;
+const LAST_PAGE: u32 = 10_000;
 
 /// `GET /api/v2/find_user`: whoever holds a key, as they see themselves. A key that nobody holds is a user that is not
 /// found, not a wrong key: clients ask this to learn whether a key is any good.
@@ -65,13 +64,12 @@ pub async fn list(
     State(people): State<People>,
     State(requests): State<Requests>,
     State(settings): State<Arc<DoorSettings>>,
-    RawQuery(query): RawQuery,
+    query: Query,
 ) -> Result<Response, Refused> {
-    let query = pairs(query.as_deref().unwrap_or_default());
-    let (order, page) = (order(&query)?, page(&query)?);
+    let (order, page) = (order(&query)?, query.page()?);
     let viewer = viewer(&people, &requests, &settings);
     let mut listed = Vec::new();
-    if let Some(page) = page {
+    if page < LAST_PAGE {
         for person in people.page(order, page).await.map_err(unreadable)? {
             let details = viewer.look(person, View::Stranger).await;
             let details = details.map_err(unreadable)?.listed();
@@ -87,10 +85,10 @@ pub async fn show(
     State(requests): State<Requests>,
     State(settings): State<Arc<DoorSettings>>,
     visitor: Result<Visitor, ApiError>,
-    Path(id): Path<String>,
+    path: Named,
 ) -> Result<Response, Refused> {
     let Visitor(visitor) = visitor?;
-    let found = person(&people, &id).await?;
+    let found = person(&people, path.text("id")).await?;
     let view = match visitor {
         Some(caller) if caller.roles.moderates() => View::Moderator,
         Some(caller) if caller.account == found.account => View::Own,
@@ -109,13 +107,8 @@ fn viewer<'a>(people: &'a People, requests: &'a Requests, settings: &DoorSetting
     }
 }
 
-fn pairs(query: &str) -> HashMap<String, String> {
-    let pairs = form_urlencoded::parse(query.as_bytes());
-    pairs.into_owned().collect()
-}
-
-fn order(query: &HashMap<String, String>) -> Result<Order, Refusal> {
-    match query.get("sort").map(String::as_str) {
+fn order(query: &Query) -> Result<Order, Refusal> {
+    match query.text("sort") {
         None | Some("kudos") => Ok(Order::Kudos),
         Some("age") => Ok(Order::Age),
         Some(other) => {
@@ -124,16 +117,4 @@ fn order(query: &HashMap<String, String>) -> Result<Order, Refusal> {
             Err(Refusal::invalid("sort", complaint))
         }
     }
-}
-
-/// None past the last one.
-fn page(query: &HashMap<String, String>) -> Result<Option<u32>, Refusal> {
-    let Some(text) = query.get("page") else {
-        return Ok(Some(1));
-    };
-    let page: i64 = text
-        .parse()
-        .map_err(|_| Refusal::invalid("page", "wanted a whole number"))?;
-    let page = (page <= LAST_PAGE).then(|| page.max(1));
-    Ok(page.and_then(|page| u32::try_from(page).ok()))
 }

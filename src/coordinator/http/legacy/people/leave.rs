@@ -1,10 +1,11 @@
 //! `DELETE /api/v2/users/{id}`: the first call marks an account, one a month later wipes it.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
 
+use super::super::asked::Named;
 use super::super::refused::Refused;
 use super::{person, unreadable};
 use crate::coordinator::accounts::{ANONYMOUS, Caller};
@@ -17,9 +18,9 @@ use crate::protocol::legacy::{Code, Refusal};
 pub async fn leave(
     State(people): State<People>,
     Admitted(caller): Admitted,
-    Path(id): Path<String>,
+    path: Named,
 ) -> Result<Response, Refused> {
-    let found = person(&people, &id).await?;
+    let found = person(&people, path.text("id")).await?;
     allow(&caller, &found)?;
     match people.leave(found.account).await.map_err(unreadable)? {
         Left::Marked | Left::Wiped => Ok(reply::json(StatusCode::OK, &json!({"message": "OK"}))),

@@ -1,9 +1,10 @@
 //! `PUT /api/v2/users/{id}`: what is changed about a user, and who may.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
+use super::super::asked::Named;
 use super::super::refused::Refused;
 use super::view::in_kudos;
 use super::{person, unreadable};
@@ -27,11 +28,11 @@ const CLASS: i64 = 200;
 pub async fn modify(
     State(people): State<People>,
     Admitted(caller): Admitted,
-    Path(id): Path<String>,
+    path: Named,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
     let asked = ModifyUserInput::parse(&whole?.bytes)?;
-    let found = person(&people, &id).await?;
+    let found = person(&people, path.text("id")).await?;
     allow(&caller, &found, &asked)?;
     check(&found, &asked)?;
     let change = change(&asked)?;

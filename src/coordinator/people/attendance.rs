@@ -1,0 +1,69 @@
+//! How long each worker has been there since it was last paid for that. Whoever leaves begins anew.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::coordinator::kudos::UPTIME;
+
+#[derive(Debug, Default)]
+pub struct Attendance {
+    since: HashMap<Uuid, Duration>,
+}
+
+impl Attendance {
+    /// These were there all the while, or have come in it; whose time is full.
+    pub fn note(&mut self, there: impl Iterator<Item = Uuid>, during: Duration) -> Vec<Uuid> {
+        let before = std::mem::take(&mut self.since);
+        let mut full = Vec::new();
+        for worker in there {
+            let stayed = before.get(&worker).map(|time| *time + during);
+            let time = stayed.unwrap_or_default();
+            if time >= UPTIME {
+                full.push(worker);
+            }
+            let left = if time >= UPTIME { time - UPTIME } else { time };
+            self.since.insert(worker, left);
+        }
+        full
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use uuid::Uuid;
+
+    use super::Attendance;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+    const WORKER: Uuid = Uuid::from_u128(1);
+
+    /// How often it is paid when it is there as said, minute by minute.
+    fn paid(there: impl Iterator<Item = bool>) -> usize {
+        let mut attendance = Attendance::default();
+        there
+            .map(|is| {
+                attendance
+                    .note(is.then_some(WORKER).into_iter(), MINUTE)
+                    .len()
+            })
+            .sum()
+    }
+
+    #[test]
+    fn ten_minutes_are_paid_and_nobody_is_paid_for_less() {
+        assert_eq!(paid(std::iter::repeat_n(true, 10)), 0);
+        assert_eq!(paid(std::iter::repeat_n(true, 11)), 1);
+        assert_eq!(paid(std::iter::repeat_n(true, 61)), 6);
+    }
+
+    #[test]
+    fn whoever_leaves_begins_anew() {
+        let away = |missing: usize| (0..20).map(move |minute| minute != missing);
+        assert_eq!(paid(away(9)), 0);
+        assert_eq!(paid(away(5)), 1);
+    }
+}

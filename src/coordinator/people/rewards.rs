@@ -1,0 +1,159 @@
+//! What people are given for being there: owners for the time their workers are online, some a number of kudos each
+//! month, and those who have earned enough, trust.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tracing::{debug, info};
+
+use crate::coordinator::accounts::{Accounts, Roles};
+use crate::coordinator::clock::wall_clock;
+use crate::coordinator::kudos::{Presence, Prices};
+use crate::coordinator::storage::{Attended, Promotion, StorageError, Store};
+use crate::coordinator::switchboard::{Switchboard, WorkerOnline};
+use crate::protocol::job::{Capabilities, Formats, Kind, Kudos};
+use crate::protocol::legacy::agent::BridgeAgent;
+use crate::tasks::Tasks;
+
+use super::attendance::Attendance;
+
+const TICK: Duration = Duration::from_secs(60);
+/// Ticks between two looks at who is due for a month.
+const MONTHS: u32 = 60;
+/// An account has to be this old to be trusted for what it has earned.
+const PROVEN: Duration = Duration::from_secs(7 * 86_400);
+/// Whoever is suspected this often has to be looked at by somebody.
+const SUSPECT: i64 = 5;
+/// What moderators are given each month beside their own.
+const OFFICE: Kudos = Kudos(300_000_000);
+
+/// Gives it.
+#[derive(Debug, Clone)]
+pub struct Rewards {
+    pub store: Store,
+    pub accounts: Accounts,
+    pub switchboard: Switchboard,
+    pub prices: Arc<Prices>,
+    /// What an owner of workers earns before they are trusted; none where everybody is.
+    pub trust_after: Option<Kudos>,
+    /// Not where tests of other programs set everybody's kudos.
+    pub gives_months: bool,
+}
+
+/// What somebody is given each month. Whoever runs the service needs no office.
+pub fn allowance(own: Kudos, roles: Roles) -> Kudos {
+    let has_office = roles.contains(Roles::MODERATOR) && !roles.contains(Roles::ADMIN);
+    match has_office {
+        true => Kudos(own.0.saturating_add(OFFICE.0)),
+        false => own,
+    }
+}
+
+impl Rewards {
+    pub fn start(self, tasks: &Tasks) {
+        let stopping = tasks.stopping();
+        tasks.start(async move {
+            stopping.run_until_cancelled(self.give_on()).await;
+        });
+    }
+
+    async fn give_on(self) {
+        let (mut attendance, mut looked) = (Attendance::default(), Instant::now());
+        for tick in 1_u32.. {
+            sleep(TICK).await;
+            let now = Instant::now();
+            self.pay_those_there(&mut attendance, now - looked).await;
+            looked = now;
+            if let Err(error) = self.give(tick).await {
+                debug!("rewards wait: {error}");
+            }
+        }
+    }
+
+    async fn give(&self, tick: u32) -> Result<(), StorageError> {
+        if let Some(earned) = self.trust_after {
+            self.promote(earned).await?;
+        }
+        if self.gives_months && tick.is_multiple_of(MONTHS) {
+            self.store.pay_months(wall_clock()).await?;
+        }
+        Ok(())
+    }
+
+    async fn promote(&self, earned: Kudos) -> Result<(), StorageError> {
+        let now = wall_clock();
+        let promotion = Promotion {
+            earned,
+            born_before: now.before(PROVEN),
+            suspicion: SUSPECT,
+            now,
+        };
+        let promoted = self.store.promote(promotion).await?;
+        if promoted.is_empty() {
+            return Ok(());
+        }
+        info!(
+            "{} owners of workers are trusted from now on",
+            promoted.len()
+        );
+        self.accounts.catch_up().await
+    }
+
+    async fn pay_those_there(&self, attendance: &mut Attendance, during: Duration) {
+        let overview = self.switchboard.overview();
+        let there = overview.workers.iter().map(|worker| worker.public_id);
+        let full = attendance.note(there, during);
+        let due = overview.workers.iter();
+        for worker in due.filter(|worker| full.contains(&worker.public_id)) {
+            let Some(presence) = presence(worker, &self.prices) else {
+                continue;
+            };
+            let attended = Attended {
+                worker: worker.public_id,
+                worth: presence.worth(),
+                at_once: self.trust_after.is_none() || presence.is_paid_at_once(),
+                now: wall_clock(),
+            };
+            if let Err(error) = self.store.pay_attendance(attended).await {
+                debug!("a worker's time is not paid: {error}");
+            }
+        }
+    }
+}
+
+/// What counts of a worker; nothing for those that make what nobody is paid for yet.
+fn presence(worker: &WorkerOnline, prices: &Prices) -> Option<Presence> {
+    let agent = BridgeAgent::parse(&worker.agent);
+    if worker.kinds.contains(Kind::Image) {
+        return Some(Presence::Image {
+            models: worker.models.len(),
+            lora: worker.capabilities.contains(Capabilities::LORAS),
+        });
+    }
+    if !worker.kinds.contains(Kind::Text) {
+        return None;
+    }
+    let sizes = worker.models.iter().filter_map(|model| prices.known(model));
+    Some(Presence::Text {
+        context: worker.context,
+        billions: sizes.reduce(f64::max),
+        // What workers on a socket deliver is counted here; those that poll are known by their agents.
+        is_validated: worker.formats != Formats::LEGACY || agent.is_validated(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::allowance;
+    use crate::coordinator::accounts::Roles;
+    use crate::protocol::job::Kudos;
+
+    #[test]
+    fn moderators_have_an_office_and_administrators_do_not_need_one() {
+        let of = |roles| allowance(Kudos(5_000), roles);
+        assert_eq!(of(Roles::USER), Kudos(5_000));
+        assert_eq!(of(Roles::USER.with(Roles::MODERATOR)), Kudos(300_005_000));
+        assert_eq!(of(Roles::ADMINISTRATOR), Kudos(5_000));
+    }
+}

@@ -1,0 +1,217 @@
+//! Floors, escrow, trust, months and records, as they stand in the books.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::on_both_engines;
+use super::scratch::{SOUND, Scratch, settlement};
+use crate::coordinator::accounts::Roles;
+use crate::coordinator::kudos::escrow_of;
+use crate::coordinator::storage::{
+    Attended, Leaving, Left, NewLogin, PersonChange, Promotion, Store,
+};
+use crate::protocol::job::{AccountId, JobId, Kudos, UnixMillis};
+
+on_both_engines! {
+    a_charge_below_the_floor_is_forgiven_and_the_books_stay_sound,
+    what_is_kept_back_is_paid_when_its_owner_is_trusted,
+    only_old_accounts_that_nobody_suspects_are_promoted,
+    months_are_paid_once_each_and_moderators_more,
+    what_was_asked_for_and_made_is_counted_for_ever,
+    an_account_is_wiped_a_month_after_it_was_marked,
+}
+
+const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Accounts 1 and 2: who asks and who works.
+async fn two(store: &Store) -> (AccountId, AccountId) {
+    let make = |name| store.create_account(name, Roles::USER, NOW);
+    let (asks, works) = (make("asks").await.unwrap(), make("works").await.unwrap());
+    assert_eq!((asks, works), (AccountId(1), AccountId(2)));
+    (asks, works)
+}
+
+async fn sound(store: &Store) {
+    assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
+}
+
+async fn a_charge_below_the_floor_is_forgiven_and_the_books_stay_sound(scratch: Scratch) {
+    let store = scratch.open().await;
+    let (asks, works) = two(&store).await;
+    let balance = async |account| store.balance(account).await.unwrap();
+    assert_eq!(balance(asks).await, Kudos(14_000));
+    let jobs = (0..20).map(|_| store.settle(settlement(JobId::random(), 5)));
+    for settled in futures_util::future::join_all(jobs).await {
+        assert_eq!(settled, Ok(Kudos(5000)));
+    }
+    assert_eq!(balance(asks).await, Kudos(14_000));
+    assert_eq!(balance(works).await, Kudos(114_000));
+    sound(&store).await;
+    let rich = PersonChange {
+        kudos: Some(Kudos(8_000)),
+        ..PersonChange::default()
+    };
+    store.change_person(asks, rich, NOW).await.unwrap();
+    store.settle(settlement(JobId::random(), 5)).await.unwrap();
+    assert_eq!(balance(asks).await, Kudos(16_000));
+    let last = JobId::random();
+    store.settle(settlement(last, 5)).await.unwrap();
+    assert_eq!(balance(asks).await, Kudos(14_000));
+    let its: i64 = store
+        .entries(last)
+        .await
+        .unwrap()
+        .iter()
+        .map(|(_, amount)| amount.0)
+        .sum();
+    assert_eq!(its, 0);
+    sound(&store).await;
+}
+
+async fn what_is_kept_back_is_paid_when_its_owner_is_trusted(scratch: Scratch) {
+    let store = scratch.open().await;
+    let (_, works) = two(&store).await;
+    let job = settlement(JobId::random(), 5).keeping_back(|_| false);
+    assert_eq!(store.settle(job).await, Ok(Kudos(5000)));
+    let person = store.person(works).await.unwrap().unwrap();
+    assert_eq!((person.kudos, person.escrow), (Kudos(16_500), Kudos(2_500)));
+    let change = PersonChange {
+        gains: Roles::TRUSTED,
+        ..PersonChange::default()
+    };
+    store.change_person(works, change, NOW).await.unwrap();
+    let person = store.person(works).await.unwrap().unwrap();
+    assert_eq!((person.kudos, person.escrow), (Kudos(19_000), Kudos(0)));
+    assert!(person.roles.contains(Roles::TRUSTED));
+    let job = settlement(JobId::random(), 5).keeping_back(|_| true);
+    store.settle(job).await.unwrap();
+    assert_eq!(store.balance(escrow_of(works)).await, Ok(Kudos(0)));
+    sound(&store).await;
+}
+
+async fn only_old_accounts_that_nobody_suspects_are_promoted(scratch: Scratch) {
+    let store = scratch.open().await;
+    let (_, works) = two(&store).await;
+    let worker = store.worker("w", works, NOW).await.unwrap();
+    let attended = |at_once| Attended {
+        worker: worker.public_id,
+        worth: Kudos(30_000),
+        at_once,
+        now: NOW,
+    };
+    assert_eq!(store.pay_attendance(attended(false)).await, Ok(true));
+    assert_eq!(store.pay_attendance(attended(true)).await, Ok(true));
+    let person = store.person(works).await.unwrap().unwrap();
+    assert_eq!(
+        (person.kudos, person.escrow),
+        (Kudos(44_000), Kudos(30_000))
+    );
+    let nobody = Attended {
+        worker: Uuid::nil(),
+        ..attended(true)
+    };
+    assert_eq!(store.pay_attendance(nobody).await, Ok(false));
+    let promote = async |earned, born_before| {
+        let promotion = Promotion {
+            earned: Kudos(earned),
+            born_before,
+            suspicion: 5,
+            now: NOW,
+        };
+        store.promote(promotion).await.unwrap()
+    };
+    assert_eq!(promote(30_001, NOW.after(DAY)).await, []);
+    assert_eq!(promote(30_000, NOW).await, []);
+    assert_eq!(promote(30_000, NOW.after(DAY)).await, [works]);
+    let person = store.person(works).await.unwrap().unwrap();
+    assert_eq!((person.kudos, person.escrow), (Kudos(74_000), Kudos(0)));
+    assert_eq!(promote(0, NOW.after(DAY)).await, []);
+    sound(&store).await;
+}
+
+async fn months_are_paid_once_each_and_moderators_more(scratch: Scratch) {
+    let store = scratch.open().await;
+    let (asks, works) = two(&store).await;
+    let given = PersonChange {
+        monthly_kudos: Some(Kudos(10_000)),
+        ..PersonChange::default()
+    };
+    store.change_person(asks, given, NOW).await.unwrap();
+    let office = PersonChange {
+        gains: Roles::MODERATOR,
+        ..PersonChange::default()
+    };
+    store.change_person(works, office, NOW).await.unwrap();
+    let balance = async |account| store.balance(account).await.unwrap();
+    assert_eq!(balance(asks).await, Kudos(24_000), "at once");
+    assert_eq!(store.pay_months(NOW).await, Ok(1), "the moderator's first");
+    assert_eq!(store.pay_months(NOW.after(29 * DAY)).await, Ok(0));
+    let all = tokio::join!(
+        store.pay_months(NOW.after(30 * DAY)),
+        store.pay_months(NOW.after(30 * DAY))
+    );
+    assert_eq!(all.0.unwrap() + all.1.unwrap(), 2);
+    assert_eq!(balance(asks).await, Kudos(34_000));
+    assert_eq!(balance(works).await, Kudos(600_014_000));
+    sound(&store).await;
+}
+
+async fn what_was_asked_for_and_made_is_counted_for_ever(scratch: Scratch) {
+    let store = scratch.open().await;
+    let (asks, works) = two(&store).await;
+    store.settle(settlement(JobId::random(), 5)).await.unwrap();
+    let half = PersonChange {
+        usage_multiplier: Some(500),
+        ..PersonChange::default()
+    };
+    store.change_person(asks, half, NOW).await.unwrap();
+    let job = settlement(JobId::random(), 5).keeping_back(|_| false);
+    store.settle(job.clone()).await.unwrap();
+    store.settle(job).await.unwrap();
+    while store.forget_before(UnixMillis(i64::MAX)).await.unwrap() > 0 {}
+    let asked = store.person(asks).await.unwrap().unwrap().records;
+    assert_eq!(
+        (asked.used_tokens, asked.asked.texts, asked.multiplier),
+        (15, 2, 500)
+    );
+    let made = store.person(works).await.unwrap().unwrap().records;
+    assert_eq!(
+        (made.made_tokens, made.made.texts, made.made.images),
+        (20, 2, 0)
+    );
+    sound(&store).await;
+}
+
+async fn an_account_is_wiped_a_month_after_it_was_marked(scratch: Scratch) {
+    let store = scratch.open().await;
+    let login = NewLogin {
+        name: "alice".to_owned(),
+        login: "alice".to_owned(),
+        kudos: Some(Kudos(5_000)),
+        now: NOW,
+    };
+    let alice = store.log_in(login.clone()).await.unwrap();
+    store.worker("w", alice.account, NOW).await.unwrap();
+    let leave = async |now| {
+        let leaving = Leaving {
+            account: alice.account,
+            grace: 30 * DAY,
+            now,
+        };
+        store.leave(leaving).await.unwrap()
+    };
+    assert_eq!(leave(NOW).await, Left::Marked);
+    assert_eq!(leave(NOW.after(29 * DAY)).await, Left::TooSoon);
+    assert_eq!(leave(NOW.after(30 * DAY)).await, Left::Wiped);
+    let person = store.person(alice.account).await.unwrap().unwrap();
+    assert_eq!(
+        (&*person.name, person.login, person.kudos),
+        ("deleted", None, Kudos(5_000))
+    );
+    assert!(store.workers_of(alice.account).await.unwrap().is_empty());
+    let again = store.log_in(login).await.unwrap();
+    assert!(again.is_new && again.account != alice.account);
+    sound(&store).await;
+}
