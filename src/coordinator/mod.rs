@@ -28,6 +28,7 @@
 //! | [`styles`] | prompts and parameters that users make for each other |
 //! | [`stats`] | what was made, lately and ever |
 //! | [`storage`] | all SQL: what must outlast the process |
+//! | [`passkeys`] | proxies that are believed about whom they ask for |
 //! | [`address`], [`clock`] | networks of addresses; the time of day |
 //!
 //! It shares `protocol` and `tasks` with the worker's half, and nothing else.
@@ -46,6 +47,7 @@ pub mod metering;
 pub mod moderation;
 pub mod modes;
 pub mod names;
+pub mod passkeys;
 pub mod people;
 pub mod pictures;
 pub mod pollers;

@@ -17,6 +17,7 @@ use super::http::serve::{Connections, Tls, TlsError, serve};
 use super::media::{Links, Media, MediaError, MediaSettings};
 use super::moderation::Moderation;
 use super::modes::Modes;
+use super::passkeys::Passkeys;
 use super::people::{People, Rewards};
 use super::pollers::Pollers;
 use super::requests::Requests;
@@ -248,6 +249,7 @@ pub async fn doors(
         modes: Modes::start(store.clone(), requests.clone(), tasks),
         stats: Stats::start(store.clone(), tasks),
         rigs,
+        passkeys: Passkeys::start(store.clone(), tasks),
         requests,
         people: People::new(store.clone(), accounts.clone()),
         accounts,

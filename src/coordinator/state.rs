@@ -13,6 +13,7 @@ use super::media::Media;
 use super::moderation::Moderation;
 use super::modes::Modes;
 use super::names::Names;
+use super::passkeys::Passkeys;
 use super::people::People;
 use super::pollers::Pollers;
 use super::requests::Requests;
@@ -34,6 +35,7 @@ pub struct Doors {
     pub media: Media,
     pub moderation: Moderation,
     pub modes: Modes,
+    pub passkeys: Passkeys,
     pub stats: Stats,
     pub rigs: Rigs,
     pub store: Store,

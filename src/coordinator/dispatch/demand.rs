@@ -37,6 +37,12 @@ impl Demands {
         of_kind.map(|((_, model), demand)| (model, *demand))
     }
 
+    /// How many kinds and models are asked for.
+    pub(super) fn len(&self) -> usize {
+        let kinds = self.by_kind.values().filter(|demand| demand.jobs > 0);
+        kinds.count() + self.by_model.len()
+    }
+
     pub(super) fn add(&mut self, job: &Job) {
         let size = job.size();
         self.by_kind.entry(job.kind).or_default().add(size);

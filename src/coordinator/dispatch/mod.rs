@@ -142,6 +142,8 @@ pub struct Census {
     pub lanes: usize,
     pub records: usize,
     pub alarms: usize,
+    /// Kinds and models that are asked for.
+    pub demands: usize,
 }
 
 impl Dispatcher {
@@ -197,6 +199,7 @@ impl Dispatcher {
             lanes: self.lanes.len(),
             records: self.conduct.len(),
             alarms: self.timers.len(),
+            demands: self.demands.len(),
         }
     }
 

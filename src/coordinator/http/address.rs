@@ -1,14 +1,19 @@
 //! From which address a request comes. Behind proxies that we trust it is the one they name in `X-Forwarded-For`:
-//! each proxy adds whom it heard, so the last one that is no trusted proxy is the client. Nobody else is believed.
+//! each proxy adds whom it heard, so the last one that is no trusted proxy is the client. Where requests of the poll API
+//! are asked, a service that shows its passkey says in `Proxied-For` for whom it asks. Nobody else is believed.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use axum::extract::FromRequestParts;
+use axum::http::header::PROXY_AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderName};
 
 use crate::coordinator::address::Network;
 use crate::coordinator::error::ApiError;
+use crate::coordinator::passkeys::Passkeys;
+
+use super::legacy::BASE;
 
 /// The other end of a connection, as its requests carry it. What comes without one is from this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +23,11 @@ pub struct PeerAddress(pub IpAddr);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address(pub IpAddr);
 
+/// Asked by a service for somebody who is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proxied(pub IpAddr);
+
+const PROXIED_FOR: HeaderName = HeaderName::from_static("proxied-for");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -44,6 +54,19 @@ impl Address {
             }
         }
         Self(client)
+    }
+}
+
+impl Proxied {
+    /// A passkey that nobody has is left aside, as if it had not come.
+    pub fn of(path: &str, headers: &HeaderMap, passkeys: &Passkeys) -> Option<Self> {
+        let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
+        if !(path.starts_with(BASE) && path.ends_with("/async")) {
+            return None;
+        }
+        let client = text(PROXIED_FOR)?;
+        let is_known = passkeys.contains(text(PROXY_AUTHORIZATION)?);
+        is_known.then(|| parse(client).map(Self)).flatten()
     }
 }
 

@@ -17,10 +17,11 @@ use futures_util::FutureExt;
 use tracing::error;
 
 use crate::coordinator::error::ApiError;
+use crate::coordinator::passkeys::Passkeys;
 use crate::coordinator::state::DoorSettings;
 use crate::protocol::job::{FailureKind, RequestId};
 
-use super::address::Address;
+use super::address::{Address, Proxied};
 
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub const JOB_ID: HeaderName = HeaderName::from_static("x-job-id");
@@ -43,6 +44,7 @@ const ONE_DAY: HeaderValue = HeaderValue::from_static("86400");
 
 pub async fn pass(
     State(settings): State<Arc<DoorSettings>>,
+    State(passkeys): State<Passkeys>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -50,8 +52,13 @@ pub async fn pass(
     let name = client_name(request.headers()).unwrap_or_else(|| own_name(id));
     let proxies = &settings.trusted_proxies;
     let address = Address::of(request.extensions(), request.headers(), proxies);
+    let proxied = Proxied::of(request.uri().path(), request.headers(), &passkeys);
+    let address = proxied.map_or(address, |proxied| Address(proxied.0));
     request.extensions_mut().insert(Arrival { id });
     request.extensions_mut().insert(address);
+    if let Some(proxied) = proxied {
+        request.extensions_mut().insert(proxied);
+    }
     let mut response = if is_preflight(&request) {
         preflight(request.headers())
     } else {

@@ -10,6 +10,7 @@ use crate::coordinator::media::Media;
 use crate::coordinator::moderation::Moderation;
 use crate::coordinator::modes::Modes;
 use crate::coordinator::names::Names;
+use crate::coordinator::passkeys::Passkeys;
 use crate::coordinator::people::People;
 use crate::coordinator::pollers::Pollers;
 use crate::coordinator::requests::Requests;
@@ -110,6 +111,7 @@ parts! {
     Modes = |open| open.doors.modes.clone();
     Stats = |open| open.doors.stats.clone();
     Rigs = |open| open.doors.rigs.clone();
+    Passkeys = |open| open.doors.passkeys.clone();
     Store = |open| open.doors.store.clone();
     Styles = |open| Styles::new(open.doors.store.clone());
     Tasks = |open| open.doors.tasks.clone();

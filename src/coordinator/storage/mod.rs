@@ -12,6 +12,7 @@
 //! | `stats` | what was made, by kind and model, in spans of time |
 //! | `filters`, `timeouts`, `addresses`, `suspicions` | what moderators write, and what is held against whom |
 //! | `records` | what everybody has asked for and made, ever |
+//! | `passkeys` | who is believed about whom it asks for |
 //! | `retention` | how long ended jobs are remembered, and what outlasts them |
 //!
 //! Every change is a value sent to the one writer; readers are a pool of their own that never writes. A pool of
@@ -30,6 +31,7 @@ mod ledger;
 mod location;
 mod migrate;
 mod modes;
+mod passkeys;
 mod people;
 mod postings;
 mod pulse;

@@ -525,3 +525,41 @@ async fn a_masked_or_privileged_reply_reaches_nobody_else() {
         json!({"maintenance_mode": false, "invite_only_mode": false})
     );
 }
+
+#[tokio::test]
+async fn a_service_that_shows_its_passkey_says_for_whom_it_asks() {
+    let app = limited().await;
+    let service = key_of(&app, Roles::SERVICE).await;
+    let find = "/api/v2/find_user";
+    let (_, user) = call_as(&app, &service, Method::GET, find, Value::Null).await;
+    let path = format!("/api/v2/users/{}", user["id"]);
+    let body = json!({"generate_proxy_passkey": true});
+    let (status, made) = call_as(&app, &service, Method::PUT, &path, body).await;
+    assert_eq!(status, StatusCode::OK, "{made}");
+    let passkey = made["proxy_passkey"].as_str().unwrap();
+    let ask = async |passkey: &str, client: &str| {
+        let headers = [
+            ("apikey", &*service),
+            ("proxy-authorization", passkey),
+            ("proxied-for", client),
+        ];
+        let mut asked = request(Method::POST, ASYNC, &headers, "{}".into());
+        let peer = PeerAddress("192.0.2.9".parse().unwrap());
+        asked.extensions_mut().insert(peer);
+        app.send(asked).await
+    };
+    let refused = async |passkey: &str| {
+        let clients = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "2001:db8::1"];
+        let answers = join_all(clients.map(|client| ask(passkey, client))).await;
+        let too_many = |answer: &&Answer| answer.status == StatusCode::TOO_MANY_REQUESTS;
+        answers.iter().filter(too_many).count()
+    };
+    // A passkey of nobody is left aside: all of them are the proxy itself.
+    assert!(refused(&"A".repeat(22)).await > 0);
+    // The right one is known within seconds; each client then is counted by itself.
+    let began = Instant::now();
+    while refused(passkey).await > 0 {
+        assert!(began.elapsed() < PATIENCE);
+        sleep(Duration::from_millis(200)).await;
+    }
+}

@@ -23,7 +23,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::address::Address;
+use super::address::{Address, Proxied};
 use super::auth::{self, Admitted};
 use super::body;
 use super::legacy::Refused;
@@ -41,7 +41,7 @@ pub struct Rate {
     times: u32,
     period: Period,
     each: Each,
-    /// For addresses we know well, and for the key everybody has.
+    /// For addresses we know well, and for keys that many share.
     trusted: Option<u32>,
 }
 
@@ -199,8 +199,9 @@ pub async fn befriend(
     request: Request,
     next: Next,
 ) -> Response {
+    let is_its_own = request.extensions().get::<Proxied>().is_none();
     let response = next.run(request).await;
-    if response.status().is_success() && is_trusted(&caller) {
+    if response.status().is_success() && is_its_own && is_trusted(&caller) {
         rates.befriend(address.0, Instant::now());
     }
     response
@@ -216,6 +217,7 @@ impl Counted {
         let household = Network::around(address);
         let key = auth::key_in(request.headers()).ok().flatten();
         let is_known = self.rates.knows(household, Instant::now());
+        let is_service = request.extensions().get::<Proxied>().is_some();
         let path = request.uri().path();
         let asked = self.limits.iter().zip(0_u8..).filter_map(|(limit, index)| {
             let what = (index, limit.period.length());
@@ -226,8 +228,8 @@ impl Counted {
                 Each::Thing => hasher.hash_one((what, household, path)),
                 Each::Key => hasher.hash_one((what, key?, path)),
             };
-            let everybodys = limit.each == Each::Key && key == Some(ANONYMOUS_KEY);
-            let trusted = limit.trusted.filter(|_| is_known || everybodys);
+            let of_many = limit.each == Each::Key && (key == Some(ANONYMOUS_KEY) || is_service);
+            let trusted = limit.trusted.filter(|_| is_known || of_many);
             Some(Asked {
                 id,
                 limit: usize::from(index),

@@ -1,0 +1,55 @@
+//! What the proxies of service accounts show us: who has one of these passkeys is believed about whose request it passes
+//! on. All of them are in memory, so that a guess costs no query; a new one is known within seconds.
+
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tracing::debug;
+
+use super::storage::Store;
+use crate::tasks::Tasks;
+
+/// Clones are the same.
+#[derive(Clone, Default)]
+pub struct Passkeys(Arc<RwLock<HashSet<String>>>);
+
+const REFRESH: Duration = Duration::from_secs(2);
+
+/// They open something, so they are not shown.
+impl std::fmt::Debug for Passkeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Passkeys(hidden)")
+    }
+}
+
+impl Passkeys {
+    pub fn start(store: Store, tasks: &Tasks) -> Self {
+        let (passkeys, stopping) = (Self::default(), tasks.stopping());
+        let followed = passkeys.clone();
+        tasks.start(async move {
+            let following = followed.follow(store);
+            stopping.run_until_cancelled(following).await
+        });
+        passkeys
+    }
+
+    pub fn contains(&self, passkey: &str) -> bool {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        known.contains(passkey)
+    }
+
+    async fn follow(self, store: Store) {
+        loop {
+            match store.passkeys().await {
+                Ok(all) => {
+                    let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+                    *known = all.into_iter().collect();
+                }
+                Err(error) => debug!("passkeys stay as they are: {error}"),
+            }
+            sleep(REFRESH).await;
+        }
+    }
+}
