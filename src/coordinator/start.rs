@@ -19,6 +19,7 @@ use super::moderation::Moderation;
 use super::modes::Modes;
 use super::passkeys::Passkeys;
 use super::people::{People, Rewards};
+use super::pictures::{Pictures, Sources};
 use super::pollers::Pollers;
 use super::requests::Requests;
 use super::rigs::{Records, Rigs};
@@ -232,8 +233,11 @@ pub async fn doors(
         records,
     } = shelves;
     let names = settings.names.clone();
+    let pictures = Pictures::new();
+    let sources = Sources::new(Egress::new(), pictures.clone(), media.clone());
     let workers = WorkersSettings {
         grace,
+        media: Some(media.clone()),
         names: names.clone(),
         ..WorkersSettings::default()
     };
@@ -255,6 +259,8 @@ pub async fn doors(
         accounts,
         switchboard,
         media,
+        sources,
+        pictures,
         store,
         tasks: tasks.clone(),
         settings: settings.into(),

@@ -15,6 +15,7 @@ use super::modes::Modes;
 use super::names::Names;
 use super::passkeys::Passkeys;
 use super::people::People;
+use super::pictures::{Pictures, Sources};
 use super::pollers::Pollers;
 use super::requests::Requests;
 use super::rigs::{Quotas, Rigs};
@@ -38,6 +39,8 @@ pub struct Doors {
     pub passkeys: Passkeys,
     pub stats: Stats,
     pub rigs: Rigs,
+    pub pictures: Pictures,
+    pub sources: Sources,
     pub store: Store,
     pub tasks: Tasks,
     pub settings: Arc<DoorSettings>,

@@ -402,3 +402,45 @@ fn a_killed_coordinator_writes_with_the_style_it_drew() {
     let popped = poll(&service, &key, "POST", "pop", &worker);
     assert_eq!(popped["payload"]["prompt"], format!("{drawn}: Once"));
 }
+
+#[tokio::test]
+async fn a_killed_coordinator_still_has_every_image_it_accepted_and_what_was_drawn() {
+    const PIXEL: &str = "UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA==";
+    let folder = tempfile::tempdir().unwrap();
+    let service = serve(folder.path());
+    let key = service.key.clone();
+    let worker = json!({"name": "artist", "models": ["any"], "bridge_agent": "test:1:url"});
+    let asked =
+        json!({"prompt": "a cat", "models": ["any"], "r2": false, "params": {"n": 2, "seed": "7"}});
+    let at = |path: &str| format!("../{path}");
+    let id = poll(&service, &key, "POST", &at("async"), &asked)["id"].clone();
+    let status = at(&format!("status/{}", id.as_str().unwrap()));
+    let first = poll(&service, &key, "POST", &at("pop"), &worker);
+    let brought = json!({"id": first["id"], "generation": PIXEL, "seed": 7});
+    let paid = poll(&service, &key, "POST", &at("submit"), &brought);
+    assert!(paid["reward"].is_number(), "{paid}");
+    let second = poll(&service, &key, "POST", &at("pop"), &worker);
+    assert_eq!(second["payload"]["seed"], "7");
+    drop(service.process);
+
+    let service = serve(folder.path());
+    let found = poll(&service, &key, "GET", &status, &json!({}));
+    assert_eq!(
+        (&found["finished"], &found["waiting"]),
+        (&json!(1), &json!(1)),
+        "{found}"
+    );
+    let image = found["generations"][0]["img"].as_str().unwrap();
+    // What WebP begins with, in base64.
+    assert!(image.starts_with("UklGR"), "{found}");
+    let twice = poll(&service, &key, "POST", &at("submit"), &brought);
+    assert!(twice["reward"].is_null(), "{twice}");
+    // What was out when it was killed is taken when it comes.
+    let brought = json!({"id": second["id"], "generation": PIXEL, "seed": 7});
+    assert!(poll(&service, &key, "POST", &at("submit"), &brought)["reward"].is_number());
+    let found = poll(&service, &key, "GET", &status, &json!({}));
+    assert_eq!(
+        (&found["done"], &found["finished"]),
+        (&json!(true), &json!(2))
+    );
+}

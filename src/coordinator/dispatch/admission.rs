@@ -28,15 +28,16 @@ impl Dispatcher {
         };
         let request = first.request;
         match self.admit(&submission) {
-            Ok(lane) => {
+            Ok(lanes) => {
                 out.push(Effect::Accepted { request });
-                self.enqueue(submission, lane);
+                self.enqueue(submission, &lanes);
             }
             Err(refusal) => out.push(Effect::Refused { request, refusal }),
         }
     }
 
-    fn admit(&mut self, submission: &Submission) -> Result<LaneId, Refusal> {
+    /// The lane of each job.
+    fn admit(&mut self, submission: &Submission) -> Result<Vec<LaneId>, Refusal> {
         if self.draining {
             return Err(Refusal::ShuttingDown);
         }
@@ -50,11 +51,26 @@ impl Dispatcher {
         if ids.len() < submission.jobs.len() || ids.iter().any(known) {
             return Err(Refusal::Duplicate);
         }
-        let first = submission.jobs.first().ok_or(Refusal::Duplicate)?;
-        match self.lane_for(first, Capabilities::default()) {
-            Err(Refusal::Unserved { .. }) if first.durable => {
-                // What is on disk waits until somebody can serve it, or its time is over.
-                Ok(self.lane_to_wait_in(first, Capabilities::default()))
+        let mut lanes: Vec<LaneId> = Vec::with_capacity(submission.jobs.len());
+        let mut before: Option<&Job> = None;
+        for job in &submission.jobs {
+            // Nearly always all jobs of a request need the same.
+            let same = before.is_some_and(|before| needs_the_same(before, job));
+            let lane = match lanes.last() {
+                Some(&lane) if same => lane,
+                _ => self.lane_or_wait(job)?,
+            };
+            lanes.push(lane);
+            before = Some(job);
+        }
+        Ok(lanes)
+    }
+
+    /// What is on disk waits until somebody can serve it, or its time is over.
+    fn lane_or_wait(&mut self, job: &Job) -> Result<LaneId, Refusal> {
+        match self.lane_for(job, Capabilities::default()) {
+            Err(Refusal::Unserved { .. }) if job.durable => {
+                Ok(self.lane_to_wait_in(job, Capabilities::default()))
             }
             lane => lane,
         }
@@ -86,9 +102,9 @@ impl Dispatcher {
         Ok(lane)
     }
 
-    fn enqueue(&mut self, submission: Submission, lane: LaneId) {
+    fn enqueue(&mut self, submission: Submission, lanes: &[LaneId]) {
         let siblings: Arc<[JobId]> = submission.jobs.iter().map(|job| job.id).collect();
-        for job in submission.jobs {
+        for (job, &lane) in submission.jobs.into_iter().zip(lanes) {
             let entry = self.new_entry(job, submission.standing, lane, siblings.clone());
             self.queue.push(lane, entry.ticket);
             self.timers.set(Alarm::Job(entry.job.id), entry.expires);
@@ -96,8 +112,12 @@ impl Dispatcher {
             self.demands.add(&entry.job);
             self.jobs.insert(entry.job.id, entry);
         }
-        self.watch_lane(lane);
-        self.touched.lanes.push(lane);
+        let mut lanes = lanes.to_vec();
+        lanes.dedup();
+        for lane in lanes {
+            self.watch_lane(lane);
+            self.touched.lanes.push(lane);
+        }
         if let Some(job) = siblings.first() {
             self.wake_owner(*job);
         }
@@ -143,4 +163,8 @@ impl Dispatcher {
             weight: Weight::of(standing),
         }
     }
+}
+
+fn needs_the_same(one: &Job, other: &Job) -> bool {
+    one.model == other.model && one.limits == other.limits && one.privacy == other.privacy
 }

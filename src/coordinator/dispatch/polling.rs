@@ -49,7 +49,7 @@ impl Dispatcher {
             self.ask(id, wants.most);
             match wants.only {
                 Some(job) => self.claim(id, job, out),
-                None => self.give(id, wants, out),
+                None => self.give_all(id, wants, out),
             }
             self.ask(id, 0);
         }
@@ -141,7 +141,20 @@ impl Dispatcher {
         self.refresh(id);
     }
 
-    fn give(&mut self, id: WorkerId, wants: &Wants, out: &mut Vec<Effect>) {
+    /// Jobs of one request, or of several for a worker that takes them together.
+    fn give_all(&mut self, id: WorkerId, wants: &Wants, out: &mut Vec<Effect>) {
+        let mut left = wants.most;
+        while left > 0 {
+            let given = self.give(id, left, wants, out);
+            left = match wants.scattered && given > 0 {
+                true => left.saturating_sub(given),
+                false => 0,
+            };
+        }
+    }
+
+    /// How many jobs of one request it is given.
+    fn give(&mut self, id: WorkerId, most: u32, wants: &Wants, out: &mut Vec<Effect>) -> u32 {
         while let Some(worker) = self.lanes.next_unplaced() {
             self.refresh(worker);
         }
@@ -150,26 +163,27 @@ impl Dispatcher {
             false => self.best_wanted(id, wants),
         };
         let Some((job, lane)) = next else {
-            return;
+            return 0;
         };
         let entry = self.jobs.get(&job);
-        let (siblings, most) = entry
+        let (siblings, batch) = entry
             .map(|entry| (entry.siblings.clone(), wants.batch(entry.job.limits.bulk)))
             .unwrap_or_default();
         if !self.offer(job, id, lane, out) {
-            return;
+            return 0;
         }
-        let mut left = most.saturating_sub(1);
+        let mut given = 1;
         for &sibling in siblings.iter() {
             let waits_beside = self.jobs.get(&sibling).is_some_and(|entry| {
                 entry.lane == lane
                     && matches!(entry.state, State::Queued)
                     && self.may_run(entry, id)
             });
-            if left > 0 && waits_beside && self.offer(sibling, id, lane, out) {
-                left -= 1;
+            if given < batch.min(most) && waits_beside && self.offer(sibling, id, lane, out) {
+                given += 1;
             }
         }
+        given
     }
 
     /// The job with the earliest rank, of those that it wants.

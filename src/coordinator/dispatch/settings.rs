@@ -95,7 +95,7 @@ impl Settings {
     pub fn silence_window(&self, kind: Kind) -> Duration {
         Duration::from_secs(match kind {
             Kind::Text => 300,
-            Kind::Image | Kind::Video | Kind::Mesh => 600,
+            Kind::Image | Kind::Video | Kind::Mesh | Kind::Interrogation => 600,
             Kind::Audio => 1860,
         })
     }

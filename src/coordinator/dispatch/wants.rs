@@ -8,8 +8,10 @@ use crate::protocol::job::{Body, JobId};
 /// Of one pop.
 #[derive(Debug, Clone, Default)]
 pub struct Wants {
-    /// Jobs, all of one request.
+    /// Jobs, all of one request where nothing else is said.
     pub most: u32,
+    /// They need not be of one request.
+    pub scattered: bool,
     /// Room for all of them together, in pixels; none: whatever their size.
     pub room: Option<f64>,
     /// In lower case: it takes no prompt that holds one of these.
@@ -70,7 +72,7 @@ impl Wants {
                 let unseen = image.negative_prompt.as_deref();
                 self.holds_one(&image.prompt) || unseen.is_some_and(|text| self.holds_one(text))
             }
-            Body::Text(_) => false,
+            Body::Text(_) | Body::Form(_) => false,
         };
         holds_one.then_some(Unwanted::Words)
     }

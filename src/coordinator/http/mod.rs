@@ -13,7 +13,7 @@
 //! | `descriptor`, `health`, `status`, `metrics`, `openapi` | the service about itself |
 //! | `models`, `workers` | who is online |
 //! | `openai` | chat completions |
-//! | `legacy` | the poll API: text so far |
+//! | `legacy` | the poll API |
 //! | `media` | what links of the media store lead to |
 //! | `socket` | the upgrade of a worker's connection |
 //! | `unbuilt` | what comes later, and says so |
@@ -148,19 +148,19 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/api/v2/workers/{id}",               SUBMIT,      Json,    "Forgets a worker.",                               || delete(legacy::rigs::delete)).at_most(WORKERS),
 
 
-    Route::post("/api/v2/generate/async",               SUBMIT,      Unbuilt, "Images, to be asked for later.",                  || post(unbuilt::answer)).at_most(ASKING),
-    Route::get("/api/v2/generate/check/{id}",           Who::Anyone, Unbuilt, "How images are doing.",                           || get(unbuilt::answer)).at_most(CHECKING),
-    Route::get("/api/v2/generate/status/{id}",          Who::Anyone, Unbuilt, "How images are doing, and what is there.",        || get(unbuilt::answer)).at_most(IMAGES),
-    Route::delete("/api/v2/generate/status/{id}",       Who::Anyone, Unbuilt, "Makes no more images.",                           || delete(unbuilt::answer)).at_most(IMAGES),
-    Route::post("/api/v2/generate/rate/{id}",           Who::Anyone, Unbuilt, "Rates images.",                                   || post(unbuilt::answer)).at_most(RATING),
-    Route::post("/api/v2/generate/pop",                 CONNECT,     Unbuilt, "A worker comes for image jobs.",                  || post(unbuilt::answer)).at_most(WORKING),
-    Route::post("/api/v2/generate/submit",              CONNECT,     Unbuilt, "A worker brings an image.",                       || post(unbuilt::answer)).at_most(WORKING),
-    Route::post("/api/v2/generate/progress",            CONNECT,     Unbuilt, "A worker says how far it is.",                    || post(unbuilt::answer)).at_most(STEPPING),
-    Route::post("/api/v2/interrogate/async",            SUBMIT,      Unbuilt, "What is in an image, to be asked for later.",     || post(unbuilt::answer)),
-    Route::get("/api/v2/interrogate/status/{id}",       Who::Anyone, Unbuilt, "What was found in it.",                           || get(unbuilt::answer)).at_most(FORMS),
-    Route::delete("/api/v2/interrogate/status/{id}",    Who::Anyone, Unbuilt, "Looks no further.",                               || delete(unbuilt::answer)).at_most(FORMS),
-    Route::post("/api/v2/interrogate/pop",              CONNECT,     Unbuilt, "A worker comes for images to look at.",           || post(unbuilt::answer)).at_most(WORKING),
-    Route::post("/api/v2/interrogate/submit",           CONNECT,     Unbuilt, "A worker brings what it found.",                  || post(unbuilt::answer)).at_most(WORKING),
+    Route::post("/api/v2/generate/async",               SUBMIT,      Json,    "Images, to be asked for later.",                  || post(legacy::images::ask)).at_most(ASKING),
+    Route::get("/api/v2/generate/check/{id}",           Who::Anyone, Json,    "How images are doing.",                           || get(legacy::images::check)).at_most(CHECKING),
+    Route::get("/api/v2/generate/status/{id}",          Who::Anyone, Json,    "How images are doing, and what is there.",        || get(legacy::images::status)).at_most(IMAGES),
+    Route::delete("/api/v2/generate/status/{id}",       Who::Anyone, Json,    "Makes no more images.",                           || delete(legacy::images::cancel)).at_most(IMAGES),
+    Route::post("/api/v2/generate/rate/{id}",           Who::Anyone, Json,    "Rates images.",                                   || post(legacy::images::rate)).at_most(RATING),
+    Route::post("/api/v2/generate/pop",                 CONNECT,     Json,    "A worker comes for image jobs.",                  || post(legacy::images::pop)).at_most(WORKING),
+    Route::post("/api/v2/generate/submit",              CONNECT,     Json,    "A worker brings an image.",                       || post(legacy::images::submit)).at_most(WORKING),
+    Route::post("/api/v2/generate/progress",            CONNECT,     Json,    "A worker says how far it is.",                    || post(legacy::images::progress)).at_most(STEPPING),
+    Route::post("/api/v2/interrogate/async",            SUBMIT,      Json,    "What is in an image, to be asked for later.",     || post(legacy::forms::ask)),
+    Route::get("/api/v2/interrogate/status/{id}",       Who::Anyone, Json,    "What was found in it.",                           || get(legacy::forms::status)).at_most(FORMS),
+    Route::delete("/api/v2/interrogate/status/{id}",    Who::Anyone, Json,    "Looks no further.",                               || delete(legacy::forms::cancel)).at_most(FORMS),
+    Route::post("/api/v2/interrogate/pop",              CONNECT,     Json,    "A worker comes for images to look at.",           || post(legacy::forms::pop)).at_most(WORKING),
+    Route::post("/api/v2/interrogate/submit",           CONNECT,     Json,    "A worker brings what it found.",                  || post(legacy::forms::submit)).at_most(WORKING),
     Route::get("/api/v2/find_user",                     Who::Anyone, Json,    "The account behind a key.",                       || get(legacy::find_user)),
     Route::get("/api/v2/users",                         Who::Anyone, Json,    "All users, 25 a page.",                           || get(legacy::list_users)),
     Route::get("/api/v2/users/{id}",                    Who::Anyone, Json,    "A user; more of it with its key.",                || get(legacy::show_user)).at_most(USERS),

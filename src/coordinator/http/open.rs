@@ -12,6 +12,7 @@ use crate::coordinator::modes::Modes;
 use crate::coordinator::names::Names;
 use crate::coordinator::passkeys::Passkeys;
 use crate::coordinator::people::People;
+use crate::coordinator::pictures::{Pictures, Sources};
 use crate::coordinator::pollers::Pollers;
 use crate::coordinator::requests::Requests;
 use crate::coordinator::rigs::Rigs;
@@ -112,6 +113,8 @@ parts! {
     Stats = |open| open.doors.stats.clone();
     Rigs = |open| open.doors.rigs.clone();
     Passkeys = |open| open.doors.passkeys.clone();
+    Pictures = |open| open.doors.pictures.clone();
+    Sources = |open| open.doors.sources.clone();
     Store = |open| open.doors.store.clone();
     Styles = |open| Styles::new(open.doors.store.clone());
     Tasks = |open| open.doors.tasks.clone();

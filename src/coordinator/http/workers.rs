@@ -9,12 +9,13 @@ use crate::protocol::link::GpuState;
 
 use super::reply::Reply;
 
-pub const KINDS: [(Kind, &str); 5] = [
+pub const KINDS: [(Kind, &str); 6] = [
     (Kind::Text, "text"),
     (Kind::Image, "image"),
     (Kind::Video, "video"),
     (Kind::Audio, "audio"),
     (Kind::Mesh, "3d"),
+    (Kind::Interrogation, "interrogation"),
 ];
 
 pub async fn list(State(board): State<Switchboard>) -> Reply {

@@ -3,6 +3,7 @@
 //! | file | what it decides |
 //! | --- | --- |
 //! | `price` | what tokens of a model are worth |
+//! | `image`, `drawn` | what a drawing is worth, and one that was drawn |
 //! | `metering` | how many tokens are paid |
 //! | `settlement` | the settled row of a job and its entries in the ledger |
 //! | `posting` | entries that are no job's: transfers, awards, corrections |
@@ -12,8 +13,11 @@
 //!
 //! These are plain values in and plain values out. [`books`] hands them to the store.
 
+mod drawn;
 mod escrow;
 mod floor;
+mod image;
+mod interrogation;
 mod metering;
 mod posting;
 mod price;
@@ -25,6 +29,8 @@ mod tests;
 
 pub use escrow::{escrow_of, owner_of, withheld};
 pub use floor::{Fallen, forgiven};
+pub use image::{Control, Drawing, Terms, activation_fee};
+pub use interrogation::{form_charge, form_reward, tiles};
 pub use posting::{Cause, MOST, Posted, Posting, PostingId};
 pub use price::{FEE, Prices, price_text};
 pub use settlement::{Entry, HOUSE, Reason, Settlement, State};

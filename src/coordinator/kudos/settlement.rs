@@ -11,6 +11,7 @@ use crate::protocol::job::{
     AccountId, Body, FailureKind, FinishReason, JobId, Kind, Kudos, RequestId, Usage, WorkerId,
 };
 
+use super::drawn;
 use super::metering::{Metered, said};
 use super::price::{FEE, Prices, counted_tokens, per_token, raise, rounded};
 
@@ -124,7 +125,22 @@ impl Bill {
     fn of(facts: &Facts, counted: Counted, prices: &Prices) -> Self {
         match &facts.job.body {
             Body::Text(_) => Self::of_text(facts, counted, prices),
-            Body::Image(_) => Self::default(),
+            Body::Image(_) => Self::of_one(facts, drawn::worth(facts)),
+            Body::Form(form) => Self::of_one(facts, drawn::looked(form)),
+        }
+    }
+
+    /// Whoever made it is paid so much, and nobody for what was not made.
+    fn of_one(facts: &Facts, (reward, charge): (Kudos, Kudos)) -> Self {
+        let mut rewards = vec![Kudos(0); facts.parts.len()];
+        let Some(last) = rewards.last_mut() else {
+            return Self::default();
+        };
+        *last = reward;
+        Self {
+            rewards,
+            charge,
+            tokens: 0,
         }
     }
 

@@ -137,14 +137,7 @@ impl Pollers {
 
     /// Returns when it is on disk.
     pub async fn bring(&self, owner: AccountId, job: JobId, made: Made) -> Result<Kudos, NotTaken> {
-        let out = match self.held().take(job, owner) {
-            Err(NotTaken::Unknown) => None,
-            out => Some(out?),
-        };
-        let out = match out {
-            Some(out) => out,
-            None => self.claim(owner, job).await?,
-        };
+        let out = self.out(owner, job).await?;
         let (made, finish) = self.read(&out, made).await;
         let brought = Brought {
             job,
@@ -180,9 +173,21 @@ impl Pollers {
         }
     }
 
-    /// Who may bring it, if it is out at one of this account's workers: which attempt at it that is.
-    pub fn attempt(&self, owner: AccountId, job: JobId) -> Result<u32, NotTaken> {
-        self.held().take(job, owner).map(|out| out.attempt)
+    /// Which attempt at a job that is which this account's worker has.
+    pub async fn attempt(&self, owner: AccountId, job: JobId) -> Result<u32, NotTaken> {
+        self.out(owner, job).await.map(|out| out.attempt)
+    }
+
+    /// What this account's worker has, perhaps from an earlier process.
+    async fn out(&self, owner: AccountId, job: JobId) -> Result<Out, NotTaken> {
+        let known = match self.held().take(job, owner) {
+            Err(NotTaken::Unknown) => None,
+            out => Some(out?),
+        };
+        match known {
+            Some(out) => Ok(out),
+            None => self.claim(owner, job).await,
+        }
     }
 
     /// A worker says how far it is with a job.
@@ -220,6 +225,25 @@ impl Pollers {
         match self.0.rigs.decided(poller.row.id).maintenance {
             Some(note) => Err(NotServed::Maintenance(note)),
             None => Ok(()),
+        }
+    }
+
+    /// Takes back what was given out and never left.
+    pub async fn give_back(&self, offers: &[Offer]) {
+        for offer in offers {
+            let job = offer.job.id;
+            self.held().refused(job);
+            let frame = Frame {
+                session: offer.session,
+                job,
+                attempt: Some(offer.attempt),
+                seq: None,
+                said: Said::Busy {
+                    retry_after: Duration::ZERO,
+                },
+            };
+            // The switchboard may have stopped, and then nothing is out.
+            let _ = self.0.switchboard.said(frame).await;
         }
     }
 

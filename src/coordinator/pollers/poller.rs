@@ -158,6 +158,7 @@ impl Ask {
         match self.kind {
             Kind::Text => Some(Trade::Text),
             Kind::Image => Some(Trade::Image),
+            Kind::Interrogation => Some(Trade::Interrogation),
             _ => None,
         }
     }

@@ -113,8 +113,13 @@ impl Requests {
             jobs: new.jobs.clone(),
             standing: new.standing,
         };
-        let streams = self.0.switchboard.submit(submission).await;
-        let streams = streams.map_err(NotAccepted::Refused)?;
+        let streams = match submission.jobs.is_empty() {
+            true => Vec::new(),
+            false => {
+                let streams = self.0.switchboard.submit(submission).await;
+                streams.map_err(NotAccepted::Refused)?
+            }
+        };
         let row = RequestRow {
             id: new.id,
             account: new.account,

@@ -39,6 +39,7 @@ pub struct Output {
     pub job: JobId,
     pub seed: Option<u64>,
     legacy: Option<LegacySampling>,
+    form: Option<String>,
     watch: Mutex<Option<JobWatch>>,
     product: Mutex<Product>,
     progress: Mutex<Option<Progress>>,
@@ -191,11 +192,16 @@ impl Output {
         let (seed, legacy) = match &job.body {
             Body::Text(text) => (text.sampling.seed, text.sampling.legacy.as_deref().cloned()),
             Body::Image(image) => (image.seed, None),
+            Body::Form(_) => (None, None),
         };
         let output = Self {
             job: job.id,
             seed,
             legacy,
+            form: match &job.body {
+                Body::Form(form) => Some(form.form.clone()),
+                _ => None,
+            },
             watch: Mutex::default(),
             product: Mutex::default(),
             progress: Mutex::default(),
@@ -208,6 +214,11 @@ impl Output {
     /// What the client wants done to the text, where it came by the poll API.
     pub fn legacy(&self) -> Option<&LegacySampling> {
         self.legacy.as_ref()
+    }
+
+    /// What is to be done with an image, where that was asked.
+    pub fn form(&self) -> Option<&str> {
+        self.form.as_deref()
     }
 
     fn watch(&self, streams: &[JobStream]) {
@@ -248,7 +259,7 @@ impl Output {
     }
 
     /// Whoever has it, or had it last.
-    pub(super) fn stage(&self) -> Stage {
+    pub fn stage(&self) -> Stage {
         self.look().0
     }
 

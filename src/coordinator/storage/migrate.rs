@@ -28,6 +28,7 @@ pub const ALL: &[&str] = &[
     include_str!("migrations/0008_stats.sql"),
     include_str!("migrations/0009_rigs.sql"),
     include_str!("migrations/0010_moderation.sql"),
+    include_str!("migrations/0011_ratings.sql"),
 ];
 
 /// Makes the file, for its owner's eyes only: it holds the hashes of keys.

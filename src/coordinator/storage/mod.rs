@@ -35,6 +35,7 @@ mod passkeys;
 mod people;
 mod postings;
 mod pulse;
+mod ratings;
 mod records;
 mod requests;
 mod retention;
@@ -66,6 +67,7 @@ pub use people::{
     Amounts, Attended, Changed, Leaving, Left, LoggedIn, NewLogin, Order, PersonChange, PersonRow,
     Promotion, Records,
 };
+pub use ratings::RatingRow;
 pub use requests::{OpenRequest, RequestRow, ResultRow};
 pub use revisions::Topic;
 pub use rigs::{

@@ -96,7 +96,7 @@ impl Count {
         match kind {
             Kind::Text => self.texts += 1,
             Kind::Image => self.images += 1,
-            Kind::Video | Kind::Audio | Kind::Mesh => {}
+            Kind::Video | Kind::Audio | Kind::Mesh | Kind::Interrogation => {}
         }
     }
 }

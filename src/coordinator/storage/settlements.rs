@@ -256,6 +256,7 @@ pub fn kind_word(kind: Kind) -> &'static str {
         Kind::Video => "video",
         Kind::Audio => "audio",
         Kind::Mesh => "3d",
+        Kind::Interrogation => "interrogation",
     }
 }
 

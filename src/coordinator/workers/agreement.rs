@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::coordinator::dispatch;
 use crate::coordinator::names::Names;
-use crate::protocol::job::{Capabilities, Formats};
+use crate::protocol::job::{Capabilities, Formats, Kind};
 use crate::protocol::link::{
     self, Ability, Extension, Extensions, LARGEST_FRAME, PUBLIC_FRAME, Registration, VERSION,
 };
@@ -150,6 +150,15 @@ fn formats(registration: &Registration, used: Option<Extensions>) -> Formats {
     }
 }
 
+/// What whoever draws on a socket takes: it uploads what it makes, and loads what it is told to.
+const DRAWS: Capabilities = Capabilities::UPLOADS
+    .with(Capabilities::NSFW)
+    .with(Capabilities::SOURCE_IMAGES)
+    .with(Capabilities::LORAS)
+    .with(Capabilities::LORA_VERSIONS)
+    .with(Capabilities::PLAIN_MODELS)
+    .with(Capabilities::HIDDEN_ADDRESSES);
+
 /// Public peers hand the request to a whole inference server, which takes tools and schemas. Their frames carry no
 /// log probabilities.
 fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
@@ -171,6 +180,7 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
         (reads("image"), Capabilities::IMAGE_INPUT),
         (reads("video"), Capabilities::VIDEO_INPUT),
         (max_frame == LARGEST_FRAME, Capabilities::LARGE_FRAMES),
+        (registration.kinds.contains(Kind::Image), DRAWS),
     ];
     let given = given.into_iter().filter(|(has, _)| *has);
     given.fold(can, |can, (_, capability)| can.with(capability))

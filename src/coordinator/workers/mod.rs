@@ -6,7 +6,7 @@
 //! | `allowance` | how much a stranger may send |
 //! | `agreement` | what a peer negotiated; nothing, if it is of the public network |
 //! | `session` | the conversation: frames to inputs for dispatch, orders to frames; no socket, no clock |
-//! | `payload`, `flat`, `wording` | jobs, errors and the like in the words of the wire |
+//! | `payload`, `flat`, `drawing`, `wording` | jobs, errors and the like in the words of the wire |
 //! | `socket` | the shell: one task that reads, writes and pings |
 //! | `frames` | how large a job's frame gets, for the door |
 //!
@@ -15,6 +15,7 @@
 mod admission;
 mod agreement;
 mod allowance;
+mod drawing;
 mod flat;
 pub(super) mod frames;
 mod gate;
@@ -38,6 +39,7 @@ use uuid::Uuid;
 
 use super::accounts::Accounts;
 use super::dispatch::{Registration, Resume, SessionId};
+use super::media::Media;
 use super::names::Names;
 use super::rigs::Rigs;
 use super::switchboard::{Card, Gpus, Orders, Switchboard};
@@ -58,6 +60,8 @@ const WRITE_BUFFER: usize = 16 << 10;
 pub struct WorkersSettings {
     /// Names that lead to one model.
     pub names: Names,
+    /// Where workers upload what they draw.
+    pub media: Option<Media>,
     /// Names nobody may serve any more.
     pub retired_models: Vec<String>,
     /// The first frame has to come in this time.
@@ -86,6 +90,7 @@ impl Default for WorkersSettings {
     fn default() -> Self {
         Self {
             names: Names::default(),
+            media: None,
             retired_models: Vec::new(),
             registration_patience: Duration::from_secs(30),
             ping_every: Duration::from_secs(10),
@@ -211,7 +216,7 @@ impl Workers {
         };
         let guest = Guest {
             negotiates: peer.used.is_some(),
-            session: Session::new(id, peer, welcome, gpus),
+            session: Session::new(id, peer, welcome, gpus, self.settings.media.clone()),
             orders,
             line,
         };

@@ -7,18 +7,20 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::agreement::Peer;
+use super::drawing;
 use super::payload;
 use super::wording;
 use crate::coordinator::dispatch::{
     CancelReason, CloseReason, Frame, Input, ModelReport, Offer, Report, Said, SessionId, Verdict,
 };
+use crate::coordinator::media::{Key, Media};
 use crate::coordinator::switchboard::{Gpus, Order};
 use crate::protocol::job::{
-    Channel, Event, Failure, FailureKind, FinishReason, JobId, Progress, TokenEvent,
+    Body, Channel, Event, Failure, FailureKind, FinishReason, JobId, Progress, TokenEvent,
 };
 use crate::protocol::link::{
     self, About, Agreed, CancelWhy, Done, Extension, FrameError, FromWorker, JobFrame, ModelStatus,
-    Output, Ready, State, ToWorker, VERSION,
+    Output, Payload, Ready, State, ToWorker, VERSION,
 };
 
 /// A beat or a report is wanted this often.
@@ -30,6 +32,7 @@ pub struct Session {
     peer: Peer,
     welcome: Welcome,
     gpus: Gpus,
+    media: Option<Media>,
     jobs: HashMap<JobId, Running>,
     /// A peer without `multi` takes the next frame for the ack of this job.
     unacked: Option<JobId>,
@@ -49,6 +52,8 @@ struct Running {
     streamed: bool,
     called: bool,
     finish: Option<FinishReason>,
+    /// Where its image goes.
+    image: Option<Key>,
 }
 
 /// What an order comes to.
@@ -76,12 +81,19 @@ pub struct Instead {
 pub struct Unreadable(pub FrameError);
 
 impl Session {
-    pub fn new(id: SessionId, peer: Peer, welcome: Welcome, gpus: Gpus) -> Self {
+    pub fn new(
+        id: SessionId,
+        peer: Peer,
+        welcome: Welcome,
+        gpus: Gpus,
+        media: Option<Media>,
+    ) -> Self {
         Self {
             id,
             peer,
             welcome,
             gpus,
+            media,
             jobs: HashMap::new(),
             unacked: None,
         }
@@ -230,7 +242,10 @@ impl Session {
             self.unacked = Some(about.job);
         }
         let running = known.unwrap_or_default();
-        if !running.streamed && about.seq.is_none() {
+        if let Some(key) = running.image {
+            let media = drawing::brought(key, &done.results).map(Event::Media);
+            inputs.extend(media.map(|event| self.frame(about, Said::Event(event))));
+        } else if !running.streamed && about.seq.is_none() {
             self.whole_output(&done, inputs);
         }
         let finish = match done.cancelled {
@@ -322,12 +337,26 @@ impl Session {
                 failure,
             }))
         };
-        let payload = match payload::of(offer, &self.peer) {
+        let mut running = Running::default();
+        let mut upload = Vec::new();
+        let payload = match &offer.job.body {
+            Body::Image(image) => {
+                let drawing = drawing::of(offer, image, self.media.as_ref());
+                drawing.map(|drawing| {
+                    running.image = Some(drawing.key);
+                    upload.push(drawing.slot);
+                    Payload::Public(drawing.payload)
+                })
+            }
+            _ => payload::of(offer, &self.peer),
+        };
+        let payload = match payload {
             Ok(payload) => payload,
             Err(failure) => return instead(failure),
         };
         let frame = JobFrame {
             kind: offer.job.kind,
+            upload,
             prefill: offer.prefill.as_deref().map(wording::prefill),
             deadline: self.peer.uses(Extension::Lease).then_some(offer.remaining),
             ..JobFrame::text(about, self.peer.own_name(&offer.model), payload)
@@ -339,7 +368,7 @@ impl Session {
             out.truncate(start);
             return instead(wording::too_large(length, self.peer.max_frame));
         }
-        self.jobs.insert(job, Running::default());
+        self.jobs.insert(job, running);
         self.unacked = None;
         Told::Written
     }

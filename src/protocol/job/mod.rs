@@ -7,6 +7,7 @@
 mod capabilities;
 mod event;
 mod failure;
+mod form;
 mod ids;
 mod image;
 mod legacy;
@@ -19,6 +20,7 @@ pub use event::{
     Channel, Event, FinishReason, Progress, TokenEvent, TokenLogprob, ToolCallEvent, Usage,
 };
 pub use failure::{Blame, Failure, FailureKind, FailureRow, Retry};
+pub use form::FormRequest;
 pub use ids::{AccountId, JobId, Kudos, RequestId, UnixMillis, WorkerId};
 pub use image::{ImageRequest, Lora, SourceImage};
 pub use legacy::LegacySampling;
@@ -53,7 +55,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// How much work it is as people count it: tokens that may be written, or pixelsteps.
+    /// How much work it is as people count it: tokens that may be written, pixelsteps, or one form.
     pub fn size(&self) -> u64 {
         match &self.body {
             Body::Text(_) => self
@@ -65,6 +67,7 @@ impl Job {
                 let pixels = u64::from(image.width) * u64::from(image.height);
                 pixels.saturating_mul(steps)
             }
+            Body::Form(_) => 1,
         }
     }
 }
@@ -82,6 +85,8 @@ pub struct ModelChoice(pub Vec<Arc<str>>);
 pub enum Body {
     Text(Box<TextRequest>),
     Image(Box<ImageRequest>),
+    /// Looking at an image, or working on one.
+    Form(Box<FormRequest>),
 }
 
 /// What a worker must be able to do to serve it, and how much work it may become.

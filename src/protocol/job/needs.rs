@@ -10,6 +10,8 @@ pub enum Kind {
     Video,
     Audio,
     Mesh,
+    /// What is in an image.
+    Interrogation,
 }
 
 /// A set of [`Kind`]s.
@@ -35,12 +37,13 @@ pub struct Reach {
 }
 
 impl Kind {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Text,
         Self::Image,
         Self::Video,
         Self::Audio,
         Self::Mesh,
+        Self::Interrogation,
     ];
 }
 

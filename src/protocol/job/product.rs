@@ -81,11 +81,10 @@ impl Product {
     /// What [`Self::stored`] has written.
     pub fn from_stored(kind: Kind, text: &str) -> Self {
         let media = match kind {
-            Kind::Text => None,
-            _ => serde_json::from_str::<Media>(text).ok(),
+            Kind::Text | Kind::Interrogation => None,
+            _ => serde_json::from_str(text).ok(),
         };
-        // An answer about an image is JSON, too, and has no key.
-        match media.filter(|media| !media.key.is_empty()) {
+        match media {
             Some(media) => Self::Media(media),
             None => Self::Text(text.to_owned()),
         }

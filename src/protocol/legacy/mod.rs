@@ -14,12 +14,14 @@
 //! | [`service`], [`stats`], [`filter`], [`operations`], [`webhook`] | the service, its numbers, its moderators, its calls |
 //! | [`development`] | users for tests, where they are offered |
 //! | [`agent`] | what a worker's software can do |
+//! | [`abilities`] | what an image asks of a worker, and what a worker offers |
 //! | [`work`] | how much work an image is |
 //! | [`seed`], [`date`] | seeds and dates |
 //!
 //! A body is read by [`Body::parse`] or [`Body::read`]; a reply is a struct to be serialized. The names of both are
 //! those of the contract, and so are the fields', so that one can be found from the other.
 
+pub mod abilities;
 pub mod agent;
 pub mod date;
 pub mod development;

@@ -44,6 +44,13 @@ reply! {
             kudos: f64,
             is_possible: bool,
         }
+        known {
+            /// How far they are, all together. There while a worker that says so is at it.
+            progress_percent: u8,
+            /// Of the first that is being made, where its worker counts steps.
+            current_step: u32,
+            total_steps: u32,
+        }
     }
 }
 

@@ -40,30 +40,26 @@ pub fn image_ttl(
     if extra_slow_worker { ttl * 3 } else { ttl }
 }
 
-/// How many images of one request a worker takes in one pop.
-pub fn batch(
-    params: &ModelGenerationInputImage,
-    amount: u32,
-    slots_left: u32,
-    max_pixels: i64,
-) -> u32 {
+/// How much of a worker's room one image takes, in hundredths of a pixel.
+pub fn bulk(params: &ModelGenerationInputImage) -> u64 {
     let post_processing = params.post_processing();
-    let mut weight = 1.0 + 0.4 * post_processing.len() as f64;
+    let mut weight = 100 + 40 * post_processing.len() as u64;
     if params.transparent || post_processing.iter().copied().any(PostProcessor::is_heavy) {
-        weight *= 1.8;
+        weight = weight * 18 / 10;
     }
-    let pixels = f64::from(params.width) * f64::from(params.height);
-    let room = max_pixels as f64 / 3.5 * f64::from(amount) / (pixels * weight);
-    // A cast saturates: a worker that offers less than nothing still takes one.
-    let room = room.round_ties_even() as u32;
-    amount.min(slots_left).min(room).max(1)
+    u64::from(params.width) * u64::from(params.height) * weight
+}
+
+/// The room, in pixels, of a worker that takes so many images of up to so many pixels.
+pub fn room(max_pixels: i64, amount: u32) -> f64 {
+    max_pixels as f64 / 3.5 * f64::from(amount)
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{batch, counted_steps, image_ttl};
+    use super::{bulk, counted_steps, image_ttl, room};
     use crate::protocol::legacy::Body;
     use crate::protocol::legacy::image::baseline::Baseline;
     use crate::protocol::legacy::image::params::ModelGenerationInputImage;
@@ -121,22 +117,16 @@ mod tests {
     #[test]
     fn a_batch_fits_the_worker() {
         let plain = || json!({});
-        let check = |body, amount, slots, pixels, expected| {
-            assert_eq!(batch(&params(body), amount, slots, pixels), expected);
+        let check = |body, amount, pixels, expected| {
+            let fitting = room(pixels, amount) * 100.0 / bulk(&params(body)) as f64;
+            assert_eq!(fitting.round_ties_even() as u32, expected);
         };
-        check(plain(), 1, 20, 262_144, 1);
-        check(plain(), 20, 20, 4 * 262_144, 20);
-        check(plain(), 20, 3, 4 * 262_144, 3);
-        check(plain(), 4, 20, 2 * 262_144, 2);
-        check(
-            json!({"post_processing": ["GFPGAN"]}),
-            4,
-            20,
-            4 * 262_144,
-            3,
-        );
-        check(json!({"transparent": true}), 4, 20, 4 * 262_144, 3);
-        check(plain(), 4, 20, -1, 1);
-        check(plain(), 20, 20, i64::MAX, 20);
+        check(plain(), 1, 262_144, 0);
+        check(plain(), 20, 4 * 262_144, 23);
+        check(plain(), 4, 2 * 262_144, 2);
+        check(json!({"post_processing": ["GFPGAN"]}), 4, 4 * 262_144, 3);
+        check(json!({"transparent": true}), 4, 4 * 262_144, 3);
+        check(plain(), 4, -1, 0);
+        check(plain(), 20, i64::MAX, u32::MAX);
     }
 }

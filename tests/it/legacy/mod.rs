@@ -1,6 +1,8 @@
 //! The poll API, from a client's first question to its worker's reward.
 
 mod chat;
+mod forms;
+mod images;
 mod moderation;
 mod our_worker;
 mod people;

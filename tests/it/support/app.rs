@@ -18,12 +18,17 @@ use muster::coordinator::start::{Shelves, doors};
 use muster::coordinator::state::DoorSettings;
 use muster::coordinator::storage::{Location, Store};
 use muster::coordinator::switchboard::Switchboard;
+use muster::coordinator::workers::Workers;
 use muster::protocol::job::AccountId;
 use muster::tasks::Tasks;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::Role;
 use tower::ServiceExt;
+
+use super::rig::Rig;
 
 /// Nothing here takes this long.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -35,6 +40,7 @@ pub struct App {
     pub router: Router,
     pub board: Switchboard,
     pub accounts: Accounts,
+    pub workers: Workers,
     pub media: Media,
     pub tasks: Tasks,
     /// A key with every scope.
@@ -83,8 +89,9 @@ impl App {
         };
         let doors = doors(shelves, accounts, board.clone(), settings, grace, &tasks).await;
         let doors = doors.unwrap();
-        let accounts = doors.accounts.clone();
+        let (accounts, workers) = (doors.accounts.clone(), doors.workers.clone());
         Self {
+            workers,
             router: router(doors),
             board,
             accounts,
@@ -116,6 +123,17 @@ impl App {
         };
         let key = self.accounts.create_key(account, order).await.unwrap();
         key.text.expose().to_owned()
+    }
+
+    /// A worker on a socket, which has not said anything yet.
+    pub async fn dial(&self) -> Rig {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let workers = self.workers.clone();
+        self.tasks
+            .start(async move { workers.serve(near, Vec::new()).await });
+        Rig {
+            socket: WebSocketStream::from_raw_socket(far, Role::Client, None).await,
+        }
     }
 
     pub async fn send(&self, request: Request<Body>) -> Answer {

@@ -7,6 +7,9 @@
 //! | `mask`, `headers` | `X-Fields` on whatever is answered, and the headers of it |
 //! | `text` | text requests: asked, looked at, cancelled |
 //! | `streamed` | the same for a client that would rather listen than ask again |
+//! | [`images`] | images, and the workers that draw them |
+//! | [`forms`] | questions about images |
+//! | `requested` | what all requests have in common at the door |
 //! | `progress` | how a request is doing |
 //! | `pop`, `submit` | text workers: what they are given, what they bring |
 //! | `people` | users |
@@ -16,13 +19,16 @@
 //! | `service` | the service about itself |
 
 mod asked;
+pub mod forms;
 mod headers;
+pub mod images;
 mod mask;
 pub mod moderation;
 mod people;
 mod pop;
 mod progress;
 mod refused;
+mod requested;
 pub mod rigs;
 pub mod service;
 mod streamed;

@@ -1,8 +1,9 @@
 //! How a request is doing, for those who ask again and again.
 
-use crate::coordinator::requests::{Counts, Request};
+use crate::coordinator::requests::{Counts, Output, Request};
 use crate::coordinator::storage::Store;
 use crate::coordinator::switchboard::Switchboard;
+use crate::protocol::job::Progress;
 use crate::protocol::legacy::requests::RequestStatusCheck;
 
 pub async fn of(request: &Request, board: &Switchboard, store: &Store) -> RequestStatusCheck {
@@ -12,6 +13,7 @@ pub async fn of(request: &Request, board: &Switchboard, store: &Store) -> Reques
         None => None,
     };
     let outlook = outlook.unwrap_or_default();
+    let (percent, steps) = heard(request);
     let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     RequestStatusCheck {
         finished: whole(counts.finished),
@@ -31,7 +33,27 @@ pub async fn of(request: &Request, board: &Switchboard, store: &Store) -> Reques
         },
         kudos: kudos(request, counts, store).await,
         is_possible: counts.processing > 0 || outlook.is_possible,
+        progress_percent: percent,
+        current_step: steps.map(|(step, _)| step),
+        total_steps: steps.map(|(_, steps)| steps),
     }
+}
+
+/// What the workers say that are at it: the percentage of the whole request, and the steps of the first. Nothing, if
+/// none says anything.
+fn heard(request: &Request) -> (Option<u8>, Option<(u32, u32)>) {
+    let told: Vec<Progress> = request
+        .outputs
+        .iter()
+        .filter_map(Output::progress)
+        .collect();
+    let Some(first) = told.first() else {
+        return (None, None);
+    };
+    let running: usize = told.iter().map(|one| usize::from(one.percent)).sum();
+    let made = request.counts().finished * 100;
+    let percent = (running + made) / request.outputs.len().max(1);
+    (u8::try_from(percent).ok(), first.steps)
 }
 
 /// Nothing more will come.

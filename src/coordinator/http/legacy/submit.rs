@@ -53,7 +53,7 @@ fn made(brought: SubmitInputText) -> Made {
     }
 }
 
-fn not_taken(not: NotTaken, job: JobId) -> Refusal {
+pub fn not_taken(not: NotTaken, job: JobId) -> Refusal {
     match not {
         NotTaken::Unknown => Refusal::unknown_job(job),
         NotTaken::NotYours => Code::WrongCredentials.into(),

@@ -9,6 +9,7 @@ use axum::response::Response;
 use super::moderation::Door;
 use super::progress;
 use super::refused::Refused;
+use super::requested::{find, leave_room, refusal, unavailable};
 use super::service::takes_requests;
 use super::streamed::{self, Source};
 use crate::coordinator::accounts::{Caller, Roles};
@@ -19,9 +20,7 @@ use crate::coordinator::http::reply;
 use crate::coordinator::moderation::{Medium, Prompt};
 use crate::coordinator::modes::Modes;
 use crate::coordinator::requests::orders::Asked;
-use crate::coordinator::requests::{
-    Ended, NewRequest, NotAccepted, Order, Output, Request, Requests,
-};
+use crate::coordinator::requests::{Ended, NewRequest, Order, Output, Request, Requests};
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::storage::Store;
 use crate::coordinator::styles::Styles;
@@ -58,7 +57,7 @@ pub async fn ask(
     // What a class asks for goes to those who are known to mean well.
     asked.trusted_workers |= caller.roles.contains(Roles::EDUCATION);
     refuse_unbuilt(&asked)?;
-    leave_room(&requests, &caller, &settings, &asked)?;
+    leave_room(&requests, &caller, &settings, Kind::Text, asked.outputs())?;
     door.keep_out_blocked()?;
     let asked = moderated(&door, &caller, asked).await?;
     // Not the one that replies and logs name: whoever knows this one may read the text.
@@ -86,7 +85,7 @@ pub async fn status(
     headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Response, Refused> {
-    let request = find(&requests, &id)?;
+    let request = find(&requests, &id, Kind::Text)?;
     if streamed::is_wanted(&headers) {
         let source = Source {
             request,
@@ -106,7 +105,7 @@ pub async fn cancel(
     State(store): State<Store>,
     Path(id): Path<String>,
 ) -> Result<Response, Refused> {
-    let request = find(&requests, &id)?;
+    let request = find(&requests, &id, Kind::Text)?;
     let status = look(&request, &board, &store).await;
     let cancelled = requests.cancel(&request).await;
     cancelled.map_err(|_| unavailable())?;
@@ -147,35 +146,6 @@ fn refuse_unbuilt(asked: &GenerationInputText) -> Result<(), Refusal> {
     })
 }
 
-/// As many jobs of an account may wait or run as its limit says.
-fn leave_room(
-    requests: &Requests,
-    caller: &Caller,
-    settings: &DoorSettings,
-    asked: &GenerationInputText,
-) -> Result<(), Refusal> {
-    let most = settings.concurrency(caller);
-    let open = requests.unfinished(caller.account);
-    let open = open.iter().filter(|request| request.kind == Kind::Text);
-    let open: usize = open.map(|request| request.counts().unfinished()).sum();
-    let wanted = asked.outputs() as usize;
-    if open.saturating_add(wanted) <= most {
-        return Ok(());
-    }
-    let message = format!(
-        "{open} of your texts are waiting or being written, and {most} may be; {wanted} more do not fit"
-    );
-    Err(Refusal::new(Code::TooManyPrompts, message))
-}
-
-fn find(requests: &Requests, id: &str) -> Result<Arc<Request>, Refusal> {
-    let id = id.parse().ok().map(RequestId);
-    let found = id.and_then(|id| requests.find(id));
-    found
-        .filter(|request| request.kind == Kind::Text)
-        .ok_or_else(|| Code::RequestNotFound.into())
-}
-
 pub(super) async fn look(
     request: &Request,
     board: &Switchboard,
@@ -205,15 +175,4 @@ fn generation(output: &Output) -> Option<GenerationText> {
             false => ResultState::Ok,
         },
     })
-}
-
-fn refusal(error: &NotAccepted) -> Refusal {
-    match error {
-        NotAccepted::Refused(refusal) => Refusal::plain(503, refusal.to_string()),
-        NotAccepted::Storage(_) => unavailable(),
-    }
-}
-
-fn unavailable() -> Refusal {
-    Refusal::plain(503, "the store cannot be written now, try again later")
 }

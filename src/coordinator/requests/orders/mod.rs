@@ -3,10 +3,14 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `text` | texts |
+//! | `image` | images |
+//! | `interrogation` | questions about images |
 //!
 //! Each kind says how long its requests live, what one of its jobs is, and what whoever asks should know. The rest is
 //! the same for all.
 
+mod image;
+mod interrogation;
 mod text;
 
 use std::sync::Arc;
@@ -26,8 +30,12 @@ use crate::protocol::job::{
     UnixMillis,
 };
 use crate::protocol::legacy::Refusal;
+use crate::protocol::legacy::image::request::GenerationInputImage;
+use crate::protocol::legacy::interrogation::ModelInterrogationInputImage;
 use crate::protocol::legacy::text::request::GenerationInputText;
 
+use image::ImageAsked;
+use interrogation::FormsAsked;
 use text::TextAsked;
 
 /// A request with everything that was drawn for it.
@@ -46,6 +54,8 @@ pub struct Order {
 #[derive(Debug)]
 pub enum Asked {
     Text(Box<TextAsked>),
+    Image(Box<ImageAsked>),
+    Forms(Box<FormsAsked>),
 }
 
 /// Why a stored request is not understood any more.
@@ -167,7 +177,8 @@ impl Order {
             trusted,
             original,
         } = self.asked.task(Nth { index, seed });
-        let models = self.asked.models().iter().map(|name| names.id(name));
+        let models = self.asked.models_of(index).iter();
+        let models = models.map(|name| names.id(name));
         Job {
             id,
             request: self.id,
@@ -193,12 +204,30 @@ impl Asked {
         Self::Text(Box::new(TextAsked::new(request)))
     }
 
+    /// Its source images are keys already.
+    pub fn image(request: GenerationInputImage) -> Self {
+        Self::Image(Box::new(ImageAsked::new(request)))
+    }
+
+    /// Of an image of this size, which is kept here or stays where it is.
+    pub fn forms(request: ModelInterrogationInputImage, size: (u32, u32)) -> Self {
+        Self::Forms(Box::new(FormsAsked::new(request, size)))
+    }
+
     fn read(kind: Kind, body: Value) -> Result<Self, Unreadable> {
         let refused = |refusal: Refusal| Unreadable(refusal.to_string());
         match kind {
             Kind::Text => {
                 let asked = TextAsked::read(body).map_err(refused)?;
                 Ok(Self::Text(Box::new(asked)))
+            }
+            Kind::Image => {
+                let asked = ImageAsked::read(body).map_err(refused)?;
+                Ok(Self::Image(Box::new(asked)))
+            }
+            Kind::Interrogation => {
+                let asked = FormsAsked::read(body).map_err(refused)?;
+                Ok(Self::Forms(Box::new(asked)))
             }
             other => Err(Unreadable(format!("it is of the kind {other:?}"))),
         }
@@ -208,60 +237,87 @@ impl Asked {
     fn stored(&self) -> Value {
         match self {
             Self::Text(text) => text.stored(),
+            Self::Image(image) => image.stored(),
+            Self::Forms(forms) => forms.stored(),
         }
     }
 
     pub fn kind(&self) -> Kind {
         match self {
             Self::Text(_) => Kind::Text,
+            Self::Image(_) => Kind::Image,
+            Self::Forms(_) => Kind::Interrogation,
         }
     }
 
     fn webhook(&self) -> Option<&str> {
         match self {
             Self::Text(text) => text.webhook(),
+            // Their doors refuse one.
+            Self::Image(_) | Self::Forms(_) => None,
         }
     }
 
     pub fn outputs(&self) -> u32 {
         match self {
             Self::Text(text) => text.outputs(),
+            Self::Image(image) => image.outputs(),
+            Self::Forms(forms) => forms.outputs(),
         }
     }
 
     fn models(&self) -> &[String] {
         match self {
             Self::Text(text) => text.models(),
+            Self::Image(image) => image.models(),
+            Self::Forms(forms) => forms.models(),
+        }
+    }
+
+    /// Of one of its jobs.
+    fn models_of(&self, index: u32) -> &[String] {
+        let index = index as usize;
+        match self {
+            Self::Forms(forms) => forms.models().get(index..=index).unwrap_or_default(),
+            other => other.models(),
         }
     }
 
     fn formats(&self) -> Formats {
         match self {
             Self::Text(text) => text.formats(),
+            Self::Image(image) => image.formats(),
+            Self::Forms(_) => Formats::LEGACY,
         }
     }
 
     fn lifetime(&self) -> Duration {
         match self {
             Self::Text(_) => text::LIFETIME,
+            Self::Image(_) => image::LIFETIME,
+            Self::Forms(_) => interrogation::LIFETIME,
         }
     }
 
     fn wishes(&self) -> Wishes {
         match self {
-            Self::Text(_) => Wishes::default(),
+            Self::Text(_) | Self::Forms(_) => Wishes::default(),
+            Self::Image(image) => image.wishes(),
         }
     }
 
     fn caveat(&self) -> Option<String> {
         match self {
             Self::Text(text) => text.caveat(),
+            Self::Image(_) | Self::Forms(_) => None,
         }
     }
 
     fn task(&self, nth: Nth) -> Task {
         match self {
             Self::Text(text) => text.task(nth),
+            Self::Image(image) => image.task(nth),
+            Self::Forms(forms) => forms.task(nth),
         }
     }
 }

@@ -50,7 +50,7 @@ impl GenerationInputImage {
     }
 
     /// What only trusted users may do.
-    fn check_batch(&self, asker: Asker) -> Result<(), Refusal> {
+    pub fn check_batch(&self, asker: Asker) -> Result<(), Refusal> {
         let extra = self.extra_source_images().len();
         Code::TooManyExtraSourceImages.when(extra > 5)?;
         Code::MoreThanMinExtraSourceImage.when(extra > 1 && !asker.trusted)?;

@@ -1,0 +1,63 @@
+//! `POST /api/v2/interrogate/async`: what is in an image.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::super::images::look_at;
+use super::super::refused::Refused;
+use super::super::requested::{leave_room, refusal};
+use super::super::service::takes_requests;
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::Admitted;
+use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::reply;
+use crate::coordinator::modes::Modes;
+use crate::coordinator::pictures::Sources;
+use crate::coordinator::requests::orders::Asked;
+use crate::coordinator::requests::{Order, Requests};
+use crate::coordinator::state::DoorSettings;
+use crate::coordinator::switchboard::Switchboard;
+use crate::protocol::job::{Kind, RequestId};
+use crate::protocol::legacy::interrogation::{
+    ModelInterrogationInputImage, RequestInterrogationResponse,
+};
+use crate::protocol::legacy::{Body, Code, Refusal};
+
+pub async fn ask(
+    State(requests): State<Requests>,
+    State(board): State<Switchboard>,
+    State(sources): State<Sources>,
+    State(settings): State<Arc<DoorSettings>>,
+    State(modes): State<Modes>,
+    Admitted(caller): Admitted,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let mut asked = ModelInterrogationInputImage::parse(&whole?.bytes)?;
+    takes_requests(&modes)?;
+    if let Some(webhook) = &asked.webhook {
+        return Err(refuse(webhook).into());
+    }
+    let forms = asked.forms.as_ref().map_or(0, Vec::len);
+    let forms = u32::try_from(forms).unwrap_or(u32::MAX);
+    leave_room(&requests, &caller, &settings, Kind::Interrogation, forms)?;
+    // Not the one that replies and logs name: whoever knows this one may read the answers.
+    let id = RequestId::random();
+    let size = look_at(&sources, id, &mut asked.source_image).await?;
+    let order = Order::new(id, caller.account, Asked::forms(asked, size));
+    let message = order.notice(&board.overview(), &settings.names);
+    let request = order.request(caller.standing(), &settings.names);
+    let accepted = requests.accept(request).await;
+    accepted.map_err(|error| refusal(&error))?;
+    let answer = RequestInterrogationResponse { id, message };
+    Ok(reply::json(StatusCode::ACCEPTED, &answer))
+}
+
+fn refuse(webhook: &str) -> Refusal {
+    match webhook.starts_with("https://") {
+        true => Refusal::plain(501, "webhook is not built yet"),
+        false => Refusal::new(Code::BadRequest, "webhook does not begin with https://"),
+    }
+}

@@ -1,0 +1,100 @@
+//! How the forms of a request are doing, and what was found.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::Value;
+
+use super::super::refused::Refused;
+use super::super::requested::{find, unavailable};
+use super::{LINKS, UPLOADED};
+use crate::coordinator::http::reply;
+use crate::coordinator::media::Media;
+use crate::coordinator::requests::{Ended, Output, Request, Requests};
+use crate::coordinator::switchboard::Stage;
+use crate::protocol::job::Kind;
+use crate::protocol::legacy::interrogation::{
+    FormState, InterrogationFormStatus, InterrogationState, InterrogationStatus,
+};
+use crate::protocol::legacy::words::named;
+
+/// `GET /api/v2/interrogate/status/{id}`
+pub async fn status(
+    State(requests): State<Requests>,
+    State(media): State<Media>,
+    Path(id): Path<String>,
+) -> Result<Response, Refused> {
+    let request = find(&requests, &id, Kind::Interrogation)?;
+    Ok(reply::json(StatusCode::OK, &look(&request, &media).await))
+}
+
+/// `DELETE /api/v2/interrogate/status/{id}`: as it is afterwards.
+pub async fn cancel(
+    State(requests): State<Requests>,
+    State(media): State<Media>,
+    Path(id): Path<String>,
+) -> Result<Response, Refused> {
+    let request = find(&requests, &id, Kind::Interrogation)?;
+    let cancelled = requests.cancel(&request).await;
+    cancelled.map_err(|_| unavailable())?;
+    Ok(reply::json(StatusCode::OK, &look(&request, &media).await))
+}
+
+async fn look(request: &Request, media: &Media) -> InterrogationStatus {
+    let mut forms = Vec::with_capacity(request.outputs.len());
+    for output in &request.outputs {
+        // Every form that was asked for is of the list.
+        let Some(form) = output.form().and_then(named) else {
+            continue;
+        };
+        forms.push(InterrogationFormStatus {
+            form,
+            state: state(request, output),
+            result: result(output, media).await,
+        });
+    }
+    let states: Vec<FormState> = forms.iter().map(|form| form.state).collect();
+    InterrogationStatus {
+        state: InterrogationState::of(&states),
+        forms,
+    }
+}
+
+fn state(request: &Request, output: &Output) -> FormState {
+    match output.ended() {
+        Some(Ended::Made(_)) => FormState::Done,
+        Some(Ended::Cancelled | Ended::Expired) => FormState::Cancelled,
+        Some(Ended::Failed(_)) => FormState::Faulted,
+        None if output.stage() != Stage::Waiting => FormState::Processing,
+        None if request.is_cancelled() => FormState::Cancelled,
+        None => FormState::Waiting,
+    }
+}
+
+/// As it was sent, with a link where an image was uploaded.
+async fn result(output: &Output, media: &Media) -> Option<Value> {
+    let Some(Ended::Made(made)) = output.ended() else {
+        return None;
+    };
+    let mut found: Value = serde_json::from_str(made.product.text()).ok()?;
+    let mut result = found["result"].take();
+    if let Some(key) = found["image"].as_str()
+        && let Ok(key) = key.parse()
+        && let Ok(link) = media.download_link(key, LINKS).await
+    {
+        link_in(&mut result, &link);
+    }
+    Some(result)
+}
+
+fn link_in(result: &mut Value, link: &str) {
+    match result {
+        Value::String(text) if text == UPLOADED => link.clone_into(text),
+        Value::Object(fields) => fields.values_mut().for_each(|one| {
+            if one == UPLOADED {
+                *one = link.into();
+            }
+        }),
+        _ => {}
+    }
+}

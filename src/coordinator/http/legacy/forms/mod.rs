@@ -1,0 +1,22 @@
+//! Questions about images: asked, looked at, answered.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `ask` | a request comes in |
+//! | `look` | how its forms are doing, and what was found |
+//! | `work` | a worker comes for forms, and brings what it found |
+
+mod ask;
+mod look;
+mod work;
+
+pub use ask::ask;
+pub use look::{cancel, status};
+pub use work::{pop, submit};
+
+use std::time::Duration;
+
+/// How long links to images are good.
+const LINKS: Duration = Duration::from_secs(1800);
+/// What stands for an image that was uploaded, in a result.
+const UPLOADED: &str = "R2";

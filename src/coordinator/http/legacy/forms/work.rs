@@ -1,0 +1,187 @@
+//! A worker comes for forms, and brings what it found.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::json;
+
+use super::super::moderation::Door;
+use super::super::refused::Refused;
+use super::super::rigs::door;
+use super::super::submit::not_taken;
+use super::LINKS;
+use crate::coordinator::dispatch::{Offer, Skip, Skipped, Wants};
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::Admitted;
+use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::reply;
+use crate::coordinator::media::{Area, Key, Kind as Format, Media};
+use crate::coordinator::pollers::{Ask, Made, Pollers};
+use crate::coordinator::storage::Said;
+use crate::protocol::job::{Body as JobBody, Capabilities, JobId, Kind, Product, Reach};
+use crate::protocol::legacy::interrogation::{
+    Form, InterrogationPopFormPayload, InterrogationPopPayload, InterrogationSubmitInput,
+    NoValidInterrogationsFound,
+};
+use crate::protocol::legacy::pop::InterrogationPopInput;
+use crate::protocol::legacy::submit::GenerationSubmitted;
+use crate::protocol::legacy::words::{SubmitState, Word, named};
+use crate::protocol::legacy::worker::kept_name;
+use crate::protocol::legacy::{Body, Code, Refusal};
+
+/// Forms one worker takes at once.
+const MOST: i64 = 100;
+const TILE: u32 = 512 * 512;
+
+/// `POST /api/v2/interrogate/pop`
+pub async fn pop(
+    State(pollers): State<Pollers>,
+    State(media): State<Media>,
+    door: Door,
+    Admitted(caller): Admitted,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let asked = InterrogationPopInput::parse(&whole?.bytes)?;
+    let prefers = door::preferred(asked.priority_usernames.as_deref());
+    // The public service names no reason here.
+    let prefers = prefers.map_err(|wrong| Refusal::new(Code::BadRequest, wrong.to_string()))?;
+    door::may_pop(&caller)?;
+    door.keep_out_blocked()?;
+    let name = kept_name(&asked.name);
+    let amount = asked.amount.clamp(1, MOST);
+    let wants = Wants {
+        // They may come from different requests.
+        scattered: true,
+        ..Wants::most(u32::try_from(amount).unwrap_or(1))
+    };
+    let ask = Ask {
+        prefers,
+        ..ask(&asked, &name)
+    };
+    let worker = ask.name.clone();
+    let given = pollers.pop(&caller, ask, wants).await;
+    let given = given.map_err(|not| door::not_served(not, &name))?;
+    door.moderation.note_worker(&worker, door.address);
+    let answer = match given.offers.is_empty() {
+        true => InterrogationPopPayload {
+            forms: None,
+            skipped: reasons(&given.skipped),
+        },
+        false => match payloads(&given.offers, &media).await {
+            Some(forms) => InterrogationPopPayload {
+                forms: Some(forms),
+                skipped: NoValidInterrogationsFound::default(),
+            },
+            None => {
+                pollers.give_back(&given.offers).await;
+                let message = "images cannot be linked to now, come again later";
+                return Err(Refusal::plain(503, message).into());
+            }
+        },
+    };
+    Ok(reply::json(StatusCode::OK, &answer))
+}
+
+fn ask(asked: &InterrogationPopInput, name: &str) -> Ask {
+    // Who names none does the simplest.
+    let forms = asked.forms.clone().filter(|forms| !forms.is_empty());
+    let forms = forms.unwrap_or_else(|| vec![Form::Caption]);
+    Ask {
+        name: name.into(),
+        agent: asked.bridge_agent.as_str().into(),
+        kind: Kind::Interrogation,
+        said: Said {
+            agent: asked.bridge_agent.clone(),
+            threads: asked.threads,
+            takes: forms.iter().map(|form| form.word().to_owned()).collect(),
+            ..Said::default()
+        },
+        prefers: Vec::new(),
+        models: forms.iter().map(|form| Arc::from(form.word())).collect(),
+        capabilities: Capabilities::default(),
+        reach: Reach {
+            pixels: asked.max_tiles.saturating_mul(TILE),
+            ..Reach::default()
+        },
+        threads: asked.threads,
+    }
+}
+
+async fn payloads(offers: &[Offer], media: &Media) -> Option<Vec<InterrogationPopFormPayload>> {
+    let mut forms = Vec::with_capacity(offers.len());
+    for offer in offers {
+        forms.push(payload(offer, media).await?);
+    }
+    Some(forms)
+}
+
+async fn payload(offer: &Offer, media: &Media) -> Option<InterrogationPopFormPayload> {
+    let JobBody::Form(request) = &offer.job.body else {
+        return None;
+    };
+    let form: Form = named(&request.form)?;
+    let source_image = match request.image.parse() {
+        Ok(key) => media.download_link(key, LINKS).await.ok()?,
+        // It stays where its client has it.
+        Err(_) => request.image.clone(),
+    };
+    let r2_upload = match form.post_processor() {
+        Some(_) => {
+            let key = key(offer.job.id, offer.attempt);
+            Some(media.upload_link(key, LINKS).await.ok()?)
+        }
+        None => None,
+    };
+    Some(InterrogationPopFormPayload {
+        id: offer.job.id,
+        form,
+        source_image,
+        payload: request.payload.clone(),
+        r2_upload,
+    })
+}
+
+fn key(job: JobId, attempt: u32) -> Key {
+    Key::new(Area::Results, job.0, attempt, Format::Webp)
+}
+
+fn reasons(skipped: &Skipped) -> NoValidInterrogationsFound {
+    let count = |skip| skipped.get(&skip).map(|count| *count as u64);
+    NoValidInterrogationsFound {
+        worker_id: count(Skip::Workers),
+        untrusted: count(Skip::Untrusted),
+        bridge_version: count(Skip::Ability),
+    }
+}
+
+/// `POST /api/v2/interrogate/submit`
+pub async fn submit(
+    State(pollers): State<Pollers>,
+    Admitted(caller): Admitted,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let brought = InterrogationSubmitInput::parse(&whole?.bytes)?;
+    let job = brought.id.parse().map(JobId);
+    let job = job.map_err(|_| Refusal::unknown_job(&brought.id))?;
+    let attempt = pollers.attempt(caller.account, job).await;
+    let attempt = attempt.map_err(|not| not_taken(not, job))?;
+    let made = match brought.state == SubmitState::Faulted.word() {
+        true => Made::Fault,
+        false => {
+            let image = key(job, attempt).to_string();
+            let found = json!({"result": brought.result, "image": image});
+            Made::Brought {
+                product: Product::Text(found.to_string()),
+                censored: false,
+            }
+        }
+    };
+    let reward = pollers.bring(caller.account, job, made).await;
+    let reward = reward.map_err(|not| not_taken(not, job))?;
+    let answer = GenerationSubmitted {
+        reward: reward.0 as f64 / 1000.0,
+    };
+    Ok(reply::json(StatusCode::OK, &answer))
+}

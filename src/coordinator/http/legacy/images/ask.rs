@@ -1,0 +1,194 @@
+//! `POST /api/v2/generate/async`: images are asked for.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::super::moderation::Door;
+use super::super::refused::Refused;
+use super::super::requested::{leave_room, refusal};
+use super::super::service::takes_requests;
+use super::sources;
+use crate::coordinator::accounts::{Caller, Roles};
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::Admitted;
+use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::reply;
+use crate::coordinator::kudos::{Drawing, Terms};
+use crate::coordinator::moderation::{Medium, Prompt};
+use crate::coordinator::modes::Modes;
+use crate::coordinator::pictures::Sources;
+use crate::coordinator::requests::orders::Asked;
+use crate::coordinator::requests::{NewRequest, Order, Requests};
+use crate::coordinator::state::DoorSettings;
+use crate::coordinator::styles::{Styles, Use};
+use crate::coordinator::switchboard::Switchboard;
+use crate::protocol::job::{Kind, Kudos, RequestId};
+use crate::protocol::legacy::image::baseline::Baseline;
+use crate::protocol::legacy::image::check::{Asker, Known};
+use crate::protocol::legacy::image::request::GenerationInputImage;
+use crate::protocol::legacy::requests::{RequestAsync, RequestSingleWarning, Warning};
+use crate::protocol::legacy::{Body, Code, Refusal};
+
+/// Where it goes and what it is held against.
+pub struct Counter {
+    pub requests: Requests,
+    pub board: Switchboard,
+    pub sources: Sources,
+    pub settings: Arc<DoorSettings>,
+}
+
+pub async fn ask(
+    (State(requests), State(board)): (State<Requests>, State<Switchboard>),
+    (State(sources), State(styles)): (State<Sources>, State<Styles>),
+    State(settings): State<Arc<DoorSettings>>,
+    (State(modes), door): (State<Modes>, Door),
+    Admitted(caller): Admitted,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let asked = GenerationInputImage::parse(&whole?.bytes)?;
+    let (mut asked, style) = styles.image(asked).await.map_err(Refusal::from)?;
+    if caller.roles.contains(Roles::EDUCATION) {
+        for_a_class(&mut asked);
+    }
+    takes_requests(&modes)?;
+    let counter = Counter {
+        requests,
+        board,
+        sources,
+        settings,
+    };
+    counter.leave_room(&caller, &asked)?;
+    door.keep_out_blocked()?;
+    let asked = moderated(&door, &caller, asked).await?;
+    asked.check(known(&caller, &alias(&caller)))?;
+    let drawing = Drawing::of(&asked.params, asked.source_image.is_some());
+    if asked.dry_run {
+        let priced = RequestAsync::priced(estimate(&drawing, &asked));
+        return Ok(reply::json(StatusCode::OK, &priced));
+    }
+    let answer = counter.accept(&caller, asked, style, &drawing).await?;
+    Ok(reply::json(StatusCode::ACCEPTED, &answer))
+}
+
+impl Counter {
+    /// What is looked at before the prompt.
+    fn leave_room(&self, caller: &Caller, asked: &GenerationInputImage) -> Result<(), Refusal> {
+        let insecure = |webhook: &String| !webhook.starts_with("https://");
+        if asked.webhook.as_ref().is_some_and(insecure) {
+            let message = "webhook does not begin with https://";
+            return Err(Refusal::new(Code::BadRequest, message));
+        }
+        refuse_unbuilt(asked)?;
+        asked.check_batch(known(caller, &alias(caller)).asker)?;
+        let (requests, settings) = (&self.requests, &self.settings);
+        leave_room(requests, caller, settings, Kind::Image, asked.params.n)
+    }
+
+    async fn accept(
+        &self,
+        caller: &Caller,
+        mut asked: GenerationInputImage,
+        style: Option<Use>,
+        drawing: &Drawing,
+    ) -> Result<RequestAsync, Refusal> {
+        // Not the one that replies and logs name: whoever knows this one may see the images.
+        let id = RequestId::random();
+        sources::take(&self.sources, id, &mut asked).await?;
+        let cost = Kudos((estimate(drawing, &asked) * 1000.0) as i64);
+        let mut standing = caller.standing();
+        standing.short = standing.kudos < cost && !caller.has(Roles::TRUSTED);
+        let order = Order::new(id, caller.account, Asked::image(asked));
+        let (overview, names) = (self.board.overview(), &self.settings.names);
+        let is_possible = order.is_possible(&overview, names);
+        let mut answer = RequestAsync::accepted(id, drawing.price().round());
+        answer.message = order.notice(&overview, names);
+        answer.warnings = (!is_possible).then(|| warnings(answer.message.as_deref()));
+        let request = NewRequest {
+            style,
+            ..order.request(standing, names)
+        };
+        let accepted = self.requests.accept(request).await;
+        accepted.map_err(|error| refusal(&error))?;
+        Ok(answer)
+    }
+}
+
+/// What a class asks for is fit for it, and goes to those who are known to mean well.
+fn for_a_class(asked: &mut GenerationInputImage) {
+    asked.nsfw = false;
+    asked.censor_nsfw = true;
+    asked.trusted_workers = true;
+    asked.shared = false;
+}
+
+fn alias(caller: &Caller) -> String {
+    format!("{}#{}", caller.name, caller.account.0)
+}
+
+fn known<'a>(caller: &Caller, alias: &'a str) -> Known<'a> {
+    Known {
+        baseline: &Baseline::of_unknown,
+        asker: Asker {
+            alias,
+            special: caller.has(Roles::SPECIAL),
+            trusted: caller.has(Roles::TRUSTED),
+        },
+    }
+}
+
+/// With the prompt as it may be drawn.
+async fn moderated(
+    door: &Door,
+    caller: &Caller,
+    mut asked: GenerationInputImage,
+) -> Result<GenerationInputImage, Refusal> {
+    let prompt = Prompt {
+        text: &asked.prompt,
+        medium: Medium::Image,
+        may_be_rewritten: asked.replacement_filter,
+        models: &asked.models,
+    };
+    if let Some(rewritten) = door.examine(prompt, caller).await? {
+        asked.prompt = rewritten;
+    }
+    Ok(asked)
+}
+
+fn warnings(message: Option<&str>) -> Vec<RequestSingleWarning> {
+    vec![RequestSingleWarning {
+        code: Warning::NoAvailableWorker,
+        message: message.unwrap_or_default().to_owned(),
+    }]
+}
+
+fn estimate(drawing: &Drawing, asked: &GenerationInputImage) -> f64 {
+    let first = asked
+        .models
+        .first()
+        .map(|model| Baseline::of_unknown(model));
+    drawing.estimate(first, terms(asked), asked.params.n)
+}
+
+fn terms(asked: &GenerationInputImage) -> Terms {
+    Terms {
+        slow_workers: asked.slow_workers,
+        worker_blacklist: asked.worker_blacklist,
+    }
+}
+
+/// What is not there yet says so by its name, where it would make a difference.
+fn refuse_unbuilt(asked: &GenerationInputImage) -> Result<(), Refusal> {
+    let settings = [
+        ("slow_workers", !asked.slow_workers),
+        ("workers", !asked.targets().is_empty()),
+        ("webhook", asked.webhook.is_some()),
+        ("proxied_account", asked.proxied_account.is_some()),
+    ];
+    let unbuilt = settings.into_iter().find(|(_, asked)| *asked);
+    unbuilt.map_or(Ok(()), |(name, _)| {
+        Err(Refusal::plain(501, format!("{name} is not built yet")))
+    })
+}

@@ -1,0 +1,32 @@
+//! Images of the poll API: asked for, drawn, looked at, rated.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `ask` | a request comes in |
+//! | `sources` | the images that it begins with |
+//! | `look` | how it is doing, and what is there of it |
+//! | `pop` | a worker comes for images to draw |
+//! | `submit` | a worker brings one |
+//! | `steps` | a worker says how far it is |
+//! | `rate` | what whoever asked thinks of them |
+
+mod ask;
+mod look;
+mod pop;
+mod rate;
+mod sources;
+mod steps;
+mod submit;
+
+pub use ask::ask;
+pub use look::{cancel, check, status};
+pub use pop::pop;
+pub use rate::rate;
+pub use sources::look_at;
+pub use steps::progress;
+pub use submit::submit;
+
+use std::time::Duration;
+
+/// How long links to images are good.
+const LINKS: Duration = Duration::from_secs(1800);

@@ -1,0 +1,229 @@
+//! `POST /api/v2/generate/pop`: a worker comes for images to draw.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::super::moderation::Door;
+use super::super::refused::Refused;
+use super::super::rigs::door;
+use super::LINKS;
+use crate::coordinator::accounts::Caller;
+use crate::coordinator::dispatch::{Offer, Skip, Skipped, Wants};
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::Admitted;
+use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::reply;
+use crate::coordinator::media::{Area, Key, Kind as Format, Media};
+use crate::coordinator::pollers::{Ask, Given, Pollers};
+use crate::coordinator::storage::Said;
+use crate::protocol::job::{Body as JobBody, Capabilities, Kind, Reach};
+use crate::protocol::legacy::agent::BridgeAgent;
+use crate::protocol::legacy::image::baseline::Baseline;
+use crate::protocol::legacy::image::payload::{
+    GenerationPayloadImage, ModelPayloadImage, NoValidRequestFoundImage,
+};
+use crate::protocol::legacy::image::request::{ExtraSourceImage, GenerationInputImage};
+use crate::protocol::legacy::pop::PopInputImage;
+use crate::protocol::legacy::worker::kept_name;
+use crate::protocol::legacy::{Body, Refusal, work};
+
+/// Models one worker may offer.
+const MOST_MODELS: usize = 300;
+/// Steps of a worker that takes no long jobs: halfway between what models need and what they are good for.
+const FEW_STEPS: u32 = 30;
+
+pub async fn pop(
+    State(pollers): State<Pollers>,
+    State(media): State<Media>,
+    door: Door,
+    Admitted(caller): Admitted,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let asked = PopInputImage::parse(&whole?.bytes)?;
+    let prefers = door::preferred(asked.priority_usernames.as_deref())?;
+    door::may_pop(&caller)?;
+    door.keep_out_blocked()?;
+    let agent = BridgeAgent::parse(&asked.bridge_agent);
+    let name = kept_name(&asked.name);
+    let ask = Ask {
+        prefers,
+        ..ask(&asked, &caller, &agent, &name)?
+    };
+    let uploads = ask.capabilities.contains(Capabilities::UPLOADS);
+    let worker = ask.name.clone();
+    let given = pollers.pop(&caller, ask, wants(&asked)).await;
+    let given = given.map_err(|not| door::not_served(not, &name))?;
+    door.moderation.note_worker(&worker, door.address);
+    if given.offers.is_empty() {
+        let nothing = GenerationPayloadImage::empty(reasons(&given.skipped), Vec::new());
+        return Ok(reply::json(StatusCode::OK, &nothing));
+    }
+    match payload(&given, &media, uploads).await {
+        Some(payload) => Ok(reply::json(StatusCode::OK, &payload)),
+        None => {
+            pollers.give_back(&given.offers).await;
+            Err(Refusal::plain(503, "there is no room for images now, come again later").into())
+        }
+    }
+}
+
+fn ask(
+    asked: &PopInputImage,
+    caller: &Caller,
+    agent: &BridgeAgent,
+    name: &str,
+) -> Result<Ask, Refusal> {
+    let models = asked.served(agent, Baseline::of_unknown);
+    let models = door::models(models.cloned().collect(), caller, MOST_MODELS)?;
+    let names: Vec<String> = models.iter().map(|name| name.to_string()).collect();
+    Ok(Ask {
+        name: name.into(),
+        agent: asked.bridge_agent.as_str().into(),
+        kind: Kind::Image,
+        capabilities: asked.abilities(agent, &names),
+        said: said(asked, names),
+        prefers: Vec::new(),
+        models,
+        reach: Reach {
+            pixels: u32::try_from(asked.max_pixels.max(0)).unwrap_or(u32::MAX),
+            steps: match asked.limit_max_steps {
+                true => FEW_STEPS,
+                false => u32::MAX,
+            },
+            ..Reach::default()
+        },
+        threads: asked.threads,
+    })
+}
+
+/// For people who look at the worker.
+fn said(asked: &PopInputImage, models: Vec<String>) -> Said {
+    let takes = [
+        ("img2img", asked.allow_img2img),
+        ("painting", asked.allow_painting),
+        ("post-processing", asked.allow_post_processing),
+        ("lora", asked.allow_lora),
+        ("controlnet", asked.allow_controlnet),
+        ("sdxl_controlnet", asked.allow_sdxl_controlnet),
+    ];
+    let takes = takes.into_iter().filter(|(_, takes)| *takes);
+    Said {
+        agent: asked.bridge_agent.clone(),
+        threads: asked.threads,
+        nsfw: asked.nsfw,
+        models,
+        takes: takes.map(|(name, _)| name.to_owned()).collect(),
+        max_pixels: asked.max_pixels,
+        ..Said::default()
+    }
+}
+
+fn wants(asked: &PopInputImage) -> Wants {
+    let words = asked.unwanted_words().filter(|word| !word.is_empty());
+    Wants {
+        room: Some(work::room(asked.max_pixels, asked.amount)),
+        unwanted: words.map(str::to_lowercase).collect(),
+        paid: asked.require_upfront_kudos,
+        ..Wants::most(asked.amount)
+    }
+}
+
+/// All jobs of a pop have the parameters and the seed of the first. Nothing, if the media store does not work.
+async fn payload(given: &Given, media: &Media, uploads: bool) -> Option<GenerationPayloadImage> {
+    let first = given.offers.first()?;
+    let (request, seed) = asked_for(first)?;
+    let images = u32::try_from(given.offers.len()).unwrap_or(u32::MAX);
+    let links = match uploads {
+        true => Some(upload_links(&given.offers, media).await?),
+        false => None,
+    };
+    let nothing = GenerationPayloadImage::empty(NoValidRequestFoundImage::default(), Vec::new());
+    Some(GenerationPayloadImage {
+        payload: ModelPayloadImage::of(&request, images, seed),
+        id: Some(first.job.id),
+        ids: given.offers.iter().map(|offer| offer.job.id).collect(),
+        ttl: first.job.limits.patience.map(|patience| patience.as_secs()),
+        model: given.model.as_deref().map(str::to_owned),
+        source_image: link(request.source_image.as_deref(), media).await?,
+        source_processing: request.source_processing,
+        source_mask: link(request.source_mask.as_deref(), media).await?,
+        extra_source_images: extra(&request, media).await?,
+        r2_upload: links.as_ref().and_then(|links| links.first().cloned()),
+        r2_uploads: links,
+        ..nothing
+    })
+}
+
+/// In the client's own words.
+fn asked_for(offer: &Offer) -> Option<(GenerationInputImage, u32)> {
+    let original = offer.job.original.as_ref()?;
+    let request = GenerationInputImage::read((*original.body).clone()).ok()?;
+    let JobBody::Image(image) = &offer.job.body else {
+        return None;
+    };
+    // Seeds of this API have 32 bits.
+    Some((request, image.seed? as u32))
+}
+
+async fn upload_links(offers: &[Offer], media: &Media) -> Option<Vec<String>> {
+    let mut links = Vec::with_capacity(offers.len());
+    for offer in offers {
+        let key = Key::new(Area::Results, offer.job.id.0, offer.attempt, Format::Webp);
+        links.push(media.upload_link(key, LINKS).await.ok()?);
+    }
+    Some(links)
+}
+
+/// Of an image that came with the request, if one came.
+async fn link(key: Option<&str>, media: &Media) -> Option<Option<String>> {
+    let Some(key) = key else {
+        return Some(None);
+    };
+    let link = media.download_link(key.parse().ok()?, LINKS).await;
+    link.ok().map(Some)
+}
+
+async fn extra(
+    request: &GenerationInputImage,
+    media: &Media,
+) -> Option<Option<Vec<ExtraSourceImage>>> {
+    let images = request.extra_source_images();
+    if images.is_empty() {
+        return Some(None);
+    }
+    let mut links = Vec::with_capacity(images.len());
+    for one in images {
+        let image = link(one.image.as_deref(), media).await?;
+        links.push(ExtraSourceImage {
+            strength: one.strength,
+            image,
+        });
+    }
+    Some(Some(links))
+}
+
+/// What can be counted is there even where it is nothing: owners of workers read it as a table.
+fn reasons(skipped: &Skipped) -> NoValidRequestFoundImage {
+    let known = |skip| skipped.get(&skip).map(|count| *count as u64);
+    let count = |skip| Some(known(skip).unwrap_or(0));
+    let denied = |one| count(Skip::Denied(one));
+    NoValidRequestFoundImage {
+        max_pixels: count(Skip::Pixels),
+        img2img: denied(Capabilities::SOURCE_IMAGES),
+        painting: denied(Capabilities::PAINTING),
+        unsafe_ip: denied(Capabilities::HIDDEN_ADDRESSES),
+        post_processing: denied(Capabilities::POST_PROCESSING),
+        lora: denied(Capabilities::LORAS),
+        controlnet: denied(Capabilities::CONTROL).max(denied(Capabilities::LARGE_CONTROL)),
+        nsfw: denied(Capabilities::NSFW),
+        worker_id: count(Skip::Workers),
+        untrusted: count(Skip::Untrusted),
+        models: count(Skip::Models),
+        bridge_version: count(Skip::Ability),
+        step_count: known(Skip::Steps),
+        blacklist: known(Skip::Words),
+        kudos: known(Skip::Kudos),
+        performance: None,
+    }
+}

@@ -1,0 +1,137 @@
+//! `POST /api/v2/generate/rate/{id}`: what whoever asked thinks of the images. Of a request that may be shown to
+//! others, once.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::super::refused::Refused;
+use super::super::requested::{find, unavailable};
+use crate::coordinator::clock::wall_clock;
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::reply;
+use crate::coordinator::kudos::{Cause, Posted, Posting};
+use crate::coordinator::requests::{Ended, Request, Requests};
+use crate::coordinator::storage::{RatingRow, Store};
+use crate::protocol::job::{JobId, Kind, Kudos};
+use crate::protocol::legacy::rating::AestheticsPayload;
+use crate::protocol::legacy::submit::GenerationSubmitted;
+use crate::protocol::legacy::{Body, Code, Refusal};
+
+/// For the choice of a best image.
+const BEST: i64 = 4;
+/// For each image that is rated.
+const RATING: i64 = 5;
+
+pub async fn rate(
+    State(requests): State<Requests>,
+    State(store): State<Store>,
+    Path(id): Path<String>,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let payload = AestheticsPayload::parse(&whole?.bytes)?;
+    let request = find(&requests, &id, Kind::Image)?;
+    payload.check()?;
+    check(&payload, &request)?;
+    let counts = request.counts();
+    let ended = counts.finished + counts.failed + counts.stopped;
+    let cost = request.charged(ended, &store).await;
+    let reward = reward(&payload, cost);
+    let posting = Posting::from_house(Cause::Rating, request.account, reward, wall_clock())
+        .about(request.id.to_string())
+        .once(format!("rating {}", request.id));
+    let rated = store.rate(posting, rows(&payload)).await;
+    match rated.map_err(|_| unavailable())? {
+        Posted::Done => {}
+        Posted::Already | Posted::Conflict => return Err(Code::AestheticsAlreadyExist.into()),
+        Posted::NotEnough => return Err(Code::InvalidAestheticAttempt.into()),
+    }
+    let answer = GenerationSubmitted {
+        reward: reward.0 as f64 / 1000.0,
+    };
+    Ok(reply::json(StatusCode::OK, &answer))
+}
+
+/// Whether the request can be rated like this.
+fn check(payload: &AestheticsPayload, request: &Request) -> Result<(), Refusal> {
+    let counts = request.counts();
+    Code::AestheticsNotCompleted.when(counts.unfinished() > 0 || counts.finished == 0)?;
+    Code::AestheticsNotPublic.when(!request.wishes.shared)?;
+    let drawn = |id: &str| {
+        let made = |ended: Option<&Ended>| matches!(ended, Some(Ended::Made(_)));
+        let mut outputs = request.outputs.iter();
+        outputs.any(|output| output.job.to_string() == id && made(output.ended()))
+    };
+    let mut rated = payload.ratings().iter().map(|rating| &*rating.id);
+    let best = payload.best.as_deref();
+    Code::ProcGenNotFound.when(!rated.all(drawn) || best.is_some_and(|best| !drawn(best)))?;
+    Code::AestheticsSolo.when(best.is_some() && counts.finished == 1)
+}
+
+/// Never more than what was paid, less one.
+fn reward(payload: &AestheticsPayload, cost: Kudos) -> Kudos {
+    let best = match payload.agreed_best() {
+        Some(_) => BEST,
+        None => 0,
+    };
+    let ratings = i64::try_from(payload.ratings().len()).unwrap_or(0) * RATING;
+    let most = cost.0.saturating_sub(1000).max(0);
+    Kudos(((best + ratings) * 1000).min(most))
+}
+
+fn rows(payload: &AestheticsPayload) -> Vec<RatingRow> {
+    let best = payload.agreed_best();
+    let row = |id: &str| {
+        let rating = payload.ratings().iter().find(|rating| rating.id == id);
+        Some(RatingRow {
+            job: JobId(id.parse().ok()?),
+            rating: rating.map(|rating| rating.rating),
+            artifacts: rating.and_then(|rating| rating.artifacts),
+            best: best == Some(id),
+        })
+    };
+    let rated = payload.ratings().iter().map(|rating| &*rating.id);
+    let alone = best.filter(|best| !rated.clone().any(|id| id == *best));
+    rated.chain(alone).filter_map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{reward, rows};
+    use crate::protocol::job::Kudos;
+    use crate::protocol::legacy::Body;
+    use crate::protocol::legacy::rating::AestheticsPayload;
+
+    const ONE: &str = "00000000-0000-4000-8000-000000000001";
+    const OTHER: &str = "00000000-0000-4000-8000-000000000002";
+
+    #[test]
+    fn ratings_are_worth_five_and_the_best_four_and_never_more_than_was_paid() {
+        let check = |body: Value, cost: i64, expected: i64| {
+            let payload = AestheticsPayload::read(body).unwrap();
+            assert_eq!(reward(&payload, Kudos(cost * 1000)), Kudos(expected * 1000));
+        };
+        let ratings = json!([{"id": ONE, "rating": 8}, {"id": OTHER, "rating": 5}]);
+        check(json!({"best": ONE}), 100, 4);
+        check(json!({"ratings": ratings}), 100, 10);
+        check(json!({"ratings": ratings, "best": ONE}), 100, 14);
+        check(json!({"ratings": ratings, "best": OTHER}), 100, 10);
+        check(json!({"ratings": ratings, "best": ONE}), 9, 8);
+        check(json!({"best": ONE}), 0, 0);
+    }
+
+    #[test]
+    fn what_is_kept_names_each_image_once() {
+        let body = json!({"best": ONE, "ratings": [{"id": OTHER, "rating": 5, "artifacts": 2}]});
+        let rows = rows(&AestheticsPayload::read(body).unwrap());
+        assert_eq!(rows.len(), 2);
+        assert_eq!(
+            (rows[0].rating, rows[0].artifacts, rows[0].best),
+            (Some(5), Some(2), false)
+        );
+        assert_eq!((rows[1].rating, rows[1].best), (None, true));
+    }
+}

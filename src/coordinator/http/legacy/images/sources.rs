@@ -1,0 +1,82 @@
+//! Images that come along: those that a request begins with, and those that workers bring in their submit. A request
+//! names its own by their keys from then on.
+
+use bytes::Bytes;
+
+use crate::coordinator::media::{Area, Key, Kind as Format, Media, Unaccepted};
+use crate::coordinator::pictures::{Bounds, Pictures, Role, SourceError, Sources};
+use crate::protocol::job::RequestId;
+use crate::protocol::legacy::image::request::GenerationInputImage;
+use crate::protocol::legacy::words::SourceProcessing;
+use crate::protocol::legacy::{Code, Refusal};
+
+/// The most bytes of a drawn image, and its pixels: workers enlarge images by up to four in each direction.
+const MOST_BYTES: usize = 64 << 20;
+const DRAWN: Bounds = Bounds::Pixels(16 * 3072 * 3072);
+
+/// Takes in the images of a request and puts their keys in their place.
+pub async fn take(
+    sources: &Sources,
+    id: RequestId,
+    asked: &mut GenerationInputImage,
+) -> Result<(), Refusal> {
+    let painting = asked.source_processing == SourceProcessing::Inpainting;
+    let role = match painting && asked.source_mask.is_none() {
+        true => Role::UnmaskedInpainting,
+        false => Role::Source,
+    };
+    let first = asked.source_image.iter_mut().map(|image| (image, role));
+    let mask = asked.source_mask.iter_mut();
+    let extra = asked.extra_source_images.iter_mut().flatten();
+    let extra = extra.filter_map(|extra| extra.image.as_mut());
+    let others = mask.chain(extra).map(|image| (image, Role::Source));
+    for (number, (image, role)) in (0..).zip(first.chain(others)) {
+        let key = Key::new(Area::Sources, id.0, number, Format::Webp);
+        let taken = sources.take_in(image, role, key).await;
+        taken.map_err(|error| error.refusal())?;
+        *image = key.to_string();
+    }
+    Ok(())
+}
+
+/// The size of an image that is to be looked at. One at an address stays there; any other is stored, and the text
+/// becomes its key.
+pub async fn look_at(
+    sources: &Sources,
+    id: RequestId,
+    image: &mut String,
+) -> Result<(u32, u32), Refusal> {
+    let refusal = |error: SourceError| error.refusal();
+    // Base64 has no colon in it.
+    if image.contains(':') {
+        let read = sources.read(image, Role::Interrogated).await;
+        return read.map(|read| (read.width, read.height)).map_err(refusal);
+    }
+    let key = Key::new(Area::Sources, id.0, 0, Format::Webp);
+    let taken = sources.take_in(image, Role::Interrogated, key).await;
+    let taken = taken.map_err(refusal)?;
+    *image = key.to_string();
+    Ok((taken.width, taken.height))
+}
+
+/// What a worker brings in its submit.
+pub async fn decoded(pictures: &Pictures, text: &str) -> Result<Bytes, Refusal> {
+    let prepared = pictures
+        .prepare_text(text.to_owned(), MOST_BYTES, DRAWN)
+        .await;
+    let refusal = |error| Refusal::new(Code::ImageValidationFailed, format!("{error}"));
+    prepared.map(|prepared| prepared.webp).map_err(refusal)
+}
+
+/// What a worker has uploaded, if it has: whether it did is its client's to see, what it is is not.
+pub async fn take_in(media: &Media, key: Key) -> Result<(), Refusal> {
+    match media.take_in(key).await {
+        Ok(_) => Ok(()),
+        Err(Unaccepted::Store(_)) => Err(no_store()),
+        Err(unaccepted) => Err(Refusal::new(Code::BadRequest, unaccepted.to_string())),
+    }
+}
+
+pub fn no_store() -> Refusal {
+    Refusal::plain(503, "images cannot be kept now, try again later")
+}

@@ -1,0 +1,47 @@
+//! `POST /api/v2/generate/progress`: a worker says how far it is, and clients read it.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+
+use super::super::refused::Refused;
+use super::super::submit::not_taken;
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::Admitted;
+use crate::coordinator::http::body::Whole;
+use crate::coordinator::pollers::{NotTaken, Pollers};
+use crate::protocol::job::{JobId, Progress};
+use crate::protocol::legacy::submit::ProgressInput;
+use crate::protocol::legacy::{Body, Refusal};
+
+pub async fn progress(
+    State(pollers): State<Pollers>,
+    Admitted(caller): Admitted,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let said = ProgressInput::parse(&whole?.bytes)?;
+    let job = said.id.parse().map(JobId);
+    let job = job.map_err(|_| Refusal::unknown_job(&said.id))?;
+    let progress = Progress::at(
+        steps("current_step", said.current_step)?,
+        steps("total_steps", said.total_steps)?,
+    );
+    let told = pollers.progress(caller.account, job, progress).await;
+    told.map_err(|not| refusal(not, job))?;
+    Ok(StatusCode::OK.into_response())
+}
+
+fn steps(name: &str, number: i64) -> Result<u32, Refusal> {
+    let wanted = || format!("found {number}, wanted a number of steps");
+    u32::try_from(number).map_err(|_| Refusal::invalid(name, wanted()))
+}
+
+/// Of a job that has ended nobody wants to hear how far it is.
+fn refusal(not: NotTaken, job: JobId) -> Refusal {
+    match not {
+        NotTaken::Already | NotTaken::TakenAway => {
+            Refusal::plain(400, format!("Processing Job with ID {job} has ended"))
+        }
+        other => not_taken(other, job),
+    }
+}

@@ -1,0 +1,89 @@
+//! `POST /api/v2/generate/submit`: a worker brings an image, or says that it could not draw it.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::super::refused::Refused;
+use super::super::submit::not_taken;
+use super::sources;
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::Admitted;
+use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::reply;
+use crate::coordinator::media::{Area, Key, Kind as Format, Media};
+use crate::coordinator::pictures::Pictures;
+use crate::coordinator::pollers::{Made, Pollers};
+use crate::protocol::job::{self, JobId, Product, Remark};
+use crate::protocol::legacy::image::metadata::{GenerationMetadataImage, is_censored};
+use crate::protocol::legacy::submit::{
+    GenerationSubmitted, MOST_REMARKS, SubmitInputImage, UPLOADED,
+};
+use crate::protocol::legacy::words::{SubmitState, Word};
+use crate::protocol::legacy::{Body, Code, Refusal};
+
+pub async fn submit(
+    State(pollers): State<Pollers>,
+    State(media): State<Media>,
+    State(pictures): State<Pictures>,
+    Admitted(caller): Admitted,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let brought = SubmitInputImage::parse(&whole?.bytes)?;
+    let remarks = brought.gen_metadata.as_ref().map_or(0, Vec::len);
+    if remarks > MOST_REMARKS {
+        let message = format!("{remarks} entries of gen_metadata came, and {MOST_REMARKS} may");
+        return Err(Refusal::new(Code::BadRequest, message).into());
+    }
+    let job = brought.id.parse().map(JobId);
+    let job = job.map_err(|_| Refusal::unknown_job(&brought.id))?;
+    let attempt = pollers.attempt(caller.account, job).await;
+    let attempt = attempt.map_err(|not| not_taken(not, job))?;
+    let key = Key::new(Area::Results, job.0, attempt, Format::Webp);
+    let made = match brought.state {
+        SubmitState::Faulted => Made::Fault,
+        _ => made(&brought, key, &media, &pictures).await?,
+    };
+    let reward = pollers.bring(caller.account, job, made).await;
+    let reward = reward.map_err(|not| not_taken(not, job))?;
+    let answer = GenerationSubmitted {
+        reward: reward.0 as f64 / 1000.0,
+    };
+    Ok(reply::json(StatusCode::OK, &answer))
+}
+
+/// Under a name that only this attempt has: whoever comes too late takes nobody's place.
+async fn made(
+    brought: &SubmitInputImage,
+    key: Key,
+    media: &Media,
+    pictures: &Pictures,
+) -> Result<Made, Refusal> {
+    if brought.generation == UPLOADED {
+        sources::take_in(media, key).await?;
+    } else {
+        let image = sources::decoded(pictures, &brought.generation).await?;
+        let stored = media.put(key, image).await;
+        stored.map_err(|_| sources::no_store())?;
+    }
+    let remarks = brought.gen_metadata.as_deref().unwrap_or_default();
+    let output = job::Media {
+        seed: u64::try_from(brought.seed).ok(),
+        key: key.to_string(),
+        content_type: key.kind().content_type().to_owned(),
+        remarks: remarks.iter().map(remark).collect(),
+        ..job::Media::default()
+    };
+    Ok(Made::Brought {
+        product: Product::Media(output),
+        censored: is_censored(remarks),
+    })
+}
+
+fn remark(remark: &GenerationMetadataImage) -> Remark {
+    Remark {
+        r#type: remark.r#type.word().to_owned(),
+        value: remark.value.word().to_owned(),
+        r#ref: remark.r#ref.clone(),
+    }
+}

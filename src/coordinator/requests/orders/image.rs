@@ -1,0 +1,230 @@
+//! Images. The source images of a request stand in it by their keys in the media store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Nth, Task};
+use crate::coordinator::requests::Wishes;
+use crate::protocol::job::{
+    Body, Formats, ImageRequest, Limits, Lora, Original, Reach, SourceImage,
+};
+use crate::protocol::legacy::image::baseline::Baseline;
+use crate::protocol::legacy::image::params::ModelPayloadLorasImage;
+use crate::protocol::legacy::image::request::GenerationInputImage;
+use crate::protocol::legacy::words::{SourceProcessing, Word};
+use crate::protocol::legacy::{Body as _, Refusal, seed, work};
+
+/// Images are stale after this.
+pub const LIFETIME: Duration = Duration::from_secs(10 * 60);
+/// Between what should be seen and what should not.
+const SEPARATOR: &str = "###";
+
+#[derive(Debug)]
+pub struct ImageAsked {
+    request: GenerationInputImage,
+    /// The same as JSON, which its jobs share.
+    original: Arc<Value>,
+}
+
+impl ImageAsked {
+    pub fn new(request: GenerationInputImage) -> Self {
+        Self {
+            original: Arc::new(json!(request)),
+            request,
+        }
+    }
+
+    pub fn read(mut body: Value) -> Result<Self, Refusal> {
+        GenerationInputImage::read(body["request"].take()).map(Self::new)
+    }
+
+    pub fn stored(&self) -> Value {
+        json!({"request": *self.original})
+    }
+
+    pub fn outputs(&self) -> u32 {
+        self.request.params.n
+    }
+
+    pub fn models(&self) -> &[String] {
+        &self.request.models
+    }
+
+    /// What is made by settings that only this API has is for its workers alone.
+    pub fn formats(&self) -> Formats {
+        let params = &self.request.params;
+        let plain = params.control_type.is_none()
+            && params.post_processing().is_empty()
+            && params.tis().is_empty()
+            && params.clip_skip.is_none()
+            && self.request.source_mask.is_none()
+            && params.workflow.is_none()
+            && params.special.is_none()
+            && !(params.tiling || params.hires_fix || params.transparent)
+            && !self.request.is_painting()
+            && self.request.source_processing != SourceProcessing::Remix
+            && (self.request.nsfw || !self.request.censor_nsfw);
+        match plain {
+            // As media workers on sockets take them.
+            true => Formats::LEGACY.with(Formats::OPENAI_CHAT),
+            false => Formats::LEGACY,
+        }
+    }
+
+    pub fn wishes(&self) -> Wishes {
+        Wishes {
+            links: self.request.r2,
+            shared: self.request.shared,
+        }
+    }
+
+    pub(super) fn task(&self, nth: Nth) -> Task {
+        let params = &self.request.params;
+        let baselines = || {
+            let models = self.request.models.iter();
+            models.map(|model| Baseline::of_unknown(model))
+        };
+        let patience = work::image_ttl(params, baselines(), false);
+        Task {
+            body: Body::Image(Box::new(self.image(nth))),
+            limits: Limits {
+                formats: self.formats(),
+                requires: self.request.abilities(Baseline::of_unknown),
+                reach: Reach {
+                    pixels: params.width.saturating_mul(params.height),
+                    steps: work::counted_steps(params.sampler_name, params.steps()),
+                    ..Reach::default()
+                },
+                bulk: match self.request.disable_batching || params.workflow.is_some() {
+                    true => u64::MAX,
+                    false => work::bulk(params),
+                },
+                patience: Some(Duration::from_secs(patience)),
+                ..Limits::default()
+            },
+            trusted: self.request.trusted_workers,
+            original: Some(Original {
+                format: Formats::LEGACY,
+                body: self.original.clone(),
+            }),
+        }
+    }
+
+    fn image(&self, nth: Nth) -> ImageRequest {
+        let params = &self.request.params;
+        let (prompt, negative) = match self.request.prompt.split_once(SEPARATOR) {
+            Some((prompt, negative)) => (prompt, Some(negative.to_owned())),
+            None => (&*self.request.prompt, None),
+        };
+        ImageRequest {
+            prompt: prompt.to_owned(),
+            negative_prompt: negative,
+            width: params.width,
+            height: params.height,
+            steps: Some(params.steps()),
+            cfg_scale: Some(params.cfg_scale),
+            sampler: Some(params.sampler_name.word().to_owned()),
+            karras: Some(params.karras),
+            clip_skip: params.clip_skip,
+            seed: Some(self.seed(nth).into()),
+            loras: params.loras().iter().map(lora).collect(),
+            source: self.source(),
+            strength: params.denoising_strength,
+            index: nth.index,
+        }
+    }
+
+    /// The client's own, moved on where it is to vary; one of each image's own where nothing was said.
+    fn seed(&self, nth: Nth) -> u32 {
+        let params = &self.request.params;
+        let asked = params.seed.as_deref().and_then(seed::seed);
+        // Drawn below 2^32, so nothing is cut off.
+        let base = asked.unwrap_or(nth.seed as u32);
+        match (params.seed_variation, asked) {
+            (Some(variation), _) => {
+                seed::varied(base, variation, params.n - nth.index.min(params.n))
+            }
+            (None, Some(_)) => base,
+            (None, None) => base.wrapping_add(nth.index.wrapping_mul(0x9e37_79b9)),
+        }
+    }
+
+    fn source(&self) -> Option<SourceImage> {
+        let extra = self.request.extra_source_images().iter();
+        let extra = extra.filter_map(|one| Some((one.image.clone()?, one.strength)));
+        Some(SourceImage {
+            image: self.request.source_image.clone()?,
+            mask: self.request.source_mask.clone(),
+            extra: extra.collect(),
+        })
+    }
+}
+
+fn lora(lora: &ModelPayloadLorasImage) -> Lora {
+    Lora {
+        name: lora.name.clone(),
+        model: lora.model,
+        clip: lora.clip,
+        is_version: lora.is_version,
+        inject_trigger: lora.inject_trigger.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{ImageAsked, Nth};
+    use crate::protocol::job::{Body, Formats};
+    use crate::protocol::legacy::Body as _;
+    use crate::protocol::legacy::image::request::GenerationInputImage;
+
+    fn asked(params: Value) -> ImageAsked {
+        let body = json!({"prompt": "a cat ### a dog", "params": params});
+        ImageAsked::new(GenerationInputImage::read(body).unwrap())
+    }
+
+    fn seeds(params: Value) -> Vec<u64> {
+        let asked = asked(params);
+        let seed = |index| match asked.task(Nth { index, seed: 7 }).body {
+            Body::Image(image) => image.seed.unwrap(),
+            _ => panic!("an image was asked for"),
+        };
+        (0..asked.outputs()).map(seed).collect()
+    }
+
+    #[test]
+    fn seeds_are_the_clients_or_drawn_and_vary_as_asked() {
+        assert_eq!(seeds(json!({"n": 2, "seed": "42"})), [42, 42]);
+        assert_eq!(
+            seeds(json!({"n": 3, "seed": "42", "seed_variation": 10})),
+            [72, 62, 52]
+        );
+        let drawn = seeds(json!({"n": 3}));
+        assert!(drawn[0] != drawn[1] && drawn[1] != drawn[2]);
+        assert!(drawn.iter().all(|seed| *seed < 1 << 32));
+        assert_eq!(drawn, seeds(json!({"n": 3, "seed": ""})), "the same again");
+    }
+
+    #[test]
+    fn a_plain_image_is_for_every_worker_and_a_special_one_for_those_of_this_api() {
+        assert!(asked(json!({})).formats().meets(Formats::OPENAI_CHAT));
+        for special in [
+            json!({"tiling": true}),
+            json!({"post_processing": ["GFPGAN"]}),
+        ] {
+            assert_eq!(asked(special).formats(), Formats::LEGACY);
+        }
+    }
+
+    #[test]
+    fn what_is_stored_becomes_the_same_jobs_again() {
+        let asked = asked(json!({"n": 2, "disable_batching": true}));
+        let again = ImageAsked::read(asked.stored()).unwrap();
+        let nth = Nth { index: 1, seed: 3 };
+        assert_eq!(asked.task(nth).body, again.task(nth).body);
+        assert_eq!(asked.task(nth).limits, again.task(nth).limits);
+    }
+}

@@ -1,0 +1,128 @@
+//! Questions about an image: each form is a job of its own, for workers that know this form.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Nth, Task};
+use crate::protocol::job::{Body, FormRequest, Formats, Limits, Reach};
+use crate::protocol::legacy::interrogation::ModelInterrogationInputImage;
+use crate::protocol::legacy::words::Word;
+use crate::protocol::legacy::{Body as _, Refusal};
+
+/// Stale after this.
+pub const LIFETIME: Duration = Duration::from_secs(20 * 60);
+/// How long a worker may keep a form.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+#[derive(Debug)]
+pub struct FormsAsked {
+    /// Its image is a key already, or an address.
+    request: ModelInterrogationInputImage,
+    /// The names of its forms, in their order.
+    forms: Vec<String>,
+    width: u32,
+    height: u32,
+}
+
+impl FormsAsked {
+    pub fn new(request: ModelInterrogationInputImage, (width, height): (u32, u32)) -> Self {
+        let forms = request.forms.iter().flatten();
+        Self {
+            forms: forms.map(|form| form.name.word().to_owned()).collect(),
+            request,
+            width,
+            height,
+        }
+    }
+
+    pub fn read(mut body: Value) -> Result<Self, Refusal> {
+        let side = |name: &str| {
+            body[name]
+                .as_u64()
+                .and_then(|side| u32::try_from(side).ok())
+        };
+        let size = (
+            side("width").unwrap_or_default(),
+            side("height").unwrap_or_default(),
+        );
+        let request = ModelInterrogationInputImage::read(body["request"].take())?;
+        Ok(Self::new(request, size))
+    }
+
+    pub fn stored(&self) -> Value {
+        json!({"request": self.request, "width": self.width, "height": self.height})
+    }
+
+    pub fn outputs(&self) -> u32 {
+        u32::try_from(self.forms.len()).unwrap_or(u32::MAX)
+    }
+
+    /// To the queue a form is a model.
+    pub fn models(&self) -> &[String] {
+        &self.forms
+    }
+
+    pub(super) fn task(&self, nth: Nth) -> Task {
+        let form = self.request.forms.iter().flatten().nth(nth.index as usize);
+        let payload = form.and_then(|form| form.payload.clone());
+        let name = self.forms.get(nth.index as usize).cloned();
+        Task {
+            body: Body::Form(Box::new(FormRequest {
+                form: name.unwrap_or_default(),
+                payload,
+                image: self.request.source_image.clone(),
+                width: self.width,
+                height: self.height,
+                slow_workers: self.request.slow_workers,
+            })),
+            limits: Limits {
+                formats: Formats::LEGACY,
+                reach: Reach {
+                    pixels: tiled(self.width, self.height),
+                    ..Reach::default()
+                },
+                patience: Some(PATIENCE),
+                ..Limits::default()
+            },
+            trusted: self.request.trusted_workers,
+            original: None,
+        }
+    }
+}
+
+/// The pixels of the tiles that cover it: workers say how many tiles they take.
+fn tiled(width: u32, height: u32) -> u32 {
+    const SIDE: u32 = 512;
+    let tiles = width.div_ceil(SIDE).saturating_mul(height.div_ceil(SIDE));
+    tiles.saturating_mul(SIDE * SIDE)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{FormsAsked, Nth};
+    use crate::protocol::job::Body;
+    use crate::protocol::legacy::Body as _;
+    use crate::protocol::legacy::interrogation::ModelInterrogationInputImage;
+
+    #[test]
+    fn each_form_is_a_job_and_is_the_same_again() {
+        let body = json!({"source_image": "sources/a.webp", "forms": [
+            {"name": "caption"}, {"name": "GFPGAN", "payload": {"strength": 1}},
+        ]});
+        let request = ModelInterrogationInputImage::read(body).unwrap();
+        let asked = FormsAsked::new(request, (513, 512));
+        assert_eq!((asked.outputs(), asked.models().len()), (2, 2));
+        let nth = Nth { index: 1, seed: 0 };
+        let task = asked.task(nth);
+        assert_eq!(task.limits.reach.pixels, 2 * 512 * 512);
+        let Body::Form(form) = &task.body else {
+            panic!("a form was asked for");
+        };
+        assert_eq!((&*form.form, form.payload.is_some()), ("GFPGAN", true));
+        let again = FormsAsked::read(asked.stored()).unwrap();
+        assert_eq!(again.task(nth).body, task.body);
+    }
+}

@@ -1,0 +1,197 @@
+//! An image job as public media workers know it: flat keys, and a place to upload to. Which noise schedule is used is
+//! theirs to decide; their protocol has no word for it.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use serde_json::{Map, Value, json};
+
+use crate::coordinator::dispatch::Offer;
+use crate::coordinator::media::{Area, Key, Kind, Media};
+use crate::protocol::job::{self, Failure, FailureKind, ImageRequest, Lora};
+use crate::protocol::link::{MediaResult, UploadSlot};
+
+/// How long such links are good, as the public protocol says.
+const UPLOADS: Duration = Duration::from_secs(900);
+const SOURCES: Duration = Duration::from_secs(3600);
+/// Letters of a digest.
+const DIGEST: usize = 64;
+
+/// How the poll API calls samplers, and how media workers do.
+const SAMPLERS: [(&str, &str); 14] = [
+    ("DDIM", "ddim"),
+    ("dpmsolver", "dpmpp_2m"),
+    ("k_dpm_2", "dpm_2"),
+    ("k_dpm_2_a", "dpm_2_ancestral"),
+    ("k_dpm_adaptive", "dpm_adaptive"),
+    ("k_dpm_fast", "dpm_fast"),
+    ("k_dpmpp_2m", "dpmpp_2m"),
+    ("k_dpmpp_2s_a", "dpmpp_2s_ancestral"),
+    ("k_dpmpp_sde", "dpmpp_sde"),
+    ("k_euler", "euler"),
+    ("k_euler_a", "euler_ancestral"),
+    ("k_heun", "heun"),
+    ("k_lms", "lms"),
+    ("lcm", "lcm"),
+];
+
+/// An image on its way to a worker.
+pub struct Drawing {
+    pub payload: Map<String, Value>,
+    pub slot: UploadSlot,
+    pub key: Key,
+}
+
+/// With links of the media store, which are made without waiting.
+pub fn of(offer: &Offer, image: &ImageRequest, media: Option<&Media>) -> Result<Drawing, Failure> {
+    let media = media.ok_or_else(no_store)?;
+    let key = Key::new(Area::Results, offer.job.id.0, offer.attempt, Kind::Webp);
+    let link = media.upload_link(key, UPLOADS).now_or_never();
+    let mut payload = flat(image);
+    if let Some(source) = &image.source {
+        payload.insert(
+            "source_image_url".into(),
+            json!(link_to(&source.image, media)?),
+        );
+    }
+    Ok(Drawing {
+        payload,
+        slot: UploadSlot {
+            put_url: link.and_then(Result::ok).ok_or_else(no_store)?,
+            key: key.to_string(),
+            content_type: key.kind().content_type().to_owned(),
+        },
+        key,
+    })
+}
+
+/// What was uploaded, if the worker names just this one and its digest.
+pub fn brought(key: Key, results: &[MediaResult]) -> Option<job::Media> {
+    let [only] = results else {
+        return None;
+    };
+    let is_digest = only.sha256.len() == DIGEST
+        && only
+            .sha256
+            .bytes()
+            .all(|one| matches!(one, b'0'..=b'9' | b'a'..=b'f'));
+    (only.index == 0 && is_digest).then(|| job::Media {
+        seed: only.seed,
+        key: key.to_string(),
+        content_type: key.kind().content_type().to_owned(),
+        sha256: Some(only.sha256.clone()),
+        ..job::Media::default()
+    })
+}
+
+fn link_to(key: &str, media: &Media) -> Result<String, Failure> {
+    let key = key.parse().map_err(|_| no_store())?;
+    let link = media.download_link(key, SOURCES).now_or_never();
+    link.and_then(Result::ok).ok_or_else(no_store)
+}
+
+fn no_store() -> Failure {
+    Failure::new(FailureKind::Internal, "there is no room for its image now")
+}
+
+fn flat(image: &ImageRequest) -> Map<String, Value> {
+    let seed = image.seed.unwrap_or_default();
+    let steps = image.steps.unwrap_or_default();
+    let mut keys = Map::new();
+    let always = [
+        ("prompt", json!(image.prompt)),
+        ("n", json!(1)),
+        ("ext", json!("webp")),
+        ("width", json!(image.width)),
+        ("height", json!(image.height)),
+        ("seed", json!(seed)),
+        ("seeds", json!([seed])),
+        (
+            "recipe_inputs",
+            json!({"width": image.width, "height": image.height, "steps": steps}),
+        ),
+    ];
+    keys.extend(always.map(|(key, value)| (key.to_owned(), value)));
+    let sampler = image.sampler.as_deref().map(sampler_name);
+    let maybe = [
+        (
+            "negative_prompt",
+            image.negative_prompt.as_ref().map(|it| json!(it)),
+        ),
+        ("steps", image.steps.map(|it| json!(it))),
+        ("cfg_scale", image.cfg_scale.map(|it| json!(it))),
+        ("sampler_name", sampler.map(|it| json!(it))),
+    ];
+    for (key, value) in maybe {
+        value.map(|value| keys.insert(key.to_owned(), value));
+    }
+    if !image.loras.is_empty() {
+        let loras: Vec<Value> = image.loras.iter().map(lora).collect();
+        keys.insert("loras".to_owned(), Value::Array(loras));
+    }
+    keys
+}
+
+fn sampler_name(name: &str) -> &str {
+    let known = SAMPLERS.iter().find(|(ours, _)| *ours == name);
+    known.map_or(name, |(_, theirs)| theirs)
+}
+
+fn lora(lora: &Lora) -> Value {
+    json!({
+        "name": lora.name, "model": lora.model, "clip": lora.clip, "is_version": lora.is_version,
+        "inject_trigger": lora.inject_trigger,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::{brought, flat};
+    use crate::coordinator::media::{Area, Key, Kind};
+    use crate::protocol::job::ImageRequest;
+    use crate::protocol::link::MediaResult;
+
+    #[test]
+    fn an_image_is_told_in_flat_keys() {
+        let image = ImageRequest {
+            prompt: "a lighthouse".to_owned(),
+            width: 1024,
+            height: 768,
+            steps: Some(8),
+            sampler: Some("k_euler_a".to_owned()),
+            seed: Some(900),
+            ..ImageRequest::default()
+        };
+        let expected = json!({
+            "prompt": "a lighthouse", "n": 1, "ext": "webp", "width": 1024, "height": 768, "steps": 8,
+            "sampler_name": "euler_ancestral", "seed": 900, "seeds": [900],
+            "recipe_inputs": {"width": 1024, "height": 768, "steps": 8},
+        });
+        assert_eq!(json!(flat(&image)), expected);
+    }
+
+    #[test]
+    fn a_result_is_one_with_a_digest() {
+        let key = Key::new(Area::Results, Uuid::nil(), 1, Kind::Webp);
+        let result = |index, sha256: String| MediaResult {
+            index,
+            seed: Some(5),
+            sha256,
+        };
+        let check = |results: &[MediaResult], taken: bool| {
+            assert_eq!(brought(key, results).is_some(), taken, "{results:?}");
+        };
+        check(&[result(0, "ab".repeat(32))], true);
+        check(&[result(1, "ab".repeat(32))], false);
+        check(&[result(0, "AB".repeat(32))], false);
+        check(&[result(0, "ab".repeat(31))], false);
+        check(&[], false);
+        check(
+            &[result(0, "ab".repeat(32)), result(0, "ab".repeat(32))],
+            false,
+        );
+    }
+}

@@ -1,0 +1,256 @@
+//! What an image asks of a worker, and what a worker that polls offers: by what its owner allows and what its software
+//! knows.
+
+use crate::protocol::job::Capabilities;
+
+use super::agent::BridgeAgent;
+use super::image::baseline::Baseline;
+use super::image::request::GenerationInputImage;
+use super::pop::PopInputImage;
+use super::words::{PostProcessor, Sampler, SourceProcessing, Word, Workflow};
+
+/// In the names of models that are made for painting.
+const PAINTS: &str = "inpainting";
+
+/// What the tables of software call what it can do.
+#[rustfmt::skip]
+const SOFTWARE: [(Capabilities, &str); 10] = [
+    (Capabilities::UPLOADS,       "r2"),
+    (Capabilities::TILING,        "tiling"),
+    (Capabilities::CONTROL_NETS,  "controlnet"),
+    (Capabilities::CONTROL_MAPS,  "return_control_map"),
+    (Capabilities::QR_CODES,      "qr_code"),
+    (Capabilities::TWO_PASSES,    "hires_fix"),
+    (Capabilities::CLIP_SKIP,     "clip_skip"),
+    (Capabilities::LORA_VERSIONS, "lora_versions"),
+    (Capabilities::INVERSIONS,    "textual_inversion"),
+    (Capabilities::LAYERS,        "layer_diffuse"),
+];
+
+impl GenerationInputImage {
+    /// What a worker must be able to do for it.
+    pub fn abilities(&self, baseline: impl Fn(&str) -> Baseline) -> Capabilities {
+        let params = &self.params;
+        let any = |is: Baseline| self.models.iter().any(|model| baseline(model) == is);
+        let controlled = params.control_type.is_some();
+        let qr_code = params.workflow == Some(Workflow::QrCode);
+        let painting = self.is_painting();
+        let versions = params.loras().iter().any(|lora| lora.is_version);
+        let large = params.transparent || qr_code && any(Baseline::Sdxl);
+        let ddim = params.sampler_name == Sampler::Ddim;
+        let wanted = [
+            (self.nsfw, Capabilities::NSFW),
+            (self.source_image.is_some(), Capabilities::SOURCE_IMAGES),
+            (painting, Capabilities::PAINTING),
+            (painting, Capabilities::PAINTING_MODELS),
+            (!painting, Capabilities::PLAIN_MODELS),
+            (
+                !params.post_processing().is_empty(),
+                Capabilities::POST_PROCESSING,
+            ),
+            (!params.loras().is_empty(), Capabilities::LORAS),
+            (versions, Capabilities::LORA_VERSIONS),
+            (!params.tis().is_empty(), Capabilities::INVERSIONS),
+            (controlled || qr_code, Capabilities::CONTROL),
+            (controlled, Capabilities::CONTROL_NETS),
+            (large, Capabilities::LARGE_CONTROL),
+            (params.return_control_map, Capabilities::CONTROL_MAPS),
+            (qr_code, Capabilities::QR_CODES),
+            (params.transparent, Capabilities::LAYERS),
+            (params.tiling, Capabilities::TILING),
+            (
+                params.hires_fix && any(Baseline::Cascade),
+                Capabilities::CASCADE_PASSES,
+            ),
+            (
+                params.hires_fix && !any(Baseline::Cascade),
+                Capabilities::TWO_PASSES,
+            ),
+            (
+                params.clip_skip.is_some_and(|skip| skip > 1),
+                Capabilities::CLIP_SKIP,
+            ),
+            (
+                params.sampler_name == Sampler::Lcm,
+                Capabilities::CONSISTENCY_SAMPLER,
+            ),
+            (ddim && params.karras, Capabilities::KARRAS_DDIM),
+            (
+                !self.extra_source_images().is_empty(),
+                Capabilities::MORE_SOURCES,
+            ),
+            (self.r2, Capabilities::UPLOADS),
+        ];
+        let set = gathered(wanted);
+        let processors = params.post_processing().iter();
+        processors.fold(set, |set, one| set.with(number(*one)))
+    }
+
+    pub fn is_painting(&self) -> bool {
+        self.source_image.is_some()
+            && matches!(
+                self.source_processing,
+                SourceProcessing::Inpainting | SourceProcessing::Outpainting
+            )
+    }
+}
+
+impl PopInputImage {
+    /// What a worker of this software and these models offers.
+    pub fn abilities(&self, agent: &BridgeAgent, models: &[String]) -> Capabilities {
+        let paints = |model: &String| model.to_lowercase().contains(PAINTS);
+        let painting = models.iter().any(paints);
+        let offered = [
+            (self.nsfw, Capabilities::NSFW),
+            (self.allow_img2img, Capabilities::SOURCE_IMAGES),
+            (self.allow_painting, Capabilities::PAINTING),
+            (painting, Capabilities::PAINTING_MODELS),
+            (!models.iter().all(paints), Capabilities::PLAIN_MODELS),
+            (self.allow_post_processing, Capabilities::POST_PROCESSING),
+            (self.allow_lora, Capabilities::LORAS),
+            (self.allow_controlnet, Capabilities::CONTROL),
+            (self.allow_sdxl_controlnet, Capabilities::LARGE_CONTROL),
+            (self.allow_unsafe_ipaddr, Capabilities::HIDDEN_ADDRESSES),
+            (
+                agent.can("stable_cascade_2pass"),
+                Capabilities::CASCADE_PASSES,
+            ),
+            (agent.can("extra_source_images"), Capabilities::MORE_SOURCES),
+            (
+                agent.can_sample(Sampler::Lcm, false),
+                Capabilities::CONSISTENCY_SAMPLER,
+            ),
+            (
+                agent.can_sample(Sampler::Ddim, true),
+                Capabilities::KARRAS_DDIM,
+            ),
+        ];
+        let known = SOFTWARE.map(|(one, name)| (agent.can(name), one));
+        let set = gathered(offered).with(gathered(known));
+        let processors = PostProcessor::ALL.iter().copied();
+        let processors = processors.filter(|one| agent.can_process(*one));
+        processors.fold(set, |set, one| set.with(number(one)))
+    }
+
+    /// The models it can really serve: those of one family need newer software than some workers have.
+    pub fn served<'a>(
+        &'a self,
+        agent: &BridgeAgent,
+        baseline: impl Fn(&str) -> Baseline,
+    ) -> impl Iterator<Item = &'a String> {
+        let flux = agent.can("flux");
+        let models = self.models.iter().flatten();
+        models.filter(move |model| flux || baseline(model) != Baseline::Flux)
+    }
+}
+
+fn gathered<const N: usize>(found: [(bool, Capabilities); N]) -> Capabilities {
+    found
+        .into_iter()
+        .fold(Capabilities::default(), |set, (is_so, one)| {
+            set.with_if(is_so, one)
+        })
+}
+
+fn number(processor: PostProcessor) -> Capabilities {
+    Capabilities::processor(processor as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::protocol::job::Capabilities;
+    use crate::protocol::legacy::Body;
+    use crate::protocol::legacy::agent::BridgeAgent;
+    use crate::protocol::legacy::image::baseline::Baseline;
+    use crate::protocol::legacy::image::request::GenerationInputImage;
+    use crate::protocol::legacy::pop::PopInputImage;
+
+    fn wanted(mut body: Value) -> Capabilities {
+        body["prompt"] = json!("a cat");
+        let asked = GenerationInputImage::read(body).unwrap();
+        asked.abilities(Baseline::of_unknown)
+    }
+
+    fn offered(agent: &str, mut body: Value) -> Capabilities {
+        body["name"] = json!("w");
+        let pop = PopInputImage::read(body).unwrap();
+        pop.abilities(&BridgeAgent::parse(agent), &["stable_diffusion".to_owned()])
+    }
+
+    /// What keeps a plain worker of this software from a request.
+    fn check(agent: &str, pop: Value, asked: Value, missing: &[&str]) {
+        let missing_here = wanted(asked.clone()).missing_from(offered(agent, pop));
+        let names: Vec<_> = missing_here.names().collect();
+        assert_eq!(names, missing, "{agent} {asked}");
+    }
+
+    const NEWEST: &str = "AI Horde Worker reGen:13:x";
+
+    #[test]
+    fn a_plain_image_goes_to_every_worker_that_uploads() {
+        check(NEWEST, json!({}), json!({}), &[]);
+        check("unknown:0:unknown", json!({}), json!({}), &["uploads"]);
+        check("unknown:0:unknown", json!({}), json!({"r2": false}), &[]);
+    }
+
+    #[test]
+    fn owners_say_what_their_workers_do() {
+        let lora = json!({"params": {"loras": [{"name": "a"}]}});
+        check(NEWEST, json!({}), lora.clone(), &["LoRAs"]);
+        check(NEWEST, json!({"allow_lora": true}), lora, &[]);
+        let source = json!({"source_image": "x"});
+        check(
+            NEWEST,
+            json!({"allow_img2img": false}),
+            source,
+            &["source images"],
+        );
+        let mild = json!({"nsfw": false});
+        check(
+            NEWEST,
+            mild.clone(),
+            json!({}),
+            &["what not everybody wants to see"],
+        );
+        check(NEWEST, mild.clone(), mild, &[]);
+        let control = json!({"source_image": "x", "params": {"control_type": "canny"}});
+        check(NEWEST, json!({}), control, &["control maps"]);
+    }
+
+    #[test]
+    fn software_knows_more_with_every_version() {
+        let params = |params: Value| json!({"params": params});
+        let old = "AI Horde Worker:9:x";
+        check(old, json!({}), params(json!({"tiling": true})), &["tiling"]);
+        check(
+            old,
+            json!({}),
+            params(json!({"hires_fix": true})),
+            &["two passes"],
+        );
+        check(
+            old,
+            json!({}),
+            params(json!({"clip_skip": 2})),
+            &["skipping layers"],
+        );
+        check(old, json!({}), params(json!({"clip_skip": 1})), &[]);
+        check(
+            old,
+            json!({}),
+            params(json!({"sampler_name": "lcm"})),
+            &["the sampler lcm"],
+        );
+        let processed = params(json!({"post_processing": ["RestoreFormer"]}));
+        check(old, json!({}), processed.clone(), &["a post-processor"]);
+        check(NEWEST, json!({}), processed, &[]);
+    }
+
+    #[test]
+    fn painting_is_for_models_that_are_made_for_it() {
+        let painting = json!({"source_image": "x", "source_processing": "inpainting"});
+        check(NEWEST, json!({}), painting, &["models for painting"]);
+    }
+}

@@ -1,0 +1,189 @@
+//! Questions about images by the poll API.
+
+use axum::body::Body;
+use axum::http::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{call, post};
+use crate::support::app::{App, BASE, PATIENCE, request};
+
+const ASYNC: &str = "/api/v2/interrogate/async";
+const POP: &str = "/api/v2/interrogate/pop";
+const SUBMIT: &str = "/api/v2/interrogate/submit";
+const STATUS: &str = "/api/v2/interrogate/status";
+
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+
+async fn ask(app: &App, forms: &[&str]) -> String {
+    let forms: Vec<Value> = forms.iter().map(|name| json!({"name": name})).collect();
+    let (status, answer) = post(app, ASYNC, json!({"source_image": PNG, "forms": forms})).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
+    answer["id"].as_str().unwrap().to_owned()
+}
+
+async fn look(app: &App, id: &str) -> Value {
+    let answer = app.get(&format!("{STATUS}/{id}")).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    answer.json().await
+}
+
+async fn until(app: &App, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let status = look(app, id).await;
+        if wanted(&status) {
+            return status;
+        }
+        assert!(began.elapsed() < PATIENCE, "{status}");
+        sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+async fn pop(app: &App, forms: &[&str], amount: u32) -> Value {
+    let worker =
+        json!({"name": "looker", "forms": forms, "amount": amount, "bridge_agent": "test:1:x"});
+    let (status, popped) = post(app, POP, worker).await;
+    assert_eq!(status, StatusCode::OK, "{popped}");
+    popped
+}
+
+async fn submit(app: &App, id: &Value, result: Value) -> (StatusCode, Value) {
+    post(app, SUBMIT, json!({"id": id, "result": result})).await
+}
+
+#[tokio::test]
+async fn forms_are_asked_for_popped_answered_and_read_as_they_were_sent() {
+    let app = App::start().await;
+    let id = ask(&app, &["caption", "nsfw", "caption"]).await;
+    assert_eq!(look(&app, &id).await["state"], "waiting");
+    let popped = pop(&app, &["caption", "nsfw"], 2).await;
+    let forms = popped["forms"].as_array().unwrap();
+    assert_eq!((forms.len(), &popped["skipped"]), (2, &json!({})));
+    let image = forms[0]["source_image"].as_str().unwrap();
+    let image = app.get(image.strip_prefix(BASE).unwrap()).await;
+    assert!(image.bytes().await.starts_with(b"RIFF"));
+    assert_eq!(look(&app, &id).await["state"], "processing");
+    let (code, answer) = submit(&app, &forms[0]["id"], json!("a cat")).await;
+    assert_eq!((code, &answer["reward"]), (StatusCode::OK, &json!(1.0)));
+    let found = json!({"caption": "a cat", "more": [1, {"text": "x"}]});
+    assert_eq!(
+        submit(&app, &forms[1]["id"], found.clone()).await.0,
+        StatusCode::OK
+    );
+    let rest = pop(&app, &["caption", "nsfw"], 5).await;
+    assert_eq!(rest["forms"].as_array().unwrap().len(), 1);
+    let last = &rest["forms"][0];
+    assert_eq!(
+        submit(&app, &last["id"], json!({"nsfw": false})).await.0,
+        StatusCode::OK
+    );
+    let status = until(&app, &id, |status| status["state"] == "done").await;
+    let results: Vec<&Value> = status["forms"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["result"])
+        .collect();
+    assert!(results.contains(&&json!("a cat")) && results.contains(&&found));
+    let (code, answer) = submit(&app, &last["id"], json!("again")).await;
+    assert_eq!(
+        (code.as_u16(), &answer["rc"]),
+        (400, &json!("DuplicateGen"))
+    );
+}
+
+#[tokio::test]
+async fn an_image_that_was_made_anew_is_read_by_its_link() {
+    let app = App::start().await;
+    let id = ask(&app, &["GFPGAN"]).await;
+    assert!(pop(&app, &["caption"], 1).await["forms"].is_null());
+    let popped = pop(&app, &["GFPGAN"], 1).await;
+    let form = &popped["forms"][0];
+    let link = form["r2_upload"]
+        .as_str()
+        .unwrap()
+        .strip_prefix(BASE)
+        .unwrap();
+    let webp = app
+        .get(
+            form["source_image"]
+                .as_str()
+                .unwrap()
+                .strip_prefix(BASE)
+                .unwrap(),
+        )
+        .await;
+    let webp = webp.bytes().await;
+    let sent = request(
+        Method::PUT,
+        link,
+        &[("content-type", "image/webp")],
+        Body::from(webp.clone()),
+    );
+    assert!(app.send(sent).await.status.is_success());
+    let (_, answer) = submit(&app, &form["id"], json!({"GFPGAN": "R2"})).await;
+    assert_eq!(answer["reward"], 3.0);
+    let status = until(&app, &id, |status| status["state"] == "done").await;
+    let link = status["forms"][0]["result"]["GFPGAN"].as_str().unwrap();
+    let made = app.get(link.strip_prefix(BASE).unwrap()).await;
+    assert_eq!(made.bytes().await, webp);
+}
+
+#[tokio::test]
+async fn what_failed_waits_again_and_what_is_cancelled_is_not_given_out() {
+    let app = App::start().await;
+    let id = ask(&app, &["caption"]).await;
+    let popped = pop(&app, &["caption"], 1).await;
+    let fault = json!({"id": popped["forms"][0]["id"], "result": {}, "state": "faulted"});
+    let (code, answer) = post(&app, SUBMIT, fault).await;
+    assert_eq!((code, &answer["reward"]), (StatusCode::OK, &json!(0.0)));
+    until(&app, &id, |status| status["forms"][0]["state"] == "waiting").await;
+    let path = format!("{STATUS}/{id}");
+    let (code, status) = call(&app, Method::DELETE, &path, Value::Null).await;
+    assert_eq!(code, StatusCode::OK);
+    assert_eq!(status["forms"][0]["state"], "cancelled");
+    let began = Instant::now();
+    while !pop(&app, &["caption"], 1).await["forms"].is_null() {
+        assert!(began.elapsed() < PATIENCE);
+    }
+}
+
+#[tokio::test]
+async fn a_request_without_forms_is_kept_and_has_failed() {
+    let app = App::start().await;
+    let id = ask(&app, &[]).await;
+    let status = look(&app, &id).await;
+    assert_eq!(
+        (&status["state"], &status["forms"]),
+        (&json!("faulted"), &json!([]))
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_image_is_not_looked_at() {
+    let app = App::start().await;
+    let check = async |body: Value, rc: &str| {
+        let (status, answer) = post(&app, ASYNC, body).await;
+        assert_eq!(
+            (status.as_u16(), answer["rc"].as_str()),
+            (400, Some(rc)),
+            "{answer}"
+        );
+    };
+    check(
+        json!({"source_image": "no base64!"}),
+        "ImageValidationFailed",
+    )
+    .await;
+    check(
+        json!({"source_image": "http://localhost/a.png"}),
+        "SourceImageUrlInvalid",
+    )
+    .await;
+    check(
+        json!({"source_image": PNG, "webhook": "http://example.org"}),
+        "BadRequest",
+    )
+    .await;
+}

@@ -1,0 +1,585 @@
+//! Images of the poll API: from the request to the link, and everything that may happen between.
+
+use axum::body::Body;
+use axum::http::{Method, StatusCode};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use muster::coordinator::accounts::{Roles, Scopes};
+use muster::protocol::legacy::Code;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{call, call_as, post};
+use crate::support::app::{App, BASE, PATIENCE, request};
+use crate::support::rig::Rig;
+
+const ASYNC: &str = "/api/v2/generate/async";
+const POP: &str = "/api/v2/generate/pop";
+const SUBMIT: &str = "/api/v2/generate/submit";
+const PROGRESS: &str = "/api/v2/generate/progress";
+const NEWEST: &str = "AI Horde Worker reGen:13:test";
+
+/// One pixel each.
+const WEBP: &str = "UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA==";
+/// Nothing shines through.
+const OPAQUE: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+
+/// Asks for images of `tiny`; the id of the request.
+async fn ask(app: &App, more: Value) -> String {
+    let (status, answer) = post(app, ASYNC, body(more)).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
+    answer["id"].as_str().unwrap().to_owned()
+}
+
+fn body(more: Value) -> Value {
+    with(
+        json!({"prompt": "a cat ### a dog", "models": ["tiny"]}),
+        more,
+    )
+}
+
+fn with(mut body: Value, more: Value) -> Value {
+    for (name, value) in more.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    body
+}
+
+fn worker(more: Value) -> Value {
+    let plain = json!({
+        "name": "artist", "models": ["tiny", "other"], "bridge_agent": NEWEST, "max_pixels": 1_048_576,
+    });
+    with(plain, more)
+}
+
+async fn pop(app: &App, more: Value) -> Value {
+    let (status, popped) = post(app, POP, worker(more)).await;
+    assert_eq!(status, StatusCode::OK, "{popped}");
+    popped
+}
+
+async fn submit(app: &App, id: &Value, more: Value) -> (StatusCode, Value) {
+    let plain = json!({"id": id, "generation": WEBP, "seed": 77});
+    post(app, SUBMIT, with(plain, more)).await
+}
+
+async fn read(app: &App, what: &str, id: &str) -> Value {
+    let answer = app.get(&format!("/api/v2/generate/{what}/{id}")).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    answer.json().await
+}
+
+/// Looks until it is as wanted.
+async fn until(app: &App, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let status = read(app, "status", id).await;
+        if wanted(&status) {
+            return status;
+        }
+        assert!(began.elapsed() < PATIENCE, "{status}");
+        sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+async fn until_done(app: &App, id: &str) -> Value {
+    until(app, id, |status| status["done"] == true).await
+}
+
+fn path(link: &Value) -> String {
+    let link = link.as_str().unwrap();
+    link.strip_prefix(BASE).unwrap().to_owned()
+}
+
+async fn upload(app: &App, link: &Value) -> StatusCode {
+    let bytes = STANDARD.decode(WEBP).unwrap();
+    let sent = request(
+        Method::PUT,
+        &path(link),
+        &[("content-type", "image/webp")],
+        bytes.into(),
+    );
+    app.send(sent).await.status
+}
+
+#[tokio::test]
+async fn an_image_is_asked_for_popped_uploaded_submitted_and_fetched() {
+    let app = App::start().await;
+    let id = ask(
+        &app,
+        json!({"params": {"seed": "42", "width": 576, "steps": 20}}),
+    )
+    .await;
+    let check = read(&app, "check", &id).await;
+    assert_eq!(
+        (&check["waiting"], &check["done"]),
+        (&json!(1), &json!(false))
+    );
+    let popped = pop(&app, json!({})).await;
+    assert_eq!(
+        (&popped["model"], &popped["ttl"]),
+        (&json!("tiny"), &json!(150))
+    );
+    let payload = &popped["payload"];
+    assert_eq!(payload["prompt"], "a cat ### a dog");
+    assert_eq!(
+        (&payload["seed"], &payload["width"]),
+        (&json!("42"), &json!(576))
+    );
+    assert_eq!(
+        (&payload["ddim_steps"], &payload["n_iter"]),
+        (&json!(20), &json!(1))
+    );
+    assert_eq!(
+        (&payload["cfg_scale"], &payload["karras"]),
+        (&json!(5.0), &json!(true))
+    );
+    assert_eq!(popped["skipped"], json!({}));
+    assert_eq!(popped["r2_uploads"][0], popped["r2_upload"]);
+    assert!(upload(&app, &popped["r2_upload"]).await.is_success());
+    let remarks = json!([{"type": "lora", "value": "download_failed", "ref": "12"}]);
+    let brought = json!({"generation": "R2", "gen_metadata": remarks});
+    let (code, submitted) = submit(&app, &popped["id"], brought).await;
+    assert_eq!(code, StatusCode::OK, "{submitted}");
+    assert!(submitted["reward"].as_f64().unwrap() > 1.0);
+    let status = until_done(&app, &id).await;
+    assert!(status["kudos"].as_f64().unwrap() > submitted["reward"].as_f64().unwrap());
+    let image = &status["generations"][0];
+    assert_eq!(
+        (&image["id"], &image["seed"]),
+        (&popped["id"], &json!("77"))
+    );
+    assert_eq!(
+        (&image["worker_name"], &image["model"]),
+        (&json!("artist"), &json!("tiny"))
+    );
+    assert_eq!(
+        (&image["censored"], &image["gen_metadata"]),
+        (&json!(false), &remarks)
+    );
+    let fetched = app.get(&path(&image["img"])).await;
+    assert_eq!(fetched.status, StatusCode::OK);
+    assert_eq!(fetched.bytes().await, STANDARD.decode(WEBP).unwrap());
+    assert!(
+        !upload(&app, &popped["r2_upload"]).await.is_success(),
+        "a link is good once"
+    );
+}
+
+#[tokio::test]
+async fn without_links_the_image_is_in_the_reply_and_comes_as_base64_from_plain_workers() {
+    let app = App::start().await;
+    let id = ask(&app, json!({"r2": false})).await;
+    let popped = pop(&app, json!({"bridge_agent": "unknown:0:unknown"})).await;
+    assert!(popped["r2_upload"].is_null() && popped["r2_uploads"].is_null());
+    let (code, answer) = submit(&app, &popped["id"], json!({"generation": PNG})).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    let status = until_done(&app, &id).await;
+    let image = status["generations"][0]["img"].as_str().unwrap();
+    let bytes = STANDARD.decode(image).unwrap();
+    assert!(bytes.starts_with(b"RIFF") && bytes[8..].starts_with(b"WEBP"));
+}
+
+#[tokio::test]
+async fn what_is_no_image_is_no_result() {
+    let app = App::start().await;
+    ask(&app, json!({})).await;
+    let popped = pop(&app, json!({})).await;
+    let svg = STANDARD.encode("<svg xmlns='http://www.w3.org/2000/svg'/>");
+    for wrong in ["nothing", &svg] {
+        let (code, answer) = submit(&app, &popped["id"], json!({"generation": wrong})).await;
+        assert_eq!(
+            (code.as_u16(), &answer["rc"]),
+            (400, &json!("ImageValidationFailed"))
+        );
+    }
+    let (code, _) = submit(&app, &popped["id"], json!({})).await;
+    assert_eq!(code, StatusCode::OK, "it may try again");
+}
+
+#[tokio::test]
+async fn cancelling_returns_the_images_in_the_reply_even_where_links_were_asked_for() {
+    let app = App::start().await;
+    let id = ask(&app, json!({"params": {"n": 2}})).await;
+    let popped = pop(&app, json!({})).await;
+    submit(&app, &popped["id"], json!({})).await;
+    until(&app, &id, |status| status["finished"] == 1).await;
+    let path = format!("/api/v2/generate/status/{id}");
+    let (code, status) = call(&app, Method::DELETE, &path, Value::Null).await;
+    assert_eq!(code, StatusCode::OK);
+    let image = status["generations"][0]["img"].as_str().unwrap();
+    assert!(STANDARD.decode(image).unwrap().starts_with(b"RIFF"));
+    let status = until_done(&app, &id).await;
+    assert_eq!(
+        (&status["waiting"], &status["finished"]),
+        (&json!(0), &json!(1))
+    );
+    assert!(pop(&app, json!({})).await["id"].is_null());
+}
+
+#[tokio::test]
+async fn an_image_that_was_out_when_its_request_was_cancelled_is_still_paid() {
+    let app = App::start().await;
+    let id = ask(&app, json!({})).await;
+    let popped = pop(&app, json!({})).await;
+    let path = format!("/api/v2/generate/status/{id}");
+    call(&app, Method::DELETE, &path, Value::Null).await;
+    let (code, answer) = submit(&app, &popped["id"], json!({})).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    assert!(answer["reward"].as_f64().unwrap() > 0.0);
+}
+
+#[tokio::test]
+async fn one_pop_takes_as_many_images_of_a_request_as_fit() {
+    let app = App::start().await;
+    let four = || json!({"params": {"n": 4, "seed": "5", "seed_variation": 10}});
+    ask(&app, four()).await;
+    let popped = pop(&app, json!({"amount": 3, "max_pixels": 4 * 262_144})).await;
+    assert_eq!(popped["ids"].as_array().unwrap().len(), 3);
+    assert_eq!(popped["r2_uploads"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        (&popped["payload"]["n_iter"], &popped["payload"]["seed"]),
+        (&json!(3), &json!("45"))
+    );
+    let rest = pop(&app, json!({"amount": 3})).await;
+    assert_eq!(rest["payload"]["seed"], "15");
+    ask(
+        &app,
+        json!({"params": {"n": 3, "width": 1024, "height": 1024}}),
+    )
+    .await;
+    let large = pop(&app, json!({"amount": 3})).await;
+    assert_eq!(large["ids"].as_array().unwrap().len(), 1, "no more fit");
+}
+
+#[tokio::test]
+async fn a_pop_with_nothing_counts_every_reason() {
+    let app = App::start().await;
+    ask(&app, json!({"models": ["unheard"]})).await;
+    ask(&app, json!({"params": {"width": 2112}})).await;
+    ask(&app, json!({"params": {"loras": [{"name": "a"}]}})).await;
+    ask(&app, json!({"params": {"post_processing": ["GFPGAN"]}})).await;
+    ask(&app, json!({"params": {"tiling": true, "steps": 50}})).await;
+    ask(&app, json!({"trusted_workers": true})).await;
+    ask(&app, json!({"prompt": "a Forbidden thing"})).await;
+    let stranger = app
+        .account_with(Roles::WORKER_OWNER, Scopes::WORKER_CONNECT)
+        .await;
+    let more = json!({
+        "bridge_agent": "AI Horde Worker:8:x", "allow_post_processing": false, "nsfw": false,
+        "limit_max_steps": true, "blacklist": ["forbidden"],
+    });
+    let (_, popped) = call_as(&app, &stranger, Method::POST, POP, worker(more)).await;
+    assert!(popped["id"].is_null());
+    let skipped = &popped["skipped"];
+    let count = |name: &str| skipped[name].as_u64().unwrap_or(0);
+    assert_eq!(count("nsfw"), 7, "{skipped}");
+    assert_eq!((count("models"), count("max_pixels")), (1, 1), "{skipped}");
+    assert_eq!(
+        (count("lora"), count("post-processing")),
+        (1, 1),
+        "{skipped}"
+    );
+    assert_eq!(
+        (count("step_count"), count("untrusted")),
+        (1, 1),
+        "{skipped}"
+    );
+    assert_eq!(count("bridge_version"), 1, "{skipped}");
+    assert_eq!(count("controlnet"), 0);
+}
+
+#[tokio::test]
+async fn a_worker_is_given_no_prompt_with_a_word_it_does_not_want() {
+    let app = App::start().await;
+    ask(&app, json!({"prompt": "a Forbidden thing"})).await;
+    let choosy = || json!({"blacklist": ["forbidden"]});
+    let popped = pop(&app, choosy()).await;
+    assert!(popped["id"].is_null());
+    assert_eq!(popped["skipped"]["blacklist"], 1);
+    let id = ask(&app, json!({})).await;
+    let popped = pop(&app, choosy()).await;
+    assert_eq!(popped["payload"]["prompt"], "a cat ### a dog");
+    submit(&app, &popped["id"], json!({})).await;
+    until_done(&app, &id).await;
+    assert_eq!(
+        pop(&app, json!({})).await["payload"]["prompt"],
+        "a Forbidden thing"
+    );
+}
+
+#[tokio::test]
+async fn what_is_brought_twice_or_by_another_is_refused_by_its_code() {
+    let app = App::start().await;
+    ask(&app, json!({})).await;
+    let popped = pop(&app, json!({})).await;
+    let other = app
+        .account_with(Roles::WORKER_OWNER, Scopes::WORKER_CONNECT)
+        .await;
+    let body = json!({"id": popped["id"], "generation": WEBP, "seed": 1});
+    let (status, answer) = call_as(&app, &other, Method::POST, SUBMIT, body).await;
+    assert_eq!(
+        (status.as_u16(), &answer["rc"]),
+        (403, &json!("WrongCredentials"))
+    );
+    let tries = (0..8).map(|_| submit(&app, &popped["id"], json!({})));
+    let answers = futures_util::future::join_all(tries).await;
+    let paid = answers.iter().filter(|(code, _)| *code == StatusCode::OK);
+    assert_eq!(paid.count(), 1, "{answers:?}");
+    let (status, answer) = submit(&app, &popped["id"], json!({})).await;
+    assert_eq!(
+        (status.as_u16(), &answer["rc"]),
+        (400, &json!("DuplicateGen"))
+    );
+    let (status, answer) = submit(&app, &json!("no uuid"), json!({})).await;
+    assert_eq!(
+        (status.as_u16(), &answer["rc"]),
+        (404, &json!("InvalidJobID"))
+    );
+}
+
+#[tokio::test]
+async fn a_fault_puts_the_image_back() {
+    let app = App::start().await;
+    let id = ask(&app, json!({})).await;
+    let popped = pop(&app, json!({})).await;
+    let fault = json!({"generation": "", "state": "faulted"});
+    let (code, answer) = submit(&app, &popped["id"], fault).await;
+    assert_eq!((code, &answer["reward"]), (StatusCode::OK, &json!(0.0)));
+    let status = until(&app, &id, |status| status["waiting"] == 1).await;
+    assert_eq!(status["restarted"], 1);
+    let again = pop(&app, json!({"name": "another"})).await;
+    assert_eq!(again["id"], popped["id"]);
+    assert_ne!(
+        again["r2_upload"], popped["r2_upload"],
+        "a link for each attempt"
+    );
+}
+
+#[tokio::test]
+async fn who_hides_an_image_says_so_in_its_remarks_and_its_client_pays_the_fee_alone() {
+    let app = App::start().await;
+    let id = ask(&app, json!({})).await;
+    let popped = pop(&app, json!({})).await;
+    let remarks = json!([{"type": "censorship", "value": "nsfw"}]);
+    let (_, answer) = submit(&app, &popped["id"], json!({"gen_metadata": remarks})).await;
+    assert!(answer["reward"].as_f64().unwrap() > 1.0);
+    let status = until_done(&app, &id).await;
+    assert_eq!(status["kudos"], 1.0);
+    let image = &status["generations"][0];
+    assert_eq!(
+        (&image["censored"], &image["state"]),
+        (&json!(true), &json!("ok"))
+    );
+}
+
+#[tokio::test]
+async fn the_steps_of_a_worker_are_seen_by_its_client() {
+    let app = App::start().await;
+    let id = ask(&app, json!({})).await;
+    let popped = pop(&app, json!({})).await;
+    let say = async |job: &Value, step: Value, key: &str| {
+        let body = json!({"id": job, "current_step": step, "total_steps": 30});
+        let body = Body::from(body.to_string());
+        let sent = request(Method::POST, PROGRESS, &[("apikey", key)], body);
+        app.send(sent).await
+    };
+    let answer = say(&popped["id"], json!(15), &app.key).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert!(answer.bytes().await.is_empty());
+    let began = Instant::now();
+    let check = loop {
+        let check = read(&app, "check", &id).await;
+        if check["progress_percent"] == 50 {
+            break check;
+        }
+        assert!(began.elapsed() < PATIENCE, "{check}");
+    };
+    assert_eq!(
+        (&check["current_step"], &check["total_steps"]),
+        (&json!(15), &json!(30))
+    );
+    assert_eq!(say(&popped["id"], json!(-1), &app.key).await.status, 400);
+    assert_eq!(say(&json!("x"), json!(1), &app.key).await.status, 404);
+    assert_eq!(say(&popped["id"], json!(1), "nobody").await.status, 401);
+    submit(&app, &popped["id"], json!({})).await;
+    assert_eq!(say(&popped["id"], json!(16), &app.key).await.status, 400);
+    let check = read(&app, "check", &id).await;
+    assert!(check.get("progress_percent").is_none(), "{check}");
+}
+
+#[tokio::test]
+async fn shared_images_are_rated_once_and_never_for_more_than_they_cost() {
+    let app = App::start().await;
+    let drawn = async |more: Value| {
+        let id = ask(&app, more).await;
+        let popped = pop(&app, json!({"amount": 2, "max_pixels": 4 * 262_144})).await;
+        let ids = popped["ids"].as_array().unwrap().clone();
+        for image in &ids {
+            submit(&app, image, json!({})).await;
+        }
+        until_done(&app, &id).await;
+        (id, ids)
+    };
+    let rate = async |id: &str, body: Value| {
+        let (status, answer) = post(&app, &format!("/api/v2/generate/rate/{id}"), body).await;
+        (status.as_u16(), answer)
+    };
+    let (private, images) = drawn(json!({"params": {"n": 2}})).await;
+    let ratings =
+        |images: &[Value]| json!([{"id": images[0], "rating": 8}, {"id": images[1], "rating": 5}]);
+    let (status, answer) = rate(&private, json!({"ratings": ratings(&images)})).await;
+    assert_eq!(
+        (status, &answer["rc"]),
+        (400, &json!("AestheticsNotPublic"))
+    );
+    let (public, images) = drawn(json!({"params": {"n": 2}, "shared": true})).await;
+    let stranger = json!({"best": private});
+    let (status, answer) = rate(&public, stranger).await;
+    assert_eq!((status, &answer["rc"]), (400, &json!("ProcGenNotFound")));
+    let body = json!({"ratings": ratings(&images), "best": images[0]});
+    let tries = (0..8).map(|_| rate(&public, body.clone()));
+    let answers = futures_util::future::join_all(tries).await;
+    let (taken, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|(status, _)| *status == 200);
+    assert_eq!(taken.len(), 1, "{answers:?}");
+    let paid = read(&app, "status", &public).await["kudos"]
+        .as_f64()
+        .unwrap();
+    assert_eq!(
+        taken[0].1["reward"].as_f64().unwrap(),
+        14_f64.min(paid - 1.0)
+    );
+    let again = |(_, answer): &&(u16, Value)| answer["rc"] == "AestheticsAlreadyExist";
+    assert!(refused.iter().all(again), "{answers:?}");
+}
+
+#[tokio::test]
+async fn what_does_not_go_together_is_refused_by_its_code() {
+    let app = App::start().await;
+    let check = async |more: Value, code: Code| {
+        let (status, answer) = post(&app, ASYNC, body(more)).await;
+        let row = code.row();
+        assert_eq!(
+            (status.as_u16(), answer["rc"].as_str()),
+            (row.status, Some(row.rc)),
+            "{answer}"
+        );
+    };
+    check(json!({"source_mask": PNG}), Code::SourceMaskUnnecessary).await;
+    check(json!({"webhook": "http://example.org"}), Code::BadRequest).await;
+    check(
+        json!({"source_image": "no base64!"}),
+        Code::ImageValidationFailed,
+    )
+    .await;
+    check(
+        json!({"source_image": "http://127.0.0.1/a"}),
+        Code::SourceImageUrlInvalid,
+    )
+    .await;
+    let painting = json!({"source_image": OPAQUE, "source_processing": "inpainting"});
+    check(painting, Code::InpaintingMissingMask).await;
+}
+
+#[tokio::test]
+async fn source_images_are_kept_here_and_workers_get_links() {
+    let app = App::start().await;
+    let source =
+        json!({"source_image": PNG, "source_mask": PNG, "source_processing": "inpainting"});
+    ask(&app, source).await;
+    let painter = json!({"models": ["tiny", "tiny inpainting"]});
+    let popped = pop(&app, painter).await;
+    assert_eq!(popped["source_processing"], "inpainting");
+    for image in ["source_image", "source_mask"] {
+        let fetched = app.get(&path(&popped[image])).await;
+        assert_eq!(fetched.status, StatusCode::OK);
+        assert!(fetched.bytes().await.starts_with(b"RIFF"));
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_it_costs_and_asks_for_nothing() {
+    let app = App::start().await;
+    let (status, answer) = post(&app, ASYNC, body(json!({"dry_run": true}))).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(answer["kudos"].as_f64().unwrap() > 1.0);
+    assert_eq!(answer.as_object().unwrap().len(), 1);
+    assert!(pop(&app, json!({})).await["id"].is_null());
+}
+
+#[tokio::test]
+async fn nobody_online_is_told_and_no_reason_to_refuse() {
+    let app = App::start().await;
+    let (status, answer) = post(&app, ASYNC, body(json!({}))).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    assert_eq!(answer["warnings"][0]["code"], "NoAvailableWorker");
+    assert!(answer["message"].is_string() && answer["kudos"].as_f64().unwrap() > 0.0);
+}
+
+/// A media worker of the public network.
+async fn painter(app: &App) -> Rig {
+    let mut rig = app.dial().await;
+    let registration = json!({
+        "apikey": app.key, "name": "painter", "models": ["tiny"], "job_types": ["image", "video"],
+        "bridge_agent": "painter/1",
+    });
+    rig.send(registration).await;
+    assert_eq!(rig.next().await["type"], "ready");
+    rig
+}
+
+#[tokio::test]
+async fn a_worker_on_a_socket_draws_what_is_polled_for_and_its_progress_shows_in_check() {
+    let app = App::start().await;
+    let mut rig = painter(&app).await;
+    let id = ask(&app, json!({"params": {"seed": "900", "n": 1}})).await;
+    let job = rig.next().await;
+    assert_eq!(
+        (&job["type"], &job["job_type"]),
+        (&json!("job"), &json!("image"))
+    );
+    let payload = &job["payload"];
+    assert_eq!(
+        (&payload["prompt"], &payload["seed"]),
+        (&json!("a cat "), &json!(900))
+    );
+    assert_eq!(
+        (&payload["negative_prompt"], &payload["n"]),
+        (&json!(" a dog"), &json!(1))
+    );
+    assert_eq!(payload["sampler_name"], "euler_ancestral");
+    rig.send(json!({"type": "progress", "id": job["id"], "pct": 40}))
+        .await;
+    let began = Instant::now();
+    while read(&app, "check", &id).await["progress_percent"] != 40 {
+        assert!(began.elapsed() < PATIENCE);
+    }
+    assert!(
+        upload(&app, &job["upload"][0]["put_url"])
+            .await
+            .is_success()
+    );
+    let results = json!([{"index": 0, "seed": 900, "sha256": "ab".repeat(32)}]);
+    rig.send(json!({"type": "done", "id": job["id"], "results": results}))
+        .await;
+    assert_eq!(rig.next().await["type"], "ack");
+    let status = until_done(&app, &id).await;
+    let image = &status["generations"][0];
+    assert_eq!(
+        (&image["worker_name"], &image["seed"]),
+        (&json!("painter"), &json!("900"))
+    );
+    let fetched = app.get(&path(&image["img"])).await;
+    assert_eq!(fetched.bytes().await, STANDARD.decode(WEBP).unwrap());
+}
+
+#[tokio::test]
+async fn what_only_workers_of_this_api_can_do_does_not_go_to_a_socket() {
+    let app = App::start().await;
+    let _rig = painter(&app).await;
+    let (_, answer) = post(&app, ASYNC, body(json!({"params": {"tiling": true}}))).await;
+    assert_eq!(answer["warnings"][0]["code"], "NoAvailableWorker");
+    assert_eq!(pop(&app, json!({})).await["payload"]["tiling"], true);
+}
