@@ -31,7 +31,7 @@ mod tests;
 
 pub use filters::{LISTED, Suspicion};
 pub use pattern::NoPattern;
-pub use suspicion::{Mark, Reason, TOO_MUCH};
+pub use suspicion::{Mark, Reason, TOO_MUCH, total};
 pub use timeouts::KeptOut;
 pub use verdict::{LONGEST, Medium};
 

@@ -1,14 +1,18 @@
-//! Marks of suspicion against accounts and their workers.
+//! Marks of suspicion against accounts and their workers. What they add up to is kept with the person, in the same
+//! transaction.
 
 use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, Row};
 
 use crate::coordinator::accounts::Roles;
-use crate::coordinator::moderation::{Mark, Reason};
+use crate::coordinator::moderation::{Mark, Reason, total};
 use crate::protocol::job::{AccountId, UnixMillis, WorkerId};
 
 use super::write::Change;
 use super::{StorageError, Store};
+
+const OF_ACCOUNT: &str =
+    "SELECT reason, COUNT(*) FROM suspicions WHERE account = $1 GROUP BY reason";
 
 #[derive(Debug)]
 struct Marking {
@@ -32,9 +36,7 @@ impl Store {
 
     /// How often each reason was found against an account, its workers included.
     pub async fn marks(&self, account: AccountId) -> Result<Vec<(Reason, u32)>, StorageError> {
-        let rows = sqlx::query(
-            "SELECT reason, COUNT(*) FROM suspicions WHERE account = $1 GROUP BY reason",
-        );
+        let rows = sqlx::query(OF_ACCOUNT);
         let rows = rows.bind(account.0).fetch_all(&self.readers).await?;
         read(&rows)
     }
@@ -111,7 +113,8 @@ impl Change for Marking {
                 .bind(mark.account.0)
                 .bind(worker)
                 .bind(mark.reason.name());
-            new.bind(now.0).execute(connection).await?;
+            new.bind(now.0).execute(&mut *connection).await?;
+            add_up(mark.account, connection).await?;
             Ok(true)
         })
     }
@@ -125,12 +128,46 @@ impl Change for Pardon {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<(), StorageError>> {
         Box::pin(async move {
-            let (pardon, whose) = match self {
-                Self::Account(account) => ("DELETE FROM suspicions WHERE account = $1", account.0),
-                Self::Worker(worker) => ("DELETE FROM suspicions WHERE worker = $1", worker.0),
-            };
-            sqlx::query(pardon).bind(whose).execute(connection).await?;
+            match self {
+                Self::Account(account) => forgive(*account, connection).await?,
+                Self::Worker(worker) => forgive_worker(*worker, connection).await?,
+            }
             Ok(())
         })
     }
+}
+
+/// All of an account, its workers' too.
+pub async fn forgive(
+    account: AccountId,
+    connection: &mut AnyConnection,
+) -> Result<(), StorageError> {
+    let forgiven = sqlx::query("DELETE FROM suspicions WHERE account = $1").bind(account.0);
+    forgiven.execute(&mut *connection).await?;
+    add_up(account, connection).await
+}
+
+async fn forgive_worker(
+    worker: WorkerId,
+    connection: &mut AnyConnection,
+) -> Result<(), StorageError> {
+    let owner = sqlx::query("SELECT account FROM suspicions WHERE worker = $1 LIMIT 1");
+    let owner = owner
+        .bind(worker.0)
+        .fetch_optional(&mut *connection)
+        .await?;
+    let Some(owner) = owner else { return Ok(()) };
+    let forgiven = sqlx::query("DELETE FROM suspicions WHERE worker = $1").bind(worker.0);
+    forgiven.execute(&mut *connection).await?;
+    add_up(AccountId(owner.try_get(0)?), connection).await
+}
+
+/// What users and moderators are shown, and transfers ask for.
+async fn add_up(account: AccountId, connection: &mut AnyConnection) -> Result<(), StorageError> {
+    let rows = sqlx::query(OF_ACCOUNT).bind(account.0);
+    let marks = read(&rows.fetch_all(&mut *connection).await?)?;
+    let sum = sqlx::query("UPDATE people SET suspicion = $1 WHERE account = $2");
+    let sum = sum.bind(i64::from(total(&marks))).bind(account.0);
+    sum.execute(connection).await?;
+    Ok(())
 }

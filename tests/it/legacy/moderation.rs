@@ -11,6 +11,13 @@ use super::{ASYNC, POP, call, call_as, pop, post, worker};
 use crate::support::app::{App, request};
 
 const FILTERS: &str = "/api/v2/filters";
+/// What a worker's socket begins with.
+const UPGRADE: [(&str, &str); 4] = [
+    ("connection", "Upgrade"),
+    ("upgrade", "websocket"),
+    ("sec-websocket-version", "13"),
+    ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+];
 const ADDRESSES: &str = "/api/v2/operations/ipaddr";
 
 async fn put(app: &App, path: &str, body: Value) -> (StatusCode, Value) {
@@ -384,6 +391,10 @@ async fn clients_and_workers_that_are_kept_out_are_told_for_how_long() {
     };
     check("192.0.2.7", ASYNC, &text, "60 minutes").await;
     check("192.0.2.7", POP, &worker("w1"), "60 minutes").await;
+    let mut socket = request(Method::GET, "/v1/workers/ws", &UPGRADE, Body::empty());
+    let address = PeerAddress("192.0.2.7".parse().unwrap());
+    socket.extensions_mut().insert(address);
+    assert_eq!(app.send(socket).await.status, StatusCode::FORBIDDEN);
     // More than four days: for a while.
     check("10.20.30.40", ASYNC, &text, "for a while").await;
     let (status, _) = from(&app, "192.0.2.8", &app.key, ASYNC, &text).await;

@@ -10,6 +10,7 @@ use crate::coordinator::accounts::Roles;
 use crate::coordinator::kudos::{Cause, Posting, escrow_of};
 use crate::coordinator::storage::keys::touch_keys;
 use crate::coordinator::storage::postings::post;
+use crate::coordinator::storage::suspicions::forgive;
 use crate::coordinator::storage::values::storable;
 use crate::coordinator::storage::write::Change;
 use crate::coordinator::storage::{StorageError, Store};
@@ -134,10 +135,6 @@ impl Changing {
                 "UPDATE people SET public_workers = $1 WHERE account = $2",
                 change.public_workers.map(i64::from),
             ),
-            (
-                "UPDATE people SET suspicion = $1 WHERE account = $2",
-                change.resets_suspicion.then_some(0),
-            ),
             (MULTIPLY, change.usage_multiplier),
         ];
         for (update, number) in numbers {
@@ -145,6 +142,9 @@ impl Changing {
                 self.run(sqlx::query(update).bind(number), connection)
                     .await?;
             }
+        }
+        if change.resets_suspicion {
+            forgive(self.account, connection).await?;
         }
         if let Some(concurrency) = change.concurrency {
             let limited = sqlx::query("UPDATE people SET concurrency = $1 WHERE account = $2");

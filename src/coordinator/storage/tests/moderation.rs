@@ -189,6 +189,9 @@ async fn marks_count_once_or_every_time(scratch: Scratch) {
     let mut marks = store.marks(alice).await.unwrap();
     marks.sort();
     assert_eq!(marks, [(Reason::TooFast, 2), (Reason::CorruptPrompt, 1)]);
+    let suspicion = async || store.person(alice).await.unwrap().unwrap().suspicion;
+    assert_eq!(suspicion().await, 3);
     store.forgive(alice).await.unwrap();
     assert_eq!(store.marks(alice).await, Ok(Vec::new()));
+    assert_eq!(suspicion().await, 0);
 }
