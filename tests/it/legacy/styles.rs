@@ -528,3 +528,52 @@ async fn an_image_style_writes_no_text() {
         check(&refused, 400, "StyleMismatch");
     }
 }
+
+#[tokio::test]
+async fn an_image_style_draws_and_its_owner_is_paid() {
+    let app = App::start().await;
+    let key = customizer(&app).await;
+    let style = json!({
+        "name": "oil", "prompt": "oil, {p}###photo, {np}", "models": ["painter"], "params": {"steps": 12},
+    });
+    let id = make(&app, &key, IMAGE, style).await;
+    make(
+        &app,
+        &key,
+        COLLECTIONS,
+        json!({"name": "art", "styles": [id]}),
+    )
+    .await;
+    let before = user(&app, &key).await;
+    let asked = json!({
+        "prompt": "a cat###a dog", "models": ["tiny"], "style": "collection::art",
+        "params": {"steps": 5, "width": 576, "height": 640},
+    });
+    let mut dry = asked.clone();
+    dry["dry_run"] = json!(true);
+    let path = "/api/v2/generate/async";
+    let (status, _) = call_as(&app, &app.key, Method::POST, path, dry).await;
+    assert_eq!(status, StatusCode::OK);
+    let (status, answer) = call_as(&app, &app.key, Method::POST, path, asked).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
+    let worker = json!({
+        "name": "artist", "models": ["painter"], "bridge_agent": "AI Horde Worker reGen:13:test",
+        "max_pixels": 1_048_576,
+    });
+    let path = "/api/v2/generate/pop";
+    let (_, popped) = call_as(&app, &app.key, Method::POST, path, worker).await;
+    let payload = &popped["payload"];
+    assert_eq!(payload["prompt"], "oil, a cat###photo, a dog", "{popped}");
+    assert_eq!(
+        (&popped["model"], &payload["ddim_steps"]),
+        (&json!("painter"), &json!(12))
+    );
+    assert_eq!(
+        (&payload["width"], &payload["height"]),
+        (&json!(576), &json!(640))
+    );
+    let after = user(&app, &key).await;
+    let kudos = |user: &Value| user["kudos"].as_f64().unwrap();
+    assert_eq!(kudos(&after), kudos(&before) + 2.0);
+    assert_eq!(after["records"]["style"]["image"], 1);
+}
