@@ -62,7 +62,7 @@ impl Caller {
             account: ANONYMOUS,
             name: Arc::from("anonymous"),
             key: KeyId(0),
-            scopes: Scopes::INFERENCE_SUBMIT,
+            scopes: Scopes::INFERENCE_SUBMIT.with(Scopes::WORKER_CONNECT),
             roles: Roles::default(),
             worker_name: None,
             expires_at: None,

@@ -263,6 +263,7 @@ fn finish_word(finish: &FinishReason) -> &'static str {
         FinishReason::Length => "length",
         FinishReason::ToolCalls => "tool_calls",
         FinishReason::ContentFilter => "content_filter",
+        FinishReason::Unlawful => "csam",
         FinishReason::Cancelled => "cancelled",
     }
 }

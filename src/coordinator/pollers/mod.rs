@@ -33,7 +33,7 @@ use super::rigs::{Applicant, NotAdmitted, Rigs};
 use super::storage::Store;
 use super::switchboard::{Brought, Pop, Receipt, Switchboard};
 use crate::protocol::job::{
-    AccountId, Event, Failure, FailureKind, FinishReason, JobId, Kudos, Product, Progress,
+    AccountId, Event, Failure, FailureKind, FinishReason, Hidden, JobId, Kudos, Product, Progress,
     TokenEvent, Usage,
 };
 use crate::tasks::Tasks;
@@ -78,7 +78,7 @@ pub enum Made {
     Brought {
         product: Product,
         /// It should not be shown.
-        censored: bool,
+        hidden: Option<Hidden>,
     },
     /// It could not.
     Fault,
@@ -161,13 +161,18 @@ impl Pollers {
                 Some(turn),
                 Made::Brought {
                     product: Product::Text(text),
-                    censored: false,
+                    hidden: None,
                 },
             ) => {
                 let (text, finish) = turn.read(&text, &self.0.meter).await;
                 let product = Product::Text(text);
-                let censored = false;
-                (Made::Brought { product, censored }, finish)
+                (
+                    Made::Brought {
+                        product,
+                        hidden: None,
+                    },
+                    finish,
+                )
             }
             (_, made) => (made, FinishReason::Stop),
         }
@@ -348,15 +353,12 @@ fn frames(out: &Out, job: JobId, made: Made, finish: FinishReason) -> Vec<Frame>
         })
     };
     let events = match made {
-        Made::Brought { product, censored } => {
+        Made::Brought { product, hidden } => {
             let output = match product {
                 Product::Text(text) => token(text),
                 Product::Media(media) => Event::Media(media),
             };
-            let finish = match censored {
-                true => FinishReason::ContentFilter,
-                false => finish,
-            };
+            let finish = hidden.map_or(finish, Hidden::finish);
             vec![output, done(finish)]
         }
         Made::Fault => vec![Event::Failed(Failure::new(

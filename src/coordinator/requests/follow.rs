@@ -14,7 +14,7 @@ use super::request::{Ended, Made, Output, Request};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::{Outcome, Standing, Submission};
 use crate::coordinator::switchboard::{Delivery, JobStream, Stage, Switchboard};
-use crate::protocol::job::{FailureKind, FinishReason, Job, JobId};
+use crate::protocol::job::{FailureKind, Hidden, Job, JobId};
 
 /// Jobs that were let go without an end (the store could not write it down) are queued again after this.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -103,10 +103,8 @@ fn hear(output: &Output, delivery: Delivery) {
 /// What a cancelled job had brought before is handed out all the same.
 fn ending(output: &Output, outcome: Outcome) -> Ended {
     match outcome {
-        Outcome::Delivered { finish, .. } => {
-            Ended::Made(made(output, finish == FinishReason::ContentFilter))
-        }
-        Outcome::Cancelled if !output.product().is_empty() => Ended::Made(made(output, false)),
+        Outcome::Delivered { finish, .. } => Ended::Made(made(output, Hidden::of(&finish))),
+        Outcome::Cancelled if !output.product().is_empty() => Ended::Made(made(output, None)),
         Outcome::Cancelled => Ended::Cancelled,
         Outcome::Expired => Ended::Expired,
         Outcome::Failed(failure) if failure.kind == FailureKind::Expired => Ended::Expired,
@@ -114,7 +112,7 @@ fn ending(output: &Output, outcome: Outcome) -> Ended {
     }
 }
 
-fn made(output: &Output, censored: bool) -> Made {
+fn made(output: &Output, hidden: Option<Hidden>) -> Made {
     let (model, worker, worker_id) = match output.stage() {
         Stage::Running {
             worker,
@@ -128,6 +126,6 @@ fn made(output: &Output, censored: bool) -> Made {
         model,
         worker,
         worker_id,
-        censored,
+        hidden,
     }
 }

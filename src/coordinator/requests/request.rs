@@ -10,8 +10,8 @@ use uuid::Uuid;
 use crate::coordinator::storage::{RequestRow, Store};
 use crate::coordinator::switchboard::{JobStream, JobWatch, Stage};
 use crate::protocol::job::{
-    AccountId, Body, Event, Job, JobId, Kind, Kudos, LegacySampling, Product, Progress, RequestId,
-    UnixMillis,
+    AccountId, Body, Event, Hidden, Job, JobId, Kind, Kudos, LegacySampling, Product, Progress,
+    RequestId, UnixMillis,
 };
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ pub struct Made {
     pub worker: Arc<str>,
     pub worker_id: Uuid,
     /// Its worker says that it should not be shown.
-    pub censored: bool,
+    pub hidden: Option<Hidden>,
 }
 
 /// How many jobs of a request are where.

@@ -11,7 +11,7 @@ use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::{Standing, Submission};
 use crate::coordinator::names::Names;
 use crate::coordinator::storage::{OpenRequest, ResultRow, StorageError};
-use crate::protocol::job::{JobId, Kind, Product};
+use crate::protocol::job::{Hidden, JobId, Kind, Product};
 
 impl Requests {
     /// To be called once, before anybody asks. The jobs of a request have the ids they had.
@@ -74,6 +74,7 @@ impl Requests {
 
 /// How a job ends whose worker hides the result.
 const CENSORED: &str = "content_filter";
+const UNLAWFUL: &str = "csam";
 
 fn again(kind: Kind, row: &ResultRow) -> Ended {
     let (worker, worker_id) = row.worker.clone().unwrap_or_default();
@@ -83,7 +84,11 @@ fn again(kind: Kind, row: &ResultRow) -> Ended {
             model: row.model.as_str().into(),
             worker: worker.into(),
             worker_id,
-            censored: row.reason == CENSORED,
+            hidden: match row.reason.as_str() {
+                CENSORED => Some(Hidden::Censored),
+                UNLAWFUL => Some(Hidden::Unlawful),
+                _ => None,
+            },
         }),
         ("cancelled", true) => Ended::Cancelled,
         ("expired", _) => Ended::Expired,

@@ -60,10 +60,7 @@ fn text(request: &Request, output: &Output, made: &Made, charged: Kudos) -> Webh
     WebhookText {
         text: format::output(made.product.text(), &wanted),
         seed: output.seed.map(u64::cast_signed),
-        state: match made.censored {
-            true => ResultState::Censored,
-            false => ResultState::Ok,
-        },
+        state: ResultState::of(made.hidden),
         worker_id: made.worker_id,
         worker_name: made.worker.to_string(),
         model: made.model.to_string(),

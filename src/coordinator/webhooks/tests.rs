@@ -96,7 +96,7 @@ fn made() -> Ended {
         model: "tiny".into(),
         worker: "rig".into(),
         worker_id: uuid::Uuid::from_u128(3),
-        censored: false,
+        hidden: None,
     })
 }
 

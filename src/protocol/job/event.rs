@@ -83,6 +83,8 @@ pub enum FinishReason {
     Length,
     ToolCalls,
     ContentFilter,
+    /// What was made may be shown to nobody: its worker takes it for the abuse of a child.
+    Unlawful,
     /// Stopped because it was asked to.
     Cancelled,
 }

@@ -25,7 +25,7 @@ pub use ids::{AccountId, JobId, Kudos, RequestId, UnixMillis, WorkerId};
 pub use image::{ImageRequest, Lora, SourceImage};
 pub use legacy::LegacySampling;
 pub use needs::{Formats, Kind, Kinds, Reach};
-pub use product::{Media, Product, Remark};
+pub use product::{Hidden, Media, Product, Remark};
 pub use text::{Chat, OutputFormat, Sampling, TextInput, TextRequest, ToolChoice};
 
 use std::sync::Arc;

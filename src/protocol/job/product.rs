@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Kind};
+use super::{Event, FinishReason, Kind};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Product {
@@ -37,6 +37,32 @@ pub struct Remark {
     /// Which of them, where there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub r#ref: Option<String>,
+}
+
+/// Why what was made is not to be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hidden {
+    Censored,
+    /// Its worker takes it for the abuse of a child.
+    Unlawful,
+}
+
+impl Hidden {
+    /// How a job ends whose worker hides the result.
+    pub fn finish(self) -> FinishReason {
+        match self {
+            Self::Censored => FinishReason::ContentFilter,
+            Self::Unlawful => FinishReason::Unlawful,
+        }
+    }
+
+    pub fn of(finish: &FinishReason) -> Option<Self> {
+        match finish {
+            FinishReason::ContentFilter => Some(Self::Censored),
+            FinishReason::Unlawful => Some(Self::Unlawful),
+            _ => None,
+        }
+    }
 }
 
 impl Product {

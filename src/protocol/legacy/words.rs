@@ -1,5 +1,6 @@
 //! The closed lists of words that more than one schema names.
 
+use crate::protocol::job::Hidden;
 use crate::protocol::openai::nearest::shortened;
 
 use super::error::{Code, Refusal};
@@ -150,6 +151,16 @@ impl PostProcessor {
                 | Self::Nomos2HqDat2
                 | Self::RestoreFormer
         )
+    }
+}
+
+impl ResultState {
+    pub fn of(hidden: Option<Hidden>) -> Self {
+        match hidden {
+            None => Self::Ok,
+            Some(Hidden::Censored) => Self::Censored,
+            Some(Hidden::Unlawful) => Self::Csam,
+        }
     }
 }
 

@@ -153,7 +153,7 @@ pub(super) fn finish_name(finish: &FinishReason) -> &'static str {
         FinishReason::Stop => "stop",
         FinishReason::Length => "length",
         FinishReason::ToolCalls => "tool_calls",
-        FinishReason::ContentFilter => "content_filter",
+        FinishReason::ContentFilter | FinishReason::Unlawful => "content_filter",
         FinishReason::Cancelled => "cancelled",
     }
 }

@@ -444,6 +444,28 @@ async fn bodies_that_cannot_be_read_are_refused_with_the_place_and_no_code() {
 }
 
 #[tokio::test]
+async fn a_text_that_is_hidden_says_why() {
+    let app = App::start().await;
+    let lawless = json!([{"type": "censorship", "value": "csam"}]);
+    for (state, remarks, expected) in [
+        ("ok", json!([]), "ok"),
+        ("censored", json!([]), "censored"),
+        ("csam", json!([]), "csam"),
+        ("ok", lawless, "csam"),
+    ] {
+        let id = ask(&app, json!({})).await;
+        let popped = pop(&app, "w1").await;
+        let body = json!({
+            "id": popped["id"], "generation": "text", "state": state, "gen_metadata": remarks,
+        });
+        let (status, paid) = post(&app, SUBMIT, body).await;
+        assert_eq!(status, StatusCode::OK, "{paid}");
+        let status = until(&app, &id, |status| status["done"] == json!(true)).await;
+        assert_eq!(status["generations"][0]["state"], expected, "{status}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_built_says_so_by_its_name() {
     let app = App::start().await;
     for (name, value) in [

@@ -10,7 +10,7 @@ use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::pollers::{Made, NotTaken, Pollers};
-use crate::protocol::job::{JobId, Product};
+use crate::protocol::job::{Hidden, JobId, Product};
 use crate::protocol::legacy::submit::{GenerationSubmitted, MOST_REMARKS, SubmitInputText};
 use crate::protocol::legacy::words::SubmitState;
 use crate::protocol::legacy::{Body, Code, Refusal};
@@ -44,12 +44,17 @@ fn made(brought: SubmitInputText) -> Made {
     let remarked = brought
         .gen_metadata
         .is_some_and(|remarks| !remarks.is_empty());
-    match brought.state {
-        SubmitState::Faulted => Made::Fault,
-        state => Made::Brought {
-            product: Product::Text(brought.generation),
-            censored: remarked || state != SubmitState::Ok,
-        },
+    let hidden = match brought.state {
+        SubmitState::Faulted => return Made::Fault,
+        SubmitState::Csam => Some(Hidden::Unlawful),
+        // The one remark that there is.
+        _ if remarked => Some(Hidden::Unlawful),
+        SubmitState::Censored => Some(Hidden::Censored),
+        SubmitState::Ok => None,
+    };
+    Made::Brought {
+        product: Product::Text(brought.generation),
+        hidden,
     }
 }
 

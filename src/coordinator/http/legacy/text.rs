@@ -170,9 +170,6 @@ fn generation(output: &Output) -> Option<GenerationText> {
         worker_id: made.worker_id,
         worker_name: made.worker.to_string(),
         model: made.model.to_string(),
-        state: match made.censored {
-            true => ResultState::Censored,
-            false => ResultState::Ok,
-        },
+        state: ResultState::of(made.hidden),
     })
 }

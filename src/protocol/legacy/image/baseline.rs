@@ -13,6 +13,18 @@ pub enum Baseline {
     ZImage,
 }
 
+/// How many steps a worker does of a model that does not want to do many: halfway between the fewest and the most that
+/// the model is made for.
+pub fn modest_steps(model: &str) -> u32 {
+    const QUICK: [&str; 6] = ["schnell", "turbo", "lightning", "lcm", "hyper", "dmd"];
+    let name = model.to_lowercase();
+    let (fewest, most) = match QUICK.iter().any(|mark| name.contains(mark)) {
+        true => (4, 10),
+        false => (20, 40),
+    };
+    (fewest + most) / 2
+}
+
 impl Baseline {
     /// That of a model no reference knows: a mark in its name, or the oldest.
     pub fn of_unknown(model: &str) -> Self {

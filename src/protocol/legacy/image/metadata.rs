@@ -1,5 +1,6 @@
 //! What a worker remarks about an image it made; clients read it as it was sent.
 
+use crate::protocol::job::Hidden;
 use crate::protocol::legacy::rules::{text, word};
 use crate::protocol::legacy::tables::{body, words};
 
@@ -42,8 +43,11 @@ body! {
 }
 
 /// The only place where censorship of an image is told.
-pub fn is_censored(remarks: &[GenerationMetadataImage]) -> bool {
-    remarks
-        .iter()
-        .any(|remark| remark.r#type == MetadataType::Censorship)
+pub fn hidden(remarks: &[GenerationMetadataImage]) -> Option<Hidden> {
+    let mut remarks = remarks.iter();
+    let told = remarks.find(|remark| remark.r#type == MetadataType::Censorship)?;
+    Some(match told.value {
+        MetadataValue::Csam => Hidden::Unlawful,
+        _ => Hidden::Censored,
+    })
 }

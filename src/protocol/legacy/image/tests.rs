@@ -3,7 +3,7 @@ use uuid::Uuid;
 
 use super::baseline::Baseline;
 use super::check::{Asker, Known};
-use super::metadata::{GenerationMetadataImage, MetadataType, MetadataValue, is_censored};
+use super::metadata::{GenerationMetadataImage, MetadataType, MetadataValue, hidden};
 use super::params::{
     ExtraText, ModelGenerationInputImage, ModelPayloadLorasImage,
     ModelPayloadTextualInversionsImage, ModelStyleInputParamsImage,
@@ -143,7 +143,7 @@ fn a_status_is_what_the_contract_says() {
         value: MetadataValue::DownloadFailed,
         r#ref: Some("12".to_owned()),
     };
-    assert!(!is_censored(std::slice::from_ref(&remark)));
+    assert!(hidden(std::slice::from_ref(&remark)).is_none());
     let image = GenerationImage {
         img: "https://example.org/cat.webp".to_owned(),
         seed: "77".to_owned(),

@@ -120,7 +120,7 @@ pub fn finish_word(finish: &FinishReason, has_calls: bool, style: CallStyle) -> 
         }
         (FinishReason::Stop | FinishReason::ToolCalls, _) => "stop",
         (FinishReason::Length, _) => "length",
-        (FinishReason::ContentFilter, _) => "content_filter",
+        (FinishReason::ContentFilter | FinishReason::Unlawful, _) => "content_filter",
         (FinishReason::Cancelled, _) => "cancelled",
     }
 }

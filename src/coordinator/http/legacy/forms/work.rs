@@ -174,7 +174,7 @@ pub async fn submit(
             let found = json!({"result": brought.result, "image": image});
             Made::Brought {
                 product: Product::Text(found.to_string()),
-                censored: false,
+                hidden: None,
             }
         }
     };

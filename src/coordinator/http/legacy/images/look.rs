@@ -105,7 +105,7 @@ async fn generation(output: &Output, made: &Made, shape: Shape, media: &Media) -
         img: img.unwrap_or_else(|| LOST.to_owned()),
         seed: seed.unwrap_or_default().to_string(),
         id: output.job,
-        censored: made.censored,
+        censored: made.hidden.is_some(),
         gen_metadata: remarks.iter().filter_map(remark).collect(),
         worker_id: made.worker_id,
         worker_name: made.worker.to_string(),

@@ -19,7 +19,7 @@ use crate::coordinator::pollers::{Ask, Given, Pollers};
 use crate::coordinator::storage::Said;
 use crate::protocol::job::{Body as JobBody, Capabilities, Kind, Reach};
 use crate::protocol::legacy::agent::BridgeAgent;
-use crate::protocol::legacy::image::baseline::Baseline;
+use crate::protocol::legacy::image::baseline::{Baseline, modest_steps};
 use crate::protocol::legacy::image::payload::{
     GenerationPayloadImage, ModelPayloadImage, NoValidRequestFoundImage,
 };
@@ -30,8 +30,6 @@ use crate::protocol::legacy::{Body, Refusal, work};
 
 /// Models one worker may offer.
 const MOST_MODELS: usize = 300;
-/// Steps of a worker that takes no long jobs: halfway between what models need and what they are good for.
-const FEW_STEPS: u32 = 30;
 
 pub async fn pop(
     State(pollers): State<Pollers>,
@@ -77,6 +75,7 @@ fn ask(
     let models = asked.served(agent, Baseline::of_unknown);
     let models = door::models(models.cloned().collect(), caller, MOST_MODELS)?;
     let names: Vec<String> = models.iter().map(|name| name.to_string()).collect();
+    let fewest = names.iter().map(|name| modest_steps(name)).min();
     Ok(Ask {
         name: name.into(),
         agent: asked.bridge_agent.as_str().into(),
@@ -87,10 +86,7 @@ fn ask(
         models,
         reach: Reach {
             pixels: u32::try_from(asked.max_pixels.max(0)).unwrap_or(u32::MAX),
-            steps: match asked.limit_max_steps {
-                true => FEW_STEPS,
-                false => u32::MAX,
-            },
+            steps: fewest.filter(|_| asked.limit_max_steps).unwrap_or(u32::MAX),
             ..Reach::default()
         },
         threads: asked.threads,

@@ -15,7 +15,7 @@ use crate::coordinator::media::{Area, Key, Kind as Format, Media};
 use crate::coordinator::pictures::Pictures;
 use crate::coordinator::pollers::{Made, Pollers};
 use crate::protocol::job::{self, JobId, Product, Remark};
-use crate::protocol::legacy::image::metadata::{GenerationMetadataImage, is_censored};
+use crate::protocol::legacy::image::metadata::{GenerationMetadataImage, hidden};
 use crate::protocol::legacy::submit::{
     GenerationSubmitted, MOST_REMARKS, SubmitInputImage, UPLOADED,
 };
@@ -76,7 +76,7 @@ async fn made(
     };
     Ok(Made::Brought {
         product: Product::Media(output),
-        censored: is_censored(remarks),
+        hidden: hidden(remarks),
     })
 }
 
