@@ -95,6 +95,7 @@ impl Network {
             )),
             request: RequestId(Uuid::from_u128(self.issued)),
             account: AccountId((self.issued % 50) as i64),
+            shared_key: None,
             kind: Kind::Text,
             model: ModelChoice(vec![self.models[(self.issued % 4) as usize].clone()]),
             body: Body::Text(Box::new(TextRequest {

@@ -132,6 +132,7 @@ fn settlement() -> Settlement {
         job: JobId::random(),
         request: RequestId::random(),
         account: AccountId(1),
+        shared_key: None,
         worker: Some(worker),
         kind: Kind::Text,
         model: Arc::from("llama-3.2-1b-instruct"),

@@ -24,7 +24,8 @@
 //! | [`metering`] | how many tokens a job had, by our own count |
 //! | [`secrets`] | credentials in prompts, which strangers do not get |
 //! | [`profanity`] | words that no public name or note may hold |
-//! | [`kudos`] | what a job costs, and how an ended job becomes a settled one |
+//! | [`kudos`] | what a job costs, how an ended job becomes a settled one, and what else moves kudos |
+//! | [`sharing`] | keys that users hand to others |
 //! | [`styles`] | prompts and parameters that users make for each other |
 //! | [`stats`] | what was made, lately and ever |
 //! | [`storage`] | all SQL: what must outlast the process |
@@ -55,6 +56,7 @@ pub mod profanity;
 pub mod requests;
 pub mod rigs;
 pub mod secrets;
+pub mod sharing;
 pub mod start;
 pub mod state;
 pub mod stats;

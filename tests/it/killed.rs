@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use muster::coordinator::storage::{Location, Store};
-use muster::protocol::job::{JobId, Kudos};
+use muster::protocol::job::{AccountId, JobId, Kudos};
 use muster::tasks::Tasks;
 use serde_json::{Value, json};
 
@@ -443,4 +443,38 @@ async fn a_killed_coordinator_still_has_every_image_it_accepted_and_what_was_dra
         (&found["done"], &found["finished"]),
         (&json!(true), &json!(2))
     );
+}
+
+#[tokio::test]
+async fn kudos_kept_for_a_text_are_kept_after_a_kill_and_given_back_when_it_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = serve(folder.path());
+    let key = service.key.clone();
+    let award = format!("{}/api/v2/kudos/award", service.url);
+    let gift = r#"{"username":"admin#1","amount":1000}"#;
+    let header = format!("apikey: {key}");
+    let given = curl(&["-s", "-d", gift, "-H", &header, &award]);
+    assert_eq!(given, r#"{"awarded":1000.0}"#);
+    let params = json!({"max_length": 1000, "max_context_length": 2048});
+    let long = json!({"prompt": "Once", "models": ["any"], "params": params});
+    let id = poll(&service, &key, "POST", "async", &long)["id"].clone();
+    let kept = poll(&service, &key, "POST", "async", &long)["id"].clone();
+    drop(service.process);
+
+    let service = serve(folder.path());
+    let location = Location::in_folder(&folder.path().join("coordinator"));
+    let store = Store::open(&location, &Tasks::default()).await.unwrap();
+    let admin = AccountId(1);
+    let both = store.held(admin).await.unwrap();
+    assert!(both.0 > 0);
+    let path = format!("status/{}", id.as_str().unwrap());
+    poll(&service, &key, "DELETE", &path, &json!({}));
+    let began = Instant::now();
+    while store.held(admin).await.unwrap() != Kudos(both.0 / 2) {
+        assert!(began.elapsed() < Duration::from_secs(20), "it stays kept");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let holding = store.holding().await.unwrap();
+    assert_eq!(holding.len(), 1);
+    assert_eq!(holding[0].to_string(), kept.as_str().unwrap());
 }

@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{debug, warn};
 
 use crate::coordinator::storage::{KeyRow, StorageError};
-use crate::protocol::job::AccountId;
+use crate::protocol::job::{AccountId, Kudos};
 
 use super::key::Digest;
 use super::{Caller, Denied, Inner, Roles};
@@ -80,6 +80,21 @@ impl Cache {
             .filter(|caller| caller.came_lately())
             .cloned()
             .collect()
+    }
+
+    /// Callers of these accounts stand as told from now on.
+    pub fn note_kudos(&self, balances: &HashMap<AccountId, Kudos>) {
+        let state = self.lock();
+        for caller in state
+            .callers
+            .young
+            .values()
+            .chain(state.callers.old.values())
+        {
+            if let Some(kudos) = balances.get(&caller.account) {
+                caller.note_kudos(*kudos);
+            }
+        }
     }
 
     pub fn revision(&self) -> i64 {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use crate::coordinator::dispatch::Standing;
-use crate::coordinator::storage::KeyRow;
+use crate::coordinator::sharing::SharedKey;
+use crate::coordinator::storage::{AccountRow, KeyRow};
 use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 
 use super::key::Digest;
@@ -30,6 +31,8 @@ pub struct Caller {
     pub expires_at: Option<UnixMillis>,
     /// Jobs it may have waiting of requests that are polled for, where that is not as the settings say.
     pub concurrency: Option<usize>,
+    /// It came with a key that the account's owner has handed to others.
+    pub shared: Option<Arc<SharedKey>>,
     /// As it was lately, in thousandths.
     kudos: AtomicI64,
     /// Whether it came since this was last asked.
@@ -50,6 +53,7 @@ impl Caller {
             concurrency: row
                 .concurrency
                 .map(|most| usize::try_from(most).unwrap_or(0)),
+            shared: None,
             kudos: AtomicI64::new(row.kudos.0),
             came: AtomicBool::new(false),
             digest,
@@ -67,9 +71,24 @@ impl Caller {
             worker_name: None,
             expires_at: None,
             concurrency: Some(ALL_ANONYMOUS),
+            shared: None,
             kudos: AtomicI64::new(0),
             came: AtomicBool::new(false),
             digest: Digest::NONE,
+        }
+    }
+
+    /// Whoever comes with a shared key: as its owner, for nothing but to ask for work.
+    pub fn with_shared(key: SharedKey, owner: AccountRow) -> Self {
+        Self {
+            account: owner.id,
+            name: owner.name.into(),
+            // Nobody's own, and the same for all the owner's shared keys.
+            key: KeyId(owner.id.0.saturating_neg()),
+            roles: owner.roles,
+            kudos: AtomicI64::new(owner.kudos.0),
+            shared: Some(Arc::new(key)),
+            ..Self::anonymous()
         }
     }
 

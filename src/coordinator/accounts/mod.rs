@@ -221,6 +221,15 @@ impl Accounts {
         self.inner.catch_up().await
     }
 
+    /// Takes in at once what these accounts have, because it was changed here. Where that fails it is known a little
+    /// later, as any other change.
+    pub async fn refresh(&self, accounts: &[AccountId]) {
+        match self.inner.store.balances(accounts).await {
+            Ok(balances) => self.inner.cache.note_kudos(&balances),
+            Err(error) => debug!("standings could not be read: {error}"),
+        }
+    }
+
     /// What an account may do from now on, instead of what it might before.
     pub async fn set_roles(
         &self,

@@ -11,8 +11,9 @@ use axum::response::{IntoResponse, Response};
 
 use crate::coordinator::accounts::{ANONYMOUS_KEY, Accounts, Caller, Denied, Roles, Scopes};
 use crate::coordinator::error::ApiError;
+use crate::coordinator::sharing::Sharing;
 use crate::coordinator::state::DoorSettings;
-use crate::protocol::job::FailureKind;
+use crate::protocol::job::{FailureKind, SharedKeyId};
 
 use super::body;
 use super::open::Open;
@@ -36,6 +37,8 @@ pub struct Guard {
     console: Option<Arc<str>>,
     /// The key that everybody knows opens this, too.
     anonymous: bool,
+    /// Keys that users have handed to others open this, too.
+    sharing: Option<Sharing>,
 }
 
 impl Guard {
@@ -47,6 +50,7 @@ impl Guard {
             roles,
             makes: false,
             anonymous: is_legacy && settings.anonymous,
+            sharing: None,
             console: settings.console_url.as_deref().map(Arc::from),
         }
     }
@@ -57,11 +61,20 @@ impl Guard {
         Self { makes, ..self }
     }
 
+    /// Lets in shared keys as well.
+    pub fn with_shared_keys(self, open: &Open) -> Self {
+        let sharing = Some(Sharing::from_ref(open));
+        Self { sharing, ..self }
+    }
+
     async fn caller(&self, headers: &HeaderMap) -> Result<Arc<Caller>, ApiError> {
         let key = key_in(headers)?.ok_or_else(|| self.unauthorized())?;
         let caller = match self.anonymous && key == ANONYMOUS_KEY {
             true => Arc::new(Caller::anonymous()),
-            false => self.known(key).await?,
+            false => match SharedKeyId::parse(key) {
+                Some(key) => self.shared(key).await?,
+                None => self.known(key).await?,
+            },
         };
         if self.makes && caller.roles.contains(Roles::DELETED) {
             let message = "this account is scheduled for deletion";
@@ -86,6 +99,13 @@ impl Guard {
             console: self.console.clone(),
             ..unknown(denied)
         })
+    }
+
+    async fn shared(&self, key: SharedKeyId) -> Result<Arc<Caller>, ApiError> {
+        let sharing = self.sharing.as_ref().ok_or_else(|| self.unauthorized())?;
+        let caller = sharing.caller(key).await;
+        let caller = caller.map_err(|_| unknown(Denied::Unavailable))?;
+        caller.map(Arc::new).ok_or_else(|| self.unauthorized())
     }
 
     fn unauthorized(&self) -> ApiError {

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use axum::extract::FromRef;
 
 use crate::coordinator::accounts::Accounts;
+use crate::coordinator::kudos::Giving;
 use crate::coordinator::media::Media;
 use crate::coordinator::moderation::Moderation;
 use crate::coordinator::modes::Modes;
@@ -16,6 +17,7 @@ use crate::coordinator::pictures::{Pictures, Sources};
 use crate::coordinator::pollers::Pollers;
 use crate::coordinator::requests::Requests;
 use crate::coordinator::rigs::Rigs;
+use crate::coordinator::sharing::Sharing;
 use crate::coordinator::state::{DoorSettings, Doors};
 use crate::coordinator::stats::Stats;
 use crate::coordinator::storage::Store;
@@ -117,6 +119,8 @@ parts! {
     Sources = |open| open.doors.sources.clone();
     Store = |open| open.doors.store.clone();
     Styles = |open| Styles::new(open.doors.store.clone());
+    Giving = |open| Giving::new(open.doors.store.clone(), open.doors.accounts.clone());
+    Sharing = |open| Sharing::new(open.doors.store.clone());
     Tasks = |open| open.doors.tasks.clone();
     Arc<DoorSettings> = |open| open.doors.settings.clone();
     Arc<Limits> = |open| open.limits.clone();

@@ -13,6 +13,9 @@ use super::open::Open;
 use super::rates::{self, Counted, Rate, Rates};
 use super::{auth, legacy};
 
+/// Where a key that a user has handed to others stands for the user's own.
+const TAKE_SHARED_KEYS: [&str; 2] = ["/api/v2/generate/async", "/api/v2/generate/text/async"];
+
 /// One line of the page.
 #[derive(Debug)]
 pub struct Route {
@@ -131,6 +134,10 @@ impl Route {
             Some(scopes) => {
                 let guard = auth::Guard::new(open, scopes, self.who.roles(), self.is_legacy());
                 let guard = guard.for_making(self.makes());
+                let guard = match TAKE_SHARED_KEYS.contains(&self.path) {
+                    true => guard.with_shared_keys(open),
+                    false => guard,
+                };
                 let guard = from_fn_with_state(guard, auth::admit);
                 let handler = self.befriended(handler, open);
                 self.counted(handler, open).route_layer(guard)

@@ -23,6 +23,7 @@
 //! beside it; what is more than the reward is the house's.
 
 use crate::protocol::job::Kudos;
+use crate::protocol::legacy::agent::BridgeAgent;
 use crate::protocol::legacy::image::baseline::Baseline;
 use crate::protocol::legacy::image::params::ModelGenerationInputImage;
 use crate::protocol::legacy::words::{PostProcessor, Workflow};
@@ -188,6 +189,16 @@ fn weight(processor: PostProcessor) -> f64 {
     }
 }
 
+/// What is left of an image reward for a worker that polls, by its software: all of it for the usual ones where they
+/// are new, less where they are old, least where nobody knows them.
+pub fn agent_factor(agent: &BridgeAgent) -> f64 {
+    match agent.is_current() {
+        Some(true) => 1.0,
+        Some(false) => 0.9,
+        None => 0.75,
+    }
+}
+
 /// What a request costs at once, beside its jobs: work that is there whatever becomes of them.
 pub fn activation_fee(extra_sources: u32, style_of_another: bool) -> Kudos {
     let style = if style_of_another { 2 } else { 0 };
@@ -202,9 +213,10 @@ fn thousandths(kudos: f64) -> Kudos {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Control, Drawing, Terms, activation_fee, weight};
+    use super::{Control, Drawing, Terms, activation_fee, agent_factor, weight};
     use crate::protocol::job::Kudos;
     use crate::protocol::legacy::Body;
+    use crate::protocol::legacy::agent::BridgeAgent;
     use crate::protocol::legacy::image::baseline::Baseline;
     use crate::protocol::legacy::image::params::ModelGenerationInputImage;
     use crate::protocol::legacy::words::{PostProcessor, Word};
@@ -359,6 +371,18 @@ mod tests {
             ..plain
         };
         assert_eq!(code.estimate(None, PATIENT, 1), 24.0);
+    }
+
+    #[test]
+    fn known_software_that_is_new_is_paid_in_full() {
+        let check =
+            |agent, expected| assert_eq!(agent_factor(&BridgeAgent::parse(agent)), expected);
+        check("AI Horde Worker reGen:13.0.1:url", 1.0);
+        check("AI Horde Worker reGen:12:url", 0.9);
+        check("AI Horde Worker:24:url", 1.0);
+        check("AI Horde Worker:4:url", 0.9);
+        check("HordeAutoWebBridge:2:url", 0.75);
+        check("nobody knows", 0.75);
     }
 
     #[test]

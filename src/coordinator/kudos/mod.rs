@@ -4,24 +4,31 @@
 //! | --- | --- |
 //! | `price` | what tokens of a model are worth |
 //! | `image`, `drawn` | what a drawing is worth, and one that was drawn |
+//! | `interrogation` | what looking at an image is worth |
+//! | `upfront` | which requests are paid for before they are made |
+//! | `payer` | who pays for a request |
 //! | `metering` | how many tokens are paid |
 //! | `settlement` | the settled row of a job and its entries in the ledger |
 //! | `posting` | entries that are no job's: transfers, awards, corrections |
 //! | `escrow` | what owners earn before they are trusted |
 //! | `floor` | what is forgiven of charges that fall below a balance's floor |
 //! | `uptime` | what being there is worth |
+//! | `giving` | who may give kudos to whom |
 //!
-//! These are plain values in and plain values out. [`books`] hands them to the store.
+//! These are plain values in and plain values out. [`books`] hands them to the store, and so does [`Giving`].
 
 mod drawn;
 mod escrow;
 mod floor;
+mod giving;
 mod image;
 mod interrogation;
 mod metering;
+mod payer;
 mod posting;
 mod price;
 mod settlement;
+mod upfront;
 mod uptime;
 
 #[cfg(test)]
@@ -29,11 +36,14 @@ mod tests;
 
 pub use escrow::{escrow_of, owner_of, withheld};
 pub use floor::{Fallen, forgiven};
-pub use image::{Control, Drawing, Terms, activation_fee};
+pub use giving::{Gift, Giving, NotGiven};
+pub use image::{Control, Drawing, Terms, activation_fee, agent_factor};
 pub use interrogation::{form_charge, form_reward, tiles};
+pub use payer::Payer;
 pub use posting::{Cause, MOST, Posted, Posting, PostingId};
-pub use price::{FEE, Prices, price_text};
+pub use price::{FEE, Prices, estimate_text, price_text};
 pub use settlement::{Entry, HOUSE, Reason, Settlement, State};
+pub use upfront::{Crowd, Weighty, text_hold, text_needs_it};
 pub use uptime::{Presence, UPTIME};
 
 use std::sync::Arc;

@@ -22,8 +22,8 @@ pub struct Posting {
     pub at: UnixMillis,
     /// Who gives (below nothing) and receives how much. They sum to zero.
     pub moves: Vec<(AccountId, Kudos)>,
-    /// What these accounts must have left afterwards, beside what is held of them. Others may fall to anything.
-    pub floors: Vec<(AccountId, Kudos)>,
+    /// Accounts that must not fall below their floor, beside what is held of them. Others may fall to anything.
+    pub floored: Vec<AccountId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,6 +34,8 @@ pub struct PostingId(pub Uuid);
 pub enum Cause {
     /// From one user to another.
     Transfer,
+    /// From a user to a class.
+    Donation,
     /// Out of the house, by those who may.
     Award,
     /// What an account begins with.
@@ -77,7 +79,7 @@ impl Posting {
             once: None,
             at,
             moves,
-            floors: Vec::new(),
+            floored: Vec::new(),
         }
     }
 
@@ -110,10 +112,10 @@ impl Posting {
         self
     }
 
-    /// Only if the account has so much left afterwards.
+    /// Only if this account stays above its floor, and above what is held of it.
     #[must_use]
-    pub fn leaving(mut self, account: AccountId, floor: Kudos) -> Self {
-        self.floors.push((account, floor));
+    pub fn above_floor(mut self, account: AccountId) -> Self {
+        self.floored.push(account);
         self
     }
 
@@ -127,11 +129,6 @@ impl Posting {
         let sensible =
             |(_, amount): &(AccountId, Kudos)| amount.0.unsigned_abs() <= MOST.0.unsigned_abs();
         sum == 0 && self.moves.iter().all(sensible)
-    }
-
-    pub fn floor(&self, account: AccountId) -> Option<Kudos> {
-        let of_it = self.floors.iter().filter(|(of, _)| *of == account);
-        of_it.map(|(_, floor)| *floor).max()
     }
 
     /// What two postings have in common that are the same.
@@ -148,6 +145,7 @@ impl Cause {
     pub fn word(self) -> &'static str {
         match self {
             Self::Transfer => "transfer",
+            Self::Donation => "donation",
             Self::Award => "award",
             Self::Start => "start",
             Self::Correction => "correction",

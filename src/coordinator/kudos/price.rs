@@ -54,6 +54,12 @@ impl Prices {
         known.or_else(said).unwrap_or(1.0)
     }
 
+    /// By how much this model is dearer than one of a billion parameters: larger ones a little more than they are
+    /// larger.
+    pub fn size_factor(&self, model: &str) -> f64 {
+        size_factor(self.size(model, true))
+    }
+
     /// The size that counts for this model.
     pub fn billions(&self, model: &str) -> f64 {
         self.known(model).unwrap_or(1.0)
@@ -84,10 +90,25 @@ pub fn counted_tokens(tokens: u32, longest: Option<u32>) -> u32 {
 
 /// What one token of output is worth after a prompt of this length, in thousandths of a kudos.
 pub fn per_token(prompt_tokens: u32, billions: f64) -> f64 {
-    let prompt = f64::from(prompt_tokens.max(FEWEST_TOKENS));
-    let context = 1.2 + 2.2_f64.powf((prompt / 1024.0).log2());
-    let size = (billions.max(13.0) / 13.0).powf(0.2) * billions / 125.0;
-    size * context.clamp(0.1, 30.0) * 1000.0
+    size_factor(billions) / 125.0 * context_factor(prompt_tokens) * 1000.0
+}
+
+fn context_factor(tokens: u32) -> f64 {
+    let tokens = f64::from(tokens.max(FEWEST_TOKENS));
+    (1.2 + 2.2_f64.powf((tokens / 1024.0).log2())).clamp(0.1, 30.0)
+}
+
+/// What `n` texts are said to cost before anything is written, in whole kudos: each as long as it may become, after a
+/// prompt that fills the context, by the largest of the models that were named.
+pub fn estimate_text(length: u32, context: u32, models: &[&str], prices: &Prices, n: u32) -> f64 {
+    let sizes = models.iter().map(|model| prices.size_factor(model));
+    let size = sizes.reduce(f64::max).unwrap_or(13.0);
+    let each = f64::from(length) * size * context_factor(context) / 100.0;
+    ((each + FEE.0 as f64 / 1000.0) * f64::from(n) + 1.0).round()
+}
+
+fn size_factor(billions: f64) -> f64 {
+    (billions.max(13.0) / 13.0).powf(0.2) * billions
 }
 
 /// The reward for a whole output.

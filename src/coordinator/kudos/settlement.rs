@@ -8,7 +8,8 @@ use std::sync::Arc;
 use crate::coordinator::dispatch::{Facts, Outcome, Part, Timing};
 use crate::coordinator::metering::Counted;
 use crate::protocol::job::{
-    AccountId, Body, FailureKind, FinishReason, JobId, Kind, Kudos, RequestId, Usage, WorkerId,
+    AccountId, Body, FailureKind, FinishReason, JobId, Kind, Kudos, RequestId, SharedKeyId, Usage,
+    WorkerId,
 };
 
 use super::drawn;
@@ -24,6 +25,8 @@ pub struct Settlement {
     pub job: JobId,
     pub request: RequestId,
     pub account: AccountId,
+    /// The account's key that it was asked with, which is charged as well.
+    pub shared_key: Option<SharedKeyId>,
     /// The one that ended it.
     pub worker: Option<WorkerId>,
     pub kind: Kind,
@@ -92,6 +95,7 @@ impl Settlement {
             job: facts.job.id,
             request: facts.job.request,
             account: facts.job.account,
+            shared_key: facts.job.shared_key,
             worker: last.map(|part| part.worker),
             kind: facts.job.kind,
             model: last.map_or_else(|| wanted(facts), |part| part.model.clone()),

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Entry, FEE, HOUSE, Prices, Reason, Settlement, State, price_text};
+use super::{Entry, FEE, HOUSE, Prices, Reason, Settlement, State, estimate_text, price_text};
 use crate::coordinator::dispatch::{Facts, Outcome, Part, Timing};
 use crate::coordinator::metering::Counted;
 use crate::protocol::job::{
@@ -49,6 +49,20 @@ fn absurd_numbers_have_a_price() {
     let price = price_text(u32::MAX, u32::MAX, None, f64::MAX);
     assert_eq!(price, Kudos(1_000_000_000_000));
     assert_eq!(price_text(1, 1, None, f64::NAN), Kudos(0));
+}
+
+#[test]
+fn a_text_is_estimated_by_its_largest_model_as_long_as_it_may_become() {
+    let prices = Prices::default().with("small", 1.0).with("large", 13.0);
+    // c = 2.2 after 1,024 tokens.
+    assert_eq!(estimate_text(100, 1024, &["small"], &prices, 1), 4.0);
+    assert_eq!(
+        estimate_text(100, 1024, &["small", "large"], &prices, 1),
+        31.0
+    );
+    assert_eq!(estimate_text(100, 1024, &[], &prices, 1), 31.0);
+    assert_eq!(estimate_text(100, 1024, &["unknown"], &prices, 10), 33.0);
+    assert_eq!(estimate_text(0, 0, &[], &prices, 1), 2.0);
 }
 
 #[test]
@@ -277,6 +291,7 @@ fn job() -> Job {
         id: JobId(Uuid::from_u128(1)),
         request: RequestId(Uuid::from_u128(2)),
         account: CLIENT,
+        shared_key: None,
         kind: Kind::Text,
         model: ModelChoice(vec!["m".into()]),
         body: Body::Text(Box::new(request)),

@@ -73,6 +73,12 @@ impl People {
         self.store.styles_of(owner).await
     }
 
+    /// The keys they have handed to others.
+    pub async fn shared_keys(&self, owner: AccountId) -> Result<Vec<Uuid>, StorageError> {
+        let keys = self.store.shared_keys(owner).await?;
+        Ok(keys.into_iter().map(|key| key.id.0).collect())
+    }
+
     /// None where there is nobody of this number.
     pub async fn change(
         &self,

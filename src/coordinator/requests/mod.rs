@@ -7,9 +7,11 @@
 //! | `request` | one request as somebody who asks sees it |
 //! | [`orders`] | what is kept of it, and the jobs that it becomes: one file for each kind |
 //! | `follow` | the task that listens to its jobs |
+//! | `holds` | kudos that are kept for it until it has ended |
 //! | `restore` | what an earlier process has left on disk |
 
 mod follow;
+mod holds;
 pub mod orders;
 mod request;
 mod restore;
@@ -17,7 +19,7 @@ mod restore;
 pub use orders::Order;
 pub use request::{Counts, Ended, Made, Output, Request, Wishes};
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -32,7 +34,7 @@ use super::storage::{RequestRow, StorageError, Store};
 use super::styles::Use;
 use super::switchboard::{JobStream, Switchboard};
 use super::webhooks::Webhooks;
-use crate::protocol::job::{AccountId, Job, Kind, RequestId, UnixMillis};
+use crate::protocol::job::{AccountId, Job, Kind, Kudos, RequestId, UnixMillis};
 use crate::tasks::Tasks;
 
 /// What has expired is looked for this often.
@@ -58,6 +60,8 @@ struct Shelves {
     by_id: HashMap<RequestId, Arc<Request>>,
     /// Those with jobs to come, and some that had until lately.
     by_account: HashMap<AccountId, Vec<Arc<Request>>>,
+    /// Those that kudos are kept for.
+    paid_before: HashSet<RequestId>,
 }
 
 /// One that is at the door. Its jobs are durable and of one account and kind.
@@ -75,6 +79,8 @@ pub struct NewRequest {
     pub standing: Standing,
     /// The style it was made with.
     pub style: Option<Use>,
+    /// What is kept of the account's kudos until it has ended.
+    pub hold: Option<Kudos>,
     pub expires_at: UnixMillis,
 }
 
@@ -82,6 +88,8 @@ pub struct NewRequest {
 pub enum NotAccepted {
     #[error("{0}")]
     Refused(Refusal),
+    #[error("there are not enough kudos to keep for it")]
+    NotEnough,
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
@@ -109,6 +117,16 @@ impl Requests {
 
     /// Queued and on disk when this returns.
     pub async fn accept(&self, new: NewRequest) -> Result<Arc<Request>, NotAccepted> {
+        let id = new.id;
+        self.keep(&new).await?;
+        let accepted = self.queue(new).await;
+        if accepted.is_err() {
+            self.release(id).await;
+        }
+        accepted
+    }
+
+    async fn queue(&self, new: NewRequest) -> Result<Arc<Request>, NotAccepted> {
         let submission = Submission {
             jobs: new.jobs.clone(),
             standing: new.standing,
@@ -201,13 +219,20 @@ impl Requests {
         if let Some(address) = webhook {
             self.0.webhooks.follow(request.clone(), address);
         }
-        tasks.start(follow::follow(
+        let following = follow::follow(
             request.clone(),
             jobs.to_vec(),
             streams,
             switchboard.clone(),
             tasks.stopping(),
-        ));
+        );
+        let (requests, followed) = (self.clone(), request.clone());
+        tasks.start(async move {
+            following.await;
+            if followed.has_ended() {
+                requests.release(followed.id).await;
+            }
+        });
         request
     }
 
@@ -225,6 +250,7 @@ impl Requests {
             if let Err(error) = self.0.store.forget_requests(before).await {
                 warn!("expired requests stay in the store for now: {error}");
             }
+            self.release_lost(before).await;
         }
     }
 }

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::coordinator::clock::wall_clock;
 use crate::coordinator::storage::{RequestRow, Store};
 use crate::coordinator::switchboard::{JobStream, JobWatch, Stage};
 use crate::protocol::job::{
@@ -180,6 +181,11 @@ impl Request {
 
     pub(super) async fn cancelled(&self) {
         self.cancelled.cancelled().await;
+    }
+
+    /// Nothing more comes of it.
+    pub(super) fn has_ended(&self) -> bool {
+        self.expires_at <= wall_clock() || self.outputs.iter().all(|output| !output.is_open())
     }
 
     pub fn is_cancelled(&self) -> bool {

@@ -16,6 +16,7 @@ use crate::protocol::job::{Hidden, JobId, Kind, Product};
 impl Requests {
     /// To be called once, before anybody asks. The jobs of a request have the ids they had.
     pub async fn restore(&self, names: &Names) -> Result<(), StorageError> {
+        self.remember_holds().await?;
         let open = self.0.store.open_requests(wall_clock()).await?;
         let (mut requests, mut queued) = (0, 0);
         for one in open {

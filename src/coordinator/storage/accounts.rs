@@ -74,6 +74,12 @@ impl Store {
         first(row.bind(storable(name)), &self.readers).await
     }
 
+    /// That of somebody, the house and the anonymous aside.
+    pub async fn account(&self, id: AccountId) -> Result<Option<AccountRow>, StorageError> {
+        let row = sqlx::query(select_accounts!("AND id = $1"));
+        first(row.bind(id.0), &self.readers).await
+    }
+
     /// Those of people, the oldest first.
     pub async fn accounts(&self) -> Result<Vec<AccountRow>, StorageError> {
         all(sqlx::query(select_accounts!("ORDER BY id")), &self.readers).await

@@ -31,6 +31,15 @@ impl Store {
         Ok(Kudos(row.map_or(Ok(0), |row| row.try_get(0))?))
     }
 
+    /// What an account may give away: what it has above its floor, beside what is held of it.
+    pub async fn spendable(&self, account: AccountId) -> Result<Kudos, StorageError> {
+        let row = sqlx::query(
+            "SELECT kudos - held - COALESCE(floor, 0) FROM balances WHERE account = $1",
+        );
+        let row = row.bind(account.0).fetch_optional(&self.readers).await?;
+        Ok(Kudos(row.map_or(Ok(0), |row| row.try_get(0))?))
+    }
+
     /// Of those that have one.
     pub async fn balances(
         &self,

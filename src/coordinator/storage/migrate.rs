@@ -29,6 +29,8 @@ pub const ALL: &[&str] = &[
     include_str!("migrations/0009_rigs.sql"),
     include_str!("migrations/0010_moderation.sql"),
     include_str!("migrations/0011_ratings.sql"),
+    include_str!("migrations/0012_shared_keys.sql"),
+    include_str!("migrations/0013_holds.sql"),
 ];
 
 /// Makes the file, for its owner's eyes only: it holds the hashes of keys.

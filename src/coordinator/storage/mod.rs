@@ -6,7 +6,7 @@
 //! | `migrate` | the schema and its versions (`migrations/`) |
 //! | `writer`, `write` | the one writer, which groups writes under one commit; a write as a value |
 //! | `values`, `insertion`, `rows` | what goes into statements, many rows at once, and what comes out of them |
-//! | `settlements`, `postings`, `requests`, `accounts`, `people`, `keys`, `workers`, `rigs`, `ledger` | one file a noun |
+//! | `settlements`, `postings`, `holds`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `workers`, `rigs`, `ledger` | one file a noun |
 //! | `styles`, `collections` | styles of users, and collections of them |
 //! | `pulse`, `revisions`, `modes` | whether the store answers, and what another process has changed |
 //! | `stats` | what was made, by kind and model, in spans of time |
@@ -25,6 +25,7 @@ mod collections;
 mod dialect;
 mod error;
 mod filters;
+mod holds;
 mod insertion;
 mod keys;
 mod ledger;
@@ -43,6 +44,7 @@ mod revisions;
 mod rigs;
 mod rows;
 mod settlements;
+mod shared_keys;
 mod stats;
 mod styles;
 mod suspicions;
@@ -60,6 +62,7 @@ pub use addresses::WorkerAddress;
 pub use collections::{CollectionChange, NewCollection};
 pub use error::StorageError;
 pub use filters::{FilterChange, FilterChanged, FilterMade, FilterRow, MOST_FILTERS, NewFilter};
+pub use holds::Hold;
 pub use keys::{KeyRow, NewKeyRow};
 pub use ledger::LedgerSums;
 pub use location::Location;

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, Executor, Row};
 
 use crate::coordinator::kudos::{Cause, Posted, Posting};
-use crate::protocol::job::{AccountId, Kudos};
+use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 
 use super::insertion::{Statements, insert};
 use super::settlements::{LEDGER, sums};
@@ -19,6 +19,36 @@ impl Store {
     /// Moves kudos between accounts, for whatever cause.
     pub async fn post(&self, posting: Posting) -> Result<Posted, StorageError> {
         self.change(posting).await
+    }
+
+    /// What became of an earlier posting with the same key.
+    pub async fn posted_before(&self, posting: &Posting) -> Result<Option<Posted>, StorageError> {
+        match posting.once {
+            Some(_) => earlier(posting, &mut *self.readers.acquire().await?).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Whether one user has given another kudos after this moment.
+    pub async fn has_given(
+        &self,
+        from: AccountId,
+        to: AccountId,
+        since: UnixMillis,
+    ) -> Result<bool, StorageError> {
+        let count = sqlx::query(
+            "SELECT COUNT(*) FROM postings WHERE at > $1 AND cause IN ($2, $3) \
+             AND (about = $4 OR about LIKE $5)",
+        );
+        let about = format!("{} to {}", from.0, to.0);
+        let count = count
+            .bind(since.0)
+            .bind(Cause::Transfer.word())
+            .bind(Cause::Donation.word())
+            .bind(about.clone())
+            .bind(format!("{about} by %"));
+        let count: i64 = count.fetch_one(&self.readers).await?.try_get(0)?;
+        Ok(count > 0)
     }
 
     /// What an account has received (or given, below nothing) for each cause outside of jobs, ever.
@@ -97,7 +127,7 @@ async fn change_balances(
     connection.execute("SAVEPOINT posting").await?;
     // In the order of the accounts, as everybody locks them.
     for (account, sum) in sums(posting.moves.iter().copied()) {
-        if !change_balance(account, sum, posting.floor(account), connection).await? {
+        if !change_balance(account, sum, posting.floored.contains(&account), connection).await? {
             connection.execute("ROLLBACK TO SAVEPOINT posting").await?;
             return Ok(false);
         }
@@ -109,7 +139,7 @@ async fn change_balances(
 async fn change_balance(
     account: AccountId,
     sum: i64,
-    floor: Option<Kudos>,
+    floored: bool,
     connection: &mut AnyConnection,
 ) -> Result<bool, StorageError> {
     let begin =
@@ -118,17 +148,15 @@ async fn change_balance(
         .bind(account.0)
         .execute(&mut *connection)
         .await?;
-    let changed = match floor {
-        None => sqlx::query("UPDATE balances SET kudos = kudos + $1 WHERE account = $2")
-            .bind(sum)
-            .bind(account.0),
-        Some(floor) => sqlx::query(
-            "UPDATE balances SET kudos = kudos + $1 WHERE account = $2 AND kudos + $1 >= $3",
-        )
-        .bind(sum)
-        .bind(account.0)
-        .bind(floor.0),
+    // Those who were never given one have nothing below nothing.
+    let changed = match floored {
+        false => "UPDATE balances SET kudos = kudos + $1 WHERE account = $2",
+        true => {
+            "UPDATE balances SET kudos = kudos + $1 \
+             WHERE account = $2 AND kudos + $1 - held >= COALESCE(floor, 0)"
+        }
     };
+    let changed = sqlx::query(changed).bind(sum).bind(account.0);
     Ok(changed.execute(connection).await?.rows_affected() > 0)
 }
 

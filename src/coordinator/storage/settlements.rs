@@ -16,6 +16,7 @@ use crate::protocol::job::{AccountId, JobId, Kind, Kudos};
 use super::insertion::{Statements, Table, insert, insert_returning};
 use super::records::note_records;
 use super::rows::Stored;
+use super::shared_keys::spend;
 use super::stats;
 use super::values::Values;
 use super::write::Write;
@@ -115,6 +116,10 @@ impl<'a> Batch<'a> {
             forgive(&entries, &fallen, connection, statements).await?;
         }
         note_records(rows, connection, statements).await?;
+        let by_key = rows
+            .iter()
+            .filter_map(|row| Some((row.shared_key?, row.charge)));
+        spend(by_key, connection).await?;
         let with_result = rows
             .iter()
             .filter_map(|row| Some((*row, row.result.as_deref()?)));

@@ -162,6 +162,7 @@ fn job(prompt: &str) -> Job {
         id: JobId::random(),
         request: RequestId::random(),
         account: AccountId(1),
+        shared_key: None,
         kind: Kind::Text,
         model: ModelChoice(vec!["tiny".into()]),
         body: Body::Text(Box::new(plain(input))),

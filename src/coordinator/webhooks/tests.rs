@@ -6,15 +6,17 @@ use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
 use super::{Webhooks, deliver};
+use crate::coordinator::accounts::Caller;
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::Standing;
 use crate::coordinator::egress::Egress;
 use crate::coordinator::egress::tests::{Server, ok};
+use crate::coordinator::kudos::Payer;
 use crate::coordinator::names::Names;
 use crate::coordinator::requests::orders::Asked;
 use crate::coordinator::requests::{Ended, Made, Order, Request};
 use crate::coordinator::storage::{Location, RequestRow, Store};
-use crate::protocol::job::{AccountId, Product, RequestId};
+use crate::protocol::job::{Product, RequestId};
 use crate::protocol::legacy::Body;
 use crate::protocol::legacy::schemas::assert_fits;
 use crate::protocol::legacy::text::request::GenerationInputText;
@@ -71,7 +73,8 @@ impl Place {
 fn request(texts: u32) -> Arc<Request> {
     let body = json!({"prompt": "once", "params": {"n": texts}}).to_string();
     let asked = GenerationInputText::parse(body.as_bytes()).unwrap();
-    let order = Order::new(RequestId::random(), AccountId(1), Asked::text(asked));
+    let payer = Payer::of(&Caller::anonymous(), false, wall_clock()).unwrap();
+    let order = Order::new(RequestId::random(), &payer, Asked::text(asked));
     let new = order.request(Standing::default(), &Names::default());
     let row = RequestRow {
         id: new.id,

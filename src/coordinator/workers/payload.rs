@@ -224,6 +224,7 @@ mod tests {
             id: JobId::random(),
             request: RequestId::random(),
             account: AccountId(1),
+            shared_key: None,
             kind: Kind::Text,
             model: ModelChoice(vec!["tiny".into()]),
             body: Body::Text(Box::new(request)),

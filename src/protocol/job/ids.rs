@@ -24,6 +24,11 @@ pub struct AccountId(pub i64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub i64);
 
+/// A key that a user hands to others. It is the key itself: whoever knows it may use it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SharedKeyId(pub Uuid);
+
 /// Kudos in thousandths.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kudos(pub i64);
@@ -41,6 +46,24 @@ impl RequestId {
 impl JobId {
     pub fn random() -> Self {
         Self(Uuid::new_v4())
+    }
+}
+
+impl SharedKeyId {
+    pub fn parse(text: &str) -> Option<Self> {
+        text.parse().ok().map(Self)
+    }
+}
+
+impl fmt::Display for SharedKeyId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl fmt::Debug for SharedKeyId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SharedKeyId(hidden)")
     }
 }
 

@@ -21,7 +21,7 @@ pub use event::{
 };
 pub use failure::{Blame, Failure, FailureKind, FailureRow, Retry};
 pub use form::FormRequest;
-pub use ids::{AccountId, JobId, Kudos, RequestId, UnixMillis, WorkerId};
+pub use ids::{AccountId, JobId, Kudos, RequestId, SharedKeyId, UnixMillis, WorkerId};
 pub use image::{ImageRequest, Lora, SourceImage};
 pub use legacy::LegacySampling;
 pub use needs::{Formats, Kind, Kinds, Reach};
@@ -39,6 +39,8 @@ pub struct Job {
     pub id: JobId,
     pub request: RequestId,
     pub account: AccountId,
+    /// Of the account's, the key it was asked with, which has a budget of its own.
+    pub shared_key: Option<SharedKeyId>,
     pub kind: Kind,
     pub model: ModelChoice,
     pub body: Body,

@@ -112,6 +112,13 @@ impl BridgeAgent {
         }
     }
 
+    /// Whether it is one of the two workers that most run, and if so, whether it is as new as any that is listed.
+    pub fn is_current(&self) -> Option<bool> {
+        let usual = AGENTS.iter().take(2).find(|(name, _)| *name == self.name);
+        let newest = usual?.1.iter().map(|(since, _)| *since).max();
+        newest.map(|newest| self.version.0 >= newest)
+    }
+
     /// Whether a text request for validated backends may go there.
     pub fn is_validated(&self) -> bool {
         VALIDATED.contains(&self.name.as_str())

@@ -4,7 +4,9 @@ mod chat;
 mod forms;
 mod images;
 mod moderation;
+mod money;
 mod our_worker;
+mod payers;
 mod people;
 mod rigs;
 mod service;
@@ -18,6 +20,7 @@ use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::http::{Answers, ROUTES};
 use muster::coordinator::state::DoorSettings;
+use muster::protocol::job::Kudos;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -339,6 +342,8 @@ async fn a_pop_with_nothing_says_why() {
         let body = json!({"prompt": "p", "models": [model], "params": params});
         assert_eq!(post(&app, ASYNC, body).await.0, StatusCode::ACCEPTED);
     };
+    // What is so long is paid for before.
+    app.enrich(Kudos(100_000)).await;
     of("another", json!({})).await;
     of("tiny", json!({"max_length": 600})).await;
     of("tiny", json!({"max_context_length": 8192})).await;
@@ -471,7 +476,6 @@ async fn what_is_not_built_says_so_by_its_name() {
     for (name, value) in [
         ("workers", json!([uuid::Uuid::new_v4()])),
         ("slow_workers", json!(false)),
-        ("dry_run", json!(true)),
     ] {
         let mut body = json!({"prompt": "p"});
         body[name] = value;

@@ -190,6 +190,7 @@ pub fn job(words: &str) -> Job {
         id: JobId::random(),
         request: RequestId::random(),
         account: AccountId(1),
+        shared_key: None,
         kind: Kind::Text,
         model: ModelChoice(vec!["tiny".into()]),
         body: Body::Text(Box::new(TextRequest {

@@ -249,6 +249,7 @@ impl World {
                 id,
                 request,
                 account,
+                shared_key: None,
                 kind: Kind::Text,
                 model: ModelChoice(vec![model.into()]),
                 body: text(),

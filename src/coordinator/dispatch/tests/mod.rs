@@ -122,6 +122,7 @@ impl Desk {
             id: JobId(Uuid::from_u128(self.jobs)),
             request: RequestId(Uuid::from_u128(1000 + self.jobs)),
             account: AccountId(1),
+            shared_key: None,
             kind: Kind::Text,
             model: ModelChoice(vec!["tiny".into()]),
             body: text(),

@@ -10,20 +10,24 @@
 //! | [`images`] | images, and the workers that draw them |
 //! | [`forms`] | questions about images |
 //! | `requested` | what all requests have in common at the door |
+//! | `paying` | what they cost before they are made |
 //! | `progress` | how a request is doing |
 //! | `pop`, `submit` | text workers: what they are given, what they bring |
 //! | `people` | users |
 //! | [`styles`] | styles and collections |
 //! | `rigs` | workers for people |
 //! | `moderation` | filters, timeouts, and what both do at the door |
+//! | `kudos`, `sharedkeys` | kudos given, and keys that are handed to others |
 //! | `service` | the service about itself |
 
 mod asked;
 pub mod forms;
 mod headers;
 pub mod images;
+pub mod kudos;
 mod mask;
 pub mod moderation;
+mod paying;
 mod people;
 mod pop;
 mod progress;
@@ -31,6 +35,7 @@ mod refused;
 mod requested;
 pub mod rigs;
 pub mod service;
+pub mod sharedkeys;
 mod streamed;
 pub mod styles;
 mod submit;

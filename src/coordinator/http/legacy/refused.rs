@@ -6,10 +6,12 @@ use axum::http::StatusCode;
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tracing::debug;
 
 use crate::coordinator::accounts::Roles;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::reply::with_status;
+use crate::coordinator::storage::StorageError;
 use crate::protocol::job::FailureKind;
 use crate::protocol::legacy::{Code, Refusal};
 
@@ -36,6 +38,14 @@ impl From<Code> for Refused {
 impl From<ApiError> for Refused {
     fn from(error: ApiError) -> Self {
         Self::Door(error)
+    }
+}
+
+impl From<StorageError> for Refused {
+    fn from(error: StorageError) -> Self {
+        debug!("a request of the poll API failed: {error}");
+        let message = "the store does not answer now, try again later";
+        Self::Here(Refusal::plain(503, message))
     }
 }
 

@@ -47,6 +47,7 @@ pub fn find(requests: &Requests, id: &str, kind: Kind) -> Result<Arc<Request>, R
 pub fn refusal(error: &NotAccepted) -> Refusal {
     match error {
         NotAccepted::Refused(refusal) => Refusal::plain(503, refusal.to_string()),
+        NotAccepted::NotEnough => Code::KudosUpfront.into(),
         NotAccepted::Storage(_) => unavailable(),
     }
 }

@@ -7,16 +7,18 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 
 use super::moderation::Door;
-use super::progress;
 use super::refused::Refused;
 use super::requested::{find, leave_room, refusal, unavailable};
 use super::service::takes_requests;
 use super::streamed::{self, Source};
+use super::{paying, progress};
 use crate::coordinator::accounts::{Caller, Roles};
+use crate::coordinator::clock::wall_clock;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
+use crate::coordinator::kudos::Payer;
 use crate::coordinator::moderation::{Medium, Prompt};
 use crate::coordinator::modes::Modes;
 use crate::coordinator::requests::orders::Asked;
@@ -41,32 +43,43 @@ pub async fn ask(
     State(board): State<Switchboard>,
     State(settings): State<Arc<DoorSettings>>,
     (State(modes), door): (State<Modes>, Door),
-    State(styles): State<Styles>,
+    (State(styles), State(store)): (State<Styles>, State<Store>),
     Admitted(caller): Admitted,
-    whole: Result<Whole, ApiError>,
+    body: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
-    let asked = GenerationInputText::parse(&whole?.bytes)?;
+    let asked = GenerationInputText::parse(&body?.bytes)?;
     // A style would hide it.
     Code::MissingPrompt.when(asked.prompt.is_empty())?;
     let (mut asked, style) = styles.text(asked).await.map_err(Refusal::from)?;
     takes_requests(&modes)?;
-    asked.check(false)?;
+    asked.check(caller.roles.contains(Roles::TRUSTED))?;
     if let Some(address) = &asked.webhook {
         check_address("webhook", address)?;
     }
     // What a class asks for goes to those who are known to mean well.
     asked.trusted_workers |= caller.roles.contains(Roles::EDUCATION);
     refuse_unbuilt(&asked)?;
+    let mut payer = Payer::of(&caller, asked.allow_downgrade, wall_clock())?;
+    let price = paying::estimate(&asked, &settings);
+    if asked.dry_run {
+        return Ok(reply::json(StatusCode::OK, &RequestAsync::priced(price)));
+    }
     leave_room(&requests, &caller, &settings, Kind::Text, asked.outputs())?;
     door.keep_out_blocked()?;
-    let asked = moderated(&door, &caller, asked).await?;
+    asked = moderated(&door, &caller, asked).await?;
+    payer.cover(paying::kudos(price))?;
+    let hold = paying::upfront(&mut asked, &payer, &board.overview(), &settings, &store).await?;
+    if let Some(limits) = payer.limits() {
+        limits.admit_text(asked.params.max_length)?;
+    }
     // Not the one that replies and logs name: whoever knows this one may read the text.
     let id = RequestId::random();
-    let order = Order::new(id, caller.account, Asked::text(asked));
+    let order = Order::new(id, &payer, Asked::text(asked));
     let notice = order.notice(&board.overview(), &settings.names);
     let request = NewRequest {
         style,
-        ..order.request(caller.standing(), &settings.names)
+        hold,
+        ..order.request(payer.standing, &settings.names)
     };
     let accepted = requests.accept(request).await;
     accepted.map_err(|error| refusal(&error))?;
@@ -133,7 +146,6 @@ async fn moderated(
 /// What is not there yet says so by its name, where it would make a difference.
 fn refuse_unbuilt(asked: &GenerationInputText) -> Result<(), Refusal> {
     let settings = [
-        ("dry_run", asked.dry_run),
         ("slow_workers", !asked.slow_workers),
         ("validated_backends", asked.validated_backends),
         ("workers", !asked.targets().is_empty()),

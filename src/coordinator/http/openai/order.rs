@@ -78,6 +78,7 @@ impl Order {
             id: JobId::random(),
             request: self.request,
             account: self.account,
+            shared_key: None,
             kind: Kind::Text,
             model: ModelChoice(vec![request.model.clone()]),
             limits: Limits {

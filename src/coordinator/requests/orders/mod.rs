@@ -22,12 +22,13 @@ use uuid::Uuid;
 use super::{NewRequest, Wishes};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::Standing;
+use crate::coordinator::kudos::Payer;
 use crate::coordinator::names::Names;
 use crate::coordinator::storage::RequestRow;
 use crate::coordinator::switchboard::{ModelOnline, Overview};
 use crate::protocol::job::{
     AccountId, Body, Formats, Job, JobId, Kind, Limits, ModelChoice, Original, Privacy, RequestId,
-    UnixMillis,
+    SharedKeyId, UnixMillis,
 };
 use crate::protocol::legacy::Refusal;
 use crate::protocol::legacy::image::request::GenerationInputImage;
@@ -43,6 +44,8 @@ use text::TextAsked;
 pub struct Order {
     id: RequestId,
     account: AccountId,
+    /// The account's key that it was asked with.
+    shared_key: Option<SharedKeyId>,
     accepted_at: UnixMillis,
     jobs: Vec<JobId>,
     /// Below 2^32, as seeds of this API are.
@@ -82,10 +85,11 @@ struct Task {
 }
 
 impl Order {
-    pub fn new(id: RequestId, account: AccountId, asked: Asked) -> Self {
+    pub fn new(id: RequestId, payer: &Payer, asked: Asked) -> Self {
         Self {
             id,
-            account,
+            account: payer.account,
+            shared_key: payer.shared_key(),
             accepted_at: wall_clock(),
             jobs: (0..asked.outputs()).map(|_| JobId::random()).collect(),
             seed: Uuid::new_v4().as_u64_pair().0 >> 32,
@@ -99,6 +103,8 @@ impl Order {
         Ok(Self {
             id: row.id,
             account: row.account,
+            shared_key: serde_json::from_value(body["shared_key"].take())
+                .map_err(|_| broken("shared key"))?,
             accepted_at: row.accepted_at,
             jobs: serde_json::from_value(body["jobs"].take()).map_err(|_| broken("jobs"))?,
             seed: body["seed"].as_u64().ok_or_else(|| broken("seed"))?,
@@ -123,6 +129,7 @@ impl Order {
         let mut body = self.asked.stored();
         body["jobs"] = json!(self.jobs);
         body["seed"] = json!(self.seed);
+        body["shared_key"] = json!(self.shared_key);
         NewRequest {
             id: self.id,
             account: self.account,
@@ -133,6 +140,7 @@ impl Order {
             webhook: self.webhook(),
             standing,
             style: None,
+            hold: None,
             expires_at: self.expires_at(),
         }
     }
@@ -183,6 +191,7 @@ impl Order {
             id,
             request: self.id,
             account: self.account,
+            shared_key: self.shared_key,
             kind: self.kind(),
             model: ModelChoice(models.collect()),
             body,

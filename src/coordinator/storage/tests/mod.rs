@@ -2,6 +2,7 @@
 
 mod books;
 mod forgetting;
+mod holds;
 mod moderation;
 mod modes;
 mod opening;
@@ -11,6 +12,7 @@ mod postings;
 mod rewards;
 pub mod scratch;
 mod settling;
+mod shared_keys;
 mod stats;
 mod styles;
 mod survival;

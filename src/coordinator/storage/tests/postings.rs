@@ -10,6 +10,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
+use crate::coordinator::accounts::Roles;
 use crate::coordinator::kudos::{Cause, HOUSE, MOST, Posted, Posting};
 use crate::coordinator::storage::{StorageError, Store};
 use crate::protocol::job::{AccountId, JobId, Kudos, UnixMillis};
@@ -29,8 +30,7 @@ const BOB: AccountId = AccountId(6);
 const NOON: UnixMillis = UnixMillis(1_700_000_000_000);
 
 fn gift(kudos: i64) -> Posting {
-    Posting::between(Cause::Transfer, (ALICE, BOB), Kudos(kudos * 1000), NOON)
-        .leaving(ALICE, Kudos(0))
+    Posting::between(Cause::Transfer, (ALICE, BOB), Kudos(kudos * 1000), NOON).above_floor(ALICE)
 }
 
 async fn grant(store: &Store, to: AccountId, kudos: i64) {
@@ -61,12 +61,23 @@ async fn a_posting_that_would_go_below_a_floor_changes_nothing(scratch: Scratch)
     let store = scratch.open().await;
     grant(&store, ALICE, 50).await;
     assert_eq!(store.post(gift(51)).await, Ok(Posted::NotEnough));
-    let rich = gift(40).leaving(ALICE, Kudos(14_000));
-    assert_eq!(store.post(rich).await, Ok(Posted::NotEnough));
+    // Whoever has an account has a floor above nothing.
+    let carol = store
+        .create_account("carol", Roles::USER, NOON)
+        .await
+        .unwrap();
+    grant(&store, carol, 50).await;
+    let from_carol = |kudos| {
+        Posting::between(Cause::Transfer, (carol, BOB), Kudos(kudos), NOON).above_floor(carol)
+    };
+    assert_eq!(store.post(from_carol(50_001)).await, Ok(Posted::NotEnough));
+    assert_eq!(store.post(from_carol(50_000)).await, Ok(Posted::Done));
+    let given = Posting::between(Cause::Correction, (BOB, HOUSE), Kudos(50_000), NOON);
+    assert_eq!(store.post(given).await, Ok(Posted::Done));
     // Whoever comes later in the order of accounts counts as well.
     let back = Posting::between(Cause::Transfer, (BOB, ALICE), Kudos(1), NOON);
     assert_eq!(
-        store.post(back.leaving(BOB, Kudos(0))).await,
+        store.post(back.above_floor(BOB)).await,
         Ok(Posted::NotEnough)
     );
     assert_eq!(kudos(&store, ALICE).await, 50);
@@ -167,7 +178,7 @@ async fn any_sequence_of_postings_sums_to_zero_and_keeps_the_floors(scratch: Scr
             let gifts = wave.iter().map(|(from, to, amount, key)| {
                 let pair = (AccountId(*from), AccountId(*to));
                 let gift = Posting::between(Cause::Transfer, pair, Kudos(*amount * 1000), NOON);
-                let gift = gift.leaving(pair.0, Kudos(0));
+                let gift = gift.above_floor(pair.0);
                 store.post(match key {
                     Some(key) => gift.once(format!("{round} {key}")),
                     None => gift,

@@ -65,6 +65,7 @@ pub fn settlement(job: JobId, kudos: i64) -> Settlement {
         job,
         request: RequestId::random(),
         account: AccountId(1),
+        shared_key: None,
         worker: Some(WorkerId(7)),
         kind: Kind::Text,
         model: "demo-text".into(),

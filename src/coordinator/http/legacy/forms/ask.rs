@@ -10,10 +10,12 @@ use super::super::images::look_at;
 use super::super::refused::Refused;
 use super::super::requested::{leave_room, refusal};
 use super::super::service::takes_requests;
+use crate::coordinator::clock::wall_clock;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
+use crate::coordinator::kudos::Payer;
 use crate::coordinator::modes::Modes;
 use crate::coordinator::pictures::Sources;
 use crate::coordinator::requests::orders::Asked;
@@ -46,9 +48,10 @@ pub async fn ask(
     // Not the one that replies and logs name: whoever knows this one may read the answers.
     let id = RequestId::random();
     let size = look_at(&sources, id, &mut asked.source_image).await?;
-    let order = Order::new(id, caller.account, Asked::forms(asked, size));
+    let payer = Payer::of(&caller, false, wall_clock())?;
+    let order = Order::new(id, &payer, Asked::forms(asked, size));
     let message = order.notice(&board.overview(), &settings.names);
-    let request = order.request(caller.standing(), &settings.names);
+    let request = order.request(payer.standing, &settings.names);
     let accepted = requests.accept(request).await;
     accepted.map_err(|error| refusal(&error))?;
     let answer = RequestInterrogationResponse { id, message };

@@ -12,11 +12,12 @@ use super::super::requested::{leave_room, refusal};
 use super::super::service::takes_requests;
 use super::sources;
 use crate::coordinator::accounts::{Caller, Roles};
+use crate::coordinator::clock::wall_clock;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
-use crate::coordinator::kudos::{Drawing, Terms};
+use crate::coordinator::kudos::{Drawing, Payer, Terms};
 use crate::coordinator::moderation::{Medium, Prompt};
 use crate::coordinator::modes::Modes;
 use crate::coordinator::pictures::Sources;
@@ -54,6 +55,7 @@ pub async fn ask(
         for_a_class(&mut asked);
     }
     takes_requests(&modes)?;
+    let payer = Payer::of(&caller, asked.allow_downgrade, wall_clock())?;
     let counter = Counter {
         requests,
         board,
@@ -69,7 +71,7 @@ pub async fn ask(
         let priced = RequestAsync::priced(estimate(&drawing, &asked));
         return Ok(reply::json(StatusCode::OK, &priced));
     }
-    let answer = counter.accept(&caller, asked, style, &drawing).await?;
+    let answer = counter.accept(payer, asked, style, &drawing).await?;
     Ok(reply::json(StatusCode::ACCEPTED, &answer))
 }
 
@@ -89,18 +91,20 @@ impl Counter {
 
     async fn accept(
         &self,
-        caller: &Caller,
+        mut payer: Payer,
         mut asked: GenerationInputImage,
         style: Option<Use>,
         drawing: &Drawing,
     ) -> Result<RequestAsync, Refusal> {
         // Not the one that replies and logs name: whoever knows this one may see the images.
         let id = RequestId::random();
+        payer.cover(Kudos((estimate(drawing, &asked) * 1000.0) as i64))?;
+        if let Some(limits) = payer.limits() {
+            let params = &asked.params;
+            limits.admit_image(params.width, params.height, params.steps())?;
+        }
         sources::take(&self.sources, id, &mut asked).await?;
-        let cost = Kudos((estimate(drawing, &asked) * 1000.0) as i64);
-        let mut standing = caller.standing();
-        standing.short = standing.kudos < cost && !caller.has(Roles::TRUSTED);
-        let order = Order::new(id, caller.account, Asked::image(asked));
+        let order = Order::new(id, &payer, Asked::image(asked));
         let (overview, names) = (self.board.overview(), &self.settings.names);
         let is_possible = order.is_possible(&overview, names);
         let mut answer = RequestAsync::accepted(id, drawing.price().round());
@@ -108,7 +112,7 @@ impl Counter {
         answer.warnings = (!is_possible).then(|| warnings(answer.message.as_deref()));
         let request = NewRequest {
             style,
-            ..order.request(standing, names)
+            ..order.request(payer.standing, names)
         };
         let accepted = self.requests.accept(request).await;
         accepted.map_err(|error| refusal(&error))?;

@@ -16,6 +16,7 @@ use crate::coordinator::http::auth::{Sent, Visitor};
 use crate::coordinator::http::reply;
 use crate::coordinator::people::People;
 use crate::coordinator::requests::Requests;
+use crate::coordinator::sharing::Sharing;
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::storage::Order;
 use crate::protocol::job::AccountId;
@@ -25,22 +26,32 @@ use crate::protocol::legacy::{Code, Refusal};
 const LAST_PAGE: u32 = 10_000;
 
 /// `GET /api/v2/find_user`: whoever holds a key, as they see themselves. A key that nobody holds is a user that is not
-/// found, not a wrong key: clients ask this to learn whether a key is any good.
+/// found, not a wrong key: clients ask this to learn whether a key is any good. Whoever holds a key that a user has
+/// handed to others sees that user as strangers do.
 pub async fn find_user(
     State(people): State<People>,
     State(requests): State<Requests>,
     State(accounts): State<Accounts>,
+    State(sharing): State<Sharing>,
     State(settings): State<Arc<DoorSettings>>,
     sent: Result<Sent, ApiError>,
 ) -> Result<Response, Refused> {
     let Sent(Some(key)) = sent? else {
         return Err(Refusal::MissingKey.into());
     };
-    let account = holder(&accounts, &settings, &key).await?;
+    let shared = sharing.find(&key).await?;
+    let (account, view) = match &shared {
+        Some(key) => (key.owner, View::Stranger),
+        None => (holder(&accounts, &settings, &key).await?, View::Own),
+    };
     let found = people.find(account).await.map_err(unreadable)?;
     let found = found.ok_or(Code::UserNotFound)?;
     let viewer = viewer(&people, &requests, &settings);
-    let details = viewer.look(found, View::Own).await.map_err(unreadable)?;
+    let mut details = viewer.look(found, view).await.map_err(unreadable)?;
+    if let Some(key) = shared {
+        let name = key.name.unwrap_or_default();
+        details.username = format!("{} (Shared Key: {name})", details.username);
+    }
     Ok(reply::json(StatusCode::OK, &details))
 }
 

@@ -1,7 +1,5 @@
 //! A user as strangers, the user and moderators see them: each sees what the one before does, and more.
 
-use uuid::Uuid;
-
 use crate::coordinator::accounts::Roles;
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::people::{Alias, People, Sources};
@@ -47,6 +45,7 @@ impl Viewer<'_> {
         }
         if view >= View::Own {
             self.add_own(&person, &mut details);
+            details.sharedkey_ids = Some(self.people.shared_keys(person.account).await?);
         }
         if view >= View::Moderator {
             add_confidential(person, &mut details);
@@ -98,7 +97,6 @@ impl Viewer<'_> {
     }
 
     fn add_own(&self, person: &PersonRow, details: &mut UserDetails) {
-        details.sharedkey_ids = Some(Vec::<Uuid>::new());
         details.active_generations = Some(active(self.requests, person.account));
         details.vpn = Some(person.roles.contains(Roles::VPN));
         details.special = Some(person.roles.contains(Roles::SPECIAL));

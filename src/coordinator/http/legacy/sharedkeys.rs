@@ -1,0 +1,81 @@
+//! Keys that users hand to others.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::refused::Refused;
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::Admitted;
+use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::reply;
+use crate::coordinator::sharing::{NotShared, SharedKey, Sharing};
+use crate::protocol::legacy::Body;
+use crate::protocol::legacy::date::Date;
+use crate::protocol::legacy::service::SimpleResponse;
+use crate::protocol::legacy::shared_key::{SharedKeyDetails, SharedKeyInput, UNLIMITED};
+
+/// `PUT /api/v2/sharedkeys`
+pub async fn create(
+    State(sharing): State<Sharing>,
+    Admitted(caller): Admitted,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let asked = SharedKeyInput::parse(&whole?.bytes)?;
+    let key = sharing.create(&caller, asked).await?;
+    Ok(reply::json(StatusCode::OK, &details(key)))
+}
+
+/// `GET /api/v2/sharedkeys/{id}`: for anybody who knows it.
+pub async fn show(
+    State(sharing): State<Sharing>,
+    Path(id): Path<String>,
+) -> Result<Response, Refused> {
+    let key = sharing.look(&id).await?;
+    Ok(reply::json(StatusCode::OK, &details(key)))
+}
+
+/// `PATCH /api/v2/sharedkeys/{id}`: what is not sent stays as it is.
+pub async fn change(
+    State(sharing): State<Sharing>,
+    Admitted(caller): Admitted,
+    Path(id): Path<String>,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let asked = SharedKeyInput::parse(&whole?.bytes)?;
+    let key = sharing.change(&caller, &id, asked).await?;
+    Ok(reply::json(StatusCode::OK, &details(key)))
+}
+
+/// `DELETE /api/v2/sharedkeys/{id}`
+pub async fn delete(
+    State(sharing): State<Sharing>,
+    Admitted(caller): Admitted,
+    Path(id): Path<String>,
+) -> Result<Response, Refused> {
+    sharing.delete(&caller, &id).await?;
+    Ok(reply::json(StatusCode::OK, &SimpleResponse::ok()))
+}
+
+fn details(key: SharedKey) -> SharedKeyDetails {
+    SharedKeyDetails {
+        id: key.id.0,
+        username: format!("{}#{}", key.owner_name, key.owner.0),
+        kudos: key.budget.map_or(UNLIMITED, |left| left.0.div_euclid(1000)),
+        utilized: key.utilized.0.div_euclid(1000),
+        max_image_pixels: key.limits.image_pixels,
+        max_image_steps: key.limits.image_steps,
+        max_text_tokens: key.limits.text_tokens,
+        name: key.name,
+        expiry: key.expires_at.map(Date),
+    }
+}
+
+impl From<NotShared> for Refused {
+    fn from(not: NotShared) -> Self {
+        match not {
+            NotShared::Refused(refusal) => refusal.into(),
+            NotShared::Storage(error) => error.into(),
+        }
+    }
+}

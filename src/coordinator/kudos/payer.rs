@@ -1,0 +1,79 @@
+//! Who pays for a request: whoever asks, or the owner of the shared key that was sent in the place of a key.
+
+use std::sync::Arc;
+
+use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
+use crate::coordinator::dispatch::{Priority, Standing};
+use crate::coordinator::sharing::SharedKey;
+use crate::protocol::job::{AccountId, Kudos, SharedKeyId, UnixMillis};
+use crate::protocol::legacy::shared_key::JobLimits;
+use crate::protocol::legacy::{Code, Refusal};
+
+#[derive(Debug, Clone)]
+pub struct Payer {
+    pub account: AccountId,
+    /// What it brings to the queue.
+    pub standing: Standing,
+    key: Option<Arc<SharedKey>>,
+    is_trusted: bool,
+    /// A key that cannot pay is taken all the same: the request waits behind the others then.
+    allow_downgrade: bool,
+}
+
+impl Payer {
+    pub fn of(caller: &Caller, allow_downgrade: bool, now: UnixMillis) -> Result<Self, Refusal> {
+        let payer = Self {
+            account: caller.account,
+            standing: caller.standing(),
+            key: caller.shared.clone(),
+            is_trusted: caller.roles.contains(Roles::TRUSTED),
+            allow_downgrade,
+        };
+        let Some(key) = &caller.shared else {
+            return Ok(payer);
+        };
+        Code::SharedKeyEmpty.when(key.is_empty() && !allow_downgrade)?;
+        Code::SharedKeyExpired.when(key.is_expired(now))?;
+        Code::SharedKeyAssignedStyles.when(key.has_styles)?;
+        Ok(match key.is_empty() {
+            true => payer.turned_anonymous(),
+            false => payer,
+        })
+    }
+
+    pub fn shared_key(&self) -> Option<SharedKeyId> {
+        self.key.as_ref().map(|key| key.id)
+    }
+
+    /// What one job may be at most, where a shared key says so.
+    pub fn limits(&self) -> Option<&JobLimits> {
+        self.key.as_ref().map(|key| &key.limits)
+    }
+
+    /// A shared key has to have as much left as the request may cost. An account need not, but some workers want to
+    /// know that it has.
+    pub fn cover(&mut self, price: Kudos) -> Result<(), Refusal> {
+        self.standing.short = !self.is_trusted && self.standing.kudos < price;
+        let covers = self.key.as_ref().is_none_or(|key| key.covers(price));
+        if covers {
+            return Ok(());
+        }
+        Code::SharedKeyInsufficientKudos.when(!self.allow_downgrade)?;
+        self.standing.priority = Priority::Low;
+        Ok(())
+    }
+
+    fn turned_anonymous(self) -> Self {
+        Self {
+            account: ANONYMOUS,
+            standing: Standing {
+                kudos: Kudos(0),
+                priority: Priority::Low,
+                ..Standing::default()
+            },
+            key: None,
+            is_trusted: false,
+            ..self
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Keys that users hand to others: their owner pays for what is asked with them, within a budget and up to a day, and
+//! gives the priority. A key is a UUID, and whoever knows it may use it and look at it.
+//!
+//! | file | what it owns |
+//! | --- | --- |
+//! | `key` | a shared key as it stands, and what may be changed of it |
+
+mod key;
+
+pub use key::{KeyChange, NewKey, SharedKey};
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::accounts::{ANONYMOUS, Caller, Roles};
+use super::clock::wall_clock;
+use super::storage::{StorageError, Store};
+use crate::protocol::job::{AccountId, Kudos, SharedKeyId, UnixMillis};
+use crate::protocol::legacy::shared_key::{JobLimits, SharedKeyInput, UNLIMITED};
+use crate::protocol::legacy::{Code, Refusal};
+
+const DAY: Duration = Duration::from_secs(86_400);
+/// A key that lasts longer than this lasts for ever.
+const MOST_DAYS: i64 = 36_500;
+/// A larger budget is as good as this one, and nothing that is added to it overflows.
+const MOST_KUDOS: i64 = 1_000_000_000_000;
+const LONGEST_NAME: usize = 255;
+
+/// All of them. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Sharing {
+    store: Store,
+}
+
+/// Why nothing was done about a key.
+#[derive(Debug, thiserror::Error)]
+pub enum NotShared {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl From<Code> for NotShared {
+    fn from(code: Code) -> Self {
+        Self::Refused(code.into())
+    }
+}
+
+impl Sharing {
+    pub fn new(store: Store) -> Self {
+        Self { store }
+    }
+
+    pub async fn create(
+        &self,
+        owner: &Caller,
+        asked: SharedKeyInput,
+    ) -> Result<SharedKey, NotShared> {
+        Code::AnonForbidden.when(owner.account == ANONYMOUS)?;
+        let (id, now, asked) = (SharedKeyId(Uuid::new_v4()), wall_clock(), asked.creates());
+        let key = NewKey {
+            id,
+            owner: owner.account,
+            name: asked.name.map(checked_name).transpose()?,
+            budget: budget(asked.kudos),
+            expires_at: asked.expires_in_days.map(|days| expiry(days, now)),
+            limits: JobLimits {
+                image_pixels: asked.max_image_pixels,
+                image_steps: asked.max_image_steps,
+                text_tokens: asked.max_text_tokens,
+            },
+            now,
+            most: most_keys(owner.roles),
+        };
+        if !self.store.create_shared_key(key).await? {
+            let message = format!("you may have {} shared keys", most_keys(owner.roles));
+            return Err(Refusal::new(Code::Forbidden, message).into());
+        }
+        self.known(id).await
+    }
+
+    /// The key somebody names, which need not look like one.
+    pub async fn find(&self, id: &str) -> Result<Option<SharedKey>, StorageError> {
+        match SharedKeyId::parse(id) {
+            Some(id) => self.store.shared_key(id).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Whoever comes with this key.
+    pub async fn caller(&self, id: SharedKeyId) -> Result<Option<Caller>, StorageError> {
+        let Some(key) = self.store.shared_key(id).await? else {
+            return Ok(None);
+        };
+        let owner = self.store.account(key.owner).await?;
+        Ok(owner.map(|owner| Caller::with_shared(key, owner)))
+    }
+
+    /// As `find`, where there has to be one.
+    pub async fn look(&self, id: &str) -> Result<SharedKey, NotShared> {
+        self.find(id).await?.ok_or_else(unknown)
+    }
+
+    pub async fn list(&self, owner: AccountId) -> Result<Vec<SharedKey>, StorageError> {
+        self.store.shared_keys(owner).await
+    }
+
+    pub async fn change(
+        &self,
+        owner: &Caller,
+        id: &str,
+        asked: SharedKeyInput,
+    ) -> Result<SharedKey, NotShared> {
+        let key = self.of(owner, id).await?;
+        Code::NoSharedKeyModSelected.when(asked.changes_nothing())?;
+        let change = KeyChange {
+            id: key.id,
+            owner: owner.account,
+            name: asked.name.map(checked_name).transpose()?,
+            budget: asked.kudos.map(budget),
+            expires_at: asked
+                .expiry
+                .map(|days| (days != UNLIMITED).then(|| expiry(days, wall_clock()))),
+            image_pixels: asked.max_image_pixels,
+            image_steps: asked.max_image_steps,
+            text_tokens: asked.max_text_tokens,
+        };
+        match self.store.change_shared_key(change).await? {
+            true => self.known(key.id).await,
+            false => Err(unknown()),
+        }
+    }
+
+    pub async fn delete(&self, owner: &Caller, id: &str) -> Result<(), NotShared> {
+        let key = self.of(owner, id).await?;
+        match self.store.remove_shared_key(key.id, owner.account).await? {
+            true => Ok(()),
+            false => Err(unknown()),
+        }
+    }
+
+    /// A key that has to be this caller's.
+    async fn of(&self, owner: &Caller, id: &str) -> Result<SharedKey, NotShared> {
+        let key = self.look(id).await?;
+        match key.owner == owner.account {
+            true => Ok(key),
+            false => Err(
+                Refusal::new(Code::Forbidden, "this shared key belongs to somebody else").into(),
+            ),
+        }
+    }
+
+    async fn known(&self, id: SharedKeyId) -> Result<SharedKey, NotShared> {
+        self.store.shared_key(id).await?.ok_or_else(unknown)
+    }
+}
+
+/// How many of them somebody may have.
+fn most_keys(roles: Roles) -> i64 {
+    match (
+        roles.contains(Roles::TRUSTED),
+        roles.contains(Roles::EDUCATION),
+    ) {
+        (true, _) => 10,
+        (false, true) => 1000,
+        (false, false) => 3,
+    }
+}
+
+fn budget(kudos: i64) -> Option<Kudos> {
+    (kudos != UNLIMITED).then(|| Kudos(kudos.min(MOST_KUDOS) * 1000))
+}
+
+fn expiry(days: i64, now: UnixMillis) -> UnixMillis {
+    let days = u32::try_from(days.clamp(0, MOST_DAYS)).unwrap_or(0);
+    now.after(DAY * days)
+}
+
+fn checked_name(name: String) -> Result<String, Refusal> {
+    let length = name.chars().count();
+    match length <= LONGEST_NAME {
+        true => Ok(name),
+        false => Err(Refusal::invalid(
+            "name",
+            format!("found {length} characters, wanted at most {LONGEST_NAME}"),
+        )),
+    }
+}
+
+/// The specification's status, and the code that clients know.
+fn unknown() -> NotShared {
+    Refusal::new(Code::InvalidApiKey, "this shared key is not known")
+        .at(404)
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{budget, expiry, most_keys};
+    use crate::coordinator::accounts::Roles;
+    use crate::protocol::job::{Kudos, UnixMillis};
+
+    #[test]
+    fn trusted_users_and_schools_may_have_more_keys() {
+        assert_eq!(most_keys(Roles::USER), 3);
+        assert_eq!(most_keys(Roles::TRUSTED), 10);
+        assert_eq!(most_keys(Roles::EDUCATION), 1000);
+        assert_eq!(most_keys(Roles::EDUCATION.with(Roles::TRUSTED)), 10);
+    }
+
+    #[test]
+    fn absurd_budgets_and_days_are_very_large_ones() {
+        assert_eq!(budget(-1), None);
+        assert_eq!(budget(5), Some(Kudos(5000)));
+        assert_eq!(budget(i64::MAX), Some(Kudos(1_000_000_000_000_000)));
+        assert_eq!(expiry(1, UnixMillis(0)), UnixMillis(86_400_000));
+        assert_eq!(
+            expiry(i64::MAX, UnixMillis(0)),
+            expiry(36_500, UnixMillis(0))
+        );
+        assert_eq!(expiry(0, UnixMillis(7)), UnixMillis(7));
+    }
+}

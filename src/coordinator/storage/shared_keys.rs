@@ -1,0 +1,238 @@
+//! Keys that users hand to others. What is spent with one is taken from its budget where the job is settled
+//! ([`super::settlements`]); what is sent to one is added in the transaction of the posting.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::BoxFuture;
+use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Executor, Row};
+
+use crate::coordinator::kudos::{Posted, Posting};
+use crate::coordinator::sharing::{KeyChange, NewKey, SharedKey};
+use crate::protocol::job::{AccountId, Kudos, SharedKeyId, UnixMillis};
+use crate::protocol::legacy::shared_key::JobLimits;
+
+use super::postings::post;
+use super::rows::{Stored, all, first};
+use super::values::without_zeros;
+use super::write::Change;
+use super::{StorageError, Store};
+
+/// A posting to the owner of a key, of which the key has the use.
+#[derive(Debug)]
+struct Gift {
+    posting: Posting,
+    key: SharedKeyId,
+    amount: Kudos,
+}
+
+#[derive(Debug)]
+struct Removal {
+    key: SharedKeyId,
+    owner: AccountId,
+}
+
+/// The columns of a [`SharedKey`], and what follows.
+macro_rules! select_keys {
+    ($rest:literal) => {
+        concat!(
+            "SELECT shared_keys.id, owner, accounts.name AS owner_name, shared_keys.name, budget, utilized, \
+             expires_at, max_image_pixels, max_image_steps, max_text_tokens, \
+             (SELECT COUNT(*) FROM styles WHERE styles.shared_key = shared_keys.id) AS styles \
+             FROM shared_keys JOIN accounts ON accounts.id = shared_keys.owner ",
+            $rest
+        )
+    };
+}
+
+impl Store {
+    /// Whether its owner may have one more.
+    pub async fn create_shared_key(&self, key: NewKey) -> Result<bool, StorageError> {
+        self.change(key).await
+    }
+
+    pub async fn shared_key(&self, id: SharedKeyId) -> Result<Option<SharedKey>, StorageError> {
+        let row = sqlx::query(select_keys!("WHERE shared_keys.id = $1"));
+        first(row.bind(id.to_string()), &self.readers).await
+    }
+
+    /// Those of an account, the oldest first.
+    pub async fn shared_keys(&self, owner: AccountId) -> Result<Vec<SharedKey>, StorageError> {
+        let rows = sqlx::query(select_keys!(
+            "WHERE owner = $1 ORDER BY shared_keys.created_at, shared_keys.id"
+        ));
+        all(rows.bind(owner.0), &self.readers).await
+    }
+
+    /// Whether there was such a key of this owner.
+    pub async fn change_shared_key(&self, change: KeyChange) -> Result<bool, StorageError> {
+        self.change(change).await
+    }
+
+    /// Whether there was such a key of this owner.
+    pub async fn remove_shared_key(
+        &self,
+        key: SharedKeyId,
+        owner: AccountId,
+    ) -> Result<bool, StorageError> {
+        self.change(Removal { key, owner }).await
+    }
+
+    /// Moves kudos to the owner of a key, and lets whoever has the key use as much more.
+    pub async fn post_to_key(
+        &self,
+        posting: Posting,
+        key: SharedKeyId,
+        amount: Kudos,
+    ) -> Result<Posted, StorageError> {
+        self.change(Gift {
+            posting,
+            key,
+            amount,
+        })
+        .await
+    }
+}
+
+/// What jobs have cost that were asked for with shared keys.
+pub async fn spend(
+    charges: impl Iterator<Item = (SharedKeyId, Kudos)>,
+    connection: &mut AnyConnection,
+) -> Result<(), StorageError> {
+    let mut sums = BTreeMap::new();
+    for (key, charge) in charges {
+        *sums.entry(key).or_insert(0) += charge.0;
+    }
+    for (key, sum) in sums {
+        // More than is left of it is its owner's loss.
+        let spent = sqlx::query(
+            "UPDATE shared_keys SET utilized = utilized + $1, \
+             budget = CASE WHEN budget < $1 THEN 0 ELSE budget - $1 END WHERE id = $2",
+        );
+        let spent = spent.bind(sum).bind(key.to_string());
+        connection.execute(spent).await?;
+    }
+    Ok(())
+}
+
+impl Change for NewKey {
+    type Answer = bool;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<bool, StorageError>> {
+        Box::pin(async move {
+            let new = sqlx::query(
+                "INSERT INTO shared_keys (id, owner, name, budget, utilized, expires_at, max_image_pixels, \
+                 max_image_steps, max_text_tokens, created_at) \
+                 SELECT $1, $2, $3, $4, 0, $5, $6, $7, $8, $9 \
+                 WHERE (SELECT COUNT(*) FROM shared_keys WHERE owner = $2) < $10",
+            );
+            let new = new
+                .bind(self.id.to_string())
+                .bind(self.owner.0)
+                .bind(self.name.as_deref().map(without_zeros))
+                .bind(self.budget.map(|kudos| kudos.0))
+                .bind(self.expires_at.map(|at| at.0))
+                .bind(self.limits.image_pixels)
+                .bind(self.limits.image_steps)
+                .bind(self.limits.text_tokens)
+                .bind(self.now.0)
+                .bind(self.most);
+            Ok(new.execute(connection).await?.rows_affected() > 0)
+        })
+    }
+}
+
+impl Change for KeyChange {
+    type Answer = bool;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<bool, StorageError>> {
+        Box::pin(async move {
+            let changed = sqlx::query(
+                "UPDATE shared_keys SET name = COALESCE($1, name), \
+                 budget = CASE WHEN $2 = 1 THEN $3 ELSE budget END, \
+                 expires_at = CASE WHEN $4 = 1 THEN $5 ELSE expires_at END, \
+                 max_image_pixels = COALESCE($6, max_image_pixels), \
+                 max_image_steps = COALESCE($7, max_image_steps), \
+                 max_text_tokens = COALESCE($8, max_text_tokens) \
+                 WHERE id = $9 AND owner = $10",
+            );
+            let changed = changed
+                .bind(self.name.as_deref().map(without_zeros))
+                .bind(i64::from(self.budget.is_some()))
+                .bind(self.budget.flatten().map(|kudos| kudos.0))
+                .bind(i64::from(self.expires_at.is_some()))
+                .bind(self.expires_at.flatten().map(|at| at.0))
+                .bind(self.image_pixels)
+                .bind(self.image_steps)
+                .bind(self.text_tokens)
+                .bind(self.id.to_string())
+                .bind(self.owner.0);
+            Ok(changed.execute(connection).await?.rows_affected() > 0)
+        })
+    }
+}
+
+impl Change for Removal {
+    type Answer = bool;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<bool, StorageError>> {
+        Box::pin(async move {
+            let removed = sqlx::query("DELETE FROM shared_keys WHERE id = $1 AND owner = $2");
+            let removed = removed.bind(self.key.to_string()).bind(self.owner.0);
+            Ok(removed.execute(connection).await?.rows_affected() > 0)
+        })
+    }
+}
+
+impl Change for Gift {
+    type Answer = Posted;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<Posted, StorageError>> {
+        Box::pin(async move {
+            let posted = post(&self.posting, connection).await?;
+            if posted == Posted::Done {
+                let more = sqlx::query("UPDATE shared_keys SET budget = budget + $1 WHERE id = $2");
+                let more = more.bind(self.amount.0).bind(self.key.to_string());
+                more.execute(connection).await?;
+            }
+            Ok(posted)
+        })
+    }
+}
+
+impl Stored for SharedKey {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        let id: String = row.try_get("id")?;
+        let number = |name| row.try_get::<Option<i64>, _>(name);
+        Ok(Self {
+            id: id
+                .parse()
+                .map(SharedKeyId)
+                .map_err(|_| StorageError::Broken(format!("a shared key has the id {id:?}")))?,
+            owner: AccountId(row.try_get("owner")?),
+            owner_name: row.try_get("owner_name")?,
+            name: row.try_get("name")?,
+            budget: number("budget")?.map(Kudos),
+            utilized: Kudos(row.try_get("utilized")?),
+            expires_at: number("expires_at")?.map(UnixMillis),
+            has_styles: row.try_get::<i64, _>("styles")? > 0,
+            limits: JobLimits {
+                image_pixels: row.try_get("max_image_pixels")?,
+                image_steps: row.try_get("max_image_steps")?,
+                text_tokens: row.try_get("max_text_tokens")?,
+            },
+        })
+    }
+}
