@@ -225,6 +225,16 @@ pub const ROUTES: &[Route] = &[
 /// Only in development mode.
 #[rustfmt::skip]
 pub const DEVELOPMENT: &[Route] = &[
+    Route::get("/api/v2/teams",                         Who::Anyone, Unbuilt, "Teams of workers.",                               || get(unbuilt::answer)),
+    Route::post("/api/v2/teams",                        SUBMIT,      Unbuilt, "Makes a team.",                                   || post(unbuilt::answer)),
+    Route::get("/api/v2/teams/{id}",                    Who::Anyone, Unbuilt, "One team.",                                       || get(unbuilt::answer)),
+    Route::patch("/api/v2/teams/{id}",                  SUBMIT,      Unbuilt, "Changes a team.",                                 || patch(unbuilt::answer)),
+    Route::delete("/api/v2/teams/{id}",                 SUBMIT,      Unbuilt, "Deletes a team.",                                 || delete(unbuilt::answer)),
+    Route::get("/api/v2/workers/messages",              SUBMIT,      Unbuilt, "What workers are told.",                          || get(unbuilt::answer)),
+    Route::post("/api/v2/workers/messages",             SUBMIT,      Unbuilt, "Tells workers something.",                        || post(unbuilt::answer)),
+    Route::get("/api/v2/workers/messages/{id}",         Who::Anyone, Unbuilt, "One message.",                                    || get(unbuilt::answer)),
+    Route::delete("/api/v2/workers/messages/{id}",      SUBMIT,      Unbuilt, "Takes a message back.",                           || delete(unbuilt::answer)),
+
     Route::post("/api/v2/dev/test-user",                Who::Anyone, Json,    "A user for tests of other programs.",             || post(legacy::try_out)),
 ];
 
