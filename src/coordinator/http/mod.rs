@@ -147,7 +147,6 @@ pub const ROUTES: &[Route] = &[
     Route::put("/api/v2/workers/{id}",                  SUBMIT,      Json,    "Changes a worker, or sends it into maintenance.", || put(legacy::rigs::change)).at_most(WORKERS),
     Route::delete("/api/v2/workers/{id}",               SUBMIT,      Json,    "Forgets a worker.",                               || delete(legacy::rigs::delete)).at_most(WORKERS),
 
-
     Route::post("/api/v2/generate/async",               SUBMIT,      Json,    "Images, to be asked for later.",                  || post(legacy::images::ask)).at_most(ASKING),
     Route::get("/api/v2/generate/check/{id}",           Who::Anyone, Json,    "How images are doing.",                           || get(legacy::images::check)).at_most(CHECKING),
     Route::get("/api/v2/generate/status/{id}",          Who::Anyone, Json,    "How images are doing, and what is there.",        || get(legacy::images::status)).at_most(IMAGES),
@@ -220,11 +219,7 @@ pub const ROUTES: &[Route] = &[
     Route::patch("/api/v2/styles/text/{id}",            SUBMIT,      Json,    "Changes a text style.",                           || patch(styles::change::<OfTexts>)).at_most(STYLES),
     Route::delete("/api/v2/styles/text/{id}",           SUBMIT,      Json,    "Deletes a text style.",                           || delete(styles::delete::<OfTexts>)).at_most(STYLES),
     Route::get("/api/v2/styles/text_by_name/{name}",    Who::Anyone, Json,    "A text style by its name.",                       || get(styles::named::<OfTexts>)),
-];
 
-/// Only in development mode.
-#[rustfmt::skip]
-pub const DEVELOPMENT: &[Route] = &[
     Route::get("/api/v2/teams",                         Who::Anyone, Unbuilt, "Teams of workers.",                               || get(unbuilt::answer)),
     Route::post("/api/v2/teams",                        SUBMIT,      Unbuilt, "Makes a team.",                                   || post(unbuilt::answer)),
     Route::get("/api/v2/teams/{id}",                    Who::Anyone, Unbuilt, "One team.",                                       || get(unbuilt::answer)),
@@ -234,6 +229,11 @@ pub const DEVELOPMENT: &[Route] = &[
     Route::post("/api/v2/workers/messages",             SUBMIT,      Unbuilt, "Tells workers something.",                        || post(unbuilt::answer)),
     Route::get("/api/v2/workers/messages/{id}",         Who::Anyone, Unbuilt, "One message.",                                    || get(unbuilt::answer)),
     Route::delete("/api/v2/workers/messages/{id}",      SUBMIT,      Unbuilt, "Takes a message back.",                           || delete(unbuilt::answer)),
+];
+
+/// Only in development mode.
+#[rustfmt::skip]
+pub const DEVELOPMENT: &[Route] = &[
 
     Route::post("/api/v2/dev/test-user",                Who::Anyone, Json,    "A user for tests of other programs.",             || post(legacy::try_out)),
 ];
