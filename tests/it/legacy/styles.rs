@@ -172,6 +172,8 @@ async fn what_is_wrong_with_a_style_is_said_by_its_code() {
     refused(IMAGE, json!({"tags": vec!["t"; 11]}), "BadRequest").await;
     refused(IMAGE, json!({"name": "taken"}), "BadRequest").await;
     refused(IMAGE, json!({"name": "style::x"}), "BadRequest").await;
+    refused(IMAGE, json!({"name": "5hit"}), "BadRequest").await;
+    refused(TEXT, json!({"tags": ["art", "shit"]}), "BadRequest").await;
     refused(
         IMAGE,
         json!({"prompt": "only {p}"}),

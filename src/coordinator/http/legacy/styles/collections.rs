@@ -5,7 +5,10 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use uuid::Uuid;
 
-use super::{check_name, done, is_owner, is_owner_or_moderator, may_have, name_taken, not_stored};
+use super::{
+    check_name, check_words, done, is_owner, is_owner_or_moderator, may_have, name_taken,
+    not_stored,
+};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
@@ -65,6 +68,7 @@ pub async fn create_collection(
     let new = NewModelCollection::parse(&whole?.bytes)?;
     may_have(&caller)?;
     check_name(&new.name)?;
+    check_words(Some(&new.name), new.info.as_deref(), &[])?;
     let members = styles
         .members(&new.styles, None)
         .await
@@ -100,6 +104,7 @@ pub async fn change_collection(
         return Ok(done(&StyleModify::unchanged(found.id)));
     }
     change.name.as_deref().map_or(Ok(()), check_name)?;
+    check_words(change.name.as_deref(), change.info.as_deref(), &[])?;
     let members = match &change.styles {
         Some(names) => Some(
             styles

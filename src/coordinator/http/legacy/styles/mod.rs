@@ -29,6 +29,7 @@ use tracing::warn;
 
 use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
 use crate::coordinator::http::reply;
+use crate::coordinator::profanity::is_profane;
 use crate::coordinator::storage::StorageError;
 use crate::coordinator::styles::is_findable;
 use crate::protocol::job::AccountId;
@@ -50,6 +51,17 @@ fn is_owner_or_moderator(caller: &Caller, owner: AccountId) -> Result<(), Refusa
         true => Ok(()),
         false => is_owner(caller, owner),
     }
+}
+
+/// What everybody may read holds no profanity.
+fn check_words(name: Option<&str>, info: Option<&str>, tags: &[String]) -> Result<(), Refusal> {
+    let tags = tags.iter().map(String::as_str);
+    let mut words = name.into_iter().chain(info).chain(tags);
+    if !words.any(is_profane) {
+        return Ok(());
+    }
+    let message = "the name, the info or a tag holds a profanity";
+    Err(Refusal::new(Code::BadRequest, message))
 }
 
 /// What could not be found by it is no name.

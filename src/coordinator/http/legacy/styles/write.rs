@@ -7,7 +7,10 @@ use uuid::Uuid;
 
 use super::kinds::Kind;
 use super::read::find;
-use super::{check_name, done, is_owner, is_owner_or_moderator, may_have, name_taken, not_stored};
+use super::{
+    check_name, check_words, done, is_owner, is_owner_or_moderator, may_have, name_taken,
+    not_stored,
+};
 use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::error::ApiError;
@@ -17,6 +20,7 @@ use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::legacy::refused::Refused;
 use crate::coordinator::http::reply;
 use crate::coordinator::storage::{NewStyle, NotNamed, Store};
+use crate::coordinator::styles::Recipe;
 use crate::protocol::legacy::service::SimpleResponse;
 use crate::protocol::legacy::style::StyleModify;
 use crate::protocol::legacy::{Code, Refusal};
@@ -31,7 +35,11 @@ pub async fn create<K: Kind>(
     may_create(&caller)?;
     new.checked?;
     refuse_shared_key(new.shared_key.as_deref())?;
-    check_name(&new.recipe.name)?;
+    let Recipe {
+        name, info, tags, ..
+    } = &new.recipe;
+    check_name(name)?;
+    check_words(Some(name), info.as_deref(), tags)?;
     new.recipe.check(caller.roles.contains(Roles::SPECIAL))?;
     let style = NewStyle {
         id: Uuid::new_v4(),
@@ -63,6 +71,8 @@ pub async fn change<K: Kind>(
         return Ok(done(&StyleModify::unchanged(style.id)));
     }
     change.name.as_deref().map_or(Ok(()), check_name)?;
+    let tags = change.tags.as_deref().unwrap_or_default();
+    check_words(change.name.as_deref(), change.info.as_deref(), tags)?;
     let recipe = style.recipe.changed(change.clone());
     recipe.check(caller.roles.contains(Roles::SPECIAL))?;
     let written = store.change_style(style.id, change, None).await;
