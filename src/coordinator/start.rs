@@ -241,8 +241,13 @@ pub async fn doors(
         names: names.clone(),
         ..WorkersSettings::default()
     };
-    let quotas = settings.worker_quotas;
-    let rigs = Rigs::start(records, switchboard.clone(), store.clone(), quotas, tasks);
+    let rigs = Rigs::start(
+        records,
+        switchboard.clone(),
+        store.clone(),
+        &settings,
+        tasks,
+    );
     let webhooks = Webhooks::start(Egress::new(), store.clone(), tasks);
     let requests = Requests::start(switchboard.clone(), store.clone(), webhooks, tasks);
     requests.restore(&names).await?;

@@ -7,6 +7,7 @@ use futures_util::SinkExt;
 use muster::coordinator::accounts::{Accounts, KeyOrder, Scopes};
 use muster::coordinator::dispatch::Settings;
 use muster::coordinator::rigs::{Records, Rigs};
+use muster::coordinator::state::DoorSettings;
 use muster::coordinator::storage::{Location, Store};
 use muster::coordinator::switchboard::Switchboard;
 use muster::coordinator::workers::{Workers, WorkersSettings};
@@ -402,7 +403,13 @@ async fn a_revoked_key_ends_its_workers_socket_within_a_second() {
     let switchboard = Switchboard::start(Settings::default(), books, &tasks);
     let settings = WorkersSettings::default();
     let records = Records::default();
-    let rigs = Rigs::start(records, switchboard.clone(), store, None, &tasks);
+    let rigs = Rigs::start(
+        records,
+        switchboard.clone(),
+        store,
+        &DoorSettings::default(),
+        &tasks,
+    );
     let workers = Workers::new(switchboard, accounts.clone(), rigs, settings);
     let dial = async |key: &str, name: &str| {
         let (near, far) = tokio::io::duplex(1 << 16);

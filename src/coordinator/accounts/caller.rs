@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use crate::coordinator::dispatch::Standing;
+use crate::coordinator::dispatch::{Priority, Standing};
 use crate::coordinator::sharing::SharedKey;
 use crate::coordinator::storage::{AccountRow, KeyRow};
 use crate::protocol::job::{AccountId, Kudos, UnixMillis};
@@ -94,9 +94,18 @@ impl Caller {
 
     /// What the account brings to the queue.
     pub fn standing(&self) -> Standing {
-        Standing {
-            kudos: Kudos(self.kudos.load(Ordering::Relaxed)),
-            ..Standing::default()
+        let kudos = self.kudos.load(Ordering::Relaxed);
+        match self.roles.contains(Roles::FLAGGED) {
+            // Whoever is under suspicion waits behind the others, however rich.
+            true => Standing {
+                kudos: Kudos(kudos / 1000),
+                priority: Priority::Low,
+                ..Standing::default()
+            },
+            false => Standing {
+                kudos: Kudos(kudos),
+                ..Standing::default()
+            },
         }
     }
 

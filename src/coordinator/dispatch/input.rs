@@ -126,6 +126,8 @@ pub struct Registration {
 pub struct Terms {
     /// It is given its owner's jobs and no others.
     pub own_only: bool,
+    /// It was measured, and is fast for what it serves.
+    pub fast: bool,
 }
 
 #[derive(Debug, Clone)]

@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
-use crate::protocol::job::{AccountId, Capabilities, Formats, Job, Kind, Privacy, Reach, WorkerId};
+use crate::protocol::job::{
+    AccountId, Capabilities, Formats, Job, Kind, Privacy, Reach, Targets, WorkerId,
+};
 
 use super::clock::{Mono, Table};
 use super::refusal::Missing;
@@ -32,6 +34,7 @@ pub struct Need {
     pub reach: Reach,
     pub trusted: bool,
     pub owner: Option<AccountId>,
+    pub targets: Targets,
 }
 
 /// Where a worker with room stands in a lane: the least expected wait first, equals in turn.
@@ -105,6 +108,7 @@ impl Need {
             reach: job.limits.reach,
             trusted: job.privacy == Privacy::Trusted,
             owner: (job.privacy == Privacy::OwnWorkers).then_some(job.account),
+            targets: job.limits.targets,
         }
     }
 }
@@ -325,7 +329,8 @@ impl Lanes {
         let mut able = models
             .flat_map(|model| &model.workers)
             .filter_map(|id| workers.get(id));
-        let found = need.owner.is_none() || able.any(|worker| worker.can_serve(need));
+        let anybody = need.owner.is_none() && need.targets.is_everybody();
+        let found = anybody || able.any(|worker| worker.can_serve(need));
         if found { Ok(()) } else { Err(Missing::Trust) }
     }
 

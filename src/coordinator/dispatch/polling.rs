@@ -24,6 +24,8 @@ pub enum Skip {
     Models,
     /// Its owner does not let it do this one thing.
     Denied(Capabilities),
+    /// They are for faster ones.
+    Speed,
     /// They ask for something it cannot do, or speak what it does not understand.
     Ability,
     Window,
@@ -230,10 +232,12 @@ fn skips(worker: &Worker, need: &Need) -> Vec<Skip> {
     let (reach, most) = (need.reach, it.reach);
     let missing = need.requires.missing_from(it.capabilities);
     let denied = missing.of(Capabilities::ALLOWANCES);
-    let unable = missing != denied || !it.formats.meets(need.formats);
+    let slow = missing.of(Capabilities::FAST);
+    let unable = missing != denied.with(slow) || !it.formats.meets(need.formats);
     let found = [
         (lacks_model, Skip::Models),
         (unable, Skip::Ability),
+        (slow != Capabilities::default(), Skip::Speed),
         (
             reach.window.max(context_of(need)) > most.window.min(it.context),
             Skip::Window,
@@ -243,7 +247,8 @@ fn skips(worker: &Worker, need: &Need) -> Vec<Skip> {
         (reach.steps > most.steps, Skip::Steps),
         (need.trusted && !it.trusted, Skip::Untrusted),
         (
-            need.owner.is_some_and(|owner| owner != worker.owner),
+            need.owner.is_some_and(|owner| owner != worker.owner)
+                || !need.targets.allows(worker.id),
             Skip::Workers,
         ),
     ];

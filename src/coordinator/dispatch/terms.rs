@@ -37,6 +37,7 @@ impl Dispatcher {
             return;
         };
         worker.terms = terms;
+        worker.note_speed();
         match terms.own_only {
             true => {
                 self.own_only.insert((worker.owner, id));

@@ -132,8 +132,20 @@ impl Worker {
         }
     }
 
+    /// To be called while it is listed nowhere: workers are listed by what they can do.
+    pub fn note_speed(&mut self) {
+        let fast = match self.terms.fast {
+            true => Capabilities::FAST,
+            false => Capabilities::default(),
+        };
+        let others = self.profile.capabilities.missing_from(Capabilities::FAST);
+        self.profile.capabilities = others.with(fast);
+    }
+
     pub fn can_serve(&self, need: &Need) -> bool {
-        self.profile.meets(need) && need.owner.is_none_or(|owner| owner == self.owner)
+        self.profile.meets(need)
+            && need.owner.is_none_or(|owner| owner == self.owner)
+            && need.targets.allows(self.id)
     }
 
     /// Whether it takes a further job of any kind.

@@ -266,8 +266,7 @@ impl Pollers {
             roles: caller.roles,
             trade: ask.trade(),
             address: &ask.said.address,
-            invited: 0,
-            by_invitation: false,
+            by_invitation: ask.by_invitation,
         };
         let row = self.0.rigs.meet(&applicant).await?;
         let poller = Poller::new(row);

@@ -10,6 +10,7 @@ use crate::coordinator::rigs::NotAdmitted;
 use crate::coordinator::storage::{Said, WorkerRow};
 use crate::coordinator::switchboard::{Card, Gpus, News, Switchboard};
 use crate::protocol::job::{AccountId, Capabilities, Formats, Kind, Reach};
+use crate::protocol::legacy::agent::BridgeAgent;
 use crate::protocol::legacy::words::Trade;
 
 /// What a worker says when it comes.
@@ -25,6 +26,8 @@ pub struct Ask {
     pub threads: u32,
     /// Accounts whose jobs go first, beside its owner's.
     pub prefers: Vec<AccountId>,
+    /// New workers come by invitation only.
+    pub by_invitation: bool,
     /// All it said, for people.
     pub said: Said,
 }
@@ -126,6 +129,10 @@ impl Poller {
             name: names.id(&name),
             slots: u32::MAX,
         };
+        let validated = match BridgeAgent::parse(&card.agent).is_validated() {
+            true => Capabilities::VALIDATED,
+            false => Capabilities::default(),
+        };
         let registration = Registration {
             session: self.session,
             worker: self.row.id,
@@ -134,7 +141,7 @@ impl Poller {
             trusted: self.row.trusted || self.vouched,
             kinds: said.kind.into(),
             formats: Formats::LEGACY,
-            capabilities: said.capabilities,
+            capabilities: said.capabilities.with(validated),
             context: match said.kind {
                 Kind::Text => said.reach.window,
                 _ => u32::MAX,
@@ -173,6 +180,7 @@ impl Ask {
             reach: Reach::default(),
             threads: 1,
             prefers: Vec::new(),
+            by_invitation: false,
             said: Said::default(),
         }
     }

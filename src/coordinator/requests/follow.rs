@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::request::{Ended, Made, Output, Request};
 use crate::coordinator::clock::wall_clock;
-use crate::coordinator::dispatch::{Outcome, Standing, Submission};
+use crate::coordinator::dispatch::{Outcome, Submission};
 use crate::coordinator::switchboard::{Delivery, JobStream, Stage, Switchboard};
 use crate::protocol::job::{FailureKind, Hidden, Job, JobId};
 
@@ -39,7 +39,7 @@ pub async fn follow(
         let _ = stopping.run_until_cancelled(sleep(PAUSE)).await;
         let submission = Submission {
             jobs: left,
-            standing: Standing::default(),
+            standing: request.standing,
         };
         streams = switchboard.submit(submission).await.unwrap_or_default();
         request.watch(&streams);

@@ -149,7 +149,8 @@ impl Requests {
         };
         // Should the store fail, the streams are dropped here, which cancels the jobs.
         self.0.store.accept(row.clone(), new.style).await?;
-        let request = Request::new(&row, new.wishes, &new.jobs, &streams, Vec::new());
+        let wishes = (new.wishes, new.standing);
+        let request = Request::new(&row, wishes, &new.jobs, &streams, Vec::new());
         Ok(self.follow(request, &new.jobs, streams, new.webhook))
     }
 

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::coordinator::clock::wall_clock;
+use crate::coordinator::dispatch::Standing;
 use crate::coordinator::storage::{RequestRow, Store};
 use crate::coordinator::switchboard::{JobStream, JobWatch, Stage};
 use crate::protocol::job::{
@@ -23,6 +24,8 @@ pub struct Request {
     pub accepted_at: UnixMillis,
     pub expires_at: UnixMillis,
     pub wishes: Wishes,
+    /// What its jobs bring to the queue, whenever they come to it.
+    pub standing: Standing,
     /// In the order they were asked for.
     pub outputs: Vec<Output>,
     cancelled: CancellationToken,
@@ -93,7 +96,7 @@ pub struct Counts {
 impl Request {
     pub(in crate::coordinator) fn new(
         row: &RequestRow,
-        wishes: Wishes,
+        (wishes, standing): (Wishes, Standing),
         jobs: &[Arc<Job>],
         streams: &[JobStream],
         ended: Vec<(usize, Ended)>,
@@ -109,6 +112,7 @@ impl Request {
             accepted_at: row.accepted_at,
             expires_at: row.expires_at,
             wishes,
+            standing,
             outputs,
             cancelled: CancellationToken::new(),
             heard: watch::Sender::new(0),

@@ -18,10 +18,21 @@ impl Requests {
     pub async fn restore(&self, names: &Names) -> Result<(), StorageError> {
         self.remember_holds().await?;
         let open = self.0.store.open_requests(wall_clock()).await?;
+        let mut accounts: Vec<_> = open.iter().map(|one| one.request.account).collect();
+        accounts.sort_unstable();
+        accounts.dedup();
+        let balances = self.0.store.balances(&accounts).await?;
         let (mut requests, mut queued) = (0, 0);
         for one in open {
             match Order::read(&one.request) {
-                Ok(order) => queued += self.take_up(&one, &order, names).await,
+                Ok(order) => {
+                    let kudos = balances.get(&one.request.account).copied();
+                    let standing = Standing {
+                        kudos: kudos.unwrap_or_default(),
+                        ..Standing::default()
+                    };
+                    queued += self.take_up(&one, &order, standing, names).await;
+                }
                 Err(error) => {
                     // Its id is a secret.
                     warn!("a stored request cannot be read any more: {error}");
@@ -37,7 +48,13 @@ impl Requests {
     }
 
     /// How many of its jobs are queued again.
-    async fn take_up(&self, one: &OpenRequest, order: &Order, names: &Names) -> usize {
+    async fn take_up(
+        &self,
+        one: &OpenRequest,
+        order: &Order,
+        standing: Standing,
+        names: &Names,
+    ) -> usize {
         let jobs = order.jobs(names);
         let results = one.results.iter().map(|row| (row.job, row));
         let results: HashMap<JobId, &ResultRow> = results.collect();
@@ -52,7 +69,7 @@ impl Requests {
         let queued = left.len();
         let submission = Submission {
             jobs: left,
-            standing: Standing::default(),
+            standing,
         };
         // What is refused now is asked again by the one that follows the request.
         let streams = match queued {
@@ -64,7 +81,8 @@ impl Requests {
                 .await
                 .unwrap_or_default(),
         };
-        let request = Request::new(&one.request, order.wishes(), &jobs, &streams, ended);
+        let wishes = (order.wishes(), standing);
+        let request = Request::new(&one.request, wishes, &jobs, &streams, ended);
         let request = self.follow(request, &jobs, streams, order.webhook());
         if one.request.cancelled {
             request.cancel();

@@ -20,8 +20,6 @@ pub struct Applicant<'a> {
     pub trade: Option<Trade>,
     /// Where it comes from; empty if nobody knows.
     pub address: &'a str,
-    /// How many workers the owner was invited to run.
-    pub invited: usize,
     /// New workers come by invitation only.
     pub by_invitation: bool,
 }
@@ -58,7 +56,6 @@ impl<'a> Applicant<'a> {
             roles: caller.roles,
             trade: None,
             address: "",
-            invited: 0,
             by_invitation: false,
         }
     }
@@ -83,7 +80,8 @@ pub async fn admit(
         (Some(known), Some(trade)) => check_known(who, trade, &known)?,
         (None, Some(_)) => {
             let others = store.rigs_of(who.owner).await?;
-            check_new(who, &others, quotas)?;
+            let invited = store.workers_invited(who.owner).await?;
+            check_new(who, &others, invited, quotas)?;
         }
         (_, None) => {}
     }
@@ -101,12 +99,13 @@ fn check_known(who: &Applicant<'_>, trade: Trade, known: &RigRow) -> Result<(), 
 fn check_new(
     who: &Applicant<'_>,
     others: &[RigRow],
+    invited: usize,
     quotas: Option<Quotas>,
 ) -> Result<(), NotAdmitted> {
     let fit = Code::ProfaneWorkerName.when(is_profane(who.name));
     fit.and_then(|()| check_new_name(who.name))
         .map_err(NotAdmitted::Unfit)?;
-    if who.by_invitation && who.invited <= others.len() {
+    if who.by_invitation && invited <= others.len() {
         return Err(NotAdmitted::InviteOnly);
     }
     let Some(quotas) = quotas else {
@@ -117,7 +116,7 @@ fn check_new(
     let here = others.iter().filter(here).count();
     match is_trusted {
         false if others.len() > quotas.untrusted => Err(NotAdmitted::TooMany),
-        true if others.len() > quotas.trusted.max(who.invited) => Err(NotAdmitted::TooManyTrusted),
+        true if others.len() > quotas.trusted.max(invited) => Err(NotAdmitted::TooManyTrusted),
         false if here > quotas.untrusted => Err(NotAdmitted::TooManyHere),
         true if here > quotas.trusted => Err(NotAdmitted::TooManyHere),
         _ => Ok(()),

@@ -33,6 +33,7 @@ async fn keep(rigs: Rigs, stopping: CancellationToken) {
             () = stopping.cancelled() => break,
             _ = saving.tick() => {
                 rigs.see_sockets();
+                rigs.tell_speeds().await;
                 rigs.0.save().await;
             }
             failing = rigs.0.records.failing() => {
@@ -52,6 +53,15 @@ impl Rigs {
             if self.0.records.trade(worker.id).is_none() {
                 self.0.records.check_in(worker.id, Seen::now(None));
             }
+        }
+    }
+
+    /// Dispatch hears of workers that have become faster or slower.
+    async fn tell_speeds(&self) {
+        let inner = &*self.0;
+        for (worker, terms) in inner.records.changed(|name| inner.billions(name)) {
+            // If it has stopped, nobody pops any more.
+            let _ = inner.board.set_terms(worker, terms).await;
         }
     }
 

@@ -53,6 +53,7 @@ pub struct Live {
     speed: f64,
     dropped: VecDeque<Instant>,
     saved: UnixMillis,
+    told: Option<Terms>,
 }
 
 impl Seen {
@@ -124,10 +125,32 @@ impl Live {
         too_many && self.decided.maintenance.is_none()
     }
 
-    pub fn terms(&self) -> Terms {
+    /// `billions` is the size of a model.
+    pub fn terms(&self, billions: impl Fn(&str) -> f64) -> Terms {
+        let models = self.said.iter().flat_map(|said| &said.models);
+        let largest = models.map(|name| billions(name)).reduce(f64::max);
         Terms {
             own_only: self.decided.maintenance.is_some() || self.decided.paused,
+            fast: self.is_fast(largest),
         }
+    }
+
+    /// Above what is asked of its kind, and for text of its largest model; one that names none need not be as fast.
+    fn is_fast(&self, largest: Option<f64>) -> bool {
+        match (self.trade, largest) {
+            // Until it is measured an image worker counts as fast enough.
+            (Some(Trade::Image), _) => {
+                self.speeds.is_empty() && self.speed == 0.0 || self.speed >= 500_000.0
+            }
+            (_, Some(billions)) if billions < 13.0 => self.speed >= 5.0,
+            (_, Some(billions)) if billions < 20.0 => self.speed >= 4.0,
+            _ => self.speed >= 3.0,
+        }
+    }
+
+    /// Whether dispatch has to be told anything new.
+    pub fn tells(&mut self, terms: Terms) -> bool {
+        self.told.replace(terms).unwrap_or_default() != terms
     }
 
     /// What is to be saved, if anything is new.

@@ -28,9 +28,12 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::clock::wall_clock;
+use super::kudos::Prices;
+use super::names::Names;
+use super::state::DoorSettings;
 use super::storage::{Decided, Decision, RigChange, RigRow, Said, StorageError, Store, WorkerRow};
 use super::switchboard::Switchboard;
-use crate::protocol::job::{AccountId, WorkerId};
+use crate::protocol::job::{AccountId, Targets, WorkerId};
 use crate::protocol::legacy::words::{Trade, named};
 use crate::tasks::Tasks;
 
@@ -47,6 +50,14 @@ struct Inner {
     board: Switchboard,
     /// None: as many as anybody likes, from wherever.
     quotas: Option<Quotas>,
+    names: Names,
+    sizes: Prices,
+}
+
+impl Inner {
+    fn billions(&self, model: &str) -> f64 {
+        self.sizes.billions(&self.names.id(model))
+    }
 }
 
 /// A worker as it is now: its row, and what is not saved yet.
@@ -62,14 +73,16 @@ impl Rigs {
         records: Records,
         board: Switchboard,
         store: Store,
-        quotas: Option<Quotas>,
+        settings: &DoorSettings,
         tasks: &Tasks,
     ) -> Self {
         let rigs = Self(Arc::new(Inner {
             records,
             store,
             board,
-            quotas,
+            quotas: settings.worker_quotas,
+            names: settings.names.clone(),
+            sizes: settings.sizes.clone(),
         }));
         keeper::start(&rigs, tasks);
         rigs
@@ -101,6 +114,26 @@ impl Rigs {
     /// What was decided about a worker, as far as it was met.
     pub fn decided(&self, worker: WorkerId) -> Decided {
         self.0.records.decided(worker)
+    }
+
+    /// The workers of these ids, or all but those. Nothing if one of them is not known.
+    pub async fn targets(
+        &self,
+        ids: &[String],
+        denied: bool,
+    ) -> Result<Option<Targets>, StorageError> {
+        let mut workers = Vec::new();
+        for id in ids {
+            let found = match Uuid::parse_str(id) {
+                Ok(id) => self.0.store.rig(id).await?,
+                Err(_) => None,
+            };
+            let Some(found) = found else {
+                return Ok(None);
+            };
+            workers.push(found.id);
+        }
+        Ok(Some(Targets::of(workers, denied)))
     }
 
     /// What a worker does that has popped before.
@@ -177,7 +210,7 @@ impl Rigs {
 
     /// Dispatch hears what it has to know of a worker. If it has stopped, nobody pops any more.
     async fn tell(&self, worker: WorkerId) {
-        let terms = self.0.records.terms(worker);
+        let terms = self.0.records.terms(worker, |name| self.0.billions(name));
         let _ = self.0.board.set_terms(worker, terms).await;
     }
 

@@ -56,11 +56,25 @@ impl Records {
         self.live().get(&worker).and_then(|live| live.trade)
     }
 
-    pub fn terms(&self, worker: WorkerId) -> Terms {
-        self.live()
-            .get(&worker)
-            .map(Live::terms)
-            .unwrap_or_default()
+    /// What dispatch has to know of a worker, which it is told now.
+    pub fn terms(&self, worker: WorkerId, billions: impl Fn(&str) -> f64) -> Terms {
+        let mut live = self.live();
+        let Some(live) = live.get_mut(&worker) else {
+            return Terms::default();
+        };
+        let terms = live.terms(billions);
+        live.tells(terms);
+        terms
+    }
+
+    /// Those about whom dispatch has to be told something new, which it is now.
+    pub fn changed(&self, billions: impl Fn(&str) -> f64) -> Vec<(WorkerId, Terms)> {
+        let mut live = self.live();
+        let changed = live.iter_mut().filter_map(|(worker, live)| {
+            let terms = live.terms(&billions);
+            live.tells(terms).then_some((*worker, terms))
+        });
+        changed.collect()
     }
 
     pub fn add(&self, worker: WorkerId, feat: Feat) {

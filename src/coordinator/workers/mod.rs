@@ -43,6 +43,7 @@ use super::media::Media;
 use super::names::Names;
 use super::rigs::Rigs;
 use super::switchboard::{Card, Gpus, Orders, Switchboard};
+use crate::protocol::job::Capabilities;
 use crate::protocol::link;
 
 use admission::Rejection;
@@ -240,7 +241,11 @@ impl Workers {
             trusted: admitted.trusted,
             kinds: registration.kinds,
             formats: peer.formats,
-            capabilities: peer.capabilities,
+            capabilities: match peer.is_public() {
+                true => peer.capabilities,
+                // It runs what we have written.
+                false => peer.capabilities.with(Capabilities::VALIDATED),
+            },
             context: peer.context,
             models: peer.served(registration),
             slots: peer.slots,

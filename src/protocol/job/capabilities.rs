@@ -57,7 +57,12 @@ impl Capabilities {
     const FIRST_PROCESSOR: u32 = 32;
     const LAST_PROCESSOR: u32 = 63;
 
-    const NAMES: [(Self, &'static str); 31] = [
+    /// Its software is known to do what it says.
+    pub const VALIDATED: Self = Self(1 << 32);
+    /// It was measured, and is fast for what it serves.
+    pub const FAST: Self = Self(1 << 33);
+
+    const NAMES: [(Self, &'static str); 33] = [
         (Self::IMAGE_INPUT, "image input"),
         (Self::VIDEO_INPUT, "video input"),
         (Self::TOOLS, "tools"),
@@ -89,6 +94,8 @@ impl Capabilities {
         (Self::CASCADE_PASSES, "two passes of a cascade"),
         (Self::PAINTING_MODELS, "models for painting"),
         (Self::PLAIN_MODELS, "models that are not for painting"),
+        (Self::VALIDATED, "validated software"),
+        (Self::FAST, "speed"),
     ];
 
     /// The post-processor of this number.

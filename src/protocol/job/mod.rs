@@ -24,7 +24,7 @@ pub use form::FormRequest;
 pub use ids::{AccountId, JobId, Kudos, RequestId, SharedKeyId, UnixMillis, WorkerId};
 pub use image::{ImageRequest, Lora, SourceImage};
 pub use legacy::LegacySampling;
-pub use needs::{Formats, Kind, Kinds, Reach};
+pub use needs::{Formats, Kind, Kinds, Reach, Targets};
 pub use product::{Hidden, Media, Product, Remark};
 pub use text::{Chat, OutputFormat, Sampling, TextInput, TextRequest, ToolChoice};
 
@@ -104,6 +104,8 @@ pub struct Limits {
     pub output_tokens: Option<u32>,
     /// What a worker that polls must take.
     pub reach: Reach,
+    /// Which workers may serve it.
+    pub targets: Targets,
     /// How much of a worker's room one of these takes where it is given several in one go, in hundredths of a pixel;
     /// nothing: as many as it likes.
     pub bulk: u64,

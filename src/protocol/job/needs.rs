@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::ids::WorkerId;
+
 /// What is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -34,6 +36,45 @@ pub struct Reach {
     pub pixels: u32,
     /// Steps of an image, as they are counted.
     pub steps: u32,
+}
+
+/// Which workers may serve it: all, only some, or all but some.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Targets {
+    named: [Option<WorkerId>; Targets::MOST],
+    denied: bool,
+}
+
+impl Targets {
+    pub const MOST: usize = 5;
+
+    /// Only these, or all but these. Further ones are left out.
+    pub fn of(workers: impl IntoIterator<Item = WorkerId>, denied: bool) -> Self {
+        let mut named = [None; Self::MOST];
+        for (place, worker) in named.iter_mut().zip(workers) {
+            *place = Some(worker);
+        }
+        // Those who name the same wait in the same line.
+        named.sort_unstable();
+        let denied = denied && named.iter().any(Option::is_some);
+        Self { named, denied }
+    }
+
+    pub fn is_everybody(self) -> bool {
+        self.workers().next().is_none()
+    }
+
+    pub fn allows(self, worker: WorkerId) -> bool {
+        self.is_everybody() || self.named.contains(&Some(worker)) != self.denied
+    }
+
+    pub fn workers(self) -> impl Iterator<Item = WorkerId> {
+        self.named.into_iter().flatten()
+    }
+
+    pub fn are_denied(self) -> bool {
+        self.denied
+    }
 }
 
 impl Kind {
@@ -127,7 +168,22 @@ impl fmt::Debug for Formats {
 
 #[cfg(test)]
 mod tests {
-    use super::{Formats, Kind, Kinds};
+    use super::{Formats, Kind, Kinds, Targets};
+    use crate::protocol::job::WorkerId;
+
+    #[test]
+    fn targets_allow_those_they_name_or_all_others() {
+        let (one, two) = (WorkerId(1), WorkerId(2));
+        assert!(Targets::default().allows(one) && Targets::of([], true).allows(one));
+        let only = Targets::of([one], false);
+        assert!(only.allows(one) && !only.allows(two));
+        let but = Targets::of([one], true);
+        assert!(!but.allows(one) && but.allows(two));
+        assert_eq!(
+            Targets::of([one, two], false),
+            Targets::of([two, one], false)
+        );
+    }
 
     #[test]
     fn formats_meet_when_they_share_one() {

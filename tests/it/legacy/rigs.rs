@@ -349,3 +349,46 @@ async fn no_public_name_or_note_holds_a_profanity() {
         "ProfaneUserContact",
     );
 }
+
+#[tokio::test]
+async fn a_request_may_name_the_workers_it_is_for_or_those_it_is_not_for() {
+    let app = App::start().await;
+    pop(&app, "w1").await;
+    pop(&app, "w2").await;
+    let id = named(&app, "w2").await["id"].clone();
+    let wanted = |deny: bool, id: &Value| json!({"prompt": "p", "models": ["tiny"], "workers": [id], "worker_blacklist": deny});
+    let unknown = json!(uuid::Uuid::new_v4());
+    for wrong in [unknown, json!("nobody")] {
+        check(
+            post(&app, super::ASYNC, wanted(false, &wrong)).await,
+            404,
+            "WorkerNotFound",
+        );
+    }
+    post(&app, super::ASYNC, wanted(false, &id)).await;
+    let empty = pop(&app, "w1").await;
+    assert_eq!(
+        (&empty["id"], &empty["skipped"]["worker_id"]),
+        (&Value::Null, &json!(1))
+    );
+    assert!(pop(&app, "w2").await["id"].is_string());
+    post(&app, super::ASYNC, wanted(true, &id)).await;
+    assert!(pop(&app, "w2").await["id"].is_null());
+    assert!(pop(&app, "w1").await["id"].is_string());
+}
+
+#[tokio::test]
+async fn a_request_may_want_validated_software_and_speed() {
+    let app = App::start().await;
+    let mut body = json!({"prompt": "p", "models": ["tiny"], "validated_backends": true});
+    post(&app, super::ASYNC, body.clone()).await;
+    let empty = pop(&app, "w1").await;
+    assert_eq!(empty["skipped"]["bridge_version"], 1);
+    let mut validated = worker("w2");
+    validated["bridge_agent"] = json!("KoboldCppEmbedWorker:2:url");
+    let (_, popped) = post(&app, POP, validated).await;
+    assert!(popped["id"].is_string(), "{popped}");
+    body = json!({"prompt": "p", "models": ["tiny"], "slow_workers": false});
+    post(&app, super::ASYNC, body).await;
+    assert_eq!(pop(&app, "w1").await["skipped"]["performance"], 1);
+}

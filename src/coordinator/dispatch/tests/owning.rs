@@ -2,10 +2,17 @@
 
 use super::polling::POLLING;
 use super::{Desk, OURS, done, secs, token};
-use crate::coordinator::dispatch::{Effect, Input, SessionId, Terms};
-use crate::protocol::job::{AccountId, Job, JobId, WorkerId};
+use crate::coordinator::dispatch::{Effect, Input, SessionId, Skip, Terms, Wants};
+use crate::protocol::job::{AccountId, Capabilities, Job, JobId, Targets, WorkerId};
 
-const OWN_ONLY: Terms = Terms { own_only: true };
+const OWN_ONLY: Terms = Terms {
+    own_only: true,
+    fast: false,
+};
+const FAST: Terms = Terms {
+    own_only: false,
+    fast: true,
+};
 
 impl Desk {
     fn decide(&mut self, worker: i64, terms: Terms) {
@@ -133,4 +140,42 @@ fn a_worker_in_maintenance_that_leaves_leaves_nothing_behind() {
     desk.assert_nothing_left();
     assert_eq!(desk.dispatcher.census().workers, 0);
     assert!(desk.dispatcher.own_only.is_empty());
+}
+
+#[test]
+fn a_job_for_some_workers_goes_to_them_and_one_that_denies_some_to_others() {
+    let mut desk = Desk::new();
+    let (one, two) = (desk.preferring(&[]), {
+        let registration = desk.poller_registration(2, POLLING);
+        desk.connect(registration)
+    });
+    let mut job = desk.stored_job();
+    job.limits.targets = Targets::of([WorkerId(2)], false);
+    let only = desk.submit(job);
+    assert!(desk.pop(one, 1).is_empty());
+    let skipped = desk.dispatcher.skipped(one, &Wants::most(1));
+    assert_eq!(
+        skipped.into_iter().collect::<Vec<_>>(),
+        [(Skip::Workers, 1)]
+    );
+    assert_eq!(desk.pop(two, 1)[0].job.id, only);
+    let mut job = desk.stored_job();
+    job.limits.targets = Targets::of([WorkerId(2)], true);
+    let but = desk.submit(job);
+    assert!(desk.pop(two, 1).is_empty());
+    assert_eq!(desk.pop(one, 1)[0].job.id, but);
+}
+
+#[test]
+fn a_job_for_fast_workers_waits_until_one_is_known_to_be_fast() {
+    let mut desk = Desk::new();
+    let poller = desk.preferring(&[]);
+    let mut job = desk.stored_job();
+    job.limits.requires = Capabilities::FAST;
+    let job = desk.submit(job);
+    assert!(desk.pop(poller, 1).is_empty());
+    let skipped = desk.dispatcher.skipped(poller, &Wants::most(1));
+    assert_eq!(skipped.into_iter().collect::<Vec<_>>(), [(Skip::Speed, 1)]);
+    desk.decide(1, FAST);
+    assert_eq!(desk.pop(poller, 1)[0].job.id, job);
 }

@@ -15,6 +15,7 @@ use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
+use crate::coordinator::modes::{ModeSet, Modes};
 use crate::coordinator::pollers::{Ask, Given, Pollers};
 use crate::coordinator::secrets;
 use crate::coordinator::state::DoorSettings;
@@ -37,6 +38,7 @@ pub async fn pop(
     State(settings): State<Arc<DoorSettings>>,
     door: Door,
     Admitted(caller): Admitted,
+    State(modes): State<Modes>,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
     let asked = PopInputText::parse(&whole?.bytes)?;
@@ -46,11 +48,13 @@ pub async fn pop(
     let reach = reach(&asked);
     door.keep_out_blocked()?;
     let wants = Wants::most(asked.amount);
-    let ask = Ask {
+    let mut ask = Ask {
         prefers,
+        by_invitation: modes.are_on(ModeSet::INVITE_ONLY),
         ..ask(asked, &caller, &name, reach)?
     };
     let worker = ask.name.clone();
+    ask.said.address = door.address.to_string();
     let given = pollers.pop(&caller, ask, wants).await;
     let given = given.map_err(|not| door::not_served(not, &name))?;
     door.moderation.note_worker(&worker, door.address);
@@ -85,6 +89,7 @@ fn ask(asked: PopInputText, caller: &Caller, name: &str, reach: Reach) -> Result
             ..Said::default()
         },
         prefers: Vec::new(),
+        by_invitation: false,
         agent: asked.bridge_agent.into(),
         kind: Kind::Text,
         models,
@@ -141,6 +146,7 @@ fn reasons(skipped: &Skipped) -> NoValidRequestFoundText {
         max_context_length: count(Skip::Window),
         max_length: count(Skip::Output),
         worker_id: count(Skip::Workers),
+        performance: count(Skip::Speed),
         untrusted: count(Skip::Untrusted),
         models: count(Skip::Models),
         bridge_version: count(Skip::Ability),

@@ -23,6 +23,7 @@ use crate::coordinator::moderation::{Medium, Prompt};
 use crate::coordinator::modes::Modes;
 use crate::coordinator::requests::orders::Asked;
 use crate::coordinator::requests::{Ended, NewRequest, Order, Output, Request, Requests};
+use crate::coordinator::rigs::Rigs;
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::storage::Store;
 use crate::coordinator::styles::Styles;
@@ -42,7 +43,7 @@ pub async fn ask(
     State(requests): State<Requests>,
     State(board): State<Switchboard>,
     State(settings): State<Arc<DoorSettings>>,
-    (State(modes), door): (State<Modes>, Door),
+    (State(modes), State(rigs), door): (State<Modes>, State<Rigs>, Door),
     (State(styles), State(store)): (State<Styles>, State<Store>),
     Admitted(caller): Admitted,
     body: Result<Whole, ApiError>,
@@ -64,6 +65,9 @@ pub async fn ask(
     if asked.dry_run {
         return Ok(reply::json(StatusCode::OK, &RequestAsync::priced(price)));
     }
+    let targets = rigs.targets(asked.targets(), asked.worker_blacklist).await;
+    let targets = targets.map_err(|_| unavailable())?;
+    let targets = targets.ok_or(Code::WorkerNotFound)?;
     leave_room(&requests, &caller, &settings, Kind::Text, asked.outputs())?;
     door.keep_out_blocked()?;
     asked = moderated(&door, &caller, asked).await?;
@@ -74,7 +78,7 @@ pub async fn ask(
     }
     // Not the one that replies and logs name: whoever knows this one may read the text.
     let id = RequestId::random();
-    let order = Order::new(id, &payer, Asked::text(asked));
+    let order = Order::new(id, &payer, Asked::text(asked)).for_workers(targets);
     let notice = order.notice(&board.overview(), &settings.names);
     let request = NewRequest {
         style,
@@ -146,9 +150,6 @@ async fn moderated(
 /// What is not there yet says so by its name, where it would make a difference.
 fn refuse_unbuilt(asked: &GenerationInputText) -> Result<(), Refusal> {
     let settings = [
-        ("slow_workers", !asked.slow_workers),
-        ("validated_backends", asked.validated_backends),
-        ("workers", !asked.targets().is_empty()),
         ("softprompt", asked.softprompt.is_some()),
         ("proxied_account", asked.proxied_account.is_some()),
     ];

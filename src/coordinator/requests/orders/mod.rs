@@ -28,7 +28,7 @@ use crate::coordinator::storage::RequestRow;
 use crate::coordinator::switchboard::{ModelOnline, Overview};
 use crate::protocol::job::{
     AccountId, Body, Formats, Job, JobId, Kind, Limits, ModelChoice, Original, Privacy, RequestId,
-    SharedKeyId, UnixMillis,
+    SharedKeyId, Targets, UnixMillis, WorkerId,
 };
 use crate::protocol::legacy::Refusal;
 use crate::protocol::legacy::image::request::GenerationInputImage;
@@ -50,6 +50,7 @@ pub struct Order {
     jobs: Vec<JobId>,
     /// Below 2^32, as seeds of this API are.
     seed: u64,
+    targets: Targets,
     asked: Asked,
 }
 
@@ -93,8 +94,15 @@ impl Order {
             accepted_at: wall_clock(),
             jobs: (0..asked.outputs()).map(|_| JobId::random()).collect(),
             seed: Uuid::new_v4().as_u64_pair().0 >> 32,
+            targets: Targets::default(),
             asked,
         }
+    }
+
+    /// Only these workers may serve it, or all but these.
+    pub fn for_workers(mut self, targets: Targets) -> Self {
+        self.targets = targets;
+        self
     }
 
     pub fn read(row: &RequestRow) -> Result<Self, Unreadable> {
@@ -108,6 +116,7 @@ impl Order {
             accepted_at: row.accepted_at,
             jobs: serde_json::from_value(body["jobs"].take()).map_err(|_| broken("jobs"))?,
             seed: body["seed"].as_u64().ok_or_else(|| broken("seed"))?,
+            targets: read_targets(&body),
             asked: Asked::read(row.kind, body)?,
         })
     }
@@ -130,6 +139,14 @@ impl Order {
         body["jobs"] = json!(self.jobs);
         body["seed"] = json!(self.seed);
         body["shared_key"] = json!(self.shared_key);
+        if !self.targets.is_everybody() {
+            let workers: Vec<i64> = self.targets.workers().map(|worker| worker.0).collect();
+            let name = match self.targets.are_denied() {
+                true => DENIED,
+                false => ALLOWED,
+            };
+            body[name] = json!(workers);
+        }
         NewRequest {
             id: self.id,
             account: self.account,
@@ -195,7 +212,10 @@ impl Order {
             kind: self.kind(),
             model: ModelChoice(models.collect()),
             body,
-            limits,
+            limits: Limits {
+                targets: self.targets,
+                ..limits
+            },
             privacy: match trusted {
                 true => Privacy::Trusted,
                 false => Privacy::Anyone,
@@ -205,6 +225,22 @@ impl Order {
             prefixes: Vec::new(),
             original,
         }
+    }
+}
+
+/// Under which workers stand in a stored request.
+const ALLOWED: &str = "only_workers";
+const DENIED: &str = "no_workers";
+
+fn read_targets(body: &Value) -> Targets {
+    let named = |name: &str| {
+        let workers = body[name].as_array()?.iter();
+        Some(workers.filter_map(Value::as_i64).map(WorkerId))
+    };
+    match (named(ALLOWED), named(DENIED)) {
+        (Some(allowed), _) => Targets::of(allowed, false),
+        (None, Some(denied)) => Targets::of(denied, true),
+        (None, None) => Targets::default(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Nth, Task};
-use crate::protocol::job::{Body, Formats, Limits, Reach, TextInput, TextRequest};
+use crate::protocol::job::{Body, Capabilities, Formats, Limits, Reach, TextInput, TextRequest};
 use crate::protocol::legacy::text::format;
 use crate::protocol::legacy::text::request::GenerationInputText;
 use crate::protocol::legacy::{Body as _, Refusal};
@@ -86,11 +86,21 @@ impl TextAsked {
                     ..Reach::default()
                 },
                 patience: Some(PATIENCE),
+                requires: self.requires(),
                 ..Limits::default()
             },
             trusted: self.request.trusted_workers,
             original: None,
         }
+    }
+
+    fn requires(&self) -> Capabilities {
+        let wanted = [
+            (!self.request.slow_workers, Capabilities::FAST),
+            (self.request.validated_backends, Capabilities::VALIDATED),
+        ];
+        let wanted = wanted.into_iter().filter(|(wanted, _)| *wanted);
+        wanted.fold(Capabilities::default(), |all, (_, one)| all.with(one))
     }
 
     fn text(&self, nth: Nth) -> TextRequest {

@@ -131,6 +131,14 @@ impl Store {
         all(rows.bind(team), &self.readers).await
     }
 
+    /// How many workers an account was invited to run.
+    pub async fn workers_invited(&self, owner: AccountId) -> Result<usize, StorageError> {
+        let row = sqlx::query("SELECT worker_invited FROM people WHERE account = $1").bind(owner.0);
+        let row = row.fetch_optional(&self.readers).await?;
+        let invited: i64 = row.map_or(Ok(0), |row| row.try_get(0))?;
+        Ok(usize::try_from(invited).unwrap_or(0))
+    }
+
     /// Whether an output that somebody may still read was made by it.
     pub async fn has_results(&self, worker: WorkerId) -> Result<bool, StorageError> {
         let row = sqlx::query("SELECT 1 FROM results WHERE worker = $1 LIMIT 1").bind(worker.0);
