@@ -85,7 +85,8 @@ fn request(texts: u32) -> Arc<Request> {
         expires_at: new.expires_at,
         cancelled: false,
     };
-    Request::new(&row, new.wishes, &new.jobs, &[], Vec::new()).into()
+    let wishes = (new.wishes, new.standing);
+    Request::new(&row, wishes, &new.jobs, &[], Vec::new()).into()
 }
 
 fn end(request: &Request, index: usize, ended: Ended) {
