@@ -18,6 +18,7 @@ use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::media::{Area, Key, Kind as Format, Media};
+use crate::coordinator::modes::{ModeSet, Modes};
 use crate::coordinator::pollers::{Ask, Made, Pollers};
 use crate::coordinator::storage::Said;
 use crate::protocol::job::{Body as JobBody, Capabilities, JobId, Kind, Product, Reach};
@@ -39,6 +40,7 @@ const TILE: u32 = 512 * 512;
 pub async fn pop(
     State(pollers): State<Pollers>,
     State(media): State<Media>,
+    State(modes): State<Modes>,
     door: Door,
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
@@ -56,10 +58,12 @@ pub async fn pop(
         scattered: true,
         ..Wants::most(u32::try_from(amount).unwrap_or(1))
     };
-    let ask = Ask {
+    let mut ask = Ask {
         prefers,
+        by_invitation: modes.are_on(ModeSet::INVITE_ONLY),
         ..ask(&asked, &name)
     };
+    ask.said.address = door.address.to_string();
     let worker = ask.name.clone();
     let given = pollers.pop(&caller, ask, wants).await;
     let given = given.map_err(|not| door::not_served(not, &name))?;
@@ -99,6 +103,7 @@ fn ask(asked: &InterrogationPopInput, name: &str) -> Ask {
             ..Said::default()
         },
         prefers: Vec::new(),
+        by_invitation: false,
         models: forms.iter().map(|form| Arc::from(form.word())).collect(),
         capabilities: Capabilities::default(),
         reach: Reach {

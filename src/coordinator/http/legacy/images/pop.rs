@@ -15,6 +15,7 @@ use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::media::{Area, Key, Kind as Format, Media};
+use crate::coordinator::modes::{ModeSet, Modes};
 use crate::coordinator::pollers::{Ask, Given, Pollers};
 use crate::coordinator::storage::Said;
 use crate::protocol::job::{Body as JobBody, Capabilities, Kind, Reach};
@@ -34,6 +35,7 @@ const MOST_MODELS: usize = 300;
 pub async fn pop(
     State(pollers): State<Pollers>,
     State(media): State<Media>,
+    State(modes): State<Modes>,
     door: Door,
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
@@ -44,11 +46,13 @@ pub async fn pop(
     door.keep_out_blocked()?;
     let agent = BridgeAgent::parse(&asked.bridge_agent);
     let name = kept_name(&asked.name);
-    let ask = Ask {
+    let mut ask = Ask {
         prefers,
+        by_invitation: modes.are_on(ModeSet::INVITE_ONLY),
         ..ask(&asked, &caller, &agent, &name)?
     };
     let uploads = ask.capabilities.contains(Capabilities::UPLOADS);
+    ask.said.address = door.address.to_string();
     let worker = ask.name.clone();
     let given = pollers.pop(&caller, ask, wants(&asked)).await;
     let given = given.map_err(|not| door::not_served(not, &name))?;
@@ -83,6 +87,7 @@ fn ask(
         capabilities: asked.abilities(agent, &names),
         said: said(asked, names),
         prefers: Vec::new(),
+        by_invitation: false,
         models,
         reach: Reach {
             pixels: u32::try_from(asked.max_pixels.max(0)).unwrap_or(u32::MAX),
