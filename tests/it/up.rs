@@ -366,7 +366,7 @@ fn clients() -> PathBuf {
 
 /// What `./test` has installed for us.
 #[track_caller]
-fn tool(variable: &str) -> PathBuf {
+pub fn tool(variable: &str) -> PathBuf {
     std::env::var_os(variable)
         .unwrap_or_else(|| {
             panic!("{variable} is not set: run this through ./test, which installs the clients")

@@ -19,7 +19,8 @@ pub fn named<W: Word>(name: &str) -> Option<W> {
 
 /// The word of a query, or the one that stands for none. `name` is the parameter's.
 pub fn asked<W: Word>(name: &str, found: Option<&str>, default: W) -> Result<W, Refusal> {
-    let Some(found) = found else {
+    // Some clients send every parameter there is, empty where they mean nothing by it.
+    let Some(found) = found.filter(|found| !found.is_empty()) else {
         return Ok(default);
     };
     named(found).ok_or_else(|| {

@@ -3,6 +3,7 @@
 mod chat;
 mod forms;
 mod images;
+mod library;
 mod moderation;
 mod money;
 mod our_worker;
@@ -474,8 +475,8 @@ async fn a_text_that_is_hidden_says_why() {
 async fn what_is_not_built_says_so_by_its_name() {
     let app = App::start().await;
     for (name, value) in [
-        ("workers", json!([uuid::Uuid::new_v4()])),
-        ("slow_workers", json!(false)),
+        ("softprompt", json!("a soft prompt")),
+        ("proxied_account", json!("somebody")),
     ] {
         let mut body = json!({"prompt": "p"});
         body[name] = value;

@@ -4,6 +4,7 @@ use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::rigs::Quotas;
 use muster::coordinator::state::DoorSettings;
+use muster::protocol::job::Kudos;
 use serde_json::{Value, json};
 
 use super::{POP, ask, call, call_as, pop, post, submit, until, worker};
@@ -380,6 +381,8 @@ async fn a_request_may_name_the_workers_it_is_for_or_those_it_is_not_for() {
 #[tokio::test]
 async fn a_request_may_want_validated_software_and_speed() {
     let app = App::start().await;
+    // Speed is paid for before.
+    app.enrich(Kudos(1_000_000)).await;
     let mut body = json!({"prompt": "p", "models": ["tiny"], "validated_backends": true});
     post(&app, super::ASYNC, body.clone()).await;
     let empty = pop(&app, "w1").await;

@@ -23,7 +23,11 @@ pub async fn list(
     visitor: Result<Visitor, ApiError>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Response, Refused> {
-    let text = |name: &str| query.get(name).map(String::as_str);
+    // Some clients send every parameter there is, empty where they mean nothing by it.
+    let text = |name: &str| {
+        let value = query.get(name).map(String::as_str);
+        value.filter(|value| !value.is_empty())
+    };
     let trade = match text("type") {
         Some(word) => Some(asked("type", Some(word), Trade::Image)?),
         None => None,
