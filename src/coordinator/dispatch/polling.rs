@@ -232,7 +232,7 @@ fn skips(worker: &Worker, need: &Need) -> Vec<Skip> {
     let (reach, most) = (need.reach, it.reach);
     let missing = need.requires.missing_from(it.capabilities);
     let denied = missing.of(Capabilities::ALLOWANCES);
-    let slow = missing.of(Capabilities::FAST);
+    let slow = missing.of(Capabilities::FAST.with(Capabilities::TIMELY));
     let unable = missing != denied.with(slow) || !it.formats.meets(need.formats);
     let found = [
         (lacks_model, Skip::Models),

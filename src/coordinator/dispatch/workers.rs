@@ -293,6 +293,10 @@ impl Profile {
         if registration.extensions.resume {
             capabilities = capabilities.with(Capabilities::CONTINUE);
         }
+        if registration.polls.is_none() {
+            // Only those that poll can say that they are slow.
+            capabilities = capabilities.with(Capabilities::TIMELY);
+        }
         Self {
             kinds: registration.kinds,
             formats: registration.formats,

@@ -54,7 +54,7 @@ impl Capabilities {
     pub const PAINTING_MODELS: Self = Self(1 << 30);
     pub const PLAIN_MODELS: Self = Self(1 << 31);
 
-    const FIRST_PROCESSOR: u32 = 32;
+    const FIRST_PROCESSOR: u32 = 36;
     const LAST_PROCESSOR: u32 = 63;
 
     /// Its software is known to do what it says.
@@ -62,7 +62,10 @@ impl Capabilities {
     /// It was measured, and is fast for what it serves.
     pub const FAST: Self = Self(1 << 33);
 
-    const NAMES: [(Self, &'static str); 33] = [
+    /// It does not ask for jobs of those alone who have time.
+    pub const TIMELY: Self = Self(1 << 34);
+
+    const NAMES: [(Self, &'static str); 34] = [
         (Self::IMAGE_INPUT, "image input"),
         (Self::VIDEO_INPUT, "video input"),
         (Self::TOOLS, "tools"),
@@ -96,6 +99,7 @@ impl Capabilities {
         (Self::PLAIN_MODELS, "models that are not for painting"),
         (Self::VALIDATED, "validated software"),
         (Self::FAST, "speed"),
+        (Self::TIMELY, "being no slower than usual"),
     ];
 
     /// The post-processor of this number.

@@ -395,3 +395,21 @@ async fn a_request_may_want_validated_software_and_speed() {
     post(&app, super::ASYNC, body).await;
     assert_eq!(pop(&app, "w1").await["skipped"]["performance"], 1);
 }
+
+#[tokio::test]
+async fn very_slow_workers_get_what_has_time_and_nothing_else() {
+    let app = App::start().await;
+    let slow = || {
+        let mut slow = worker("slow");
+        slow["extra_slow_worker"] = json!(true);
+        slow
+    };
+    let mut body = json!({"prompt": "p", "models": ["tiny"]});
+    post(&app, super::ASYNC, body.clone()).await;
+    let (_, popped) = post(&app, POP, slow()).await;
+    assert_eq!(popped["skipped"]["performance"], 1, "{popped}");
+    body["extra_slow_workers"] = json!(true);
+    post(&app, super::ASYNC, body).await;
+    let (_, popped) = post(&app, POP, slow()).await;
+    assert!(popped["id"].is_string(), "{popped}");
+}

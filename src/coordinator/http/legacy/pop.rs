@@ -93,7 +93,8 @@ fn ask(asked: PopInputText, caller: &Caller, name: &str, reach: Reach) -> Result
         agent: asked.bridge_agent.into(),
         kind: Kind::Text,
         models,
-        capabilities: Capabilities::default(),
+        capabilities: Capabilities::default()
+            .with_if(!asked.extra_slow_worker, Capabilities::TIMELY),
         reach,
         threads: asked.threads,
     })

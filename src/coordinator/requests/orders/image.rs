@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Nth, Task};
 use crate::coordinator::requests::Wishes;
 use crate::protocol::job::{
-    Body, Formats, ImageRequest, Limits, Lora, Original, Reach, SourceImage,
+    Body, Capabilities, Formats, ImageRequest, Limits, Lora, Original, Reach, SourceImage,
 };
 use crate::protocol::legacy::image::baseline::Baseline;
 use crate::protocol::legacy::image::params::ModelPayloadLorasImage;
@@ -91,7 +91,10 @@ impl ImageAsked {
             body: Body::Image(Box::new(self.image(nth))),
             limits: Limits {
                 formats: self.formats(),
-                requires: self.request.abilities(Baseline::of_unknown),
+                requires: self
+                    .request
+                    .abilities(Baseline::of_unknown)
+                    .with_if(!self.request.extra_slow_workers, Capabilities::TIMELY),
                 reach: Reach {
                     pixels: params.width.saturating_mul(params.height),
                     steps: work::counted_steps(params.sampler_name, params.steps()),

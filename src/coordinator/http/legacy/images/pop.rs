@@ -84,7 +84,9 @@ fn ask(
         name: name.into(),
         agent: asked.bridge_agent.as_str().into(),
         kind: Kind::Image,
-        capabilities: asked.abilities(agent, &names),
+        capabilities: asked
+            .abilities(agent, &names)
+            .with_if(!asked.extra_slow_worker, Capabilities::TIMELY),
         said: said(asked, names),
         prefers: Vec::new(),
         by_invitation: false,
@@ -225,6 +227,6 @@ fn reasons(skipped: &Skipped) -> NoValidRequestFoundImage {
         step_count: known(Skip::Steps),
         blacklist: known(Skip::Words),
         kudos: known(Skip::Kudos),
-        performance: None,
+        performance: known(Skip::Speed),
     }
 }
