@@ -1,9 +1,9 @@
 //! In place of the coordinator, where a build leaves it out.
 
-use super::{Failure, Root, up};
+use super::{Failure, Root, serve, up};
 use crate::config::Flag;
 
-pub fn serve(_: bool, _: Vec<Flag>, _: &Root) -> Result<(), Failure> {
+pub fn serve(_: &serve::Args, _: Vec<Flag>, _: &Root) -> Result<(), Failure> {
     Err(absent("serve"))
 }
 
