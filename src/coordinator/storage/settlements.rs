@@ -35,9 +35,7 @@ impl Store {
         let row = row.fetch_optional(&self.readers).await?;
         Ok(row.map(|row| row.try_get(0)).transpose()?.map(Kudos))
     }
-}
 
-impl Store {
     /// Whether the job was delivered; nothing, if it has not ended.
     pub async fn delivered(&self, job: JobId) -> Result<Option<bool>, StorageError> {
         let row = sqlx::query("SELECT state FROM settled WHERE job = $1").bind(job.to_string());
