@@ -12,6 +12,7 @@
 //! | [`workers`] | the line for workers: who is let in, and what is said there |
 //! | [`pollers`] | workers that come for their jobs instead: who they are, what they have |
 //! | [`rigs`] | workers as people know them: what they said, what was decided, what they have done |
+//! | [`teams`] | workers that count together |
 //! | [`webhooks`] | addresses that are called when a result is there |
 //! | [`requests`] | requests that are asked for later: on disk, followed, and forgotten in the end |
 //! | [`people`] | what is known of an account beyond its keys: users as they see themselves and each other |
@@ -63,6 +64,7 @@ pub mod stats;
 pub mod storage;
 pub mod styles;
 pub mod switchboard;
+pub mod teams;
 pub mod webhooks;
 pub mod workers;
 

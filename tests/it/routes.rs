@@ -24,10 +24,11 @@ const SCOPES: [Scopes; 4] = [
 ];
 
 /// For anyone, and what they answer depends on the key that comes. Theirs are tests of their own.
-const LOOK_AT_KEYS: [&str; 3] = [
+const LOOK_AT_KEYS: [&str; 4] = [
     "/api/v2/find_user",
     "/api/v2/users/{id}",
     "/api/v2/status/modes",
+    "/api/v2/teams/{id}",
 ];
 
 async fn call(app: &App, route: &Route, headers: &[(&str, &str)]) -> Answer {

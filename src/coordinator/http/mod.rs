@@ -94,6 +94,7 @@ const RARE_STYLES: &[Rate] = &[
     Rate::per_second(2).each_path(),
 ];
 const WORKERS: &[Rate] = &[Rate::per_minute(30).each_path()];
+const TEAMS: &[Rate] = WORKERS;
 const USERS: &[Rate] = &[Rate::per_minute(60).each_path()];
 
 #[rustfmt::skip]
@@ -220,11 +221,11 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/api/v2/styles/text/{id}",           SUBMIT,      Json,    "Deletes a text style.",                           || delete(styles::delete::<OfTexts>)).at_most(STYLES),
     Route::get("/api/v2/styles/text_by_name/{name}",    Who::Anyone, Json,    "A text style by its name.",                       || get(styles::named::<OfTexts>)),
 
-    Route::get("/api/v2/teams",                         Who::Anyone, Unbuilt, "Teams of workers.",                               || get(unbuilt::answer)),
-    Route::post("/api/v2/teams",                        SUBMIT,      Unbuilt, "Makes a team.",                                   || post(unbuilt::answer)),
-    Route::get("/api/v2/teams/{id}",                    Who::Anyone, Unbuilt, "One team.",                                       || get(unbuilt::answer)),
-    Route::patch("/api/v2/teams/{id}",                  SUBMIT,      Unbuilt, "Changes a team.",                                 || patch(unbuilt::answer)),
-    Route::delete("/api/v2/teams/{id}",                 SUBMIT,      Unbuilt, "Deletes a team.",                                 || delete(unbuilt::answer)),
+    Route::get("/api/v2/teams",                         Who::Anyone, Json,    "Teams of workers.",                               || get(legacy::teams::list)).at_most(TEAMS),
+    Route::post("/api/v2/teams",                        SUBMIT,      Json,    "Makes a team.",                                   || post(legacy::teams::create)).at_most(TEAMS),
+    Route::get("/api/v2/teams/{id}",                    Who::Anyone, Json,    "One team.",                                       || get(legacy::teams::show)).at_most(TEAMS),
+    Route::patch("/api/v2/teams/{id}",                  SUBMIT,      Json,    "Changes a team.",                                 || patch(legacy::teams::change)).at_most(TEAMS),
+    Route::delete("/api/v2/teams/{id}",                 SUBMIT,      Json,    "Deletes a team.",                                 || delete(legacy::teams::delete)).at_most(TEAMS),
     Route::get("/api/v2/workers/messages",              SUBMIT,      Unbuilt, "What workers are told.",                          || get(unbuilt::answer)),
     Route::post("/api/v2/workers/messages",             SUBMIT,      Unbuilt, "Tells workers something.",                        || post(unbuilt::answer)),
     Route::get("/api/v2/workers/messages/{id}",         Who::Anyone, Unbuilt, "One message.",                                    || get(unbuilt::answer)),

@@ -23,6 +23,7 @@ use crate::coordinator::stats::Stats;
 use crate::coordinator::storage::Store;
 use crate::coordinator::styles::Styles;
 use crate::coordinator::switchboard::Switchboard;
+use crate::coordinator::teams::Teams;
 use crate::coordinator::workers::Workers;
 use crate::tasks::Tasks;
 
@@ -119,6 +120,7 @@ parts! {
     Sources = |open| open.doors.sources.clone();
     Store = |open| open.doors.store.clone();
     Styles = |open| Styles::new(open.doors.store.clone());
+    Teams = |open| Teams::new(open.doors.store.clone(), open.doors.rigs.clone());
     Giving = |open| Giving::new(open.doors.store.clone(), open.doors.accounts.clone());
     Sharing = |open| Sharing::new(open.doors.store.clone());
     Tasks = |open| open.doors.tasks.clone();

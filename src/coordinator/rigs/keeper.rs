@@ -7,7 +7,7 @@ use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::coordinator::storage::{RigChange, RigNews};
+use crate::coordinator::storage::{RigChange, RigNews, StorageError};
 use crate::protocol::job::WorkerId;
 use crate::tasks::Tasks;
 
@@ -87,6 +87,18 @@ impl Rigs {
 }
 
 impl Inner {
+    /// What one worker has done until now.
+    pub async fn save_one(&self, worker: WorkerId) -> Result<(), StorageError> {
+        let Some(news) = self.records.take_news_of(worker) else {
+            return Ok(());
+        };
+        let saved = self.store.save_rigs(vec![news.clone()]).await;
+        if saved.is_err() {
+            self.records.put_back(vec![news]);
+        }
+        saved
+    }
+
     async fn save(&self) {
         let news = self.records.take_news();
         let mut unsaved: Vec<RigNews> = Vec::new();

@@ -171,10 +171,7 @@ impl Live {
         };
         let done = std::mem::take(&mut self.fresh);
         let share = std::mem::take(&mut self.share);
-        let team = self.decided.team.as_ref().map(|team| TeamShare {
-            team: team.id,
-            ..share
-        });
+        let team = self.decided.team.as_ref().map(|team| (team.id, share));
         Some(RigNews {
             worker,
             seen_at,
@@ -189,10 +186,23 @@ impl Live {
     pub fn put_back(&mut self, news: RigNews) {
         self.fresh.add(&news.done);
         self.is_new |= news.said.is_some();
-        if let Some(share) = news.team {
-            self.share.fulfilled += share.fulfilled;
-            self.share.earned.0 += share.earned.0;
-            self.share.uptime += share.uptime;
+        if let Some((_, share)) = news.team {
+            self.share.add(&share);
+        }
+    }
+
+    /// What it did for its team that is not saved yet.
+    pub fn team_share(&self) -> Option<(i64, TeamShare)> {
+        let team = self.decided.team.as_ref()?;
+        let mut share = self.share;
+        share.uptime += i64::try_from(self.up.as_secs()).unwrap_or(i64::MAX);
+        Some((team.id, share))
+    }
+
+    /// The team is no more, and what was done for it counts for none.
+    pub fn leave(&mut self, team: i64) {
+        if self.decided.team.take_if(|it| it.id == team).is_some() {
+            self.share = TeamShare::default();
         }
     }
 

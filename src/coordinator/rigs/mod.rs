@@ -22,6 +22,7 @@ pub use admission::{Applicant, NotAdmitted, Quotas};
 pub use books::books;
 pub use records::Records;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -31,7 +32,9 @@ use super::clock::wall_clock;
 use super::kudos::Prices;
 use super::names::Names;
 use super::state::DoorSettings;
-use super::storage::{Decided, Decision, RigChange, RigRow, Said, StorageError, Store, WorkerRow};
+use super::storage::{
+    Decided, Decision, RigChange, RigRow, Said, StorageError, Store, TeamShare, WorkerRow,
+};
 use super::switchboard::Switchboard;
 use crate::protocol::job::{AccountId, Targets, WorkerId};
 use crate::protocol::legacy::words::{Trade, named};
@@ -176,8 +179,34 @@ impl Rigs {
         Ok(rows.into_iter().map(|row| self.current(row)).collect())
     }
 
+    /// Those of a team, by name.
+    pub async fn of_team(&self, team: i64) -> Result<Vec<Rig>, StorageError> {
+        let rows = self.0.store.rigs_in(team).await?;
+        Ok(rows.into_iter().map(|row| self.current(row)).collect())
+    }
+
+    /// Those of any team, by name.
+    pub async fn of_teams(&self) -> Result<Vec<Rig>, StorageError> {
+        let rows = self.0.store.rigs_in_teams().await?;
+        Ok(rows.into_iter().map(|row| self.current(row)).collect())
+    }
+
+    /// What workers did for their teams that is not saved yet.
+    pub fn team_shares(&self) -> HashMap<i64, TeamShare> {
+        self.0.records.team_shares()
+    }
+
+    /// A team is no more: nobody is in it.
+    pub fn disband(&self, team: i64) {
+        self.0.records.disband(team);
+    }
+
     /// Changes what was decided, on disk and for every pop that comes after the answer.
     pub async fn change(&self, rig: &Rig, change: RigChange) -> Result<Decision, StorageError> {
+        if change.team.is_some() {
+            // What it did until now was for the team it was in.
+            self.0.save_one(rig.row.id).await?;
+        }
         let done = self.0.store.decide(rig.row.id, change).await?;
         if done == Decision::Done {
             self.relearn(rig.row.id).await?;

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::coordinator::dispatch::Terms;
-use crate::coordinator::storage::{Decided, RigNews, RigRow};
+use crate::coordinator::storage::{Decided, RigNews, RigRow, TeamShare};
 use crate::protocol::job::WorkerId;
 use crate::protocol::legacy::words::Trade;
 
@@ -121,6 +121,26 @@ impl Records {
         let news = news.collect();
         live.retain(|_, live| !live.is_stale(now));
         news
+    }
+
+    /// What is new of one worker.
+    pub fn take_news_of(&self, worker: WorkerId) -> Option<RigNews> {
+        self.live().get_mut(&worker)?.take_news(worker)
+    }
+
+    /// What workers did for their teams that is not saved yet.
+    pub fn team_shares(&self) -> HashMap<i64, TeamShare> {
+        let mut shares: HashMap<i64, TeamShare> = HashMap::new();
+        let live = self.live();
+        for (team, share) in live.values().filter_map(Live::team_share) {
+            shares.entry(team).or_default().add(&share);
+        }
+        shares
+    }
+
+    /// A team is no more.
+    pub fn disband(&self, team: i64) {
+        self.live().values_mut().for_each(|live| live.leave(team));
     }
 
     pub fn put_back(&self, news: Vec<RigNews>) {

@@ -6,7 +6,7 @@
 //! | `migrate` | the schema and its versions (`migrations/`) |
 //! | `writer`, `write` | the one writer, which groups writes under one commit; a write as a value |
 //! | `values`, `insertion`, `rows` | what goes into statements, many rows at once, and what comes out of them |
-//! | `settlements`, `postings`, `holds`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `workers`, `rigs`, `ledger` | one file a noun |
+//! | `settlements`, `postings`, `holds`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `workers`, `rigs`, `teams`, `ledger` | one file a noun |
 //! | `styles`, `collections` | styles of users, and collections of them |
 //! | `pulse`, `revisions`, `modes` | whether the store answers, and what another process has changed |
 //! | `stats` | what was made, by kind and model, in spans of time |
@@ -48,6 +48,7 @@ mod shared_keys;
 mod stats;
 mod styles;
 mod suspicions;
+mod teams;
 mod timeouts;
 mod values;
 mod workers;
@@ -78,6 +79,7 @@ pub use rigs::{
 };
 pub use stats::{Made, MadeBy};
 pub use styles::{NewStyle, NotNamed, StylePage};
+pub use teams::{NewTeam, TeamChange, TeamChanged, TeamRow};
 pub use timeouts::{Hit, TimeoutRow};
 pub use workers::{WorkerError, WorkerRow};
 

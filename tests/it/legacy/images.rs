@@ -583,3 +583,12 @@ async fn what_only_workers_of_this_api_can_do_does_not_go_to_a_socket() {
     assert_eq!(answer["warnings"][0]["code"], "NoAvailableWorker");
     assert_eq!(pop(&app, json!({})).await["payload"]["tiling"], true);
 }
+
+/// An image from its question to its delivery, by the worker `artist`.
+pub async fn draw_one(app: &App) {
+    let id = ask(app, json!({"r2": false})).await;
+    let popped = pop(app, json!({})).await;
+    let (status, answer) = submit(app, &popped["id"], json!({})).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    until_done(app, &id).await;
+}

@@ -13,6 +13,7 @@ mod rigs;
 mod service;
 mod streamed;
 mod styles;
+mod teams;
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@
 //! | `pop`, `submit` | text workers: what they are given, what they bring |
 //! | `people` | users |
 //! | [`styles`] | styles and collections |
-//! | `rigs` | workers for people |
+//! | `rigs`, [`teams`] | workers for people, and teams of them |
 //! | `moderation` | filters, timeouts, and what both do at the door |
 //! | `kudos`, `sharedkeys` | kudos given, and keys that are handed to others |
 //! | `service` | the service about itself |
@@ -39,6 +39,7 @@ pub mod sharedkeys;
 mod streamed;
 pub mod styles;
 mod submit;
+pub mod teams;
 mod text;
 
 pub use headers::dress;

@@ -3,6 +3,7 @@
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
 
+use crate::coordinator::storage::teams::exists;
 use crate::coordinator::storage::values::without_zeros;
 use crate::coordinator::storage::write::Change;
 use crate::coordinator::storage::{StorageError, Store};
@@ -25,6 +26,8 @@ pub enum Decision {
     Done,
     /// Nothing was changed: another worker has this name.
     NameTaken,
+    /// Nothing was changed: the team it should join is not there any more.
+    NoTeam,
     Gone,
 }
 
@@ -61,6 +64,11 @@ impl Change for Decide {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<Decision, StorageError>> {
         Box::pin(async move {
+            if let Some(Some(team)) = self.change.team
+                && !exists(team, connection).await?
+            {
+                return Ok(Decision::NoTeam);
+            }
             if let Some(name) = &self.change.name
                 && let Some(refused) = self.rename(name, connection).await?
             {

@@ -131,6 +131,12 @@ impl Store {
         all(rows.bind(team), &self.readers).await
     }
 
+    /// Those of any team, by name.
+    pub async fn rigs_in_teams(&self) -> Result<Vec<RigRow>, StorageError> {
+        let rows = sqlx::query(rigs("WHERE rigs.team IS NOT NULL ORDER BY workers.name"));
+        all(rows, &self.readers).await
+    }
+
     /// How many workers an account was invited to run.
     pub async fn workers_invited(&self, owner: AccountId) -> Result<usize, StorageError> {
         let row = sqlx::query("SELECT worker_invited FROM people WHERE account = $1").bind(owner.0);

@@ -2,8 +2,10 @@
 //! share is lost when two write at once.
 
 use futures_util::future::BoxFuture;
-use sqlx::AnyConnection;
+use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Row};
 
+use crate::coordinator::storage::rows::Stored;
 use crate::coordinator::storage::values::{storable, without_zeros};
 use crate::coordinator::storage::write::Change;
 use crate::coordinator::storage::{StorageError, Store};
@@ -36,15 +38,16 @@ pub struct RigNews {
     pub said: Option<(String, Said)>,
     pub done: Tally,
     pub speed: i64,
-    /// Where its share of a team's sums goes.
-    pub team: Option<TeamShare>,
+    /// What it did for its team, if it has one.
+    pub team: Option<(i64, TeamShare)>,
 }
 
+/// What workers have done for a team.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TeamShare {
-    pub team: i64,
     pub fulfilled: i64,
     pub earned: Kudos,
+    /// Seconds.
     pub uptime: i64,
 }
 
@@ -71,8 +74,8 @@ impl Change for Save {
                 if let Some((trade, said)) = &news.said {
                     keep(news.worker, trade, said, connection).await?;
                 }
-                if let Some(share) = &news.team {
-                    share.add(connection).await?;
+                if let Some((team, share)) = &news.team {
+                    share.add_to(*team, connection).await?;
                 }
             }
             Ok(())
@@ -117,17 +120,31 @@ async fn keep(
 }
 
 impl TeamShare {
-    async fn add(&self, connection: &mut AnyConnection) -> Result<(), StorageError> {
+    pub fn add(&mut self, other: &Self) {
+        self.fulfilled += other.fulfilled;
+        self.earned.0 += other.earned.0;
+        self.uptime += other.uptime;
+    }
+
+    async fn add_to(&self, team: i64, connection: &mut AnyConnection) -> Result<(), StorageError> {
         let row = sqlx::query(
             "UPDATE teams SET fulfilled = fulfilled + $1, earned = earned + $2, uptime = uptime + $3 \
              WHERE id = $4",
         );
         let row = row.bind(self.fulfilled).bind(self.earned.0);
-        row.bind(self.uptime)
-            .bind(self.team)
-            .execute(connection)
-            .await?;
+        let row = row.bind(self.uptime).bind(team);
+        row.execute(connection).await?;
         Ok(())
+    }
+}
+
+impl Stored for TeamShare {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        Ok(Self {
+            fulfilled: row.try_get("fulfilled")?,
+            earned: Kudos(row.try_get("earned")?),
+            uptime: row.try_get("uptime")?,
+        })
     }
 }
 

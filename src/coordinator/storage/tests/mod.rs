@@ -16,6 +16,7 @@ mod shared_keys;
 mod stats;
 mod styles;
 mod survival;
+mod teams;
 mod workers;
 
 /// A test on each engine.

@@ -14,7 +14,8 @@ use crate::coordinator::http::reply;
 use crate::coordinator::pollers::Pollers;
 use crate::coordinator::profanity::is_profane;
 use crate::coordinator::rigs::{Rig, Rigs};
-use crate::coordinator::storage::{Decision, RigChange};
+use crate::coordinator::storage::{Decision, RigChange, Team};
+use crate::coordinator::teams::Teams;
 use crate::protocol::legacy::worker::{
     DeletedWorker, ModifyWorker, ModifyWorkerInput, NO_TEAM, kept_name,
 };
@@ -24,6 +25,7 @@ use crate::protocol::legacy::{Body, Code, Refusal};
 pub async fn change(
     State(rigs): State<Rigs>,
     State(pollers): State<Pollers>,
+    State(teams): State<Teams>,
     Admitted(caller): Admitted,
     Path(id): Path<String>,
     whole: Result<Whole, ApiError>,
@@ -34,17 +36,27 @@ pub async fn change(
     if asked.paused.is_some() {
         Code::NotModerator.when(!caller.roles.moderates())?;
     }
-    let change = wanted(&asked)?;
+    let team = match asked.team.as_deref() {
+        None => None,
+        Some("") => Some(None),
+        Some(id) => Some(Some(teams.find(id).await?.team)),
+    };
+    let change = RigChange {
+        team: team.as_ref().map(|team| team.as_ref().map(|team| team.id)),
+        ..wanted(&asked)?
+    };
+    Code::NoWorkerModSelected.when(change == RigChange::default())?;
     let done = rigs.change(&rig, change.clone()).await;
     match done.map_err(|_| unavailable())? {
         Decision::Done => {}
         Decision::NameTaken => return Err(Code::WorkerNameAlreadyExists.into()),
+        Decision::NoTeam => return Err(Code::TeamNotFound.into()),
         Decision::Gone => return Err(Code::WorkerNotFound.into()),
     }
     if change.name.is_some() {
         pollers.forget(&rig.row.name);
     }
-    Ok(reply::json(StatusCode::OK, &answer(change)))
+    Ok(reply::json(StatusCode::OK, &answer(change, team)))
 }
 
 /// `DELETE /api/v2/workers/{id}`
@@ -71,10 +83,8 @@ fn may_change(caller: &Caller, rig: &Rig, otherwise: Code) -> Result<(), Refusal
     otherwise.when(rig.row.owner.account != caller.account && !caller.roles.moderates())
 }
 
+/// What is asked for, but for the team.
 fn wanted(asked: &ModifyWorkerInput) -> Result<RigChange, Refusal> {
-    if asked.team.as_ref().is_some_and(|team| !team.is_empty()) {
-        return Err(Code::TeamNotFound.into());
-    }
     let name = asked.name.as_deref().map(kept_name);
     Code::TooLongWorkerName.when(name.as_ref().is_some_and(|name| name.len() > LONGEST_NAME))?;
     if name
@@ -87,27 +97,26 @@ fn wanted(asked: &ModifyWorkerInput) -> Result<RigChange, Refusal> {
     let holds_one = |text: Option<&String>| text.is_some_and(|text| is_profane(text));
     Code::ProfaneWorkerName.when(holds_one(name.as_ref()))?;
     Code::ProfaneWorkerInfo.when(holds_one(asked.info.as_ref()))?;
-    let change = RigChange {
+    Ok(RigChange {
         maintenance: asked.maintenance,
         maintenance_note: asked.maintenance_msg.clone(),
         paused: asked.paused,
         info: asked.info.clone(),
         name,
-        team: asked.team.as_ref().map(|_| None),
-    };
-    Code::NoWorkerModSelected.when(change == RigChange::default())?;
-    Ok(change)
+        team: None,
+    })
 }
 
 /// In bytes, as the store keeps it.
 const LONGEST_NAME: usize = 200;
 
-fn answer(change: RigChange) -> ModifyWorker {
+fn answer(change: RigChange, team: Option<Option<Team>>) -> ModifyWorker {
+    let team_name = |team: Option<Team>| team.map_or_else(|| NO_TEAM.to_owned(), |team| team.name);
     ModifyWorker {
         maintenance: change.maintenance,
         paused: change.paused,
         info: change.info,
         name: change.name,
-        team: change.team.map(|_| NO_TEAM.to_owned()),
+        team: team.map(team_name),
     }
 }

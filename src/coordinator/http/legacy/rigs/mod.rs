@@ -10,7 +10,7 @@
 mod change;
 pub mod door;
 mod list;
-mod view;
+pub mod view;
 
 pub use change::{change, delete};
 pub use list::{by_name, list, show};

@@ -1,0 +1,61 @@
+//! Teams made by trusted users, changed and deleted by whoever made them and by moderators.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::Admitted;
+use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::legacy::refused::Refused;
+use crate::coordinator::http::reply;
+use crate::coordinator::teams::Teams;
+use crate::protocol::legacy::Body;
+use crate::protocol::legacy::team::{CreateTeamInput, DeletedTeam, ModifyTeam, ModifyTeamInput};
+
+/// `POST /api/v2/teams`
+pub async fn create(
+    State(teams): State<Teams>,
+    Admitted(caller): Admitted,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let asked = CreateTeamInput::parse(&whole?.bytes)?;
+    let made = teams.create(&caller, asked).await?;
+    let made = ModifyTeam {
+        id: Some(made.public_id),
+        name: Some(made.name),
+        info: Some(made.info).filter(|info| !info.is_empty()),
+    };
+    Ok(reply::json(StatusCode::OK, &made))
+}
+
+/// `PATCH /api/v2/teams/{id}`: what is not sent stays as it is.
+pub async fn change(
+    State(teams): State<Teams>,
+    Admitted(caller): Admitted,
+    Path(id): Path<String>,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, Refused> {
+    let asked = ModifyTeamInput::parse(&whole?.bytes)?;
+    let changed = teams.change(&caller, &id, asked).await?;
+    let changed = ModifyTeam {
+        id: None,
+        name: changed.name,
+        info: changed.info,
+    };
+    Ok(reply::json(StatusCode::OK, &changed))
+}
+
+/// `DELETE /api/v2/teams/{id}`
+pub async fn delete(
+    State(teams): State<Teams>,
+    Admitted(caller): Admitted,
+    Path(id): Path<String>,
+) -> Result<Response, Refused> {
+    let gone = teams.delete(&caller, &id).await?;
+    let gone = DeletedTeam {
+        deleted_id: gone.team.public_id,
+        deleted_name: gone.team.name,
+    };
+    Ok(reply::json(StatusCode::OK, &gone))
+}

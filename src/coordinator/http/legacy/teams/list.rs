@@ -1,0 +1,78 @@
+//! Teams, looked at.
+
+use std::collections::BTreeMap;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use crate::coordinator::accounts::Roles;
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::Visitor;
+use crate::coordinator::http::legacy::refused::Refused;
+use crate::coordinator::http::legacy::rigs::view::{count, kudos};
+use crate::coordinator::http::reply;
+use crate::coordinator::rigs::Rig;
+use crate::coordinator::teams::{Squad, Teams};
+use crate::protocol::legacy::Code;
+use crate::protocol::legacy::team::{ActiveModelLite, TeamDetails};
+use crate::protocol::legacy::worker::WorkerDetailsLite;
+
+/// `GET /api/v2/teams`
+pub async fn list(State(teams): State<Teams>) -> Result<Response, Refused> {
+    let teams = teams.list().await?.into_iter();
+    let teams: Vec<TeamDetails> = teams.map(details).collect();
+    Ok(reply::json(StatusCode::OK, &teams))
+}
+
+/// `GET /api/v2/teams/{id}`: for anybody without a key, and with one for moderators.
+pub async fn show(
+    State(teams): State<Teams>,
+    visitor: Result<Visitor, ApiError>,
+    Path(id): Path<String>,
+) -> Result<Response, Refused> {
+    let squad = teams.look(&id).await?;
+    let Visitor(visitor) = visitor?;
+    Code::NotModerator.when(visitor.is_some_and(|caller| !caller.has(Roles::MODERATOR)))?;
+    Ok(reply::json(StatusCode::OK, &details(squad)))
+}
+
+fn details(squad: Squad) -> TeamDetails {
+    let Squad { row, workers } = squad;
+    TeamDetails {
+        requests_fulfilled: count(row.done.fulfilled),
+        kudos: kudos(row.done.earned),
+        uptime: count(row.done.uptime),
+        creator: format!("{}#{}", row.creator_name, row.creator.0),
+        worker_count: workers.len() as u64,
+        models: models(&workers),
+        workers: workers.into_iter().map(lite).collect(),
+        name: row.team.name,
+        id: row.team.public_id,
+        info: Some(row.info).filter(|info| !info.is_empty()),
+    }
+}
+
+fn lite(rig: Rig) -> WorkerDetailsLite {
+    WorkerDetailsLite {
+        trade: rig.trade,
+        name: rig.row.name,
+        id: rig.row.public_id,
+        online: rig.online,
+    }
+}
+
+/// What is served by its workers that are online, and by how many of them.
+fn models(workers: &[Rig]) -> Vec<ActiveModelLite> {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for rig in workers.iter().filter(|rig| rig.online) {
+        for model in &rig.row.said.models {
+            *counts.entry(model).or_default() += 1;
+        }
+    }
+    let models = counts.into_iter().map(|(name, count)| ActiveModelLite {
+        name: name.to_owned(),
+        count,
+    });
+    models.collect()
+}

@@ -1,0 +1,24 @@
+//! Teams of workers.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `list` | all of them, one by its id |
+//! | `change` | made, changed and deleted |
+
+mod change;
+mod list;
+
+pub use change::{change, create, delete};
+pub use list::{list, show};
+
+use super::refused::Refused;
+use crate::coordinator::teams::NotTeamed;
+
+impl From<NotTeamed> for Refused {
+    fn from(not: NotTeamed) -> Self {
+        match not {
+            NotTeamed::Refused(refusal) => refusal.into(),
+            NotTeamed::Storage(error) => error.into(),
+        }
+    }
+}
