@@ -173,6 +173,8 @@ pub struct Part {
     pub trusted: bool,
     pub attempt: u32,
     pub model: Arc<str>,
+    /// Jobs that the worker was given in one go, this one too.
+    pub together: u32,
     /// Events with output that reached the client, and the tokens in them where the worker told.
     pub events: u64,
     pub tokens: u64,

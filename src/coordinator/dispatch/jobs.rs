@@ -45,6 +45,8 @@ pub struct Lease {
     pub session: SessionId,
     /// Which of the worker's models.
     pub model: usize,
+    /// Jobs that the worker was given in one go, this one too.
+    pub together: u32,
     pub offered: Mono,
     pub heard: Mono,
     pub first_output: Option<Mono>,

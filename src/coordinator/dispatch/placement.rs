@@ -254,6 +254,7 @@ fn lease(
         worker: worker.id,
         session,
         model,
+        together: 1,
         offered: now,
         heard: now,
         first_output: None,

@@ -174,18 +174,30 @@ impl Dispatcher {
         if !self.offer(job, id, lane, out) {
             return 0;
         }
-        let mut given = 1;
+        let mut given = vec![job];
         for &sibling in siblings.iter() {
             let waits_beside = self.jobs.get(&sibling).is_some_and(|entry| {
                 entry.lane == lane
                     && matches!(entry.state, State::Queued)
                     && self.may_run(entry, id)
             });
-            if given < batch.min(most) && waits_beside && self.offer(sibling, id, lane, out) {
-                given += 1;
+            let has_room = given.len() < batch.min(most) as usize;
+            if has_room && waits_beside && self.offer(sibling, id, lane, out) {
+                given.push(sibling);
             }
         }
-        given
+        self.note_batch(&given)
+    }
+
+    /// They are done together, and take as long as one. Says how many they are.
+    fn note_batch(&mut self, given: &[JobId]) -> u32 {
+        let together = u32::try_from(given.len()).unwrap_or(u32::MAX);
+        for job in given {
+            if let Some(lease) = self.jobs.get_mut(job).and_then(Entry::lease_mut) {
+                lease.together = together;
+            }
+        }
+        together
     }
 
     /// The job with the earliest rank, of those that it wants.

@@ -261,6 +261,7 @@ pub(super) fn part(worker: &Worker, lease: &Lease) -> Part {
         owner: worker.owner,
         attempt: lease.attempt,
         model: worker.models[lease.model].name.clone(),
+        together: lease.together,
         events: lease.events,
         tokens: lease.tokens,
     }

@@ -248,6 +248,7 @@ fn part(owner: AccountId, tokens: u64) -> Part {
         owner,
         attempt: 1,
         model: "m".into(),
+        together: 1,
         events: 1,
         tokens,
     }

@@ -117,7 +117,7 @@ impl Pollers {
         let longest = ask.reach.output;
         poller.vouch(caller.roles.contains(Roles::TRUSTED));
         let said = poller.news_for(&ask);
-        self.0.rigs.check_in(poller.row.id, said);
+        self.0.rigs.check_in(poller.row.id, said).await;
         let news = poller.take_in(ask, &self.0.names, &self.0.switchboard);
         let popped = self.ask(&mut poller, news, wants).await?;
         if popped.own_only && popped.offers.is_empty() {

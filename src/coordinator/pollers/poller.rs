@@ -162,12 +162,7 @@ impl Poller {
 impl Ask {
     /// What such a worker is called in the poll API.
     pub fn trade(&self) -> Option<Trade> {
-        match self.kind {
-            Kind::Text => Some(Trade::Text),
-            Kind::Image => Some(Trade::Image),
-            Kind::Interrogation => Some(Trade::Interrogation),
-            _ => None,
-        }
+        Trade::of(self.kind)
     }
 
     fn nothing() -> Self {

@@ -4,7 +4,7 @@
 use crate::coordinator::dispatch::{Facts, Outcome};
 use crate::coordinator::metering::Counted;
 use crate::coordinator::switchboard::Books;
-use crate::protocol::job::{Kind, Kudos, WorkerId};
+use crate::protocol::job::{Kudos, WorkerId};
 use crate::protocol::legacy::words::Trade;
 
 use super::live::Feat;
@@ -55,13 +55,10 @@ fn feat(facts: &Facts, counted: Counted) -> Feat {
         .queued
         .map(|queued| facts.timing.total.saturating_sub(queued));
     Feat {
-        trade: match facts.job.kind {
-            Kind::Text => Some(Trade::Text),
-            Kind::Image => Some(Trade::Image),
-            _ => None,
-        },
+        trade: Trade::of(facts.job.kind),
         reward: Kudos(0),
-        work: u64::from(counted.output_tokens),
+        work: facts.job.work(counted.output_tokens),
+        together: facts.parts.last().map_or(1, |part| part.together),
         took: took.filter(|_| facts.attempts == 1),
     }
 }

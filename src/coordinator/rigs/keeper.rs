@@ -11,7 +11,7 @@ use crate::coordinator::storage::{RigChange, RigNews, StorageError};
 use crate::protocol::job::WorkerId;
 use crate::tasks::Tasks;
 
-use super::live::Seen;
+use super::live::{self, Seen};
 use super::{Inner, Rigs};
 
 /// What is new is saved this often.
@@ -51,7 +51,8 @@ impl Rigs {
     fn see_sockets(&self) {
         for worker in &self.0.board.overview().workers {
             if self.0.records.trade(worker.id).is_none() {
-                self.0.records.check_in(worker.id, Seen::now(None));
+                let seen = Seen::on_socket(live::trade(Some(worker)));
+                self.0.records.check_in(worker.id, seen);
             }
         }
     }

@@ -12,10 +12,10 @@ use crate::coordinator::switchboard::WorkerOnline;
 use crate::protocol::job::{Kind, Kudos, UnixMillis, WorkerId};
 use crate::protocol::legacy::words::{Trade, Word, named};
 
+use super::pace::Pace;
+
 /// A worker that was not seen for this long is offline.
 pub const ONLINE: Duration = Duration::from_secs(300);
-/// Its speed is the mean of so many jobs.
-const MEASURED: usize = 20;
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A worker came.
@@ -23,6 +23,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub struct Seen {
     at: Instant,
     wall: UnixMillis,
+    /// What it does on a socket.
+    does: Option<Trade>,
     said: Option<(Trade, Said)>,
 }
 
@@ -33,6 +35,8 @@ pub struct Feat {
     pub reward: Kudos,
     /// Pixelsteps, tokens or forms.
     pub work: u64,
+    /// Jobs that it was given in one go, this one too.
+    pub together: u32,
     /// None if others had a part in it.
     pub took: Option<Duration>,
 }
@@ -42,6 +46,8 @@ pub struct Live {
     /// Whether its row was read.
     pub known: bool,
     pub trade: Option<Trade>,
+    /// What one on a socket does most: only that is measured, because work of several kinds does not add up.
+    does: Option<Trade>,
     pub decided: Decided,
     said: Option<Said>,
     is_new: bool,
@@ -49,8 +55,7 @@ pub struct Live {
     up: Duration,
     fresh: Tally,
     share: TeamShare,
-    speeds: VecDeque<f64>,
-    speed: f64,
+    pace: Pace,
     dropped: VecDeque<Instant>,
     saved: UnixMillis,
     told: Option<Terms>,
@@ -61,7 +66,15 @@ impl Seen {
         Self {
             at: Instant::now(),
             wall: wall_clock(),
+            does: None,
             said,
+        }
+    }
+
+    pub fn on_socket(does: Trade) -> Self {
+        Self {
+            does: Some(does),
+            ..Self::now(None)
         }
     }
 }
@@ -69,7 +82,7 @@ impl Seen {
 impl Live {
     pub fn learn(&mut self, row: &RigRow) {
         if !self.known {
-            self.speed = row.speed as f64 / 1000.0;
+            self.pace = Pace::known(row.speed as f64 / 1000.0);
         }
         self.known = true;
         self.trade = named(&row.trade).or(self.trade);
@@ -85,6 +98,7 @@ impl Live {
             self.up += seen.at.duration_since(before);
         }
         self.seen = Some((seen.at, seen.wall));
+        self.does = seen.does.or(self.does);
         if let Some((trade, said)) = seen.said {
             self.is_new |= self.said.as_ref() != Some(&said) || self.trade != Some(trade);
             self.trade = Some(trade);
@@ -95,17 +109,24 @@ impl Live {
     pub fn add(&mut self, feat: Feat) {
         self.fresh.fulfilled += 1;
         self.fresh.earned.0 += feat.reward.0;
-        self.fresh.work += i64::try_from(feat.work).unwrap_or(i64::MAX);
         // Teams count images only, and the time of all.
         if feat.trade == Some(Trade::Image) {
             self.share.fulfilled += 1;
             self.share.earned.0 += feat.reward.0;
         }
-        if let Some(took) = feat.took.filter(|took| !took.is_zero()) {
-            self.speeds.truncate(MEASURED - 1);
-            self.speeds
-                .push_front(feat.work as f64 / took.as_secs_f64());
-            self.speed = self.speeds.iter().sum::<f64>() / self.speeds.len() as f64;
+        let does = self.trade.or(self.does).or(feat.trade);
+        if does == feat.trade {
+            self.does = does;
+            self.fresh.work += i64::try_from(feat.work).unwrap_or(i64::MAX);
+            self.measure(&feat);
+        }
+    }
+
+    /// Those that it was given together it does together.
+    fn measure(&mut self, feat: &Feat) {
+        if let Some(took) = feat.took {
+            let work = feat.work.saturating_mul(feat.together.into());
+            self.pace.note(work, took);
         }
     }
 
@@ -131,20 +152,7 @@ impl Live {
         let largest = models.map(|name| billions(name)).reduce(f64::max);
         Terms {
             own_only: self.decided.maintenance.is_some() || self.decided.paused,
-            fast: self.is_fast(largest),
-        }
-    }
-
-    /// Above what is asked of its kind, and for text of its largest model; one that names none need not be as fast.
-    fn is_fast(&self, largest: Option<f64>) -> bool {
-        match (self.trade, largest) {
-            // Until it is measured an image worker counts as fast enough.
-            (Some(Trade::Image), _) => {
-                self.speeds.is_empty() && self.speed == 0.0 || self.speed >= 500_000.0
-            }
-            (_, Some(billions)) if billions < 13.0 => self.speed >= 5.0,
-            (_, Some(billions)) if billions < 20.0 => self.speed >= 4.0,
-            _ => self.speed >= 3.0,
+            fast: self.pace.is_fast(self.trade.or(self.does), largest),
         }
     }
 
@@ -177,7 +185,7 @@ impl Live {
             seen_at,
             said: said.map(|said| (self.trade.map_or("", Word::word).to_owned(), said)),
             done,
-            speed: (self.speed * 1000.0) as i64,
+            speed: self.pace.thousandths(),
             team,
         })
     }
@@ -210,7 +218,7 @@ impl Live {
     pub fn bring_up_to_date(&self, row: &mut RigRow) {
         row.done.add(&self.fresh);
         row.done.uptime += i64::try_from(self.up.as_secs()).unwrap_or(i64::MAX);
-        row.speed = (self.speed * 1000.0) as i64;
+        row.speed = self.pace.thousandths();
         if let Some((_, wall)) = self.seen {
             row.seen_at = row.seen_at.max(wall);
         }

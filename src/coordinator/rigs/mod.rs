@@ -4,7 +4,8 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `records` | what is new of each worker, in memory until it is saved |
-//! | `live` | one of them: when it was seen, how fast it is, what it dropped |
+//! | `live` | one of them: when it was seen, what it has done, what it dropped |
+//! | `pace` | how fast one is |
 //! | `books` | what ended jobs say about the workers that made them |
 //! | `admission` | whether a name may become a worker |
 //! | `keeper` | the task that saves, and sends into maintenance who drops too much |
@@ -16,6 +17,7 @@ mod admission;
 mod books;
 mod keeper;
 mod live;
+mod pace;
 mod records;
 
 pub use admission::{Applicant, NotAdmitted, Quotas};
@@ -101,8 +103,13 @@ impl Rigs {
     }
 
     /// A worker came, and said this of itself, if it is anything new.
-    pub fn check_in(&self, worker: WorkerId, said: Option<(Trade, Said)>) {
+    pub async fn check_in(&self, worker: WorkerId, said: Option<(Trade, Said)>) {
+        let is_new = said.is_some();
         self.0.records.check_in(worker, Seen::now(said));
+        if is_new && let Some(terms) = self.0.records.change(worker, |name| self.0.billions(name)) {
+            // If it has stopped, nobody is given anything more.
+            let _ = self.0.board.set_terms(worker, terms).await;
+        }
     }
 
     pub fn store(&self) -> &Store {

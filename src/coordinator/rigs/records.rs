@@ -67,6 +67,14 @@ impl Records {
         terms
     }
 
+    /// What dispatch has to be told about a worker, if that is anything new. It is told now.
+    pub fn change(&self, worker: WorkerId, billions: impl Fn(&str) -> f64) -> Option<Terms> {
+        let mut live = self.live();
+        let live = live.get_mut(&worker)?;
+        let terms = live.terms(billions);
+        live.tells(terms).then_some(terms)
+    }
+
     /// Those about whom dispatch has to be told something new, which it is now.
     pub fn changed(&self, billions: impl Fn(&str) -> f64) -> Vec<(WorkerId, Terms)> {
         let mut live = self.live();

@@ -72,6 +72,14 @@ impl Job {
             Body::Form(_) => 1,
         }
     }
+
+    /// How much of that was done by whoever delivered it: of a text what was written, of the others all of it.
+    pub fn work(&self, output_tokens: u32) -> u64 {
+        match &self.body {
+            Body::Text(_) => output_tokens.into(),
+            Body::Image(_) | Body::Form(_) => self.size(),
+        }
+    }
 }
 
 /// What an output counts as that nobody limits: twice a typical one.

@@ -1,6 +1,6 @@
 //! The closed lists of words that more than one schema names.
 
-use crate::protocol::job::Hidden;
+use crate::protocol::job::{Hidden, Kind};
 use crate::protocol::openai::nearest::shortened;
 
 use super::error::{Code, Refusal};
@@ -122,6 +122,18 @@ words! {
         Image = "image",
         Text = "text",
         Interrogation = "interrogation",
+    }
+}
+
+impl Trade {
+    /// Of a worker that makes this, where the poll API has such workers.
+    pub fn of(kind: Kind) -> Option<Self> {
+        match kind {
+            Kind::Text => Some(Self::Text),
+            Kind::Image => Some(Self::Image),
+            Kind::Interrogation => Some(Self::Interrogation),
+            Kind::Video | Kind::Audio | Kind::Mesh => None,
+        }
     }
 }
 

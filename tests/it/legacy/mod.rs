@@ -4,6 +4,7 @@ mod chat;
 mod forms;
 mod images;
 mod library;
+mod matching;
 mod moderation;
 mod money;
 mod our_worker;

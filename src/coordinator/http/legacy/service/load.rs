@@ -31,14 +31,9 @@ pub async fn performance(
 ) -> Result<Response, Refused> {
     let overview = board.overview();
     let picture = stats.picture().await.map_err(unknown_numbers)?;
-    let (image, text) = (
-        overview.demands.of(Kind::Image),
-        overview.demands.of(Kind::Text),
-    );
-    let (images, texts) = (
-        Crew::of(&overview, Kind::Image),
-        Crew::of(&overview, Kind::Text),
-    );
+    let kinds = [Kind::Image, Kind::Text, Kind::Interrogation];
+    let [image, text, forms] = kinds.map(|kind| overview.demands.of(kind));
+    let [images, texts, interrogators] = kinds.map(|kind| Crew::of(&overview, kind));
     let performance = ServicePerformance {
         queued_requests: image.jobs,
         queued_text_requests: text.jobs,
@@ -50,7 +45,9 @@ pub async fn performance(
         past_minute_megapixelsteps: picture.minute.total(Kind::Image).size as f64 / MILLION,
         queued_tokens: text.size as f64,
         past_minute_tokens: picture.minute.total(Kind::Text).size as f64,
-        ..ServicePerformance::default()
+        queued_forms: forms.jobs as f64,
+        interrogator_count: interrogators.workers,
+        interrogator_thread_count: interrogators.threads,
     };
     Ok(reply::json(StatusCode::OK, &performance))
 }

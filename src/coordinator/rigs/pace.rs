@@ -1,0 +1,100 @@
+//! How fast a worker is at what it does, and when that is too slow for requests that are in a hurry.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::protocol::legacy::words::Trade;
+
+/// A speed is the mean of so many jobs.
+const MEASURED: usize = 20;
+/// What one counts as that has finished nothing yet: pixelsteps and tokens a second.
+const NEW_PAINTER: f64 = 1_000_000.0;
+const NEW_WRITER: f64 = 1.0;
+/// Pixelsteps a second of one that is fast enough.
+const FAST_PAINTER: f64 = 500_000.0;
+
+#[derive(Debug, Default)]
+pub struct Pace {
+    recent: VecDeque<f64>,
+    /// Work a second; nothing until a job has ended.
+    mean: f64,
+}
+
+impl Pace {
+    /// As it was when it was last saved.
+    pub fn known(per_second: f64) -> Self {
+        Self {
+            recent: VecDeque::new(),
+            mean: per_second,
+        }
+    }
+
+    pub fn note(&mut self, work: u64, took: Duration) {
+        if took.is_zero() {
+            return;
+        }
+        self.recent.truncate(MEASURED - 1);
+        self.recent.push_front(work as f64 / took.as_secs_f64());
+        self.mean = self.recent.iter().sum::<f64>() / self.recent.len() as f64;
+    }
+
+    /// As it is stored.
+    pub fn thousandths(&self) -> i64 {
+        (self.mean * 1000.0) as i64
+    }
+
+    /// Above what is asked of its trade, and for text of its largest model, which has so many billions of parameters;
+    /// one that names none need not be as fast.
+    pub fn is_fast(&self, trade: Option<Trade>, largest: Option<f64>) -> bool {
+        match (trade, largest) {
+            (Some(Trade::Image), _) => self.or_new(NEW_PAINTER) >= FAST_PAINTER,
+            (_, Some(billions)) if billions < 13.0 => self.or_new(NEW_WRITER) >= 5.0,
+            (_, Some(billions)) if billions < 20.0 => self.or_new(NEW_WRITER) >= 4.0,
+            _ => self.or_new(NEW_WRITER) >= 3.0,
+        }
+    }
+
+    fn or_new(&self, new: f64) -> f64 {
+        match self.mean > 0.0 {
+            true => self.mean,
+            false => new,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Pace;
+    use crate::protocol::legacy::words::Trade;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_speed_is_the_mean_of_the_last_twenty_jobs() {
+        let mut pace = Pace::default();
+        (0..50).for_each(|_| pace.note(1000, SECOND));
+        (0..20).for_each(|_| pace.note(10, 2 * SECOND));
+        pace.note(10, Duration::ZERO);
+        assert_eq!(pace.thousandths(), 5000);
+    }
+
+    #[test]
+    fn painters_are_fast_from_half_a_megapixelstep_and_writers_by_their_model() {
+        let check = |trade, largest, speed, expected| {
+            let pace = Pace::known(speed);
+            assert_eq!(pace.is_fast(Some(trade), largest), expected, "{speed}");
+        };
+        check(Trade::Image, None, 0.0, true);
+        check(Trade::Image, None, 499_999.0, false);
+        check(Trade::Image, None, 500_000.0, true);
+        check(Trade::Text, Some(7.0), 0.0, false);
+        check(Trade::Text, Some(7.0), 4.9, false);
+        check(Trade::Text, Some(7.0), 5.0, true);
+        check(Trade::Text, Some(13.0), 4.0, true);
+        check(Trade::Text, Some(20.0), 3.0, true);
+        check(Trade::Text, None, 3.0, true);
+        check(Trade::Text, None, 2.9, false);
+    }
+}
