@@ -79,9 +79,8 @@ pub async fn admit(
     match (store.rig_named(who.name).await?, who.trade) {
         (Some(known), Some(trade)) => check_known(who, trade, &known)?,
         (None, Some(_)) => {
-            let others = store.rigs_of(who.owner).await?;
-            let invited = store.workers_invited(who.owner).await?;
-            check_new(who, &others, invited, quotas)?;
+            check_name(who)?;
+            check_number(who, store, quotas).await?;
         }
         (_, None) => {}
     }
@@ -96,27 +95,36 @@ fn check_known(who: &Applicant<'_>, trade: Trade, known: &RigRow) -> Result<(), 
     }
 }
 
-fn check_new(
-    who: &Applicant<'_>,
-    others: &[RigRow],
-    invited: usize,
-    quotas: Option<Quotas>,
-) -> Result<(), NotAdmitted> {
+fn check_name(who: &Applicant<'_>) -> Result<(), NotAdmitted> {
     let fit = Code::ProfaneWorkerName.when(is_profane(who.name));
     fit.and_then(|()| check_new_name(who.name))
-        .map_err(NotAdmitted::Unfit)?;
-    if who.by_invitation && invited <= others.len() {
+        .map_err(NotAdmitted::Unfit)
+}
+
+/// Counted only where the number matters: whoever has thousands of workers waits for none of them.
+async fn check_number(
+    who: &Applicant<'_>,
+    store: &Store,
+    quotas: Option<Quotas>,
+) -> Result<(), NotAdmitted> {
+    if !who.by_invitation && quotas.is_none() {
+        return Ok(());
+    }
+    let crew = store.crew(who.owner, who.address).await?;
+    let invited = store.workers_invited(who.owner).await?;
+    if who.by_invitation && invited <= crew.all {
         return Err(NotAdmitted::InviteOnly);
     }
     let Some(quotas) = quotas else {
         return Ok(());
     };
-    let is_trusted = who.roles.contains(Roles::TRUSTED);
-    let here = |rig: &&RigRow| !who.address.is_empty() && rig.said.address == who.address;
-    let here = others.iter().filter(here).count();
-    match is_trusted {
-        false if others.len() > quotas.untrusted => Err(NotAdmitted::TooMany),
-        true if others.len() > quotas.trusted.max(invited) => Err(NotAdmitted::TooManyTrusted),
+    let here = match who.address.is_empty() {
+        true => 0,
+        false => crew.here,
+    };
+    match who.roles.contains(Roles::TRUSTED) {
+        false if crew.all > quotas.untrusted => Err(NotAdmitted::TooMany),
+        true if crew.all > quotas.trusted.max(invited) => Err(NotAdmitted::TooManyTrusted),
         false if here > quotas.untrusted => Err(NotAdmitted::TooManyHere),
         true if here > quotas.trusted => Err(NotAdmitted::TooManyHere),
         _ => Ok(()),

@@ -75,7 +75,7 @@ pub use ratings::RatingRow;
 pub use requests::{OpenRequest, RequestRow, ResultRow};
 pub use revisions::Topic;
 pub use rigs::{
-    Decided, Decision, Owner, RigChange, RigNews, RigRow, Said, Tally, Team, TeamShare,
+    Crew, Decided, Decision, Owner, RigChange, RigNews, RigRow, Said, Tally, Team, TeamShare,
 };
 pub use stats::{Made, MadeBy};
 pub use styles::{NewStyle, NotNamed, StylePage};

@@ -76,6 +76,14 @@ pub struct Decided {
     pub team: Option<Team>,
 }
 
+/// How many workers somebody has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Crew {
+    pub all: usize,
+    /// Of these, at one address.
+    pub here: usize,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Team {
     pub id: i64,
@@ -135,6 +143,23 @@ impl Store {
     pub async fn rigs_in_teams(&self) -> Result<Vec<RigRow>, StorageError> {
         let rows = sqlx::query(rigs("WHERE rigs.team IS NOT NULL ORDER BY workers.name"));
         all(rows, &self.readers).await
+    }
+
+    /// How many workers an account has, and how many of them were last seen at an address.
+    pub async fn crew(&self, owner: AccountId, address: &str) -> Result<Crew, StorageError> {
+        let row = sqlx::query(
+            "SELECT COUNT(*), COALESCE(SUM(CASE WHEN rigs.address = $2 THEN 1 ELSE 0 END), 0) \
+             FROM workers JOIN rigs ON rigs.worker = workers.id WHERE workers.owner = $1",
+        );
+        let row = row.bind(owner.0).bind(address);
+        let row = row.fetch_one(&self.readers).await?;
+        let count = |column| -> Result<usize, StorageError> {
+            Ok(usize::try_from(row.try_get::<i64, _>(column)?).unwrap_or(0))
+        };
+        Ok(Crew {
+            all: count(0)?,
+            here: count(1)?,
+        })
     }
 
     /// How many workers an account was invited to run.

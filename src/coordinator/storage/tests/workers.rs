@@ -2,12 +2,13 @@
 
 use super::on_both_engines;
 use super::scratch::Scratch;
-use crate::coordinator::storage::WorkerError;
+use crate::coordinator::storage::{RigNews, Said, Tally, WorkerError};
 use crate::protocol::job::{AccountId, UnixMillis};
 
 on_both_engines! {
     a_worker_is_the_same_across_connections,
     a_name_belongs_to_whoever_used_it_first,
+    a_crew_is_counted_by_owner_and_address,
 }
 
 const NOW: UnixMillis = UnixMillis(1);
@@ -46,4 +47,28 @@ async fn a_name_belongs_to_whoever_used_it_first(scratch: Scratch) {
         let refused = store.worker(name, AccountId(1), NOW).await;
         assert_eq!(refused, Err(WorkerError::BadName));
     }
+}
+
+async fn a_crew_is_counted_by_owner_and_address(scratch: Scratch) {
+    let store = scratch.open().await;
+    let said = |address: &str| Said {
+        address: address.to_owned(),
+        ..Said::default()
+    };
+    for (name, owner, address) in [("one", 1, "home"), ("two", 1, "away"), ("three", 2, "home")] {
+        let row = store.worker(name, AccountId(owner), NOW).await.unwrap();
+        let news = RigNews {
+            worker: row.id,
+            seen_at: NOW,
+            said: Some(("text".to_owned(), said(address))),
+            done: Tally::default(),
+            speed: 0,
+            team: None,
+        };
+        store.save_rigs(vec![news]).await.unwrap();
+    }
+    let crew = store.crew(AccountId(1), "home").await.unwrap();
+    assert_eq!((crew.all, crew.here), (2, 1));
+    let nobody = store.crew(AccountId(3), "home").await.unwrap();
+    assert_eq!((nobody.all, nobody.here), (0, 0));
 }
