@@ -447,18 +447,27 @@ async fn a_killed_coordinator_still_has_every_image_it_accepted_and_what_was_dra
 
 #[tokio::test]
 async fn kudos_kept_for_a_text_are_kept_after_a_kill_and_given_back_when_it_has_ended() {
+    let params = json!({"max_length": 1000, "max_context_length": 2048});
+    let long = json!({"prompt": "Once", "models": ["any"], "params": params});
+    are_kept_after_a_kill("generate/text", &long).await;
+}
+
+#[tokio::test]
+async fn kudos_kept_for_an_image_are_kept_after_a_kill_and_given_back_when_it_has_ended() {
+    let heavy = json!({"prompt": "a cat", "models": ["any"], "params": {"steps": 100}});
+    are_kept_after_a_kill("generate", &heavy).await;
+}
+
+/// Asks twice for what is paid for before, and cancels one after a kill.
+async fn are_kept_after_a_kill(kind: &str, body: &Value) {
     let folder = tempfile::tempdir().unwrap();
     let service = serve(folder.path());
     let key = service.key.clone();
-    let award = format!("{}/api/v2/kudos/award", service.url);
-    let gift = r#"{"username":"admin#1","amount":1000}"#;
-    let header = format!("apikey: {key}");
-    let given = curl(&["-s", "-d", gift, "-H", &header, &award]);
-    assert_eq!(given, r#"{"awarded":1000.0}"#);
-    let params = json!({"max_length": 1000, "max_context_length": 2048});
-    let long = json!({"prompt": "Once", "models": ["any"], "params": params});
-    let id = poll(&service, &key, "POST", "async", &long)["id"].clone();
-    let kept = poll(&service, &key, "POST", "async", &long)["id"].clone();
+    let gift = json!({"username": "admin#1", "amount": 1000});
+    let given = legacy(&service, &key, "POST", "kudos/award", &gift);
+    assert_eq!(given, json!({"awarded": 1000.0}));
+    let ask = || legacy(&service, &key, "POST", &format!("{kind}/async"), body)["id"].clone();
+    let (id, kept) = (ask(), ask());
     drop(service.process);
 
     let service = serve(folder.path());
@@ -467,8 +476,8 @@ async fn kudos_kept_for_a_text_are_kept_after_a_kill_and_given_back_when_it_has_
     let admin = AccountId(1);
     let both = store.held(admin).await.unwrap();
     assert!(both.0 > 0);
-    let path = format!("status/{}", id.as_str().unwrap());
-    poll(&service, &key, "DELETE", &path, &json!({}));
+    let path = format!("{kind}/status/{}", id.as_str().unwrap());
+    legacy(&service, &key, "DELETE", &path, &json!({}));
     let began = Instant::now();
     while store.held(admin).await.unwrap() != Kudos(both.0 / 2) {
         assert!(began.elapsed() < Duration::from_secs(20), "it stays kept");

@@ -3,28 +3,42 @@
 
 use tracing::{debug, warn};
 
-use super::{NewRequest, NotAccepted, Requests};
+use super::Requests;
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::storage::{Hold, StorageError};
-use crate::protocol::job::{RequestId, UnixMillis};
+use crate::protocol::job::{AccountId, Kudos, RequestId, UnixMillis};
+
+/// What is kept for a request that has not been accepted yet. Should it never be, it is given back.
+#[derive(Debug)]
+pub struct Kept {
+    requests: Requests,
+    request: RequestId,
+    accepted: bool,
+}
 
 impl Requests {
-    /// Keeps what a request asks for, before it is queued.
-    pub(super) async fn keep(&self, new: &NewRequest) -> Result<(), NotAccepted> {
-        let Some(amount) = new.hold else {
-            return Ok(());
-        };
+    /// Keeps so much of an account for a request that is at the door; nothing, where there is not enough.
+    pub async fn keep(
+        &self,
+        request: RequestId,
+        account: AccountId,
+        amount: Kudos,
+    ) -> Result<Option<Kept>, StorageError> {
         let hold = Hold {
-            request: new.id,
-            account: new.account,
+            request,
+            account,
             amount,
             at: wall_clock(),
         };
         if !self.0.store.hold(hold).await? {
-            return Err(NotAccepted::NotEnough);
+            return Ok(None);
         }
-        self.write().paid_before.insert(new.id);
-        Ok(())
+        self.write().paid_before.insert(request);
+        Ok(Some(Kept {
+            requests: self.clone(),
+            request,
+            accepted: false,
+        }))
     }
 
     /// Gives back what was kept for a request, if anything was.
@@ -54,5 +68,23 @@ impl Requests {
         let holding = self.0.store.holding().await?;
         self.write().paid_before.extend(holding);
         Ok(())
+    }
+}
+
+impl Kept {
+    /// It is on disk: what was kept for it is given back when it has ended.
+    pub(super) fn accepted(mut self) {
+        self.accepted = true;
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.accepted {
+            return;
+        }
+        let (requests, request) = (self.requests.clone(), self.request);
+        let tasks = requests.0.tasks.clone();
+        tasks.start(async move { requests.release(request).await });
     }
 }

@@ -16,6 +16,7 @@ pub mod orders;
 mod request;
 mod restore;
 
+pub use holds::Kept;
 pub use orders::Order;
 pub use request::{Counts, Ended, Made, Output, Request, Wishes};
 
@@ -34,7 +35,7 @@ use super::storage::{RequestRow, StorageError, Store};
 use super::styles::Use;
 use super::switchboard::{JobStream, Switchboard};
 use super::webhooks::Webhooks;
-use crate::protocol::job::{AccountId, Job, Kind, Kudos, RequestId, UnixMillis};
+use crate::protocol::job::{AccountId, Job, Kind, RequestId, UnixMillis};
 use crate::tasks::Tasks;
 
 /// What has expired is looked for this often.
@@ -79,8 +80,8 @@ pub struct NewRequest {
     pub standing: Standing,
     /// The style it was made with.
     pub style: Option<Use>,
-    /// What is kept of the account's kudos until it has ended.
-    pub hold: Option<Kudos>,
+    /// What is kept of the account's kudos until it has ended, if anything is.
+    pub kept: Option<Kept>,
     pub expires_at: UnixMillis,
 }
 
@@ -88,8 +89,6 @@ pub struct NewRequest {
 pub enum NotAccepted {
     #[error("{0}")]
     Refused(Refusal),
-    #[error("there are not enough kudos to keep for it")]
-    NotEnough,
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
@@ -117,16 +116,6 @@ impl Requests {
 
     /// Queued and on disk when this returns.
     pub async fn accept(&self, new: NewRequest) -> Result<Arc<Request>, NotAccepted> {
-        let id = new.id;
-        self.keep(&new).await?;
-        let accepted = self.queue(new).await;
-        if accepted.is_err() {
-            self.release(id).await;
-        }
-        accepted
-    }
-
-    async fn queue(&self, new: NewRequest) -> Result<Arc<Request>, NotAccepted> {
         let submission = Submission {
             jobs: new.jobs.clone(),
             standing: new.standing,
@@ -149,6 +138,9 @@ impl Requests {
         };
         // Should the store fail, the streams are dropped here, which cancels the jobs.
         self.0.store.accept(row.clone(), new.style).await?;
+        if let Some(kept) = new.kept {
+            kept.accepted();
+        }
         let wishes = (new.wishes, new.standing);
         let request = Request::new(&row, wishes, &new.jobs, &streams, Vec::new());
         Ok(self.follow(request, &new.jobs, streams, new.webhook))

@@ -20,6 +20,12 @@ pub fn counted_steps(sampler: Sampler, steps: u32) -> u32 {
     }
 }
 
+/// The most steps that count as so many at most; one, where there are none.
+pub fn steps_within(sampler: Sampler, most: u32) -> u32 {
+    let each = counted_steps(sampler, 1);
+    (most / each).max(1)
+}
+
 /// Seconds before an image job is taken away again.
 pub fn image_ttl(
     params: &ModelGenerationInputImage,
@@ -59,7 +65,7 @@ pub fn room(max_pixels: i64, amount: u32) -> f64 {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{bulk, counted_steps, image_ttl, room};
+    use super::{bulk, counted_steps, image_ttl, room, steps_within};
     use crate::protocol::legacy::Body;
     use crate::protocol::legacy::image::baseline::Baseline;
     use crate::protocol::legacy::image::params::ModelGenerationInputImage;
@@ -76,6 +82,14 @@ mod tests {
         check(Sampler::Heun, 60);
         check(Sampler::DpmppSde, 60);
         check(Sampler::DpmAdaptive, 40);
+    }
+
+    #[test]
+    fn fewer_steps_count_less() {
+        let check = |sampler, expected| assert_eq!(steps_within(sampler, 21), expected);
+        check(Sampler::EulerAncestral, 21);
+        check(Sampler::Heun, 10);
+        check(Sampler::DpmAdaptive, 1);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use axum::http::{Method, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use muster::coordinator::accounts::{Roles, Scopes};
+use muster::protocol::job::Kudos;
 use muster::protocol::legacy::Code;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -257,6 +258,8 @@ async fn one_pop_takes_as_many_images_of_a_request_as_fit() {
 #[tokio::test]
 async fn a_pop_with_nothing_counts_every_reason() {
     let app = App::start().await;
+    // What is large is paid for before.
+    app.enrich(Kudos(1_000_000)).await;
     ask(&app, json!({"models": ["unheard"]})).await;
     ask(&app, json!({"params": {"width": 2112}})).await;
     ask(&app, json!({"params": {"loras": [{"name": "a"}]}})).await;

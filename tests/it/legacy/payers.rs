@@ -1,6 +1,7 @@
 //! Who pays for a request, and what is kept of their kudos until it has ended.
 
 use axum::http::{Method, StatusCode};
+use futures_util::future::join_all;
 use muster::coordinator::accounts::Roles;
 use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::{AccountId, Kudos};
@@ -12,6 +13,9 @@ use super::{ASYNC, STATUS, call_as, look, pop, submit, until};
 use crate::support::app::{App, PATIENCE};
 
 const KEYS: &str = "/api/v2/sharedkeys";
+const DRAW: &str = "/api/v2/generate";
+/// One pixel.
+const WEBP: &str = "UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA==";
 
 /// A shared key of somebody.
 async fn shared_key(app: &App, owner: &Person, body: Value) -> String {
@@ -31,6 +35,27 @@ async fn ask(app: &App, key: &str, more: Value) -> (StatusCode, Value) {
         body[name] = value.clone();
     }
     call_as(app, key, Method::POST, ASYNC, body).await
+}
+
+/// Asks for an image with more steps than are for nothing: it is said to cost 13 kudos.
+async fn draw(app: &App, key: &str, more: Value) -> (StatusCode, Value) {
+    let mut body =
+        json!({"prompt": "a cat", "models": ["tiny"], "r2": false, "params": {"steps": 50}});
+    for (name, value) in more.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    call_as(app, key, Method::POST, &format!("{DRAW}/async"), body).await
+}
+
+async fn pop_image(app: &App) -> Value {
+    let worker = json!({
+        "name": "artist", "models": ["tiny"], "max_pixels": 1_048_576, "amount": 1,
+        "bridge_agent": "AI Horde Worker reGen:13:test",
+    });
+    let (status, popped) =
+        call_as(app, &app.key, Method::POST, &format!("{DRAW}/pop"), worker).await;
+    assert_eq!(status, StatusCode::OK, "{popped}");
+    popped
 }
 
 #[track_caller]
@@ -192,4 +217,139 @@ async fn who_takes_less_for_too_few_kudos_gets_a_shorter_text() {
     assert_eq!(popped["payload"]["max_length"], 512);
     assert_eq!(look(&app, &id).await["processing"], 1);
     assert_eq!(app.store.held(alice.account).await.unwrap(), Kudos(0));
+}
+
+#[tokio::test]
+async fn a_heavy_image_is_paid_for_before_and_what_was_kept_is_given_back() {
+    let app = App::start().await;
+    let alice = Person::new(&app, "alice", Roles::USER).await;
+    alice.can_give(&app, 12).await;
+    refused(
+        &draw(&app, &alice.key, json!({})).await,
+        403,
+        "KudosUpfront",
+    );
+    assert_eq!(app.board.overview().queued, 0);
+    // What everybody may have needs nothing before.
+    let modest = json!({"params": {"steps": 40, "width": 1024, "height": 1024}});
+    let id = accepted(draw(&app, &alice.key, modest).await);
+    let cancel = async |id: &str| {
+        let path = format!("{DRAW}/status/{id}");
+        call_as(&app, "", Method::DELETE, &path, Value::Null).await
+    };
+    cancel(&id).await;
+    assert_eq!(app.store.held(alice.account).await.unwrap(), Kudos(0));
+    alice.can_give(&app, 20).await;
+    let id = accepted(draw(&app, &alice.key, json!({})).await);
+    assert_eq!(alice.left(&app).await, 7, "the rest is kept");
+    refused(
+        &draw(&app, &alice.key, json!({})).await,
+        403,
+        "KudosUpfront",
+    );
+    cancel(&id).await;
+    nothing_is_held(&app, alice.account).await;
+    assert_eq!(alice.left(&app).await, 20);
+    // What is refused for another reason keeps nothing either.
+    let broken = json!({"source_image": "no image at all"});
+    assert_eq!(
+        draw(&app, &alice.key, broken).await.0,
+        StatusCode::BAD_REQUEST
+    );
+    nothing_is_held(&app, alice.account).await;
+}
+
+#[tokio::test]
+async fn what_was_kept_for_an_image_is_given_back_when_it_is_drawn_and_it_is_charged_once() {
+    let app = App::start().await;
+    let alice = Person::new(&app, "alice", Roles::USER).await;
+    alice.can_give(&app, 20).await;
+    let before = app.store.balance(alice.account).await.unwrap();
+    let id = accepted(draw(&app, &alice.key, json!({})).await);
+    let popped = pop_image(&app).await;
+    let drawn = json!({"id": popped["id"], "generation": WEBP, "seed": 7});
+    let submit = format!("{DRAW}/submit");
+    let (_, paid) = call_as(&app, &app.key, Method::POST, &submit, drawn).await;
+    assert_eq!(paid["reward"], 11.0, "{paid}");
+    nothing_is_held(&app, alice.account).await;
+    let check = format!("{DRAW}/check/{id}");
+    let (_, check) = call_as(&app, "", Method::GET, &check, Value::Null).await;
+    assert_eq!(
+        (&check["done"], &check["kudos"]),
+        (&json!(true), &json!(12.0))
+    );
+    let after = app.store.balance(alice.account).await.unwrap();
+    assert_eq!(before.0 - after.0, 12_000);
+    let sums = app.store.ledger_sums().await.unwrap();
+    assert_eq!(
+        (sums.entries, sums.wrong_jobs, sums.wrong_balances),
+        (Kudos(0), 0, 0)
+    );
+}
+
+#[tokio::test]
+async fn who_takes_less_for_too_few_kudos_gets_a_smaller_image_with_fewer_steps() {
+    let app = App::start().await;
+    let alice = Person::new(&app, "alice", Roles::USER).await;
+    alice.can_give(&app, 0).await;
+    let large = |more: Value| {
+        let mut params = json!({"width": 2048, "height": 1024, "steps": 90});
+        for (name, value) in more.as_object().unwrap() {
+            params[name] = value.clone();
+        }
+        json!({"params": params, "slow_workers": false, "allow_downgrade": true})
+    };
+    accepted(draw(&app, &alice.key, large(json!({"sampler_name": "k_heun"}))).await);
+    let popped = pop_image(&app).await;
+    let payload = &popped["payload"];
+    // 2:1 as far as steps of 64 allow, of a million pixels; each step of this sampler counts twice.
+    assert_eq!(
+        (&payload["width"], &payload["height"]),
+        (&json!(1408), &json!(704)),
+        "{popped}"
+    );
+    assert_eq!(payload["ddim_steps"], 20);
+    assert_eq!(app.store.held(alice.account).await.unwrap(), Kudos(0));
+    // One that has its way with the steps cannot be made to take fewer.
+    let control = json!({"sampler_name": "k_dpm_adaptive", "control_type": "canny"});
+    let mut adaptive = large(control);
+    adaptive["source_image"] = json!(WEBP);
+    refused(&draw(&app, &alice.key, adaptive).await, 403, "KudosUpfront");
+}
+
+#[tokio::test]
+async fn of_many_heavy_images_at_once_as_many_are_kept_for_as_there_are_kudos() {
+    let app = App::start().await;
+    let alice = Person::new(&app, "alice", Roles::USER).await;
+    alice.can_give(&app, 40).await;
+    let many = (0..20).map(|_| draw(&app, &alice.key, json!({"allow_downgrade": true})));
+    // Nobody is refused: whose kudos went to another takes less.
+    join_all(many)
+        .await
+        .into_iter()
+        .for_each(|one| drop(accepted(one)));
+    assert_eq!(app.store.held(alice.account).await.unwrap(), Kudos(39_000));
+    assert_eq!(app.store.holding().await.unwrap().len(), 3);
+    let mut heavy = 0;
+    for _ in 0..20 {
+        heavy += usize::from(pop_image(&app).await["payload"]["ddim_steps"] == 50);
+    }
+    assert_eq!(heavy, 3);
+}
+
+#[tokio::test]
+async fn what_is_not_for_slow_workers_is_drawn_by_fast_ones() {
+    let app = App::start().await;
+    let alice = Person::new(&app, "alice", Roles::USER).await;
+    alice.can_give(&app, 100).await;
+    let hasty = json!({"slow_workers": false, "params": {}});
+    for _ in 0..2 {
+        accepted(draw(&app, &alice.key, hasty.clone()).await);
+        // Until it is measured a worker counts as fast enough, and this one is.
+        let popped = pop_image(&app).await;
+        let drawn = json!({"id": popped["id"], "generation": WEBP, "seed": 7});
+        let submit = format!("{DRAW}/submit");
+        let (status, paid) = call_as(&app, &app.key, Method::POST, &submit, drawn).await;
+        assert_eq!(status, StatusCode::OK, "{popped} {paid}");
+    }
 }

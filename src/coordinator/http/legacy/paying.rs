@@ -1,13 +1,31 @@
-//! What a text request costs before it is made.
+//! Where requests are paid for before they are made, and what texts cost then.
 
-use super::refused::Refused;
+use super::requested::unavailable;
 use crate::coordinator::kudos::{Crowd, Payer, estimate_text, text_hold, text_needs_it};
+use crate::coordinator::requests::{Kept, Requests};
 use crate::coordinator::state::DoorSettings;
-use crate::coordinator::storage::Store;
 use crate::coordinator::switchboard::Overview;
-use crate::protocol::job::{Kind, Kudos};
-use crate::protocol::legacy::Code;
+use crate::protocol::job::{Kind, Kudos, RequestId};
 use crate::protocol::legacy::text::request::GenerationInputText;
+use crate::protocol::legacy::{Code, Refusal};
+
+/// Where kudos are kept for a request until it has ended.
+pub struct Till<'a> {
+    pub requests: &'a Requests,
+    pub request: RequestId,
+    pub payer: &'a Payer,
+    /// Who is there for work of its kind.
+    pub crowd: Crowd,
+}
+
+impl Till<'_> {
+    /// Nothing, where there is not enough.
+    pub async fn keep(&self, amount: Kudos) -> Result<Option<Kept>, Refusal> {
+        let (request, account) = (self.request, self.payer.account);
+        let kept = self.requests.keep(request, account, amount).await;
+        kept.map_err(|_| unavailable())
+    }
+}
 
 /// What all of it is said to cost, in whole kudos.
 pub fn estimate(asked: &GenerationInputText, settings: &DoorSettings) -> f64 {
@@ -18,16 +36,14 @@ pub fn estimate(asked: &GenerationInputText, settings: &DoorSettings) -> f64 {
     estimate_text(length, context, &models, &settings.sizes, asked.outputs())
 }
 
-/// What is to be kept until it has ended, if anything is. Where there is not enough, and whoever asked prefers a
-/// smaller text to none, it becomes one that costs nothing before.
+/// What is kept until it has ended, if anything is. Where there is not enough, and whoever asked prefers a smaller
+/// text to none, it becomes one that costs nothing before.
 pub async fn upfront(
     asked: &mut GenerationInputText,
-    payer: &Payer,
-    overview: &Overview,
+    till: &Till<'_>,
     settings: &DoorSettings,
-    store: &Store,
-) -> Result<Option<Kudos>, Refused> {
-    let crowd = crowd(overview, Kind::Text);
+) -> Result<Option<Kept>, Refusal> {
+    let crowd = till.crowd;
     if !text_needs_it(asked.slow_workers, asked.params.max_length, crowd) {
         return Ok(None);
     }
@@ -35,30 +51,27 @@ pub async fn upfront(
     let models: Vec<&str> = models.iter().map(|model| &**model).collect();
     let length = asked.params.max_length;
     let amount = text_hold(length, &models, &settings.sizes, asked.outputs());
-    if store.spendable(payer.account).await? >= amount {
-        return Ok(Some(amount));
+    let kept = till.keep(amount).await?;
+    if kept.is_none() {
+        Code::KudosUpfront.when(!asked.allow_downgrade)?;
+        asked.slow_workers = true;
+        asked.params.max_length = length.min(crowd.longest_text());
     }
-    Code::KudosUpfront.when(!asked.allow_downgrade)?;
-    asked.slow_workers = true;
-    asked.params.max_length = length.min(crowd.longest_text());
-    Ok(None)
+    Ok(kept)
 }
 
 /// Who is there for this kind of work, and what waits of it.
 pub fn crowd(overview: &Overview, kind: Kind) -> Crowd {
     let workers = overview.workers.iter();
-    let slots = workers
-        .filter(|worker| worker.kinds.contains(kind))
-        .map(|worker| worker.slots);
-    let of_others = overview
-        .models
-        .iter()
-        .filter(|model| !model.kinds.contains(kind));
-    let others: usize = of_others.map(|model| model.queued).sum();
-    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let (mut threads, mut running) = (0, 0);
+    for worker in workers.filter(|worker| worker.kinds.contains(kind)) {
+        threads += worker.slots;
+        running += worker.running as u64;
+    }
+    let open = overview.demands.of(kind).jobs;
     Crowd {
-        threads: count(slots.sum()),
-        waiting: count(overview.queued.saturating_sub(others)),
+        threads: u32::try_from(threads).unwrap_or(u32::MAX),
+        waiting: u32::try_from(open.saturating_sub(running)).unwrap_or(u32::MAX),
     }
 }
 
@@ -70,4 +83,17 @@ pub fn kudos(whole: f64) -> Kudos {
 fn models(asked: &GenerationInputText, settings: &DoorSettings) -> Vec<std::sync::Arc<str>> {
     let names = asked.models.iter();
     names.map(|name| settings.names.id(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::crowd;
+    use crate::coordinator::kudos::Crowd;
+    use crate::coordinator::switchboard::Overview;
+    use crate::protocol::job::Kind;
+
+    #[test]
+    fn where_nobody_is_nothing_waits() {
+        assert_eq!(crowd(&Overview::default(), Kind::Image), Crowd::default());
+    }
 }

@@ -47,7 +47,6 @@ pub fn find(requests: &Requests, id: &str, kind: Kind) -> Result<Arc<Request>, R
 pub fn refusal(error: &NotAccepted) -> Refusal {
     match error {
         NotAccepted::Refused(refusal) => Refusal::plain(503, refusal.to_string()),
-        NotAccepted::NotEnough => Code::KudosUpfront.into(),
         NotAccepted::Storage(_) => unavailable(),
     }
 }

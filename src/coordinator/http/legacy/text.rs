@@ -7,11 +7,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 
 use super::moderation::Door;
+use super::paying::{self, Till};
+use super::progress;
 use super::refused::Refused;
 use super::requested::{find, leave_room, refusal, unavailable};
 use super::service::takes_requests;
 use super::streamed::{self, Source};
-use super::{paying, progress};
 use crate::coordinator::accounts::{Caller, Roles};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::error::ApiError;
@@ -44,7 +45,7 @@ pub async fn ask(
     State(board): State<Switchboard>,
     State(settings): State<Arc<DoorSettings>>,
     (State(modes), State(rigs), door): (State<Modes>, State<Rigs>, Door),
-    (State(styles), State(store)): (State<Styles>, State<Store>),
+    State(styles): State<Styles>,
     Admitted(caller): Admitted,
     body: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
@@ -72,17 +73,23 @@ pub async fn ask(
     door.keep_out_blocked()?;
     asked = moderated(&door, &caller, asked).await?;
     payer.cover(paying::kudos(price))?;
-    let hold = paying::upfront(&mut asked, &payer, &board.overview(), &settings, &store).await?;
+    // Not the one that replies and logs name: whoever knows this one may read the text.
+    let id = RequestId::random();
+    let till = Till {
+        requests: &requests,
+        request: id,
+        payer: &payer,
+        crowd: paying::crowd(&board.overview(), Kind::Text),
+    };
+    let kept = paying::upfront(&mut asked, &till, &settings).await?;
     if let Some(limits) = payer.limits() {
         limits.admit_text(asked.params.max_length)?;
     }
-    // Not the one that replies and logs name: whoever knows this one may read the text.
-    let id = RequestId::random();
     let order = Order::new(id, &payer, Asked::text(asked)).for_workers(targets);
     let notice = order.notice(&board.overview(), &settings.names);
     let request = NewRequest {
         style,
-        hold,
+        kept,
         ..order.request(payer.standing, &settings.names)
     };
     let accepted = requests.accept(request).await;

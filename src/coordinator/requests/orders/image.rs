@@ -94,7 +94,8 @@ impl ImageAsked {
                 requires: self
                     .request
                     .abilities(Baseline::of_unknown)
-                    .with_if(!self.request.extra_slow_workers, Capabilities::TIMELY),
+                    .with_if(!self.request.extra_slow_workers, Capabilities::TIMELY)
+                    .with_if(!self.request.slow_workers, Capabilities::FAST),
                 reach: Reach {
                     pixels: params.width.saturating_mul(params.height),
                     steps: work::counted_steps(params.sampler_name, params.steps()),

@@ -157,7 +157,7 @@ impl Order {
             webhook: self.webhook(),
             standing,
             style: None,
-            hold: None,
+            kept: None,
             expires_at: self.expires_at(),
         }
     }

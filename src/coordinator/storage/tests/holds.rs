@@ -1,18 +1,23 @@
 //! Kudos that are kept for a request: never more than there are, and given back once.
 
+use futures_util::FutureExt;
 use futures_util::future::join_all;
+use proptest::collection::vec;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, TestRunner};
 
 use super::on_both_engines;
-use super::scratch::{SOUND, Scratch};
+use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::accounts::Roles;
 use crate::coordinator::kudos::{Cause, Posted, Posting};
 use crate::coordinator::storage::{Hold, RequestRow, Store};
-use crate::protocol::job::{AccountId, Kind, Kudos, RequestId, UnixMillis};
+use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis};
 
 on_both_engines! {
     no_more_is_kept_than_there_is,
     what_is_kept_cannot_be_given_away,
     what_was_kept_for_requests_that_are_gone_is_given_back,
+    whatever_is_spent_at_once_nothing_is_kept_twice_and_nobody_falls_below_a_floor,
 }
 
 const NOON: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -102,4 +107,71 @@ async fn what_was_kept_for_requests_that_are_gone_is_given_back(scratch: Scratch
     let mut expected = vec![there.request, young.request];
     expected.sort();
     assert_eq!(holding, expected);
+}
+
+/// What somebody with kudos may do, by as many.
+#[derive(Debug, Clone, Copy)]
+enum Spend {
+    Keep(i64),
+    Give(i64),
+    /// A job has ended, and is charged whatever there is.
+    Pay(i64),
+}
+
+async fn whatever_is_spent_at_once_nothing_is_kept_twice_and_nobody_falls_below_a_floor(
+    scratch: Scratch,
+) {
+    let store = scratch.open().await;
+    let spend = (0..3, 1_i64..30).prop_map(|(what, kudos)| match what {
+        0 => Spend::Keep(kudos),
+        1 => Spend::Give(kudos),
+        _ => Spend::Pay(kudos),
+    });
+    let mut runner = TestRunner::new(Config::with_cases(1));
+    for _ in 0..5 {
+        let spends = vec(spend.clone(), 60).new_tree(&mut runner);
+        at_once(&store, &spends.unwrap().current()).await;
+    }
+    assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
+}
+
+async fn at_once(store: &Store, spends: &[Spend]) {
+    let alice = person(store, 200).await;
+    let bob = person(store, 0).await;
+    let floor = store.balance(bob).await.unwrap();
+    let kept: Vec<Hold> = spends
+        .iter()
+        .filter_map(|spend| match spend {
+            Spend::Keep(kudos) => Some(hold(alice, *kudos)),
+            _ => None,
+        })
+        .collect();
+    let keeping = kept.iter().map(|one| store.hold(*one));
+    let others = spends.iter().filter_map(|spend| match *spend {
+        Spend::Keep(_) => None,
+        Spend::Give(kudos) => {
+            let gift = Posting::between(Cause::Transfer, (alice, bob), Kudos(kudos * 1000), NOON);
+            let given = store.post(gift.above_floor(alice));
+            Some(given.map(|given| assert!(given.is_ok())).boxed())
+        }
+        Spend::Pay(kudos) => {
+            let mut job = settlement(JobId::random(), kudos);
+            job.account = alice;
+            job.entries[0].account = alice;
+            job.entries[1].account = bob;
+            Some(store.settle(job).map(|paid| assert!(paid.is_ok())).boxed())
+        }
+    });
+    let (kept_or_not, _) = tokio::join!(join_all(keeping), join_all(others));
+    let held: i64 = kept
+        .iter()
+        .zip(kept_or_not)
+        .filter(|(_, kept)| *kept == Ok(true))
+        .map(|(hold, _)| hold.amount.0)
+        .sum();
+    assert_eq!(store.held(alice).await, Ok(Kudos(held)));
+    assert!(held <= 200_000, "{held}");
+    assert!(store.balance(alice).await.unwrap() >= floor);
+    join_all(kept.iter().map(|hold| store.release(hold.request))).await;
+    assert_eq!(store.held(alice).await, Ok(Kudos(0)));
 }

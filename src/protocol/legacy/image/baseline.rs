@@ -16,13 +16,22 @@ pub enum Baseline {
 /// How many steps a worker does of a model that does not want to do many: halfway between the fewest and the most that
 /// the model is made for.
 pub fn modest_steps(model: &str) -> u32 {
+    let (fewest, most) = steps_of(model);
+    (fewest + most) / 2
+}
+
+/// The most steps that the model is made for.
+pub fn most_steps(model: &str) -> u32 {
+    steps_of(model).1
+}
+
+fn steps_of(model: &str) -> (u32, u32) {
     const QUICK: [&str; 6] = ["schnell", "turbo", "lightning", "lcm", "hyper", "dmd"];
     let name = model.to_lowercase();
-    let (fewest, most) = match QUICK.iter().any(|mark| name.contains(mark)) {
+    match QUICK.iter().any(|mark| name.contains(mark)) {
         true => (4, 10),
         false => (20, 40),
-    };
-    (fewest + most) / 2
+    }
 }
 
 impl Baseline {

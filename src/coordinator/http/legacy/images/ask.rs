@@ -7,17 +7,18 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::super::moderation::Door;
+use super::super::paying::{Till, crowd, kudos};
 use super::super::refused::Refused;
 use super::super::requested::{leave_room, refusal};
 use super::super::service::takes_requests;
-use super::sources;
+use super::{paying, sources};
 use crate::coordinator::accounts::{Caller, Roles};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
-use crate::coordinator::kudos::{Drawing, Payer, Terms};
+use crate::coordinator::kudos::Payer;
 use crate::coordinator::moderation::{Medium, Prompt};
 use crate::coordinator::modes::Modes;
 use crate::coordinator::pictures::Sources;
@@ -26,7 +27,7 @@ use crate::coordinator::requests::{NewRequest, Order, Requests};
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::styles::{Styles, Use};
 use crate::coordinator::switchboard::Switchboard;
-use crate::protocol::job::{Kind, Kudos, RequestId};
+use crate::protocol::job::{Kind, RequestId};
 use crate::protocol::legacy::image::baseline::Baseline;
 use crate::protocol::legacy::image::check::{Asker, Known};
 use crate::protocol::legacy::image::request::GenerationInputImage;
@@ -66,12 +67,11 @@ pub async fn ask(
     door.keep_out_blocked()?;
     let asked = moderated(&door, &caller, asked).await?;
     asked.check(known(&caller, &alias(&caller)))?;
-    let drawing = Drawing::of(&asked.params, asked.source_image.is_some());
     if asked.dry_run {
-        let priced = RequestAsync::priced(estimate(&drawing, &asked));
+        let priced = RequestAsync::priced(paying::estimate(&asked));
         return Ok(reply::json(StatusCode::OK, &priced));
     }
-    let answer = counter.accept(payer, asked, style, &drawing).await?;
+    let answer = counter.accept(payer, asked, style).await?;
     Ok(reply::json(StatusCode::ACCEPTED, &answer))
 }
 
@@ -94,24 +94,32 @@ impl Counter {
         mut payer: Payer,
         mut asked: GenerationInputImage,
         style: Option<Use>,
-        drawing: &Drawing,
     ) -> Result<RequestAsync, Refusal> {
         // Not the one that replies and logs name: whoever knows this one may see the images.
         let id = RequestId::random();
-        payer.cover(Kudos((estimate(drawing, &asked) * 1000.0) as i64))?;
+        payer.cover(kudos(paying::estimate(&asked)))?;
+        let (overview, names) = (self.board.overview(), &self.settings.names);
+        let till = Till {
+            requests: &self.requests,
+            request: id,
+            payer: &payer,
+            crowd: crowd(&overview, Kind::Image),
+        };
+        let kept = paying::upfront(&mut asked, &till).await?;
         if let Some(limits) = payer.limits() {
             let params = &asked.params;
             limits.admit_image(params.width, params.height, params.steps())?;
         }
         sources::take(&self.sources, id, &mut asked).await?;
+        let price = paying::drawing(&asked).price().round();
         let order = Order::new(id, &payer, Asked::image(asked));
-        let (overview, names) = (self.board.overview(), &self.settings.names);
         let is_possible = order.is_possible(&overview, names);
-        let mut answer = RequestAsync::accepted(id, drawing.price().round());
+        let mut answer = RequestAsync::accepted(id, price);
         answer.message = order.notice(&overview, names);
         answer.warnings = (!is_possible).then(|| warnings(answer.message.as_deref()));
         let request = NewRequest {
             style,
+            kept,
             ..order.request(payer.standing, names)
         };
         let accepted = self.requests.accept(request).await;
@@ -168,25 +176,9 @@ fn warnings(message: Option<&str>) -> Vec<RequestSingleWarning> {
     }]
 }
 
-fn estimate(drawing: &Drawing, asked: &GenerationInputImage) -> f64 {
-    let first = asked
-        .models
-        .first()
-        .map(|model| Baseline::of_unknown(model));
-    drawing.estimate(first, terms(asked), asked.params.n)
-}
-
-fn terms(asked: &GenerationInputImage) -> Terms {
-    Terms {
-        slow_workers: asked.slow_workers,
-        worker_blacklist: asked.worker_blacklist,
-    }
-}
-
 /// What is not there yet says so by its name, where it would make a difference.
 fn refuse_unbuilt(asked: &GenerationInputImage) -> Result<(), Refusal> {
     let settings = [
-        ("slow_workers", !asked.slow_workers),
         ("workers", !asked.targets().is_empty()),
         ("webhook", asked.webhook.is_some()),
         ("proxied_account", asked.proxied_account.is_some()),

@@ -3,6 +3,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `ask` | a request comes in |
+//! | `paying` | what it costs before it is drawn |
 //! | `sources` | the images that it begins with |
 //! | `look` | how it is doing, and what is there of it |
 //! | `pop` | a worker comes for images to draw |
@@ -12,6 +13,7 @@
 
 mod ask;
 mod look;
+mod paying;
 mod pop;
 mod rate;
 mod sources;

@@ -1,0 +1,95 @@
+//! What images cost before they are drawn.
+
+use super::super::paying::{Till, kudos};
+use crate::coordinator::kudos::{Drawing, Terms, Weighty};
+use crate::coordinator::requests::Kept;
+use crate::protocol::legacy::image::baseline::{Baseline, most_steps};
+use crate::protocol::legacy::image::params::ModelGenerationInputImage;
+use crate::protocol::legacy::image::request::GenerationInputImage;
+use crate::protocol::legacy::words::Sampler;
+use crate::protocol::legacy::work::steps_within;
+use crate::protocol::legacy::{Code, Refusal};
+
+/// LoRAs that make few steps of many, by their numbers where they are published.
+const QUICK: [&str; 2] = ["195519", "216190"];
+
+pub fn drawing(asked: &GenerationInputImage) -> Drawing {
+    Drawing::of(&asked.params, asked.source_image.is_some())
+}
+
+/// What all of them are said to cost, in whole kudos.
+pub fn estimate(asked: &GenerationInputImage) -> f64 {
+    let first = asked.models.first();
+    let family = first.map(|model| Baseline::of_unknown(model));
+    drawing(asked).estimate(family, terms(asked), asked.params.n)
+}
+
+/// What is kept until they have ended, if anything is. Where there is not enough, and whoever asked prefers smaller
+/// images to none, they become such that cost nothing before.
+pub async fn upfront(
+    asked: &mut GenerationInputImage,
+    till: &Till<'_>,
+) -> Result<Option<Kept>, Refusal> {
+    if !is_weighty(asked, till) {
+        return Ok(None);
+    }
+    let kept = till.keep(kudos(estimate(asked))).await?;
+    if kept.is_none() {
+        Code::KudosUpfront.when(!asked.allow_downgrade)?;
+        lighten(asked, till);
+        // One sampler takes as many steps as it likes.
+        Code::KudosUpfront.when(is_weighty(asked, till))?;
+    }
+    Ok(kept)
+}
+
+fn is_weighty(asked: &GenerationInputImage, till: &Till<'_>) -> bool {
+    let (drawing, families) = (drawing(asked), families(asked));
+    weighty(asked, &drawing, &families).needs_it(till.crowd)
+}
+
+fn lighten(asked: &mut GenerationInputImage, till: &Till<'_>) {
+    let (drawing, families) = (drawing(asked), families(asked));
+    let weighty = weighty(asked, &drawing, &families);
+    let ((width, height), most) = (weighty.free_size(till.crowd), weighty.free_steps());
+    let steps = asked
+        .params
+        .steps()
+        .min(steps_within(asked.params.sampler_name, most));
+    asked.slow_workers = true;
+    asked.params = ModelGenerationInputImage {
+        width,
+        height,
+        steps: Some(steps),
+        ..asked.params.clone()
+    };
+}
+
+fn weighty<'a>(
+    asked: &GenerationInputImage,
+    drawing: &'a Drawing,
+    families: &'a [Baseline],
+) -> Weighty<'a> {
+    let params = &asked.params;
+    let is_quick = |name: &str| QUICK.contains(&name) || name.to_lowercase().contains("lcm");
+    let mut loras = params.loras().iter();
+    Weighty {
+        drawing,
+        slow_workers: asked.slow_workers,
+        lcm: params.sampler_name == Sampler::Lcm || loras.any(|lora| is_quick(&lora.name)),
+        families,
+        max_steps: asked.models.iter().map(|model| most_steps(model)).min(),
+    }
+}
+
+fn families(asked: &GenerationInputImage) -> Vec<Baseline> {
+    let models = asked.models.iter();
+    models.map(|model| Baseline::of_unknown(model)).collect()
+}
+
+fn terms(asked: &GenerationInputImage) -> Terms {
+    Terms {
+        slow_workers: asked.slow_workers,
+        worker_blacklist: asked.worker_blacklist,
+    }
+}
