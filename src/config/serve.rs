@@ -32,6 +32,8 @@ settings! {
         rate_limits: bool = true,
         /// Reverse proxies in front of it: the client is who they name in X-Forwarded-For. Without one here, whoever connects is the client.
         trusted_proxies: Networks = [],
+        /// Networks that hide who uses them, such as VPNs and proxies. Untrusted owners have no workers there, and in a raid untrusted users ask for nothing from there.
+        unsafe_networks: Networks = [],
         /// Models for adults only, by the names they are asked for by. Words about the young never reach them.
         nsfw_models: Vec<String> = [],
         /// Where people get a key. Refusals and the descriptor point there.

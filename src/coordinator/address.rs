@@ -1,5 +1,6 @@
 //! Addresses of clients and workers: in one form, and in networks.
 
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,6 +11,13 @@ pub struct Network {
     first: u128,
     /// Of 128.
     bits: u8,
+}
+
+/// Some networks, however many: an address is looked up once for each of their sizes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Networks {
+    all: HashSet<Network>,
+    sizes: BTreeSet<u8>,
 }
 
 /// What one customer of a provider has at least: their addresses in it change at will.
@@ -79,6 +87,21 @@ impl Network {
     }
 }
 
+impl Networks {
+    pub fn contain(&self, address: IpAddr) -> bool {
+        let around = |bits: &u8| self.all.contains(&Network::of(address, *bits));
+        self.sizes.iter().any(around)
+    }
+}
+
+impl FromIterator<Network> for Networks {
+    fn from_iter<I: IntoIterator<Item = Network>>(networks: I) -> Self {
+        let all: HashSet<Network> = networks.into_iter().collect();
+        let sizes = all.iter().map(Network::bits).collect();
+        Self { all, sizes }
+    }
+}
+
 /// As [`Network::parse`] reads it.
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,7 +134,7 @@ fn mask(bits: u8) -> u128 {
 mod tests {
     use std::net::IpAddr;
 
-    use super::Network;
+    use super::{Network, Networks};
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -194,5 +217,21 @@ mod tests {
             Network::around(ip("192.0.2.1")),
             Network::around(ip("::ffff:192.0.2.1"))
         );
+    }
+
+    #[test]
+    fn an_address_is_in_any_of_some_networks() {
+        let texts = ["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"];
+        let networks: Networks = texts
+            .iter()
+            .filter_map(|text| Network::parse(text))
+            .collect();
+        for inside in ["10.9.8.7", "::ffff:10.9.8.7", "192.0.2.7", "2001:db8:1::"] {
+            assert!(networks.contain(ip(inside)), "{inside}");
+        }
+        for outside in ["11.0.0.1", "192.0.2.8", "2001:db9::", "::a00:1"] {
+            assert!(!networks.contain(ip(outside)), "{outside}");
+        }
+        assert!(!Networks::default().contain(ip("0.0.0.0")));
     }
 }

@@ -15,7 +15,7 @@ use super::egress::Egress;
 use super::http;
 use super::http::serve::{Connections, Tls, TlsError, serve};
 use super::media::{Links, Media, MediaError, MediaSettings};
-use super::moderation::Moderation;
+use super::moderation::{Moderation, Rules};
 use super::modes::Modes;
 use super::passkeys::Passkeys;
 use super::people::{People, Rewards};
@@ -117,7 +117,7 @@ impl Coordinator {
         let first_key = accounts.first_start().await?;
         refuse_unguarded(settings.listen, &accounts).await?;
         store.keep_records(settings.retention, tasks);
-        let records = Records::default();
+        let records = Records::new(store.modes());
         let prices = Arc::new(settings.prices);
         let books = books(&store, &accounts, prices.clone(), settings.trust_after);
         let books = rigs::books(books, records.clone());
@@ -248,13 +248,17 @@ pub async fn doors(
         &settings,
         tasks,
     );
+    let rules = Rules {
+        marked: settings.nsfw_models.clone(),
+        unsafe_networks: settings.unsafe_networks.clone(),
+    };
     let webhooks = Webhooks::start(Egress::new(), store.clone(), tasks);
     let requests = Requests::start(switchboard.clone(), store.clone(), webhooks, tasks);
     requests.restore(&names).await?;
     Ok(Doors {
         pollers: Pollers::start(switchboard.clone(), rigs.clone(), names, tasks),
         workers: Workers::new(switchboard.clone(), accounts.clone(), rigs.clone(), workers),
-        moderation: Moderation::open(store.clone(), settings.nsfw_models.clone(), tasks).await?,
+        moderation: Moderation::open(store.clone(), rules, tasks).await?,
         modes: Modes::start(store.clone(), requests.clone(), tasks),
         stats: Stats::start(store.clone(), tasks),
         rigs,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::accounts::{Accounts, Caller};
-use super::address::Network;
+use super::address::{Network, Networks};
 use super::documents::Documents;
 use super::kudos::Prices;
 use super::media::Media;
@@ -57,6 +57,8 @@ pub struct DoorSettings {
     pub rate_limits: bool,
     /// Whose word about who the client is counts.
     pub trusted_proxies: Vec<Network>,
+    /// Those that hide who uses them.
+    pub unsafe_networks: Networks,
     /// Models for adults only, by the names they are asked for by.
     pub nsfw_models: HashSet<String>,
     /// Where people get a key.
@@ -116,6 +118,7 @@ impl Default for DoorSettings {
             documents: Documents::default(),
             rate_limits: false,
             trusted_proxies: Vec::new(),
+            unsafe_networks: Networks::default(),
             nsfw_models: HashSet::new(),
             console_url: None,
             largest_request: 64 << 20,

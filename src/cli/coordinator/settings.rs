@@ -49,6 +49,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             documents: documents::read(serve.documents.as_deref())?,
             rate_limits: serve.rate_limits,
             trusted_proxies: networks(&serve.trusted_proxies),
+            unsafe_networks: networks(&serve.unsafe_networks).into_iter().collect(),
             nsfw_models: serve.nsfw_models.iter().cloned().collect(),
             console_url: serve.console_url.as_ref().map(ToString::to_string),
             requests_per_minute: serve

@@ -44,7 +44,7 @@ use tokio::task::spawn_blocking;
 use tracing::warn;
 
 use super::accounts::Roles;
-use super::address::Network;
+use super::address::{Network, Networks};
 use super::clock::wall_clock;
 use super::storage::{
     FilterChange, FilterChanged, FilterMade, Hit, NewFilter, StorageError, Store, TimeoutRow,
@@ -65,10 +65,18 @@ struct Inner {
     store: Store,
     tasks: Tasks,
     followed: Followed,
-    /// Models for adults only, by their names.
-    marked: HashSet<String>,
+    rules: Rules,
     /// Where each worker was seen last.
     workers: Mutex<HashMap<Arc<str>, IpAddr>>,
+}
+
+/// What the operator has set down.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// Models for adults only, by their names.
+    pub marked: HashSet<String>,
+    /// Those that hide who uses them.
+    pub unsafe_networks: Networks,
 }
 
 /// A prompt at the door.
@@ -117,16 +125,12 @@ const AT_ONCE: usize = 50_000;
 
 impl Moderation {
     /// Reads what there is, and follows it from then on.
-    pub async fn open(
-        store: Store,
-        marked: HashSet<String>,
-        tasks: &Tasks,
-    ) -> Result<Self, StorageError> {
+    pub async fn open(store: Store, rules: Rules, tasks: &Tasks) -> Result<Self, StorageError> {
         let inner = Arc::new(Inner {
             followed: Followed::read(&store).await?,
             store,
             tasks: tasks.clone(),
-            marked,
+            rules,
             workers: Mutex::default(),
         });
         follow::start(&inner, tasks);
@@ -144,7 +148,7 @@ impl Moderation {
             prompt
                 .models
                 .iter()
-                .any(|name| self.0.marked.contains(name))
+                .any(|name| self.0.rules.marked.contains(name))
         };
         let case = Case {
             prompt: prompt.text.to_owned(),
@@ -226,6 +230,11 @@ impl Moderation {
         let removed = self.0.store.remove_filter(id).await?;
         self.catch_up().await;
         Ok(removed)
+    }
+
+    /// Whether an address hides who uses it.
+    pub fn is_unsafe(&self, address: IpAddr) -> bool {
+        self.0.rules.unsafe_networks.contain(address)
     }
 
     /// How much longer an address is kept out.

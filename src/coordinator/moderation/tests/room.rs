@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep};
 use crate::coordinator::accounts::{ANONYMOUS, Roles};
 use crate::coordinator::address::Network;
 use crate::coordinator::moderation::{
-    Asker, Blocked, Mark, Medium, Moderation, NoPattern, NotWritten, Prompt, Reason, TOO_MUCH,
+    Asker, Blocked, Mark, Medium, Moderation, NoPattern, NotWritten, Prompt, Reason, Rules,
+    TOO_MUCH,
 };
 use crate::coordinator::storage::{
     FilterChange, FilterChanged, FilterMade, FilterRow, Location, NewFilter, Store,
@@ -37,8 +38,11 @@ impl House {
     async fn process(&self) -> (Moderation, Store) {
         let place = Location::in_folder(self.folder.path());
         let store = Store::open(&place, &self.tasks).await.unwrap();
-        let marked = HashSet::from(["marked".to_owned()]);
-        let moderation = Moderation::open(store.clone(), marked, &self.tasks).await;
+        let rules = Rules {
+            marked: HashSet::from(["marked".to_owned()]),
+            ..Rules::default()
+        };
+        let moderation = Moderation::open(store.clone(), rules, &self.tasks).await;
         (moderation.unwrap(), store)
     }
 }
