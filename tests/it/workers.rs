@@ -402,7 +402,7 @@ async fn a_revoked_key_ends_its_workers_socket_within_a_second() {
     let books = muster::coordinator::kudos::books(store.clone(), Arc::default(), |_| true);
     let switchboard = Switchboard::start(Settings::default(), books, &tasks);
     let settings = WorkersSettings::default();
-    let records = Records::default();
+    let records = Records::new(store.modes());
     let rigs = Rigs::start(
         records,
         switchboard.clone(),

@@ -209,8 +209,13 @@ impl Dispatcher {
             paid: false,
             ..wants.clone()
         };
-        let preferred = self.preferred_job(worker, |entry| words.unwanted(entry).is_none());
-        if preferred.is_some() || worker.terms.own_only {
+        let own_only = wants.own_only || worker.terms.own_only;
+        let takes_first = |entry: &Entry| {
+            let is_own = !own_only || entry.ticket.account == worker.owner;
+            is_own && words.unwanted(entry).is_none()
+        };
+        let preferred = self.preferred_job(worker, takes_first);
+        if preferred.is_some() || own_only {
             return preferred;
         }
         let open = worker

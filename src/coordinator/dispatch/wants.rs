@@ -18,6 +18,8 @@ pub struct Wants {
     pub unwanted: Arc<[String]>,
     /// It wants to be sure that whoever asks has the kudos.
     pub paid: bool,
+    /// No others than its owner's.
+    pub own_only: bool,
     /// No other than this one, which it says it has done.
     pub only: Option<JobId>,
 }
@@ -60,7 +62,7 @@ impl Wants {
 
     /// Whether it takes whatever it can do.
     pub fn takes_all(&self) -> bool {
-        self.unwanted.is_empty() && !self.paid
+        self.unwanted.is_empty() && !self.paid && !self.own_only
     }
 
     pub fn unwanted(&self, entry: &Entry) -> Option<Unwanted> {

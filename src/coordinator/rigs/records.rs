@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::coordinator::dispatch::Terms;
+use crate::coordinator::modes::{ModeSet, Reading};
 use crate::coordinator::storage::{Decided, RigNews, RigRow, TeamShare};
 use crate::protocol::job::WorkerId;
 use crate::protocol::legacy::words::Trade;
@@ -15,14 +16,16 @@ use super::live::{Feat, Live, Seen};
 
 /// Jobs dropped within an hour that are not too many yet. Forms of interrogations come by the hundred.
 const MOST_DROPPED: usize = 20;
+const MOST_DROPPED_IN_A_RAID: usize = 10;
 const MOST_FORMS_DROPPED: usize = 100;
 
 /// Clones are the same.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Records(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
+    modes: watch::Receiver<Reading>,
     live: Mutex<HashMap<WorkerId, Live>>,
     /// Those that have dropped too many jobs.
     failing: Mutex<Vec<WorkerId>>,
@@ -30,6 +33,16 @@ struct Shared {
 }
 
 impl Records {
+    /// Judged by the modes of the service.
+    pub fn new(modes: watch::Receiver<Reading>) -> Self {
+        Self(Arc::new(Shared {
+            modes,
+            live: Mutex::default(),
+            failing: Mutex::default(),
+            failed: Notify::new(),
+        }))
+    }
+
     pub fn knows(&self, worker: WorkerId) -> bool {
         self.live().get(&worker).is_some_and(|live| live.known)
     }
@@ -91,11 +104,13 @@ impl Records {
 
     /// It took a job and did not bring it, and the job was not to blame.
     pub fn dropped(&self, worker: WorkerId) {
+        let is_raid = self.0.modes.borrow().modes.contains(ModeSet::RAID);
         let too_many = {
             let mut live = self.live();
             let live = live.entry(worker).or_default();
             let most = match live.trade {
                 Some(Trade::Interrogation) => MOST_FORMS_DROPPED,
+                _ if is_raid => MOST_DROPPED_IN_A_RAID,
                 _ => MOST_DROPPED,
             };
             live.drop_one(most, Instant::now())
@@ -167,5 +182,32 @@ impl Records {
     fn live(&self) -> MutexGuard<'_, HashMap<WorkerId, Live>> {
         let live = self.0.live.lock();
         live.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tokio::sync::watch;
+
+    use super::{MOST_DROPPED, MOST_DROPPED_IN_A_RAID, ModeSet, Reading, Records};
+    use crate::protocol::job::WorkerId;
+
+    /// How many jobs a worker may drop.
+    fn allowed(modes: ModeSet) -> usize {
+        let reading = Reading { revision: 1, modes };
+        let records = Records::new(watch::channel(reading).1);
+        let mut dropped = 0;
+        while records.failing().now_or_never().is_none() {
+            records.dropped(WorkerId(1));
+            dropped += 1;
+        }
+        dropped - 1
+    }
+
+    #[test]
+    fn in_a_raid_fewer_dropped_jobs_send_a_worker_into_maintenance() {
+        assert_eq!(allowed(ModeSet::default()), MOST_DROPPED);
+        assert_eq!(allowed(ModeSet::RAID), MOST_DROPPED_IN_A_RAID);
     }
 }

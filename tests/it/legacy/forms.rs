@@ -13,7 +13,7 @@ const POP: &str = "/api/v2/interrogate/pop";
 const SUBMIT: &str = "/api/v2/interrogate/submit";
 const STATUS: &str = "/api/v2/interrogate/status";
 
-const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+pub const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
 async fn ask(app: &App, forms: &[&str]) -> String {
     let forms: Vec<Value> = forms.iter().map(|name| json!({"name": name})).collect();

@@ -10,6 +10,7 @@ mod money;
 mod our_worker;
 mod payers;
 mod people;
+mod raid;
 mod rigs;
 mod service;
 mod streamed;

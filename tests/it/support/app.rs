@@ -70,7 +70,7 @@ impl App {
         let store = Store::open(&place, &tasks).await.unwrap();
         let accounts = Accounts::open(store.clone(), &tasks).await.unwrap();
         let first = accounts.first_start().await.unwrap().unwrap();
-        let (owners, records) = (accounts.clone(), Records::default());
+        let (owners, records) = (accounts.clone(), Records::new(store.modes()));
         let books = kudos::books(store.clone(), Arc::default(), move |owner| {
             owners.is_trusted(owner)
         });

@@ -47,7 +47,10 @@ pub async fn pop(
     let name = kept_name(&asked.name);
     let reach = reach(&asked);
     door.keep_out_blocked()?;
-    let wants = Wants::most(asked.amount);
+    let wants = Wants {
+        own_only: door::is_kept_back(&door, &caller, &modes)?,
+        ..Wants::most(asked.amount)
+    };
     let mut ask = Ask {
         prefers,
         by_invitation: modes.are_on(ModeSet::INVITE_ONLY),

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use crate::coordinator::accounts::Caller;
-use crate::coordinator::requests::{NotAccepted, Request, Requests};
+use crate::coordinator::modes::{ModeSet, Modes};
+use crate::coordinator::requests::{NotAccepted, Order, Request, Requests};
 use crate::coordinator::state::DoorSettings;
+use crate::coordinator::switchboard::Overview;
 use crate::protocol::job::{Kind, RequestId};
 use crate::protocol::legacy::{Code, Refusal};
 
@@ -42,6 +44,20 @@ pub fn find(requests: &Requests, id: &str, kind: Kind) -> Result<Arc<Request>, R
     found
         .filter(|request| request.kind == kind)
         .ok_or_else(|| Code::RequestNotFound.into())
+}
+
+/// What whoever asks should know. In a raid nobody learns from it who is online.
+pub fn notice(
+    order: &Order,
+    modes: &Modes,
+    overview: &Overview,
+    settings: &DoorSettings,
+) -> Option<String> {
+    let names = &settings.names;
+    match modes.are_on(ModeSet::RAID) && !order.is_possible(overview, names) {
+        true => None,
+        false => order.notice(overview, names),
+    }
 }
 
 pub fn refusal(error: &NotAccepted) -> Refusal {

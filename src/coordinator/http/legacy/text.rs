@@ -10,7 +10,7 @@ use super::moderation::Door;
 use super::paying::{self, Till};
 use super::progress;
 use super::refused::Refused;
-use super::requested::{find, leave_room, refusal, unavailable};
+use super::requested::{find, leave_room, notice, refusal, unavailable};
 use super::service::takes_requests;
 use super::streamed::{self, Source};
 use crate::coordinator::accounts::{Caller, Roles};
@@ -71,6 +71,7 @@ pub async fn ask(
     let targets = targets.ok_or(Code::WorkerNotFound)?;
     leave_room(&requests, &caller, &settings, Kind::Text, asked.outputs())?;
     door.keep_out_blocked()?;
+    door.refuse_raiders(&caller, &modes)?;
     asked = moderated(&door, &caller, asked).await?;
     payer.cover(paying::kudos(price))?;
     // Not the one that replies and logs name: whoever knows this one may read the text.
@@ -86,7 +87,7 @@ pub async fn ask(
         limits.admit_text(asked.params.max_length)?;
     }
     let order = Order::new(id, &payer, Asked::text(asked)).for_workers(targets);
-    let notice = order.notice(&board.overview(), &settings.names);
+    let notice = notice(&order, &modes, &board.overview(), &settings);
     let request = NewRequest {
         style,
         kept,

@@ -7,8 +7,9 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::super::images::look_at;
+use super::super::moderation::Door;
 use super::super::refused::Refused;
-use super::super::requested::{leave_room, refusal};
+use super::super::requested::{leave_room, notice, refusal};
 use super::super::service::takes_requests;
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::error::ApiError;
@@ -33,7 +34,7 @@ pub async fn ask(
     State(board): State<Switchboard>,
     State(sources): State<Sources>,
     State(settings): State<Arc<DoorSettings>>,
-    State(modes): State<Modes>,
+    (State(modes), door): (State<Modes>, Door),
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
@@ -45,12 +46,13 @@ pub async fn ask(
     let forms = asked.forms.as_ref().map_or(0, Vec::len);
     let forms = u32::try_from(forms).unwrap_or(u32::MAX);
     leave_room(&requests, &caller, &settings, Kind::Interrogation, forms)?;
+    door.refuse_raiders(&caller, &modes)?;
     // Not the one that replies and logs name: whoever knows this one may read the answers.
     let id = RequestId::random();
     let size = look_at(&sources, id, &mut asked.source_image).await?;
     let payer = Payer::of(&caller, false, wall_clock())?;
     let order = Order::new(id, &payer, Asked::forms(asked, size));
-    let message = order.notice(&board.overview(), &settings.names);
+    let message = notice(&order, &modes, &board.overview(), &settings);
     let request = order.request(payer.standing, &settings.names);
     let accepted = requests.accept(request).await;
     accepted.map_err(|error| refusal(&error))?;

@@ -9,7 +9,7 @@ use axum::response::Response;
 use super::super::moderation::Door;
 use super::super::paying::{Till, crowd, kudos};
 use super::super::refused::Refused;
-use super::super::requested::{leave_room, refusal};
+use super::super::requested::{leave_room, notice, refusal};
 use super::super::service::takes_requests;
 use super::{paying, sources};
 use crate::coordinator::accounts::{Caller, Roles};
@@ -40,6 +40,7 @@ pub struct Counter {
     pub board: Switchboard,
     pub sources: Sources,
     pub settings: Arc<DoorSettings>,
+    pub modes: Modes,
 }
 
 pub async fn ask(
@@ -62,9 +63,11 @@ pub async fn ask(
         board,
         sources,
         settings,
+        modes: modes.clone(),
     };
     counter.leave_room(&caller, &asked)?;
     door.keep_out_blocked()?;
+    door.refuse_raiders(&caller, &modes)?;
     let asked = moderated(&door, &caller, asked).await?;
     asked.check(known(&caller, &alias(&caller)))?;
     if asked.dry_run {
@@ -115,8 +118,9 @@ impl Counter {
         let order = Order::new(id, &payer, Asked::image(asked));
         let is_possible = order.is_possible(&overview, names);
         let mut answer = RequestAsync::accepted(id, price);
-        answer.message = order.notice(&overview, names);
-        answer.warnings = (!is_possible).then(|| warnings(answer.message.as_deref()));
+        answer.message = notice(&order, &self.modes, &overview, &self.settings);
+        let told = answer.message.as_deref().filter(|_| !is_possible);
+        answer.warnings = told.map(warnings);
         let request = NewRequest {
             style,
             kept,
@@ -169,10 +173,10 @@ async fn moderated(
     Ok(asked)
 }
 
-fn warnings(message: Option<&str>) -> Vec<RequestSingleWarning> {
+fn warnings(message: &str) -> Vec<RequestSingleWarning> {
     vec![RequestSingleWarning {
         code: Warning::NoAvailableWorker,
-        message: message.unwrap_or_default().to_owned(),
+        message: message.to_owned(),
     }]
 }
 

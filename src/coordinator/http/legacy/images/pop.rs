@@ -44,6 +44,10 @@ pub async fn pop(
     let prefers = door::preferred(asked.priority_usernames.as_deref())?;
     door::may_pop(&caller)?;
     door.keep_out_blocked()?;
+    let wants = Wants {
+        own_only: door::is_kept_back(&door, &caller, &modes)?,
+        ..wants(&asked)
+    };
     let agent = BridgeAgent::parse(&asked.bridge_agent);
     let name = kept_name(&asked.name);
     let mut ask = Ask {
@@ -54,7 +58,7 @@ pub async fn pop(
     let uploads = ask.capabilities.contains(Capabilities::UPLOADS);
     ask.said.address = door.address.to_string();
     let worker = ask.name.clone();
-    let given = pollers.pop(&caller, ask, wants(&asked)).await;
+    let given = pollers.pop(&caller, ask, wants).await;
     let given = given.map_err(|not| door::not_served(not, &name))?;
     door.moderation.note_worker(&worker, door.address);
     if given.offers.is_empty() {

@@ -6,10 +6,11 @@ use std::time::Duration;
 use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
 
-use crate::coordinator::accounts::Caller;
+use crate::coordinator::accounts::{Caller, Roles};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::Address;
 use crate::coordinator::moderation::{Asker, Blocked, LONGEST, Moderation, Prompt};
+use crate::coordinator::modes::{ModeSet, Modes};
 use crate::protocol::legacy::{Code, Refusal};
 
 /// Where a request comes from, and whoever decides about that.
@@ -34,6 +35,19 @@ impl Door {
                 Err(Refusal::new(Code::TimeoutIP, message))
             }
         }
+    }
+
+    /// Whether whoever comes hides where they are, and is not known to mean well all the same.
+    pub fn is_hidden(&self, caller: &Caller) -> bool {
+        let is_vouched_for =
+            caller.has(Roles::TRUSTED) || caller.has(Roles::VPN) || caller.roles.moderates();
+        !is_vouched_for && self.moderation.is_unsafe(self.address)
+    }
+
+    /// In a raid those who hide ask for nothing.
+    pub fn refuse_raiders(&self, caller: &Caller, modes: &Modes) -> Result<(), Refusal> {
+        let is_raider = modes.are_on(ModeSet::RAID) && self.is_hidden(caller);
+        Code::UntrustedUnsafeIP.when(is_raider)
     }
 
     /// The prompt as it may be served, where that is not as it came.

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
+use crate::coordinator::http::legacy::moderation::Door;
+use crate::coordinator::modes::{ModeSet, Modes};
 use crate::coordinator::pollers::NotServed;
 use crate::coordinator::rigs::NotAdmitted;
 use crate::protocol::job::AccountId;
@@ -23,6 +25,14 @@ pub fn may_pop(caller: &Caller) -> Result<(), Refusal> {
     Code::DeletedUser.when(caller.roles.contains(Roles::DELETED))?;
     Code::WorkerFlaggedMaintenance.when(caller.roles.contains(Roles::FLAGGED))?;
     Code::AnonForbiddenWorker.when(caller.account == ANONYMOUS)
+}
+
+/// Whether it is given its owner's jobs only, because it hides where it is. In a raid it does not learn that; at other
+/// times it may not come.
+pub fn is_kept_back(door: &Door, caller: &Caller, modes: &Modes) -> Result<bool, Refusal> {
+    let is_hidden = door.is_hidden(caller);
+    Code::UnsafeIp.when(is_hidden && !modes.are_on(ModeSet::RAID))?;
+    Ok(is_hidden)
 }
 
 /// Those of the models that it may serve, as many as one worker may: some are for one account only.
