@@ -185,16 +185,15 @@ impl Requests {
 
     /// Requests of an account that have jobs to come.
     pub fn unfinished(&self, account: AccountId) -> Vec<Arc<Request>> {
+        self.write().unfinished(account).to_vec()
+    }
+
+    /// How many jobs wait or run for such requests of an account.
+    pub fn open_jobs(&self, account: AccountId, counts: impl Fn(&Request) -> bool) -> usize {
         let mut shelves = self.write();
-        let Some(its) = shelves.by_account.get_mut(&account) else {
-            return Vec::new();
-        };
-        its.retain(|request| request.counts().unfinished() > 0);
-        let unfinished = its.clone();
-        if unfinished.is_empty() {
-            shelves.by_account.remove(&account);
-        }
-        unfinished
+        let unfinished = shelves.unfinished(account).iter();
+        let counted = unfinished.filter(|request| counts(request));
+        counted.map(|request| request.open_jobs()).sum()
     }
 
     fn follow(
@@ -255,11 +254,20 @@ impl Shelves {
         its.push(request.clone());
     }
 
+    /// Those of an account that have jobs to come; the others leave its shelf.
+    fn unfinished(&mut self, account: AccountId) -> &[Arc<Request>] {
+        let Some(its) = self.by_account.get_mut(&account) else {
+            return &[];
+        };
+        its.retain(|request| request.is_open());
+        its
+    }
+
     fn forget(&mut self, now: UnixMillis) {
         let is_kept = |request: &Arc<Request>| request.expires_at.after(MARGIN) > now;
         self.by_id.retain(|_, request| is_kept(request));
         self.by_account.retain(|_, its| {
-            its.retain(|request| is_kept(request) && request.counts().unfinished() > 0);
+            its.retain(|request| is_kept(request) && request.is_open());
             !its.is_empty()
         });
     }

@@ -189,7 +189,18 @@ impl Request {
 
     /// Nothing more comes of it.
     pub(super) fn has_ended(&self) -> bool {
-        self.expires_at <= wall_clock() || self.outputs.iter().all(|output| !output.is_open())
+        self.expires_at <= wall_clock() || !self.is_open()
+    }
+
+    /// It has a job that waits or runs.
+    pub(super) fn is_open(&self) -> bool {
+        self.outputs.iter().any(Output::is_open)
+    }
+
+    /// How many of its jobs wait or run, for whoever need not know where they are.
+    pub(super) fn open_jobs(&self) -> usize {
+        let open = self.outputs.iter().filter(|output| output.is_open());
+        open.count()
     }
 
     pub fn is_cancelled(&self) -> bool {

@@ -148,7 +148,7 @@ fn active(requests: &Requests, account: AccountId) -> UserActiveGenerations {
     UserActiveGenerations {
         text: Some(of(Kind::Text)),
         image: Some(of(Kind::Image)),
-        alchemy: Some(Vec::new()),
+        alchemy: Some(of(Kind::Interrogation)),
     }
 }
 
