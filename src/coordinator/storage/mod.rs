@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `location`, `dialect` | where the store is; the words in which the engines differ |
 //! | `migrate` | the schema and its versions (`migrations/`) |
-//! | `writer`, `write` | the one writer, which groups writes under one commit; a write as a value |
+//! | `writer`, `work`, `write` | the one writer; what it writes under one commit; a write as a value |
 //! | `values`, `insertion`, `rows` | what goes into statements, many rows at once, and what comes out of them |
 //! | `settlements`, `postings`, `holds`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `workers`, `rigs`, `teams`, `ledger` | one file a noun |
 //! | `styles`, `collections` | styles of users, and collections of them |
@@ -51,6 +51,7 @@ mod suspicions;
 mod teams;
 mod timeouts;
 mod values;
+mod work;
 mod workers;
 mod write;
 mod writer;

@@ -11,10 +11,11 @@ use uuid::Uuid;
 use crate::coordinator::styles::Use;
 use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis};
 
+use super::insertion::{Statements, Table, insert};
 use super::settlements::kind_word;
 use super::styles::write_use;
-use super::values::without_zeros;
-use super::write::Change;
+use super::values::Values;
+use super::write::{Change, Write};
 use super::{StorageError, Store};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +57,8 @@ impl Store {
         request: RequestRow,
         style: Option<Use>,
     ) -> Result<(), StorageError> {
-        self.change(Accept { request, style }).await
+        let accept = Box::new(Accept { request, style });
+        self.write(|answer| Write::accept(accept, answer)).await
     }
 
     /// Nothing more is to be made for it.
@@ -113,36 +115,43 @@ const RESULTS_OF_OPEN: &str = "SELECT results.job, results.request, results.mode
      JOIN requests ON requests.id = results.request LEFT JOIN workers ON workers.id = results.worker \
      WHERE requests.expires_at > $1";
 
+const REQUESTS: Table = Table {
+    head: "INSERT INTO requests (id, account, kind, body, accepted_at, expires_at, cancelled) VALUES ",
+    columns: 7,
+    tail: "",
+};
+
+/// A request that is taken.
 #[derive(Debug)]
-struct Accept {
+pub struct Accept {
     request: RequestRow,
     style: Option<Use>,
 }
 
-impl Change for Accept {
-    type Answer = ();
-
-    fn apply<'a>(
-        &'a self,
-        connection: &'a mut AnyConnection,
-    ) -> BoxFuture<'a, Result<(), StorageError>> {
-        let row = &self.request;
-        Box::pin(async move {
-            let new = sqlx::query(
-                "INSERT INTO requests (id, account, kind, body, accepted_at, expires_at, cancelled) \
-                 VALUES ($1, $2, $3, $4, $5, $6, $7)",
-            );
-            let new = new.bind(row.id.to_string()).bind(row.account.0);
-            let new = new.bind(kind_word(row.kind)).bind(without_zeros(&row.body));
-            let new = new.bind(row.accepted_at.0).bind(row.expires_at.0);
-            let new = new.bind(i64::from(row.cancelled));
-            new.execute(&mut *connection).await?;
-            if let Some(used) = &self.style {
-                write_use(used, row.account, row.accepted_at, connection).await?;
-            }
-            Ok(())
-        })
+/// Writes them all, and counts and pays the styles they were made with.
+pub async fn write_accepted(
+    accepted: &[&Accept],
+    connection: &mut AnyConnection,
+    statements: &mut Statements,
+) -> Result<(), StorageError> {
+    insert(&REQUESTS, accepted, row, connection, statements).await?;
+    for Accept { request, style } in accepted {
+        if let Some(used) = style {
+            write_use(used, request.account, request.accepted_at, connection).await?;
+        }
     }
+    Ok(())
+}
+
+fn row(accepted: &&Accept, values: &mut Values) {
+    let request = &accepted.request;
+    values.text(&request.id.to_string());
+    values.number(request.account.0);
+    values.text(kind_word(request.kind));
+    values.whole_text(&request.body);
+    values.number(request.accepted_at.0);
+    values.number(request.expires_at.0);
+    values.number(request.cancelled.into());
 }
 
 #[derive(Debug)]

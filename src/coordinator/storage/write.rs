@@ -10,14 +10,16 @@ use crate::coordinator::kudos::Settlement;
 use crate::protocol::job::Kudos;
 
 use super::StorageError;
+use super::requests::Accept;
 
 type Answer<A> = oneshot::Sender<Result<A, StorageError>>;
 
 /// What is sent to the writer.
 #[derive(Debug)]
 pub enum Write {
-    /// By far the most frequent: all of a batch are written together.
+    /// These two are by far the most frequent: all of a batch are written together.
     Settle(Settle),
+    Accept(Accepting),
     Other(Box<dyn Pending>),
 }
 
@@ -25,6 +27,12 @@ pub enum Write {
 pub struct Settle {
     pub settlement: Box<Settlement>,
     pub answer: Answer<Kudos>,
+}
+
+#[derive(Debug)]
+pub struct Accepting {
+    pub accept: Box<Accept>,
+    pub answer: Answer<()>,
 }
 
 /// Any other change; it stands in the file of its noun.
@@ -59,6 +67,10 @@ struct Waiting<C: Change> {
 impl Write {
     pub fn settle(settlement: Box<Settlement>, answer: Answer<Kudos>) -> Self {
         Self::Settle(Settle { settlement, answer })
+    }
+
+    pub fn accept(accept: Box<Accept>, answer: Answer<()>) -> Self {
+        Self::Accept(Accepting { accept, answer })
     }
 
     pub fn other<C: Change>(change: C, answer: Answer<C::Answer>) -> Self {
