@@ -11,6 +11,7 @@
 //! | [`switchboard`] | the task around it: between clients, workers and the books |
 //! | [`workers`] | the line for workers: who is let in, and what is said there |
 //! | [`pollers`] | workers that come for their jobs instead: who they are, what they have |
+//! | [`messages`] | what workers are told with their pops |
 //! | [`rigs`] | workers as people know them: what they said, what was decided, what they have done |
 //! | [`teams`] | workers that count together |
 //! | [`webhooks`] | addresses that are called when a result is there |
@@ -45,6 +46,7 @@ pub mod error;
 pub mod http;
 pub mod kudos;
 pub mod media;
+pub mod messages;
 pub mod metering;
 pub mod moderation;
 pub mod modes;

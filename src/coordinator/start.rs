@@ -15,6 +15,7 @@ use super::egress::Egress;
 use super::http;
 use super::http::serve::{Connections, Tls, TlsError, serve};
 use super::media::{Links, Media, MediaError, MediaSettings};
+use super::messages::Messages;
 use super::moderation::{Moderation, Rules};
 use super::modes::Modes;
 use super::passkeys::Passkeys;
@@ -255,6 +256,7 @@ pub async fn doors(
     let webhooks = Webhooks::start(Egress::new(), store.clone(), tasks);
     let requests = Requests::start(switchboard.clone(), store.clone(), webhooks, tasks);
     requests.restore(&names).await?;
+    let messages = Messages::open(store.clone(), rigs.clone(), &settings.name, tasks).await?;
     Ok(Doors {
         pollers: Pollers::start(switchboard.clone(), rigs.clone(), names, tasks),
         workers: Workers::new(switchboard.clone(), accounts.clone(), rigs.clone(), workers),
@@ -262,6 +264,7 @@ pub async fn doors(
         modes: Modes::start(store.clone(), requests.clone(), tasks),
         stats: Stats::start(store.clone(), tasks),
         rigs,
+        messages,
         passkeys: Passkeys::start(store.clone(), tasks),
         requests,
         people: People::new(store.clone(), accounts.clone()),

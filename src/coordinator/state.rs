@@ -10,6 +10,7 @@ use super::address::{Network, Networks};
 use super::documents::Documents;
 use super::kudos::Prices;
 use super::media::Media;
+use super::messages::Messages;
 use super::moderation::Moderation;
 use super::modes::Modes;
 use super::names::Names;
@@ -39,6 +40,7 @@ pub struct Doors {
     pub passkeys: Passkeys,
     pub stats: Stats,
     pub rigs: Rigs,
+    pub messages: Messages,
     pub pictures: Pictures,
     pub sources: Sources,
     pub store: Store,

@@ -226,10 +226,10 @@ pub const ROUTES: &[Route] = &[
     Route::get("/api/v2/teams/{id}",                    Who::Anyone, Json,    "One team.",                                       || get(legacy::teams::show)).at_most(TEAMS),
     Route::patch("/api/v2/teams/{id}",                  SUBMIT,      Json,    "Changes a team.",                                 || patch(legacy::teams::change)).at_most(TEAMS),
     Route::delete("/api/v2/teams/{id}",                 SUBMIT,      Json,    "Deletes a team.",                                 || delete(legacy::teams::delete)).at_most(TEAMS),
-    Route::get("/api/v2/workers/messages",              SUBMIT,      Unbuilt, "What workers are told.",                          || get(unbuilt::answer)),
-    Route::post("/api/v2/workers/messages",             SUBMIT,      Unbuilt, "Tells workers something.",                        || post(unbuilt::answer)),
-    Route::get("/api/v2/workers/messages/{id}",         Who::Anyone, Unbuilt, "One message.",                                    || get(unbuilt::answer)),
-    Route::delete("/api/v2/workers/messages/{id}",      SUBMIT,      Unbuilt, "Takes a message back.",                           || delete(unbuilt::answer)),
+    Route::get("/api/v2/workers/messages",              SUBMIT,      Json,    "What workers are told.",                          || get(legacy::rigs::messages::list)),
+    Route::post("/api/v2/workers/messages",             SUBMIT,      Json,    "Tells workers something.",                        || post(legacy::rigs::messages::create)),
+    Route::get("/api/v2/workers/messages/{id}",         Who::Anyone, Json,    "One message.",                                    || get(legacy::rigs::messages::show)),
+    Route::delete("/api/v2/workers/messages/{id}",      SUBMIT,      Json,    "Takes a message back.",                           || delete(legacy::rigs::messages::delete)),
 ];
 
 /// Only in development mode.

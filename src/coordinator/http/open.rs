@@ -8,6 +8,7 @@ use axum::extract::FromRef;
 use crate::coordinator::accounts::Accounts;
 use crate::coordinator::kudos::Giving;
 use crate::coordinator::media::Media;
+use crate::coordinator::messages::Messages;
 use crate::coordinator::moderation::Moderation;
 use crate::coordinator::modes::Modes;
 use crate::coordinator::names::Names;
@@ -115,6 +116,7 @@ parts! {
     Modes = |open| open.doors.modes.clone();
     Stats = |open| open.doors.stats.clone();
     Rigs = |open| open.doors.rigs.clone();
+    Messages = |open| open.doors.messages.clone();
     Passkeys = |open| open.doors.passkeys.clone();
     Pictures = |open| open.doors.pictures.clone();
     Sources = |open| open.doors.sources.clone();

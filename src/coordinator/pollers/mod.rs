@@ -34,7 +34,7 @@ use super::storage::Store;
 use super::switchboard::{Brought, Pop, Receipt, Switchboard};
 use crate::protocol::job::{
     AccountId, Event, Failure, FailureKind, FinishReason, Hidden, JobId, Kudos, Product, Progress,
-    TokenEvent, Usage,
+    TokenEvent, Usage, WorkerId,
 };
 use crate::tasks::Tasks;
 
@@ -64,6 +64,8 @@ struct Inner {
 /// What a worker that came is given.
 #[derive(Debug)]
 pub struct Given {
+    /// To which worker.
+    pub worker: WorkerId,
     /// All of one request.
     pub offers: Vec<Offer>,
     /// Their model, as the worker calls it.
@@ -129,6 +131,7 @@ impl Pollers {
         }
         let first = popped.offers.first();
         Ok(Given {
+            worker: poller.row.id,
             model: first.map(|offer| poller.own_name(&offer.model, &self.0.names)),
             offers: popped.offers,
             skipped: popped.skipped,

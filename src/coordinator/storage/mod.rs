@@ -6,7 +6,7 @@
 //! | `migrate` | the schema and its versions (`migrations/`) |
 //! | `writer`, `work`, `write` | the one writer; what it writes under one commit; a write as a value |
 //! | `values`, `insertion`, `rows` | what goes into statements, many rows at once, and what comes out of them |
-//! | `settlements`, `postings`, `holds`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `workers`, `rigs`, `teams`, `ledger` | one file a noun |
+//! | `settlements`, `postings`, `holds`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `workers`, `rigs`, `teams`, `messages`, `ledger` | one file a noun |
 //! | `styles`, `collections` | styles of users, and collections of them |
 //! | `pulse`, `revisions`, `modes` | whether the store answers, and what another process has changed |
 //! | `stats` | what was made, by kind and model, in spans of time |
@@ -30,6 +30,7 @@ mod insertion;
 mod keys;
 mod ledger;
 mod location;
+mod messages;
 mod migrate;
 mod modes;
 mod passkeys;
@@ -68,6 +69,7 @@ pub use holds::Hold;
 pub use keys::{KeyRow, NewKeyRow};
 pub use ledger::LedgerSums;
 pub use location::Location;
+pub use messages::{MessageRow, MessageSearch, NewMessage};
 pub use people::{
     Amounts, Attended, Changed, Leaving, Left, LoggedIn, NewLogin, Order, PersonChange, PersonRow,
     Promotion, Records,

@@ -1,5 +1,5 @@
 //! What is old goes: the settled rows of jobs that ended long ago, postings, and the entries of both, as bookkeepers
-//! close a year.
+//! close a year. So do messages to workers whose time was over long ago.
 //!
 //! The ledger grows by three entries a job, more than anything else here, so they cannot stay for ever. What must
 //! stay is what they add up to: each account's sum is carried into its opening balance in the transaction that
@@ -100,6 +100,9 @@ impl Change for Forgetting {
             let jobs = jobs.bind(until).execute(&mut *connection).await?;
             let postings = sqlx::query("DELETE FROM postings WHERE at <= $1");
             let postings = postings.bind(until).execute(&mut *connection).await?;
+            let messages = sqlx::query("DELETE FROM worker_messages WHERE expires_at < $1");
+            let messages = messages.bind(self.before.0);
+            messages.execute(&mut *connection).await?;
             let entries = "DELETE FROM ledger WHERE at <= $1 RETURNING account, amount";
             let entries: Vec<Removed> =
                 all(sqlx::query(entries).bind(until), &mut *connection).await?;

@@ -14,10 +14,12 @@ pub enum Topic {
     Filters,
     /// Networks that are kept out.
     Timeouts,
+    /// What workers are told.
+    Messages,
 }
 
 impl Topic {
-    const ALL: &[Self] = &[Self::Keys, Self::Filters, Self::Timeouts];
+    const ALL: &[Self] = &[Self::Keys, Self::Filters, Self::Timeouts, Self::Messages];
 
     /// The name of its row among the counters.
     const fn counter(self) -> &'static str {
@@ -25,6 +27,7 @@ impl Topic {
             Self::Keys => "keys",
             Self::Filters => "filters",
             Self::Timeouts => "timeouts",
+            Self::Messages => "messages",
         }
     }
 }

@@ -595,3 +595,8 @@ pub async fn draw_one(app: &App) {
     assert_eq!(status, StatusCode::OK, "{answer}");
     until_done(app, &id).await;
 }
+
+/// What the worker `artist` gets when it asks.
+pub async fn popped(app: &App) -> Value {
+    pop(app, json!({})).await
+}

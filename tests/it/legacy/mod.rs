@@ -5,6 +5,7 @@ mod forms;
 mod images;
 mod library;
 mod matching;
+mod messages;
 mod moderation;
 mod money;
 mod our_worker;
@@ -22,7 +23,6 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
-use muster::coordinator::http::{Answers, ROUTES};
 use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::Kudos;
 use serde_json::{Value, json};
@@ -582,23 +582,4 @@ async fn x_fields_masks_every_route_with_a_body() {
         .send(request(Method::GET, &path, &broken, Body::empty()))
         .await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
-}
-
-#[tokio::test]
-async fn what_is_not_built_answers_501_with_its_name() {
-    let app = App::start().await;
-    let unbuilt = ROUTES
-        .iter()
-        .filter(|route| route.is_legacy() && route.answers == Answers::Unbuilt);
-    let mut count = 0;
-    for route in unbuilt {
-        let method = Method::from_bytes(route.method.as_bytes()).unwrap();
-        let path = route.path.replace(['{', '}'], "");
-        let (status, answer) = call(&app, method, &path, Value::Null).await;
-        assert_eq!(status, StatusCode::NOT_IMPLEMENTED, "{path}");
-        assert!(answer["message"].as_str().unwrap().contains(route.path));
-        assert!(answer.get("error").is_none(), "{answer}");
-        count += 1;
-    }
-    assert!(count > 0, "all is built: README.md should say so");
 }

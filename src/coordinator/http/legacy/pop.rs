@@ -9,12 +9,14 @@ use axum::response::Response;
 use super::moderation::Door;
 use super::refused::Refused;
 use super::rigs::door;
+use super::rigs::messages::popped;
 use crate::coordinator::accounts::Caller;
 use crate::coordinator::dispatch::{Offer, Skip, Skipped, Wants};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
+use crate::coordinator::messages::Messages;
 use crate::coordinator::modes::{ModeSet, Modes};
 use crate::coordinator::pollers::{Ask, Given, Pollers};
 use crate::coordinator::secrets;
@@ -36,6 +38,7 @@ const MOST_MODELS: usize = 200;
 pub async fn pop(
     State(pollers): State<Pollers>,
     State(settings): State<Arc<DoorSettings>>,
+    State(messages): State<Messages>,
     door: Door,
     Admitted(caller): Admitted,
     State(modes): State<Modes>,
@@ -61,10 +64,11 @@ pub async fn pop(
     let given = pollers.pop(&caller, ask, wants).await;
     let given = given.map_err(|not| door::not_served(not, &name))?;
     door.moderation.note_worker(&worker, door.address);
-    Ok(reply::json(
-        StatusCode::OK,
-        &payload(&given, reach, settings.scrub_secrets),
-    ))
+    let payload = GenerationPayloadText {
+        messages: popped(&messages.of(given.worker)),
+        ..payload(&given, reach, settings.scrub_secrets)
+    };
+    Ok(reply::json(StatusCode::OK, &payload))
 }
 
 fn reach(asked: &PopInputText) -> Reach {

@@ -3,6 +3,7 @@
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
 
+use crate::coordinator::storage::revisions::{Topic, next};
 use crate::coordinator::storage::teams::exists;
 use crate::coordinator::storage::values::without_zeros;
 use crate::coordinator::storage::write::Change;
@@ -134,6 +135,7 @@ impl Change for Delete {
                 let gone = sqlx::query(text).bind(self.0.0);
                 gone.execute(&mut *connection).await?;
             }
+            next(Topic::Messages, connection).await?;
             Ok(())
         })
     }

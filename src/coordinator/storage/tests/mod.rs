@@ -3,6 +3,7 @@
 mod books;
 mod forgetting;
 mod holds;
+mod messages;
 mod moderation;
 mod modes;
 mod opening;

@@ -7,6 +7,7 @@ use axum::response::Response;
 use super::super::moderation::Door;
 use super::super::refused::Refused;
 use super::super::rigs::door;
+use super::super::rigs::messages::popped;
 use super::LINKS;
 use crate::coordinator::accounts::Caller;
 use crate::coordinator::dispatch::{Offer, Skip, Skipped, Wants};
@@ -15,6 +16,7 @@ use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::media::{Area, Key, Kind as Format, Media};
+use crate::coordinator::messages::Messages;
 use crate::coordinator::modes::{ModeSet, Modes};
 use crate::coordinator::pollers::{Ask, Given, Pollers};
 use crate::coordinator::storage::Said;
@@ -25,7 +27,7 @@ use crate::protocol::legacy::image::payload::{
     GenerationPayloadImage, ModelPayloadImage, NoValidRequestFoundImage,
 };
 use crate::protocol::legacy::image::request::{ExtraSourceImage, GenerationInputImage};
-use crate::protocol::legacy::pop::PopInputImage;
+use crate::protocol::legacy::pop::{PopInputImage, ResponseModelMessagePop};
 use crate::protocol::legacy::worker::kept_name;
 use crate::protocol::legacy::{Body, Refusal, work};
 
@@ -35,6 +37,7 @@ const MOST_MODELS: usize = 300;
 pub async fn pop(
     State(pollers): State<Pollers>,
     State(media): State<Media>,
+    State(messages): State<Messages>,
     State(modes): State<Modes>,
     door: Door,
     Admitted(caller): Admitted,
@@ -61,11 +64,12 @@ pub async fn pop(
     let given = pollers.pop(&caller, ask, wants).await;
     let given = given.map_err(|not| door::not_served(not, &name))?;
     door.moderation.note_worker(&worker, door.address);
+    let told = popped(&messages.of(given.worker));
     if given.offers.is_empty() {
-        let nothing = GenerationPayloadImage::empty(reasons(&given.skipped), Vec::new());
+        let nothing = GenerationPayloadImage::empty(reasons(&given.skipped), told);
         return Ok(reply::json(StatusCode::OK, &nothing));
     }
-    match payload(&given, &media, uploads).await {
+    match payload(&given, &media, uploads, told).await {
         Some(payload) => Ok(reply::json(StatusCode::OK, &payload)),
         None => {
             pollers.give_back(&given.offers).await;
@@ -137,7 +141,12 @@ fn wants(asked: &PopInputImage) -> Wants {
 }
 
 /// All jobs of a pop have the parameters and the seed of the first. Nothing, if the media store does not work.
-async fn payload(given: &Given, media: &Media, uploads: bool) -> Option<GenerationPayloadImage> {
+async fn payload(
+    given: &Given,
+    media: &Media,
+    uploads: bool,
+    told: Vec<ResponseModelMessagePop>,
+) -> Option<GenerationPayloadImage> {
     let first = given.offers.first()?;
     let (request, seed) = asked_for(first)?;
     let images = u32::try_from(given.offers.len()).unwrap_or(u32::MAX);
@@ -145,7 +154,7 @@ async fn payload(given: &Given, media: &Media, uploads: bool) -> Option<Generati
         true => Some(upload_links(&given.offers, media).await?),
         false => None,
     };
-    let nothing = GenerationPayloadImage::empty(NoValidRequestFoundImage::default(), Vec::new());
+    let nothing = GenerationPayloadImage::empty(NoValidRequestFoundImage::default(), told);
     Some(GenerationPayloadImage {
         payload: ModelPayloadImage::of(&request, images, seed),
         id: Some(first.job.id),

@@ -12,6 +12,7 @@ use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Visitor;
 use crate::coordinator::http::legacy::refused::Refused;
 use crate::coordinator::http::reply;
+use crate::coordinator::messages::Messages;
 use crate::coordinator::rigs::{Rig, Rigs};
 use crate::protocol::legacy::words::{Trade, asked};
 use crate::protocol::legacy::worker::WorkerDetails;
@@ -20,6 +21,7 @@ use crate::protocol::legacy::{Code, Refusal};
 /// `GET /api/v2/workers`: those that are online. A name wins over a type.
 pub async fn list(
     State(rigs): State<Rigs>,
+    State(messages): State<Messages>,
     visitor: Result<Visitor, ApiError>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Response, Refused> {
@@ -40,29 +42,39 @@ pub async fn list(
     };
     let online = rigs.online().await.map_err(|_| unavailable())?;
     let online = online.iter().filter(|rig| is_wanted(rig));
-    let online: Vec<WorkerDetails> = online.map(|rig| details(rig, eye(&visitor))).collect();
+    let online: Vec<WorkerDetails> = online
+        .map(|rig| details(rig, eye(&visitor), &messages))
+        .collect();
     Ok(reply::json(StatusCode::OK, &online))
 }
 
 /// `GET /api/v2/workers/{id}`: one that is offline too.
 pub async fn show(
     State(rigs): State<Rigs>,
+    State(messages): State<Messages>,
     visitor: Result<Visitor, ApiError>,
     Path(id): Path<String>,
 ) -> Result<Response, Refused> {
     let rig = find(&rigs, &id).await?;
-    Ok(reply::json(StatusCode::OK, &details(&rig, eye(&visitor))))
+    Ok(reply::json(
+        StatusCode::OK,
+        &details(&rig, eye(&visitor), &messages),
+    ))
 }
 
 /// `GET /api/v2/workers/name/{name}`
 pub async fn by_name(
     State(rigs): State<Rigs>,
+    State(messages): State<Messages>,
     visitor: Result<Visitor, ApiError>,
     Path(name): Path<String>,
 ) -> Result<Response, Refused> {
     let found = rigs.named(&name).await.map_err(|_| unavailable())?;
     let rig = found.ok_or_else(|| Refusal::from(Code::WorkerNotFound))?;
-    Ok(reply::json(StatusCode::OK, &details(&rig, eye(&visitor))))
+    Ok(reply::json(
+        StatusCode::OK,
+        &details(&rig, eye(&visitor), &messages),
+    ))
 }
 
 /// A key is optional here, and one that is not known is left aside.

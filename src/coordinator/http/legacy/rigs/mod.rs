@@ -5,11 +5,13 @@
 //! | `list` | all that are online, one by its id, one by its name |
 //! | `view` | a worker as the one who looks may see it |
 //! | `door` | what all pops have in common |
+//! | `messages` | what they are told |
 //! | `change` | changed and deleted, by its owner or a moderator |
 
 mod change;
 pub mod door;
 mod list;
+pub mod messages;
 pub mod view;
 
 pub use change::{change, delete};

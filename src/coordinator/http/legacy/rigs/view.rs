@@ -1,13 +1,17 @@
 //! A worker as the one who looks may see it.
 
+use super::messages::shown;
 use crate::coordinator::accounts::Roles;
+use crate::coordinator::messages::Messages;
 use crate::coordinator::rigs::Rig;
 use crate::coordinator::storage::{Owner, RigRow};
-use crate::protocol::job::Kudos;
+use crate::protocol::job::{Kudos, WorkerId};
 use crate::protocol::legacy::interrogation::Form;
 use crate::protocol::legacy::pop::UNKNOWN_AGENT;
 use crate::protocol::legacy::words::{Trade, named};
-use crate::protocol::legacy::worker::{TeamDetailsLite, WorkerDetails, WorkerKudosDetails, speed};
+use crate::protocol::legacy::worker::{
+    TeamDetailsLite, WorkerDetails, WorkerKudosDetails, WorkerMessage, speed,
+};
 
 /// Who looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,9 +20,10 @@ pub enum Eye {
     Moderator,
 }
 
-pub fn details(rig: &Rig, eye: Eye) -> WorkerDetails {
+pub fn details(rig: &Rig, eye: Eye, messages: &Messages) -> WorkerDetails {
     let row = &rig.row;
     let looks_deep = eye == Eye::Moderator;
+    let is_open = looks_deep || row.owner.shows_workers;
     let details = WorkerDetails {
         requests_fulfilled: count(row.done.fulfilled),
         kudos_rewards: kudos(Kudos(row.done.earned.0 + row.done.rewarded.0)),
@@ -42,7 +47,7 @@ pub fn details(rig: &Rig, eye: Eye) -> WorkerDetails {
         paused: looks_deep.then_some(row.decided.paused),
         info: Some(row.decided.info.clone()).filter(|info| !info.is_empty()),
         nsfw: Some(row.said.nsfw),
-        owner: (looks_deep || row.owner.shows_workers).then(|| alias(&row.owner)),
+        owner: is_open.then(|| alias(&row.owner)),
         ipaddr: Some(row.said.address.clone()).filter(|at| looks_deep && !at.is_empty()),
         suspicious: None,
         models: Some(row.said.models.clone()),
@@ -59,7 +64,7 @@ pub fn details(rig: &Rig, eye: Eye) -> WorkerDetails {
         max_length: None,
         max_context_length: None,
         tokens_generated: None,
-        messages: None,
+        messages: is_open.then(|| told(row.id, messages)),
     };
     by_trade(details, row)
 }
@@ -101,6 +106,11 @@ fn by_trade(details: WorkerDetails, row: &RigRow) -> WorkerDetails {
             ..details
         },
     }
+}
+
+fn told(worker: WorkerId, messages: &Messages) -> Vec<WorkerMessage> {
+    let told = messages.only_of(worker);
+    told.iter().map(|row| shown(row)).collect()
 }
 
 fn team(row: &RigRow) -> TeamDetailsLite {

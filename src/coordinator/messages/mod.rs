@@ -1,0 +1,183 @@
+//! What workers are told with their pops: by their owners, and by moderators, who may write to all. A message is told
+//! with every pop until its time is over, so nobody has to remember who has heard it.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `board` | what is told at the moment, in memory: a pop asks no database |
+
+mod board;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::accounts::{ANONYMOUS, Caller};
+use super::clock::wall_clock;
+use super::rigs::{Rig, Rigs};
+use super::storage::{MessageRow, MessageSearch, NewMessage, StorageError, Store};
+use crate::protocol::job::{AccountId, WorkerId};
+use crate::protocol::legacy::worker::{Validity, WorkerMessageInput};
+use crate::protocol::legacy::{Code, Refusal};
+use crate::tasks::Tasks;
+
+use board::Board;
+
+/// For one worker, or for all of them, at a time: they are sent with every pop.
+const MOST: i64 = 20;
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// All of them. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Messages {
+    store: Store,
+    rigs: Rigs,
+    board: Arc<Board>,
+    /// What moderators are called who do not say what they are called.
+    moderators: Arc<str>,
+}
+
+/// Why nothing was done about a message.
+#[derive(Debug, thiserror::Error)]
+pub enum NotTold {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl From<Code> for NotTold {
+    fn from(code: Code) -> Self {
+        Self::Refused(code.into())
+    }
+}
+
+/// Which of them somebody wants to see.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    pub author: Option<AccountId>,
+    pub worker: Option<&'a str>,
+    pub validity: Validity,
+    /// The first is 0.
+    pub page: u32,
+}
+
+impl Messages {
+    /// `service` is what the service calls itself.
+    pub async fn open(
+        store: Store,
+        rigs: Rigs,
+        service: &str,
+        tasks: &Tasks,
+    ) -> Result<Self, StorageError> {
+        Ok(Self {
+            board: Board::open(&store, tasks).await?,
+            store,
+            rigs,
+            moderators: format!("{service} Moderators").into(),
+        })
+    }
+
+    /// What a worker is told now: what is for all, and what is for it.
+    pub fn of(&self, worker: WorkerId) -> Vec<Arc<MessageRow>> {
+        self.board.of(worker, wall_clock())
+    }
+
+    /// What it is told alone.
+    pub fn only_of(&self, worker: WorkerId) -> Vec<Arc<MessageRow>> {
+        self.board.only_of(worker, wall_clock())
+    }
+
+    pub async fn find(&self, id: Option<Uuid>) -> Result<MessageRow, NotTold> {
+        let found = match id {
+            Some(id) => self.store.message(id).await?,
+            None => None,
+        };
+        found.ok_or_else(|| Code::WorkerMessageNotFound.into())
+    }
+
+    /// Moderators see all; everybody else what they wrote, and what their workers are told.
+    pub async fn list(
+        &self,
+        caller: &Caller,
+        wanted: Wanted<'_>,
+    ) -> Result<Vec<MessageRow>, NotTold> {
+        let moderates = caller.roles.moderates();
+        let of_another = wanted.author.is_some_and(|author| author != caller.account);
+        Code::Forbidden.when(of_another && !moderates)?;
+        let worker = match wanted.worker {
+            Some(id) => Some(self.rig(id).await?),
+            None => None,
+        };
+        let is_anothers = |rig: &Rig| rig.row.owner.account != caller.account;
+        Code::Forbidden.when(worker.as_ref().is_some_and(is_anothers) && !moderates)?;
+        let search = MessageSearch {
+            author: wanted.author,
+            worker: worker.map(|rig| rig.row.id),
+            reader: (!moderates).then_some(caller.account),
+            validity: wanted.validity,
+            page: wanted.page,
+            now: wall_clock(),
+        };
+        Ok(self.store.messages(search).await?)
+    }
+
+    pub async fn create(
+        &self,
+        author: &Caller,
+        asked: WorkerMessageInput,
+    ) -> Result<MessageRow, NotTold> {
+        Code::AnonForbidden.when(author.account == ANONYMOUS)?;
+        let moderates = author.roles.moderates();
+        let rig = match &asked.worker_id {
+            Some(id) => Some(self.rig(id).await?),
+            None => None,
+        };
+        let is_own = |rig: &Rig| rig.row.owner.account == author.account;
+        Code::MessagesOnlyOwnWorkers.when(!moderates && !rig.as_ref().is_some_and(is_own))?;
+        let now = wall_clock();
+        let new = NewMessage {
+            id: Uuid::new_v4(),
+            worker: rig.map(|rig| rig.row.id),
+            author: author.account,
+            message: asked.message,
+            // Nobody speaks for the moderators but they.
+            origin: match moderates {
+                true => asked.origin.unwrap_or_else(|| self.moderators.to_string()),
+                false => author.account.0.to_string(),
+            },
+            created_at: now,
+            expires_at: now.after(HOUR * asked.expiry),
+            most: MOST,
+        };
+        let id = new.id;
+        if !self.store.create_message(new).await? {
+            let message = format!("there are {MOST} messages for it, and no more at a time");
+            return Err(Refusal::new(Code::Forbidden, message).into());
+        }
+        self.board.catch_up(&self.store).await?;
+        self.find(Some(id)).await
+    }
+
+    /// By its author or a moderator.
+    pub async fn delete(&self, caller: &Caller, id: Option<Uuid>) -> Result<(), NotTold> {
+        let row = self.find(id).await?;
+        let may = row.author == caller.account || caller.roles.moderates();
+        if !may || caller.account == ANONYMOUS {
+            let message = "this message is somebody else's";
+            return Err(Refusal::new(Code::Forbidden, message).into());
+        }
+        let gone = self.store.remove_message(row.id).await?;
+        self.board.catch_up(&self.store).await?;
+        Ok(Code::WorkerMessageNotFound.when(!gone)?)
+    }
+
+    /// A malformed id is nobody's.
+    async fn rig(&self, id: &str) -> Result<Rig, NotTold> {
+        let found = match Uuid::parse_str(id) {
+            Ok(id) => self.rigs.find(id).await?,
+            Err(_) => None,
+        };
+        found.ok_or_else(|| Code::WorkerNotFound.into())
+    }
+}
