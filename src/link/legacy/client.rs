@@ -10,7 +10,7 @@ use url::Url;
 
 use super::Polling;
 use super::rounds::Came;
-use crate::protocol::legacy::text::popped::PoppedText;
+use crate::protocol::legacy::text::popped::{PoppedText, Told};
 
 /// Years of coordinators know agents as name, version and address.
 const AGENT: &str = concat!("Muster:", env!("CARGO_PKG_VERSION"), ":worker");
@@ -30,7 +30,8 @@ pub struct Client {
 /// What came of a question for jobs.
 #[derive(Debug)]
 pub enum Popped {
-    Text(PoppedText),
+    /// With what the coordinator tells its workers.
+    Text(PoppedText, Vec<Told>),
     Not(Came, String),
     /// Nothing will come until somebody changes something.
     Refused(String),
@@ -88,7 +89,10 @@ impl Client {
             "nsfw": true,
         });
         match self.call("generate/text/pop", &body).await {
-            Ok(reply) => Popped::Text(PoppedText::read(reply)),
+            Ok(reply) => {
+                let told = Told::all_in(&reply);
+                Popped::Text(PoppedText::read(reply), told)
+            }
             Err(no) => no.of_a_pop(),
         }
     }
@@ -242,7 +246,7 @@ mod tests {
         match no(status, rc, message).of_a_pop() {
             Popped::Not(came, _) => Ok(came),
             Popped::Refused(why) => Err(why),
-            Popped::Text(_) => panic!("a refusal is no job"),
+            Popped::Text(..) => panic!("a refusal is no job"),
         }
     }
 

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `rounds` | when to ask again: pure |
 //! | `client` | the four calls, and what the coordinator's answers mean |
+//! | `heard` | what the coordinator tells its workers, once |
 //! | `task` | the task that asks |
 //! | `job` | one job, from its hand-out to its receipt |
 //!
@@ -12,6 +13,7 @@
 //! the same clock; what cannot be brought now is brought again until then.
 
 mod client;
+mod heard;
 mod job;
 mod rounds;
 mod task;

@@ -10,11 +10,12 @@ use tracing::{error, info, warn};
 
 use super::Polling;
 use super::client::{Client, Popped};
+use super::heard::Heard;
 use super::job::{Errand, Job};
 use super::rounds::{Came, Rounds};
 use crate::link::session::Peer;
 use crate::link::{Condition, Offer, Present, Standing, rand_seed};
-use crate::protocol::legacy::text::popped::{PoppedText, TextJob};
+use crate::protocol::legacy::text::popped::{PoppedText, TextJob, Told};
 use crate::tasks::Tasks;
 
 /// What those that are stopped at the end may take to be given back.
@@ -26,6 +27,7 @@ pub struct Task {
     condition: watch::Receiver<Condition>,
     tasks: Tasks,
     rounds: Rounds,
+    heard: Heard,
     /// One for each job that may run.
     seats: Arc<Semaphore>,
     /// Ends what runs.
@@ -43,6 +45,7 @@ impl Task {
             seats: Arc::new(Semaphore::new(line.served.jobs)),
             ending: tasks.stopping().child_token(),
             rounds: Rounds::new(rand_seed()),
+            heard: Heard::default(),
             line,
             offers,
             condition,
@@ -72,7 +75,10 @@ impl Task {
             let amount = self.seats.available_permits() + 1;
             let came = match client.pop(&self.line, amount).await {
                 Popped::Refused(why) => return Some(why),
-                Popped::Text(popped) => self.take(popped, seat, client),
+                Popped::Text(popped, messages) => {
+                    self.hear(messages);
+                    self.take(popped, seat, client)
+                }
                 Popped::Not(came, why) => {
                     self.note(came, &why, told);
                     came
@@ -112,6 +118,13 @@ impl Task {
         tokio::select! {
             () = self.ending.cancelled() => {}
             _ = told => {}
+        }
+    }
+
+    /// For whoever reads the log.
+    fn hear(&mut self, messages: Vec<Told>) {
+        for Told { origin, text, .. } in self.heard.news(messages) {
+            info!("{}: a message of {origin}: {text}", self.line.label);
         }
     }
 

@@ -33,6 +33,41 @@ pub struct TextJob {
     pub text: TextRequest,
 }
 
+/// A message to workers that came with an answer, fit to be shown on one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    pub id: String,
+    pub origin: String,
+    pub text: String,
+}
+
+/// Of a message, in characters.
+const LONGEST_MESSAGE: usize = 1000;
+
+impl Told {
+    pub fn all_in(reply: &Value) -> Vec<Self> {
+        let messages = reply["messages"].as_array().into_iter().flatten();
+        messages.filter_map(Self::read).collect()
+    }
+
+    fn read(message: &Value) -> Option<Self> {
+        let text = on_one_line(message["message"].as_str()?);
+        let origin = message["origin"].as_str().unwrap_or("the coordinator");
+        // Without an id it is known by what it says.
+        let id = message["id"].as_str().unwrap_or(&text);
+        Some(Self {
+            id: id.to_owned(),
+            origin: on_one_line(origin),
+            text,
+        })
+    }
+}
+
+fn on_one_line(text: &str) -> String {
+    let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
+    text.chars().take(LONGEST_MESSAGE).map(plain).collect()
+}
+
 impl PoppedText {
     pub fn read(mut reply: Value) -> Self {
         let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -85,7 +120,7 @@ fn payload(payload: Value) -> Result<TextRequest, Refusal> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{PoppedText, TextJob};
+    use super::{PoppedText, TextJob, Told};
     use crate::protocol::job::{JobId, TextInput};
     use crate::protocol::legacy::Body;
     use crate::protocol::legacy::text::job::Lengths;
@@ -168,6 +203,24 @@ mod tests {
         assert_eq!(nothing(json!({"id": null})), 0);
         assert_eq!(nothing(json!([])), 0);
         assert_eq!(nothing(json!("x")), 0);
+    }
+
+    #[test]
+    fn what_workers_are_told_is_read_as_one_line_whatever_is_missing() {
+        let told = Told::all_in(&json!({"messages": [
+            {"id": "1", "message": "update,\nplease", "origin": "m", "expiry": "soon"},
+            {"message": "x".repeat(5000)},
+            {"id": "2"},
+            7,
+        ]}));
+        assert_eq!(told.len(), 2);
+        assert_eq!(
+            (&*told[0].id, &*told[0].text, &*told[0].origin),
+            ("1", "update, please", "m")
+        );
+        assert_eq!(told[1].text.len(), 1000);
+        assert_eq!(told[1].id, told[1].text);
+        assert!(Told::all_in(&json!([])).is_empty());
     }
 
     #[test]
