@@ -6,10 +6,11 @@
 //! cargo bench --bench load                      everything, about three minutes
 //! cargo bench --bench load -- requests relay    only these
 //! cargo bench --bench load -- million           memory over a million requests, some minutes more
+//! cargo bench --bench load -- cycles postgres   on PostgreSQL
 //! ```
 //!
-//! The service is the real binary, `worker serve`, with its store on this disk, or on PostgreSQL if
-//! `MUSTER_SERVE_DATABASE` says so (its keys must be new: one empty database a part). Workers are sockets that answer at
+//! The service is the real binary, `worker serve`, with its store on this disk, or in databases of their own on the
+//! PostgreSQL that `MUSTER_TEST_POSTGRES` names if there is the word `postgres`. Workers are sockets that answer at
 //! once. Two peers stand beside it in the same run: an *echo*, which answers every request with fixed bytes, and a
 //! *bare relay*, which passes frames between a worker socket and its clients and does nothing else. They are what
 //! this machine could do if a coordinator cost nothing.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
+use sqlx::{AnyConnection, AssertSqlSafe, Connection, Executor};
 
 /// A running server, killed when it is dropped.
 pub struct Service {
@@ -41,6 +42,9 @@ impl Service {
             .arg(folder.path())
             .args(more)
             .env("MUSTER_SERVE_QUEUE", "200000");
+        if std::env::args().any(|word| word == "postgres") {
+            command.env("MUSTER_SERVE_DATABASE", database());
+        }
         Self::start("muster", command, folder)
     }
 
@@ -94,6 +98,25 @@ impl Service {
         let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
         ticks as f64 / 100.0
     }
+}
+
+/// A new one, on the server that the tests use.
+fn database() -> String {
+    let server = std::env::var("MUSTER_TEST_POSTGRES")
+        .expect("MUSTER_TEST_POSTGRES is not set: tests/postgres starts one and prints its URL");
+    let (host, _) = server.rsplit_once('/').expect("a URL with a database");
+    let name = format!("load_{}", uuid::Uuid::new_v4().simple());
+    let url = format!("{host}/{name}");
+    // Whoever starts a service is in a runtime already.
+    let create = async move {
+        sqlx::any::install_default_drivers();
+        let mut connection = AnyConnection::connect(&server).await.unwrap();
+        let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
+        connection.execute(create).await.unwrap();
+    };
+    let created = std::thread::spawn(|| tokio::runtime::Runtime::new().unwrap().block_on(create));
+    created.join().unwrap();
+    url
 }
 
 impl Drop for Service {
