@@ -76,20 +76,20 @@ pub async fn admit(
     store: &Store,
     quotas: Option<Quotas>,
 ) -> Result<WorkerRow, NotAdmitted> {
-    match (store.rig_named(who.name).await?, who.trade) {
-        (Some(known), Some(trade)) => check_known(who, trade, &known)?,
-        (None, Some(_)) => {
-            check_name(who)?;
-            check_number(who, store, quotas).await?;
-        }
-        (_, None) => {}
+    if let Some(known) = store.rig_named(who.name).await? {
+        check_known(who, &known)?;
+        return Ok(known.worker());
+    }
+    if who.trade.is_some() {
+        check_name(who)?;
+        check_number(who, store, quotas).await?;
     }
     Ok(store.worker(who.name, who.owner, wall_clock()).await?)
 }
 
-fn check_known(who: &Applicant<'_>, trade: Trade, known: &RigRow) -> Result<(), NotAdmitted> {
-    match named::<Trade>(&known.trade) {
-        Some(other) if other != trade => Err(NotAdmitted::OtherTrade),
+fn check_known(who: &Applicant<'_>, known: &RigRow) -> Result<(), NotAdmitted> {
+    match (named::<Trade>(&known.trade), who.trade) {
+        (Some(other), Some(trade)) if other != trade => Err(NotAdmitted::OtherTrade),
         _ if known.owner.account != who.owner => Err(NotAdmitted::NameTaken),
         _ => Ok(()),
     }

@@ -92,7 +92,7 @@ use std::time::Duration;
 use sqlx::AnyConnection;
 use sqlx::AnyPool;
 use sqlx::any::{AnyPoolOptions, install_default_drivers};
-use sqlx::{ConnectOptions, Executor};
+use sqlx::{ConnectOptions, Connection, Executor};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
@@ -117,6 +117,8 @@ pub struct Store {
 /// Writes that may wait for the writer; past it, whoever asks waits.
 const QUEUE: usize = 4096;
 const READERS: u32 = 4;
+/// A connection that has just worked is believed to work.
+const TRUSTED: Duration = Duration::from_secs(1);
 /// A server that does not answer for so long counts as down.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -191,6 +193,16 @@ fn readers(location: &Location) -> Result<AnyPool, StorageError> {
     let pool = AnyPoolOptions::new()
         .max_connections(READERS)
         .acquire_timeout(Duration::from_secs(2))
+        // Every connection is tried when it comes back; only one that has been idle since is tried again.
+        .test_before_acquire(false)
+        .before_acquire(|connection, last| {
+            Box::pin(async move {
+                if last.idle_for > TRUSTED {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        })
         .after_connect(move |connection, _| {
             Box::pin(async move {
                 for setting in settings {

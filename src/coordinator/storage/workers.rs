@@ -2,8 +2,8 @@
 
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
+use sqlx::Row;
 use sqlx::any::AnyRow;
-use sqlx::{Any, Executor, Row};
 use uuid::Uuid;
 
 use crate::protocol::job::{AccountId, UnixMillis, WorkerId};
@@ -54,10 +54,7 @@ impl Store {
         if name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
             return Err(WorkerError::BadName);
         }
-        let row = match find(&self.readers, name).await? {
-            Some(row) => row,
-            None => self.change(NewWorker::of(name, owner, now)).await?,
-        };
+        let row = self.change(NewWorker::of(name, owner, now)).await?;
         match row.owner == owner {
             true => Ok(row),
             false => Err(WorkerError::NameTaken),
@@ -105,14 +102,15 @@ impl Change for NewWorker {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<WorkerRow, StorageError>> {
         Box::pin(async move {
+            // What is there already is returned as it is, which takes an update that changes nothing.
             let new = sqlx::query(
                 "INSERT INTO workers (public_id, name, owner, trusted, created_at) \
-                 VALUES ($1, $2, $3, 0, $4) ON CONFLICT (name) DO NOTHING",
+                 VALUES ($1, $2, $3, 0, $4) ON CONFLICT (name) DO UPDATE SET name = workers.name \
+                 RETURNING id, public_id, name, owner, trusted",
             );
             let new = new.bind(self.public_id.to_string()).bind(&*self.name);
             let new = new.bind(self.owner.0).bind(self.now.0);
-            new.execute(&mut *connection).await?;
-            let row = find(&mut *connection, &self.name).await?;
+            let row: Option<WorkerRow> = first(new, &mut *connection).await?;
             let row =
                 row.ok_or_else(|| StorageError::Broken("a new worker is not there".to_owned()))?;
             let rig = "INSERT INTO rigs (worker, seen_at) VALUES ($1, $2) ON CONFLICT (worker) DO NOTHING";
@@ -136,15 +134,6 @@ impl Change for Trust {
             Ok(done.execute(connection).await?.rows_affected() > 0)
         })
     }
-}
-
-async fn find(
-    source: impl Executor<'_, Database = Any>,
-    name: &str,
-) -> Result<Option<WorkerRow>, StorageError> {
-    let row =
-        sqlx::query("SELECT id, public_id, name, owner, trusted FROM workers WHERE name = $1");
-    first(row.bind(name), source).await
 }
 
 impl Stored for WorkerRow {

@@ -20,7 +20,7 @@ use crate::coordinator::accounts::Roles;
 use crate::protocol::job::{AccountId, Kudos, UnixMillis, WorkerId};
 
 use super::rows::{Stored, all, first};
-use super::{StorageError, Store};
+use super::{StorageError, Store, WorkerRow};
 
 /// A worker with its owner and its team.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,6 +102,19 @@ const RIGS: &str = "SELECT workers.id, workers.public_id, workers.name, workers.
 
 fn rigs(rest: &str) -> AssertSqlSafe<String> {
     AssertSqlSafe(format!("{RIGS}{rest}"))
+}
+
+impl RigRow {
+    /// As its sessions know it.
+    pub fn worker(&self) -> WorkerRow {
+        WorkerRow {
+            id: self.id,
+            public_id: self.public_id,
+            name: self.name.clone(),
+            owner: self.owner.account,
+            trusted: self.vouched,
+        }
+    }
 }
 
 impl Store {
