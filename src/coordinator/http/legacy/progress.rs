@@ -57,7 +57,7 @@ fn heard(request: &Request) -> (Option<u8>, Option<(u32, u32)>) {
 }
 
 /// Nothing more will come.
-fn is_done(counts: Counts, request: &Request) -> bool {
+pub fn is_done(counts: Counts, request: &Request) -> bool {
     counts.unfinished() == 0 || request.is_cancelled() && counts.processing == 0
 }
 

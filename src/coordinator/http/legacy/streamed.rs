@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::progress;
 use super::text::look;
 use crate::coordinator::requests::Request;
 use crate::coordinator::storage::Store;
@@ -74,16 +75,16 @@ impl Listener {
     /// What is to be told next, and who goes on listening. Nothing when the process ends: the client asks again.
     async fn next(mut self) -> Option<(Bytes, Option<Self>)> {
         loop {
+            let is_done = progress::is_done(self.source.request.counts(), &self.source.request);
             let mut out = self.tokens();
-            let (status, is_done) = self.status().await;
             if is_done {
-                // What came in between is in the status.
-                out.push_str(&status);
+                out.push_str(&self.status().await);
                 return Some((out.into(), None));
             }
+            // Where it stands in the queue is asked of dispatch: not for each token.
             if self.is_new {
                 self.is_new = false;
-                out.insert_str(0, &status);
+                out.insert_str(0, &self.status().await);
             }
             if !out.is_empty() {
                 return Some((out.into(), Some(self)));
@@ -95,14 +96,14 @@ impl Listener {
         }
     }
 
-    async fn status(&self) -> (String, bool) {
+    async fn status(&self) -> String {
         let Source {
             request,
             board,
             store,
         } = &self.source;
         let status = look(request, board, store).await;
-        (event("status", &json!(status)), status.progress.done)
+        event("status", &json!(status))
     }
 
     fn tokens(&mut self) -> String {
