@@ -6,7 +6,7 @@ use crate::protocol::job::{
     Body as JobBody, FinishReason, FormRequest, Formats, ImageRequest, Kudos,
 };
 use crate::protocol::legacy::Body;
-use crate::protocol::legacy::image::baseline::Baseline;
+use crate::protocol::legacy::image::reference;
 use crate::protocol::legacy::image::request::GenerationInputImage;
 use crate::protocol::legacy::words::named;
 
@@ -20,7 +20,7 @@ pub fn worth(facts: &Facts) -> (Kudos, Kudos) {
         return Default::default();
     };
     let model = facts.parts.last().map(|part| &*part.model);
-    let reward = drawing.reward(Baseline::of_unknown(model.unwrap_or_default()));
+    let reward = drawing.reward(reference::family(model.unwrap_or_default()));
     let charge = match &facts.outcome {
         Outcome::Delivered {
             finish: FinishReason::ContentFilter,

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::protocol::legacy::image::baseline::Baseline;
 use crate::protocol::legacy::image::check::{Asker, Known};
 use crate::protocol::legacy::image::params::{
     ModelGenerationInputImage, ModelStyleInputParamsImage,
 };
+use crate::protocol::legacy::image::reference;
 use crate::protocol::legacy::style::image::{ModelStyleInputImage, ModelStylePatchImage};
 use crate::protocol::legacy::style::text::{ModelStyleInputText, ModelStylePatchText};
 use crate::protocol::legacy::text::params::ModelStyleInputParamsText;
@@ -69,7 +69,7 @@ impl Recipe {
                     trusted: false,
                 };
                 let known = Known {
-                    baseline: &Baseline::of_unknown,
+                    baseline: &reference::family,
                     asker,
                 };
                 let params = params.over(&ModelGenerationInputImage::default());

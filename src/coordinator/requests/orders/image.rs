@@ -10,8 +10,8 @@ use crate::coordinator::requests::Wishes;
 use crate::protocol::job::{
     Body, Capabilities, Formats, ImageRequest, Limits, Lora, Original, Reach, SourceImage,
 };
-use crate::protocol::legacy::image::baseline::Baseline;
 use crate::protocol::legacy::image::params::ModelPayloadLorasImage;
+use crate::protocol::legacy::image::reference;
 use crate::protocol::legacy::image::request::GenerationInputImage;
 use crate::protocol::legacy::words::{SourceProcessing, Word};
 use crate::protocol::legacy::{Body as _, Refusal, seed, work};
@@ -84,7 +84,7 @@ impl ImageAsked {
         let params = &self.request.params;
         let baselines = || {
             let models = self.request.models.iter();
-            models.map(|model| Baseline::of_unknown(model))
+            models.map(|model| reference::family(model))
         };
         let patience = work::image_ttl(params, baselines(), false);
         Task {
@@ -93,7 +93,7 @@ impl ImageAsked {
                 formats: self.formats(),
                 requires: self
                     .request
-                    .abilities(Baseline::of_unknown)
+                    .abilities(reference::family)
                     .with_if(!self.request.extra_slow_workers, Capabilities::TIMELY)
                     .with_if(!self.request.slow_workers, Capabilities::FAST),
                 reach: Reach {
@@ -183,7 +183,7 @@ mod tests {
     use super::{ImageAsked, Nth};
     use crate::protocol::job::{Body, Formats};
     use crate::protocol::legacy::Body as _;
-    use crate::protocol::legacy::image::request::GenerationInputImage;
+use crate::protocol::legacy::image::request::GenerationInputImage;
 
     fn asked(params: Value) -> ImageAsked {
         let body = json!({"prompt": "a cat ### a dog", "params": params});

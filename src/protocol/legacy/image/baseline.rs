@@ -1,37 +1,28 @@
-//! What family an image model belongs to. Which model is of which family stands in a model reference, and that is
-//! somebody else's; here is what can be read from a name alone.
+//! What family an image model belongs to. Which model is of which family stands in [`super::reference`]; here is what
+//! can be read from a name alone.
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum Baseline {
-    #[default]
-    Sd15,
-    Sd2,
-    Sdxl,
-    Cascade,
-    Flux,
-    Qwen,
-    ZImage,
+use crate::protocol::legacy::tables::words;
+
+words! {
+    #[derive(Default)]
+    pub enum Baseline {
+        #[default]
+        Sd15 = "sd15",
+        Sd2 = "sd2",
+        Sdxl = "sdxl",
+        Cascade = "cascade",
+        Flux = "flux",
+        Qwen = "qwen",
+        ZImage = "z_image",
+    }
 }
 
-/// How many steps a worker does of a model that does not want to do many: halfway between the fewest and the most that
-/// the model is made for.
-pub fn modest_steps(model: &str) -> u32 {
-    let (fewest, most) = steps_of(model);
-    (fewest + most) / 2
-}
-
-/// The most steps that the model is made for.
-pub fn most_steps(model: &str) -> u32 {
-    steps_of(model).1
-}
-
-fn steps_of(model: &str) -> (u32, u32) {
+/// The fewest and the most steps of a model that no reference knows, if its name says that it is made for few.
+pub fn steps_of_unknown(model: &str) -> Option<(u32, u32)> {
     const QUICK: [&str; 6] = ["schnell", "turbo", "lightning", "lcm", "hyper", "dmd"];
     let name = model.to_lowercase();
-    match QUICK.iter().any(|mark| name.contains(mark)) {
-        true => (4, 10),
-        false => (20, 40),
-    }
+    let is_quick = QUICK.iter().any(|mark| name.contains(mark));
+    is_quick.then_some((4, 10))
 }
 
 impl Baseline {

@@ -9,12 +9,14 @@
 //! | [`metadata`] | what a worker remarks about an image |
 //! | [`check`] | which parameters go together |
 //! | [`baseline`] | what family a model belongs to |
+//! | [`reference`] | models that are known by their names |
 
 pub mod baseline;
 pub mod check;
 pub mod metadata;
 pub mod params;
 pub mod payload;
+pub mod reference;
 pub mod request;
 pub mod status;
 

@@ -28,8 +28,8 @@ use crate::coordinator::state::DoorSettings;
 use crate::coordinator::styles::{Styles, Use};
 use crate::coordinator::switchboard::Switchboard;
 use crate::protocol::job::{Kind, RequestId};
-use crate::protocol::legacy::image::baseline::Baseline;
 use crate::protocol::legacy::image::check::{Asker, Known};
+use crate::protocol::legacy::image::reference;
 use crate::protocol::legacy::image::request::GenerationInputImage;
 use crate::protocol::legacy::requests::{RequestAsync, RequestSingleWarning, Warning};
 use crate::protocol::legacy::{Body, Code, Refusal};
@@ -146,7 +146,7 @@ fn alias(caller: &Caller) -> String {
 
 fn known<'a>(caller: &Caller, alias: &'a str) -> Known<'a> {
     Known {
-        baseline: &Baseline::of_unknown,
+        baseline: &reference::family,
         asker: Asker {
             alias,
             special: caller.has(Roles::SPECIAL),

@@ -3,8 +3,9 @@
 use super::super::paying::{Till, kudos};
 use crate::coordinator::kudos::{Drawing, Terms, Weighty};
 use crate::coordinator::requests::Kept;
-use crate::protocol::legacy::image::baseline::{Baseline, most_steps};
+use crate::protocol::legacy::image::baseline::Baseline;
 use crate::protocol::legacy::image::params::ModelGenerationInputImage;
+use crate::protocol::legacy::image::reference;
 use crate::protocol::legacy::image::request::GenerationInputImage;
 use crate::protocol::legacy::words::Sampler;
 use crate::protocol::legacy::work::steps_within;
@@ -20,7 +21,7 @@ pub fn drawing(asked: &GenerationInputImage) -> Drawing {
 /// What all of them are said to cost, in whole kudos.
 pub fn estimate(asked: &GenerationInputImage) -> f64 {
     let first = asked.models.first();
-    let family = first.map(|model| Baseline::of_unknown(model));
+    let family = first.map(|model| reference::family(model));
     drawing(asked).estimate(family, terms(asked), asked.params.n)
 }
 
@@ -78,13 +79,17 @@ fn weighty<'a>(
         slow_workers: asked.slow_workers,
         lcm: params.sampler_name == Sampler::Lcm || loras.any(|lora| is_quick(&lora.name)),
         families,
-        max_steps: asked.models.iter().map(|model| most_steps(model)).min(),
+        max_steps: asked
+            .models
+            .iter()
+            .map(|model| reference::most_steps(model))
+            .min(),
     }
 }
 
 fn families(asked: &GenerationInputImage) -> Vec<Baseline> {
     let models = asked.models.iter();
-    models.map(|model| Baseline::of_unknown(model)).collect()
+    models.map(|model| reference::family(model)).collect()
 }
 
 fn terms(asked: &GenerationInputImage) -> Terms {

@@ -22,10 +22,10 @@ use crate::coordinator::pollers::{Ask, Given, Pollers};
 use crate::coordinator::storage::Said;
 use crate::protocol::job::{Body as JobBody, Capabilities, Kind, Reach};
 use crate::protocol::legacy::agent::BridgeAgent;
-use crate::protocol::legacy::image::baseline::{Baseline, modest_steps};
 use crate::protocol::legacy::image::payload::{
     GenerationPayloadImage, ModelPayloadImage, NoValidRequestFoundImage,
 };
+use crate::protocol::legacy::image::reference;
 use crate::protocol::legacy::image::request::{ExtraSourceImage, GenerationInputImage};
 use crate::protocol::legacy::pop::{PopInputImage, ResponseModelMessagePop};
 use crate::protocol::legacy::worker::kept_name;
@@ -84,10 +84,10 @@ fn ask(
     agent: &BridgeAgent,
     name: &str,
 ) -> Result<Ask, Refusal> {
-    let models = asked.served(agent, Baseline::of_unknown);
+    let models = asked.served(agent, reference::family);
     let models = door::models(models.cloned().collect(), caller, MOST_MODELS)?;
     let names: Vec<String> = models.iter().map(|name| name.to_string()).collect();
-    let fewest = names.iter().map(|name| modest_steps(name)).min();
+    let fewest = names.iter().map(|name| reference::modest_steps(name)).min();
     Ok(Ask {
         name: name.into(),
         agent: asked.bridge_agent.as_str().into(),

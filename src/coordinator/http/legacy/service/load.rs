@@ -16,6 +16,7 @@ use crate::coordinator::state::DoorSettings;
 use crate::coordinator::stats::{Picture, Stats};
 use crate::coordinator::switchboard::{Overview, Switchboard};
 use crate::protocol::job::Kind;
+use crate::protocol::legacy::image::reference;
 use crate::protocol::legacy::service::{
     ActiveModel, ModelState, NOBODY_SERVES_IT, ServicePerformance,
 };
@@ -66,7 +67,7 @@ pub async fn models(
     let picture = stats.picture().await.map_err(unknown_numbers)?;
     let mut active = active(making, &board.overview(), &picture, &settings.names);
     active.retain(|model| {
-        let is_known = settings.names.listed(&model.name).is_some();
+        let is_known = is_known(making, &model.name, &settings.names);
         let is_wanted = match state {
             ModelState::All => true,
             ModelState::Known => is_known,
@@ -149,12 +150,17 @@ fn active(
         .filter(|model| model.kinds.contains(kind));
     let served = served.map(|model| &model.name);
     let asked = overview.demands.models(kind).map(|(name, _)| name);
-    let asked = asked.filter(|name| names.listed(name).is_some());
+    let asked = asked.filter(|name| is_known(making, name, names));
     let all: BTreeSet<&Arc<str>> = served.chain(asked).collect();
     let shown = all.into_iter().filter(|name| !name.starts_with(SPECIAL));
     shown
         .map(|name| active_model(making, name, overview, picture))
         .collect()
+}
+
+/// Whether it is one of ours, or of those that everybody knows.
+fn is_known(making: Making, name: &str, names: &Names) -> bool {
+    names.listed(name).is_some() || making == Making::Image && reference::knows(name)
 }
 
 fn active_model(making: Making, name: &str, overview: &Overview, picture: &Picture) -> ActiveModel {

@@ -1,0 +1,175 @@
+//! What is known of image models by their names: the family each is of, and what it is made for. The facts are data of
+//! this repository, `models/reference/images.toml`; of a model that is not there the name is all there is.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `needs` | what a model is made for, and what whoever asks for something else is told |
+//!
+//! Nothing is refused for what a model needs. Prices, deadlines and the work that a worker takes follow its family and its
+//! steps.
+
+mod needs;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
+
+use super::baseline::{Baseline, steps_of_unknown};
+use super::request::GenerationInputImage;
+use crate::protocol::legacy::requests::RequestSingleWarning;
+
+use needs::Needs;
+
+static IMAGES: LazyLock<HashMap<String, Known>> = LazyLock::new(|| {
+    let table = read(include_str!("../../../../../models/reference/images.toml"));
+    table.expect("a test reads the table of this repository")
+});
+
+/// The steps that a model is made for which says nothing else.
+const USUAL_STEPS: (u32, u32) = (20, 40);
+
+#[derive(Debug, PartialEq)]
+struct Known {
+    family: Baseline,
+    needs: Needs,
+}
+
+/// Whether it is in the table.
+pub fn knows(model: &str) -> bool {
+    IMAGES.contains_key(model)
+}
+
+pub fn family(model: &str) -> Baseline {
+    let known = IMAGES.get(model).map(|known| known.family);
+    known.unwrap_or_else(|| Baseline::of_unknown(model))
+}
+
+/// How many steps a worker does of a model that does not want to do many: halfway between the fewest and the most that
+/// the model is made for.
+pub fn modest_steps(model: &str) -> u32 {
+    let (fewest, most) = steps(model);
+    fewest.midpoint(most)
+}
+
+/// The most steps that the model is made for.
+pub fn most_steps(model: &str) -> u32 {
+    steps(model).1
+}
+
+fn steps(model: &str) -> (u32, u32) {
+    match IMAGES.get(model) {
+        Some(known) => known.needs.steps.unwrap_or(USUAL_STEPS),
+        None => steps_of_unknown(model).unwrap_or(USUAL_STEPS),
+    }
+}
+
+/// What of a request does not suit one of its models or another.
+pub fn warnings(asked: &GenerationInputImage) -> Vec<RequestSingleWarning> {
+    let known = asked.models.iter().filter_map(|model| IMAGES.get(model));
+    let mut warnings: Vec<RequestSingleWarning> = Vec::new();
+    for warning in known.flat_map(|known| known.needs.warnings(&asked.params)) {
+        if warnings.iter().all(|other| other.code != warning.code) {
+            warnings.push(warning);
+        }
+    }
+    warnings
+}
+
+fn read(text: &str) -> Result<HashMap<String, Known>, String> {
+    let families: BTreeMap<Baseline, BTreeMap<String, Needs>> =
+        toml::from_str(text).map_err(|error| error.to_string())?;
+    let mut models = HashMap::new();
+    for (family, entries) in families {
+        for (name, needs) in entries {
+            if !needs.is_possible() {
+                return Err(format!("{name} wants more than the most"));
+            }
+            let before = models.insert(name.clone(), Known { family, needs });
+            if before.is_some() {
+                return Err(format!("{name} is of two families"));
+            }
+        }
+    }
+    Ok(models)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{IMAGES, family, modest_steps, read, warnings};
+    use crate::protocol::legacy::Body;
+    use crate::protocol::legacy::image::baseline::Baseline;
+    use crate::protocol::legacy::image::request::GenerationInputImage;
+    use crate::protocol::legacy::requests::Warning;
+    use crate::protocol::legacy::words::Word;
+
+    #[test]
+    fn every_family_has_models_and_an_unknown_name_says_what_it_can() {
+        for expected in Baseline::ALL {
+            assert!(IMAGES.values().any(|known| known.family == *expected));
+        }
+        let check = |model, expected| assert_eq!(family(model), expected, "{model}");
+        check("Juggernaut XL", Baseline::Sdxl);
+        check("stable_diffusion_2.1", Baseline::Sd2);
+        check("mine [Flux]", Baseline::Flux);
+        check("juggernaut xl", Baseline::Sd15);
+    }
+
+    #[test]
+    fn modest_steps_are_halfway_to_the_most() {
+        let check = |model, expected| assert_eq!(modest_steps(model), expected, "{model}");
+        check("Deliberate", 30);
+        check("Z-Image-Turbo", 8);
+        check("somebody's lightning", 7);
+        check("somebody's", 30);
+    }
+
+    #[test]
+    fn what_does_not_suit_a_model_is_said_once_by_its_code() {
+        let check = |models: &[&str], params: serde_json::Value, expected: &[Warning]| {
+            let body = json!({"prompt": "p", "models": models, "params": params});
+            let asked = GenerationInputImage::read(body).unwrap();
+            let codes: Vec<_> = warnings(&asked).iter().map(|it| it.code).collect();
+            assert_eq!(codes, expected, "{models:?} {params}");
+        };
+        check(&["Deliberate", "nobody's"], json!({"steps": 500}), &[]);
+        let both = ["Pony Diffusion XL", "MeinaMix"];
+        check(&both, json!({}), &[Warning::ClipSkipMismatch]);
+        check(&both, json!({"clip_skip": 2}), &[]);
+        let dreams = ["DreamShaper XL"];
+        let quick = json!({"steps": 3, "cfg_scale": 0.5, "sampler_name": "k_dpmpp_sde"});
+        check(
+            &dreams,
+            quick,
+            &[Warning::StepsTooFew, Warning::CfgScaleTooSmall],
+        );
+        check(
+            &dreams,
+            json!({"steps": 30, "cfg_scale": 7}),
+            &[
+                Warning::StepsTooMany,
+                Warning::CfgScaleTooLarge,
+                Warning::SamplerMismatch,
+            ],
+        );
+        check(
+            &["Flux.1-Schnell fp8 (Compact)"],
+            json!({"steps": 4, "cfg_scale": 2, "sampler_name": "k_euler"}),
+            &[Warning::CfgScaleMismatch, Warning::SchedulerMismatch],
+        );
+    }
+
+    #[test]
+    fn a_wrong_entry_is_refused_with_what_is_wrong() {
+        let check = |text: &str, part: &str| {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        };
+        check("[sd9]\n\"a\" = {}", "sd9");
+        check("[sd15]\n\"a\" = { samplers = [\"x\"] }", "`x`");
+        check("[sd15]\n\"a\" = { scheduler = \"x\" }", "`x`");
+        check("[sd15]\n\"a\" = { steps = [4, 2] }", "a wants more");
+        check("[sd15]\n\"a\" = {}\n[sdxl]\n\"a\" = {}", "two families");
+        check("[sd15]\n\"a\" = { size = 1 }", "size");
+    }
+}

@@ -1,0 +1,118 @@
+//! What one image model is made for.
+
+use std::cmp::Ordering;
+use std::fmt::Display;
+
+use serde::Deserialize;
+
+use crate::protocol::legacy::image::params::ModelGenerationInputImage;
+use crate::protocol::legacy::requests::{RequestSingleWarning, Warning};
+use crate::protocol::legacy::tables::words;
+use crate::protocol::legacy::words::{Sampler, Word};
+
+/// Nothing where it does not care.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Needs {
+    /// Fewest and most.
+    pub steps: Option<(u32, u32)>,
+    /// Least and most.
+    cfg_scale: Option<(f64, f64)>,
+    clip_skip: Option<u32>,
+    samplers: Vec<Sampler>,
+    scheduler: Option<Scheduler>,
+}
+
+words! {
+    pub enum Scheduler {
+        Karras = "karras",
+        Simple = "simple",
+    }
+}
+
+impl Needs {
+    /// What of these parameters is other than it wants.
+    pub fn warnings(&self, params: &ModelGenerationInputImage) -> Vec<RequestSingleWarning> {
+        let found = [
+            self.about_clip_skip(params.clip_skip.unwrap_or(1)),
+            self.about_steps(params.steps()),
+            self.about_scale(params.cfg_scale),
+            self.about_sampler(params.sampler_name),
+            self.about_scheduler(params.karras),
+        ];
+        found.into_iter().flatten().collect()
+    }
+
+    /// Whether anything can be as it wants.
+    pub fn is_possible(&self) -> bool {
+        self.steps.is_none_or(|(fewest, most)| fewest <= most)
+            && self.cfg_scale.is_none_or(|(least, most)| least <= most)
+    }
+
+    fn about_clip_skip(&self, found: u32) -> Option<RequestSingleWarning> {
+        let wanted = self.clip_skip.filter(|wanted| *wanted != found)?;
+        let what = format!("clip_skip is {found}, and a model that may draw this wants {wanted}");
+        Some(warning(Warning::ClipSkipMismatch, what))
+    }
+
+    fn about_steps(&self, found: u32) -> Option<RequestSingleWarning> {
+        let (fewest, most) = self.steps?;
+        let code = match outside(found, fewest, most)? {
+            Ordering::Less => Warning::StepsTooFew,
+            _ => Warning::StepsTooMany,
+        };
+        Some(warning(code, range("steps", found, fewest, most)))
+    }
+
+    fn about_scale(&self, found: f64) -> Option<RequestSingleWarning> {
+        let (least, most) = self.cfg_scale?;
+        let code = match outside(found, least, most)? {
+            _ if least == most => Warning::CfgScaleMismatch,
+            Ordering::Less => Warning::CfgScaleTooSmall,
+            _ => Warning::CfgScaleTooLarge,
+        };
+        Some(warning(code, range("cfg_scale", found, least, most)))
+    }
+
+    fn about_sampler(&self, found: Sampler) -> Option<RequestSingleWarning> {
+        if self.samplers.is_empty() || self.samplers.contains(&found) {
+            return None;
+        }
+        let wanted: Vec<&str> = self.samplers.iter().map(|one| one.word()).collect();
+        let what = format!(
+            "the sampler is {}, and a model that may draw this wants {}",
+            found.word(),
+            wanted.join(" or ")
+        );
+        Some(warning(Warning::SamplerMismatch, what))
+    }
+
+    fn about_scheduler(&self, karras: bool) -> Option<RequestSingleWarning> {
+        let found = match karras {
+            true => Scheduler::Karras,
+            false => Scheduler::Simple,
+        };
+        let wanted = self.scheduler.filter(|wanted| *wanted != found)?;
+        let (found, wanted) = (found.word(), wanted.word());
+        let what =
+            format!("the scheduler is {found}, and a model that may draw this wants {wanted}");
+        Some(warning(Warning::SchedulerMismatch, what))
+    }
+}
+
+/// On which side of both it is, if it is not between them.
+fn outside<N: PartialOrd>(found: N, least: N, most: N) -> Option<Ordering> {
+    match found {
+        found if found < least => Some(Ordering::Less),
+        found if found > most => Some(Ordering::Greater),
+        _ => None,
+    }
+}
+
+fn range(what: &str, found: impl Display, least: impl Display, most: impl Display) -> String {
+    format!("{what} is {found}, and a model that may draw this is made for {least} to {most}")
+}
+
+fn warning(code: Warning, message: String) -> RequestSingleWarning {
+    RequestSingleWarning { code, message }
+}
