@@ -138,7 +138,7 @@ impl Dispatcher {
             ticket: self.ticket(&job, standing),
             siblings,
             lane,
-            accepted_at: self.now.wall,
+            accepted_at: standing.since.unwrap_or(self.now.wall),
             expires: self.now.mono + life,
             short: standing.short,
             state: State::Queued,
@@ -150,12 +150,14 @@ impl Dispatcher {
 
     fn ticket(&mut self, job: &Job, standing: Standing) -> Ticket {
         self.tickets += 1;
-        let arrived = self.now.mono;
+        let waited = standing.since.map(|since| self.now.wall.since(since));
+        let arrived = self.now.mono.before(waited.unwrap_or_default());
         let delay = Priority::High.head_start() - standing.priority.head_start();
         let order: Mono = arrived + delay;
         Ticket {
             job: job.id,
             account: job.account,
+            request: job.request,
             arrived,
             order,
             number: self.tickets,

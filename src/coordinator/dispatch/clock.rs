@@ -14,7 +14,7 @@ pub struct Now {
     pub wall: UnixMillis,
 }
 
-/// Microseconds since the process started.
+/// Microseconds since [`Mono::START`] before the process started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mono(pub u64);
 
@@ -23,9 +23,19 @@ pub struct Mono(pub u64);
 pub type Table<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
 impl Mono {
+    /// The start of the process: what has waited since before that has a moment of its own.
+    pub const START: Self = Self(24 * 3600 * 1_000_000);
+
     /// How long after `earlier` this is; nothing when it is not after.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+
+    /// So much earlier, as far as the clock goes back.
+    #[must_use]
+    pub fn before(self, time: Duration) -> Self {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(micros))
     }
 }
 

@@ -99,6 +99,8 @@ pub struct Offer {
     pub model: Arc<str>,
     /// What the client already has: go on after it, exactly.
     pub prefill: Option<Box<Prefill>>,
+    /// How long it may be kept without a word, if its limits say so.
+    pub patience: Option<Duration>,
     /// What is left of the job's lifetime.
     pub remaining: Duration,
 }

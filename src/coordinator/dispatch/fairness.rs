@@ -21,7 +21,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::job::{Job, Kind, Kudos};
+use crate::protocol::job::{Job, Kind, Kudos, UnixMillis};
 
 use super::clock::Mono;
 
@@ -47,6 +47,8 @@ pub struct Standing {
     pub priority: Priority,
     /// It may not have what the request costs, which some workers want to be sure of.
     pub short: bool,
+    /// When the request came, if that was to an earlier process, or it has been here before.
+    pub since: Option<UnixMillis>,
 }
 
 /// Among one account's own jobs the higher goes first, as if it had come up to a minute earlier; between
@@ -126,7 +128,7 @@ mod tests {
         Weight::of(Standing {
             kudos,
             priority,
-            short: false,
+            ..Standing::default()
         })
     }
 

@@ -153,6 +153,7 @@ impl Dispatcher {
         }
         self.measure(&lease, usage);
         let ack = self.awaits_ack(job, &lease);
+        self.renew_brought(job);
         self.settle(job, Outcome::Delivered { finish, usage }, Some(ack), out);
     }
 

@@ -40,6 +40,7 @@ mod frames;
 mod input;
 mod jobs;
 mod lanes;
+mod lifetimes;
 mod online;
 mod outlook;
 mod placement;

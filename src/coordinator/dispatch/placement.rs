@@ -10,6 +10,7 @@ use super::effect::{Effect, Offer};
 use super::fairness::Rank;
 use super::jobs::{Entry, Lease, Phase, State};
 use super::lanes::{LaneId, Place};
+use super::lifetimes::patience;
 use super::timers::Alarm;
 use super::workers::Worker;
 
@@ -172,6 +173,7 @@ impl Dispatcher {
         model: usize,
         out: &mut Vec<Effect>,
     ) -> bool {
+        self.renew_taken(id, worker_id);
         let now = self.now.mono;
         let Some(entry) = self.jobs.get_mut(&id) else {
             return false;
@@ -217,12 +219,7 @@ impl Dispatcher {
     pub(super) fn silent_from(&self, entry: &Entry, lease: &Lease) -> Mono {
         match self.workers.get(&lease.worker) {
             Some(worker) if worker.polls() => {
-                lease.heard
-                    + entry
-                        .job
-                        .limits
-                        .patience
-                        .unwrap_or(self.settings.poll_patience)
+                lease.heard + patience(entry, worker).unwrap_or(self.settings.poll_patience)
             }
             Some(worker) if worker.extensions.lease => lease.heard + self.settings.beat_window,
             Some(worker) => {
@@ -274,6 +271,7 @@ fn lease(
         attempt,
         model: worker.models[model].name.clone(),
         prefill: entry.prefill(),
+        patience: patience(entry, worker),
         remaining: entry.expires.since(now),
     })
 }

@@ -2,7 +2,7 @@
 //! (its shell says when it no longer does), has room only in the moment it asks, and is heard of again when it
 //! brings a result. Nothing can be told it in between, so a cancelled job runs on until it comes back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::protocol::job::{Capabilities, JobId, Kind, WorkerId};
@@ -41,7 +41,8 @@ pub enum Skip {
     Kudos,
 }
 
-/// How many jobs wait for others, by the reason. Those it has failed before are not among them.
+/// How many requests wait for others, by the reason; of questions about images, how many of these. Those it has failed
+/// before are not among them.
 pub type Skipped = BTreeMap<Skip, usize>;
 
 impl Dispatcher {
@@ -105,7 +106,10 @@ impl Dispatcher {
             }
             let all = lane.need.kind == Kind::Image;
             let reasons = skips(worker, &lane.need);
-            let waiting = self.queue.waiting(id);
+            let waiting = match lane.need.kind {
+                Kind::Interrogation => self.queue.waiting(id),
+                _ => self.queue.requests_waiting(id),
+            };
             for reason in reasons.into_iter().take(if all { usize::MAX } else { 1 }) {
                 *skipped.entry(reason).or_default() += waiting;
             }
@@ -118,7 +122,11 @@ impl Dispatcher {
         if wants.takes_all() {
             return;
         }
+        let mut counted = BTreeSet::new();
         for (_, ticket) in self.queue.in_turn(lane).take(LOOK) {
+            if !counted.insert(ticket.request) {
+                continue;
+            }
             let entry = self.jobs.get(&ticket.job);
             let reason = match entry.and_then(|entry| wants.unwanted(entry)) {
                 Some(Unwanted::Words) => Skip::Words,

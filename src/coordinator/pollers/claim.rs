@@ -36,6 +36,7 @@ impl Pollers {
         let offer = popped.offers.first().ok_or(NotTaken::Unknown)?;
         let mut held = self.held();
         held.add(offer, owner, u32::MAX);
+        held.claim(job);
         held.take(job, owner)
     }
 

@@ -46,6 +46,8 @@ struct Busy {
 pub struct Out {
     pub session: SessionId,
     pub attempt: u32,
+    /// An earlier process gave it out, and nobody knows as which attempt.
+    pub claimed: bool,
     /// What it is to be read by, where it is part of a chat.
     pub turn: Option<Arc<Turn>>,
     owner: AccountId,
@@ -65,6 +67,7 @@ impl Held {
         let out = Out {
             session: offer.session,
             attempt: offer.attempt,
+            claimed: false,
             turn: Turn::of(offer, longest).map(Arc::new),
             owner,
             since: Instant::now(),
@@ -77,6 +80,13 @@ impl Held {
         let busy = busy.or_insert(Busy { jobs: 0, since });
         busy.jobs += 1;
         busy.since = since;
+    }
+
+    /// An earlier process gave it out.
+    pub fn claim(&mut self, job: JobId) {
+        if let Some(out) = self.jobs.get_mut(&job) {
+            out.claimed = true;
+        }
     }
 
     /// The attempt that an account's worker brings.

@@ -43,6 +43,8 @@ use poller::Poller;
 
 /// A worker that has not come for this long is offline.
 const ONLINE: Duration = Duration::from_secs(300);
+/// Attempts at one job, before it has failed for good or was lost too often.
+const MOST_ATTEMPTS: u32 = 8;
 const SWEEP: Duration = Duration::from_secs(10);
 
 /// All of them. Clones are the same.
@@ -181,9 +183,14 @@ impl Pollers {
         }
     }
 
-    /// Which attempt at a job that is which this account's worker has.
-    pub async fn attempt(&self, owner: AccountId, job: JobId) -> Result<u32, NotTaken> {
-        self.out(owner, job).await.map(|out| out.attempt)
+    /// Which attempts at a job the one may be that this account's worker has, the likeliest first: of one that an earlier
+    /// process gave out nobody knows which it was.
+    pub async fn attempts(&self, owner: AccountId, job: JobId) -> Result<Vec<u32>, NotTaken> {
+        let out = self.out(owner, job).await?;
+        Ok(match out.claimed {
+            true => (1..=MOST_ATTEMPTS).rev().collect(),
+            false => vec![out.attempt],
+        })
     }
 
     /// What this account's worker has, perhaps from an earlier process.

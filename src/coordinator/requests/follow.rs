@@ -28,7 +28,7 @@ pub async fn follow(
 ) {
     loop {
         listen(&request, &mut streams, &stopping).await;
-        if stopping.is_cancelled() || request.expires_at <= wall_clock() {
+        if stopping.is_cancelled() || request.expires_at() <= wall_clock() {
             break;
         }
         let is_open = |job: &&Arc<Job>| request.output(job.id).is_some_and(Output::is_open);
@@ -63,6 +63,9 @@ async fn listen(request: &Request, streams: &mut Vec<JobStream>, stopping: &Canc
                 let Some((job, delivery)) = next else { return };
                 if let Some(output) = request.output(job) {
                     hear(output, delivery);
+                    if matches!(output.ended(), Some(Ended::Made(_))) {
+                        request.renew();
+                    }
                     request.note();
                 }
             }

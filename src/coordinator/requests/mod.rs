@@ -20,7 +20,7 @@ pub use holds::Kept;
 pub use orders::Order;
 pub use request::{Counts, Ended, Made, Output, Request, Wishes};
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -40,6 +40,9 @@ use crate::tasks::Tasks;
 
 /// What has expired is looked for this often.
 const SWEEP: Duration = Duration::from_secs(20);
+/// What it lives longer than this by is written down: the margin is longer than this and a sweep together.
+const RENEWED: Duration = Duration::from_secs(60);
+const MINUTE: i64 = 60_000;
 /// Kept beyond its time, so that the last settlement finds it still there.
 const MARGIN: Duration = Duration::from_secs(120);
 
@@ -151,7 +154,7 @@ impl Requests {
         let shelves = shelves.unwrap_or_else(PoisonError::into_inner);
         let found = shelves.by_id.get(&id).cloned();
         drop(shelves);
-        found.filter(|request| request.expires_at > wall_clock())
+        found.filter(|request| request.expires_at() > wall_clock())
     }
 
     /// Makes nothing more for it. What workers are busy with may still come.
@@ -236,6 +239,7 @@ impl Requests {
     async fn sweep_on(self) {
         loop {
             sleep(SWEEP).await;
+            self.keep_longer().await;
             let now = wall_clock();
             self.write().forget(now);
             let before = UnixMillis(now.0.saturating_sub(MARGIN.as_millis() as i64));
@@ -243,6 +247,31 @@ impl Requests {
                 warn!("expired requests stay in the store for now: {error}");
             }
             self.release_lost(before).await;
+        }
+    }
+}
+
+impl Requests {
+    /// Those that live longer than was written down are kept for so long, each to the next full minute: many have the
+    /// same one.
+    async fn keep_longer(&self) {
+        let mut longer: BTreeMap<UnixMillis, Vec<Arc<Request>>> = BTreeMap::new();
+        {
+            let shelves = self.0.shelves.read();
+            let shelves = shelves.unwrap_or_else(PoisonError::into_inner);
+            for request in shelves.by_id.values() {
+                if let Some(until) = request.outlives_disk(RENEWED) {
+                    let minute = UnixMillis((until.0 / MINUTE + 1).saturating_mul(MINUTE));
+                    longer.entry(minute).or_default().push(request.clone());
+                }
+            }
+        }
+        for (until, requests) in longer {
+            let ids: Vec<RequestId> = requests.iter().map(|request| request.id).collect();
+            match self.0.store.keep_requests(ids, until).await {
+                Ok(()) => requests.iter().for_each(|it| it.is_kept_until(until)),
+                Err(error) => warn!("requests that live longer are written down later: {error}"),
+            }
         }
     }
 }
@@ -264,7 +293,7 @@ impl Shelves {
     }
 
     fn forget(&mut self, now: UnixMillis) {
-        let is_kept = |request: &Arc<Request>| request.expires_at.after(MARGIN) > now;
+        let is_kept = |request: &Arc<Request>| request.expires_at().after(MARGIN) > now;
         self.by_id.retain(|_, request| is_kept(request));
         self.by_account.retain(|_, its| {
             its.retain(|request| is_kept(request) && request.is_open());

@@ -1,7 +1,8 @@
 //! One request as somebody who asks sees it: what each of its jobs has come to.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +23,11 @@ pub struct Request {
     pub account: AccountId,
     pub kind: Kind,
     pub accepted_at: UnixMillis,
-    pub expires_at: UnixMillis,
+    /// In milliseconds, like what is on disk; further on by every result.
+    expires_at: AtomicI64,
+    kept_until: AtomicI64,
+    /// How long it lives from a result on.
+    life: Duration,
     pub wishes: Wishes,
     /// What its jobs bring to the queue, whenever they come to it.
     pub standing: Standing,
@@ -110,15 +115,48 @@ impl Request {
             account: row.account,
             kind: row.kind,
             accepted_at: row.accepted_at,
-            expires_at: row.expires_at,
+            expires_at: AtomicI64::new(row.expires_at.0),
+            kept_until: AtomicI64::new(row.expires_at.0),
+            life: jobs
+                .first()
+                .and_then(|job| job.limits.life)
+                .unwrap_or_default(),
             wishes,
-            standing,
+            standing: Standing {
+                since: Some(row.accepted_at),
+                ..standing
+            },
             outputs,
             cancelled: CancellationToken::new(),
             heard: watch::Sender::new(0),
             spares: AtomicBool::new(false),
             charged: Mutex::default(),
         }
+    }
+
+    /// Later than it was, whenever a worker takes one of its jobs or brings one.
+    pub fn expires_at(&self) -> UnixMillis {
+        let open = self.outputs.iter().filter(|output| output.is_open());
+        let taken = open.map(Output::until).max();
+        let until = UnixMillis(self.expires_at.load(Ordering::Relaxed));
+        taken.map_or(until, |taken| taken.max(until))
+    }
+
+    /// It has brought something, and lives on from here.
+    pub(super) fn renew(&self) {
+        let until = wall_clock().after(self.life).0;
+        self.expires_at.fetch_max(until, Ordering::Relaxed);
+    }
+
+    /// How long it has to be kept on disk, where that is notably longer than was written down.
+    pub(super) fn outlives_disk(&self, by: Duration) -> Option<UnixMillis> {
+        let kept_until = UnixMillis(self.kept_until.load(Ordering::Relaxed));
+        let until = self.expires_at();
+        (until > kept_until.after(by)).then_some(until)
+    }
+
+    pub(super) fn is_kept_until(&self, until: UnixMillis) {
+        self.kept_until.fetch_max(until.0, Ordering::Relaxed);
     }
 
     pub fn counts(&self) -> Counts {
@@ -189,7 +227,7 @@ impl Request {
 
     /// Nothing more comes of it.
     pub(super) fn has_ended(&self) -> bool {
-        self.expires_at <= wall_clock() || !self.is_open()
+        self.expires_at() <= wall_clock() || !self.is_open()
     }
 
     /// It has a job that waits or runs.
@@ -282,6 +320,11 @@ impl Output {
     /// Whoever has it, or had it last.
     pub fn stage(&self) -> Stage {
         self.look().0
+    }
+
+    fn until(&self) -> UnixMillis {
+        let watch = locked(&self.watch);
+        watch.as_ref().map(JobWatch::until).unwrap_or_default()
     }
 
     fn look(&self) -> (Stage, u32) {

@@ -102,6 +102,15 @@ impl Store {
         row.map_or(Ok(Kudos(0)), |row| Ok(Kudos(row.try_get(0)?)))
     }
 
+    /// They live until then, if that is longer than they were to.
+    pub async fn keep_requests(
+        &self,
+        ids: Vec<RequestId>,
+        until: UnixMillis,
+    ) -> Result<(), StorageError> {
+        self.change(Keep { ids, until }).await
+    }
+
     /// Forgets what has expired.
     pub async fn forget_requests(&self, now: UnixMillis) -> Result<(), StorageError> {
         self.change(Forget(now)).await
@@ -167,6 +176,38 @@ impl Change for Cancel {
         Box::pin(async move {
             let done = sqlx::query("UPDATE requests SET cancelled = 1 WHERE id = $1");
             done.bind(self.0.to_string()).execute(connection).await?;
+            Ok(())
+        })
+    }
+}
+
+/// Requests in one statement.
+const AT_ONCE: usize = 8;
+const KEEP: &str = "UPDATE requests SET expires_at = $1 WHERE expires_at < $1 \
+                    AND id IN ($2, $3, $4, $5, $6, $7, $8, $9)";
+
+#[derive(Debug)]
+struct Keep {
+    ids: Vec<RequestId>,
+    until: UnixMillis,
+}
+
+impl Change for Keep {
+    type Answer = ();
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<(), StorageError>> {
+        Box::pin(async move {
+            for some in self.ids.chunks(AT_ONCE) {
+                let mut kept = sqlx::query(KEEP).bind(self.until.0);
+                // The rest of the places repeat the last.
+                for place in 0..AT_ONCE {
+                    kept = kept.bind(some[place.min(some.len() - 1)].to_string());
+                }
+                kept.execute(&mut *connection).await?;
+            }
             Ok(())
         })
     }

@@ -304,9 +304,8 @@ impl Desk {
     fn now(&self) -> Now {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH);
         let millis = wall.map_or(0, |since| since.as_millis());
-        let mono = self.started.elapsed().as_micros();
         Now {
-            mono: Mono(u64::try_from(mono).unwrap_or(u64::MAX)),
+            mono: Mono::START + self.started.elapsed(),
             wall: UnixMillis(i64::try_from(millis).unwrap_or(i64::MAX)),
         }
     }

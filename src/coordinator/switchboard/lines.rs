@@ -9,7 +9,8 @@ use super::pipe::{Overdraft, Overflow, Pipe};
 use super::sessions::Card;
 use super::stage::{Stage, Whereabouts};
 use super::stream::{Delivery, JobStream};
-use crate::coordinator::dispatch::{Outcome, Timing};
+use crate::coordinator::clock::wall_clock;
+use crate::coordinator::dispatch::{Offer, Outcome, Timing};
 use crate::coordinator::metering::{Counted, Output};
 use crate::protocol::job::{Event, Job, JobId, Product, Usage};
 
@@ -77,16 +78,17 @@ impl Lines {
         pushed
     }
 
-    pub fn offered(&mut self, job: JobId, card: &Card, model: &Arc<str>) {
-        if let Some(line) = self.open.get_mut(&job) {
+    pub fn offered(&mut self, offer: &Offer, card: &Card) {
+        if let Some(line) = self.open.get_mut(&offer.job.id) {
             line.worker = Some(card.name.clone());
             line.public = card.public;
             if let Some(whereabouts) = &line.whereabouts {
-                whereabouts.moved(Stage::Running {
+                let stage = Stage::Running {
                     worker: card.name.clone(),
                     public_id: card.public_id,
-                    model: model.clone(),
-                });
+                    model: offer.model.clone(),
+                };
+                whereabouts.taken(stage, wall_clock().after(offer.remaining));
             }
         }
     }
@@ -95,7 +97,7 @@ impl Lines {
     pub fn returned(&mut self, job: JobId) {
         let line = self.open.get(&job);
         if let Some(whereabouts) = line.and_then(|line| line.whereabouts.as_ref()) {
-            whereabouts.moved(Stage::Waiting);
+            whereabouts.returned();
         }
     }
 

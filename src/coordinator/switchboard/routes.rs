@@ -141,7 +141,7 @@ impl Desk {
     fn offer(&mut self, offer: Offer) {
         let session = offer.session;
         if let Some(card) = self.sessions.card(session) {
-            self.lines.offered(offer.job.id, card, &offer.model);
+            self.lines.offered(&offer, card);
         }
         let Some(offer) = self.polling.offer(offer) else {
             return;

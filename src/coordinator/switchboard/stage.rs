@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
 
+use crate::protocol::job::UnixMillis;
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Stage {
     #[default]
@@ -22,16 +24,30 @@ pub struct JobWatch(pub(super) Arc<Whereabouts>);
 
 /// Written by the switchboard.
 #[derive(Debug, Default)]
-pub(super) struct Whereabouts(Mutex<(Stage, u32)>);
+pub(super) struct Whereabouts(Mutex<Here>);
+
+#[derive(Debug, Clone, Default)]
+struct Here {
+    stage: Stage,
+    /// How often it has come back from a worker with nothing.
+    returns: u32,
+    /// How long it lives, as far as workers that took it were told.
+    until: UnixMillis,
+}
 
 impl Whereabouts {
-    pub fn moved(&self, stage: Stage) {
+    pub fn taken(&self, stage: Stage, until: UnixMillis) {
         let mut here = self.lock();
-        here.1 += u32::from(stage == Stage::Waiting);
-        here.0 = stage;
+        (here.stage, here.until) = (stage, until);
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Stage, u32)> {
+    pub fn returned(&self) {
+        let mut here = self.lock();
+        here.stage = Stage::Waiting;
+        here.returns += 1;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Here> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -39,6 +55,12 @@ impl Whereabouts {
 impl JobWatch {
     /// Where it is, and how often it has come back from a worker with nothing.
     pub fn look(&self) -> (Stage, u32) {
-        self.0.lock().clone()
+        let here = self.0.lock();
+        (here.stage.clone(), here.returns)
+    }
+
+    /// How long it lives, as far as workers that took it were told.
+    pub fn until(&self) -> UnixMillis {
+        self.0.lock().until
     }
 }

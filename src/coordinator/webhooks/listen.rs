@@ -1,6 +1,7 @@
 //! Waits for the results of one request, for as long as there may be any.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::time::timeout;
@@ -27,8 +28,7 @@ pub async fn listen(
     mut told: HashSet<JobId>,
 ) {
     let mut news = request.news();
-    let left = request.expires_at.since(wall_clock());
-    let listening = async {
+    let mut listening = pin!(async {
         while told.len() < request.outputs.len() {
             for output in &request.outputs {
                 if output.ended().is_some() && told.insert(output.job) {
@@ -39,8 +39,13 @@ pub async fn listen(
                 return;
             }
         }
-    };
-    let _ = timeout(left, listening).await;
+    });
+    loop {
+        let left = request.expires_at().since(wall_clock());
+        if left.is_zero() || timeout(left, &mut listening).await.is_ok() {
+            return;
+        }
+    }
 }
 
 async fn tell(webhooks: &Webhooks, request: &Request, output: &Output, address: &Arc<str>) {

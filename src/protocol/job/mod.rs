@@ -119,6 +119,9 @@ pub struct Limits {
     pub bulk: u64,
     /// How long a worker that polls may keep it without a word; none: the usual time.
     pub patience: Option<Duration>,
+    /// How long its request lives from each time on that a worker takes one of its jobs or brings one; none: until the
+    /// deadline, whatever happens.
+    pub life: Option<Duration>,
 }
 
 /// Whose machines may see it.

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::protocol::job::{AccountId, JobId};
+use crate::protocol::job::{AccountId, JobId, RequestId};
 
 use super::clock::{Mono, Table};
 use super::fairness::{Rank, Weight, Work, rank};
@@ -20,6 +20,7 @@ const LOOK: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     pub job: JobId,
+    pub request: RequestId,
     pub account: AccountId,
     pub arrived: Mono,
     /// Its place among its account's own: when it came, less the head start of its priority.
@@ -42,6 +43,14 @@ pub struct FairQueue {
 struct Waiting {
     heads: BTreeSet<(Rank, AccountId)>,
     returning: BTreeMap<(Mono, u64), Ticket>,
+    counts: Counts,
+}
+
+/// How much waits in a lane, kept up to date because workers that find nothing ask each time.
+#[derive(Debug, Default)]
+struct Counts {
+    jobs: usize,
+    by_request: Table<RequestId, u32>,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +72,8 @@ struct Line {
 
 impl FairQueue {
     pub fn push(&mut self, lane: LaneId, ticket: Ticket) {
+        let waiting = self.lanes.entry(lane).or_default();
+        waiting.counts.add(ticket.request);
         let account = self.accounts.entry(ticket.account).or_default();
         account.line(lane).tickets.insert(ticket.key(), ticket);
         self.queued += 1;
@@ -74,6 +85,7 @@ impl FairQueue {
         let waiting = self.lanes.entry(lane).or_default();
         let key = (ticket.arrived, ticket.number);
         waiting.returning.insert(key, ticket);
+        waiting.counts.add(ticket.request);
         let account = self.accounts.entry(ticket.account).or_default();
         account.returning.insert(key, (lane, ticket));
         self.queued += 1;
@@ -83,6 +95,10 @@ impl FairQueue {
     pub fn remove(&mut self, lane: LaneId, ticket: &Ticket) -> bool {
         let removed = self.remove_returning(lane, ticket) || self.remove_in_line(lane, ticket);
         self.queued -= usize::from(removed);
+        if removed && let Some(waiting) = self.lanes.get_mut(&lane) {
+            waiting.counts.remove(ticket.request);
+        }
+        self.forget_empty(lane);
         removed
     }
 
@@ -179,17 +195,17 @@ impl FairQueue {
         waiting.returning.len() + before + of_others.sum::<usize>()
     }
 
-    /// How many wait in the lane.
+    /// How many jobs wait in the lane.
     pub fn waiting(&self, lane: LaneId) -> usize {
-        let Some(waiting) = self.lanes.get(&lane) else {
-            return 0;
-        };
-        let accounts = waiting.heads.iter();
-        let lines = accounts
-            .filter_map(|(_, account)| self.accounts.get(account))
-            .flat_map(|account| &account.lines)
-            .filter(|line| line.lane == lane);
-        waiting.returning.len() + lines.map(|line| line.tickets.len()).sum::<usize>()
+        self.lanes
+            .get(&lane)
+            .map_or(0, |waiting| waiting.counts.jobs)
+    }
+
+    /// Of how many requests they are.
+    pub fn requests_waiting(&self, lane: LaneId) -> usize {
+        let waiting = self.lanes.get(&lane);
+        waiting.map_or(0, |waiting| waiting.counts.by_request.len())
     }
 
     pub fn is_empty(&self, lane: LaneId) -> bool {
@@ -236,9 +252,6 @@ impl FairQueue {
         };
         let key = (ticket.arrived, ticket.number);
         let removed = waiting.returning.remove(&key).is_some();
-        if waiting.heads.is_empty() && waiting.returning.is_empty() {
-            self.lanes.remove(&lane);
-        }
         if removed && let Some(account) = self.accounts.get_mut(&ticket.account) {
             account.returning.remove(&key);
             self.rerank(ticket.account);
@@ -256,6 +269,13 @@ impl FairQueue {
         let removed = line.tickets.remove(&ticket.key()).is_some();
         self.rerank(ticket.account);
         removed
+    }
+
+    fn forget_empty(&mut self, lane: LaneId) {
+        let is_empty = |waiting: &Waiting| waiting.heads.is_empty() && waiting.returning.is_empty();
+        if self.lanes.get(&lane).is_some_and(is_empty) {
+            self.lanes.remove(&lane);
+        }
     }
 
     /// Brings the account's ranks in all its lanes up to date, and forgets what is empty.
@@ -287,10 +307,24 @@ fn move_head(lanes: &mut Table<LaneId, Waiting>, line: &mut Line, id: AccountId,
     if let Some(rank) = to {
         waiting.heads.insert((rank, id));
     }
-    if waiting.heads.is_empty() && waiting.returning.is_empty() {
-        lanes.remove(&line.lane);
-    }
     line.rank = to;
+}
+
+impl Counts {
+    fn add(&mut self, request: RequestId) {
+        self.jobs += 1;
+        *self.by_request.entry(request).or_default() += 1;
+    }
+
+    fn remove(&mut self, request: RequestId) {
+        self.jobs = self.jobs.saturating_sub(1);
+        if let Some(count) = self.by_request.get_mut(&request) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_request.remove(&request);
+            }
+        }
+    }
 }
 
 impl Ticket {

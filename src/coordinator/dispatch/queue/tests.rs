@@ -10,7 +10,7 @@ use super::{FairQueue, Ticket};
 use crate::coordinator::dispatch::clock::Mono;
 use crate::coordinator::dispatch::fairness::{Rank, Standing, Weight, Work};
 use crate::coordinator::dispatch::lanes::LaneId;
-use crate::protocol::job::{AccountId, JobId, Kudos};
+use crate::protocol::job::{AccountId, JobId, Kudos, RequestId};
 
 const LANE: LaneId = LaneId::FIRST;
 
@@ -30,6 +30,7 @@ impl Counter {
         let ticket = Ticket {
             job: JobId(Uuid::from_u128(self.issued.into())),
             account: AccountId(account),
+            request: RequestId(Uuid::from_u128(self.issued.into())),
             arrived: self.now,
             order: self.now,
             number: self.issued,

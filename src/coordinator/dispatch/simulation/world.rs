@@ -275,7 +275,7 @@ impl World {
         let standing = Standing {
             kudos,
             priority,
-            short: false,
+            ..Standing::default()
         };
         self.give(Input::Submit(Submission {
             jobs: jobs.into_iter().map(Arc::new).collect(),

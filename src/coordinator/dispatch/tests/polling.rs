@@ -1,10 +1,16 @@
 //! Workers that come for their jobs, and the jobs that wait for them on disk.
 
+use std::sync::Arc;
+
 use super::{Desk, done, failed, failure_kind, is_delivered, secs, token};
+use crate::coordinator::dispatch::clock::Mono;
 use crate::coordinator::dispatch::{
-    Effect, Extensions, Input, Offer, Outcome, Registration, SessionId, Settings, Skip, Wants,
+    Effect, Extensions, Input, Offer, Outcome, Registration, SessionId, Settings, Skip, Standing,
+    Submission, Wants,
 };
-use crate::protocol::job::{FailureKind, Formats, Job, ModelChoice, Reach};
+use crate::protocol::job::{
+    AccountId, Capabilities, FailureKind, Formats, Job, Kind, ModelChoice, Reach,
+};
 
 const REACH: Reach = Reach {
     window: 2048,
@@ -390,4 +396,114 @@ fn three_workers_that_fail_it_make_it_a_bad_job() {
         desk.say(&offer, failed());
     }
     assert_eq!(failure_kind(&desk.end()), Some(FailureKind::BadJob));
+}
+
+/// So long a request of these lives, from each time that somebody does something for it.
+const LIFE: u64 = 600;
+
+impl Desk {
+    fn living(&mut self, siblings: usize) -> Vec<crate::protocol::job::JobId> {
+        let mut jobs: Vec<Job> = (0..siblings).map(|_| self.stored_job()).collect();
+        let request = jobs[0].request;
+        for job in &mut jobs {
+            job.request = request;
+            job.deadline = self.now.wall.after(secs(LIFE));
+            job.limits.life = Some(secs(LIFE));
+            job.limits.patience = Some(secs(150));
+            job.limits.requires = Capabilities::TIMELY;
+        }
+        let ids = jobs.iter().map(|job| job.id).collect();
+        self.submit_all(jobs);
+        ids
+    }
+
+    fn timely_poller(&mut self, worker: i64, capabilities: Capabilities) -> SessionId {
+        let mut registration = self.poller_registration(worker, POLLING);
+        registration.capabilities = capabilities;
+        self.connect(registration)
+    }
+}
+
+#[test]
+fn a_request_lives_on_when_one_of_its_jobs_is_taken_or_brought() {
+    let mut desk = Desk::new();
+    let poller = desk.timely_poller(1, Capabilities::TIMELY);
+    desk.living(2);
+    desk.wait(secs(500));
+    let first = desk.pop(poller, 1).remove(0);
+    assert_eq!(first.remaining, secs(LIFE));
+    desk.wait(secs(120));
+    assert!(
+        desk.ends().is_empty(),
+        "taken after 500 s, it lives until 1100"
+    );
+    desk.say(&first, token(1)).say(&first, done());
+    assert!(is_delivered(&desk.end()));
+    desk.wait(secs(550));
+    assert!(
+        desk.ends().is_empty(),
+        "brought after 620 s, it lives until 1220"
+    );
+    desk.wait(secs(60));
+    assert_eq!(desk.end(), Outcome::Expired);
+    desk.assert_nothing_left();
+}
+
+#[test]
+fn what_a_very_slow_worker_takes_lives_for_an_hour_and_an_image_may_stay_there_longer() {
+    let mut desk = Desk::new();
+    let mut registration = desk.poller_registration(1, POLLING);
+    registration.kinds = Kind::Image.into();
+    let slow = desk.connect(registration);
+    let mut job = desk.stored_job();
+    job.kind = Kind::Image;
+    job.deadline = desk.now.wall.after(secs(LIFE));
+    job.limits.life = Some(secs(LIFE));
+    job.limits.patience = Some(secs(150));
+    desk.submit(job);
+    let offer = desk.pop(slow, 1).remove(0);
+    assert_eq!(offer.remaining, secs(3600));
+    assert_eq!(offer.patience, Some(secs(450)));
+    desk.wait(secs(440));
+    assert!(desk.take().is_empty());
+    desk.wait(secs(20));
+    assert_eq!(desk.pop(slow, 1)[0].attempt, 2);
+}
+
+#[test]
+fn a_worker_is_told_of_requests_and_not_of_their_jobs() {
+    let mut desk = Desk::new();
+    let poller = desk.timely_poller(1, Capabilities::default());
+    desk.living(3);
+    desk.living(2);
+    let skipped = desk.dispatcher.skipped(poller, &Wants::most(1));
+    assert_eq!(skipped.into_iter().collect::<Vec<_>>(), [(Skip::Speed, 2)]);
+}
+
+#[test]
+fn what_has_waited_in_an_earlier_process_has_waited() {
+    let mut desk = Desk::new();
+    desk.now.mono = Mono::START;
+    let poller = desk.poller(1);
+    let (young, mut old) = (desk.stored_job(), desk.stored_job());
+    old.account = AccountId(2);
+    let (young, old) = (desk.submit(young), {
+        let standing = Standing {
+            since: Some(desk.now.wall.before(secs(300))),
+            ..Standing::default()
+        };
+        let id = old.id;
+        let jobs = vec![Arc::new(old)];
+        desk.put(Input::Submit(Submission { jobs, standing }));
+        id
+    });
+    let first = desk.pop(poller, 1).remove(0);
+    assert_eq!(first.job.id, old);
+    assert_eq!(desk.pop(poller, 1)[0].job.id, young);
+    desk.say(&first, token(1)).say(&first, done());
+    let settled = desk.take().into_iter().find_map(|effect| match effect {
+        Effect::Settle(facts) => Some(facts.timing.total),
+        _ => None,
+    });
+    assert_eq!(settled, Some(secs(300)));
 }

@@ -119,7 +119,7 @@ fn payload(given: &Given, reach: Reach, scrub: bool) -> GenerationPayloadText {
         payload: model_payload(first, lengths, scrub),
         id: Some(first.job.id),
         ids: given.offers.iter().map(|offer| offer.job.id).collect(),
-        ttl: first.job.limits.patience.map(|patience| patience.as_secs()),
+        ttl: first.patience.map(|patience| patience.as_secs()),
         model: given.model.as_deref().map(str::to_owned),
         ..GenerationPayloadText::empty(NoValidRequestFoundText::default(), Vec::new())
     }

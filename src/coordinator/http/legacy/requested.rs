@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::coordinator::accounts::Caller;
 use crate::coordinator::modes::{ModeSet, Modes};
 use crate::coordinator::requests::{NotAccepted, Order, Request, Requests};
+use crate::coordinator::rigs::Rigs;
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::switchboard::Overview;
-use crate::protocol::job::{Kind, RequestId};
+use crate::protocol::job::{Kind, RequestId, Targets};
 use crate::protocol::legacy::{Code, Refusal};
 
 /// As many jobs of a kind may wait or run for an account as its limit says.
@@ -36,6 +37,13 @@ pub fn leave_room(
         "{open} of your {name} are waiting or being made, and {most} may be; {wanted} more do not fit"
     );
     Err(Refusal::new(Code::TooManyPrompts, message))
+}
+
+/// The workers of these ids, or all but those.
+pub async fn targets(rigs: &Rigs, ids: &[String], denied: bool) -> Result<Targets, Refusal> {
+    let targets = rigs.targets(ids, denied).await;
+    let targets = targets.map_err(|_| unavailable())?;
+    targets.ok_or_else(|| Code::WorkerNotFound.into())
 }
 
 /// Knowing its id is all that is needed.

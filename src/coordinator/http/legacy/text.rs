@@ -10,7 +10,7 @@ use super::moderation::Door;
 use super::paying::{self, Till};
 use super::progress;
 use super::refused::Refused;
-use super::requested::{find, leave_room, notice, refusal, unavailable};
+use super::requested::{find, leave_room, notice, refusal, targets, unavailable};
 use super::service::takes_requests;
 use super::streamed::{self, Source};
 use crate::coordinator::accounts::{Caller, Roles};
@@ -22,7 +22,7 @@ use crate::coordinator::http::reply;
 use crate::coordinator::kudos::Payer;
 use crate::coordinator::moderation::{Medium, Prompt};
 use crate::coordinator::modes::Modes;
-use crate::coordinator::requests::orders::Asked;
+use crate::coordinator::requests::orders::{Asked, Whose};
 use crate::coordinator::requests::{Ended, NewRequest, Order, Output, Request, Requests};
 use crate::coordinator::rigs::Rigs;
 use crate::coordinator::state::DoorSettings;
@@ -66,9 +66,10 @@ pub async fn ask(
     if asked.dry_run {
         return Ok(reply::json(StatusCode::OK, &RequestAsync::priced(price)));
     }
-    let targets = rigs.targets(asked.targets(), asked.worker_blacklist).await;
-    let targets = targets.map_err(|_| unavailable())?;
-    let targets = targets.ok_or(Code::WorkerNotFound)?;
+    let whose = Whose {
+        workers: targets(&rigs, asked.targets(), asked.worker_blacklist).await?,
+        is_hidden: door.is_hidden(&caller),
+    };
     leave_room(&requests, &caller, &settings, Kind::Text, asked.outputs())?;
     door.keep_out_blocked()?;
     door.refuse_raiders(&caller, &modes)?;
@@ -86,7 +87,7 @@ pub async fn ask(
     if let Some(limits) = payer.limits() {
         limits.admit_text(asked.params.max_length)?;
     }
-    let order = Order::new(id, &payer, Asked::text(asked)).for_workers(targets);
+    let order = Order::new(id, &payer, Asked::text(asked)).for_workers(whose);
     let notice = notice(&order, &modes, &board.overview(), &settings);
     let request = NewRequest {
         style,

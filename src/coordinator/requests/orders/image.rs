@@ -183,7 +183,7 @@ mod tests {
     use super::{ImageAsked, Nth};
     use crate::protocol::job::{Body, Formats};
     use crate::protocol::legacy::Body as _;
-use crate::protocol::legacy::image::request::GenerationInputImage;
+    use crate::protocol::legacy::image::request::GenerationInputImage;
 
     fn asked(params: Value) -> ImageAsked {
         let body = json!({"prompt": "a cat ### a dog", "params": params});

@@ -27,8 +27,8 @@ use crate::coordinator::names::Names;
 use crate::coordinator::storage::RequestRow;
 use crate::coordinator::switchboard::{ModelOnline, Overview};
 use crate::protocol::job::{
-    AccountId, Body, Formats, Job, JobId, Kind, Limits, ModelChoice, Original, Privacy, RequestId,
-    SharedKeyId, Targets, UnixMillis, WorkerId,
+    AccountId, Body, Capabilities, Formats, Job, JobId, Kind, Limits, ModelChoice, Original,
+    Privacy, RequestId, SharedKeyId, Targets, UnixMillis, WorkerId,
 };
 use crate::protocol::legacy::Refusal;
 use crate::protocol::legacy::image::request::GenerationInputImage;
@@ -46,12 +46,21 @@ pub struct Order {
     account: AccountId,
     /// The account's key that it was asked with.
     shared_key: Option<SharedKeyId>,
-    accepted_at: UnixMillis,
     jobs: Vec<JobId>,
     /// Below 2^32, as seeds of this API are.
     seed: u64,
-    targets: Targets,
+    whose: Whose,
+    expires_at: UnixMillis,
     asked: Asked,
+}
+
+/// Whose workers may serve it, whatever was asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Whose {
+    pub workers: Targets,
+    /// It was asked for from an address that hides who asks: workers that the operator vouches for take it, if their
+    /// owners let them.
+    pub is_hidden: bool,
 }
 
 /// What was asked for.
@@ -87,21 +96,21 @@ struct Task {
 
 impl Order {
     pub fn new(id: RequestId, payer: &Payer, asked: Asked) -> Self {
+        let now = wall_clock();
         Self {
             id,
             account: payer.account,
             shared_key: payer.shared_key(),
-            accepted_at: wall_clock(),
+            expires_at: now.after(asked.lifetime()),
             jobs: (0..asked.outputs()).map(|_| JobId::random()).collect(),
             seed: Uuid::new_v4().as_u64_pair().0 >> 32,
-            targets: Targets::default(),
+            whose: Whose::default(),
             asked,
         }
     }
 
-    /// Only these workers may serve it, or all but these.
-    pub fn for_workers(mut self, targets: Targets) -> Self {
-        self.targets = targets;
+    pub fn for_workers(mut self, whose: Whose) -> Self {
+        self.whose = whose;
         self
     }
 
@@ -113,10 +122,13 @@ impl Order {
             account: row.account,
             shared_key: serde_json::from_value(body["shared_key"].take())
                 .map_err(|_| broken("shared key"))?,
-            accepted_at: row.accepted_at,
+            expires_at: row.expires_at,
             jobs: serde_json::from_value(body["jobs"].take()).map_err(|_| broken("jobs"))?,
             seed: body["seed"].as_u64().ok_or_else(|| broken("seed"))?,
-            targets: read_targets(&body),
+            whose: Whose {
+                workers: read_targets(&body),
+                is_hidden: body[HIDDEN] == true,
+            },
             asked: Asked::read(row.kind, body)?,
         })
     }
@@ -139,14 +151,7 @@ impl Order {
         body["jobs"] = json!(self.jobs);
         body["seed"] = json!(self.seed);
         body["shared_key"] = json!(self.shared_key);
-        if !self.targets.is_everybody() {
-            let workers: Vec<i64> = self.targets.workers().map(|worker| worker.0).collect();
-            let name = match self.targets.are_denied() {
-                true => DENIED,
-                false => ALLOWED,
-            };
-            body[name] = json!(workers);
-        }
+        self.whose.write(&mut body);
         NewRequest {
             id: self.id,
             account: self.account,
@@ -158,7 +163,7 @@ impl Order {
             standing,
             style: None,
             kept: None,
-            expires_at: self.expires_at(),
+            expires_at: self.expires_at,
         }
     }
 
@@ -190,10 +195,6 @@ impl Order {
         online.any(|model| serves(model) && is_wanted(&model.name))
     }
 
-    fn expires_at(&self) -> UnixMillis {
-        self.accepted_at.after(self.asked.lifetime())
-    }
-
     fn job(&self, id: JobId, index: u32, names: &Names) -> Job {
         let seed = self.seed;
         let Task {
@@ -213,14 +214,19 @@ impl Order {
             model: ModelChoice(models.collect()),
             body,
             limits: Limits {
-                targets: self.targets,
+                targets: self.whose.workers,
+                requires: limits.requires.with_if(
+                    self.whose.is_hidden && self.kind() == Kind::Image,
+                    Capabilities::HIDDEN_ADDRESSES,
+                ),
+                life: Some(self.asked.lifetime()),
                 ..limits
             },
-            privacy: match trusted {
+            privacy: match trusted || self.whose.is_hidden {
                 true => Privacy::Trusted,
                 false => Privacy::Anyone,
             },
-            deadline: self.expires_at(),
+            deadline: self.expires_at,
             durable: true,
             prefixes: Vec::new(),
             original,
@@ -231,6 +237,23 @@ impl Order {
 /// Under which workers stand in a stored request.
 const ALLOWED: &str = "only_workers";
 const DENIED: &str = "no_workers";
+const HIDDEN: &str = "hidden";
+
+impl Whose {
+    fn write(self, body: &mut Value) {
+        if !self.workers.is_everybody() {
+            let workers: Vec<i64> = self.workers.workers().map(|worker| worker.0).collect();
+            let name = match self.workers.are_denied() {
+                true => DENIED,
+                false => ALLOWED,
+            };
+            body[name] = json!(workers);
+        }
+        if self.is_hidden {
+            body[HIDDEN] = json!(true);
+        }
+    }
+}
 
 fn read_targets(body: &Value) -> Targets {
     let named = |name: &str| {

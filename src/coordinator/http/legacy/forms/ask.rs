@@ -19,7 +19,7 @@ use crate::coordinator::http::reply;
 use crate::coordinator::kudos::Payer;
 use crate::coordinator::modes::Modes;
 use crate::coordinator::pictures::Sources;
-use crate::coordinator::requests::orders::Asked;
+use crate::coordinator::requests::orders::{Asked, Whose};
 use crate::coordinator::requests::{Order, Requests};
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::switchboard::Switchboard;
@@ -51,7 +51,11 @@ pub async fn ask(
     let id = RequestId::random();
     let size = look_at(&sources, id, &mut asked.source_image).await?;
     let payer = Payer::of(&caller, false, wall_clock())?;
-    let order = Order::new(id, &payer, Asked::forms(asked, size));
+    let whose = Whose {
+        is_hidden: door.is_hidden(&caller),
+        ..Whose::default()
+    };
+    let order = Order::new(id, &payer, Asked::forms(asked, size)).for_workers(whose);
     let message = notice(&order, &modes, &board.overview(), &settings);
     let request = order.request(payer.standing, &settings.names);
     let accepted = requests.accept(request).await;

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
 
+use super::super::images::uploaded;
 use super::super::moderation::Door;
 use super::super::refused::Refused;
 use super::super::rigs::door;
@@ -165,19 +166,22 @@ fn reasons(skipped: &Skipped) -> NoValidInterrogationsFound {
 /// `POST /api/v2/interrogate/submit`
 pub async fn submit(
     State(pollers): State<Pollers>,
+    State(media): State<Media>,
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
     let brought = InterrogationSubmitInput::parse(&whole?.bytes)?;
     let job = brought.id.parse().map(JobId);
     let job = job.map_err(|_| Refusal::unknown_job(&brought.id))?;
-    let attempt = pollers.attempt(caller.account, job).await;
-    let attempt = attempt.map_err(|not| not_taken(not, job))?;
+    let attempts = pollers.attempts(caller.account, job).await;
+    let attempts = attempts.map_err(|not| not_taken(not, job))?;
     let made = match brought.state == SubmitState::Faulted.word() {
         true => Made::Fault,
         false => {
-            let image = key(job, attempt).to_string();
-            let found = json!({"result": brought.result, "image": image});
+            let keys: Vec<Key> = attempts.iter().map(|number| key(job, *number)).collect();
+            let image = uploaded_to(&media, &keys).await;
+            let image = image.map(|key| key.to_string());
+            let found = json!({"result": brought.result, "image": image.unwrap_or_default()});
             Made::Brought {
                 product: Product::Text(found.to_string()),
                 hidden: None,
@@ -190,4 +194,13 @@ pub async fn submit(
         reward: reward.0 as f64 / 1000.0,
     };
     Ok(reply::json(StatusCode::OK, &answer))
+}
+
+/// Where the image is that it may have made, looked for only where that is not certain.
+async fn uploaded_to(media: &Media, keys: &[Key]) -> Option<Key> {
+    match keys {
+        [] => None,
+        [key] => Some(*key),
+        keys => uploaded(media, keys).await.ok(),
+    }
 }

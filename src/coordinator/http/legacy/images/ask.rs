@@ -9,7 +9,7 @@ use axum::response::Response;
 use super::super::moderation::Door;
 use super::super::paying::{Till, crowd, kudos};
 use super::super::refused::Refused;
-use super::super::requested::{leave_room, notice, refusal};
+use super::super::requested::{leave_room, notice, refusal, targets};
 use super::super::service::takes_requests;
 use super::{paying, sources};
 use crate::coordinator::accounts::{Caller, Roles};
@@ -22,8 +22,9 @@ use crate::coordinator::kudos::Payer;
 use crate::coordinator::moderation::{Medium, Prompt};
 use crate::coordinator::modes::Modes;
 use crate::coordinator::pictures::Sources;
-use crate::coordinator::requests::orders::Asked;
+use crate::coordinator::requests::orders::{Asked, Whose};
 use crate::coordinator::requests::{NewRequest, Order, Requests};
+use crate::coordinator::rigs::Rigs;
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::styles::{Styles, Use};
 use crate::coordinator::switchboard::Switchboard;
@@ -47,7 +48,7 @@ pub async fn ask(
     (State(requests), State(board)): (State<Requests>, State<Switchboard>),
     (State(sources), State(styles)): (State<Sources>, State<Styles>),
     State(settings): State<Arc<DoorSettings>>,
-    (State(modes), door): (State<Modes>, Door),
+    (State(modes), State(rigs), door): (State<Modes>, State<Rigs>, Door),
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
@@ -65,6 +66,11 @@ pub async fn ask(
         settings,
         modes: modes.clone(),
     };
+    refuse_insecure(&asked)?;
+    let whose = Whose {
+        workers: targets(&rigs, asked.targets(), asked.worker_blacklist).await?,
+        is_hidden: door.is_hidden(&caller),
+    };
     counter.leave_room(&caller, &asked)?;
     door.keep_out_blocked()?;
     door.refuse_raiders(&caller, &modes)?;
@@ -74,18 +80,13 @@ pub async fn ask(
         let priced = RequestAsync::priced(paying::estimate(&asked));
         return Ok(reply::json(StatusCode::OK, &priced));
     }
-    let answer = counter.accept(payer, asked, style).await?;
+    let answer = counter.accept(payer, asked, style, whose).await?;
     Ok(reply::json(StatusCode::ACCEPTED, &answer))
 }
 
 impl Counter {
     /// What is looked at before the prompt.
     fn leave_room(&self, caller: &Caller, asked: &GenerationInputImage) -> Result<(), Refusal> {
-        let insecure = |webhook: &String| !webhook.starts_with("https://");
-        if asked.webhook.as_ref().is_some_and(insecure) {
-            let message = "webhook does not begin with https://";
-            return Err(Refusal::new(Code::BadRequest, message));
-        }
         refuse_unbuilt(asked)?;
         asked.check_batch(known(caller, &alias(caller)).asker)?;
         let (requests, settings) = (&self.requests, &self.settings);
@@ -97,6 +98,7 @@ impl Counter {
         mut payer: Payer,
         mut asked: GenerationInputImage,
         style: Option<Use>,
+        whose: Whose,
     ) -> Result<RequestAsync, Refusal> {
         // Not the one that replies and logs name: whoever knows this one may see the images.
         let id = RequestId::random();
@@ -115,12 +117,14 @@ impl Counter {
         }
         sources::take(&self.sources, id, &mut asked).await?;
         let price = paying::drawing(&asked).price().round();
-        let order = Order::new(id, &payer, Asked::image(asked));
+        let mut warnings = reference::warnings(&asked);
+        let order = Order::new(id, &payer, Asked::image(asked)).for_workers(whose);
         let is_possible = order.is_possible(&overview, names);
         let mut answer = RequestAsync::accepted(id, price);
         answer.message = notice(&order, &self.modes, &overview, &self.settings);
         let told = answer.message.as_deref().filter(|_| !is_possible);
-        answer.warnings = told.map(warnings);
+        warnings.extend(told.map(nobody));
+        answer.warnings = Some(warnings).filter(|warnings| !warnings.is_empty());
         let request = NewRequest {
             style,
             kept,
@@ -129,6 +133,17 @@ impl Counter {
         let accepted = self.requests.accept(request).await;
         accepted.map_err(|error| refusal(&error))?;
         Ok(answer)
+    }
+}
+
+fn refuse_insecure(asked: &GenerationInputImage) -> Result<(), Refusal> {
+    let insecure = |webhook: &String| !webhook.starts_with("https://");
+    match asked.webhook.as_ref().is_some_and(insecure) {
+        true => {
+            let message = "webhook does not begin with https://";
+            Err(Refusal::new(Code::BadRequest, message))
+        }
+        false => Ok(()),
     }
 }
 
@@ -173,17 +188,16 @@ async fn moderated(
     Ok(asked)
 }
 
-fn warnings(message: &str) -> Vec<RequestSingleWarning> {
-    vec![RequestSingleWarning {
+fn nobody(message: &str) -> RequestSingleWarning {
+    RequestSingleWarning {
         code: Warning::NoAvailableWorker,
         message: message.to_owned(),
-    }]
+    }
 }
 
 /// What is not there yet says so by its name, where it would make a difference.
 fn refuse_unbuilt(asked: &GenerationInputImage) -> Result<(), Refusal> {
     let settings = [
-        ("workers", !asked.targets().is_empty()),
         ("webhook", asked.webhook.is_some()),
         ("proxied_account", asked.proxied_account.is_some()),
     ];

@@ -24,7 +24,7 @@ pub use ask::ask;
 pub use look::{cancel, check, status};
 pub use pop::pop;
 pub use rate::rate;
-pub use sources::look_at;
+pub use sources::{look_at, uploaded};
 pub use steps::progress;
 pub use submit::submit;
 

@@ -159,7 +159,7 @@ async fn payload(
         payload: ModelPayloadImage::of(&request, images, seed),
         id: Some(first.job.id),
         ids: given.offers.iter().map(|offer| offer.job.id).collect(),
-        ttl: first.job.limits.patience.map(|patience| patience.as_secs()),
+        ttl: first.patience.map(|patience| patience.as_secs()),
         model: given.model.as_deref().map(str::to_owned),
         source_image: link(request.source_image.as_deref(), media).await?,
         source_processing: request.source_processing,

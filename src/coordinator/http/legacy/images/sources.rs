@@ -77,6 +77,18 @@ pub async fn take_in(media: &Media, key: Key) -> Result<(), Refusal> {
     }
 }
 
+/// The first of them that a worker has uploaded something to.
+pub async fn uploaded(media: &Media, keys: &[Key]) -> Result<Key, Refusal> {
+    let mut refused = no_store();
+    for key in keys {
+        match take_in(media, *key).await {
+            Ok(()) => return Ok(*key),
+            Err(refusal) => refused = refusal,
+        }
+    }
+    Err(refused)
+}
+
 pub fn no_store() -> Refusal {
     Refusal::plain(503, "images cannot be kept now, try again later")
 }

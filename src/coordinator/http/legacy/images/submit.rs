@@ -37,12 +37,13 @@ pub async fn submit(
     }
     let job = brought.id.parse().map(JobId);
     let job = job.map_err(|_| Refusal::unknown_job(&brought.id))?;
-    let attempt = pollers.attempt(caller.account, job).await;
-    let attempt = attempt.map_err(|not| not_taken(not, job))?;
-    let key = Key::new(Area::Results, job.0, attempt, Format::Webp);
+    let attempts = pollers.attempts(caller.account, job).await;
+    let attempts = attempts.map_err(|not| not_taken(not, job))?;
+    let key = |attempt| Key::new(Area::Results, job.0, attempt, Format::Webp);
+    let keys: Vec<Key> = attempts.into_iter().map(key).collect();
     let made = match brought.state {
         SubmitState::Faulted => Made::Fault,
-        _ => made(&brought, key, &media, &pictures).await?,
+        _ => made(&brought, &keys, &media, &pictures).await?,
     };
     let reward = pollers.bring(caller.account, job, made).await;
     let reward = reward.map_err(|not| not_taken(not, job))?;
@@ -55,17 +56,20 @@ pub async fn submit(
 /// Under a name that only this attempt has: whoever comes too late takes nobody's place.
 async fn made(
     brought: &SubmitInputImage,
-    key: Key,
+    keys: &[Key],
     media: &Media,
     pictures: &Pictures,
 ) -> Result<Made, Refusal> {
-    if brought.generation == UPLOADED {
-        sources::take_in(media, key).await?;
-    } else {
-        let image = sources::decoded(pictures, &brought.generation).await?;
-        let stored = media.put(key, image).await;
-        stored.map_err(|_| sources::no_store())?;
-    }
+    let key = match (&*brought.generation, keys) {
+        (UPLOADED, keys) => sources::uploaded(media, keys).await?,
+        (image, [key, ..]) => {
+            let image = sources::decoded(pictures, image).await?;
+            let stored = media.put(*key, image).await;
+            stored.map_err(|_| sources::no_store())?;
+            *key
+        }
+        (_, []) => return Err(sources::no_store()),
+    };
     let remarks = brought.gen_metadata.as_deref().unwrap_or_default();
     let output = job::Media {
         seed: u64::try_from(brought.seed).ok(),

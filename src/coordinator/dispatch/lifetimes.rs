@@ -1,0 +1,68 @@
+//! How long requests live that are asked for later: each time a worker takes one of their jobs or brings one, all of them
+//! have their whole time again. What was made is there as long as what is still to come.
+
+use std::time::Duration;
+
+use crate::protocol::job::{Capabilities, JobId, Kind, WorkerId};
+
+use super::Dispatcher;
+use super::jobs::{Entry, State};
+use super::workers::Worker;
+
+/// What a very slow worker takes lives so long.
+const SLOW_LIFE: Duration = Duration::from_secs(3600);
+/// And it may keep images by so much longer.
+const SLOW_PATIENCE: u32 = 3;
+
+impl Dispatcher {
+    /// The worker takes the job.
+    pub(super) fn renew_taken(&mut self, job: JobId, worker: WorkerId) {
+        let Some((entry, worker)) = self.jobs.get(&job).zip(self.workers.get(&worker)) else {
+            return;
+        };
+        let life = entry.job.limits.life.map(|life| match worker.is_timely() {
+            true => life.max(patience(entry, worker).unwrap_or_default()),
+            false => SLOW_LIFE,
+        });
+        self.renew(job, life);
+    }
+
+    /// A worker has brought the job.
+    pub(super) fn renew_brought(&mut self, job: JobId) {
+        let life = self.jobs.get(&job).and_then(|entry| entry.job.limits.life);
+        self.renew(job, life);
+    }
+
+    fn renew(&mut self, job: JobId, life: Option<Duration>) {
+        let Some((life, entry)) = life.zip(self.jobs.get(&job)) else {
+            return;
+        };
+        let until = self.now.mono + life.min(self.settings.longest_life);
+        for job in entry.siblings.clone().iter() {
+            let entry = self.jobs.get_mut(job);
+            let lives_on = |entry: &&mut Entry| {
+                entry.expires < until && !matches!(entry.state, State::Settling(_))
+            };
+            if let Some(entry) = entry.filter(lives_on) {
+                entry.expires = until;
+                self.set_alarm(*job);
+            }
+        }
+    }
+}
+
+/// How long a worker that polls may keep the job without a word, if the job says so.
+pub fn patience(entry: &Entry, worker: &Worker) -> Option<Duration> {
+    let usual = entry.job.limits.patience?;
+    Some(match entry.job.kind {
+        Kind::Image if !worker.is_timely() => usual.saturating_mul(SLOW_PATIENCE),
+        _ => usual,
+    })
+}
+
+impl Worker {
+    /// Whether it takes jobs of those who are not told to have time.
+    fn is_timely(&self) -> bool {
+        self.profile.capabilities.contains(Capabilities::TIMELY)
+    }
+}
