@@ -50,9 +50,7 @@ impl Caller {
             roles: row.roles,
             worker_name: row.worker_name.map(Into::into),
             expires_at: row.expires_at,
-            concurrency: row
-                .concurrency
-                .map(|most| usize::try_from(most).unwrap_or(0)),
+            concurrency: row.concurrency.map(jobs),
             shared: None,
             kudos: AtomicI64::new(row.kudos.0),
             came: AtomicBool::new(false),
@@ -86,6 +84,7 @@ impl Caller {
             // Nobody's own, and the same for all the owner's shared keys.
             key: KeyId(owner.id.0.saturating_neg()),
             roles: owner.roles,
+            concurrency: owner.concurrency.map(jobs),
             kudos: AtomicI64::new(owner.kudos.0),
             shared: Some(Arc::new(key)),
             ..Self::anonymous()
@@ -142,4 +141,8 @@ impl Caller {
     pub(super) fn is_expired(&self, now: UnixMillis) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
+}
+
+fn jobs(stored: i64) -> usize {
+    usize::try_from(stored).unwrap_or(0)
 }

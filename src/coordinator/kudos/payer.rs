@@ -1,4 +1,5 @@
-//! Who pays for a request: whoever asks, or the owner of the shared key that was sent in the place of a key.
+//! Who pays for a request: whoever asks, the owner of the shared key that was sent in the place of a key, or the author
+//! of a style who has a key pay for its uses.
 
 use std::sync::Arc;
 
@@ -15,20 +16,33 @@ pub struct Payer {
     /// What it brings to the queue.
     pub standing: Standing,
     key: Option<Arc<SharedKey>>,
+    /// The key is that of a style, which makes what it likes.
+    by_style: bool,
     is_trusted: bool,
     /// A key that cannot pay is taken all the same: the request waits behind the others then.
     allow_downgrade: bool,
 }
 
 impl Payer {
-    pub fn of(caller: &Caller, allow_downgrade: bool, now: UnixMillis) -> Result<Self, Refusal> {
-        let payer = Self {
-            account: caller.account,
-            standing: caller.standing(),
-            key: caller.shared.clone(),
-            is_trusted: caller.roles.contains(Roles::TRUSTED),
-            allow_downgrade,
-        };
+    /// `patron` comes with the key of a style.
+    pub fn of(
+        caller: &Caller,
+        patron: Option<&Caller>,
+        allow_downgrade: bool,
+        now: UnixMillis,
+    ) -> Result<Self, Refusal> {
+        if let Some(patron) = patron {
+            let expired = caller
+                .shared
+                .as_ref()
+                .is_some_and(|own| own.is_expired(now));
+            Code::SharedKeyExpired.when(expired)?;
+            return Ok(Self {
+                by_style: true,
+                ..Self::holding(patron, allow_downgrade)
+            });
+        }
+        let payer = Self::holding(caller, allow_downgrade);
         let Some(key) = &caller.shared else {
             return Ok(payer);
         };
@@ -41,13 +55,25 @@ impl Payer {
         })
     }
 
+    fn holding(caller: &Caller, allow_downgrade: bool) -> Self {
+        Self {
+            account: caller.account,
+            standing: caller.standing(),
+            key: caller.shared.clone(),
+            by_style: false,
+            is_trusted: caller.roles.contains(Roles::TRUSTED),
+            allow_downgrade,
+        }
+    }
+
     pub fn shared_key(&self) -> Option<SharedKeyId> {
         self.key.as_ref().map(|key| key.id)
     }
 
     /// What one job may be at most, where a shared key says so.
     pub fn limits(&self) -> Option<&JobLimits> {
-        self.key.as_ref().map(|key| &key.limits)
+        let key = self.key.as_ref().filter(|_| !self.by_style);
+        key.map(|key| &key.limits)
     }
 
     /// A shared key has to have as much left as the request may cost. An account need not, but some workers want to

@@ -98,6 +98,35 @@ impl Sharing {
         Ok(owner.map(|owner| Caller::with_shared(key, owner)))
     }
 
+    /// The owner of a style's key, if the key is still worth anything: it pays for what the style makes.
+    pub async fn patron(&self, key: Option<SharedKeyId>) -> Result<Option<Caller>, StorageError> {
+        let Some(key) = key else {
+            return Ok(None);
+        };
+        let now = wall_clock();
+        let is_worth = |key: &SharedKey| !key.is_empty() && !key.is_expired(now);
+        let patron = self.caller(key).await?;
+        Ok(patron.filter(|patron| {
+            let key = patron.shared.as_deref();
+            key.is_some_and(is_worth) && !patron.roles.contains(Roles::DELETED)
+        }))
+    }
+
+    /// The key that is to pay for a style of this caller's.
+    pub async fn for_style(&self, owner: &Caller, id: &str) -> Result<SharedKeyId, NotShared> {
+        let key = self.find(id).await?;
+        let key = key.filter(|key| key.owner == owner.account);
+        let key = key.ok_or(Code::SharedKeyInvalid)?;
+        let refuse = |code: Code| Refusal::from(code).at(400);
+        if key.is_empty() {
+            return Err(refuse(Code::SharedKeyEmpty).into());
+        }
+        match key.is_expired(wall_clock()) {
+            true => Err(refuse(Code::SharedKeyExpired).into()),
+            false => Ok(key.id),
+        }
+    }
+
     /// As `find`, where there has to be one.
     pub async fn look(&self, id: &str) -> Result<SharedKey, NotShared> {
         self.find(id).await?.ok_or_else(unknown)

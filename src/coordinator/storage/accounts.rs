@@ -23,6 +23,8 @@ pub struct AccountRow {
     pub name: String,
     pub roles: Roles,
     pub kudos: Kudos,
+    /// Jobs it may have waiting, where that is not as the settings say.
+    pub concurrency: Option<i64>,
 }
 
 /// What came of changing the roles of an account.
@@ -50,8 +52,9 @@ struct NewAccount {
 macro_rules! select_accounts {
     ($rest:literal) => {
         concat!(
-            "SELECT id, name, roles, COALESCE(kudos, 0) AS kudos FROM accounts \
-             LEFT JOIN balances ON balances.account = accounts.id WHERE id > 0 ",
+            "SELECT id, name, roles, COALESCE(kudos, 0) AS kudos, concurrency FROM accounts \
+             LEFT JOIN balances ON balances.account = accounts.id \
+             LEFT JOIN people ON people.account = accounts.id WHERE id > 0 ",
             $rest
         )
     };
@@ -172,6 +175,7 @@ impl Stored for AccountRow {
             name: row.try_get("name")?,
             roles: Roles::parse(row.try_get("roles")?),
             kudos: Kudos(row.try_get("kudos")?),
+            concurrency: row.try_get("concurrency")?,
         })
     }
 }

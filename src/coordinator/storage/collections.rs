@@ -12,8 +12,9 @@ use crate::protocol::job::{AccountId, UnixMillis};
 use crate::protocol::legacy::style::{PAGE, Sort};
 use crate::protocol::legacy::words::{Making, Word};
 
+use super::named::{NotNamed, insert, unless_taken, update};
 use super::rows::{Stored, all, first};
-use super::styles::{NotNamed, id, making, offset};
+use super::styles::{id, making, offset};
 use super::values::without_zeros;
 use super::write::Change;
 use super::{StorageError, Store};
@@ -179,8 +180,8 @@ impl Change for NewCollection {
             let row = row.bind(without_zeros(&self.name));
             let row = row.bind(self.info.as_deref().map(without_zeros));
             let row = row.bind(i64::from(self.public)).bind(self.created_at.0);
-            if row.execute(&mut *connection).await?.rows_affected() == 0 {
-                return Ok(Err(NotNamed::Taken));
+            if let Err(not) = insert(row, connection).await? {
+                return Ok(Err(not));
             }
             write_members(self.id, &self.members, connection).await?;
             Ok(Ok(()))
@@ -197,21 +198,17 @@ impl Change for Changed {
     ) -> BoxFuture<'a, Result<Self::Answer, StorageError>> {
         Box::pin(async move {
             let change = &self.change;
-            let row = sqlx::query(
+            let text = format!(
                 "UPDATE collections SET name = COALESCE($2, name), info = COALESCE($3, info), \
-                 public = COALESCE($4, public) \
-                 WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM collections AS other \
-                 WHERE other.owner = collections.owner AND other.name = $2 AND other.id <> $1)",
+                 public = COALESCE($4, public) {}",
+                unless_taken("collections")
             );
-            let id = self.id.to_string();
-            let row = row.bind(&*id);
+            let row = sqlx::query(AssertSqlSafe(text)).bind(self.id.to_string());
             let row = row.bind(change.name.as_deref().map(without_zeros));
             let row = row.bind(change.info.as_deref().map(without_zeros));
             let row = row.bind(change.public.map(i64::from));
-            if row.execute(&mut *connection).await?.rows_affected() == 0 {
-                let found = sqlx::query("SELECT 1 FROM collections WHERE id = $1").bind(&*id);
-                let found = found.fetch_optional(connection).await?;
-                return Ok(Err(found.map_or(NotNamed::Gone, |_| NotNamed::Taken)));
+            if let Err(not) = update(row, "collections", self.id, connection).await? {
+                return Ok(Err(not));
             }
             if let Some(members) = &change.members {
                 write_members(self.id, members, connection).await?;

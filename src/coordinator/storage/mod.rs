@@ -7,7 +7,7 @@
 //! | `writer`, `work`, `write` | the one writer; what it writes under one commit; a write as a value |
 //! | `values`, `insertion`, `rows` | what goes into statements, many rows at once, and what comes out of them |
 //! | `settlements`, `postings`, `holds`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `workers`, `rigs`, `teams`, `messages`, `ledger` | one file a noun |
-//! | `styles`, `collections` | styles of users, and collections of them |
+//! | `styles`, `collections`, `named` | styles of users, collections of them, and what both have in common |
 //! | `pulse`, `revisions`, `modes` | whether the store answers, and what another process has changed |
 //! | `stats` | what was made, by kind and model, in spans of time |
 //! | `filters`, `timeouts`, `addresses`, `suspicions` | what moderators write, and what is held against whom |
@@ -33,6 +33,7 @@ mod location;
 mod messages;
 mod migrate;
 mod modes;
+mod named;
 mod passkeys;
 mod people;
 mod postings;
@@ -70,6 +71,7 @@ pub use keys::{KeyRow, NewKeyRow};
 pub use ledger::LedgerSums;
 pub use location::Location;
 pub use messages::{MessageRow, MessageSearch, NewMessage};
+pub use named::NotNamed;
 pub use people::{
     Amounts, Attended, Changed, Leaving, Left, LoggedIn, NewLogin, Order, PersonChange, PersonRow,
     Promotion, Records,
@@ -81,7 +83,7 @@ pub use rigs::{
     Crew, Decided, Decision, Owner, RigChange, RigNews, RigRow, Said, Tally, Team, TeamShare,
 };
 pub use stats::{Made, MadeBy};
-pub use styles::{NewStyle, NotNamed, StylePage};
+pub use styles::{NewStyle, StylePage};
 pub use teams::{NewTeam, TeamChange, TeamChanged, TeamRow};
 pub use timeouts::{Hit, TimeoutRow};
 pub use workers::{WorkerError, WorkerRow};

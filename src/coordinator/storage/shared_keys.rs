@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
-use sqlx::{AnyConnection, Executor, Row};
+use sqlx::{AnyConnection, AssertSqlSafe, Executor, Row};
 
 use crate::coordinator::kudos::{Posted, Posting};
 use crate::coordinator::sharing::{KeyChange, NewKey, SharedKey};
@@ -38,8 +38,7 @@ macro_rules! select_keys {
         concat!(
             "SELECT shared_keys.id, owner, accounts.name AS owner_name, shared_keys.name, budget, utilized, \
              expires_at, max_image_pixels, max_image_steps, max_text_tokens, \
-             (SELECT COUNT(*) FROM styles WHERE styles.shared_key = shared_keys.id) AS styles \
-             FROM shared_keys JOIN accounts ON accounts.id = shared_keys.owner ",
+             for_styles FROM shared_keys JOIN accounts ON accounts.id = shared_keys.owner ",
             $rest
         )
     };
@@ -62,6 +61,25 @@ impl Store {
             "WHERE owner = $1 ORDER BY shared_keys.created_at, shared_keys.id"
         ));
         all(rows.bind(owner.0), &self.readers).await
+    }
+
+    /// Those of these ids that are there.
+    pub async fn shared_keys_among(
+        &self,
+        ids: &[SharedKeyId],
+    ) -> Result<Vec<SharedKey>, StorageError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let places: Vec<_> = (1..=ids.len()).map(|place| format!("${place}")).collect();
+        let text = format!(
+            "{}({})",
+            select_keys!("WHERE shared_keys.id IN "),
+            places.join(", ")
+        );
+        let rows = sqlx::query(AssertSqlSafe(text));
+        let rows = ids.iter().fold(rows, |rows, id| rows.bind(id.to_string()));
+        all(rows, &self.readers).await
     }
 
     /// Whether there was such a key of this owner.
@@ -186,9 +204,16 @@ impl Change for Removal {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<bool, StorageError>> {
         Box::pin(async move {
+            let key = self.key.to_string();
             let removed = sqlx::query("DELETE FROM shared_keys WHERE id = $1 AND owner = $2");
-            let removed = removed.bind(self.key.to_string()).bind(self.owner.0);
-            Ok(removed.execute(connection).await?.rows_affected() > 0)
+            let removed = removed.bind(&*key).bind(self.owner.0);
+            let removed = removed.execute(&mut *connection).await?.rows_affected() > 0;
+            if removed {
+                let styles =
+                    sqlx::query("UPDATE styles SET shared_key = NULL WHERE shared_key = $1");
+                styles.bind(&*key).execute(connection).await?;
+            }
+            Ok(removed)
         })
     }
 }
@@ -227,7 +252,7 @@ impl Stored for SharedKey {
             budget: number("budget")?.map(Kudos),
             utilized: Kudos(row.try_get("utilized")?),
             expires_at: number("expires_at")?.map(UnixMillis),
-            has_styles: row.try_get::<i64, _>("styles")? > 0,
+            has_styles: row.try_get::<i64, _>("for_styles")? != 0,
             limits: JobLimits {
                 image_pixels: row.try_get("max_image_pixels")?,
                 image_steps: row.try_get("max_image_steps")?,

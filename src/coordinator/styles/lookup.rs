@@ -175,6 +175,7 @@ impl Chosen {
             style: self.style.id,
             collection: self.collection,
             owner: self.style.owner,
+            shared_key: self.style.shared_key,
         }
     }
 }

@@ -27,7 +27,7 @@ pub use recipe::{Params, Recipe, RecipeChange};
 use uuid::Uuid;
 
 use super::people::Alias;
-use crate::protocol::job::{AccountId, Kudos};
+use crate::protocol::job::{AccountId, Kudos, SharedKeyId};
 use crate::protocol::legacy::style::name::StyleName;
 use crate::protocol::legacy::words::Making;
 
@@ -42,8 +42,8 @@ pub struct Style {
     pub owner_name: String,
     pub recipe: Recipe,
     pub examples: Vec<Example>,
-    /// Pays for its uses.
-    pub shared_key: Option<Uuid>,
+    /// Of its owner: pays for its uses.
+    pub shared_key: Option<SharedKeyId>,
     pub use_count: i64,
 }
 
@@ -75,6 +75,8 @@ pub struct Use {
     /// Which it was drawn from.
     pub collection: Option<Uuid>,
     pub owner: AccountId,
+    /// What its owner offers to pay with.
+    pub shared_key: Option<SharedKeyId>,
 }
 
 /// Whether a request could name it: a name that reads as something else could not be found again.

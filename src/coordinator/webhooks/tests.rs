@@ -73,7 +73,7 @@ impl Place {
 fn request(texts: u32) -> Arc<Request> {
     let body = json!({"prompt": "once", "params": {"n": texts}}).to_string();
     let asked = GenerationInputText::parse(body.as_bytes()).unwrap();
-    let payer = Payer::of(&Caller::anonymous(), false, wall_clock()).unwrap();
+    let payer = Payer::of(&Caller::anonymous(), None, false, wall_clock()).unwrap();
     let order = Order::new(RequestId::random(), &payer, Asked::text(asked));
     let new = order.request(Standing::default(), &Names::default());
     let row = RequestRow {

@@ -15,6 +15,7 @@ mod raid;
 mod rigs;
 mod service;
 mod streamed;
+mod style_keys;
 mod styles;
 mod teams;
 

@@ -57,7 +57,7 @@ pub async fn delete(
     Ok(reply::json(StatusCode::OK, &SimpleResponse::ok()))
 }
 
-fn details(key: SharedKey) -> SharedKeyDetails {
+pub fn details(key: SharedKey) -> SharedKeyDetails {
     SharedKeyDetails {
         id: key.id.0,
         username: format!("{}#{}", key.owner_name, key.owner.0),

@@ -25,6 +25,7 @@ use crate::coordinator::modes::Modes;
 use crate::coordinator::requests::orders::{Asked, Whose};
 use crate::coordinator::requests::{Ended, NewRequest, Order, Output, Request, Requests};
 use crate::coordinator::rigs::Rigs;
+use crate::coordinator::sharing::Sharing;
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::storage::Store;
 use crate::coordinator::styles::Styles;
@@ -45,7 +46,7 @@ pub async fn ask(
     State(board): State<Switchboard>,
     State(settings): State<Arc<DoorSettings>>,
     (State(modes), State(rigs), door): (State<Modes>, State<Rigs>, Door),
-    State(styles): State<Styles>,
+    (State(styles), State(sharing)): (State<Styles>, State<Sharing>),
     Admitted(caller): Admitted,
     body: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
@@ -61,7 +62,15 @@ pub async fn ask(
     // What a class asks for goes to those who are known to mean well.
     asked.trusted_workers |= caller.roles.contains(Roles::EDUCATION);
     refuse_unbuilt(&asked)?;
-    let mut payer = Payer::of(&caller, asked.allow_downgrade, wall_clock())?;
+    let patron = sharing
+        .patron(style.and_then(|style| style.shared_key))
+        .await?;
+    let mut payer = Payer::of(
+        &caller,
+        patron.as_ref(),
+        asked.allow_downgrade,
+        wall_clock(),
+    )?;
     let price = paying::estimate(&asked, &settings);
     if asked.dry_run {
         return Ok(reply::json(StatusCode::OK, &RequestAsync::priced(price)));
@@ -70,7 +79,9 @@ pub async fn ask(
         workers: targets(&rigs, asked.targets(), asked.worker_blacklist).await?,
         is_hidden: door.is_hidden(&caller),
     };
-    leave_room(&requests, &caller, &settings, Kind::Text, asked.outputs())?;
+    // As many as whoever pays may have.
+    let pays = patron.as_ref().unwrap_or(&caller);
+    leave_room(&requests, pays, &settings, Kind::Text, asked.outputs())?;
     door.keep_out_blocked()?;
     door.refuse_raiders(&caller, &modes)?;
     asked = moderated(&door, &caller, asked).await?;

@@ -1,14 +1,15 @@
-//! Styles that are made, changed and deleted. A name that is taken is an answer, not an error.
+//! Styles that are made, changed and deleted.
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
-use sqlx::AnyConnection;
+use sqlx::{AnyConnection, AssertSqlSafe};
 use uuid::Uuid;
 
 use crate::coordinator::styles::{Params, Recipe, RecipeChange};
-use crate::protocol::job::{AccountId, UnixMillis};
+use crate::protocol::job::{AccountId, SharedKeyId, UnixMillis};
 use crate::protocol::legacy::words::Word;
 
+use super::super::named::{NotNamed, insert, unless_taken, update};
 use super::super::values::{storable, without_zeros};
 use super::super::write::Change;
 use super::super::{StorageError, Store};
@@ -18,24 +19,16 @@ pub struct NewStyle {
     pub id: Uuid,
     pub owner: AccountId,
     pub recipe: Recipe,
-    pub shared_key: Option<Uuid>,
+    /// It has to be the owner's.
+    pub shared_key: Option<SharedKeyId>,
     pub created_at: UnixMillis,
-}
-
-/// Why nothing was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotNamed {
-    /// Its owner calls another one so.
-    Taken,
-    /// It is not there any more.
-    Gone,
 }
 
 #[derive(Debug)]
 struct Changed {
     id: Uuid,
     change: RecipeChange,
-    shared_key: Option<Uuid>,
+    shared_key: Option<SharedKeyId>,
 }
 
 #[derive(Debug)]
@@ -53,7 +46,7 @@ impl Store {
         &self,
         id: Uuid,
         change: RecipeChange,
-        shared_key: Option<Uuid>,
+        shared_key: Option<SharedKeyId>,
     ) -> Result<Result<(), NotNamed>, StorageError> {
         let changed = Changed {
             id,
@@ -78,6 +71,9 @@ impl Change for NewStyle {
     ) -> BoxFuture<'a, Result<Self::Answer, StorageError>> {
         Box::pin(async move {
             let recipe = &self.recipe;
+            if !has_key(self.shared_key, Owner::Is(self.owner), connection).await? {
+                return Ok(Err(NotNamed::NoKey));
+            }
             let row = sqlx::query(
                 "INSERT INTO styles (id, owner, making, name, info, prompt, params, public, nsfw, tags, models, \
                  examples, shared_key, use_count, created_at) \
@@ -96,9 +92,10 @@ impl Change for NewStyle {
             let row = row.bind(list(&recipe.tags)).bind(list(&recipe.models));
             let row = row.bind(self.shared_key.map(|key| key.to_string()));
             let row = row.bind(self.created_at.0);
-            if row.execute(&mut *connection).await?.rows_affected() == 0 {
-                return Ok(Err(NotNamed::Taken));
+            if let Err(not) = insert(row, connection).await? {
+                return Ok(Err(not));
             }
+            bind_key(self.shared_key, connection).await?;
             write_words(self.id, "tag", &recipe.tags, connection).await?;
             write_words(self.id, "model", &recipe.models, connection).await?;
             Ok(Ok(()))
@@ -115,16 +112,18 @@ impl Change for Changed {
     ) -> BoxFuture<'a, Result<Self::Answer, StorageError>> {
         Box::pin(async move {
             let change = &self.change;
-            let row = sqlx::query(
+            if !has_key(self.shared_key, Owner::Has(self.id), connection).await? {
+                return Ok(Err(NotNamed::NoKey));
+            }
+            let text = format!(
                 "UPDATE styles SET name = COALESCE($2, name), info = COALESCE($3, info), \
                  prompt = COALESCE($4, prompt), params = COALESCE($5, params), \
                  public = COALESCE($6, public), nsfw = COALESCE($7, nsfw), tags = COALESCE($8, tags), \
                  models = COALESCE($9, models), shared_key = COALESCE($10, shared_key) \
-                 WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM styles AS other \
-                 WHERE other.owner = styles.owner AND other.name = $2 AND other.id <> $1)",
+                 {}",
+                unless_taken("styles")
             );
-            let id = self.id.to_string();
-            let row = row.bind(&*id);
+            let row = sqlx::query(AssertSqlSafe(text)).bind(self.id.to_string());
             let row = row.bind(change.name.as_deref().map(without_zeros));
             let row = row.bind(change.info.as_deref().map(without_zeros));
             let row = row.bind(change.prompt.as_deref().map(without_zeros));
@@ -134,11 +133,10 @@ impl Change for Changed {
             let row = row.bind(change.tags.as_deref().map(list));
             let row = row.bind(change.models.as_deref().map(list));
             let row = row.bind(self.shared_key.map(|key| key.to_string()));
-            if row.execute(&mut *connection).await?.rows_affected() == 0 {
-                let found = sqlx::query("SELECT 1 FROM styles WHERE id = $1").bind(&*id);
-                let found = found.fetch_optional(connection).await?;
-                return Ok(Err(found.map_or(NotNamed::Gone, |_| NotNamed::Taken)));
+            if let Err(not) = update(row, "styles", self.id, connection).await? {
+                return Ok(Err(not));
             }
+            bind_key(self.shared_key, connection).await?;
             if let Some(tags) = &change.tags {
                 write_words(self.id, "tag", tags, connection).await?;
             }
@@ -172,6 +170,47 @@ impl Change for Deleted {
             Ok(style.execute(connection).await?.rows_affected() > 0)
         })
     }
+}
+
+/// Whose a shared key has to be.
+#[derive(Debug, Clone, Copy)]
+enum Owner {
+    Is(AccountId),
+    /// That of this style.
+    Has(Uuid),
+}
+
+/// Whether the key is there, and theirs; or none is wanted.
+async fn has_key(
+    key: Option<SharedKeyId>,
+    owner: Owner,
+    connection: &mut AnyConnection,
+) -> Result<bool, StorageError> {
+    let Some(key) = key else {
+        return Ok(true);
+    };
+    let found = sqlx::query(
+        "SELECT 1 FROM shared_keys WHERE id = $1 \
+         AND (owner = $2 OR owner = (SELECT owner FROM styles WHERE id = $3))",
+    );
+    let (account, style) = match owner {
+        Owner::Is(account) => (account.0, String::new()),
+        Owner::Has(style) => (0, style.to_string()),
+    };
+    let found = found.bind(key.to_string()).bind(account).bind(style);
+    Ok(found.fetch_optional(connection).await?.is_some())
+}
+
+/// Everybody knows it from here on, so it works through styles only.
+async fn bind_key(
+    key: Option<SharedKeyId>,
+    connection: &mut AnyConnection,
+) -> Result<(), StorageError> {
+    if let Some(key) = key {
+        let bound = sqlx::query("UPDATE shared_keys SET for_styles = 1 WHERE id = $1");
+        bound.bind(key.to_string()).execute(connection).await?;
+    }
+    Ok(())
 }
 
 /// Instead of those that were there.

@@ -10,7 +10,7 @@ mod changes;
 mod examples;
 mod uses;
 
-pub use changes::{NewStyle, NotNamed};
+pub use changes::NewStyle;
 pub use uses::write_use;
 
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use sqlx::any::AnyRow;
 use uuid::Uuid;
 
 use crate::coordinator::styles::{Example, Params, Recipe, Style};
-use crate::protocol::job::AccountId;
+use crate::protocol::job::{AccountId, SharedKeyId};
 use crate::protocol::legacy::style::{PAGE, Sort};
 use crate::protocol::legacy::words::{Making, Word, named};
 
@@ -126,7 +126,7 @@ impl Stored for Style {
                 models: words(row, "models")?,
             },
             examples: read_examples(&examples)?,
-            shared_key: shared_key.and_then(|key| key.parse().ok()),
+            shared_key: shared_key.and_then(|key| SharedKeyId::parse(&key)),
             use_count: row.try_get("use_count")?,
         })
     }

@@ -7,13 +7,15 @@ use super::on_both_engines;
 use super::scratch::{SOUND, Scratch};
 use crate::coordinator::accounts::Roles;
 use crate::coordinator::kudos::{Cause, Posting};
+use crate::coordinator::sharing::NewKey;
 use crate::coordinator::storage::{
     CollectionChange, NewCollection, NewStyle, NotNamed, RequestRow, Store, StylePage,
 };
 use crate::coordinator::styles::{
     Example, ExampleChange, NotChanged, Params, Recipe, RecipeChange, Style, Use,
 };
-use crate::protocol::job::{AccountId, Kind, Kudos, RequestId, UnixMillis};
+use crate::protocol::job::{AccountId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
+use crate::protocol::legacy::shared_key::JobLimits;
 use crate::protocol::legacy::style::{PAGE, Sort};
 use crate::protocol::legacy::words::Making;
 
@@ -24,6 +26,7 @@ on_both_engines! {
     examples_are_changed_one_at_a_time,
     a_collection_holds_its_styles_in_order_until_they_go,
     a_use_is_paid_as_far_as_the_floor_allows,
+    a_style_is_paid_for_by_a_key_of_its_owner_which_works_alone_no_more,
 }
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -267,6 +270,7 @@ async fn a_use_is_paid_as_far_as_the_floor_allows(scratch: Scratch) {
         style,
         collection: None,
         owner: alice,
+        shared_key: None,
     };
     let balances = async || {
         let of = |account| store.balance(account);
@@ -295,4 +299,59 @@ async fn a_use_is_paid_as_far_as_the_floor_allows(scratch: Scratch) {
     assert_eq!(balances().await, (hers + 6000, his));
     assert_eq!(store.style(style).await.unwrap().unwrap().use_count, 4);
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
+}
+
+async fn key_of(store: &Store, owner: AccountId) -> SharedKeyId {
+    let id = SharedKeyId(Uuid::new_v4());
+    let key = NewKey {
+        id,
+        owner,
+        name: None,
+        budget: None,
+        expires_at: None,
+        limits: JobLimits {
+            image_pixels: -1,
+            image_steps: -1,
+            text_tokens: -1,
+        },
+        now: NOW,
+        most: 9,
+    };
+    assert_eq!(store.create_shared_key(key).await, Ok(true));
+    id
+}
+
+async fn a_style_is_paid_for_by_a_key_of_its_owner_which_works_alone_no_more(scratch: Scratch) {
+    let store = scratch.open().await;
+    let (alice, bob) = (account(&store, "alice").await, account(&store, "bob").await);
+    let (hers, his) = (key_of(&store, alice).await, key_of(&store, bob).await);
+    let style = |name: &str, shared_key| NewStyle {
+        id: Uuid::new_v4(),
+        owner: alice,
+        recipe: recipe(name, Making::Image),
+        shared_key: Some(shared_key),
+        created_at: NOW,
+    };
+    let of_a_stranger = store.create_style(style("oil", his)).await.unwrap();
+    assert_eq!(of_a_stranger, Err(NotNamed::NoKey));
+    let plain = made(&store, alice, recipe("oil", Making::Image)).await;
+    let taken = store.create_style(style("oil", hers)).await.unwrap();
+    assert_eq!(taken, Err(NotNamed::Taken));
+    let is_bound = async |key| store.shared_key(key).await.unwrap().unwrap().has_styles;
+    assert!(!is_bound(hers).await, "nothing was written");
+    let change = |key| store.change_style(plain, RecipeChange::default(), Some(key));
+    assert_eq!(change(his).await.unwrap(), Err(NotNamed::NoKey));
+    assert_eq!(change(hers).await.unwrap(), Ok(()));
+    assert!(is_bound(hers).await && !is_bound(his).await);
+    let found = store.style(plain).await.unwrap().unwrap();
+    assert_eq!(found.shared_key, Some(hers));
+    let among = store.shared_keys_among(&[hers, his]).await.unwrap();
+    assert_eq!(among.len(), 2);
+    store.delete_style(plain).await.unwrap();
+    assert!(is_bound(hers).await, "everybody has seen it");
+    let other = style("ink", hers);
+    let id = other.id;
+    assert_eq!(store.create_style(other).await.unwrap(), Ok(()));
+    assert_eq!(store.remove_shared_key(hers, alice).await, Ok(true));
+    assert_eq!(store.style(id).await.unwrap().unwrap().shared_key, None);
 }

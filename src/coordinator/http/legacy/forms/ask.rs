@@ -50,7 +50,7 @@ pub async fn ask(
     // Not the one that replies and logs name: whoever knows this one may read the answers.
     let id = RequestId::random();
     let size = look_at(&sources, id, &mut asked.source_image).await?;
-    let payer = Payer::of(&caller, false, wall_clock())?;
+    let payer = Payer::of(&caller, None, false, wall_clock())?;
     let whose = Whose {
         is_hidden: door.is_hidden(&caller),
         ..Whose::default()

@@ -25,6 +25,7 @@ use crate::coordinator::pictures::Sources;
 use crate::coordinator::requests::orders::{Asked, Whose};
 use crate::coordinator::requests::{NewRequest, Order, Requests};
 use crate::coordinator::rigs::Rigs;
+use crate::coordinator::sharing::Sharing;
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::styles::{Styles, Use};
 use crate::coordinator::switchboard::Switchboard;
@@ -47,6 +48,7 @@ pub struct Counter {
 pub async fn ask(
     (State(requests), State(board)): (State<Requests>, State<Switchboard>),
     (State(sources), State(styles)): (State<Sources>, State<Styles>),
+    State(sharing): State<Sharing>,
     State(settings): State<Arc<DoorSettings>>,
     (State(modes), State(rigs), door): (State<Modes>, State<Rigs>, Door),
     Admitted(caller): Admitted,
@@ -58,7 +60,15 @@ pub async fn ask(
         for_a_class(&mut asked);
     }
     takes_requests(&modes)?;
-    let payer = Payer::of(&caller, asked.allow_downgrade, wall_clock())?;
+    let patron = sharing
+        .patron(style.and_then(|style| style.shared_key))
+        .await?;
+    let payer = Payer::of(
+        &caller,
+        patron.as_ref(),
+        asked.allow_downgrade,
+        wall_clock(),
+    )?;
     let counter = Counter {
         requests,
         board,
@@ -71,7 +81,8 @@ pub async fn ask(
         workers: targets(&rigs, asked.targets(), asked.worker_blacklist).await?,
         is_hidden: door.is_hidden(&caller),
     };
-    counter.leave_room(&caller, &asked)?;
+    counter.look_at(&caller, &asked)?;
+    counter.leave_room(patron.as_ref().unwrap_or(&caller), &asked)?;
     door.keep_out_blocked()?;
     door.refuse_raiders(&caller, &modes)?;
     let asked = moderated(&door, &caller, asked).await?;
@@ -86,11 +97,15 @@ pub async fn ask(
 
 impl Counter {
     /// What is looked at before the prompt.
-    fn leave_room(&self, caller: &Caller, asked: &GenerationInputImage) -> Result<(), Refusal> {
+    fn look_at(&self, caller: &Caller, asked: &GenerationInputImage) -> Result<(), Refusal> {
         refuse_unbuilt(asked)?;
-        asked.check_batch(known(caller, &alias(caller)).asker)?;
+        asked.check_batch(known(caller, &alias(caller)).asker)
+    }
+
+    /// As many as whoever pays may have.
+    fn leave_room(&self, payer: &Caller, asked: &GenerationInputImage) -> Result<(), Refusal> {
         let (requests, settings) = (&self.requests, &self.settings);
-        leave_room(requests, caller, settings, Kind::Image, asked.params.n)
+        leave_room(requests, payer, settings, Kind::Image, asked.params.n)
     }
 
     async fn accept(

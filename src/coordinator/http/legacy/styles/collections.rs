@@ -123,8 +123,8 @@ pub async fn change_collection(
     };
     let written = store.change_collection(found.id, change).await;
     written.map_err(not_stored)?.map_err(|not| match not {
-        NotNamed::Taken => name_taken(),
         NotNamed::Gone => Code::CollectionNotFound.into(),
+        NotNamed::Taken | NotNamed::NoKey => name_taken(),
     })?;
     Ok(done(&StyleModify::done(found.id, Vec::new())))
 }

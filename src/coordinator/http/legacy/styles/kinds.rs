@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::coordinator::http::legacy::sharedkeys::details;
+use crate::coordinator::sharing::SharedKey;
 use crate::coordinator::styles::{Example, Params, Recipe, RecipeChange, Style};
 use crate::protocol::legacy::image::params::ModelStyleInputParamsImage;
 use crate::protocol::legacy::style::image::{
@@ -24,7 +26,8 @@ pub trait Kind: 'static {
 
     fn changed(body: &[u8]) -> Result<Changed, Refusal>;
 
-    fn shown(style: Style) -> Self::Shown;
+    /// With the key that pays for it.
+    fn shown(style: Style, key: Option<SharedKey>) -> Self::Shown;
 }
 
 pub struct New {
@@ -66,7 +69,7 @@ impl Kind for OfImages {
         })
     }
 
-    fn shown(style: Style) -> StyleImage {
+    fn shown(style: Style, key: Option<SharedKey>) -> StyleImage {
         let recipe = style.recipe.clone();
         StyleImage {
             id: style.id,
@@ -83,7 +86,7 @@ impl Kind for OfImages {
             nsfw: recipe.nsfw,
             tags: recipe.tags,
             models: recipe.models,
-            shared_key: None,
+            shared_key: key.map(details),
             info: recipe.info,
         }
     }
@@ -112,7 +115,7 @@ impl Kind for OfTexts {
         })
     }
 
-    fn shown(style: Style) -> StyleText {
+    fn shown(style: Style, _: Option<SharedKey>) -> StyleText {
         let recipe = style.recipe.clone();
         StyleText {
             id: style.id,

@@ -26,7 +26,7 @@ pub async fn list<K: Kind>(State(store): State<Store>, query: Query) -> Result<R
         model: query.text("model").map(str::to_owned),
     };
     let styles = store.styles(&page).await.map_err(not_stored)?;
-    let shown: Vec<_> = styles.into_iter().map(K::shown).collect();
+    let shown = with_keys::<K>(&store, styles).await?;
     Ok(reply::json(StatusCode::OK, &shown))
 }
 
@@ -34,23 +34,36 @@ pub async fn list<K: Kind>(State(store): State<Store>, query: Query) -> Result<R
 pub async fn show<K: Kind>(State(store): State<Store>, path: Named) -> Result<Response, Refused> {
     let id = path.id("id").ok_or(K::UNKNOWN)?;
     let style = store.style(id).await.map_err(not_stored)?;
-    shown::<K>(style.ok_or(K::UNKNOWN)?)
+    shown::<K>(&store, style.ok_or(K::UNKNOWN)?).await
 }
 
 /// `GET /api/v2/styles/image_by_name/{name}` and `…/text_by_name/{name}`
 pub async fn named<K: Kind>(
     State(styles): State<Styles>,
+    State(store): State<Store>,
     path: Named,
 ) -> Result<Response, Refused> {
     let name = StyleName::parse(path.text("name"));
     let style = styles.style(&name, K::MAKING).await.map_err(not_stored)?;
-    shown::<K>(style.ok_or(Code::StyleNotFound)?)
+    shown::<K>(&store, style.ok_or(Code::StyleNotFound)?).await
 }
 
-fn shown<K: Kind>(style: Style) -> Result<Response, Refused> {
+async fn shown<K: Kind>(store: &Store, style: Style) -> Result<Response, Refused> {
     let is_other = style.recipe.making() != K::MAKING;
     Code::StyleGetMismatch.when(is_other)?;
-    Ok(reply::json(StatusCode::OK, &K::shown(style)))
+    let shown = with_keys::<K>(store, vec![style]).await?.pop();
+    Ok(reply::json(StatusCode::OK, &shown.ok_or(K::UNKNOWN)?))
+}
+
+/// With the keys that pay for them.
+async fn with_keys<K: Kind>(store: &Store, styles: Vec<Style>) -> Result<Vec<K::Shown>, Refusal> {
+    let ids: Vec<_> = styles.iter().filter_map(|style| style.shared_key).collect();
+    let keys = store.shared_keys_among(&ids).await.map_err(not_stored)?;
+    let shown = styles.into_iter().map(|style| {
+        let key = keys.iter().find(|key| Some(key.id) == style.shared_key);
+        K::shown(style, key.cloned())
+    });
+    Ok(shown.collect())
 }
 
 /// The style that is to be changed or deleted.

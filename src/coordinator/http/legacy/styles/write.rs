@@ -19,8 +19,10 @@ use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::legacy::refused::Refused;
 use crate::coordinator::http::reply;
+use crate::coordinator::sharing::Sharing;
 use crate::coordinator::storage::{NewStyle, NotNamed, Store};
 use crate::coordinator::styles::Recipe;
+use crate::protocol::job::SharedKeyId;
 use crate::protocol::legacy::service::SimpleResponse;
 use crate::protocol::legacy::style::StyleModify;
 use crate::protocol::legacy::{Code, Refusal};
@@ -28,13 +30,14 @@ use crate::protocol::legacy::{Code, Refusal};
 /// `POST /api/v2/styles/image` and `…/text`
 pub async fn create<K: Kind>(
     State(store): State<Store>,
+    State(sharing): State<Sharing>,
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
     let new = K::made(&whole?.bytes)?;
     may_create(&caller)?;
     new.checked?;
-    refuse_shared_key(new.shared_key.as_deref())?;
+    let shared_key = key(&sharing, &caller, new.shared_key.as_deref()).await?;
     let Recipe {
         name, info, tags, ..
     } = &new.recipe;
@@ -45,18 +48,19 @@ pub async fn create<K: Kind>(
         id: Uuid::new_v4(),
         owner: caller.account,
         recipe: new.recipe,
-        shared_key: None,
+        shared_key,
         created_at: wall_clock(),
     };
     let id = style.id;
     let created = store.create_style(style).await.map_err(not_stored)?;
-    created.map_err(|_| name_taken())?;
+    created.map_err(not_written)?;
     Ok(done(&StyleModify::done(id, Vec::new())))
 }
 
 /// `PATCH /api/v2/styles/image/{id}` and `…/text/{id}`: what is not sent stays as it was.
 pub async fn change<K: Kind>(
     State(store): State<Store>,
+    State(sharing): State<Sharing>,
     Admitted(caller): Admitted,
     path: Named,
     whole: Result<Whole, ApiError>,
@@ -65,9 +69,9 @@ pub async fn change<K: Kind>(
     let style = find::<K>(&store, &path).await?;
     is_owner(&caller, style.owner)?;
     changed.checked?;
-    refuse_shared_key(changed.shared_key.as_deref())?;
+    let shared_key = key(&sharing, &caller, changed.shared_key.as_deref()).await?;
     let change = changed.change;
-    if change.changes_nothing() {
+    if change.changes_nothing() && shared_key.is_none() {
         return Ok(done(&StyleModify::unchanged(style.id)));
     }
     change.name.as_deref().map_or(Ok(()), check_name)?;
@@ -75,11 +79,8 @@ pub async fn change<K: Kind>(
     check_words(change.name.as_deref(), change.info.as_deref(), tags)?;
     let recipe = style.recipe.changed(change.clone());
     recipe.check(caller.roles.contains(Roles::SPECIAL))?;
-    let written = store.change_style(style.id, change, None).await;
-    written.map_err(not_stored)?.map_err(|not| match not {
-        NotNamed::Taken => name_taken(),
-        NotNamed::Gone => Code::StyleNotFound.into(),
-    })?;
+    let written = store.change_style(style.id, change, shared_key).await;
+    written.map_err(not_stored)?.map_err(not_written)?;
     Ok(done(&StyleModify::done(style.id, Vec::new())))
 }
 
@@ -104,10 +105,22 @@ fn may_create(caller: &Caller) -> Result<(), Refusal> {
     Code::StylesRequiresCustomizer.when(!is_trusted)
 }
 
-/// What is not there yet says so by its name.
-fn refuse_shared_key(key: Option<&str>) -> Result<(), Refusal> {
+/// The key that is to pay for its uses.
+async fn key(
+    sharing: &Sharing,
+    caller: &Caller,
+    key: Option<&str>,
+) -> Result<Option<SharedKeyId>, Refused> {
     match key {
-        None => Ok(()),
-        Some(_) => Err(Refusal::plain(501, "sharedkey of a style is not built yet")),
+        None => Ok(None),
+        Some(key) => Ok(Some(sharing.for_style(caller, key).await?)),
+    }
+}
+
+fn not_written(not: NotNamed) -> Refusal {
+    match not {
+        NotNamed::Taken => name_taken(),
+        NotNamed::Gone => Code::StyleNotFound.into(),
+        NotNamed::NoKey => Code::SharedKeyInvalid.into(),
     }
 }

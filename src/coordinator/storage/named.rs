@@ -1,0 +1,55 @@
+//! What has an id, an owner, and a name that is its owner's once: styles and collections. A name that is taken is an
+//! answer, not an error.
+
+use sqlx::any::AnyArguments;
+use sqlx::query::Query;
+use sqlx::{Any, AnyConnection, AssertSqlSafe};
+use uuid::Uuid;
+
+use super::StorageError;
+
+/// Why nothing was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotNamed {
+    /// Its owner calls another one so.
+    Taken,
+    /// It is not there any more.
+    Gone,
+    /// The shared key that is to pay for it is not there, or is somebody else's.
+    NoKey,
+}
+
+/// One row, or none: it has to leave out what is there already.
+pub async fn insert(
+    row: Query<'_, Any, AnyArguments>,
+    connection: &mut AnyConnection,
+) -> Result<Result<(), NotNamed>, StorageError> {
+    Ok(match row.execute(connection).await?.rows_affected() {
+        0 => Err(NotNamed::Taken),
+        _ => Ok(()),
+    })
+}
+
+/// Which row an update is of: the one whose id is `$1`, unless `$2` is what its owner calls another one.
+pub fn unless_taken(table: &str) -> String {
+    format!(
+        "WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM {table} AS other \
+         WHERE other.owner = {table}.owner AND other.name = $2 AND other.id <> $1)"
+    )
+}
+
+/// With [`unless_taken`] in it.
+pub async fn update(
+    row: Query<'_, Any, AnyArguments>,
+    table: &str,
+    id: Uuid,
+    connection: &mut AnyConnection,
+) -> Result<Result<(), NotNamed>, StorageError> {
+    if row.execute(&mut *connection).await?.rows_affected() > 0 {
+        return Ok(Ok(()));
+    }
+    let found = AssertSqlSafe(format!("SELECT 1 FROM {table} WHERE id = $1"));
+    let found = sqlx::query(found).bind(id.to_string());
+    let found = found.fetch_optional(connection).await?;
+    Ok(Err(found.map_or(NotNamed::Gone, |_| NotNamed::Taken)))
+}
