@@ -253,7 +253,7 @@ pub async fn doors(
         marked: settings.nsfw_models.clone(),
         unsafe_networks: settings.unsafe_networks.clone(),
     };
-    let webhooks = Webhooks::start(Egress::new(), store.clone(), tasks);
+    let webhooks = Webhooks::start(Egress::new(), store.clone(), media.clone(), tasks);
     let requests = Requests::start(switchboard.clone(), store.clone(), webhooks, tasks);
     requests.restore(&names).await?;
     let messages = Messages::open(store.clone(), rigs.clone(), &settings.name, tasks).await?;

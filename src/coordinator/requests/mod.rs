@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | `request` | one request as somebody who asks sees it |
 //! | [`orders`] | what is kept of it, and the jobs that it becomes: one file for each kind |
+//! | [`results`] | what was made, as its client is handed it |
 //! | `follow` | the task that listens to its jobs |
 //! | `holds` | kudos that are kept for it until it has ended |
 //! | `restore` | what an earlier process has left on disk |
@@ -15,6 +16,7 @@ mod holds;
 pub mod orders;
 mod request;
 mod restore;
+pub mod results;
 
 pub use holds::Kept;
 pub use orders::Order;

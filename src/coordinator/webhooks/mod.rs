@@ -5,9 +5,10 @@
 //! | `listen` | waits for the results of one request |
 //! | `deliver` | one call: its attempts, and what is tried again |
 //!
-//! A call that finds no place in the queue is dropped, and one that nobody takes is given up: the result is with the
-//! request all the same. What was queued when the process ends is not called for again; results that come after that
-//! are, as far as their request is there. Cancelled and failed jobs are not told of.
+//! Each result is told of at most once, for texts, images and questions alike. A call that finds no place in the queue
+//! is dropped, and one that nobody takes is given up: the result is with the request all the same. What was queued when
+//! the process ends is not called for again; results that come after that are, as far as their request is there.
+//! Cancelled and failed jobs are not told of.
 
 mod deliver;
 mod listen;
@@ -23,6 +24,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tracing::warn;
 
 use super::egress::Egress;
+use super::media::Media;
 use super::requests::Request;
 use super::storage::Store;
 use crate::tasks::Tasks;
@@ -32,6 +34,8 @@ use crate::tasks::Tasks;
 pub struct Webhooks {
     calls: mpsc::Sender<Call>,
     store: Store,
+    /// Where images are.
+    media: Media,
     tasks: Tasks,
 }
 
@@ -48,12 +52,13 @@ const QUEUE: usize = 256;
 const AT_ONCE: usize = 16;
 
 impl Webhooks {
-    pub fn start(egress: Egress, store: Store, tasks: &Tasks) -> Self {
+    pub fn start(egress: Egress, store: Store, media: Media, tasks: &Tasks) -> Self {
         let (calls, waiting) = mpsc::channel(QUEUE);
         tasks.start(call_on(waiting, egress, tasks.clone()));
         Self {
             calls,
             store,
+            media,
             tasks: tasks.clone(),
         }
     }

@@ -12,12 +12,15 @@ use crate::coordinator::dispatch::Standing;
 use crate::coordinator::egress::Egress;
 use crate::coordinator::egress::tests::{Server, ok};
 use crate::coordinator::kudos::Payer;
+use crate::coordinator::media::{Area, Key, Kind as Format, Links, Media, MediaSettings};
 use crate::coordinator::names::Names;
 use crate::coordinator::requests::orders::Asked;
 use crate::coordinator::requests::{Ended, Made, Order, Request};
 use crate::coordinator::storage::{Location, RequestRow, Store};
-use crate::protocol::job::{Product, RequestId};
+use crate::protocol::job::{self, Product, RequestId};
 use crate::protocol::legacy::Body;
+use crate::protocol::legacy::image::request::GenerationInputImage;
+use crate::protocol::legacy::interrogation::ModelInterrogationInputImage;
 use crate::protocol::legacy::schemas::assert_fits;
 use crate::protocol::legacy::text::request::GenerationInputText;
 use crate::tasks::Tasks;
@@ -27,6 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Place {
     webhooks: Webhooks,
     server: Server,
+    media: Media,
     _folder: TempDir,
     _tasks: Tasks,
 }
@@ -37,8 +41,15 @@ async fn place(answer: &str) -> Place {
     let store = Store::open(&location, &tasks).await.unwrap();
     let server = Server::start(answer).await;
     let egress = Egress::permitting_own_ports([server.port]);
+    let links = Links {
+        secret: [7; 32],
+        base: "https://muster.example".to_owned(),
+    };
+    let media = MediaSettings::in_folder(folder.path().join("media"));
+    let media = Media::open(&media, &links, &tasks).await.unwrap();
     Place {
-        webhooks: Webhooks::start(egress, store, &tasks),
+        webhooks: Webhooks::start(egress, store, media.clone(), &tasks),
+        media,
         server,
         _folder: folder,
         _tasks: tasks,
@@ -71,10 +82,14 @@ impl Place {
 
 /// A request for so many texts.
 fn request(texts: u32) -> Arc<Request> {
-    let body = json!({"prompt": "once", "params": {"n": texts}}).to_string();
-    let asked = GenerationInputText::parse(body.as_bytes()).unwrap();
+    let body = json!({"prompt": "once", "params": {"n": texts}});
+    let asked = GenerationInputText::read(body).unwrap();
+    request_of(Asked::text(asked))
+}
+
+fn request_of(asked: Asked) -> Arc<Request> {
     let payer = Payer::of(&Caller::anonymous(), None, false, wall_clock()).unwrap();
-    let order = Order::new(RequestId::random(), &payer, Asked::text(asked));
+    let order = Order::new(RequestId::random(), &payer, asked);
     let new = order.request(Standing::default(), &Names::default());
     let row = RequestRow {
         id: new.id,
@@ -95,8 +110,12 @@ fn end(request: &Request, index: usize, ended: Ended) {
 }
 
 fn made() -> Ended {
+    made_of(Product::default())
+}
+
+fn made_of(product: Product) -> Ended {
     Ended::Made(Made {
-        product: Product::default(),
+        product,
         model: "tiny".into(),
         worker: "rig".into(),
         worker_id: uuid::Uuid::from_u128(3),
@@ -122,6 +141,60 @@ async fn each_result_is_told_once_as_the_contract_says() {
     }
     assert_ne!(said[0]["id"], said[1]["id"]);
     assert_eq!(place.server.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn an_image_is_told_as_a_link_or_whole_as_its_client_wanted_it() {
+    let place = place(&ok("", "")).await;
+    let key = Key::new(Area::Results, uuid::Uuid::from_u128(9), 1, Format::Webp);
+    place
+        .media
+        .put(key, b"RIFF".as_slice().into())
+        .await
+        .unwrap();
+    for (links, shown) in [(true, "https://muster.example/"), (false, "UklGRg==")] {
+        let body = json!({"prompt": "a cat", "r2": links});
+        let asked = GenerationInputImage::read(body).unwrap();
+        let request = request_of(Asked::image(asked));
+        place.follow(&request);
+        let product = Product::Media(job::Media {
+            seed: Some(77),
+            key: key.to_string(),
+            content_type: "image/webp".to_owned(),
+            ..job::Media::default()
+        });
+        end(&request, 0, made_of(product));
+        let said = place.said(if links { 1 } else { 2 }).await;
+        let told = said.last().unwrap();
+        assert_fits("WebhookImage", told);
+        assert_eq!(
+            (&told["seed"], &told["censored"]),
+            (&json!(77), &json!(false))
+        );
+        assert_eq!(told["request"], request.id.to_string());
+        assert!(told["img"].as_str().unwrap().starts_with(shown), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_form_is_told_with_what_was_found() {
+    let place = place(&ok("", "")).await;
+    let body = json!({"source_image": "https://example.org/a.png", "forms": [{"name": "caption"}]});
+    let asked = ModelInterrogationInputImage::read(body).unwrap();
+    let request = request_of(Asked::forms(asked, (64, 64)));
+    place.follow(&request);
+    let found = json!({"result": {"caption": "a cat"}, "image": ""}).to_string();
+    end(&request, 0, made_of(Product::Text(found)));
+    let told = place.said(1).await.remove(0);
+    assert_fits("WebhookAlchemy", &told);
+    assert_eq!(
+        (&told["form"], &told["state"], &told["result"]),
+        (
+            &json!("caption"),
+            &json!("done"),
+            &json!({"caption": "a cat"})
+        )
+    );
 }
 
 #[tokio::test]

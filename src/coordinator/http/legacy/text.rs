@@ -23,6 +23,7 @@ use crate::coordinator::kudos::Payer;
 use crate::coordinator::moderation::{Medium, Prompt};
 use crate::coordinator::modes::Modes;
 use crate::coordinator::requests::orders::{Asked, Whose};
+use crate::coordinator::requests::results;
 use crate::coordinator::requests::{Ended, NewRequest, Order, Output, Request, Requests};
 use crate::coordinator::rigs::Rigs;
 use crate::coordinator::sharing::Sharing;
@@ -32,11 +33,9 @@ use crate::coordinator::styles::Styles;
 use crate::coordinator::switchboard::Switchboard;
 use crate::protocol::job::{Kind, RequestId};
 use crate::protocol::legacy::requests::RequestAsync;
-use crate::protocol::legacy::text::format;
 use crate::protocol::legacy::text::request::GenerationInputText;
 use crate::protocol::legacy::text::status::{GenerationText, RequestStatusText};
 use crate::protocol::legacy::webhook::check_address;
-use crate::protocol::legacy::words::ResultState;
 use crate::protocol::legacy::{Body, Code, Refusal};
 use crate::tasks::Tasks;
 
@@ -169,10 +168,7 @@ async fn moderated(
 
 /// What is not there yet says so by its name, where it would make a difference.
 fn refuse_unbuilt(asked: &GenerationInputText) -> Result<(), Refusal> {
-    let settings = [
-        ("softprompt", asked.softprompt.is_some()),
-        ("proxied_account", asked.proxied_account.is_some()),
-    ];
+    let settings = [("proxied_account", asked.proxied_account.is_some())];
     let unbuilt = settings.into_iter().find(|(_, asked)| *asked);
     unbuilt.map_or(Ok(()), |(name, _)| {
         Err(Refusal::plain(501, format!("{name} is not built yet")))
@@ -191,18 +187,8 @@ pub(super) async fn look(
 }
 
 fn generation(output: &Output) -> Option<GenerationText> {
-    let Some(Ended::Made(made)) = output.ended() else {
-        return None;
-    };
-    let wanted = output.legacy().cloned().unwrap_or_default();
-    Some(GenerationText {
-        // Done by a legacy worker already, and the same when it is done again.
-        text: format::output(made.product.text(), &wanted),
-        seed: output.seed.unwrap_or_default().cast_signed(),
-        gen_metadata: Vec::new(),
-        worker_id: made.worker_id,
-        worker_name: made.worker.to_string(),
-        model: made.model.to_string(),
-        state: ResultState::of(made.hidden),
-    })
+    match output.ended() {
+        Some(Ended::Made(made)) => Some(results::text(output, made)),
+        _ => None,
+    }
 }

@@ -48,6 +48,10 @@ impl ImageAsked {
         self.request.params.n
     }
 
+    pub fn webhook(&self) -> Option<&str> {
+        self.request.webhook.as_deref()
+    }
+
     pub fn models(&self) -> &[String] {
         &self.request.models
     }

@@ -58,6 +58,10 @@ impl FormsAsked {
         u32::try_from(self.forms.len()).unwrap_or(u32::MAX)
     }
 
+    pub fn webhook(&self) -> Option<&str> {
+        self.request.webhook.as_deref()
+    }
+
     /// To the queue a form is a model.
     pub fn models(&self) -> &[String] {
         &self.forms

@@ -321,8 +321,8 @@ impl Asked {
     fn webhook(&self) -> Option<&str> {
         match self {
             Self::Text(text) => text.webhook(),
-            // Their doors refuse one.
-            Self::Image(_) | Self::Forms(_) => None,
+            Self::Image(image) => image.webhook(),
+            Self::Forms(forms) => forms.webhook(),
         }
     }
 

@@ -24,10 +24,11 @@ use crate::coordinator::requests::{Order, Requests};
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::switchboard::Switchboard;
 use crate::protocol::job::{Kind, RequestId};
+use crate::protocol::legacy::Body;
 use crate::protocol::legacy::interrogation::{
     ModelInterrogationInputImage, RequestInterrogationResponse,
 };
-use crate::protocol::legacy::{Body, Code, Refusal};
+use crate::protocol::legacy::webhook::check_address;
 
 pub async fn ask(
     State(requests): State<Requests>,
@@ -40,8 +41,8 @@ pub async fn ask(
 ) -> Result<Response, Refused> {
     let mut asked = ModelInterrogationInputImage::parse(&whole?.bytes)?;
     takes_requests(&modes)?;
-    if let Some(webhook) = &asked.webhook {
-        return Err(refuse(webhook).into());
+    if let Some(address) = &asked.webhook {
+        check_address("webhook", address)?;
     }
     let forms = asked.forms.as_ref().map_or(0, Vec::len);
     let forms = u32::try_from(forms).unwrap_or(u32::MAX);
@@ -62,11 +63,4 @@ pub async fn ask(
     accepted.map_err(|error| refusal(&error))?;
     let answer = RequestInterrogationResponse { id, message };
     Ok(reply::json(StatusCode::ACCEPTED, &answer))
-}
-
-fn refuse(webhook: &str) -> Refusal {
-    match webhook.starts_with("https://") {
-        true => Refusal::plain(501, "webhook is not built yet"),
-        false => Refusal::new(Code::BadRequest, "webhook does not begin with https://"),
-    }
 }

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::super::refused::Refused;
 use super::super::requested::{find, unavailable};
-use super::{LINKS, UPLOADED};
 use crate::coordinator::http::reply;
 use crate::coordinator::media::Media;
+use crate::coordinator::requests::results::found;
 use crate::coordinator::requests::{Ended, Output, Request, Requests};
 use crate::coordinator::switchboard::Stage;
 use crate::protocol::job::Kind;
@@ -71,30 +71,9 @@ fn state(request: &Request, output: &Output) -> FormState {
     }
 }
 
-/// As it was sent, with a link where an image was uploaded.
 async fn result(output: &Output, media: &Media) -> Option<Value> {
-    let Some(Ended::Made(made)) = output.ended() else {
-        return None;
-    };
-    let mut found: Value = serde_json::from_str(made.product.text()).ok()?;
-    let mut result = found["result"].take();
-    if let Some(key) = found["image"].as_str()
-        && let Ok(key) = key.parse()
-        && let Ok(link) = media.download_link(key, LINKS).await
-    {
-        link_in(&mut result, &link);
-    }
-    Some(result)
-}
-
-fn link_in(result: &mut Value, link: &str) {
-    match result {
-        Value::String(text) if text == UPLOADED => link.clone_into(text),
-        Value::Object(fields) => fields.values_mut().for_each(|one| {
-            if one == UPLOADED {
-                *one = link.into();
-            }
-        }),
-        _ => {}
+    match output.ended() {
+        Some(Ended::Made(made)) => found(made, media).await,
+        _ => None,
     }
 }

@@ -14,9 +14,4 @@ pub use ask::ask;
 pub use look::{cancel, status};
 pub use work::{pop, submit};
 
-use std::time::Duration;
-
-/// How long links to images are good.
-const LINKS: Duration = Duration::from_secs(1800);
-/// What stands for an image that was uploaded, in a result.
-const UPLOADED: &str = "R2";
+use crate::coordinator::requests::results::LINKS;

@@ -34,7 +34,8 @@ use crate::protocol::legacy::image::check::{Asker, Known};
 use crate::protocol::legacy::image::reference;
 use crate::protocol::legacy::image::request::GenerationInputImage;
 use crate::protocol::legacy::requests::{RequestAsync, RequestSingleWarning, Warning};
-use crate::protocol::legacy::{Body, Code, Refusal};
+use crate::protocol::legacy::webhook::check_address;
+use crate::protocol::legacy::{Body, Refusal};
 
 /// Where it goes and what it is held against.
 pub struct Counter {
@@ -76,7 +77,9 @@ pub async fn ask(
         settings,
         modes: modes.clone(),
     };
-    refuse_insecure(&asked)?;
+    if let Some(address) = &asked.webhook {
+        check_address("webhook", address)?;
+    }
     let whose = Whose {
         workers: targets(&rigs, asked.targets(), asked.worker_blacklist).await?,
         is_hidden: door.is_hidden(&caller),
@@ -151,17 +154,6 @@ impl Counter {
     }
 }
 
-fn refuse_insecure(asked: &GenerationInputImage) -> Result<(), Refusal> {
-    let insecure = |webhook: &String| !webhook.starts_with("https://");
-    match asked.webhook.as_ref().is_some_and(insecure) {
-        true => {
-            let message = "webhook does not begin with https://";
-            Err(Refusal::new(Code::BadRequest, message))
-        }
-        false => Ok(()),
-    }
-}
-
 /// What a class asks for is fit for it, and goes to those who are known to mean well.
 fn for_a_class(asked: &mut GenerationInputImage) {
     asked.nsfw = false;
@@ -212,10 +204,7 @@ fn nobody(message: &str) -> RequestSingleWarning {
 
 /// What is not there yet says so by its name, where it would make a difference.
 fn refuse_unbuilt(asked: &GenerationInputImage) -> Result<(), Refusal> {
-    let settings = [
-        ("webhook", asked.webhook.is_some()),
-        ("proxied_account", asked.proxied_account.is_some()),
-    ];
+    let settings = [("proxied_account", asked.proxied_account.is_some())];
     let unbuilt = settings.into_iter().find(|(_, asked)| *asked);
     unbuilt.map_or(Ok(()), |(name, _)| {
         Err(Refusal::plain(501, format!("{name} is not built yet")))

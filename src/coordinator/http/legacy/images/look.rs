@@ -3,30 +3,18 @@
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 
 use super::super::progress;
 use super::super::refused::Refused;
 use super::super::requested::{find, unavailable};
 use crate::coordinator::http::reply;
-use crate::coordinator::media::{Key, Media};
-use crate::coordinator::requests::{Ended, Made, Output, Request, Requests};
+use crate::coordinator::media::Media;
+use crate::coordinator::requests::results::{Shape, image};
+use crate::coordinator::requests::{Ended, Request, Requests};
 use crate::coordinator::storage::Store;
 use crate::coordinator::switchboard::Switchboard;
-use crate::protocol::job::{Kind, Remark};
-use crate::protocol::legacy::image::metadata::GenerationMetadataImage;
-use crate::protocol::legacy::image::status::{GenerationImage, LOST, RequestStatusImage};
-use crate::protocol::legacy::words::{ResultState, named};
-
-use super::LINKS;
-
-/// How whoever asks gets the images.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    Links,
-    Inline,
-}
+use crate::protocol::job::Kind;
+use crate::protocol::legacy::image::status::RequestStatusImage;
 
 /// `GET /api/v2/generate/check/{id}`
 pub async fn check(
@@ -83,7 +71,7 @@ async fn look(
     let mut generations = Vec::with_capacity(request.outputs.len());
     for output in &request.outputs {
         if let Some(Ended::Made(made)) = output.ended() {
-            generations.push(generation(output, made, shape, media).await);
+            generations.push(image(output, made, shape, media).await);
         }
     }
     RequestStatusImage {
@@ -91,46 +79,4 @@ async fn look(
         shared: request.wishes.shared,
         progress: progress::of(request, board, store).await,
     }
-}
-
-async fn generation(output: &Output, made: &Made, shape: Shape, media: &Media) -> GenerationImage {
-    let drawn = made.product.media();
-    let seed = drawn.and_then(|drawn| drawn.seed).or(output.seed);
-    let remarks = drawn.map_or(&[][..], |drawn| &drawn.remarks);
-    let img = match drawn.and_then(|drawn| drawn.key.parse().ok()) {
-        Some(key) => image(key, shape, media).await,
-        None => None,
-    };
-    GenerationImage {
-        img: img.unwrap_or_else(|| LOST.to_owned()),
-        seed: seed.unwrap_or_default().to_string(),
-        id: output.job,
-        censored: made.hidden.is_some(),
-        gen_metadata: remarks.iter().filter_map(remark).collect(),
-        worker_id: made.worker_id,
-        worker_name: made.worker.to_string(),
-        model: made.model.to_string(),
-        state: ResultState::Ok,
-    }
-}
-
-/// Nothing, if the store has lost it.
-async fn image(key: Key, shape: Shape, media: &Media) -> Option<String> {
-    // What a worker on a socket has uploaded is looked at when somebody wants it.
-    let _ = media.take_in(key).await;
-    match shape {
-        Shape::Links => media.download_link(key, LINKS).await.ok(),
-        Shape::Inline => {
-            let bytes = media.get(key).await.ok().flatten()?;
-            Some(STANDARD.encode(bytes))
-        }
-    }
-}
-
-fn remark(remark: &Remark) -> Option<GenerationMetadataImage> {
-    Some(GenerationMetadataImage {
-        r#type: named(&remark.r#type)?,
-        value: named(&remark.value)?,
-        r#ref: remark.r#ref.clone(),
-    })
 }

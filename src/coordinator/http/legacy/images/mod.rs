@@ -28,7 +28,4 @@ pub use sources::{look_at, uploaded};
 pub use steps::progress;
 pub use submit::submit;
 
-use std::time::Duration;
-
-/// How long links to images are good.
-const LINKS: Duration = Duration::from_secs(1800);
+use crate::coordinator::requests::results::LINKS;

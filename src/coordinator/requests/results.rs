@@ -1,0 +1,114 @@
+//! What was made, as clients of the poll API are handed it: in a status, and by a call to an address of theirs.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use super::{Made, Output};
+use crate::coordinator::media::{Key, Media};
+use crate::protocol::job::Remark;
+use crate::protocol::legacy::image::metadata::GenerationMetadataImage;
+use crate::protocol::legacy::image::status::{GenerationImage, LOST};
+use crate::protocol::legacy::text::format;
+use crate::protocol::legacy::text::status::GenerationText;
+use crate::protocol::legacy::words::{ResultState, named};
+
+/// How long links to images are good.
+pub const LINKS: Duration = Duration::from_secs(1800);
+/// What stands for an image that was uploaded, in a result.
+const UPLOADED: &str = "R2";
+
+/// How whoever asks gets the images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    Links,
+    Inline,
+}
+
+pub fn text(output: &Output, made: &Made) -> GenerationText {
+    let wanted = output.legacy().cloned().unwrap_or_default();
+    GenerationText {
+        // Done by a legacy worker already, and the same when it is done again.
+        text: format::output(made.product.text(), &wanted),
+        seed: output.seed.unwrap_or_default().cast_signed(),
+        gen_metadata: Vec::new(),
+        worker_id: made.worker_id,
+        worker_name: made.worker.to_string(),
+        model: made.model.to_string(),
+        state: ResultState::of(made.hidden),
+    }
+}
+
+pub async fn image(output: &Output, made: &Made, shape: Shape, media: &Media) -> GenerationImage {
+    let drawn = made.product.media();
+    let remarks = drawn.map_or(&[][..], |drawn| &drawn.remarks);
+    let img = match drawn.and_then(|drawn| drawn.key.parse().ok()) {
+        Some(key) => stored(key, shape, media).await,
+        None => None,
+    };
+    GenerationImage {
+        img: img.unwrap_or_else(|| LOST.to_owned()),
+        seed: drawn_seed(output, made).to_string(),
+        id: output.job,
+        censored: made.hidden.is_some(),
+        gen_metadata: remarks.iter().filter_map(remark).collect(),
+        worker_id: made.worker_id,
+        worker_name: made.worker.to_string(),
+        model: made.model.to_string(),
+        state: ResultState::Ok,
+    }
+}
+
+/// The seed that its worker has used, as far as it says so.
+pub fn drawn_seed(output: &Output, made: &Made) -> u64 {
+    let drawn = made.product.media().and_then(|drawn| drawn.seed);
+    drawn.or(output.seed).unwrap_or_default()
+}
+
+/// What was found in an image: as it was sent, with a link where an image was uploaded.
+pub async fn found(made: &Made, media: &Media) -> Option<Value> {
+    let mut found: Value = serde_json::from_str(made.product.text()).ok()?;
+    let mut result = found["result"].take();
+    if let Some(key) = found["image"].as_str()
+        && let Ok(key) = key.parse()
+        && let Ok(link) = media.download_link(key, LINKS).await
+    {
+        link_in(&mut result, &link);
+    }
+    Some(result)
+}
+
+/// Nothing, if the store has lost it.
+async fn stored(key: Key, shape: Shape, media: &Media) -> Option<String> {
+    // What a worker on a socket has uploaded is looked at when somebody wants it.
+    let _ = media.take_in(key).await;
+    match shape {
+        Shape::Links => media.download_link(key, LINKS).await.ok(),
+        Shape::Inline => {
+            let bytes = media.get(key).await.ok().flatten()?;
+            Some(STANDARD.encode(bytes))
+        }
+    }
+}
+
+fn remark(remark: &Remark) -> Option<GenerationMetadataImage> {
+    Some(GenerationMetadataImage {
+        r#type: named(&remark.r#type)?,
+        value: named(&remark.value)?,
+        r#ref: remark.r#ref.clone(),
+    })
+}
+
+fn link_in(result: &mut Value, link: &str) {
+    match result {
+        Value::String(text) if text == UPLOADED => link.clone_into(text),
+        Value::Object(fields) => fields.values_mut().for_each(|one| {
+            if one == UPLOADED {
+                *one = link.into();
+            }
+        }),
+        _ => {}
+    }
+}
