@@ -81,6 +81,7 @@ impl Network {
                 lease: true,
             },
             polls: None,
+            softprompts: Vec::new(),
             resume: None,
         };
         self.put(Input::Connected(Box::new(registration)));

@@ -118,6 +118,8 @@ pub struct Registration {
     pub extensions: Extensions,
     /// It comes for its jobs, and takes this much.
     pub polls: Option<Reach>,
+    /// What it has loaded beside its models.
+    pub softprompts: Vec<Arc<str>>,
     pub resume: Option<Resume>,
 }
 

@@ -33,6 +33,8 @@ pub enum Skip {
     Pixels,
     Steps,
     Untrusted,
+    /// They want something loaded that it has not.
+    Softprompt,
     /// They are for other workers.
     Workers,
     /// Words it does not want.
@@ -270,6 +272,7 @@ fn skips(worker: &Worker, need: &Need) -> Vec<Skip> {
         (reach.output > most.output, Skip::Output),
         (reach.pixels > most.pixels, Skip::Pixels),
         (reach.steps > most.steps, Skip::Steps),
+        (!worker.has_softprompt(need), Skip::Softprompt),
         (need.trusted && !it.trusted, Skip::Untrusted),
         (
             need.owner.is_some_and(|owner| owner != worker.owner)

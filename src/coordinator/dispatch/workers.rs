@@ -27,6 +27,8 @@ pub struct Worker {
     pub profile: Profile,
     /// Accounts whose jobs go first here, its owner's among them.
     pub prefers: Vec<AccountId>,
+    /// What it has loaded beside its models.
+    pub softprompts: Vec<Arc<str>>,
     pub terms: Terms,
     pub models: Vec<WorkerModel>,
     pub slots: usize,
@@ -116,6 +118,7 @@ impl Worker {
             extensions: registration.extensions,
             profile: Profile::of(registration),
             prefers: preferred(registration),
+            softprompts: registration.softprompts.clone(),
             terms: Terms::default(),
             models: served_models(registration),
             slots: slots as usize,
@@ -146,6 +149,12 @@ impl Worker {
         self.profile.meets(need)
             && need.owner.is_none_or(|owner| owner == self.owner)
             && need.targets.allows(self.id)
+            && self.has_softprompt(need)
+    }
+
+    pub fn has_softprompt(&self, need: &Need) -> bool {
+        let wanted = need.softprompt.as_ref();
+        wanted.is_none_or(|wanted| self.softprompts.contains(wanted))
     }
 
     /// Whether it takes a further job of any kind.
@@ -207,6 +216,7 @@ impl Worker {
     pub fn change(&mut self, registration: &Registration) {
         self.profile = Profile::of(registration);
         self.prefers = preferred(registration);
+        self.softprompts.clone_from(&registration.softprompts);
         if self.running.is_empty() {
             self.models.clear();
         }

@@ -24,6 +24,8 @@ pub struct Ask {
     pub reach: Reach,
     /// Jobs it works on at a time.
     pub threads: u32,
+    /// What it has loaded beside its models.
+    pub softprompts: Vec<Arc<str>>,
     /// Accounts whose jobs go first, beside its owner's.
     pub prefers: Vec<AccountId>,
     /// New workers come by invitation only.
@@ -153,6 +155,7 @@ impl Poller {
                 ..Extensions::default()
             },
             polls: Some(said.reach),
+            softprompts: said.softprompts,
             resume: None,
         };
         (Box::new(registration), card)
@@ -174,6 +177,7 @@ impl Ask {
             capabilities: Capabilities::default(),
             reach: Reach::default(),
             threads: 1,
+            softprompts: Vec::new(),
             prefers: Vec::new(),
             by_invitation: false,
             said: Said::default(),

@@ -152,6 +152,7 @@ fn registration(
         slots,
         extensions,
         polls: None,
+        softprompts: Vec::new(),
         resume: None,
     }
 }

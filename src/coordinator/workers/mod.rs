@@ -251,6 +251,7 @@ impl Workers {
             slots: peer.slots,
             extensions: peer.for_dispatch(),
             polls: None,
+            softprompts: Vec::new(),
             resume: resume.map(|resume| self.resume(resume)),
         }
     }

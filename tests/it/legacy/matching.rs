@@ -229,3 +229,32 @@ async fn skipped_images_are_counted_by_their_requests() {
     let (_, popped) = pop_image(&app, json!({"blacklist": ["dog"]})).await;
     assert_eq!(popped["skipped"]["blacklist"], 1, "{popped}");
 }
+
+#[tokio::test]
+async fn a_text_with_a_soft_prompt_goes_to_a_worker_that_names_it() {
+    let app = App::start().await;
+    let body = json!({"prompt": "Once", "models": ["tiny"], "softprompt": "noir"});
+    let (status, asked) = post(&app, super::ASYNC, body).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{asked}");
+    let plain = super::pop(&app, "plain").await;
+    assert_eq!(
+        (&plain["id"], &plain["skipped"], &plain["softprompt"]),
+        (
+            &Value::Null,
+            &json!({"matching_softprompt": 1}),
+            &Value::Null
+        )
+    );
+    let soft = with(
+        super::worker("soft"),
+        json!({"softprompts": ["haiku", "noir"]}),
+    );
+    let (_, popped) = post(&app, super::POP, soft.clone()).await;
+    assert_eq!(popped["softprompt"], "noir", "{popped}");
+    assert_fits("GenerationPayloadText", &popped);
+    // What wants none is for all.
+    super::ask(&app, json!({})).await;
+    let (_, other) = post(&app, super::POP, soft).await;
+    assert_eq!(other["softprompt"], Value::Null);
+    assert!(other["id"].is_string());
+}

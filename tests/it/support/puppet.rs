@@ -71,6 +71,7 @@ impl Puppet {
                 lease: true,
             },
             polls: None,
+            softprompts: Vec::new(),
             resume: None,
         };
         let line = board.connect(registration, card, orders.clone()).await;

@@ -153,6 +153,7 @@ impl Rig {
             slots: self.slots,
             extensions: self.extensions,
             polls: None,
+            softprompts: Vec::new(),
             resume,
         }
     }

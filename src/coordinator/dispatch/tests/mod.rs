@@ -183,6 +183,7 @@ impl Desk {
             slots,
             extensions,
             polls: None,
+            softprompts: Vec::new(),
             resume: None,
         }
     }

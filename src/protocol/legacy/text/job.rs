@@ -18,7 +18,11 @@ pub struct Lengths {
 impl GenerationInputText {
     /// One of its outputs as a neutral job, counted from 0.
     pub fn text(&self, choice: u32) -> TextRequest {
-        text_of(self.prompt.clone(), &self.params, choice)
+        let mut text = text_of(self.prompt.clone(), &self.params, choice);
+        if let Some(legacy) = &mut text.sampling.legacy {
+            legacy.softprompt.clone_from(&self.softprompt);
+        }
+        text
     }
 }
 
@@ -54,6 +58,7 @@ fn sampling_of(params: &ModelGenerationInputText) -> Sampling {
         frmtrmspch: params.frmtrmspch,
         frmttriminc: params.frmttriminc,
         singleline: params.singleline,
+        softprompt: None,
     };
     Sampling {
         temperature: params.temperature.map(|number| number as f32),

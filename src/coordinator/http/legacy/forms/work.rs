@@ -104,6 +104,7 @@ fn ask(asked: &InterrogationPopInput, name: &str) -> Ask {
             takes: forms.iter().map(|form| form.word().to_owned()).collect(),
             ..Said::default()
         },
+        softprompts: Vec::new(),
         prefers: Vec::new(),
         by_invitation: false,
         models: forms.iter().map(|form| Arc::from(form.word())).collect(),

@@ -96,6 +96,7 @@ fn ask(
             .abilities(agent, &names)
             .with_if(!asked.extra_slow_worker, Capabilities::TIMELY),
         said: said(asked, names),
+        softprompts: Vec::new(),
         prefers: Vec::new(),
         by_invitation: false,
         models,
