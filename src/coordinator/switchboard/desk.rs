@@ -114,6 +114,9 @@ pub struct Entering {
     pub answer: Answer,
 }
 
+/// By this much later a moment has surely come.
+const MICROSECOND: Duration = Duration::from_micros(1);
+
 impl Desk {
     pub fn new(
         settings: Settings,
@@ -180,7 +183,7 @@ impl Desk {
     fn set(&self, alarm: &mut Pin<Box<Sleep>>) {
         let wake = self.dispatcher.next_wake();
         // Never early: an alarm that finds nothing due would be set to the same moment again.
-        let wake = wake.map(|mono| self.started + Duration::from_micros(mono.0.saturating_add(1)));
+        let wake = wake.map(|mono| self.started + mono.since(Mono::START) + MICROSECOND);
         let upkeep = self.upkeep.due(&self.shared.board);
         match [wake, upkeep].into_iter().flatten().min() {
             Some(due) if alarm.deadline() != due => alarm.as_mut().reset(due),
