@@ -40,7 +40,7 @@ pub use giving::{Gift, Giving, NotGiven};
 pub use image::{Control, Drawing, Terms, activation_fee, agent_factor};
 pub use interrogation::{form_charge, form_reward, tiles};
 pub use payer::Payer;
-pub use posting::{Cause, MOST, Posted, Posting, PostingId};
+pub use posting::{Cause, DONATED, GIFTED, MOST, Posted, Posting, PostingId, RECEIVED};
 pub use price::{FEE, Prices, estimate_text, price_text};
 pub use settlement::{Entry, HOUSE, Reason, Settlement, State};
 pub use upfront::{Crowd, Weighty, text_hold, text_needs_it};

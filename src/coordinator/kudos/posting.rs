@@ -10,6 +10,11 @@ use super::HOUSE;
 /// The most that one account may give or receive at once, so that no sum can overflow: a billion kudos.
 pub const MOST: Kudos = Kudos(1_000_000_000_000);
 
+/// Tallies of what goes from one user to another.
+pub const GIFTED: &str = "gifted";
+pub const DONATED: &str = "donated";
+pub const RECEIVED: &str = "received";
+
 /// A set of entries to be written together, or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Posting {
@@ -142,6 +147,16 @@ impl Posting {
 }
 
 impl Cause {
+    /// Under what an account's side of it is tallied: what is given and what is received are told apart.
+    pub fn tally(self, amount: Kudos) -> &'static str {
+        match (self, amount.0 < 0) {
+            (Self::Transfer, true) => GIFTED,
+            (Self::Donation, true) => DONATED,
+            (Self::Transfer | Self::Donation, false) => RECEIVED,
+            (other, _) => other.word(),
+        }
+    }
+
     pub fn word(self) -> &'static str {
         match self {
             Self::Transfer => "transfer",
@@ -185,6 +200,14 @@ mod tests {
         assert!(!gift(i64::MIN).is_sound());
         let lost = vec![(ALICE, Kudos(-5)), (BOB, Kudos(4))];
         assert!(!Posting::new(Cause::Transfer, lost, UnixMillis(0)).is_sound());
+    }
+
+    #[test]
+    fn giving_and_receiving_are_tallied_apart() {
+        let tallies = |cause: Cause| [-5, 5].map(|amount| cause.tally(Kudos(amount)));
+        assert_eq!(tallies(Cause::Transfer), ["gifted", "received"]);
+        assert_eq!(tallies(Cause::Donation), ["donated", "received"]);
+        assert_eq!(tallies(Cause::Award), ["award", "award"]);
     }
 
     #[test]

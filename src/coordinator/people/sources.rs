@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::coordinator::kudos::Cause;
+use crate::coordinator::kudos::{Cause, DONATED, GIFTED, RECEIVED};
 use crate::protocol::job::Kudos;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,15 +24,19 @@ pub struct Sources {
 
 impl Sources {
     pub fn of(balance: Kudos, tallies: &HashMap<String, Kudos>) -> Self {
-        let of = |cause: Cause| tallies.get(cause.word()).copied().unwrap_or_default();
-        let transfers = of(Cause::Transfer);
+        let tally = |name: &str| tallies.get(name).copied().unwrap_or_default();
+        let of = |cause: Cause| tally(cause.word());
+        // Of what is older than that giving and receiving are told apart, nobody knows more than the sum.
+        let (transfers, donations) = (of(Cause::Transfer).0, of(Cause::Donation).0);
+        let given = |name, before: i64| Kudos(tally(name).0.saturating_add(before.min(0)));
+        let received = tally(RECEIVED).0.saturating_add(transfers.max(0));
         let awarded = Kudos(of(Cause::Award).0.saturating_add(of(Cause::Rating).0));
         let mut sources = Self {
             accumulated: Kudos(0),
-            gifted: Kudos(transfers.0.min(0)),
-            donated: Kudos(0),
+            gifted: given(GIFTED, transfers),
+            donated: given(DONATED, donations),
             admin: of(Cause::Correction),
-            received: Kudos(transfers.0.max(0)),
+            received: Kudos(received.saturating_add(donations.max(0))),
             recurring: of(Cause::Monthly),
             awarded,
             styled: of(Cause::Style),
@@ -62,6 +66,30 @@ mod tests {
 
     use super::Sources;
     use crate::protocol::job::Kudos;
+
+    #[test]
+    fn what_was_given_does_not_hide_what_was_received() {
+        let of = |tallies: &[(&str, i64)]| {
+            let tallies = tallies.iter();
+            let tallies = tallies.map(|(name, kudos)| ((*name).to_owned(), Kudos(*kudos)));
+            let sources = Sources::of(Kudos(0), &tallies.collect());
+            [
+                sources.gifted.0,
+                sources.donated.0,
+                sources.received.0,
+                sources.accumulated.0,
+            ]
+        };
+        assert_eq!(
+            of(&[("gifted", -30), ("donated", -5), ("received", 20)]),
+            [-30, -5, 20, 15]
+        );
+        // What was summed up before they were told apart is still in it.
+        assert_eq!(
+            of(&[("gifted", -30), ("transfer", -7), ("donation", 4)]),
+            [-37, 0, 4, 33]
+        );
+    }
 
     #[test]
     fn what_no_cause_explains_is_of_jobs() {

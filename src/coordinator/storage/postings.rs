@@ -51,7 +51,8 @@ impl Store {
         Ok(count > 0)
     }
 
-    /// What an account has received (or given, below nothing) for each cause outside of jobs, ever.
+    /// What an account has received (or given, below nothing) for each cause outside of jobs, ever: gifts by whether
+    /// they were given or received.
     pub async fn tallies(
         &self,
         account: AccountId,
@@ -187,14 +188,14 @@ async fn append(posting: &Posting, connection: &mut AnyConnection) -> Result<(),
     )
     .await?;
     for (account, sum) in sums(posting.moves.iter().copied()) {
-        tally(account, posting.cause, sum, connection).await?;
+        tally(account, posting.cause.tally(Kudos(sum)), sum, connection).await?;
     }
     Ok(())
 }
 
 async fn tally(
     account: AccountId,
-    cause: Cause,
+    cause: &str,
     sum: i64,
     connection: &mut AnyConnection,
 ) -> Result<(), StorageError> {
@@ -202,7 +203,7 @@ async fn tally(
         "INSERT INTO tallies (account, cause, kudos) VALUES ($1, $2, $3) \
          ON CONFLICT (account, cause) DO UPDATE SET kudos = tallies.kudos + excluded.kudos",
     );
-    let tally = tally.bind(account.0).bind(cause.word()).bind(sum);
+    let tally = tally.bind(account.0).bind(cause.to_owned()).bind(sum);
     tally.execute(connection).await?;
     Ok(())
 }

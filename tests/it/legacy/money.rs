@@ -284,6 +284,49 @@ async fn a_thousand_parallel_transfers_of_the_last_kudos_give_them_away_once() {
     assert_eq!((sums.wrong_jobs, sums.wrong_balances), (0, 0));
 }
 
+/// What somebody's kudos come from and go to, as the user sees it.
+async fn details(app: &App, person: &Person) -> Value {
+    let user = call(
+        app,
+        &person.key,
+        Method::GET,
+        "/api/v2/find_user",
+        Value::Null,
+    )
+    .await;
+    assert_eq!(user.0, StatusCode::OK, "{}", user.1);
+    user.1["kudos_details"].clone()
+}
+
+#[tokio::test]
+async fn what_is_given_received_donated_and_awarded_is_shown_apart() {
+    let app = App::start().await;
+    let alice = Person::new(&app, "alice", Roles::USER).await;
+    let bob = Person::new(&app, "bob", Roles::USER).await;
+    let class = Person::new(&app, "class", Roles::EDUCATION).await;
+    alice.can_give(&app, 100).await;
+    bob.can_give(&app, 100).await;
+    let corrected = details(&app, &alice).await["admin"].clone();
+    give(&app, &alice, &bob.alias(), 30).await;
+    give(&app, &alice, &class.alias(), 20).await;
+    let carol = Person::new(&app, "carol", Roles::USER).await;
+    carol.can_give(&app, 100).await;
+    give(&app, &carol, &alice.alias(), 45).await;
+    let award = json!({"username": alice.alias(), "amount": 7});
+    call(&app, &app.key, Method::POST, AWARD, award).await;
+    let shown = details(&app, &alice).await;
+    let expected = json!({
+        "accumulated": 0.0, "gifted": -30.0, "donated": -20.0, "admin": corrected, "received": 45.0,
+        "recurring": 0.0, "awarded": 7.0, "styled": 0.0,
+    });
+    assert_eq!(shown, expected);
+    let shown = details(&app, &class).await;
+    assert_eq!(
+        (&shown["received"], &shown["gifted"]),
+        (&json!(20.0), &json!(0.0))
+    );
+}
+
 #[tokio::test]
 async fn kudos_are_awarded_by_whoever_runs_the_service() {
     let app = App::start().await;

@@ -8,12 +8,13 @@ use sqlx::{AnyConnection, Executor, Row};
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::storage::{Location, StorageError, Store, connect, migrate};
-use crate::protocol::job::{JobId, Kudos};
+use crate::protocol::job::{AccountId, JobId, Kudos};
 
 on_both_engines! {
     a_newer_database_is_refused,
     an_older_database_is_migrated_with_a_copy_kept,
     a_database_of_the_first_schema_is_brought_to_the_last,
+    gifts_of_an_older_database_are_told_apart,
     a_migration_that_fails_leaves_the_database_as_it_was,
     two_programs_may_open_a_new_database_at_once,
     what_was_settled_is_there_after_opening_again,
@@ -78,6 +79,45 @@ async fn a_database_of_the_first_schema_is_brought_to_the_last(scratch: Scratch)
     assert!(store.account_named("alice").await.unwrap().is_some());
     store.settle(settlement(JobId::random(), 3)).await.unwrap();
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
+}
+
+async fn gifts_of_an_older_database_are_told_apart(scratch: Scratch) {
+    if let Location::Sqlite(path) = &scratch.location {
+        migrate::prepare_file(path).unwrap();
+    }
+    sqlx::any::install_default_drivers();
+    let connection = connect(&scratch.location).await.unwrap();
+    let told_apart = |text: &&str| text.contains("'gifted'");
+    let before = migrate::ALL.iter().position(told_apart).unwrap();
+    let older = migrate::migrate(connection, &scratch.location, &migrate::ALL[..before]).await;
+    let mut older = older.unwrap();
+    for rows in [
+        "INSERT INTO ledger (job, account, reason, amount, at) VALUES ('a', 5, 'transfer', -7, 1), \
+         ('a', 6, 'transfer', 7, 1), ('b', 5, 'transfer', 4, 1), ('b', 6, 'transfer', -4, 1), \
+         ('c', 5, 'donation', -2, 1), ('c', 7, 'donation', 2, 1)",
+        // Account 5 has given ten more in a time that nobody remembers.
+        "INSERT INTO tallies (account, cause, kudos) VALUES (5, 'transfer', -13), (6, 'transfer', 3), \
+         (5, 'donation', -2), (7, 'donation', 2)",
+    ] {
+        older.execute(rows).await.unwrap();
+    }
+    let store = scratch.open().await;
+    let check = async |account, expected: &[(&str, i64)]| {
+        let mut tallies = store.tallies(AccountId(account)).await.unwrap();
+        tallies.retain(|_, kudos| kudos.0 != 0);
+        let expected = expected.iter();
+        let expected = expected.map(|(name, kudos)| ((*name).to_owned(), Kudos(*kudos)));
+        assert_eq!(tallies, expected.collect());
+    };
+    let fifth = [
+        ("gifted", -7),
+        ("received", 4),
+        ("donated", -2),
+        ("transfer", -10),
+    ];
+    check(5, &fifth).await;
+    check(6, &[("gifted", -4), ("received", 7)]).await;
+    check(7, &[("received", 2)]).await;
 }
 
 async fn a_migration_that_fails_leaves_the_database_as_it_was(scratch: Scratch) {

@@ -51,7 +51,7 @@ async fn a_posting_moves_kudos_and_says_why(scratch: Scratch) {
     assert_eq!(kudos(&store, HOUSE).await, -50);
     let why = HashMap::from([
         ("award".to_owned(), Kudos(50_000)),
-        ("transfer".to_owned(), Kudos(-20_000)),
+        ("gifted".to_owned(), Kudos(-20_000)),
     ]);
     assert_eq!(store.tallies(ALICE).await, Ok(why));
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
