@@ -13,31 +13,43 @@ use super::insertion::{Statements, Table, insert};
 use super::values::Values;
 
 const RECORDS: Table = Table {
-    head: "INSERT INTO records (account, used_tokens, made_tokens, asked_images, asked_texts, \
-           made_images, made_texts) VALUES ",
-    columns: 7,
+    head: "INSERT INTO records (account, used_tokens, used_pixelsteps, made_tokens, made_pixelsteps, \
+           asked_images, asked_texts, asked_interrogations, made_images, made_texts, made_interrogations) VALUES ",
+    columns: 11,
     tail: " ON CONFLICT (account) DO UPDATE SET \
            used_tokens = records.used_tokens + excluded.used_tokens * records.multiplier / 1000, \
+           used_pixelsteps = records.used_pixelsteps + excluded.used_pixelsteps * records.multiplier / 1000, \
            made_tokens = records.made_tokens + excluded.made_tokens, \
+           made_pixelsteps = records.made_pixelsteps + excluded.made_pixelsteps, \
            asked_images = records.asked_images + excluded.asked_images, \
            asked_texts = records.asked_texts + excluded.asked_texts, \
+           asked_interrogations = records.asked_interrogations + excluded.asked_interrogations, \
            made_images = records.made_images + excluded.made_images, \
-           made_texts = records.made_texts + excluded.made_texts",
+           made_texts = records.made_texts + excluded.made_texts, \
+           made_interrogations = records.made_interrogations + excluded.made_interrogations",
 };
 
 /// What one account adds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Added {
-    used_tokens: i64,
-    made_tokens: i64,
+    used: Work,
+    made: Work,
     asked: Count,
-    made: Count,
+    done: Count,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Work {
+    tokens: i64,
+    /// Thousands of them.
+    pixelsteps: i64,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Count {
     images: i64,
     texts: i64,
+    interrogations: i64,
 }
 
 /// Adds what these jobs were.
@@ -58,16 +70,43 @@ pub async fn note_records(
 }
 
 fn add(job: &Settlement, added: &mut BTreeMap<AccountId, Added>) {
+    let work = Work::of(job);
     let asked = added.entry(job.account).or_default();
-    asked.used_tokens += i64::from(job.paid_tokens);
+    asked.used.add(work);
     asked.asked.one_of(job.kind);
     let earned = earned(job);
     let all: i64 = earned.values().sum();
     for (owner, earned) in earned {
         let made = added.entry(owner).or_default();
-        let share = i128::from(job.paid_tokens) * i128::from(earned) / i128::from(all.max(1));
-        made.made_tokens += i64::try_from(share).unwrap_or(0);
-        made.made.one_of(job.kind);
+        made.made.add(work.part(earned, all));
+        made.done.one_of(job.kind);
+    }
+}
+
+impl Work {
+    fn of(job: &Settlement) -> Self {
+        let size = i64::try_from(job.size / 1000).unwrap_or(i64::MAX);
+        Self {
+            tokens: i64::from(job.paid_tokens),
+            pixelsteps: if job.kind == Kind::Image { size } else { 0 },
+        }
+    }
+
+    /// Of whoever has earned so much of all that was earned with it.
+    fn part(self, earned: i64, all: i64) -> Self {
+        let part = |whole: i64| {
+            let part = i128::from(whole) * i128::from(earned) / i128::from(all.max(1));
+            i64::try_from(part).unwrap_or(0)
+        };
+        Self {
+            tokens: part(self.tokens),
+            pixelsteps: part(self.pixelsteps),
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.tokens = self.tokens.saturating_add(other.tokens);
+        self.pixelsteps = self.pixelsteps.saturating_add(other.pixelsteps);
     }
 }
 
@@ -96,17 +135,21 @@ impl Count {
         match kind {
             Kind::Text => self.texts += 1,
             Kind::Image => self.images += 1,
-            Kind::Video | Kind::Audio | Kind::Mesh | Kind::Interrogation => {}
+            Kind::Interrogation => self.interrogations += 1,
+            Kind::Video | Kind::Audio | Kind::Mesh => {}
         }
     }
 }
 
 fn row((account, added): &(AccountId, Added), values: &mut Values) {
     values.number(account.0);
-    values.number(added.used_tokens);
-    values.number(added.made_tokens);
-    values.number(added.asked.images);
-    values.number(added.asked.texts);
-    values.number(added.made.images);
-    values.number(added.made.texts);
+    for work in [added.used, added.made] {
+        values.number(work.tokens);
+        values.number(work.pixelsteps);
+    }
+    for count in [added.asked, added.done] {
+        values.number(count.images);
+        values.number(count.texts);
+        values.number(count.interrogations);
+    }
 }
