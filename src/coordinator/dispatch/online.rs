@@ -23,6 +23,8 @@ pub struct OnlineWorker<'a> {
     pub running: usize,
     /// It takes no further jobs and goes when its own are done.
     pub leaving: bool,
+    /// It is given its owner's jobs and no others.
+    pub own_only: bool,
     models: &'a [WorkerModel],
 }
 
@@ -72,6 +74,7 @@ impl<'a> OnlineWorker<'a> {
             slots: worker.slots,
             running: worker.running.len(),
             leaving: worker.leaving.is_some(),
+            own_only: worker.terms.own_only,
             models: &worker.models,
         })
     }

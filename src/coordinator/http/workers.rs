@@ -83,6 +83,7 @@ mod tests {
             capabilities: Capabilities::default(),
             modalities: Arc::default(),
             context: 2048,
+            own_only: false,
             trusted: false,
             slots: 1,
             running: 0,

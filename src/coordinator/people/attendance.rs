@@ -13,12 +13,17 @@ pub struct Attendance {
 }
 
 impl Attendance {
-    /// These were there all the while, or have come in it; whose time is full.
-    pub fn note(&mut self, there: impl Iterator<Item = Uuid>, during: Duration) -> Vec<Uuid> {
+    /// These were there all the while, or have come in it, and serve everybody or not; whose time is full.
+    pub fn note(
+        &mut self,
+        there: impl Iterator<Item = (Uuid, bool)>,
+        during: Duration,
+    ) -> Vec<Uuid> {
         let before = std::mem::take(&mut self.since);
         let mut full = Vec::new();
-        for worker in there {
-            let stayed = before.get(&worker).map(|time| *time + during);
+        for (worker, serves) in there {
+            let more = if serves { during } else { Duration::ZERO };
+            let stayed = before.get(&worker).map(|time| *time + more);
             let time = stayed.unwrap_or_default();
             if time >= UPTIME {
                 full.push(worker);
@@ -43,14 +48,26 @@ mod tests {
 
     /// How often it is paid when it is there as said, minute by minute.
     fn paid(there: impl Iterator<Item = bool>) -> usize {
+        paid_serving(there.map(|is| is.then_some(true)))
+    }
+
+    /// And serves as said while it is there.
+    fn paid_serving(there: impl Iterator<Item = Option<bool>>) -> usize {
         let mut attendance = Attendance::default();
-        there
-            .map(|is| {
-                attendance
-                    .note(is.then_some(WORKER).into_iter(), MINUTE)
-                    .len()
-            })
-            .sum()
+        let full = there.map(|is| {
+            let is_there = is.map(|serves| (WORKER, serves));
+            attendance.note(is_there.into_iter(), MINUTE).len()
+        });
+        full.sum()
+    }
+
+    #[test]
+    fn time_in_maintenance_is_not_paid_and_costs_nothing() {
+        let resting =
+            |minutes| (0..21).map(move |minute| Some(minute < 5 || minute >= 5 + minutes));
+        assert_eq!(paid_serving(resting(0)), 2);
+        assert_eq!(paid_serving(resting(10)), 1);
+        assert_eq!(paid_serving(resting(15)), 0);
     }
 
     #[test]

@@ -102,7 +102,8 @@ impl Rewards {
 
     async fn pay_those_there(&self, attendance: &mut Attendance, during: Duration) {
         let overview = self.switchboard.overview();
-        let there = overview.workers.iter().map(|worker| worker.public_id);
+        let there = overview.workers.iter();
+        let there = there.map(|worker| (worker.public_id, !worker.own_only));
         let full = attendance.note(there, during);
         let due = overview.workers.iter();
         for worker in due.filter(|worker| full.contains(&worker.public_id)) {
@@ -131,6 +132,9 @@ fn presence(worker: &WorkerOnline, prices: &Prices) -> Option<Presence> {
             lora: worker.capabilities.contains(Capabilities::LORAS),
         });
     }
+    if worker.kinds.contains(Kind::Interrogation) {
+        return Some(Presence::Interrogation);
+    }
     if !worker.kinds.contains(Kind::Text) {
         return None;
     }
@@ -145,9 +149,53 @@ fn presence(worker: &WorkerOnline, prices: &Prices) -> Option<Presence> {
 
 #[cfg(test)]
 mod tests {
-    use super::allowance;
+    use std::sync::Arc;
+
+    use uuid::Uuid;
+
+    use super::{allowance, presence};
     use crate::coordinator::accounts::Roles;
-    use crate::protocol::job::Kudos;
+    use crate::coordinator::kudos::{Presence, Prices};
+    use crate::coordinator::switchboard::WorkerOnline;
+    use crate::protocol::job::{Capabilities, Formats, Kind, Kudos, WorkerId};
+
+    fn there(kind: Kind) -> WorkerOnline {
+        WorkerOnline {
+            id: WorkerId(1),
+            name: "rig".into(),
+            public_id: Uuid::nil(),
+            agent: "somebody:1:url".into(),
+            models: vec!["one".into(), "other".into()],
+            kinds: kind.into(),
+            formats: Formats::LEGACY,
+            capabilities: Capabilities::default(),
+            modalities: Arc::default(),
+            context: 2048,
+            trusted: false,
+            own_only: false,
+            slots: 1,
+            running: 0,
+            gpus: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn workers_of_every_trade_are_paid_for_being_there() {
+        let paid = |kind| presence(&there(kind), &Prices::default());
+        let image = Presence::Image {
+            models: 2,
+            lora: false,
+        };
+        assert_eq!(paid(Kind::Image), Some(image));
+        assert_eq!(paid(Kind::Interrogation), Some(Presence::Interrogation));
+        let text = Presence::Text {
+            context: 2048,
+            billions: None,
+            is_validated: false,
+        };
+        assert_eq!(paid(Kind::Text), Some(text));
+        assert_eq!(paid(Kind::Video), None);
+    }
 
     #[test]
     fn moderators_have_an_office_and_administrators_do_not_need_one() {

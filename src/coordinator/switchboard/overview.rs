@@ -65,6 +65,8 @@ pub struct WorkerOnline {
     pub modalities: Arc<[Arc<str>]>,
     pub context: u32,
     pub trusted: bool,
+    /// It is given its owner's jobs and no others.
+    pub own_only: bool,
     pub slots: usize,
     pub running: usize,
     pub gpus: Arc<[GpuState]>,
@@ -185,6 +187,7 @@ impl WorkerOnline {
             modalities: card.modalities.clone(),
             context: card.context,
             trusted: worker.trusted,
+            own_only: worker.own_only,
             slots: worker.slots,
             running: worker.running,
             gpus: card.gpus.read(),

@@ -79,7 +79,7 @@ impl Change for Attended {
     ) -> BoxFuture<'a, Result<bool, StorageError>> {
         Box::pin(async move {
             let row = sqlx::query(
-                "SELECT owner, roles FROM workers JOIN accounts ON accounts.id = workers.owner WHERE public_id = $1",
+                "SELECT workers.id, owner, roles FROM workers JOIN accounts ON accounts.id = workers.owner WHERE public_id = $1",
             );
             let row = row.bind(self.worker.to_string());
             let Some(row) = row.fetch_optional(&mut *connection).await? else {
@@ -93,6 +93,9 @@ impl Change for Attended {
             };
             let paid = Posting::from_house(Cause::Uptime, account, self.worth, self.now);
             post(&paid.about(self.worker.to_string()), connection).await?;
+            let noted = sqlx::query("UPDATE rigs SET rewarded = rewarded + $1 WHERE worker = $2");
+            let noted = noted.bind(self.worth.0).bind(row.try_get::<i64, _>("id")?);
+            noted.execute(connection).await?;
             Ok(true)
         })
     }

@@ -11,7 +11,7 @@ use crate::coordinator::kudos::escrow_of;
 use crate::coordinator::storage::{
     Attended, Leaving, Left, NewLogin, PersonChange, Promotion, Store,
 };
-use crate::protocol::job::{AccountId, JobId, Kudos, UnixMillis};
+use crate::protocol::job::{AccountId, JobId, Kind, Kudos, UnixMillis};
 
 on_both_engines! {
     a_charge_below_the_floor_is_forgiven_and_the_books_stay_sound,
@@ -103,6 +103,8 @@ async fn only_old_accounts_that_nobody_suspects_are_promoted(scratch: Scratch) {
     };
     assert_eq!(store.pay_attendance(attended(false)).await, Ok(true));
     assert_eq!(store.pay_attendance(attended(true)).await, Ok(true));
+    let rig = store.rig(worker.public_id).await.unwrap().unwrap();
+    assert_eq!(rig.done.rewarded, Kudos(60_000));
     let person = store.person(works).await.unwrap().unwrap();
     assert_eq!(
         (person.kudos, person.escrow),
@@ -181,6 +183,17 @@ async fn what_was_asked_for_and_made_is_counted_for_ever(scratch: Scratch) {
         (made.made_tokens, made.made.texts, made.made.images),
         (20, 2, 0)
     );
+    for (kind, size) in [(Kind::Image, 262_144 * 30), (Kind::Interrogation, 1)] {
+        let mut job = settlement(JobId::random(), 5);
+        (job.kind, job.size, job.paid_tokens) = (kind, size, 0);
+        store.settle(job).await.unwrap();
+    }
+    let asked = store.person(asks).await.unwrap().unwrap().records;
+    assert_eq!((asked.used_pixelsteps, asked.used_tokens), (7864 / 2, 15));
+    assert_eq!((asked.asked.images, asked.asked.interrogations), (1, 1));
+    let made = store.person(works).await.unwrap().unwrap().records;
+    assert_eq!((made.made_pixelsteps, made.made_tokens), (7864, 20));
+    assert_eq!((made.made.images, made.made.interrogations), (1, 1));
     sound(&store).await;
 }
 
