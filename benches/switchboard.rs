@@ -77,7 +77,7 @@ impl Network {
                 let store = Store::open(&location, &tasks).await.unwrap();
                 let accounts = Accounts::open(store.clone(), &tasks).await.unwrap();
                 accounts.first_start().await.unwrap();
-                books(store, Arc::default(), |_| true)
+                books(store, Arc::default(), |_| true, |_, _| Box::new(|| ()))
             }
             None => Books::new(|_, _| async { Ok(Kudos(1)) }),
         };

@@ -11,9 +11,11 @@ use tokio::net::TcpListener;
 use tracing::{info, warn};
 
 use super::accounts::{Accounts, NewKey};
+use super::dispatch::Facts;
 use super::egress::Egress;
 use super::http;
 use super::http::serve::{Connections, Tls, TlsError, serve};
+use super::kudos::{Aside, Settlement};
 use super::media::{Links, Media, MediaError, MediaSettings};
 use super::messages::Messages;
 use super::moderation::{Moderation, Rules};
@@ -120,8 +122,9 @@ impl Coordinator {
         store.keep_records(settings.retention, tasks);
         let records = Records::new(store.modes());
         let prices = Arc::new(settings.prices);
-        let books = books(&store, &accounts, prices.clone(), settings.trust_after);
-        let books = rigs::books(books, records.clone());
+        let notes = rigs::notes(records.clone());
+        let trust_after = settings.trust_after;
+        let books = books(&store, &accounts, prices.clone(), trust_after, notes);
         let links = Links {
             secret: accounts.derived_secret("links to media"),
             base: settings
@@ -204,10 +207,11 @@ fn books(
     accounts: &Accounts,
     prices: Arc<kudos::Prices>,
     trust_after: Option<Kudos>,
+    notes: impl Fn(&Facts, &Settlement) -> Aside + Send + Sync + 'static,
 ) -> Books {
     let (store, accounts) = (store.clone(), accounts.clone());
     let is_trusted = move |owner| trust_after.is_none() || accounts.is_trusted(owner);
-    kudos::books(store, prices, is_trusted)
+    kudos::books(store, prices, is_trusted, notes)
 }
 
 /// Where the doors keep what they are brought.

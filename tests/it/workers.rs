@@ -399,10 +399,11 @@ async fn a_revoked_key_ends_its_workers_socket_within_a_second() {
         ..KeyOrder::default()
     };
     let key = accounts.create_key(admin.account, bound).await.unwrap();
-    let books = muster::coordinator::kudos::books(store.clone(), Arc::default(), |_| true);
+    let records = Records::new(store.modes());
+    let notes = muster::coordinator::rigs::notes(records.clone());
+    let books = muster::coordinator::kudos::books(store.clone(), Arc::default(), |_| true, notes);
     let switchboard = Switchboard::start(Settings::default(), books, &tasks);
     let settings = WorkersSettings::default();
-    let records = Records::new(store.modes());
     let rigs = Rigs::start(
         records,
         switchboard.clone(),

@@ -173,6 +173,8 @@ pub struct Part {
     pub owner: AccountId,
     /// The operator vouches for the worker, or for its owner.
     pub trusted: bool,
+    /// What its software calls itself, where it polls.
+    pub agent: Option<Arc<str>>,
     pub attempt: u32,
     pub model: Arc<str>,
     /// Jobs that the worker was given in one go, this one too.

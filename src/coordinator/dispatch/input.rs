@@ -120,6 +120,8 @@ pub struct Registration {
     pub polls: Option<Reach>,
     /// What it has loaded beside its models.
     pub softprompts: Vec<Arc<str>>,
+    /// What the software of one that polls calls itself.
+    pub agent: Option<Arc<str>>,
     pub resume: Option<Resume>,
 }
 

@@ -259,6 +259,7 @@ pub(super) fn part(worker: &Worker, lease: &Lease) -> Part {
         trusted: worker.profile.trusted,
         worker: worker.id,
         owner: worker.owner,
+        agent: worker.agent.clone(),
         attempt: lease.attempt,
         model: worker.models[lease.model].name.clone(),
         together: lease.together,

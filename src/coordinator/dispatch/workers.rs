@@ -25,6 +25,8 @@ pub struct Worker {
     pub session: Option<SessionId>,
     pub extensions: Extensions,
     pub profile: Profile,
+    /// What the software of one that polls calls itself.
+    pub agent: Option<Arc<str>>,
     /// Accounts whose jobs go first here, its owner's among them.
     pub prefers: Vec<AccountId>,
     /// What it has loaded beside its models.
@@ -117,6 +119,7 @@ impl Worker {
             session: Some(registration.session),
             extensions: registration.extensions,
             profile: Profile::of(registration),
+            agent: registration.agent.clone(),
             prefers: preferred(registration),
             softprompts: registration.softprompts.clone(),
             terms: Terms::default(),
@@ -215,6 +218,7 @@ impl Worker {
     /// Takes over what it says anew. Models keep their places, because leases name them by these.
     pub fn change(&mut self, registration: &Registration) {
         self.profile = Profile::of(registration);
+        self.agent = registration.agent.clone();
         self.prefers = preferred(registration);
         self.softprompts.clone_from(&registration.softprompts);
         if self.running.is_empty() {

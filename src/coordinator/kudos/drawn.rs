@@ -2,42 +2,66 @@
 //! the model that drew it.
 
 use crate::coordinator::dispatch::{Facts, Outcome};
-use crate::protocol::job::{
-    Body as JobBody, FinishReason, FormRequest, Formats, ImageRequest, Kudos,
-};
+use crate::protocol::job::{Body as JobBody, FormRequest, Formats, Hidden, ImageRequest, Kudos};
 use crate::protocol::legacy::Body;
+use crate::protocol::legacy::agent::BridgeAgent;
 use crate::protocol::legacy::image::reference;
 use crate::protocol::legacy::image::request::GenerationInputImage;
 use crate::protocol::legacy::words::named;
 
-use super::image::{Control, Drawing, Terms};
+use super::image::{Control, Drawing, Terms, agent_factor};
 use super::interrogation::{form_charge, form_reward};
-use super::price::FEE;
+use super::price::{FEE, rounded};
 
-/// The reward and the charge. Of an image that may not be shown its client pays the fee alone.
-pub fn worth(facts: &Facts) -> (Kudos, Kudos) {
-    let Some((drawing, terms)) = drawing(facts) else {
-        return Default::default();
-    };
-    let model = facts.parts.last().map(|part| &*part.model);
-    let reward = drawing.reward(reference::family(model.unwrap_or_default()));
-    let charge = match &facts.outcome {
-        Outcome::Delivered {
-            finish: FinishReason::ContentFilter,
-            ..
-        } => FEE,
-        _ => drawing.charge(reward, terms),
-    };
-    (reward, charge)
+/// What it is worth that one thing was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Worth {
+    /// As workers are told, whatever their software.
+    pub reward: Kudos,
+    /// What is paid of that.
+    pub paid: Kudos,
+    pub charge: Kudos,
 }
 
-/// The reward and the charge for a form.
-pub fn looked(form: &FormRequest) -> (Kudos, Kudos) {
+/// Of an image that may not be shown its client pays the fee alone.
+pub fn worth(facts: &Facts) -> Worth {
+    let Some((drawing, terms)) = drawing(facts) else {
+        return Worth::default();
+    };
+    let last = facts.parts.last();
+    let model = last.map_or("", |part| &part.model);
+    let reward = drawing.reward(reference::family(model));
+    let agent = last.and_then(|part| part.agent.as_deref());
+    let factor = agent.map_or(1.0, |agent| agent_factor(&BridgeAgent::parse(agent)));
+    Worth {
+        reward,
+        paid: rounded(reward.0 as f64 * factor),
+        charge: match is_hidden(&facts.outcome) {
+            true => FEE,
+            false => drawing.charge(reward, terms),
+        },
+    }
+}
+
+/// Whether its worker says that nobody should see it.
+pub fn is_hidden(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Delivered { finish, .. } => Hidden::of(finish).is_some(),
+        _ => false,
+    }
+}
+
+/// Of a form.
+pub fn looked(form: &FormRequest) -> Worth {
     let Some(kind) = named(&form.form) else {
-        return Default::default();
+        return Worth::default();
     };
     let reward = form_reward(kind, form.width, form.height);
-    (reward, form_charge(reward, form.slow_workers))
+    Worth {
+        reward,
+        paid: reward,
+        charge: form_charge(reward, form.slow_workers),
+    }
 }
 
 /// In the client's own words, where they say more.

@@ -50,9 +50,13 @@ use std::sync::Arc;
 
 use tracing::warn;
 
+use super::dispatch::Facts;
 use super::storage::{StorageError, Store};
 use super::switchboard::{Books, Unsettled};
 use crate::protocol::job::AccountId;
+
+/// What else is done about a job when it is settled.
+pub type Aside = Box<dyn FnOnce() + Send>;
 
 /// The books of a store: where the switchboard writes down what has ended.
 ///
@@ -61,20 +65,23 @@ pub fn books(
     store: Store,
     prices: Arc<Prices>,
     is_trusted: impl Fn(AccountId) -> bool + Send + Sync + 'static,
+    aside: impl Fn(&Facts, &Settlement) -> Aside + Send + Sync + 'static,
 ) -> Books {
     Books::new(move |facts, counted| {
         let settlement = Settlement::of(&facts, counted, &prices).keeping_back(&is_trusted);
+        let aside = aside(&facts, &settlement);
         let store = store.clone();
         async move {
             let job = settlement.job;
-            let settled = store.settle(settlement).await;
-            settled.map_err(|error| {
+            let reward = store.settle(settlement).await.map_err(|error| {
                 // An outage is the store's to report, once.
                 if let StorageError::Refused(_) = error {
                     warn!(job.id = %job, "job {job} could not be settled: {error}");
                 }
                 Unsettled
-            })
+            })?;
+            aside();
+            Ok(reward)
         }
     })
 }

@@ -10,14 +10,15 @@
 //! name under which the model is served, and else it is 1. The reward is rounded to
 //! thousandths, the unit of the ledger. Who asked pays the reward and one kudos more.
 //!
-//! The legacy network takes this times 0.3 for a backend it has not validated, and knows those that it has by the agent
-//! of the worker that polls. Workers on a socket are paid without it: their agent is whatever they write there, none of
-//! the validated ones speaks this protocol, and what they deliver is counted here.
+//! A worker that polls is paid 0.3 of that unless its software is known to return what a model said, which its agent
+//! tells. Workers on a socket are paid without it: their agent is whatever they write there, none of the validated ones
+//! speaks this protocol, and what they deliver is counted here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::protocol::job::Kudos;
+use crate::protocol::legacy::agent::BridgeAgent;
 
 /// What the requester pays beyond the rewards of the workers.
 pub const FEE: Kudos = Kudos(1000);
@@ -86,6 +87,12 @@ fn size_in(name: &str) -> Option<f64> {
 /// The tokens that count, of an output that could have had so many.
 pub fn counted_tokens(tokens: u32, longest: Option<u32>) -> u32 {
     tokens.max(FEWEST_TOKENS).min(longest.unwrap_or(u32::MAX))
+}
+
+/// What is left of a text reward for this software, if the worker polls with it.
+pub fn backend_factor(agent: Option<&str>) -> f64 {
+    let is_validated = agent.is_none_or(|agent| BridgeAgent::parse(agent).is_validated());
+    if is_validated { 1.0 } else { 0.3 }
 }
 
 /// What one token of output is worth after a prompt of this length, in thousandths of a kudos.

@@ -3,6 +3,7 @@
 //! Delivered jobs and those their client left are paid, for what was delivered; nobody is paid or charged for a
 //! failure. The entries of a job always sum to zero.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::coordinator::dispatch::{Facts, Outcome, Part, Timing};
@@ -12,9 +13,9 @@ use crate::protocol::job::{
     WorkerId,
 };
 
-use super::drawn;
+use super::drawn::{self, Worth};
 use super::metering::{Metered, said};
-use super::price::{FEE, Prices, counted_tokens, per_token, raise, rounded};
+use super::price::{FEE, Prices, backend_factor, counted_tokens, per_token, raise, rounded};
 
 /// The account that receives fees. Zero is kept for the anonymous account of the legacy side.
 pub const HOUSE: AccountId = AccountId(-1);
@@ -40,7 +41,7 @@ pub struct Settlement {
     pub size: u64,
     /// Of the output, the tokens that were paid.
     pub paid_tokens: u32,
-    /// What the worker that ended it has earned with it.
+    /// What the worker that ended it is told that it has earned: before the part that some software costs it.
     pub reward: Kudos,
     /// What the requester pays.
     pub charge: Kudos,
@@ -105,7 +106,7 @@ impl Settlement {
             usage: said(facts).unwrap_or_default(),
             size: facts.job.size(),
             paid_tokens: bill.tokens,
-            reward: bill.rewards.last().copied().unwrap_or_default(),
+            reward: bill.told,
             charge: charge(&entries),
             timing: facts.timing,
             entries,
@@ -114,11 +115,26 @@ impl Settlement {
     }
 }
 
+impl Settlement {
+    /// What each worker has earned for its owner, what waits for that one's trust included.
+    pub fn earned(&self) -> BTreeMap<WorkerId, Kudos> {
+        let mut earned = BTreeMap::new();
+        let rewards = self.entries.iter();
+        let rewards = rewards.filter(|it| matches!(it.reason, Reason::Reward | Reason::Escrow));
+        for (worker, amount) in rewards.filter_map(|it| Some((it.worker?, it.amount))) {
+            earned.entry(worker).or_insert(Kudos(0)).0 += amount.0;
+        }
+        earned
+    }
+}
+
 /// What a job is worth.
 #[derive(Debug, Default)]
 struct Bill {
     /// Of each part, in order; none where nobody is paid.
     rewards: Vec<Kudos>,
+    /// What the worker of the last part is told.
+    told: Kudos,
     /// What whoever asked pays. The house has the difference.
     charge: Kudos,
     /// Of the output, the tokens that are paid.
@@ -135,15 +151,16 @@ impl Bill {
     }
 
     /// Whoever made it is paid so much, and nobody for what was not made.
-    fn of_one(facts: &Facts, (reward, charge): (Kudos, Kudos)) -> Self {
+    fn of_one(facts: &Facts, worth: Worth) -> Self {
         let mut rewards = vec![Kudos(0); facts.parts.len()];
         let Some(last) = rewards.last_mut() else {
             return Self::default();
         };
-        *last = reward;
+        *last = worth.paid;
         Self {
             rewards,
-            charge,
+            told: worth.reward,
+            charge: worth.charge,
             tokens: 0,
         }
     }
@@ -155,8 +172,10 @@ impl Bill {
         Self {
             charge: match total {
                 0 => Kudos(0),
+                _ if is_unwanted(facts) => FEE,
                 total => Kudos(total + FEE.0),
             },
+            told: rewards.last().copied().unwrap_or_default(),
             rewards,
             tokens: metered.output_tokens,
         }
@@ -172,6 +191,12 @@ fn is_paid(outcome: &Outcome) -> bool {
     }
 }
 
+/// What a worker that polls keeps from whoever asked for it costs the fee alone, as it does for images.
+fn is_unwanted(facts: &Facts) -> bool {
+    let polls = facts.parts.last().is_some_and(|part| part.agent.is_some());
+    polls && drawn::is_hidden(&facts.outcome)
+}
+
 /// The reward of each part, in order.
 fn rewards(facts: &Facts, metered: Metered, prices: &Prices) -> Vec<Kudos> {
     if metered.output_tokens == 0 {
@@ -185,7 +210,7 @@ fn rewards(facts: &Facts, metered: Metered, prices: &Prices) -> Vec<Kudos> {
                 metered.prompt_tokens,
                 prices.size(&part.model, part.trusted),
             );
-            f64::from(tokens) * share * each
+            f64::from(tokens) * share * each * backend_factor(part.agent.as_deref())
         })
         .collect();
     let raise = raise(worths.iter().sum());

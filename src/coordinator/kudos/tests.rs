@@ -151,6 +151,54 @@ fn an_output_that_came_whole_is_paid_to_whoever_sent_it() {
 }
 
 #[test]
+fn each_worker_has_earned_its_part_and_what_waits_of_it() {
+    let parts = vec![part(OWNER, 100), part(OTHER, 25)];
+    let settled = settle(&facts(delivered(125), parts), 125);
+    let earned = [(WorkerId(20), Kudos(1760)), (WorkerId(30), Kudos(440))].into();
+    assert_eq!(settled.earned(), earned);
+    assert_eq!(
+        settled.keeping_back(|owner| owner == OTHER).earned(),
+        earned
+    );
+}
+
+#[test]
+fn software_that_polls_is_paid_by_what_is_known_of_it() {
+    let by = |agent: Option<&str>| {
+        let part = Part {
+            agent: agent.map(Into::into),
+            ..part(OWNER, 125)
+        };
+        let settled = settle(&facts(delivered(125), vec![part]), 125);
+        (settled.reward, settled.charge)
+    };
+    assert_eq!(by(None), (Kudos(2200), Kudos(3200)));
+    let validated = by(Some("KoboldCppEmbedWorker:2:url"));
+    assert_eq!(validated, (Kudos(2200), Kudos(3200)));
+    assert_eq!(by(Some("somebody:1:url")), (Kudos(660), Kudos(1660)));
+}
+
+#[test]
+fn a_text_that_a_polling_worker_keeps_back_costs_the_fee_alone() {
+    let kept_back = |agent: Option<&str>| {
+        let part = Part {
+            agent: agent.map(Into::into),
+            ..part(OWNER, 125)
+        };
+        let mut facts = facts(delivered(125), vec![part]);
+        if let Outcome::Delivered { finish, .. } = &mut facts.outcome {
+            *finish = FinishReason::ContentFilter;
+        }
+        let settled = settle(&facts, 125);
+        let sum: i64 = settled.entries.iter().map(|entry| entry.amount.0).sum();
+        assert_eq!((sum, settled.reward), (0, Kudos(2200)));
+        settled.charge
+    };
+    assert_eq!(kept_back(Some("KoboldCppEmbedWorker:2:url")), FEE);
+    assert_eq!(kept_back(None), Kudos(3200));
+}
+
+#[test]
 fn failures_and_expiry_cost_nothing() {
     let failure = Failure::new(FailureKind::WorkerLost, "it went away");
     for outcome in [Outcome::Failed(failure), Outcome::Expired] {
@@ -246,6 +294,7 @@ fn part(owner: AccountId, tokens: u64) -> Part {
         trusted: false,
         worker: WorkerId(owner.0 * 10),
         owner,
+        agent: None,
         attempt: 1,
         model: "m".into(),
         together: 1,

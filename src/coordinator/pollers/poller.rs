@@ -156,6 +156,7 @@ impl Poller {
             },
             polls: Some(said.reach),
             softprompts: said.softprompts,
+            agent: Some(card.agent.clone()),
             resume: None,
         };
         (Box::new(registration), card)

@@ -1,55 +1,57 @@
 //! What ended jobs say about the workers that had them. It is noted after the job was settled, so that nobody is
 //! praised for what was not written down.
 
-use crate::coordinator::dispatch::{Facts, Outcome};
-use crate::coordinator::metering::Counted;
-use crate::coordinator::switchboard::Books;
+use crate::coordinator::dispatch::Facts;
+use crate::coordinator::kudos::{Aside, Settlement, State};
 use crate::protocol::job::{Kudos, WorkerId};
 use crate::protocol::legacy::words::Trade;
 
 use super::live::Feat;
 use super::records::Records;
 
-/// The same books, and the workers' records beside them.
-pub fn books(books: Books, records: Records) -> Books {
-    Books::new(move |facts, counted| {
-        let (books, records) = (books.clone(), records.clone());
-        let note = Note::of(&facts, counted);
-        async move {
-            let reward = books.settle(facts, counted).await?;
-            note.add_to(&records, reward);
-            Ok(reward)
-        }
-    })
-}
-
-#[derive(Debug)]
-struct Note {
-    made_by: Option<(WorkerId, Feat)>,
-    dropped: Vec<WorkerId>,
-}
-
-impl Note {
-    fn of(facts: &Facts, counted: Counted) -> Self {
-        let delivered = matches!(facts.outcome, Outcome::Delivered { .. });
-        let last = facts.parts.last().filter(|_| delivered);
-        Self {
-            made_by: last.map(|part| (part.worker, feat(facts, counted))),
-            dropped: facts.dropped.clone(),
-        }
-    }
-
-    fn add_to(self, records: &Records, reward: Kudos) {
-        if let Some((worker, feat)) = self.made_by {
-            records.add(worker, Feat { reward, ..feat });
-        }
-        for worker in self.dropped {
-            records.dropped(worker);
-        }
+/// What the books tell the workers' records.
+pub fn notes(records: Records) -> impl Fn(&Facts, &Settlement) -> Aside {
+    move |facts, settlement| {
+        let records = records.clone();
+        let (feats, dropped) = (feats(facts, settlement), facts.dropped.clone());
+        Box::new(move || {
+            for (worker, feat) in feats {
+                records.add(worker, feat);
+            }
+            for worker in dropped {
+                records.dropped(worker);
+            }
+        })
     }
 }
 
-fn feat(facts: &Facts, counted: Counted) -> Feat {
+/// Whoever was paid has done its part of the work; where nobody is paid, whoever delivered it has done all.
+fn feats(facts: &Facts, settlement: &Settlement) -> Vec<(WorkerId, Feat)> {
+    let mut earned = settlement.earned();
+    if earned.is_empty() && settlement.state == State::Delivered {
+        earned.extend(settlement.worker.map(|worker| (worker, Kudos(0))));
+    }
+    let whole: i64 = earned.values().map(|kudos| kudos.0).sum();
+    let work = facts.job.work(settlement.paid_tokens);
+    let shared = |part: Kudos| match whole {
+        0 => work,
+        whole => {
+            let share = i128::from(work) * i128::from(part.0) / i128::from(whole);
+            u64::try_from(share).unwrap_or(0)
+        }
+    };
+    let feats = earned.into_iter().map(|(worker, reward)| {
+        let feat = Feat {
+            reward,
+            work: shared(reward),
+            ..feat(facts)
+        };
+        (worker, feat)
+    });
+    feats.collect()
+}
+
+fn feat(facts: &Facts) -> Feat {
     let took = facts
         .timing
         .queued
@@ -57,7 +59,7 @@ fn feat(facts: &Facts, counted: Counted) -> Feat {
     Feat {
         trade: Trade::of(facts.job.kind),
         reward: Kudos(0),
-        work: facts.job.work(counted.output_tokens),
+        work: 0,
         together: facts.parts.last().map_or(1, |part| part.together),
         took: took.filter(|_| facts.attempts == 1),
     }

@@ -21,7 +21,7 @@ mod pace;
 mod records;
 
 pub use admission::{Applicant, NotAdmitted, Quotas};
-pub use books::books;
+pub use books::notes;
 pub use records::Records;
 
 use std::collections::HashMap;

@@ -153,6 +153,7 @@ fn registration(
         extensions,
         polls: None,
         softprompts: Vec::new(),
+        agent: None,
         resume: None,
     }
 }

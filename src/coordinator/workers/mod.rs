@@ -252,6 +252,7 @@ impl Workers {
             extensions: peer.for_dispatch(),
             polls: None,
             softprompts: Vec::new(),
+            agent: None,
             resume: resume.map(|resume| self.resume(resume)),
         }
     }

@@ -5,7 +5,7 @@ use axum::http::{Method, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use muster::coordinator::accounts::{Roles, Scopes};
-use muster::protocol::job::Kudos;
+use muster::protocol::job::{JobId, Kudos};
 use muster::protocol::legacy::Code;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -181,6 +181,45 @@ async fn without_links_the_image_is_in_the_reply_and_comes_as_base64_from_plain_
     let image = status["generations"][0]["img"].as_str().unwrap();
     let bytes = STANDARD.decode(image).unwrap();
     assert!(bytes.starts_with(b"RIFF") && bytes[8..].starts_with(b"WEBP"));
+}
+
+/// What was booked for the image of this job, from the least to the most.
+async fn booked(app: &App, job: &Value) -> Vec<i64> {
+    let job = JobId(job.as_str().unwrap().parse().unwrap());
+    let entries = app.store.entries(job).await.unwrap();
+    let mut amounts: Vec<i64> = entries.iter().map(|(_, amount)| amount.0).collect();
+    amounts.sort_unstable();
+    amounts
+}
+
+#[tokio::test]
+async fn old_software_is_told_the_whole_reward_and_paid_a_part_of_it() {
+    let app = App::start().await;
+    let check = async |agent: &str, expected: [i64; 3]| {
+        ask(&app, json!({"r2": false, "params": {"steps": 40}})).await;
+        let popped = pop(&app, json!({"bridge_agent": agent})).await;
+        let (_, submitted) = submit(&app, &popped["id"], json!({})).await;
+        assert_eq!(submitted["reward"], 9.0, "{agent}");
+        assert_eq!(booked(&app, &popped["id"]).await, expected, "{agent}");
+    };
+    check(NEWEST, [-10_000, 1000, 9000]).await;
+    check("AI Horde Worker reGen:12:test", [-10_000, 1900, 8100]).await;
+    check("somebody:1:test", [-10_000, 3250, 6750]).await;
+}
+
+#[tokio::test]
+async fn an_image_that_may_not_be_shown_costs_its_client_the_fee_and_its_worker_nothing() {
+    let app = App::start().await;
+    for value in ["nsfw", "csam"] {
+        let id = ask(&app, json!({"params": {"steps": 40}, "r2": false})).await;
+        let popped = pop(&app, json!({})).await;
+        let remarks = json!([{"type": "censorship", "value": value}]);
+        let (_, submitted) = submit(&app, &popped["id"], json!({"gen_metadata": remarks})).await;
+        assert_eq!(submitted["reward"], 9.0);
+        let status = until_done(&app, &id).await;
+        assert_eq!(status["generations"][0]["censored"], true, "{status}");
+        assert_eq!(booked(&app, &popped["id"]).await, [-8000, -1000, 9000]);
+    }
 }
 
 #[tokio::test]

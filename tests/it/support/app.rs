@@ -71,10 +71,9 @@ impl App {
         let accounts = Accounts::open(store.clone(), &tasks).await.unwrap();
         let first = accounts.first_start().await.unwrap().unwrap();
         let (owners, records) = (accounts.clone(), Records::new(store.modes()));
-        let books = kudos::books(store.clone(), Arc::default(), move |owner| {
-            owners.is_trusted(owner)
-        });
-        let books = rigs::books(books, records.clone());
+        let is_trusted = move |owner| owners.is_trusted(owner);
+        let notes = rigs::notes(records.clone());
+        let books = kudos::books(store.clone(), Arc::default(), is_trusted, notes);
         let board = Switchboard::start(dispatch::Settings::default(), books, &tasks);
         let grace = dispatch::Settings::default().grace;
         let links = Links {

@@ -72,6 +72,7 @@ impl Puppet {
             },
             polls: None,
             softprompts: Vec::new(),
+            agent: None,
             resume: None,
         };
         let line = board.connect(registration, card, orders.clone()).await;

@@ -154,6 +154,7 @@ impl Rig {
             extensions: self.extensions,
             polls: None,
             softprompts: Vec::new(),
+            agent: None,
             resume,
         }
     }

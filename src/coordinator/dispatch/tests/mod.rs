@@ -184,6 +184,7 @@ impl Desk {
             extensions,
             polls: None,
             softprompts: Vec::new(),
+            agent: None,
             resume: None,
         }
     }
