@@ -123,6 +123,23 @@ mod tests {
         check(json!({"best": ONE}), 0, 0);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_reward_is_above_the_cost_less_one(
+            cost in -10_000_i64..100_000,
+            ratings in proptest::collection::vec(1_u32..=10, 0..20),
+            best in 0_usize..20,
+        ) {
+            let id = |nth: usize| format!("00000000-0000-4000-8000-{nth:012}");
+            let rated = ratings.iter().enumerate();
+            let rated = rated.map(|(nth, rating)| json!({"id": id(nth), "rating": rating}));
+            let rated: Vec<Value> = rated.collect();
+            let payload = AestheticsPayload::read(json!({"best": id(best), "ratings": rated})).unwrap();
+            let given = reward(&payload, Kudos(cost));
+            proptest::prop_assert!(given.0 >= 0 && given.0 <= (cost - 1000).max(0));
+        }
+    }
+
     #[test]
     fn what_is_kept_names_each_image_once() {
         let body = json!({"best": ONE, "ratings": [{"id": OTHER, "rating": 5, "artifacts": 2}]});
