@@ -82,6 +82,7 @@ impl Network {
             },
             polls: None,
             softprompts: Vec::new(),
+            agent: None,
             resume: None,
         };
         self.put(Input::Connected(Box::new(registration)));

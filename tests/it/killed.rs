@@ -331,7 +331,7 @@ async fn a_killed_coordinator_still_has_every_text_it_accepted_and_pays_for_each
     );
     assert_eq!(found["generations"][0]["text"], "the first");
     assert_eq!(found["generations"][0]["worker_name"], "poller");
-    let charged = (paid["reward"].as_f64().unwrap() + 1.0).round();
+    let charged = (paid["reward"].as_f64().unwrap() + 2.0).round();
     assert_eq!(found["kudos"], charged);
     let cancelled = poll(&service, &key, "GET", &status(&left), &json!({}));
     assert_eq!(

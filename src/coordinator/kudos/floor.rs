@@ -1,12 +1,12 @@
 //! Nobody is refused work for lack of kudos: a charge that would take a balance below its floor is forgiven down to
-//! there. The house pays what is forgiven, by two more entries of the same job, so that every job still sums to zero
-//! and the books show what it cost.
+//! there. The house pays what is forgiven, by two more entries of the same job or posting, so that each still sums to
+//! zero and the books show what it cost.
 
 use std::collections::HashMap;
 
 use crate::protocol::job::{AccountId, Kudos};
 
-use super::{Entry, HOUSE, Reason, Settlement};
+use super::{Entry, HOUSE, Reason};
 
 /// An account that some entries together have taken below its floor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,13 +17,13 @@ pub struct Fallen {
 }
 
 /// What is forgiven, of the entries in their order.
-pub fn forgiven<'a>(
-    entries: &[(&'a Settlement, &Entry)],
+pub fn forgiven<'a, T>(
+    entries: &[(&'a T, Entry)],
     fallen: &HashMap<AccountId, Fallen>,
-) -> Vec<(&'a Settlement, Entry)> {
+) -> Vec<(&'a T, Entry)> {
     let mut balances: HashMap<AccountId, i64> = HashMap::new();
     let mut forgiven = Vec::new();
-    for (settlement, entry) in entries {
+    for (of, entry) in entries {
         let Some(Fallen { before, floor }) = fallen.get(&entry.account) else {
             continue;
         };
@@ -33,7 +33,7 @@ pub fn forgiven<'a>(
         let amount = missing.min(entry.amount.0.saturating_neg());
         if amount > 0 {
             *balance += amount;
-            forgiven.extend(both(entry.account, amount).map(|entry| (*settlement, entry)));
+            forgiven.extend(both(entry.account, amount).map(|entry| (*of, entry)));
         }
     }
     forgiven
@@ -57,9 +57,8 @@ mod tests {
     use proptest::{prop_assert, proptest};
 
     use super::{Fallen, forgiven};
-    use crate::coordinator::kudos::{Entry, Reason, Settlement};
-    use crate::coordinator::storage::tests::scratch::settlement;
-    use crate::protocol::job::{AccountId, JobId, Kudos};
+    use crate::coordinator::kudos::{Entry, Reason};
+    use crate::protocol::job::{AccountId, Kudos};
 
     const ALICE: AccountId = AccountId(1);
 
@@ -74,9 +73,8 @@ mod tests {
 
     /// What is forgiven of each.
     fn of(before: i64, floor: i64, amounts: &[i64]) -> Vec<i64> {
-        let job: Settlement = settlement(JobId::random(), 1);
-        let entries: Vec<Entry> = amounts.iter().map(|amount| entry(*amount)).collect();
-        let entries: Vec<_> = entries.iter().map(|entry| (&job, entry)).collect();
+        let amounts = amounts.iter();
+        let entries: Vec<_> = amounts.map(|amount| (&"a job", entry(*amount))).collect();
         let fallen = Fallen {
             before: Kudos(before),
             floor: Kudos(floor),

@@ -81,6 +81,8 @@ pub enum Reason {
     Fee,
     /// The house pays what a requester does not have.
     Forgiven,
+    /// A requester pays for a request beside its jobs.
+    Request,
 }
 
 impl Settlement {
@@ -316,6 +318,7 @@ impl Reason {
             Self::Escrow => "escrow",
             Self::Fee => "fee",
             Self::Forgiven => "forgiven",
+            Self::Request => "request",
         }
     }
 }

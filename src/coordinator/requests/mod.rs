@@ -33,11 +33,10 @@ use tracing::warn;
 
 use super::clock::wall_clock;
 use super::dispatch::{Refusal, Standing, Submission};
-use super::storage::{RequestRow, StorageError, Store};
-use super::styles::Use;
+use super::storage::{Dues, RequestRow, StorageError, Store};
 use super::switchboard::{JobStream, Switchboard};
 use super::webhooks::Webhooks;
-use crate::protocol::job::{AccountId, Job, Kind, RequestId, UnixMillis};
+use crate::protocol::job::{AccountId, Job, Kind, Kudos, RequestId, UnixMillis};
 use crate::tasks::Tasks;
 
 /// What has expired is looked for this often.
@@ -83,8 +82,9 @@ pub struct NewRequest {
     /// Called for each result.
     pub webhook: Option<Arc<str>>,
     pub standing: Standing,
-    /// The style it was made with.
-    pub style: Option<Use>,
+    /// What it costs at once, beside its jobs, and what is owed for it.
+    pub fee: Kudos,
+    pub dues: Dues,
     /// What is kept of the account's kudos until it has ended, if anything is.
     pub kept: Option<Kept>,
     pub expires_at: UnixMillis,
@@ -140,9 +140,10 @@ impl Requests {
             accepted_at: wall_clock(),
             expires_at: new.expires_at,
             cancelled: false,
+            fee: new.fee,
         };
         // Should the store fail, the streams are dropped here, which cancels the jobs.
-        self.0.store.accept(row.clone(), new.style).await?;
+        self.0.store.accept(row.clone(), new.dues).await?;
         if let Some(kept) = new.kept {
             kept.accepted();
         }

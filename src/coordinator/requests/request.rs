@@ -38,6 +38,8 @@ pub struct Request {
     heard: watch::Sender<u64>,
     /// Jobs that workers are busy with go on although it is cancelled.
     spares: AtomicBool,
+    /// What it has cost beside its jobs.
+    fee: Kudos,
     /// What its jobs have cost, and how many had ended when that was asked.
     charged: Mutex<(usize, Kudos)>,
 }
@@ -55,13 +57,15 @@ pub struct Output {
     ended: OnceLock<Ended>,
 }
 
-/// What its client wants done with what comes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What its client says of it, beside what is to be made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wishes {
     /// Images are links, and not in the reply.
     pub links: bool,
     /// Others may see them.
     pub shared: bool,
+    /// The one of its own people for whom a service asks.
+    pub end_user: Option<Arc<str>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -130,6 +134,7 @@ impl Request {
             cancelled: CancellationToken::new(),
             heard: watch::Sender::new(0),
             spares: AtomicBool::new(false),
+            fee: row.fee,
             charged: Mutex::default(),
         }
     }
@@ -174,8 +179,13 @@ impl Request {
         waits.or_else(|| open().next()).map(|output| output.job)
     }
 
-    /// What its jobs have cost. The store is asked when another has ended.
+    /// What it has cost so far. The store is asked when another of its jobs has ended.
     pub async fn charged(&self, ended: usize, store: &Store) -> Kudos {
+        let jobs = self.charged_for_jobs(ended, store).await;
+        Kudos(self.fee.0.saturating_add(jobs.0))
+    }
+
+    async fn charged_for_jobs(&self, ended: usize, store: &Store) -> Kudos {
         let (known, charged) = *locked(&self.charged);
         if known == ended {
             return charged;

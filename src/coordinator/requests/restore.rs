@@ -29,6 +29,7 @@ impl Requests {
                     let kudos = balances.get(&one.request.account).copied();
                     let standing = Standing {
                         kudos: kudos.unwrap_or_default(),
+                        priority: order.priority(),
                         ..Standing::default()
                     };
                     queued += self.take_up(&one, &order, standing, names).await;

@@ -34,6 +34,7 @@ pub const ALL: &[&str] = &[
     include_str!("migrations/0014_messages.sql"),
     include_str!("migrations/0015_style_keys.sql"),
     include_str!("migrations/0016_tallies.sql"),
+    include_str!("migrations/0017_fees.sql"),
 ];
 
 /// Makes the file, for its owner's eyes only: it holds the hashes of keys.

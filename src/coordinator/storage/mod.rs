@@ -6,7 +6,7 @@
 //! | `migrate` | the schema and its versions (`migrations/`) |
 //! | `writer`, `work`, `write` | the one writer; what it writes under one commit; a write as a value |
 //! | `values`, `insertion`, `rows` | what goes into statements, many rows at once, and what comes out of them |
-//! | `settlements`, `postings`, `holds`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `workers`, `rigs`, `teams`, `messages`, `ledger` | one file a noun |
+//! | `settlements`, `entries`, `postings`, `fees`, `holds`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `workers`, `rigs`, `teams`, `messages`, `ledger` | one file a noun |
 //! | `styles`, `collections`, `named` | styles of users, collections of them, and what both have in common |
 //! | `pulse`, `revisions`, `modes` | whether the store answers, and what another process has changed |
 //! | `stats` | what was made, by kind and model, in spans of time |
@@ -23,7 +23,9 @@ mod accounts;
 mod addresses;
 mod collections;
 mod dialect;
+mod entries;
 mod error;
+mod fees;
 mod filters;
 mod holds;
 mod insertion;
@@ -77,7 +79,7 @@ pub use people::{
     Promotion, Records,
 };
 pub use ratings::RatingRow;
-pub use requests::{OpenRequest, RequestRow, ResultRow};
+pub use requests::{Dues, OpenRequest, RequestRow, ResultRow};
 pub use revisions::Topic;
 pub use rigs::{
     Crew, Decided, Decision, Owner, RigChange, RigNews, RigRow, Said, Tally, Team, TeamShare,

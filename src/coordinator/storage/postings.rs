@@ -9,8 +9,8 @@ use sqlx::{AnyConnection, Executor, Row};
 use crate::coordinator::kudos::{Cause, Posted, Posting};
 use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 
+use super::entries::{LEDGER, sums};
 use super::insertion::{Statements, insert};
-use super::settlements::{LEDGER, sums};
 use super::values::{Values, storable, without_zeros};
 use super::write::Change;
 use super::{StorageError, Store};

@@ -123,7 +123,7 @@ fn earned(job: &Settlement) -> BTreeMap<AccountId, i64> {
         let owner = match reason {
             Reason::Reward => *account,
             Reason::Escrow => owner_of(*account).unwrap_or(*account),
-            Reason::Charge | Reason::Fee | Reason::Forgiven => continue,
+            Reason::Charge | Reason::Fee | Reason::Forgiven | Reason::Request => continue,
         };
         *earned.entry(owner).or_insert(0) += amount.0;
     }

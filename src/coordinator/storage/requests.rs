@@ -9,10 +9,12 @@ use sqlx::{AnyConnection, Executor, Row};
 use uuid::Uuid;
 
 use crate::coordinator::styles::Use;
-use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis};
+use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
 
+use super::fees::{self, Fee};
 use super::insertion::{Statements, Table, insert};
 use super::settlements::kind_word;
+use super::shared_keys::spend;
 use super::styles::write_use;
 use super::values::Values;
 use super::write::{Change, Write};
@@ -28,6 +30,17 @@ pub struct RequestRow {
     pub accepted_at: UnixMillis,
     pub expires_at: UnixMillis,
     pub cancelled: bool,
+    /// What it costs at once, beside its jobs.
+    pub fee: Kudos,
+}
+
+/// What else is owed when a request is taken.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Dues {
+    /// The style it was made with, whose use is counted and paid.
+    pub style: Option<Use>,
+    /// The key of the account that pays with it.
+    pub shared_key: Option<SharedKeyId>,
 }
 
 /// What a job of one has brought, which may be nothing.
@@ -51,13 +64,9 @@ pub struct OpenRequest {
 }
 
 impl Store {
-    /// On disk when this returns, and the style it was made with counted and paid.
-    pub async fn accept(
-        &self,
-        request: RequestRow,
-        style: Option<Use>,
-    ) -> Result<(), StorageError> {
-        let accept = Box::new(Accept { request, style });
+    /// On disk when this returns, and everything paid that is owed at once.
+    pub async fn accept(&self, request: RequestRow, dues: Dues) -> Result<(), StorageError> {
+        let accept = Box::new(Accept { request, dues });
         self.write(|answer| Write::accept(accept, answer)).await
     }
 
@@ -117,7 +126,7 @@ impl Store {
     }
 }
 
-const OPEN: &str = "SELECT id, account, kind, body, accepted_at, expires_at, cancelled FROM requests \
+const OPEN: &str = "SELECT id, account, kind, body, accepted_at, expires_at, cancelled, fee FROM requests \
      WHERE expires_at > $1 ORDER BY accepted_at, id";
 const RESULTS_OF_OPEN: &str = "SELECT results.job, results.request, results.model, results.state, results.reason, \
      results.output, results.charge, workers.name, workers.public_id FROM results \
@@ -125,8 +134,8 @@ const RESULTS_OF_OPEN: &str = "SELECT results.job, results.request, results.mode
      WHERE requests.expires_at > $1";
 
 const REQUESTS: Table = Table {
-    head: "INSERT INTO requests (id, account, kind, body, accepted_at, expires_at, cancelled) VALUES ",
-    columns: 7,
+    head: "INSERT INTO requests (id, account, kind, body, accepted_at, expires_at, cancelled, fee) VALUES ",
+    columns: 8,
     tail: "",
 };
 
@@ -134,18 +143,34 @@ const REQUESTS: Table = Table {
 #[derive(Debug)]
 pub struct Accept {
     request: RequestRow,
-    style: Option<Use>,
+    dues: Dues,
 }
 
-/// Writes them all, and counts and pays the styles they were made with.
+impl Accept {
+    fn fee(&self) -> Fee {
+        Fee {
+            account: self.request.account,
+            amount: self.request.fee,
+            at: self.request.accepted_at,
+        }
+    }
+}
+
+/// Writes them all, what they cost at once, and the uses of the styles they were made with.
 pub async fn write_accepted(
     accepted: &[&Accept],
     connection: &mut AnyConnection,
     statements: &mut Statements,
 ) -> Result<(), StorageError> {
     insert(&REQUESTS, accepted, row, connection, statements).await?;
-    for Accept { request, style } in accepted {
-        if let Some(used) = style {
+    let fees = accepted.iter().map(|accept| accept.fee());
+    fees::charge(fees, connection, statements).await?;
+    let by_key = accepted
+        .iter()
+        .filter_map(|accept| Some((accept.dues.shared_key?, accept.request.fee)));
+    spend(by_key, connection).await?;
+    for Accept { request, dues } in accepted {
+        if let Some(used) = &dues.style {
             write_use(used, request.account, request.accepted_at, connection).await?;
         }
     }
@@ -161,6 +186,7 @@ fn row(accepted: &&Accept, values: &mut Values) {
     values.number(request.accepted_at.0);
     values.number(request.expires_at.0);
     values.number(request.cancelled.into());
+    values.number(request.fee.0);
 }
 
 #[derive(Debug)]
@@ -248,6 +274,7 @@ fn request(row: &AnyRow) -> Result<RequestRow, StorageError> {
         accepted_at: UnixMillis(row.try_get("accepted_at")?),
         expires_at: UnixMillis(row.try_get("expires_at")?),
         cancelled: row.try_get::<i64, _>("cancelled")? != 0,
+        fee: Kudos(row.try_get("fee")?),
     })
 }
 

@@ -23,9 +23,9 @@ use crate::coordinator::clock::wall_clock;
 use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 use crate::tasks::Tasks;
 
+use super::entries::{sum_row, sums};
 use super::insertion::{Statements, Table, insert};
 use super::rows::{Stored, all};
-use super::settlements::{sum_row, sums};
 use super::write::Change;
 use super::{StorageError, Store};
 

@@ -3,19 +3,17 @@
 //! The job's id is the key. Whoever settles a job again is told the reward that stands there, and nothing is
 //! written.
 
-use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use sqlx::AnyConnection;
 use sqlx::Row;
-use sqlx::any::AnyRow;
 
-use crate::coordinator::kudos::{Entry, Fallen, Settlement, State, forgiven};
-use crate::protocol::job::{AccountId, JobId, Kind, Kudos};
+use crate::coordinator::kudos::{Entry, Settlement, State};
+use crate::protocol::job::{JobId, Kind, Kudos};
 
-use super::insertion::{Statements, Table, insert, insert_returning};
+use super::entries::book;
+use super::insertion::{Statements, Table, insert};
 use super::records::note_records;
-use super::rows::Stored;
 use super::shared_keys::spend;
 use super::stats;
 use super::values::Values;
@@ -59,25 +57,6 @@ const RESULTS: Table = Table {
     columns: 8,
     tail: " ON CONFLICT (job) DO NOTHING",
 };
-pub const LEDGER: Table = Table {
-    head: "INSERT INTO ledger (job, account, worker, reason, amount, at) VALUES ",
-    columns: 6,
-    tail: "",
-};
-const BALANCES: Table = Table {
-    head: "INSERT INTO balances (account, kudos) VALUES ",
-    columns: 2,
-    tail: " ON CONFLICT (account) DO UPDATE SET kudos = balances.kudos + excluded.kudos \
-           RETURNING account, kudos, floor",
-};
-
-/// A balance after it has changed.
-struct Balance {
-    account: AccountId,
-    kudos: Kudos,
-    floor: Option<Kudos>,
-}
-
 /// Settlements that are written together.
 pub struct Batch<'a> {
     settlements: Vec<&'a Settlement>,
@@ -105,14 +84,7 @@ impl<'a> Batch<'a> {
             .iter()
             .flat_map(|settlement| with_entries(settlement))
             .collect();
-        insert(&LEDGER, &entries, ledger_row, connection, statements).await?;
-        let amounts = entries
-            .iter()
-            .map(|(_, entry)| (entry.account, entry.amount));
-        let fallen = change_balances(&sums(amounts), connection, statements).await?;
-        if !fallen.is_empty() {
-            forgive(&entries, &fallen, connection, statements).await?;
-        }
+        book(&entries, connection, statements).await?;
         note_records(rows, connection, statements).await?;
         let by_key = rows
             .iter()
@@ -142,66 +114,9 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Adds to the balances; which of them have fallen below their floors by that.
-async fn change_balances(
-    sums: &[(AccountId, i64)],
-    connection: &mut AnyConnection,
-    statements: &mut Statements,
-) -> Result<HashMap<AccountId, Fallen>, StorageError> {
-    let balances: Vec<Balance> =
-        insert_returning(&BALANCES, sums, sum_row, connection, statements).await?;
-    let taken: HashMap<AccountId, i64> = sums.iter().copied().collect();
-    let fallen = balances.iter().filter_map(|balance| {
-        let (account, floor) = (balance.account, balance.floor?);
-        let taken = *taken.get(&account)?;
-        let before = Kudos(balance.kudos.0 - taken);
-        let has_fallen = taken < 0 && balance.kudos < floor;
-        has_fallen.then_some((account, Fallen { before, floor }))
-    });
-    Ok(fallen.collect())
-}
-
-/// The house pays what is missing.
-async fn forgive(
-    entries: &[(&Settlement, &Entry)],
-    fallen: &HashMap<AccountId, Fallen>,
-    connection: &mut AnyConnection,
-    statements: &mut Statements,
-) -> Result<(), StorageError> {
-    let forgiven = forgiven(entries, fallen);
-    let forgiven: Vec<_> = forgiven.iter().map(|(job, entry)| (*job, entry)).collect();
-    insert(&LEDGER, &forgiven, ledger_row, connection, statements).await?;
-    let amounts = forgiven
-        .iter()
-        .map(|(_, entry)| (entry.account, entry.amount));
-    change_balances(&sums(amounts), connection, statements).await?;
-    Ok(())
-}
-
-fn with_entries(settlement: &Settlement) -> impl Iterator<Item = (&Settlement, &Entry)> {
-    settlement
-        .entries
-        .iter()
-        .map(move |entry| (settlement, entry))
-}
-
-/// Each account once, in the order of their ids: everybody locks them in the same order.
-pub fn sums(amounts: impl Iterator<Item = (AccountId, Kudos)>) -> Vec<(AccountId, i64)> {
-    let mut sums = BTreeMap::new();
-    for (account, amount) in amounts {
-        *sums.entry(account).or_insert(0) += amount.0;
-    }
-    sums.into_iter().collect()
-}
-
-impl Stored for Balance {
-    fn load(row: &AnyRow) -> Result<Self, StorageError> {
-        Ok(Self {
-            account: AccountId(row.try_get("account")?),
-            kudos: Kudos(row.try_get("kudos")?),
-            floor: row.try_get::<Option<i64>, _>("floor")?.map(Kudos),
-        })
-    }
+fn with_entries(settlement: &Settlement) -> impl Iterator<Item = (&Settlement, Entry)> {
+    let entries = settlement.entries.iter();
+    entries.map(move |entry| (settlement, *entry))
 }
 
 fn settled_row(settlement: &&Settlement, values: &mut Values) {
@@ -235,21 +150,6 @@ fn result_row((settlement, output): &(&Settlement, &str), values: &mut Values) {
     values.text(settlement.reason);
     values.whole_text(output);
     values.number(settlement.charge.0);
-}
-
-fn ledger_row((settlement, entry): &(&Settlement, &Entry), values: &mut Values) {
-    let timing = settlement.timing;
-    values.text(&settlement.job.to_string());
-    values.number(entry.account.0);
-    values.maybe(entry.worker.map(|worker| worker.0));
-    values.text(entry.reason.word());
-    values.number(entry.amount.0);
-    values.number(timing.accepted_at.after(timing.total).0);
-}
-
-pub fn sum_row((account, sum): &(AccountId, i64), values: &mut Values) {
-    values.number(account.0);
-    values.number(*sum);
 }
 
 pub fn kind_word(kind: Kind) -> &'static str {

@@ -17,7 +17,7 @@ use crate::coordinator::names::Names;
 use crate::coordinator::requests::orders::Asked;
 use crate::coordinator::requests::{Ended, Made, Order, Request};
 use crate::coordinator::storage::{Location, RequestRow, Store};
-use crate::protocol::job::{self, Product, RequestId};
+use crate::protocol::job::{self, Kudos, Product, RequestId};
 use crate::protocol::legacy::Body;
 use crate::protocol::legacy::image::request::GenerationInputImage;
 use crate::protocol::legacy::interrogation::ModelInterrogationInputImage;
@@ -90,7 +90,7 @@ fn request(texts: u32) -> Arc<Request> {
 fn request_of(asked: Asked) -> Arc<Request> {
     let payer = Payer::of(&Caller::anonymous(), None, false, wall_clock()).unwrap();
     let order = Order::new(RequestId::random(), &payer, asked);
-    let new = order.request(Standing::default(), &Names::default());
+    let new = order.request(Standing::default(), None, &Names::default());
     let row = RequestRow {
         id: new.id,
         account: new.account,
@@ -99,6 +99,7 @@ fn request_of(asked: Asked) -> Arc<Request> {
         accepted_at: wall_clock(),
         expires_at: new.expires_at,
         cancelled: false,
+        fee: Kudos(0),
     };
     let wishes = (new.wishes, new.standing);
     Request::new(&row, wishes, &new.jobs, &[], Vec::new()).into()

@@ -57,7 +57,7 @@ async fn forms_are_asked_for_popped_answered_and_read_as_they_were_sent() {
     let app = App::start().await;
     let id = ask(&app, &["caption", "nsfw", "caption"]).await;
     assert_eq!(look(&app, &id).await["state"], "waiting");
-    let me: Value = app.get("/api/v2/find_user").await.json().await;
+    let (_, me) = call(&app, Method::GET, "/api/v2/find_user", Value::Null).await;
     assert_eq!(me["active_generations"]["alchemy"], json!([id]));
     let popped = pop(&app, &["caption", "nsfw"], 2).await;
     let forms = popped["forms"].as_array().unwrap();

@@ -5,7 +5,8 @@ use axum::http::{Method, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use muster::coordinator::accounts::{Roles, Scopes};
-use muster::protocol::job::{JobId, Kudos};
+use muster::coordinator::kudos::HOUSE;
+use muster::protocol::job::{AccountId, JobId, Kudos};
 use muster::protocol::legacy::Code;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -183,18 +184,27 @@ async fn without_links_the_image_is_in_the_reply_and_comes_as_base64_from_plain_
     assert!(bytes.starts_with(b"RIFF") && bytes[8..].starts_with(b"WEBP"));
 }
 
-/// What was booked for the image of this job, from the least to the most.
-async fn booked(app: &App, job: &Value) -> Vec<i64> {
+/// What was booked for the image of this job: charged, paid to its worker's owner, and to the house.
+async fn booked(app: &App, job: &Value) -> [i64; 3] {
     let job = JobId(job.as_str().unwrap().parse().unwrap());
     let entries = app.store.entries(job).await.unwrap();
-    let mut amounts: Vec<i64> = entries.iter().map(|(_, amount)| amount.0).collect();
-    amounts.sort_unstable();
-    amounts
+    let (house, people): (Vec<_>, Vec<_>) =
+        entries.iter().partition(|(account, _)| *account == HOUSE);
+    let sum = |entries: &[&(AccountId, Kudos)], of: fn(i64) -> bool| {
+        let amounts = entries.iter().map(|(_, amount)| amount.0);
+        amounts.filter(|amount| of(*amount)).sum()
+    };
+    [
+        sum(&people, |amount| amount < 0),
+        sum(&people, |amount| amount > 0),
+        sum(&house, |_| true),
+    ]
 }
 
 #[tokio::test]
 async fn old_software_is_told_the_whole_reward_and_paid_a_part_of_it() {
     let app = App::start().await;
+    app.enrich(Kudos(1_000_000)).await;
     let check = async |agent: &str, expected: [i64; 3]| {
         ask(&app, json!({"r2": false, "params": {"steps": 40}})).await;
         let popped = pop(&app, json!({"bridge_agent": agent})).await;
@@ -202,14 +212,15 @@ async fn old_software_is_told_the_whole_reward_and_paid_a_part_of_it() {
         assert_eq!(submitted["reward"], 9.0, "{agent}");
         assert_eq!(booked(&app, &popped["id"]).await, expected, "{agent}");
     };
-    check(NEWEST, [-10_000, 1000, 9000]).await;
-    check("AI Horde Worker reGen:12:test", [-10_000, 1900, 8100]).await;
-    check("somebody:1:test", [-10_000, 3250, 6750]).await;
+    check(NEWEST, [-10_000, 9000, 1000]).await;
+    check("AI Horde Worker reGen:12:test", [-10_000, 8100, 1900]).await;
+    check("somebody:1:test", [-10_000, 6750, 3250]).await;
 }
 
 #[tokio::test]
 async fn an_image_that_may_not_be_shown_costs_its_client_the_fee_and_its_worker_nothing() {
     let app = App::start().await;
+    app.enrich(Kudos(1_000_000)).await;
     for value in ["nsfw", "csam"] {
         let id = ask(&app, json!({"params": {"steps": 40}, "r2": false})).await;
         let popped = pop(&app, json!({})).await;
@@ -218,7 +229,7 @@ async fn an_image_that_may_not_be_shown_costs_its_client_the_fee_and_its_worker_
         assert_eq!(submitted["reward"], 9.0);
         let status = until_done(&app, &id).await;
         assert_eq!(status["generations"][0]["censored"], true, "{status}");
-        assert_eq!(booked(&app, &popped["id"]).await, [-8000, -1000, 9000]);
+        assert_eq!(booked(&app, &popped["id"]).await, [-1000, 9000, -8000]);
     }
 }
 
@@ -409,7 +420,10 @@ async fn who_hides_an_image_says_so_in_its_remarks_and_its_client_pays_the_fee_a
     let (_, answer) = submit(&app, &popped["id"], json!({"gen_metadata": remarks})).await;
     assert!(answer["reward"].as_f64().unwrap() > 1.0);
     let status = until_done(&app, &id).await;
-    assert_eq!(status["kudos"], 1.0);
+    assert_eq!(
+        status["kudos"], 2.0,
+        "one for the request, one for the image"
+    );
     let image = &status["generations"][0];
     assert_eq!(
         (&image["censored"], &image["state"]),

@@ -180,7 +180,8 @@ async fn a_long_text_is_paid_for_before_and_what_was_kept_is_given_back() {
     assert_eq!(app.board.overview().queued, 0);
     alice.can_give(&app, 60).await;
     let id = accepted(ask(&app, &alice.key, long.clone()).await);
-    assert_eq!(alice.left(&app).await, 12, "the rest is kept");
+    // 47.6 are kept, and one is charged at once.
+    assert_eq!(alice.left(&app).await, 11);
     // It can neither be kept twice nor given away.
     refused(
         &ask(&app, &alice.key, long.clone()).await,
@@ -201,7 +202,7 @@ async fn a_long_text_is_paid_for_before_and_what_was_kept_is_given_back() {
     let path = format!("{STATUS}/{id}");
     call_as(&app, "", Method::DELETE, &path, Value::Null).await;
     nothing_is_held(&app, alice.account).await;
-    assert_eq!(alice.left(&app).await, 60);
+    assert_eq!(alice.left(&app).await, 59);
 }
 
 #[tokio::test]
@@ -241,7 +242,11 @@ async fn a_heavy_image_is_paid_for_before_and_what_was_kept_is_given_back() {
     assert_eq!(app.store.held(alice.account).await.unwrap(), Kudos(0));
     alice.can_give(&app, 20).await;
     let id = accepted(draw(&app, &alice.key, json!({})).await);
-    assert_eq!(alice.left(&app).await, 7, "the rest is kept");
+    assert_eq!(
+        alice.left(&app).await,
+        6,
+        "13 are kept, and one is charged at once"
+    );
     refused(
         &draw(&app, &alice.key, json!({})).await,
         403,
@@ -249,7 +254,7 @@ async fn a_heavy_image_is_paid_for_before_and_what_was_kept_is_given_back() {
     );
     cancel(&id).await;
     nothing_is_held(&app, alice.account).await;
-    assert_eq!(alice.left(&app).await, 20);
+    assert_eq!(alice.left(&app).await, 19);
     // What is refused for another reason keeps nothing either.
     let broken = json!({"source_image": "no image at all"});
     assert_eq!(
@@ -276,10 +281,10 @@ async fn what_was_kept_for_an_image_is_given_back_when_it_is_drawn_and_it_is_cha
     let (_, check) = call_as(&app, "", Method::GET, &check, Value::Null).await;
     assert_eq!(
         (&check["done"], &check["kudos"]),
-        (&json!(true), &json!(12.0))
+        (&json!(true), &json!(13.0))
     );
     let after = app.store.balance(alice.account).await.unwrap();
-    assert_eq!(before.0 - after.0, 12_000);
+    assert_eq!(before.0 - after.0, 13_000);
     let sums = app.store.ledger_sums().await.unwrap();
     assert_eq!(
         (sums.entries, sums.wrong_jobs, sums.wrong_balances),
@@ -321,20 +326,23 @@ async fn who_takes_less_for_too_few_kudos_gets_a_smaller_image_with_fewer_steps(
 async fn of_many_heavy_images_at_once_as_many_are_kept_for_as_there_are_kudos() {
     let app = App::start().await;
     let alice = Person::new(&app, "alice", Roles::USER).await;
-    alice.can_give(&app, 40).await;
+    alice.can_give(&app, 60).await;
     let many = (0..20).map(|_| draw(&app, &alice.key, json!({"allow_downgrade": true})));
     // Nobody is refused: whose kudos went to another takes less.
     join_all(many)
         .await
         .into_iter()
         .for_each(|one| drop(accepted(one)));
-    assert_eq!(app.store.held(alice.account).await.unwrap(), Kudos(39_000));
-    assert_eq!(app.store.holding().await.unwrap().len(), 3);
+    // Each is charged one at once as well.
+    let kept = app.store.holding().await.unwrap().len();
+    assert!((3..=4).contains(&kept), "{kept}");
+    let held = app.store.held(alice.account).await.unwrap();
+    assert_eq!(held, Kudos(13_000 * kept as i64));
     let mut heavy = 0;
     for _ in 0..20 {
         heavy += usize::from(pop_image(&app).await["payload"]["ddim_steps"] == 50);
     }
-    assert_eq!(heavy, 3);
+    assert_eq!(heavy, kept);
 }
 
 #[tokio::test]
@@ -352,4 +360,91 @@ async fn what_is_not_for_slow_workers_is_drawn_by_fast_ones() {
         let (status, paid) = call_as(&app, &app.key, Method::POST, &submit, drawn).await;
         assert_eq!(status, StatusCode::OK, "{popped} {paid}");
     }
+}
+
+#[tokio::test]
+async fn what_a_request_costs_at_once_is_charged_when_it_is_accepted() {
+    let app = App::start().await;
+    let alice = Person::new(&app, "alice", Roles::USER).await;
+    alice.can_give(&app, 10).await;
+    let plain = json!({"params": {}});
+    let id = accepted(draw(&app, &alice.key, plain.clone()).await);
+    accepted(ask(&app, &alice.key, json!({})).await);
+    assert_eq!(alice.left(&app).await, 8);
+    let path = format!("{DRAW}/check/{id}");
+    let (_, check) = call_as(&app, "", Method::GET, &path, Value::Null).await;
+    assert_eq!(check["kudos"], 1.0, "{check}");
+    // What is refused, or only estimated, costs nothing.
+    let dry = json!({"dry_run": true});
+    assert_eq!(draw(&app, &alice.key, dry).await.0, StatusCode::OK);
+    refused(
+        &draw(&app, &alice.key, json!({})).await,
+        403,
+        "KudosUpfront",
+    );
+    assert_eq!(alice.left(&app).await, 8);
+    // A key pays it as well as its owner.
+    let key = shared_key(&app, &alice, json!({"kudos": 50})).await;
+    accepted(draw(&app, &key, plain).await);
+    assert_eq!(alice.left(&app).await, 7);
+    assert_eq!(shown(&app, &key).await["utilized"], 1);
+}
+
+#[tokio::test]
+async fn a_service_asks_for_its_own_people_each_of_whom_has_room() {
+    let settings = DoorSettings {
+        polled_texts: 2,
+        ..DoorSettings::default()
+    };
+    let app = App::with(settings).await;
+    let plain = Person::new(&app, "alice", Roles::USER).await;
+    let service = Person::new(&app, "bot", Roles::USER.with(Roles::SERVICE)).await;
+    let one = |name: &str| json!({"proxied_account": name, "params": {}});
+    for asked in [
+        ask(&app, &plain.key, one("carol")).await,
+        draw(&app, &plain.key, one("carol")).await,
+    ] {
+        refused(&asked, 400, "OnlyServiceAccountProxy");
+    }
+    for name in ["carol", "dave"] {
+        for _ in 0..2 {
+            accepted(ask(&app, &service.key, one(name)).await);
+            accepted(draw(&app, &service.key, one(name)).await);
+        }
+        refused(
+            &ask(&app, &service.key, one(name)).await,
+            429,
+            "TooManyPrompts",
+        );
+        refused(
+            &draw(&app, &service.key, one(name)).await,
+            429,
+            "TooManyPrompts",
+        );
+    }
+    accepted(ask(&app, &service.key, json!({})).await);
+    let popped = pop(&app, "w1").await;
+    assert!(popped["id"].is_string(), "{popped}");
+    assert!(
+        !popped.to_string().contains("carol"),
+        "workers are not told"
+    );
+}
+
+#[tokio::test]
+async fn an_empty_key_gives_nobody_more_room_than_all_who_have_none() {
+    let settings = DoorSettings {
+        polled_texts: 2,
+        ..DoorSettings::default()
+    };
+    let app = App::with(settings).await;
+    let alice = Person::new(&app, "alice", Roles::USER).await;
+    let empty = shared_key(&app, &alice, json!({"kudos": 0})).await;
+    let twenty = json!({"allow_downgrade": true, "params": {"n": 20}});
+    for _ in 0..25 {
+        accepted(ask(&app, &empty, twenty.clone()).await);
+    }
+    let one = json!({"allow_downgrade": true});
+    refused(&ask(&app, &empty, one).await, 429, "TooManyPrompts");
+    accepted(ask(&app, &alice.key, json!({})).await);
 }

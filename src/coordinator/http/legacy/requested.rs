@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::coordinator::accounts::Caller;
+use crate::coordinator::accounts::{Caller, Roles};
+use crate::coordinator::kudos::Payer;
 use crate::coordinator::modes::{ModeSet, Modes};
 use crate::coordinator::requests::{NotAccepted, Order, Request, Requests};
 use crate::coordinator::rigs::Rigs;
@@ -11,32 +12,61 @@ use crate::coordinator::switchboard::Overview;
 use crate::protocol::job::{Kind, RequestId, Targets};
 use crate::protocol::legacy::{Code, Refusal};
 
-/// As many jobs of a kind may wait or run for an account as its limit says.
-pub fn leave_room(
-    requests: &Requests,
-    caller: &Caller,
-    settings: &DoorSettings,
-    kind: Kind,
-    wanted: u32,
-) -> Result<(), Refusal> {
-    let most = settings.concurrency(caller);
-    if most == usize::MAX {
-        return Ok(());
+/// Who asks for how many jobs.
+pub struct Asking<'a> {
+    pub caller: &'a Caller,
+    /// Whose limit it is.
+    pub pays: &'a Caller,
+    pub payer: &'a Payer,
+    pub kind: Kind,
+    pub jobs: u32,
+    /// The one of its own people for whom a service asks.
+    pub end_user: Option<&'a str>,
+}
+
+impl Asking<'_> {
+    /// Only services have people of their own.
+    pub fn check_end_user(&self) -> Result<(), Refusal> {
+        let is_service = self.caller.roles.contains(Roles::SERVICE);
+        Code::OnlyServiceAccountProxy.when(self.end_user().is_some() && !is_service)
     }
-    let (name, most) = match kind {
-        Kind::Text => ("texts", most),
-        // A form is little work.
-        Kind::Interrogation => ("forms", most.saturating_mul(10)),
-        _ => ("images", most),
-    };
-    let open = requests.open_jobs(caller.account, |request| request.kind == kind);
-    if open.saturating_add(wanted as usize) <= most {
-        return Ok(());
+
+    /// As many jobs of a kind may wait or run for an account as its limit says; of a service, for each of its people.
+    pub fn leave_room(&self, requests: &Requests, settings: &DoorSettings) -> Result<(), Refusal> {
+        let most = self.most(settings);
+        if most == usize::MAX {
+            return Ok(());
+        }
+        let (name, most) = match self.kind {
+            Kind::Text => ("texts", most),
+            // A form is little work.
+            Kind::Interrogation => ("forms", most.saturating_mul(10)),
+            _ => ("images", most),
+        };
+        let open = requests.open_jobs(self.payer.account, |request| {
+            request.kind == self.kind && request.wishes.end_user.as_deref() == self.end_user()
+        });
+        if open.saturating_add(self.jobs as usize) <= most {
+            return Ok(());
+        }
+        let message = format!(
+            "{open} of your {name} are waiting or being made, and {most} may be; {} more do not fit",
+            self.jobs
+        );
+        Err(Refusal::new(Code::TooManyPrompts, message))
     }
-    let message = format!(
-        "{open} of your {name} are waiting or being made, and {most} may be; {wanted} more do not fit"
-    );
-    Err(Refusal::new(Code::TooManyPrompts, message))
+
+    /// Whoever asks with a key that cannot pay shares the room of all who have none.
+    fn most(&self, settings: &DoorSettings) -> usize {
+        match self.payer.account == self.pays.account {
+            true => settings.concurrency(self.pays),
+            false => settings.concurrency(&Caller::anonymous()),
+        }
+    }
+
+    fn end_user(&self) -> Option<&str> {
+        self.end_user.filter(|name| !name.is_empty())
+    }
 }
 
 /// The workers of these ids, or all but those.

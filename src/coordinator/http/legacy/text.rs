@@ -10,7 +10,7 @@ use super::moderation::Door;
 use super::paying::{self, Till};
 use super::progress;
 use super::refused::Refused;
-use super::requested::{find, leave_room, notice, refusal, targets, unavailable};
+use super::requested::{Asking, find, notice, refusal, targets, unavailable};
 use super::service::takes_requests;
 use super::streamed::{self, Source};
 use crate::coordinator::accounts::{Caller, Roles};
@@ -60,7 +60,6 @@ pub async fn ask(
     }
     // What a class asks for goes to those who are known to mean well.
     asked.trusted_workers |= caller.roles.contains(Roles::EDUCATION);
-    refuse_unbuilt(&asked)?;
     let patron = sharing
         .patron(style.and_then(|style| style.shared_key))
         .await?;
@@ -70,6 +69,15 @@ pub async fn ask(
         asked.allow_downgrade,
         wall_clock(),
     )?;
+    let asking = Asking {
+        caller: &caller,
+        pays: patron.as_ref().unwrap_or(&caller),
+        payer: &payer,
+        kind: Kind::Text,
+        jobs: asked.outputs(),
+        end_user: asked.proxied_account.as_deref(),
+    };
+    asking.check_end_user()?;
     let price = paying::estimate(&asked, &settings);
     if asked.dry_run {
         return Ok(reply::json(StatusCode::OK, &RequestAsync::priced(price)));
@@ -79,8 +87,7 @@ pub async fn ask(
         is_hidden: door.is_hidden(&caller),
     };
     // As many as whoever pays may have.
-    let pays = patron.as_ref().unwrap_or(&caller);
-    leave_room(&requests, pays, &settings, Kind::Text, asked.outputs())?;
+    asking.leave_room(&requests, &settings)?;
     door.keep_out_blocked()?;
     door.refuse_raiders(&caller, &modes)?;
     asked = moderated(&door, &caller, asked).await?;
@@ -100,9 +107,8 @@ pub async fn ask(
     let order = Order::new(id, &payer, Asked::text(asked)).for_workers(whose);
     let notice = notice(&order, &modes, &board.overview(), &settings);
     let request = NewRequest {
-        style,
         kept,
-        ..order.request(payer.standing, &settings.names)
+        ..order.request(payer.standing, style, &settings.names)
     };
     let accepted = requests.accept(request).await;
     accepted.map_err(|error| refusal(&error))?;
@@ -164,15 +170,6 @@ async fn moderated(
         asked.prompt = rewritten;
     }
     Ok(asked)
-}
-
-/// What is not there yet says so by its name, where it would make a difference.
-fn refuse_unbuilt(asked: &GenerationInputText) -> Result<(), Refusal> {
-    let settings = [("proxied_account", asked.proxied_account.is_some())];
-    let unbuilt = settings.into_iter().find(|(_, asked)| *asked);
-    unbuilt.map_or(Ok(()), |(name, _)| {
-        Err(Refusal::plain(501, format!("{name} is not built yet")))
-    })
 }
 
 pub(super) async fn look(

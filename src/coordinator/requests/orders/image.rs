@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Nth, Task};
+use super::{Nth, Task, end_user};
 use crate::coordinator::requests::Wishes;
 use crate::protocol::job::{
     Body, Capabilities, Formats, ImageRequest, Limits, Lora, Original, Reach, SourceImage,
@@ -52,6 +52,11 @@ impl ImageAsked {
         self.request.webhook.as_deref()
     }
 
+    pub fn extra_sources(&self) -> u32 {
+        let images = self.request.extra_source_images().len();
+        u32::try_from(images).unwrap_or(u32::MAX)
+    }
+
     pub fn models(&self) -> &[String] {
         &self.request.models
     }
@@ -81,6 +86,7 @@ impl ImageAsked {
         Wishes {
             links: self.request.r2,
             shared: self.request.shared,
+            end_user: end_user(self.request.proxied_account.as_deref()),
         }
     }
 

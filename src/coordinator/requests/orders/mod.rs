@@ -21,13 +21,14 @@ use uuid::Uuid;
 
 use super::{NewRequest, Wishes};
 use crate::coordinator::clock::wall_clock;
-use crate::coordinator::dispatch::Standing;
-use crate::coordinator::kudos::Payer;
+use crate::coordinator::dispatch::{Priority, Standing};
+use crate::coordinator::kudos::{Payer, activation_fee};
 use crate::coordinator::names::Names;
-use crate::coordinator::storage::RequestRow;
+use crate::coordinator::storage::{Dues, RequestRow};
+use crate::coordinator::styles::Use;
 use crate::coordinator::switchboard::{ModelOnline, Overview};
 use crate::protocol::job::{
-    AccountId, Body, Capabilities, Formats, Job, JobId, Kind, Limits, ModelChoice, Original,
+    AccountId, Body, Capabilities, Formats, Job, JobId, Kind, Kudos, Limits, ModelChoice, Original,
     Privacy, RequestId, SharedKeyId, Targets, UnixMillis, WorkerId,
 };
 use crate::protocol::legacy::Refusal;
@@ -51,6 +52,8 @@ pub struct Order {
     seed: u64,
     whose: Whose,
     expires_at: UnixMillis,
+    /// Whether it waits behind the others, as it did before a restart.
+    priority: Priority,
     asked: Asked,
 }
 
@@ -105,6 +108,7 @@ impl Order {
             jobs: (0..asked.outputs()).map(|_| JobId::random()).collect(),
             seed: Uuid::new_v4().as_u64_pair().0 >> 32,
             whose: Whose::default(),
+            priority: payer.standing.priority,
             asked,
         }
     }
@@ -129,12 +133,20 @@ impl Order {
                 workers: read_targets(&body),
                 is_hidden: body[HIDDEN] == true,
             },
+            priority: match body[LOW] == true {
+                true => Priority::Low,
+                false => Priority::Normal,
+            },
             asked: Asked::read(row.kind, body)?,
         })
     }
 
     pub fn kind(&self) -> Kind {
         self.asked.kind()
+    }
+
+    pub fn priority(&self) -> Priority {
+        self.priority
     }
 
     pub fn wishes(&self) -> Wishes {
@@ -146,12 +158,16 @@ impl Order {
         self.asked.webhook().map(Arc::from)
     }
 
-    pub fn request(&self, standing: Standing, names: &Names) -> NewRequest {
+    /// As it goes through the door, made with this style if with any.
+    pub fn request(&self, standing: Standing, style: Option<Use>, names: &Names) -> NewRequest {
         let mut body = self.asked.stored();
         body["jobs"] = json!(self.jobs);
         body["seed"] = json!(self.seed);
         body["shared_key"] = json!(self.shared_key);
         self.whose.write(&mut body);
+        if standing.priority == Priority::Low {
+            body[LOW] = json!(true);
+        }
         NewRequest {
             id: self.id,
             account: self.account,
@@ -161,7 +177,11 @@ impl Order {
             jobs: self.jobs(names),
             webhook: self.webhook(),
             standing,
-            style: None,
+            fee: self.fee(style.as_ref()),
+            dues: Dues {
+                style,
+                shared_key: self.shared_key,
+            },
             kept: None,
             expires_at: self.expires_at,
         }
@@ -193,6 +213,16 @@ impl Order {
             |name: &str| models.is_empty() || models.iter().any(|one| *names.id(one) == *name);
         let mut online = overview.models.iter();
         online.any(|model| serves(model) && is_wanted(&model.name))
+    }
+
+    /// For work that is there whatever becomes of the jobs. Questions about images make none.
+    fn fee(&self, style: Option<&Use>) -> Kudos {
+        let of_another = style.is_some_and(|used| used.owner != self.account);
+        match &self.asked {
+            Asked::Text(_) => activation_fee(0, of_another),
+            Asked::Image(image) => activation_fee(image.extra_sources(), of_another),
+            Asked::Forms(_) => Kudos(0),
+        }
     }
 
     fn job(&self, id: JobId, index: u32, names: &Names) -> Job {
@@ -234,6 +264,12 @@ impl Order {
     }
 }
 
+fn end_user(name: Option<&str>) -> Option<Arc<str>> {
+    name.filter(|name| !name.is_empty()).map(Arc::from)
+}
+
+/// Whether a stored request waits behind the others.
+const LOW: &str = "low";
 /// Under which workers stand in a stored request.
 const ALLOWED: &str = "only_workers";
 const DENIED: &str = "no_workers";
@@ -369,7 +405,8 @@ impl Asked {
 
     fn wishes(&self) -> Wishes {
         match self {
-            Self::Text(_) | Self::Forms(_) => Wishes::default(),
+            Self::Forms(_) => Wishes::default(),
+            Self::Text(text) => text.wishes(),
             Self::Image(image) => image.wishes(),
         }
     }
@@ -386,6 +423,47 @@ impl Asked {
             Self::Text(text) => text.task(nth),
             Self::Image(image) => image.task(nth),
             Self::Forms(forms) => forms.task(nth),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Asked, Order};
+    use crate::coordinator::accounts::Caller;
+    use crate::coordinator::clock::wall_clock;
+    use crate::coordinator::dispatch::{Priority, Standing};
+    use crate::coordinator::kudos::Payer;
+    use crate::coordinator::names::Names;
+    use crate::coordinator::storage::RequestRow;
+    use crate::protocol::job::RequestId;
+    use crate::protocol::legacy::Body as _;
+    use crate::protocol::legacy::text::request::GenerationInputText;
+
+    #[test]
+    fn what_waits_behind_the_others_still_does_when_it_is_read_again() {
+        let payer = Payer::of(&Caller::anonymous(), None, false, wall_clock()).unwrap();
+        let asked = GenerationInputText::read(json!({"prompt": "p"})).unwrap();
+        let order = Order::new(RequestId::random(), &payer, Asked::text(asked));
+        for priority in [Priority::Low, Priority::Normal] {
+            let standing = Standing {
+                priority,
+                ..Standing::default()
+            };
+            let new = order.request(standing, None, &Names::default());
+            let row = RequestRow {
+                id: new.id,
+                account: new.account,
+                kind: new.kind,
+                body: new.body,
+                accepted_at: wall_clock(),
+                expires_at: new.expires_at,
+                cancelled: false,
+                fee: new.fee,
+            };
+            assert_eq!(Order::read(&row).unwrap().priority(), priority);
         }
     }
 }

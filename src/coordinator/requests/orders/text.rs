@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Nth, Task};
+use super::{Nth, Task, end_user};
+use crate::coordinator::requests::Wishes;
 use crate::protocol::job::{Body, Capabilities, Formats, Limits, Reach, TextInput, TextRequest};
 use crate::protocol::legacy::text::format;
 use crate::protocol::legacy::text::request::GenerationInputText;
@@ -43,6 +44,13 @@ impl TextAsked {
 
     pub fn outputs(&self) -> u32 {
         self.request.outputs()
+    }
+
+    pub fn wishes(&self) -> Wishes {
+        Wishes {
+            end_user: end_user(self.request.proxied_account.as_deref()),
+            ..Wishes::default()
+        }
     }
 
     pub fn webhook(&self) -> Option<&str> {

@@ -10,7 +10,7 @@ use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::accounts::Roles;
 use crate::coordinator::kudos::{Cause, Posted, Posting};
-use crate::coordinator::storage::{Hold, RequestRow, Store};
+use crate::coordinator::storage::{Dues, Hold, RequestRow, Store};
 use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis};
 
 on_both_engines! {
@@ -98,8 +98,9 @@ async fn what_was_kept_for_requests_that_are_gone_is_given_back(scratch: Scratch
         accepted_at: NOON,
         expires_at: LATER,
         cancelled: false,
+        fee: Kudos(0),
     };
-    store.accept(row, None).await.unwrap();
+    store.accept(row, Dues::default()).await.unwrap();
     assert_eq!(store.release_lost(LATER).await, Ok(1));
     assert_eq!(spendable(&store, alice).await, 10 - 3 - 1);
     let mut holding = store.holding().await.unwrap();

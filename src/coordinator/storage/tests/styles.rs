@@ -9,7 +9,7 @@ use crate::coordinator::accounts::Roles;
 use crate::coordinator::kudos::{Cause, Posting};
 use crate::coordinator::sharing::NewKey;
 use crate::coordinator::storage::{
-    CollectionChange, NewCollection, NewStyle, NotNamed, RequestRow, Store, StylePage,
+    CollectionChange, Dues, NewCollection, NewStyle, NotNamed, RequestRow, Store, StylePage,
 };
 use crate::coordinator::styles::{
     Example, ExampleChange, NotChanged, Params, Recipe, RecipeChange, Style, Use,
@@ -276,7 +276,7 @@ async fn a_use_is_paid_as_far_as_the_floor_allows(scratch: Scratch) {
         let of = |account| store.balance(account);
         (of(alice).await.unwrap().0, of(bob).await.unwrap().0)
     };
-    let ask = |account| {
+    let ask = |account, fee| {
         let request = RequestRow {
             id: RequestId::random(),
             account,
@@ -285,18 +285,23 @@ async fn a_use_is_paid_as_far_as_the_floor_allows(scratch: Scratch) {
             accepted_at: NOW,
             expires_at: NOW,
             cancelled: false,
+            fee: Kudos(fee),
         };
-        store.accept(request, Some(used))
+        let dues = Dues {
+            style: Some(used),
+            ..Dues::default()
+        };
+        store.accept(request, dues)
     };
     let (hers, his) = balances().await;
-    let gift = Posting::from_house(Cause::Award, bob, Kudos(3000), NOW);
+    let gift = Posting::from_house(Cause::Award, bob, Kudos(4000), NOW);
     store.post(gift).await.unwrap();
     for (paid, left) in [(2000, 1000), (4000, 0), (6000, 0)] {
-        ask(bob).await.unwrap();
+        ask(bob, 3000).await.unwrap();
         assert_eq!(balances().await, (hers + paid, his + left));
     }
-    ask(alice).await.unwrap();
-    assert_eq!(balances().await, (hers + 6000, his));
+    ask(alice, 1000).await.unwrap();
+    assert_eq!(balances().await, (hers + 5000, his));
     assert_eq!(store.style(style).await.unwrap().unwrap().use_count, 4);
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
 }

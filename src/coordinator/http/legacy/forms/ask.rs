@@ -9,7 +9,7 @@ use axum::response::Response;
 use super::super::images::look_at;
 use super::super::moderation::Door;
 use super::super::refused::Refused;
-use super::super::requested::{leave_room, notice, refusal};
+use super::super::requested::{Asking, notice, refusal};
 use super::super::service::takes_requests;
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::error::ApiError;
@@ -46,19 +46,27 @@ pub async fn ask(
     }
     let forms = asked.forms.as_ref().map_or(0, Vec::len);
     let forms = u32::try_from(forms).unwrap_or(u32::MAX);
-    leave_room(&requests, &caller, &settings, Kind::Interrogation, forms)?;
+    let payer = Payer::of(&caller, None, false, wall_clock())?;
+    let asking = Asking {
+        caller: &caller,
+        pays: &caller,
+        payer: &payer,
+        kind: Kind::Interrogation,
+        jobs: forms,
+        end_user: None,
+    };
+    asking.leave_room(&requests, &settings)?;
     door.refuse_raiders(&caller, &modes)?;
     // Not the one that replies and logs name: whoever knows this one may read the answers.
     let id = RequestId::random();
     let size = look_at(&sources, id, &mut asked.source_image).await?;
-    let payer = Payer::of(&caller, None, false, wall_clock())?;
     let whose = Whose {
         is_hidden: door.is_hidden(&caller),
         ..Whose::default()
     };
     let order = Order::new(id, &payer, Asked::forms(asked, size)).for_workers(whose);
     let message = notice(&order, &modes, &board.overview(), &settings);
-    let request = order.request(payer.standing, &settings.names);
+    let request = order.request(payer.standing, None, &settings.names);
     let accepted = requests.accept(request).await;
     accepted.map_err(|error| refusal(&error))?;
     let answer = RequestInterrogationResponse { id, message };

@@ -9,7 +9,7 @@ use axum::response::Response;
 use super::super::moderation::Door;
 use super::super::paying::{Till, crowd, kudos};
 use super::super::refused::Refused;
-use super::super::requested::{leave_room, notice, refusal, targets};
+use super::super::requested::{Asking, notice, refusal, targets};
 use super::super::service::takes_requests;
 use super::{paying, sources};
 use crate::coordinator::accounts::{Caller, Roles};
@@ -80,12 +80,21 @@ pub async fn ask(
     if let Some(address) = &asked.webhook {
         check_address("webhook", address)?;
     }
+    let asking = Asking {
+        caller: &caller,
+        pays: patron.as_ref().unwrap_or(&caller),
+        payer: &payer,
+        kind: Kind::Image,
+        jobs: asked.params.n,
+        end_user: asked.proxied_account.as_deref(),
+    };
+    asking.check_end_user()?;
     let whose = Whose {
         workers: targets(&rigs, asked.targets(), asked.worker_blacklist).await?,
         is_hidden: door.is_hidden(&caller),
     };
-    counter.look_at(&caller, &asked)?;
-    counter.leave_room(patron.as_ref().unwrap_or(&caller), &asked)?;
+    asked.check_batch(known(&caller, &alias(&caller)).asker)?;
+    asking.leave_room(&counter.requests, &counter.settings)?;
     door.keep_out_blocked()?;
     door.refuse_raiders(&caller, &modes)?;
     let asked = moderated(&door, &caller, asked).await?;
@@ -99,18 +108,6 @@ pub async fn ask(
 }
 
 impl Counter {
-    /// What is looked at before the prompt.
-    fn look_at(&self, caller: &Caller, asked: &GenerationInputImage) -> Result<(), Refusal> {
-        refuse_unbuilt(asked)?;
-        asked.check_batch(known(caller, &alias(caller)).asker)
-    }
-
-    /// As many as whoever pays may have.
-    fn leave_room(&self, payer: &Caller, asked: &GenerationInputImage) -> Result<(), Refusal> {
-        let (requests, settings) = (&self.requests, &self.settings);
-        leave_room(requests, payer, settings, Kind::Image, asked.params.n)
-    }
-
     async fn accept(
         &self,
         mut payer: Payer,
@@ -144,9 +141,8 @@ impl Counter {
         warnings.extend(told.map(nobody));
         answer.warnings = Some(warnings).filter(|warnings| !warnings.is_empty());
         let request = NewRequest {
-            style,
             kept,
-            ..order.request(payer.standing, names)
+            ..order.request(payer.standing, style, names)
         };
         let accepted = self.requests.accept(request).await;
         accepted.map_err(|error| refusal(&error))?;
@@ -200,13 +196,4 @@ fn nobody(message: &str) -> RequestSingleWarning {
         code: Warning::NoAvailableWorker,
         message: message.to_owned(),
     }
-}
-
-/// What is not there yet says so by its name, where it would make a difference.
-fn refuse_unbuilt(asked: &GenerationInputImage) -> Result<(), Refusal> {
-    let settings = [("proxied_account", asked.proxied_account.is_some())];
-    let unbuilt = settings.into_iter().find(|(_, asked)| *asked);
-    unbuilt.map_or(Ok(()), |(name, _)| {
-        Err(Refusal::plain(501, format!("{name} is not built yet")))
-    })
 }

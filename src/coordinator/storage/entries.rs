@@ -1,0 +1,134 @@
+//! Entries of the ledger and the balances that they change, many at once. What would take a balance below its floor is
+//! forgiven down to there, by further entries.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Row};
+
+use crate::coordinator::kudos::{Entry, Fallen, Posting, Settlement, forgiven};
+use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+
+use super::StorageError;
+use super::insertion::{Statements, Table, insert, insert_returning};
+use super::rows::Stored;
+use super::values::Values;
+
+pub const LEDGER: Table = Table {
+    head: "INSERT INTO ledger (job, account, worker, reason, amount, at) VALUES ",
+    columns: 6,
+    tail: "",
+};
+const BALANCES: Table = Table {
+    head: "INSERT INTO balances (account, kudos) VALUES ",
+    columns: 2,
+    tail: " ON CONFLICT (account) DO UPDATE SET kudos = balances.kudos + excluded.kudos \
+           RETURNING account, kudos, floor",
+};
+
+/// What has entries: under its id, of its moment.
+pub trait Booked {
+    fn id(&self) -> String;
+    fn at(&self) -> UnixMillis;
+}
+
+/// A balance after it has changed.
+struct Balance {
+    account: AccountId,
+    kudos: Kudos,
+    floor: Option<Kudos>,
+}
+
+impl Booked for Settlement {
+    fn id(&self) -> String {
+        self.job.to_string()
+    }
+
+    fn at(&self) -> UnixMillis {
+        self.timing.accepted_at.after(self.timing.total)
+    }
+}
+
+impl Booked for Posting {
+    fn id(&self) -> String {
+        self.id.0.to_string()
+    }
+
+    fn at(&self) -> UnixMillis {
+        self.at
+    }
+}
+
+/// Writes the entries and changes the balances: what was forgiven of them.
+pub async fn book<'a, B: Booked>(
+    entries: &[(&'a B, Entry)],
+    connection: &mut AnyConnection,
+    statements: &mut Statements,
+) -> Result<Vec<(&'a B, Entry)>, StorageError> {
+    insert(&LEDGER, entries, ledger_row, connection, statements).await?;
+    let fallen = change_balances(&sums_of(entries), connection, statements).await?;
+    if fallen.is_empty() {
+        return Ok(Vec::new());
+    }
+    let forgiven = forgiven(entries, &fallen);
+    insert(&LEDGER, &forgiven, ledger_row, connection, statements).await?;
+    change_balances(&sums_of(&forgiven), connection, statements).await?;
+    Ok(forgiven)
+}
+
+/// Adds to the balances; which of them have fallen below their floors by that.
+async fn change_balances(
+    sums: &[(AccountId, i64)],
+    connection: &mut AnyConnection,
+    statements: &mut Statements,
+) -> Result<HashMap<AccountId, Fallen>, StorageError> {
+    let balances: Vec<Balance> =
+        insert_returning(&BALANCES, sums, sum_row, connection, statements).await?;
+    let taken: HashMap<AccountId, i64> = sums.iter().copied().collect();
+    let fallen = balances.iter().filter_map(|balance| {
+        let (account, floor) = (balance.account, balance.floor?);
+        let taken = *taken.get(&account)?;
+        let before = Kudos(balance.kudos.0 - taken);
+        let has_fallen = taken < 0 && balance.kudos < floor;
+        has_fallen.then_some((account, Fallen { before, floor }))
+    });
+    Ok(fallen.collect())
+}
+
+fn sums_of<B>(entries: &[(&B, Entry)]) -> Vec<(AccountId, i64)> {
+    let amounts = entries.iter();
+    sums(amounts.map(|(_, entry)| (entry.account, entry.amount)))
+}
+
+/// Each account once, in the order of their ids: everybody locks them in the same order.
+pub fn sums(amounts: impl Iterator<Item = (AccountId, Kudos)>) -> Vec<(AccountId, i64)> {
+    let mut sums = BTreeMap::new();
+    for (account, amount) in amounts {
+        *sums.entry(account).or_insert(0) += amount.0;
+    }
+    sums.into_iter().collect()
+}
+
+impl Stored for Balance {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        Ok(Self {
+            account: AccountId(row.try_get("account")?),
+            kudos: Kudos(row.try_get("kudos")?),
+            floor: row.try_get::<Option<i64>, _>("floor")?.map(Kudos),
+        })
+    }
+}
+
+fn ledger_row<B: Booked>((of, entry): &(&B, Entry), values: &mut Values) {
+    values.text(&of.id());
+    values.number(entry.account.0);
+    values.maybe(entry.worker.map(|worker| worker.0));
+    values.text(entry.reason.word());
+    values.number(entry.amount.0);
+    values.number(of.at().0);
+}
+
+pub fn sum_row((account, sum): &(AccountId, i64), values: &mut Values) {
+    values.number(account.0);
+    values.number(*sum);
+}

@@ -1,0 +1,119 @@
+//! What requests cost at once: charged where they are accepted, however many together.
+
+use futures_util::future::join_all;
+
+use super::on_both_engines;
+use super::scratch::{SOUND, Scratch};
+use crate::coordinator::accounts::Roles;
+use crate::coordinator::kudos::{Cause, Posting};
+use crate::coordinator::sharing::NewKey;
+use crate::coordinator::storage::{Dues, RequestRow, Store};
+use crate::protocol::job::{AccountId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
+use crate::protocol::legacy::shared_key::JobLimits;
+
+on_both_engines! {
+    requests_that_are_accepted_together_are_charged_for_each,
+    a_fee_below_the_floor_is_forgiven,
+    a_fee_is_taken_from_the_key_that_it_was_asked_with,
+}
+
+const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
+
+fn request(account: AccountId, fee: i64) -> RequestRow {
+    RequestRow {
+        id: RequestId::random(),
+        account,
+        kind: Kind::Image,
+        body: String::new(),
+        accepted_at: NOW,
+        expires_at: NOW.after(std::time::Duration::from_secs(600)),
+        cancelled: false,
+        fee: Kudos(fee),
+    }
+}
+
+async fn person(store: &Store, name: &str) -> (AccountId, i64) {
+    let account = store.create_account(name, Roles::USER, NOW).await.unwrap();
+    (account, store.balance(account).await.unwrap().0)
+}
+
+async fn lift(store: &Store, account: AccountId, kudos: i64) {
+    let gift = Posting::from_house(Cause::Award, account, Kudos(kudos), NOW);
+    store.post(gift).await.unwrap();
+}
+
+async fn requests_that_are_accepted_together_are_charged_for_each(scratch: Scratch) {
+    let store = scratch.open().await;
+    let people = [person(&store, "alice").await, person(&store, "bob").await];
+    for (account, _) in people {
+        lift(&store, account, 1_000_000).await;
+    }
+    let rows: Vec<_> = (0..300)
+        .map(|nth| request(people[nth % 2].0, 1000 + 5000 * (nth as i64 % 3)))
+        .collect();
+    let accepted = rows.iter();
+    let accepted = accepted.map(|row| store.accept(row.clone(), Dues::default()));
+    for accepted in join_all(accepted).await {
+        assert_eq!(accepted, Ok(()));
+    }
+    for (account, before) in people {
+        let fees: i64 = rows
+            .iter()
+            .filter(|row| row.account == account)
+            .map(|row| row.fee.0)
+            .sum();
+        let left = store.balance(account).await.unwrap().0;
+        assert_eq!(left, before + 1_000_000 - fees);
+        let tallies = store.tallies(account).await.unwrap();
+        assert_eq!(tallies["request"], Kudos(-fees));
+    }
+    // What it cost is known again to another process.
+    let open = store.open_requests(NOW).await.unwrap();
+    let fees: i64 = open.iter().map(|one| one.request.fee.0).sum();
+    assert_eq!(fees, rows.iter().map(|row| row.fee.0).sum::<i64>());
+    assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
+}
+
+async fn a_fee_below_the_floor_is_forgiven(scratch: Scratch) {
+    let store = scratch.open().await;
+    let (alice, floor) = person(&store, "alice").await;
+    lift(&store, alice, 1500).await;
+    let rows = (0..5).map(|_| store.accept(request(alice, 1000), Dues::default()));
+    join_all(rows).await;
+    assert_eq!(store.balance(alice).await, Ok(Kudos(floor)));
+    let tallies = store.tallies(alice).await.unwrap();
+    assert_eq!(
+        (tallies["request"], tallies["forgiven"]),
+        (Kudos(-5000), Kudos(3500))
+    );
+    assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
+}
+
+async fn a_fee_is_taken_from_the_key_that_it_was_asked_with(scratch: Scratch) {
+    let store = scratch.open().await;
+    let (alice, _) = person(&store, "alice").await;
+    lift(&store, alice, 10_000).await;
+    let key = NewKey {
+        id: SharedKeyId(uuid::Uuid::new_v4()),
+        owner: alice,
+        name: None,
+        budget: Some(Kudos(5000)),
+        expires_at: None,
+        limits: JobLimits {
+            image_pixels: -1,
+            image_steps: -1,
+            text_tokens: -1,
+        },
+        most: 3,
+        now: NOW,
+    };
+    let id = key.id;
+    assert_eq!(store.create_shared_key(key).await, Ok(true));
+    let dues = Dues {
+        shared_key: Some(id),
+        ..Dues::default()
+    };
+    store.accept(request(alice, 1000), dues).await.unwrap();
+    let key = store.shared_key(id).await.unwrap().unwrap();
+    assert_eq!((key.budget, key.utilized), (Some(Kudos(4000)), Kudos(1000)));
+}
