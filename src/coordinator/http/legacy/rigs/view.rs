@@ -79,7 +79,8 @@ fn by_trade(details: WorkerDetails, row: &RigRow) -> WorkerDetails {
     match details.trade {
         Trade::Image => WorkerDetails {
             max_pixels: Some(row.said.max_pixels),
-            megapixelsteps_generated: Some(row.done.work as f64 / 1_000_000.0),
+            // Clients of the public service read whole ones.
+            megapixelsteps_generated: Some((row.done.work as f64 / 1_000_000.0).round()),
             img2img: takes("img2img"),
             painting: takes("painting"),
             post_processing: takes("post-processing"),
