@@ -17,6 +17,7 @@ on_both_engines! {
     no_more_is_kept_than_there_is,
     what_is_kept_cannot_be_given_away,
     what_was_kept_for_requests_that_are_gone_is_given_back,
+    what_was_kept_for_a_request_goes_with_it_when_its_time_is_over,
     whatever_is_spent_at_once_nothing_is_kept_twice_and_nobody_falls_below_a_floor,
 }
 
@@ -108,6 +109,32 @@ async fn what_was_kept_for_requests_that_are_gone_is_given_back(scratch: Scratch
     let mut expected = vec![there.request, young.request];
     expected.sort();
     assert_eq!(holding, expected);
+}
+
+async fn what_was_kept_for_a_request_goes_with_it_when_its_time_is_over(scratch: Scratch) {
+    let store = scratch.open().await;
+    let alice = person(&store, 10).await;
+    let kept = hold(alice, 6);
+    assert_eq!(store.hold(kept).await, Ok(true));
+    let row = RequestRow {
+        id: kept.request,
+        account: alice,
+        kind: Kind::Image,
+        body: "{}".to_owned(),
+        accepted_at: NOON,
+        expires_at: LATER,
+        cancelled: false,
+        fee: Kudos(0),
+    };
+    store.accept(row, Dues::default()).await.unwrap();
+    drop(store);
+    // The process that took it is no more, and nobody else has looked after it in time.
+    let store = scratch.open().await;
+    assert_eq!(spendable(&store, alice).await, 4);
+    store.forget_requests(LATER).await.unwrap();
+    assert_eq!(store.release_lost(LATER).await, Ok(1));
+    assert_eq!(spendable(&store, alice).await, 10);
+    assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
 }
 
 /// What somebody with kudos may do, by as many.
