@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::coordinator::accounts::ANONYMOUS;
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::Standing;
 use crate::coordinator::storage::{RequestRow, Store};
@@ -33,6 +34,8 @@ pub struct Request {
     pub standing: Standing,
     /// In the order they were asked for.
     pub outputs: Vec<Output>,
+    /// That any of its jobs may be made by; kept where the crowd at a model matters, and else empty.
+    models: Vec<Arc<str>>,
     cancelled: CancellationToken,
     /// Rises whenever something has come of it.
     heard: watch::Sender<u64>,
@@ -131,12 +134,20 @@ impl Request {
                 ..standing
             },
             outputs,
+            models: match row.account {
+                ANONYMOUS => models(jobs),
+                _ => Vec::new(),
+            },
             cancelled: CancellationToken::new(),
             heard: watch::Sender::new(0),
             spares: AtomicBool::new(false),
             fee: row.fee,
             charged: Mutex::default(),
         }
+    }
+
+    pub fn wants_one_of(&self, models: impl IntoIterator<Item = Arc<str>>) -> bool {
+        models.into_iter().any(|model| self.models.contains(&model))
     }
 
     /// Later than it was, whenever a worker takes one of its jobs or brings one.
@@ -354,6 +365,14 @@ impl Output {
         };
         *place += 1;
     }
+}
+
+fn models(jobs: &[Arc<Job>]) -> Vec<Arc<str>> {
+    let all = jobs.iter().flat_map(|job| &job.model.0);
+    let mut models: Vec<Arc<str>> = all.cloned().collect();
+    models.sort_unstable();
+    models.dedup();
+    models
 }
 
 fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {

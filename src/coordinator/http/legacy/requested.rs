@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::coordinator::accounts::{Caller, Roles};
+use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
 use crate::coordinator::kudos::Payer;
 use crate::coordinator::modes::{ModeSet, Modes};
+use crate::coordinator::names::Names;
 use crate::coordinator::requests::{NotAccepted, Order, Request, Requests};
 use crate::coordinator::rigs::Rigs;
 use crate::coordinator::state::DoorSettings;
@@ -20,6 +21,8 @@ pub struct Asking<'a> {
     pub payer: &'a Payer,
     pub kind: Kind,
     pub jobs: u32,
+    /// By which models they may be made.
+    pub models: &'a [String],
     /// The one of its own people for whom a service asks.
     pub end_user: Option<&'a str>,
 }
@@ -31,7 +34,8 @@ impl Asking<'_> {
         Code::OnlyServiceAccountProxy.when(self.end_user().is_some() && !is_service)
     }
 
-    /// As many jobs of a kind may wait or run for an account as its limit says; of a service, for each of its people.
+    /// As many jobs of a kind may wait or run for an account as its limit says; of a service, for each of its people. For
+    /// all who have no key as many of the models that are asked for now, so that a crowded one keeps nobody from others.
     pub fn leave_room(&self, requests: &Requests, settings: &DoorSettings) -> Result<(), Refusal> {
         let most = self.most(settings);
         if most == usize::MAX {
@@ -44,7 +48,9 @@ impl Asking<'_> {
             _ => ("images", most),
         };
         let open = requests.open_jobs(self.payer.account, |request| {
-            request.kind == self.kind && request.wishes.end_user.as_deref() == self.end_user()
+            request.kind == self.kind
+                && request.wishes.end_user.as_deref() == self.end_user()
+                && self.is_beside(request, &settings.names)
         });
         if open.saturating_add(self.jobs as usize) <= most {
             return Ok(());
@@ -54,6 +60,11 @@ impl Asking<'_> {
             self.jobs
         );
         Err(Refusal::new(Code::TooManyPrompts, message))
+    }
+
+    fn is_beside(&self, request: &Request, names: &Names) -> bool {
+        let models = self.models.iter().map(|name| names.id(name));
+        self.payer.account != ANONYMOUS || self.models.is_empty() || request.wants_one_of(models)
     }
 
     /// Whoever asks with a key that cannot pay shares the room of all who have none.

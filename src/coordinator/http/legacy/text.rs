@@ -75,6 +75,7 @@ pub async fn ask(
         payer: &payer,
         kind: Kind::Text,
         jobs: asked.outputs(),
+        models: &asked.models,
         end_user: asked.proxied_account.as_deref(),
     };
     asking.check_end_user()?;

@@ -29,6 +29,7 @@ use crate::protocol::legacy::interrogation::{
     ModelInterrogationInputImage, RequestInterrogationResponse,
 };
 use crate::protocol::legacy::webhook::check_address;
+use crate::protocol::legacy::words::Word;
 
 pub async fn ask(
     State(requests): State<Requests>,
@@ -44,15 +45,16 @@ pub async fn ask(
     if let Some(address) = &asked.webhook {
         check_address("webhook", address)?;
     }
-    let forms = asked.forms.as_ref().map_or(0, Vec::len);
-    let forms = u32::try_from(forms).unwrap_or(u32::MAX);
+    let forms = asked.forms.iter().flatten();
+    let forms: Vec<String> = forms.map(|form| form.name.word().to_owned()).collect();
     let payer = Payer::of(&caller, None, false, wall_clock())?;
     let asking = Asking {
         caller: &caller,
         pays: &caller,
         payer: &payer,
         kind: Kind::Interrogation,
-        jobs: forms,
+        jobs: u32::try_from(forms.len()).unwrap_or(u32::MAX),
+        models: &forms,
         end_user: None,
     };
     asking.leave_room(&requests, &settings)?;

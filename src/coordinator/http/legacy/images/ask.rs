@@ -86,6 +86,7 @@ pub async fn ask(
         payer: &payer,
         kind: Kind::Image,
         jobs: asked.params.n,
+        models: &asked.models,
         end_user: asked.proxied_account.as_deref(),
     };
     asking.check_end_user()?;
