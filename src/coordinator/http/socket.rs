@@ -1,6 +1,8 @@
 //! The upgrade of a worker's connection: HTTP's last word before frames. The key comes in the worker's first frame,
 //! so nobody is asked for one here.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{
@@ -45,7 +47,11 @@ pub async fn upgrade(
     };
     tasks.start(async move {
         match upgraded.await {
-            Ok(stream) => workers.serve(TokioIo::new(stream), Vec::new()).await,
+            Ok(stream) => {
+                let met = |name: &Arc<str>| moderation.note_worker(name, address);
+                let stream = TokioIo::new(stream);
+                workers.serve_met(stream, Vec::new(), met).await;
+            }
             Err(error) => debug!("a worker's connection was not upgraded: {error}"),
         }
     });

@@ -127,6 +127,18 @@ impl Workers {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        self.serve_met(stream, read_already, |_| ()).await;
+    }
+
+    /// The same, and tells its name as soon as it was let in.
+    pub async fn serve_met<S>(
+        &self,
+        stream: S,
+        read_already: Vec<u8>,
+        met: impl FnOnce(&Arc<str>) + Send,
+    ) where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER)
             .write_buffer_size(WRITE_BUFFER)
@@ -142,6 +154,7 @@ impl Workers {
         // Boxed, because it is large and over long before the socket is.
         let farewell = match Box::pin(self.welcome(&mut socket)).await {
             Ok((guest, revoked)) => {
+                met(&guest.name);
                 let negotiates = guest.negotiates;
                 select! {
                     farewell = socket.converse(guest) => farewell,
@@ -217,6 +230,7 @@ impl Workers {
         };
         let guest = Guest {
             negotiates: peer.used.is_some(),
+            name,
             session: Session::new(id, peer, welcome, gpus, self.settings.media.clone()),
             orders,
             line,
@@ -280,6 +294,7 @@ impl Workers {
 /// Somebody who has been let in.
 struct Guest {
     negotiates: bool,
+    name: Arc<str>,
     session: Session,
     orders: Arc<Orders>,
     line: super::switchboard::WorkerLine,

@@ -103,6 +103,7 @@ where
             session,
             orders,
             line,
+            ..
         } = guest;
         let alarm = Box::pin(sleep(self.settings.ping_every));
         let mut conversation = Conversation {

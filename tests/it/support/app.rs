@@ -13,6 +13,7 @@ use muster::coordinator::dispatch;
 use muster::coordinator::http::router;
 use muster::coordinator::kudos::{self, Cause, Posting};
 use muster::coordinator::media::{Links, Media, MediaSettings};
+use muster::coordinator::moderation::Moderation;
 use muster::coordinator::rigs::{self, Records};
 use muster::coordinator::start::{Shelves, doors};
 use muster::coordinator::state::DoorSettings;
@@ -42,6 +43,7 @@ pub struct App {
     pub accounts: Accounts,
     pub workers: Workers,
     pub media: Media,
+    pub moderation: Moderation,
     pub store: Store,
     pub tasks: Tasks,
     /// A key with every scope.
@@ -93,6 +95,7 @@ impl App {
         let (accounts, workers) = (doors.accounts.clone(), doors.workers.clone());
         Self {
             workers,
+            moderation: doors.moderation.clone(),
             router: router(doors),
             board,
             accounts,
@@ -136,10 +139,18 @@ impl App {
 
     /// A worker on a socket, which has not said anything yet.
     pub async fn dial(&self) -> Rig {
+        self.dial_from("127.0.0.1").await
+    }
+
+    /// One that comes from this address.
+    pub async fn dial_from(&self, address: &str) -> Rig {
         let (near, far) = tokio::io::duplex(1 << 16);
-        let workers = self.workers.clone();
-        self.tasks
-            .start(async move { workers.serve(near, Vec::new()).await });
+        let (workers, moderation) = (self.workers.clone(), self.moderation.clone());
+        let address = address.parse().unwrap();
+        self.tasks.start(async move {
+            let met = |name: &Arc<str>| moderation.note_worker(name, address);
+            workers.serve_met(near, Vec::new(), met).await;
+        });
         Rig {
             socket: WebSocketStream::from_raw_socket(far, Role::Client, None).await,
         }
