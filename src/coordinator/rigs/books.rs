@@ -16,7 +16,7 @@ pub fn notes(records: Records) -> impl Fn(&Facts, &Settlement) -> Aside {
         let (feats, dropped) = (feats(facts, settlement), facts.dropped.clone());
         Box::new(move || {
             for (worker, feat) in feats {
-                records.add(worker, feat);
+                records.add(worker, &feat);
             }
             for worker in dropped {
                 records.dropped(worker);
@@ -60,6 +60,7 @@ fn feat(facts: &Facts) -> Feat {
         trade: Trade::of(facts.job.kind),
         reward: Kudos(0),
         work: 0,
+        model: facts.parts.last().map(|part| part.model.clone()),
         together: facts.parts.last().map_or(1, |part| part.together),
         took: took.filter(|_| facts.attempts == 1),
     }

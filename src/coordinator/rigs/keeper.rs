@@ -1,4 +1,4 @@
-//! The task that saves what is new, and sends into maintenance who drops too many jobs.
+//! The task that saves what is new, sends into maintenance who drops too many jobs, and pauses whom nobody can believe.
 
 use std::time::Duration;
 
@@ -7,6 +7,8 @@ use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::coordinator::clock::wall_clock;
+use crate::coordinator::moderation::{Mark, Reason, TOO_MUCH, total};
 use crate::coordinator::storage::{RigChange, RigNews, StorageError};
 use crate::protocol::job::WorkerId;
 use crate::tasks::Tasks;
@@ -36,9 +38,9 @@ async fn keep(rigs: Rigs, stopping: CancellationToken) {
                 rigs.tell_speeds().await;
                 rigs.0.save().await;
             }
-            failing = rigs.0.records.failing() => {
-                for worker in failing {
-                    rigs.send_into_maintenance(worker).await;
+            noticed = rigs.0.records.noticed() => {
+                for (worker, reason) in noticed {
+                    rigs.act_on(worker, reason).await;
                 }
             }
         }
@@ -66,24 +68,64 @@ impl Rigs {
         }
     }
 
-    async fn send_into_maintenance(&self, worker: WorkerId) {
+    async fn act_on(&self, worker: WorkerId, reason: Reason) {
+        let id = worker.0;
+        let too_many = reason == Reason::DroppedJobs;
+        if too_many {
+            match self.send_into_maintenance(worker).await {
+                Ok(()) => info!(
+                    worker = id,
+                    "worker {id} dropped too many jobs and is in maintenance"
+                ),
+                Err(error) => warn!(worker = id, "worker {id} should be in maintenance: {error}"),
+            }
+        }
+        match self.suspect(worker, reason).await {
+            Ok(true) => warn!(
+                worker = id,
+                "worker {id} is paused: there is too much suspicion"
+            ),
+            Ok(false) => {}
+            Err(error) => warn!(worker = id, "a suspicion of worker {id} is lost: {error}"),
+        }
+    }
+
+    async fn send_into_maintenance(&self, worker: WorkerId) -> Result<(), StorageError> {
         let change = RigChange {
             maintenance: Some(true),
             maintenance_note: Some(NOTE.to_owned()),
             ..RigChange::default()
         };
-        let id = worker.0;
-        let decided = match self.0.store.decide(worker, change).await {
-            Ok(_) => self.relearn(worker).await,
-            Err(error) => Err(error),
+        self.0.store.decide(worker, change).await?;
+        self.relearn(worker).await
+    }
+
+    /// Whether it is paused from here on. Where owners may have as many workers as they like nobody is suspected.
+    async fn suspect(&self, worker: WorkerId, reason: Reason) -> Result<bool, StorageError> {
+        let store = &self.0.store;
+        let Some(rig) = store.rig_of_row(worker).await? else {
+            return Ok(false);
         };
-        match decided {
-            Ok(()) => info!(
-                worker = id,
-                "worker {id} dropped too many jobs and is in maintenance"
-            ),
-            Err(error) => warn!(worker = id, "worker {id} should be in maintenance: {error}"),
+        if self.0.quotas.is_none() {
+            return Ok(false);
         }
+        let mark = Mark {
+            account: rig.owner.account,
+            worker: Some(worker),
+            reason,
+        };
+        let counts = store.mark(mark, wall_clock()).await?;
+        let suspicion = total(&store.marks_of_worker(worker).await?);
+        if !counts || suspicion < TOO_MUCH || rig.decided.paused {
+            return Ok(false);
+        }
+        let change = RigChange {
+            paused: Some(true),
+            ..RigChange::default()
+        };
+        store.decide(worker, change).await?;
+        self.relearn(worker).await?;
+        Ok(true)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is new of one worker since it was last saved, and what is only known while it is here.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -29,9 +30,10 @@ pub struct Seen {
 }
 
 /// A job that a worker has ended well.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Feat {
     pub trade: Option<Trade>,
+    pub model: Option<Arc<str>>,
     pub reward: Kudos,
     /// Pixelsteps, tokens or forms.
     pub work: u64,
@@ -39,6 +41,18 @@ pub struct Feat {
     pub together: u32,
     /// None if others had a part in it.
     pub took: Option<Duration>,
+}
+
+impl Feat {
+    fn work_together(&self) -> u64 {
+        self.work.saturating_mul(self.together.into())
+    }
+
+    /// In a second, if that is known.
+    pub fn speed(&self) -> Option<f64> {
+        let took = self.took.filter(|took| !took.is_zero())?;
+        Some(self.work_together() as f64 / took.as_secs_f64())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -106,7 +120,7 @@ impl Live {
         }
     }
 
-    pub fn add(&mut self, feat: Feat) {
+    pub fn add(&mut self, feat: &Feat) {
         self.fresh.fulfilled += 1;
         self.fresh.earned.0 += feat.reward.0;
         // Teams count images only, and the time of all.
@@ -118,15 +132,14 @@ impl Live {
         if does == feat.trade {
             self.does = does;
             self.fresh.work += i64::try_from(feat.work).unwrap_or(i64::MAX);
-            self.measure(&feat);
+            self.measure(feat);
         }
     }
 
     /// Those that it was given together it does together.
     fn measure(&mut self, feat: &Feat) {
         if let Some(took) = feat.took {
-            let work = feat.work.saturating_mul(feat.together.into());
-            self.pace.note(work, took);
+            self.pace.note(feat.work_together(), took);
         }
     }
 

@@ -28,6 +28,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::watch;
+use tracing::warn;
 use uuid::Uuid;
 
 use super::clock::wall_clock;
@@ -81,6 +82,9 @@ impl Rigs {
         settings: &DoorSettings,
         tasks: &Tasks,
     ) -> Self {
+        if settings.worker_quotas.is_some() {
+            records.judge_by(settings.names.clone(), settings.sizes.clone());
+        }
         let rigs = Self(Arc::new(Inner {
             records,
             store,
@@ -105,10 +109,21 @@ impl Rigs {
     /// A worker came, and said this of itself, if it is anything new.
     pub async fn check_in(&self, worker: WorkerId, said: Option<(Trade, Said)>) {
         let is_new = said.is_some();
+        let is_first = is_new && self.0.records.trade(worker).is_none();
+        if let Some((_, said)) = &said {
+            self.0.records.suspect(worker, said);
+        }
         self.0.records.check_in(worker, Seen::now(said));
         if is_new && let Some(terms) = self.0.records.change(worker, |name| self.0.billions(name)) {
             // If it has stopped, nobody is given anything more.
             let _ = self.0.board.set_terms(worker, terms).await;
+        }
+        // Where workers of one address are counted, it counts from its first pop on.
+        if is_first
+            && self.0.quotas.is_some()
+            && let Err(error) = self.0.save_one(worker).await
+        {
+            warn!("what a new worker says is saved later: {error}");
         }
     }
 

@@ -13,6 +13,27 @@ const NEW_WRITER: f64 = 1.0;
 /// Pixelsteps a second of one that is fast enough.
 const FAST_PAINTER: f64 = 500_000.0;
 
+/// More than these nobody is believed to do in a second.
+const MOST_PAINTED: f64 = 20_000_000.0;
+const MOST_WRITTEN: f64 = 150.0;
+
+fn most_written(billions: f64) -> f64 {
+    match billions {
+        billions if billions >= 70.0 => 30.0,
+        billions if billions >= 14.0 => 100.0,
+        _ => MOST_WRITTEN,
+    }
+}
+
+/// Of models that are mixtures of experts only a part writes.
+fn mixed(model: &str) -> f64 {
+    if model.to_lowercase().contains("8x") {
+        3.0
+    } else {
+        1.0
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Pace {
     recent: VecDeque<f64>,
@@ -36,6 +57,22 @@ impl Pace {
         self.recent.truncate(MEASURED - 1);
         self.recent.push_front(work as f64 / took.as_secs_f64());
         self.mean = self.recent.iter().sum::<f64>() / self.recent.len() as f64;
+    }
+
+    /// Faster than any card can be: one job of this model, whose size may be known.
+    pub fn is_incredible(
+        trade: Trade,
+        per_second: f64,
+        model: &str,
+        billions: Option<f64>,
+    ) -> bool {
+        let most = match (trade, billions) {
+            (Trade::Image, _) => MOST_PAINTED,
+            (Trade::Text, Some(billions)) => most_written(billions) * mixed(model),
+            (Trade::Text, None) => MOST_WRITTEN,
+            (Trade::Interrogation, _) => f64::INFINITY,
+        };
+        per_second > most
     }
 
     /// As it is stored.
@@ -78,6 +115,32 @@ mod tests {
         (0..20).for_each(|_| pace.note(10, 2 * SECOND));
         pace.note(10, Duration::ZERO);
         assert_eq!(pace.thousandths(), 5000);
+    }
+
+    #[test]
+    fn nobody_is_believed_to_be_faster_than_cards_are() {
+        let check = |trade, model: &str, billions, most: f64| {
+            assert!(
+                !Pace::is_incredible(trade, most, model, billions),
+                "{model}"
+            );
+            assert!(
+                Pace::is_incredible(trade, most + 1.0, model, billions),
+                "{model}"
+            );
+        };
+        check(Trade::Image, "sdxl", None, 20_000_000.0);
+        check(Trade::Text, "unheard", None, 150.0);
+        check(Trade::Text, "small-7b", Some(7.0), 150.0);
+        check(Trade::Text, "middle-14b", Some(14.0), 100.0);
+        check(Trade::Text, "large-70b", Some(70.0), 30.0);
+        check(Trade::Text, "mixture-8x22b", Some(141.0), 90.0);
+        assert!(!Pace::is_incredible(
+            Trade::Interrogation,
+            1e9,
+            "caption",
+            None
+        ));
     }
 
     #[test]

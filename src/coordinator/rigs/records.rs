@@ -1,23 +1,29 @@
 //! What is new of all workers, in memory.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::coordinator::dispatch::Terms;
+use crate::coordinator::kudos::Prices;
+use crate::coordinator::moderation::Reason;
 use crate::coordinator::modes::{ModeSet, Reading};
-use crate::coordinator::storage::{Decided, RigNews, RigRow, TeamShare};
+use crate::coordinator::names::Names;
+use crate::coordinator::storage::{Decided, RigNews, RigRow, Said, TeamShare};
 use crate::protocol::job::WorkerId;
 use crate::protocol::legacy::words::Trade;
 
 use super::live::{Feat, Live, Seen};
+use super::pace::Pace;
 
 /// Jobs dropped within an hour that are not too many yet. Forms of interrogations come by the hundred.
 const MOST_DROPPED: usize = 20;
 const MOST_DROPPED_IN_A_RAID: usize = 10;
 const MOST_FORMS_DROPPED: usize = 100;
+/// No card draws larger images, and none that large can be asked for.
+const MOST_PIXELS: i64 = 4096 * 4096;
 
 /// Clones are the same.
 #[derive(Debug, Clone)]
@@ -27,9 +33,11 @@ pub struct Records(Arc<Shared>);
 struct Shared {
     modes: watch::Receiver<Reading>,
     live: Mutex<HashMap<WorkerId, Live>>,
-    /// Those that have dropped too many jobs.
-    failing: Mutex<Vec<WorkerId>>,
-    failed: Notify,
+    /// What somebody has to act on.
+    noticed: Mutex<Vec<(WorkerId, Reason)>>,
+    notified: Notify,
+    /// Under which names models are known, and how large they are; none where nobody is suspected of anything.
+    judges: OnceLock<(Names, Prices)>,
 }
 
 impl Records {
@@ -38,8 +46,9 @@ impl Records {
         Self(Arc::new(Shared {
             modes,
             live: Mutex::default(),
-            failing: Mutex::default(),
-            failed: Notify::new(),
+            noticed: Mutex::default(),
+            notified: Notify::new(),
+            judges: OnceLock::new(),
         }))
     }
 
@@ -98,8 +107,48 @@ impl Records {
         changed.collect()
     }
 
-    pub fn add(&self, worker: WorkerId, feat: Feat) {
-        self.live().entry(worker).or_default().add(feat);
+    /// From here on workers are suspected of what cannot be.
+    pub fn judge_by(&self, names: Names, sizes: Prices) {
+        // Said once, at the start.
+        let _ = self.0.judges.set((names, sizes));
+    }
+
+    pub fn add(&self, worker: WorkerId, feat: &Feat) {
+        let polls = {
+            let mut live = self.live();
+            let live = live.entry(worker).or_default();
+            live.add(feat);
+            live.trade.is_some()
+        };
+        // What comes by a socket was measured as it came.
+        if polls && self.is_incredible(feat) {
+            self.notice(worker, Reason::TooFast);
+        }
+    }
+
+    fn is_incredible(&self, feat: &Feat) -> bool {
+        let Some((names, sizes)) = self.0.judges.get() else {
+            return false;
+        };
+        let (Some(trade), Some(speed), Some(model)) = (feat.trade, feat.speed(), &feat.model)
+        else {
+            return false;
+        };
+        Pace::is_incredible(trade, speed, model, sizes.known(&names.id(model)))
+    }
+
+    /// Of what a worker says of itself.
+    pub fn suspect(&self, worker: WorkerId, said: &Said) {
+        if self.0.judges.get().is_some() && said.max_pixels > MOST_PIXELS {
+            self.notice(worker, Reason::ExtremeMaxPixels);
+        }
+    }
+
+    fn notice(&self, worker: WorkerId, reason: Reason) {
+        let noticed = self.0.noticed.lock();
+        let mut noticed = noticed.unwrap_or_else(PoisonError::into_inner);
+        noticed.push((worker, reason));
+        self.0.notified.notify_one();
     }
 
     /// It took a job and did not bring it, and the job was not to blame.
@@ -116,24 +165,22 @@ impl Records {
             live.drop_one(most, Instant::now())
         };
         if too_many {
-            let failing = self.0.failing.lock();
-            failing.unwrap_or_else(PoisonError::into_inner).push(worker);
-            self.0.failed.notify_one();
+            self.notice(worker, Reason::DroppedJobs);
         }
     }
 
-    /// Those that have dropped too many jobs, as soon as there are any.
-    pub async fn failing(&self) -> Vec<WorkerId> {
+    /// What somebody has to act on, as soon as there is anything.
+    pub async fn noticed(&self) -> Vec<(WorkerId, Reason)> {
         loop {
-            let failed = self.0.failed.notified();
-            let failing = {
-                let failing = self.0.failing.lock();
-                std::mem::take(&mut *failing.unwrap_or_else(PoisonError::into_inner))
+            let notified = self.0.notified.notified();
+            let noticed = {
+                let noticed = self.0.noticed.lock();
+                std::mem::take(&mut *noticed.unwrap_or_else(PoisonError::into_inner))
             };
-            if !failing.is_empty() {
-                return failing;
+            if !noticed.is_empty() {
+                return noticed;
             }
-            failed.await;
+            notified.await;
         }
     }
 
@@ -190,24 +237,40 @@ mod tests {
     use futures_util::FutureExt;
     use tokio::sync::watch;
 
-    use super::{MOST_DROPPED, MOST_DROPPED_IN_A_RAID, ModeSet, Reading, Records};
+    use super::{
+        MOST_DROPPED, MOST_DROPPED_IN_A_RAID, MOST_FORMS_DROPPED, ModeSet, Reading, Records,
+    };
+    use crate::coordinator::moderation::Reason;
+    use crate::coordinator::rigs::live::Seen;
+    use crate::coordinator::storage::Said;
     use crate::protocol::job::WorkerId;
+    use crate::protocol::legacy::words::Trade;
+
+    const WORKER: WorkerId = WorkerId(1);
 
     /// How many jobs a worker may drop.
-    fn allowed(modes: ModeSet) -> usize {
+    fn allowed(modes: ModeSet, trade: Trade) -> usize {
         let reading = Reading { revision: 1, modes };
         let records = Records::new(watch::channel(reading).1);
-        let mut dropped = 0;
-        while records.failing().now_or_never().is_none() {
-            records.dropped(WorkerId(1));
-            dropped += 1;
+        records.check_in(WORKER, Seen::now(Some((trade, Said::default()))));
+        for dropped in 0.. {
+            records.dropped(WORKER);
+            if let Some(noticed) = records.noticed().now_or_never() {
+                assert_eq!(noticed, [(WORKER, Reason::DroppedJobs)]);
+                return dropped;
+            }
         }
-        dropped - 1
+        0
     }
 
     #[test]
     fn in_a_raid_fewer_dropped_jobs_send_a_worker_into_maintenance() {
-        assert_eq!(allowed(ModeSet::default()), MOST_DROPPED);
-        assert_eq!(allowed(ModeSet::RAID), MOST_DROPPED_IN_A_RAID);
+        for trade in [Trade::Text, Trade::Image] {
+            assert_eq!(allowed(ModeSet::default(), trade), MOST_DROPPED);
+            assert_eq!(allowed(ModeSet::RAID, trade), MOST_DROPPED_IN_A_RAID);
+        }
+        for modes in [ModeSet::default(), ModeSet::RAID] {
+            assert_eq!(allowed(modes, Trade::Interrogation), MOST_FORMS_DROPPED);
+        }
     }
 }
