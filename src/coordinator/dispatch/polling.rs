@@ -5,13 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::protocol::job::{Capabilities, JobId, Kind, WorkerId};
+use crate::protocol::job::{Capabilities, JobId, Kind, RequestId, WorkerId};
 
 use super::Dispatcher;
-use super::effect::Effect;
+use super::effect::{Effect, Offer};
 use super::input::{Registration, SessionId};
 use super::jobs::{Entry, State};
 use super::lanes::{LaneId, Need};
+use super::lifetimes::patience;
 use super::wants::{Unwanted, Wants};
 use super::workers::{Profile, Worker};
 
@@ -137,6 +138,32 @@ impl Dispatcher {
             };
             *skipped.entry(reason).or_default() += 1;
         }
+    }
+
+    /// The job that a worker would be given next if it were trusted with one, as it would be offered. It stays where it is,
+    /// and nobody waits for what comes of this.
+    pub fn decoy(&self, session: SessionId, shown: &BTreeSet<RequestId>) -> Option<Offer> {
+        let worker = self.workers.get(self.sessions.get(&session)?)?;
+        let open = self
+            .lanes
+            .iter()
+            .filter(|(id, lane)| !self.queue.is_empty(*id) && worker.can_serve(&lane.need));
+        let first = open.filter_map(|(id, lane)| {
+            let mut turn = self.queue.in_turn(id).take(LOOK);
+            let (rank, ticket) = turn.find(|(_, ticket)| !shown.contains(&ticket.request))?;
+            Some((rank, ticket.job, worker.model_for(&lane.need)?))
+        });
+        let (_, job, model) = first.min()?;
+        let entry = self.jobs.get(&job)?;
+        Some(Offer {
+            session,
+            job: entry.job.clone(),
+            attempt: 1,
+            model: worker.models[model].name.clone(),
+            prefill: None,
+            patience: patience(entry, worker),
+            remaining: entry.expires.since(self.now.mono),
+        })
     }
 
     pub(super) fn polls(&self, worker: WorkerId) -> bool {

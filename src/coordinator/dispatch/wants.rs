@@ -1,9 +1,10 @@
 //! What a worker that comes for its jobs takes of those it could do.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::jobs::Entry;
-use crate::protocol::job::{Body, JobId};
+use crate::protocol::job::{Body, JobId, RequestId};
 
 /// Of one pop.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +23,9 @@ pub struct Wants {
     pub own_only: bool,
     /// No other than this one, which it says it has done.
     pub only: Option<JobId>,
+    /// Nothing it makes is believed: where there is nothing of its owner's it gets a copy of a job, of another request than
+    /// these.
+    pub decoys: Option<Arc<BTreeSet<RequestId>>>,
 }
 
 /// Why it does not take a job it could do.

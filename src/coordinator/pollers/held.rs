@@ -48,6 +48,8 @@ pub struct Out {
     pub attempt: u32,
     /// An earlier process gave it out, and nobody knows as which attempt.
     pub claimed: bool,
+    /// Nobody waits for it.
+    pub decoy: bool,
     /// What it is to be read by, where it is part of a chat.
     pub turn: Option<Arc<Turn>>,
     owner: AccountId,
@@ -68,6 +70,7 @@ impl Held {
             session: offer.session,
             attempt: offer.attempt,
             claimed: false,
+            decoy: false,
             turn: Turn::of(offer, longest).map(Arc::new),
             owner,
             since: Instant::now(),
@@ -80,6 +83,14 @@ impl Held {
         let busy = busy.or_insert(Busy { jobs: 0, since });
         busy.jobs += 1;
         busy.since = since;
+    }
+
+    /// Nobody waits for what is made of it.
+    pub fn add_decoy(&mut self, offer: &Offer, owner: AccountId) {
+        self.add(offer, owner, u32::MAX);
+        if let Some(out) = self.jobs.get_mut(&offer.job.id) {
+            out.decoy = true;
+        }
     }
 
     /// An earlier process gave it out.

@@ -123,26 +123,48 @@ impl Pollers {
         let said = poller.news_for(&ask);
         self.0.rigs.check_in(poller.row.id, said).await;
         let news = poller.take_in(ask, &self.0.names, &self.0.switchboard);
+        let wants = Wants {
+            decoys: self.is_doubted(&poller).then(|| poller.shown()),
+            ..wants
+        };
         let popped = self.ask(&mut poller, news, wants).await?;
         if popped.own_only && popped.offers.is_empty() {
             self.explain_own_only(&poller)?;
         }
-        let mut held = self.held();
-        for offer in &popped.offers {
-            held.add(offer, poller.row.owner, longest);
-        }
-        let first = popped.offers.first();
+        let offers = match popped.decoy {
+            Some(decoy) => vec![self.hand_out_decoy(&mut poller, decoy)],
+            None => self.hand_out(&poller, popped.offers, longest),
+        };
+        let first = offers.first();
         Ok(Given {
             worker: poller.row.id,
             model: first.map(|offer| poller.own_name(&offer.model, &self.0.names)),
-            offers: popped.offers,
+            offers,
             skipped: popped.skipped,
         })
+    }
+
+    fn hand_out(&self, poller: &Poller, offers: Vec<Offer>, longest: u32) -> Vec<Offer> {
+        let mut held = self.held();
+        for offer in &offers {
+            held.add(offer, poller.row.owner, longest);
+        }
+        offers
+    }
+
+    fn hand_out_decoy(&self, poller: &mut Poller, decoy: Offer) -> Offer {
+        let decoy = poller.decoy(decoy);
+        self.held().add_decoy(&decoy, poller.row.owner);
+        decoy
     }
 
     /// Returns when it is on disk.
     pub async fn bring(&self, owner: AccountId, job: JobId, made: Made) -> Result<Kudos, NotTaken> {
         let out = self.out(owner, job).await?;
+        if out.decoy {
+            self.held().brought(job);
+            return Ok(Kudos(0));
+        }
         let (made, finish) = self.read(&out, made).await;
         let brought = Brought {
             job,
@@ -213,6 +235,9 @@ impl Pollers {
         progress: Progress,
     ) -> Result<(), NotTaken> {
         let out = self.held().take(job, owner)?;
+        if out.decoy {
+            return Ok(());
+        }
         let frame = frame(&out, job, Event::Progress(progress));
         let said = self.0.switchboard.said(frame).await;
         said.map_err(|_| NotTaken::Unavailable)
@@ -235,7 +260,13 @@ impl Pollers {
         }
     }
 
-    /// In maintenance it is told so; one that is paused finds nothing to do.
+    /// Whether it is paused: what it makes for others is thrown away, and it is not told.
+    fn is_doubted(&self, poller: &Poller) -> bool {
+        let decided = self.0.rigs.decided(poller.row.id);
+        decided.paused && decided.maintenance.is_none()
+    }
+
+    /// In maintenance it is told so; one that is paused is not.
     fn explain_own_only(&self, poller: &Poller) -> Result<(), NotServed> {
         match self.0.rigs.decided(poller.row.id).maintenance {
             Some(note) => Err(NotServed::Maintenance(note)),

@@ -1,17 +1,21 @@
 //! One worker that polls: who it is, and what it last said it serves.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::coordinator::dispatch::{Extensions, Registration, ServedModel, SessionId};
+use crate::coordinator::dispatch::{Extensions, Offer, Registration, ServedModel, SessionId};
 use crate::coordinator::names::Names;
 use crate::coordinator::rigs::NotAdmitted;
 use crate::coordinator::storage::{Said, WorkerRow};
 use crate::coordinator::switchboard::{Card, Gpus, News, Switchboard};
-use crate::protocol::job::{AccountId, Capabilities, Formats, Kind, Reach};
+use crate::protocol::job::{AccountId, Capabilities, Formats, Job, JobId, Kind, Reach, RequestId};
 use crate::protocol::legacy::agent::BridgeAgent;
 use crate::protocol::legacy::words::Trade;
+
+/// Requests that are remembered as shown; who pauses a worker looks at it sooner.
+const MOST_SHOWN: usize = 1000;
 
 /// What a worker says when it comes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +59,8 @@ pub struct Poller {
     said: Option<Ask>,
     /// Its owner is trusted, and so is it.
     vouched: bool,
+    /// Requests of which it was shown copies.
+    shown: Arc<BTreeSet<RequestId>>,
 }
 
 impl Poller {
@@ -65,7 +71,26 @@ impl Poller {
             seen: Instant::now(),
             said: None,
             vouched: false,
+            shown: Arc::default(),
         }
+    }
+
+    pub fn shown(&self) -> Arc<BTreeSet<RequestId>> {
+        self.shown.clone()
+    }
+
+    /// The same under a name that nobody waits for.
+    pub fn decoy(&mut self, mut offer: Offer) -> Offer {
+        let shown = Arc::make_mut(&mut self.shown);
+        if shown.len() >= MOST_SHOWN {
+            shown.clear();
+        }
+        shown.insert(offer.job.request);
+        offer.job = Arc::new(Job {
+            id: JobId::random(),
+            ..(*offer.job).clone()
+        });
+        offer
     }
 
     /// Whether its owner is trusted now. A change is told with what it says next, as if that were new.

@@ -33,6 +33,8 @@ pub enum News {
 #[derive(Debug)]
 pub struct Popped {
     pub offers: Vec<Offer>,
+    /// What a worker is shown whose word counts for nothing.
+    pub decoy: Option<Offer>,
     /// What waits for others, when there was nothing.
     pub skipped: Skipped,
     /// The worker is given its owner's jobs only.
@@ -139,13 +141,16 @@ impl Desk {
         self.handle(Input::Pop { session, wants });
         let offers = self.polling.popping.take();
         let offers = offers.map(|(_, offers)| offers).unwrap_or_default();
-        let skipped = match offers.is_empty() {
+        let shown = asked.decoys.as_ref().filter(|_| offers.is_empty());
+        let decoy = shown.and_then(|shown| self.dispatcher.decoy(session, shown));
+        let skipped = match offers.is_empty() && decoy.is_none() {
             true => self.dispatcher.skipped(session, &asked),
             false => Skipped::new(),
         };
         // Jobs given to somebody who has hung up come back when their time is over.
         let _ = answer.send(Some(Popped {
             offers,
+            decoy,
             skipped,
             own_only: self.dispatcher.terms(session).own_only,
         }));

@@ -200,7 +200,7 @@ async fn what_is_changed_about_a_worker_is_refused_by_its_code() {
 }
 
 #[tokio::test]
-async fn only_a_moderator_pauses_a_worker_which_then_finds_nothing_to_do() {
+async fn only_a_moderator_pauses_a_worker_which_then_works_for_nobody() {
     let app = App::start().await;
     let mine = owner(&app, Roles::USER).await;
     let body = worker("w1");
@@ -216,9 +216,33 @@ async fn only_a_moderator_pauses_a_worker_which_then_finds_nothing_to_do() {
     );
     let (status, _) = call(&app, Method::PUT, &path, pause).await;
     assert_eq!(status, StatusCode::OK);
-    ask(&app, json!({})).await;
-    let (status, popped) = call_as(&app, &mine, Method::POST, POP, body).await;
-    assert_eq!((status, &popped["id"]), (StatusCode::OK, &Value::Null));
+    let theirs = ask(&app, json!({})).await;
+    let come = async || {
+        let (status, popped) = call_as(&app, &mine, Method::POST, POP, body.clone()).await;
+        assert_eq!(status, StatusCode::OK);
+        popped
+    };
+    let shown = come().await;
+    assert_eq!(shown["payload"]["prompt"], "Once upon");
+    assert!(come().await["id"].is_null(), "it is shown a request once");
+    let bring = async |id: &Value| {
+        let body = json!({"id": id, "generation": "lies", "seed": 1});
+        call_as(&app, &mine, Method::POST, super::SUBMIT, body).await
+    };
+    let (status, paid) = bring(&shown["id"]).await;
+    assert_eq!((status, &paid["reward"]), (StatusCode::OK, &json!(0.0)));
+    check(bring(&shown["id"]).await, 400, "DuplicateGen");
+    let status = super::look(&app, &theirs).await;
+    assert_eq!(
+        (&status["waiting"], &status["finished"]),
+        (&json!(1), &json!(0))
+    );
+    let own = json!({"prompt": "mine", "models": ["tiny"]});
+    call_as(&app, &mine, Method::POST, super::ASYNC, own).await;
+    let own = come().await;
+    assert_eq!(own["payload"]["prompt"], "mine");
+    assert_eq!(bring(&own["id"]).await.0, StatusCode::OK);
+    assert_eq!(pop(&app, "w2").await["payload"]["prompt"], "Once upon");
 }
 
 #[tokio::test]
