@@ -5,12 +5,14 @@ use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::address::Network;
 use muster::coordinator::http::PeerAddress;
+use muster::coordinator::rigs::Quotas;
 use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::Kudos;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
-use super::{call, post};
-use crate::support::app::{App, request};
+use super::{call, call_as, post};
+use crate::support::app::{App, PATIENCE, request};
 use crate::support::contract::assert_fits;
 
 const IMAGES: &str = "/api/v2/generate";
@@ -260,4 +262,272 @@ async fn a_text_with_a_soft_prompt_goes_to_a_worker_that_names_it() {
     let (_, other) = post(&app, super::POP, soft).await;
     assert_eq!(other["softprompt"], Value::Null);
     assert!(other["id"].is_string());
+}
+
+const TEXTS: &str = "/api/v2/generate/text";
+
+/// Looks at a worker until it is as wanted.
+async fn until_it_is(app: &App, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let worker = worker(app, name).await;
+        if wanted(&worker) {
+            return worker;
+        }
+        assert!(began.elapsed() < PATIENCE, "{worker}");
+        sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+fn check(answer: (StatusCode, Value), status: u16, rc: &str) {
+    let found = answer.1["rc"].as_str().unwrap_or_default();
+    assert_eq!((answer.0.as_u16(), found), (status, rc), "{}", answer.1);
+}
+
+async fn with_quotas() -> App {
+    App::with(DoorSettings {
+        worker_quotas: Some(Quotas::default()),
+        ..DoorSettings::default()
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_name_belongs_to_workers_of_one_kind() {
+    let app = App::start().await;
+    let bodies = [
+        (TEXTS, json!({"models": ["tiny"]})),
+        (IMAGES, json!({"models": ["tiny"]})),
+        (FORMS, json!({"forms": ["caption"]})),
+    ];
+    for (path, body) in &bodies {
+        let named = with(body.clone(), json!({"name": path}));
+        assert_eq!(
+            post(&app, &format!("{path}/pop"), named).await.0,
+            StatusCode::OK
+        );
+    }
+    for (path, body) in &bodies {
+        for (other, _) in bodies.iter().filter(|(other, _)| other != path) {
+            let named = with(body.clone(), json!({"name": other}));
+            let answer = post(&app, &format!("{path}/pop"), named).await;
+            check(answer, 400, "PolymorphicNameConflict");
+        }
+    }
+}
+
+#[tokio::test]
+async fn new_workers_come_by_invitation_where_that_is_switched_on() {
+    let app = App::start().await;
+    let owner = app.account_with(Roles::USER, Scopes::ALL).await;
+    let find = "/api/v2/find_user";
+    let (_, found) = call_as(&app, &owner, Method::GET, find, Value::Null).await;
+    let user = format!("/api/v2/users/{}", found["id"]);
+    let come = async |name: &str| {
+        let body = json!({"name": name, "models": ["tiny"]});
+        call_as(&app, &owner, Method::POST, &format!("{TEXTS}/pop"), body).await
+    };
+    check(come("before").await, 200, "");
+    let modes = json!({"invite_only_mode": true});
+    call(&app, Method::PUT, "/api/v2/status/modes", modes).await;
+    check(come("before").await, 200, "");
+    check(come("one").await, 403, "WorkerInviteOnly");
+    call(&app, Method::PUT, &user, json!({"worker_invited": 2})).await;
+    check(come("one").await, 200, "");
+    check(come("two").await, 403, "WorkerInviteOnly");
+    check(come("one").await, 200, "");
+}
+
+#[tokio::test]
+async fn so_many_new_workers_come_from_one_address() {
+    let app = with_quotas().await;
+    let trusted = Roles::USER.with(Roles::TRUSTED);
+    let owner = app.account_with(trusted, Scopes::ALL).await;
+    let find = "/api/v2/find_user";
+    let (_, found) = call_as(&app, &owner, Method::GET, find, Value::Null).await;
+    let user = format!("/api/v2/users/{}", found["id"]);
+    call(&app, Method::PUT, &user, json!({"worker_invited": 40})).await;
+    let come = async |address: &str, number: usize| {
+        let body = json!({"name": format!("{address} {number}"), "models": ["tiny"]});
+        from(&app, address, &owner, &format!("{TEXTS}/pop"), body).await
+    };
+    for number in 0..21 {
+        check(come("192.0.2.7", number).await, 200, "");
+    }
+    check(come("192.0.2.7", 21).await, 403, "TooManySameIPs");
+    check(come("192.0.2.8", 0).await, 200, "");
+    check(come("192.0.2.7", 0).await, 200, "");
+}
+
+#[tokio::test]
+async fn what_a_class_asks_for_is_fit_for_it_and_goes_to_trusted_workers() {
+    let app = App::start().await;
+    let class = app.account_with(Roles::EDUCATION, Scopes::ALL).await;
+    let stranger = app.account_with(Roles::USER, Scopes::ALL).await;
+    let asked = json!({
+        "prompt": "a cat", "models": ["tiny"], "nsfw": true, "censor_nsfw": false, "shared": true,
+    });
+    let (status, told) = call_as(
+        &app,
+        &class,
+        Method::POST,
+        &format!("{IMAGES}/async"),
+        asked,
+    )
+    .await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{told}");
+    let mild = json!({
+        "name": "theirs", "models": ["tiny"], "bridge_agent": NEWEST, "nsfw": false,
+    });
+    let path = format!("{IMAGES}/pop");
+    let (_, popped) = call_as(&app, &stranger, Method::POST, &path, mild).await;
+    assert_eq!(popped["skipped"]["untrusted"], 1, "{popped}");
+    assert_eq!(popped["skipped"]["nsfw"], 0);
+    let (_, popped) = pop_image(&app, json!({"nsfw": false})).await;
+    assert_eq!(popped["payload"]["use_nsfw_censor"], true, "{popped}");
+    assert_eq!(bring_image(&app, &popped["id"]).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn all_who_ask_without_a_key_share_the_room_of_a_model_and_not_of_all() {
+    let app = App::with(DoorSettings {
+        anonymous: true,
+        ..DoorSettings::default()
+    })
+    .await;
+    let ask = async |model: &str| {
+        let body = json!({"prompt": "p", "models": [model], "params": {"n": 20}});
+        let path = format!("{TEXTS}/async");
+        call_as(&app, "0000000000", Method::POST, &path, body).await
+    };
+    let mut taken = 0;
+    let full = loop {
+        match ask("crowded").await {
+            (StatusCode::ACCEPTED, _) => taken += 1,
+            full => break full,
+        }
+        assert!(taken < 100);
+    };
+    check(full, 429, "TooManyPrompts");
+    assert!(taken > 0);
+    check(ask("quiet").await, 202, "");
+    check(ask("crowded").await, 429, "TooManyPrompts");
+}
+
+/// A text that this worker takes and does not make, and another does.
+async fn dropped_by(app: &App, name: &str, ask: impl AsyncFn() -> Value) {
+    let path = format!("{TEXTS}/submit");
+    let pop = async |name: &str| {
+        let body = json!({"name": name, "models": ["tiny"], "max_length": 512});
+        post(app, &format!("{TEXTS}/pop"), body).await.1["id"].clone()
+    };
+    ask().await;
+    let fault = json!({"id": pop(name).await, "generation": "", "state": "faulted"});
+    assert_eq!(post(app, &path, fault).await.0, StatusCode::OK);
+    let done = json!({"id": pop("other").await, "generation": "made"});
+    assert_eq!(post(app, &path, done).await.0, StatusCode::OK);
+    // Nobody is kept out for failing now and then.
+    ask().await;
+    let done = json!({"id": pop(name).await, "generation": "made"});
+    assert_eq!(post(app, &path, done).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn whoever_drops_too_many_jobs_is_in_maintenance_and_jobs_that_fail_everywhere_are_nobodys_fault()
+ {
+    let app = App::start().await;
+    let ask = async || {
+        let body = json!({"prompt": "p", "models": ["tiny"], "params": {"max_length": 80}});
+        post(&app, &format!("{TEXTS}/async"), body).await.1
+    };
+    for _ in 0..20 {
+        dropped_by(&app, "careless", ask).await;
+    }
+    assert_eq!(worker(&app, "careless").await["maintenance_mode"], false);
+    assert_eq!(worker(&app, "careless").await["uncompleted_jobs"], 20);
+    // One that nobody can make.
+    let id = ask().await["id"].as_str().unwrap().to_owned();
+    for name in ["careless", "other", "third"] {
+        let body = json!({"name": name, "models": ["tiny"], "max_length": 512});
+        let (_, popped) = post(&app, &format!("{TEXTS}/pop"), body).await;
+        let fault = json!({"id": popped["id"], "generation": "", "state": "faulted"});
+        assert_eq!(
+            post(&app, &format!("{TEXTS}/submit"), fault).await.0,
+            StatusCode::OK
+        );
+    }
+    let status = super::until(&app, &id, |status| status["faulted"] == true).await;
+    assert_eq!(status["done"], true);
+    let careless = worker(&app, "careless").await;
+    assert_eq!(
+        (&careless["uncompleted_jobs"], &careless["maintenance_mode"]),
+        (&json!(20), &json!(false))
+    );
+    dropped_by(&app, "careless", ask).await;
+    until_it_is(&app, "careless", |worker| {
+        worker["maintenance_mode"] == true
+    })
+    .await;
+    assert_eq!(worker(&app, "other").await["maintenance_mode"], false);
+}
+
+#[tokio::test]
+async fn whoever_is_faster_than_any_card_is_paused_after_the_fifth_time() {
+    let app = with_quotas().await;
+    let owner = app.account_with(Roles::USER, Scopes::ALL).await;
+    let pop = async || {
+        let body = json!({"name": "wonder", "models": ["tiny"], "bridge_agent": NEWEST});
+        call_as(&app, &owner, Method::POST, &format!("{IMAGES}/pop"), body)
+            .await
+            .1
+    };
+    for number in 0..5 {
+        ask_image(&app, json!({})).await;
+        let id = pop().await["id"].clone();
+        assert_eq!(worker(&app, "wonder").await["paused"], false, "{number}");
+        let body = json!({"id": id, "generation": WEBP, "seed": 1});
+        let (status, told) = call_as(
+            &app,
+            &owner,
+            Method::POST,
+            &format!("{IMAGES}/submit"),
+            body,
+        )
+        .await;
+        assert_eq!(status, StatusCode::OK, "{told}");
+    }
+    until_it_is(&app, "wonder", |worker| worker["paused"] == true).await;
+    let (_, asked) = ask_image(&app, json!({})).await;
+    let shown = pop().await;
+    assert!(shown["id"].is_string());
+    let path = format!("{IMAGES}/check/{}", asked["id"].as_str().unwrap());
+    let status = app.get(&path).await.json().await;
+    assert_eq!(status["waiting"], 1, "it is given copies");
+}
+
+#[tokio::test]
+async fn a_worker_on_a_socket_is_kept_out_by_its_address_like_one_that_polls() {
+    let app = App::start().await;
+    let mut rig = app.dial_from("192.0.2.44").await;
+    let registration = json!({
+        "apikey": app.key, "name": "painter", "models": ["tiny"], "job_types": ["image"],
+        "bridge_agent": "painter/1",
+    });
+    rig.send(registration).await;
+    assert_eq!(rig.next().await["type"], "ready");
+    let id = worker(&app, "painter").await["id"].clone();
+    let path = format!(
+        "/api/v2/operations/block_worker_ipaddr/{}",
+        id.as_str().unwrap()
+    );
+    let began = Instant::now();
+    // It is written down while it registers.
+    while call(&app, Method::PUT, &path, json!({})).await.0 != StatusCode::OK {
+        assert!(began.elapsed() < PATIENCE);
+        sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let body = json!({"name": "other", "models": ["tiny"]});
+    let path = format!("{TEXTS}/pop");
+    let answer = from(&app, "192.0.2.44", &app.key, &path, body).await;
+    check(answer, 403, "TimeoutIP");
 }
