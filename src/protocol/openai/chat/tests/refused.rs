@@ -1,0 +1,185 @@
+//! Requests that are refused, by the name of what is wrong.
+
+use serde_json::{Value, json};
+
+use super::{check, read, refused, with};
+use crate::protocol::job::FailureKind;
+
+#[test]
+fn unknown_names_are_refused_with_the_nearest_known_one() {
+    check(
+        json!({"temprature": 1}),
+        "temprature",
+        "temprature is not known here; did you mean temperature?",
+    );
+    check(json!({"zzz": 1}), "zzz", "zzz is not known here");
+    check(
+        json!({"messages": [{"role": "user", "contents": "hi"}]}),
+        "messages[0].contents",
+        "messages[0].contents is not known here; did you mean messages[0].content?",
+    );
+    check(
+        json!({"stream": true, "stream_options": {"include_usag": true}}),
+        "stream_options.include_usag",
+        "stream_options.include_usag is not known here; did you mean stream_options.include_usage?",
+    );
+}
+
+#[test]
+fn wrong_types_and_absurd_numbers_are_refused_by_name() {
+    check(
+        json!({"temperature": "hot"}),
+        "temperature",
+        "temperature must be a number from 0 to 2, found a string",
+    );
+    check(
+        json!({"n": 1e300}),
+        "n",
+        "n must be an integer from 1 to 16, found 1e+300",
+    );
+    check(
+        json!({"n": 0}),
+        "n",
+        "n must be an integer from 1 to 16, found 0",
+    );
+    check(
+        json!({"stop": ["a", "b", "c", "d", "e"]}),
+        "stop",
+        "stop may hold 4 strings, found 5",
+    );
+    check(
+        json!({"logit_bias": {"x": 1}}),
+        "logit_bias",
+        "logit_bias must map token ids to numbers from -100 to 100",
+    );
+    check(
+        json!({"top_logprobs": 3}),
+        "top_logprobs",
+        "top_logprobs needs logprobs: true",
+    );
+    check(
+        json!({"max_tokens": 5, "max_completion_tokens": 6}),
+        "max_tokens",
+        "max_tokens is 5 and max_completion_tokens is 6: give one of them",
+    );
+    check(
+        json!({"stream_options": {"include_usage": true}}),
+        "stream_options",
+        "stream_options is only for requests with stream: true",
+    );
+    check(
+        json!({"messages": []}),
+        "messages",
+        "messages is empty: give at least one",
+    );
+    check(
+        json!({"model": ""}),
+        "model",
+        "model is missing: name one of /v1/models",
+    );
+    check(
+        json!({"messages": [{"role": "boss", "content": "hi"}]}),
+        "messages[0].role",
+        "messages[0].role must be one of system, developer, user, assistant, tool, function, found \"boss\"",
+    );
+    check(
+        json!({"messages": [{"role": "user"}]}),
+        "messages[0].content",
+        "messages[0].content is missing",
+    );
+}
+
+#[test]
+fn entries_nobody_reads_are_refused_wherever_they_stand() {
+    let tools = json!([{"type": "function", "function": {"name": "look"}}]);
+    let chosen = |choice: Value| json!({"tools": tools, "tool_choice": choice});
+    let called = |call: Value| json!({"messages": [{"role": "assistant", "tool_calls": [call]}]});
+    let cases = [
+        (
+            "tool_choice.strict",
+            chosen(json!({"type": "function", "function": {"name": "look"}, "strict": true})),
+        ),
+        (
+            "tool_choice.function.strict",
+            chosen(json!({"type": "function", "function": {"name": "look", "strict": true}})),
+        ),
+        (
+            "tool_choice.allowed_tools.max",
+            chosen(
+                json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "max": 1, "tools": tools}}),
+            ),
+        ),
+        (
+            "tool_choice.allowed_tools.tools[0].type",
+            chosen(
+                json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "mcp"}]}}),
+            ),
+        ),
+        (
+            "function_call.arguments",
+            json!({"functions": [{"name": "look"}], "function_call": {"name": "look", "arguments": "{}"}}),
+        ),
+        (
+            "messages[0].tool_calls[0].type",
+            called(
+                json!({"id": "1", "type": "magic", "function": {"name": "look", "arguments": "{}"}}),
+            ),
+        ),
+        (
+            "messages[0].tool_calls[0].function.result",
+            called(json!({"id": "1", "type": "function",
+                          "function": {"name": "look", "arguments": "{}", "result": 1}})),
+        ),
+    ];
+    for (param, fields) in cases {
+        let problem = refused(fields);
+        assert_eq!(problem.param.as_deref(), Some(param));
+    }
+}
+
+#[test]
+fn arguments_of_calls_do_not_unpack_without_end() {
+    let arguments = format!("{{\"a\":[{}0]}}", "0,".repeat(300_000));
+    let call =
+        json!({"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}});
+    let once = json!({"messages": [{"role": "assistant", "tool_calls": [call]}]});
+    read(with(once));
+    let twice = json!({"messages": [{"role": "assistant", "tool_calls": [call, call]}]});
+    check(
+        twice,
+        "messages[0].tool_calls[1].function.arguments",
+        "messages[0].tool_calls[1].function.arguments: the calls so far hold more than 500000 values",
+    );
+}
+
+#[test]
+fn what_nobody_can_do_is_refused_by_name() {
+    let cases = [
+        ("store", json!(true)),
+        ("service_tier", json!("priority")),
+        ("modalities", json!(["text", "audio"])),
+        ("audio", json!({"voice": "alloy", "format": "wav"})),
+        ("prediction", json!({"type": "content", "content": "x"})),
+        ("moderation", json!({"model": "omni"})),
+        ("web_search_options", json!({})),
+        ("verbosity", json!("low")),
+        ("prompt_cache_retention", json!("24h")),
+        ("prompt_cache_options", json!({"ttl": "30m"})),
+    ];
+    for (name, value) in cases {
+        let problem = refused(json!({ name: value }));
+        assert_eq!(
+            problem.failure.kind,
+            FailureKind::UnsupportedValue,
+            "{name}"
+        );
+        assert_eq!(problem.param.as_deref(), Some(name));
+    }
+    let parts = [("input_audio", json!({})), ("file", json!({}))];
+    for (word, value) in parts {
+        let content = json!([{"type": word, word: value}]);
+        let problem = refused(json!({"messages": [{"role": "user", "content": content}]}));
+        assert_eq!(problem.param.as_deref(), Some("messages[0].content[0]"));
+        assert_eq!(problem.failure.kind, FailureKind::UnsupportedValue);
+    }
+}
