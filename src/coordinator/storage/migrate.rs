@@ -35,6 +35,7 @@ pub const ALL: &[&str] = &[
     include_str!("migrations/0015_style_keys.sql"),
     include_str!("migrations/0016_tallies.sql"),
     include_str!("migrations/0017_fees.sql"),
+    include_str!("migrations/0018_leftovers.sql"),
 ];
 
 /// Makes the file, for its owner's eyes only: it holds the hashes of keys.

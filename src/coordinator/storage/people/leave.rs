@@ -8,6 +8,7 @@ use sqlx::Row;
 
 use crate::coordinator::accounts::Roles;
 use crate::coordinator::storage::keys::{revoke_all, touch_keys};
+use crate::coordinator::storage::revisions::{Topic, next};
 use crate::coordinator::storage::write::Change;
 use crate::coordinator::storage::{StorageError, Store};
 use crate::protocol::job::{AccountId, UnixMillis};
@@ -29,7 +30,7 @@ pub enum Left {
     Marked,
     /// It was marked too short a time ago to be wiped.
     TooSoon,
-    /// Without name, login, contact, workers and keys; the ledger has its number.
+    /// Without name, login, contact, workers and keys, its own and shared ones; the ledger has its number.
     Wiped,
 }
 
@@ -91,6 +92,7 @@ impl Leaving {
             let forgotten = sqlx::query(*forgotten).bind(self.account.0);
             forgotten.execute(&mut *connection).await?;
         }
+        next(Topic::Messages, connection).await?;
         Ok(Left::Wiped)
     }
 }
@@ -99,5 +101,10 @@ const FORGET: &[&str] = &[
     "UPDATE accounts SET name = 'deleted', roles = 'deleted' WHERE id = $1",
     "UPDATE people SET login = NULL, contact = NULL, admin_comment = NULL, proxy_passkey = NULL, \
      monthly_kudos = 0 WHERE account = $1",
+    "DELETE FROM worker_messages WHERE worker IN (SELECT id FROM workers WHERE owner = $1)",
+    "DELETE FROM worker_addresses WHERE worker IN (SELECT id FROM workers WHERE owner = $1)",
+    "DELETE FROM rigs WHERE worker IN (SELECT id FROM workers WHERE owner = $1)",
     "DELETE FROM workers WHERE owner = $1",
+    "UPDATE styles SET shared_key = NULL WHERE owner = $1",
+    "DELETE FROM shared_keys WHERE owner = $1",
 ];

@@ -129,6 +129,7 @@ impl Change for Delete {
         Box::pin(async move {
             for text in [
                 "DELETE FROM worker_messages WHERE worker = $1",
+                "DELETE FROM worker_addresses WHERE worker = $1",
                 "DELETE FROM rigs WHERE worker = $1",
                 "DELETE FROM workers WHERE id = $1",
             ] {

@@ -8,10 +8,13 @@ use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::accounts::Roles;
 use crate::coordinator::kudos::escrow_of;
+use crate::coordinator::sharing::NewKey;
 use crate::coordinator::storage::{
-    Attended, Leaving, Left, NewLogin, PersonChange, Promotion, Store,
+    Attended, Decided, Leaving, Left, NewLogin, NewMessage, PersonChange, Promotion, RigChange,
+    Store, WorkerAddress,
 };
-use crate::protocol::job::{AccountId, JobId, Kind, Kudos, UnixMillis};
+use crate::protocol::job::{AccountId, JobId, Kind, Kudos, SharedKeyId, UnixMillis, WorkerId};
+use crate::protocol::legacy::shared_key::JobLimits;
 
 on_both_engines! {
     a_charge_below_the_floor_is_forgiven_and_the_books_stay_sound,
@@ -206,7 +209,17 @@ async fn an_account_is_wiped_a_month_after_it_was_marked(scratch: Scratch) {
         now: NOW,
     };
     let alice = store.log_in(login.clone()).await.unwrap();
-    store.worker("w", alice.account, NOW).await.unwrap();
+    let worker = store.worker("w", alice.account, NOW).await.unwrap().id;
+    let paused = RigChange {
+        paused: Some(true),
+        ..RigChange::default()
+    };
+    store.decide(worker, paused).await.unwrap();
+    store.note_worker_address("w", "192.0.2.7").await.unwrap();
+    let key = key_of(alice.account);
+    assert_eq!(store.create_shared_key(key.clone()).await, Ok(true));
+    let message = message_to(worker, alice.account);
+    assert_eq!(store.create_message(message.clone()).await, Ok(true));
     let leave = async |now| {
         let leaving = Leaving {
             account: alice.account,
@@ -224,7 +237,45 @@ async fn an_account_is_wiped_a_month_after_it_was_marked(scratch: Scratch) {
         ("deleted", None, Kudos(5_000))
     );
     assert!(store.workers_of(alice.account).await.unwrap().is_empty());
+    assert_eq!(store.shared_key(key.id).await, Ok(None));
+    assert_eq!(store.message(message.id).await, Ok(None));
+    // Whoever has its number next begins with nothing of it.
+    let next = store.worker("next", AccountId(1), NOW).await.unwrap();
+    let rig = store.rig_of_row(next.id).await.unwrap().unwrap();
+    assert_eq!(rig.decided, Decided::default());
+    let address = store.worker_address(next.public_id).await;
+    assert_eq!(address, Ok(WorkerAddress::Unknown));
     let again = store.log_in(login).await.unwrap();
     assert!(again.is_new && again.account != alice.account);
     sound(&store).await;
+}
+
+fn key_of(owner: AccountId) -> NewKey {
+    NewKey {
+        id: SharedKeyId(Uuid::new_v4()),
+        owner,
+        name: None,
+        budget: None,
+        expires_at: None,
+        limits: JobLimits {
+            image_pixels: -1,
+            image_steps: -1,
+            text_tokens: -1,
+        },
+        now: NOW,
+        most: 3,
+    }
+}
+
+fn message_to(worker: WorkerId, author: AccountId) -> NewMessage {
+    NewMessage {
+        id: Uuid::new_v4(),
+        worker: Some(worker),
+        author,
+        message: "m".to_owned(),
+        origin: "1".to_owned(),
+        created_at: NOW,
+        expires_at: NOW.after(DAY),
+        most: 3,
+    }
 }
