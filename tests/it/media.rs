@@ -48,10 +48,36 @@ async fn upload_links_used_twice_late_with_another_type() {
         put(&app, &link, "image/webp; x=y", WEBP).await,
         StatusCode::OK
     );
-    let twice = send(&app, Method::PUT, &link, "image/webp", WEBP).await;
-    assert_eq!(twice.status, StatusCode::CONFLICT);
-    let said = twice.json().await["error"]["message"].to_string();
-    assert!(said.contains("once"), "{said}");
+    let again = put(&app, &link, "image/webp", WEBP).await;
+    assert_eq!(
+        again,
+        StatusCode::OK,
+        "the answer was lost, and is given again"
+    );
+    for other in [[WEBP, b"."].concat(), WEBP[..WEBP.len() - 1].to_vec()] {
+        let twice = send(&app, Method::PUT, &link, "image/webp", other).await;
+        assert_eq!(twice.status, StatusCode::CONFLICT);
+        let said = twice.json().await["error"]["message"].to_string();
+        assert!(said.contains("once"), "{said}");
+    }
+    assert_eq!(app.media.get(KEY).await.unwrap().as_deref(), Some(WEBP));
+    app.media.delete(KEY).await.unwrap();
+    let gone = put(&app, &link, "image/webp", WEBP).await;
+    assert_eq!(gone, StatusCode::CONFLICT);
+}
+
+#[tokio::test]
+async fn types_that_http_libraries_name_by_themselves_say_nothing() {
+    for untold in [
+        "application/octet-stream",
+        "application/x-www-form-urlencoded",
+    ] {
+        let app = App::start().await;
+        let link = app.media.upload_link(KEY, HALF_AN_HOUR).await.unwrap();
+        let svg = put(&app, &link, untold, "<svg></svg>.").await;
+        assert_eq!(svg, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        assert_eq!(put(&app, &link, untold, WEBP).await, StatusCode::OK);
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! Objects as files of a folder that is ours alone.
 //!
 //! What comes is written under another name, brought to the disk and then given its own: a file is whole or it is not
-//! there. A name that an upload has filled, or that was deleted, is not filled again.
+//! there. A name that an upload has filled, or that was deleted, is not filled again; the same upload once more is told
+//! that it is there.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -13,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
@@ -116,7 +117,7 @@ impl Folder {
         let _alone = self.claim(key).ok_or(Unaccepted::Used)?;
         let used = self.blocking(move |folder| Ok(folder.is_used(key))).await?;
         if used {
-            return Err(Unaccepted::Used);
+            return self.same_again(key, body).await;
         }
         let Part { path, file } = &self.blocking(|folder| folder.part()).await?;
         let mut writing = tokio::fs::File::from_std(file.try_clone()?);
@@ -133,6 +134,33 @@ impl Folder {
         match kept.await? {
             true => Ok(sent.bytes),
             false => Err(Unaccepted::Used),
+        }
+    }
+
+    /// Whoever lost the answer to an upload sends it again: the length of what is there, if it is what comes.
+    async fn same_again(
+        &self,
+        key: Key,
+        mut body: impl Stream<Item = Result<Bytes, Interrupted>> + Unpin,
+    ) -> Result<u64, Unaccepted> {
+        let Some((file, length)) = self.open_file(key).await? else {
+            return Err(Unaccepted::Used);
+        };
+        let (mut there, mut left) = (tokio::fs::File::from_std(file), length);
+        let mut piece = Vec::new();
+        while let Some(bytes) = body.next().await {
+            let bytes = bytes?;
+            let more = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            left = left.checked_sub(more).ok_or(Unaccepted::Used)?;
+            piece.resize(bytes.len(), 0);
+            there.read_exact(&mut piece).await?;
+            if piece != bytes {
+                return Err(Unaccepted::Used);
+            }
+        }
+        match left {
+            0 => Ok(length),
+            _ => Err(Unaccepted::Used),
         }
     }
 

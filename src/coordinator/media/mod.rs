@@ -8,7 +8,7 @@
 //! | `bucket` | objects in a bucket of a service that speaks S3 |
 //!
 //! A link needs no key: whoever has it may do what it says. One to upload is good for one object of one kind, of a
-//! bounded size, once. A folder holds whoever uploads to all of that while they send. A bucket cannot, so there an
+//! bounded size, once; whoever sends the same again has lost the answer, and gets it. A folder holds whoever uploads to all of that while they send. A bucket cannot, so there an
 //! upload counts for nothing until [`Media::take_in`] has looked at it, and what its link brings later changes
 //! nothing.
 //!
@@ -102,7 +102,7 @@ pub enum MediaError {
 /// Why an upload is not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum Unaccepted {
-    #[error("something was sent by this link before: it is good for one object, once")]
+    #[error("something else was sent by this link before: it is good for one object, once")]
     Used,
     #[error("what was sent is not {wanted}, which this link is for")]
     OtherKind { wanted: &'static str },
@@ -255,11 +255,9 @@ impl Media {
         let (folder, signer) = self.own_links()?;
         let ticket = signer.read_upload(key, query, wall_clock())?;
         let wanted = ticket.key.kind().content_type();
-        // Public workers name no type.
-        match content_type {
-            Some(named) if !named.eq_ignore_ascii_case(wanted) => {
-                Err(Unaccepted::OtherKind { wanted })
-            }
+        let is_it = |named: &str| named.eq_ignore_ascii_case(wanted);
+        match content_type.filter(|named| !says_nothing(named)) {
+            Some(named) if !is_it(named) => Err(Unaccepted::OtherKind { wanted }),
             _ => folder.receive(ticket, body).await,
         }
     }
@@ -291,6 +289,18 @@ impl Media {
             sleep(SWEEPS).await;
         }
     }
+}
+
+/// Types that HTTP libraries name when nobody told them one. What was sent is looked at in any case.
+fn says_nothing(content_type: &str) -> bool {
+    const UNTOLD: [&str; 3] = [
+        "application/octet-stream",
+        "binary/octet-stream",
+        "application/x-www-form-urlencoded",
+    ];
+    UNTOLD
+        .iter()
+        .any(|one| content_type.eq_ignore_ascii_case(one))
 }
 
 impl From<io::Error> for Unaccepted {

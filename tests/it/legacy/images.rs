@@ -165,7 +165,18 @@ async fn an_image_is_asked_for_popped_uploaded_submitted_and_fetched() {
     assert_eq!(fetched.status, StatusCode::OK);
     assert_eq!(fetched.bytes().await, STANDARD.decode(WEBP).unwrap());
     assert!(
-        !upload(&app, &popped["r2_upload"]).await.is_success(),
+        upload(&app, &popped["r2_upload"]).await.is_success(),
+        "whoever lost the answer gets it"
+    );
+    let other = request(
+        Method::PUT,
+        &path(&popped["r2_upload"]),
+        &[],
+        "RIFF....WEBP".into(),
+    );
+    assert_eq!(
+        app.send(other).await.status,
+        StatusCode::CONFLICT,
         "a link is good once"
     );
 }
