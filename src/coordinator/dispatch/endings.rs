@@ -9,7 +9,7 @@ use super::Dispatcher;
 use super::clock::Mono;
 use super::connections::Gone;
 use super::effect::{CancelReason, CloseReason, Effect, Outcome};
-use super::jobs::{Phase, State};
+use super::jobs::{Entry, Phase, State};
 use super::timers::Alarm;
 use super::workers::{Hold, Worker};
 
@@ -242,14 +242,19 @@ impl Dispatcher {
         }
     }
 
-    /// Takes nothing new. What is here may end, until `within` has passed.
+    /// Takes nothing new. What waits on disk stays there; what else is here may end, until `within` has passed.
     pub(super) fn drain(&mut self, within: Duration, out: &mut Vec<Effect>) {
-        self.draining = true;
         if self.jobs.is_empty() {
             out.push(Effect::Drained);
         } else {
             self.timers.set(Alarm::Drain, self.now.mono + within);
         }
+        self.draining = true;
+        let waits = |entry: &Entry| entry.job.durable && matches!(entry.state, State::Queued);
+        let waiting = self.jobs.iter().filter(|(_, entry)| waits(entry));
+        let mut waiting: Vec<JobId> = waiting.map(|(job, _)| *job).collect();
+        waiting.sort_unstable();
+        waiting.into_iter().for_each(|job| self.park(job, out));
     }
 
     /// Out of patience: jobs on disk stay there, the others are told to come back.

@@ -231,6 +231,8 @@ fn a_draining_coordinator_takes_nothing_and_parks_what_is_on_disk() {
     let waiting = desk.submit_one();
     desk.take();
     desk.put(Input::Drain { within: secs(10) });
+    let parked = |effect: &Effect| matches!(effect, Effect::Park { job } if *job == stored);
+    assert!(desk.take().iter().any(parked), "nobody waits for it");
     desk.submit_one();
     let refused = |effect: &Effect| matches!(effect, Effect::Refused { .. });
     assert!(desk.take().iter().any(refused));
@@ -238,16 +240,23 @@ fn a_draining_coordinator_takes_nothing_and_parks_what_is_on_disk() {
     assert!(desk.take().is_empty());
     desk.wait(secs(6));
     let effects = desk.take();
-    assert!(
-        effects
-            .iter()
-            .any(|effect| matches!(effect, Effect::Park { job } if *job == stored))
-    );
     for job in [running, waiting] {
         let ended = |effect: &Effect| matches!(effect, Effect::End { job: it, .. } if *it == job);
         assert!(effects.iter().any(ended));
     }
     assert!(matches!(effects.last(), Some(Effect::Drained)));
+}
+
+#[test]
+fn a_drain_does_not_wait_for_what_waits_on_disk() {
+    let mut desk = Desk::new();
+    let mut stored = desk.new_job();
+    stored.durable = true;
+    let stored = desk.submit(stored);
+    desk.take();
+    desk.put(Input::Drain { within: secs(10) });
+    let effects = desk.take();
+    assert!(matches!(effects[..], [Effect::Park { job }, Effect::Drained] if job == stored));
 }
 
 #[test]

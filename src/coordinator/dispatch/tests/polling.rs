@@ -383,7 +383,7 @@ fn stored_jobs_are_parked_when_the_coordinator_leaves() {
             _ => None,
         })
         .collect();
-    assert_eq!(parked, [out, waiting]);
+    assert_eq!(parked, [waiting, out], "what waits goes first");
     desk.assert_nothing_left();
 }
 
