@@ -144,7 +144,7 @@ impl Poller {
     fn registration(&self, names: &Names) -> (Box<Registration>, Card) {
         let said = self.said.clone().unwrap_or_else(Ask::nothing);
         let card = Card {
-            name: said.name.clone(),
+            name: self.row.name.as_str().into(),
             public_id: self.row.public_id,
             agent: said.agent,
             modalities: Arc::from([]),
