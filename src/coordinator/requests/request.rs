@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -17,6 +18,9 @@ use crate::protocol::job::{
     AccountId, Body, Event, Hidden, Job, JobId, Kind, Kudos, LegacySampling, Product, Progress,
     RequestId, UnixMillis,
 };
+
+/// For so long workers of an earlier process may not have come yet: as long as one that polls counts as online.
+const RETURN: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
 pub struct Request {
@@ -43,6 +47,8 @@ pub struct Request {
     spares: AtomicBool,
     /// What it has cost beside its jobs.
     fee: Kudos,
+    /// When it was taken over from an earlier process, if it was.
+    restored: Option<Instant>,
     /// What its jobs have cost, and how many had ended when that was asked.
     charged: Mutex<(usize, Kudos)>,
 }
@@ -141,6 +147,7 @@ impl Request {
             cancelled: CancellationToken::new(),
             heard: watch::Sender::new(0),
             spares: AtomicBool::new(false),
+            restored: None,
             fee: row.fee,
             charged: Mutex::default(),
         }
@@ -173,6 +180,19 @@ impl Request {
 
     pub(super) fn is_kept_until(&self, until: UnixMillis) {
         self.kept_until.fetch_max(until.0, Ordering::Relaxed);
+    }
+
+    pub(super) fn restored(self) -> Self {
+        Self {
+            restored: Some(Instant::now()),
+            ..self
+        }
+    }
+
+    /// An earlier process knew workers that may just be busy with it, and come here when they have it.
+    pub fn awaits_workers(&self) -> bool {
+        let waits = |since: Instant| since.elapsed() < RETURN;
+        self.is_open() && self.restored.is_some_and(waits)
     }
 
     pub fn counts(&self) -> Counts {

@@ -83,7 +83,7 @@ impl Requests {
                 .unwrap_or_default(),
         };
         let wishes = (order.wishes(), standing);
-        let request = Request::new(&one.request, wishes, &jobs, &streams, ended);
+        let request = Request::new(&one.request, wishes, &jobs, &streams, ended).restored();
         let request = self.follow(request, &jobs, streams, order.webhook());
         if one.request.cancelled {
             request.cancel();

@@ -157,6 +157,7 @@ async fn a_text_is_asked_for_popped_submitted_and_read() {
     let reward = submitted["reward"].as_f64().unwrap();
     assert!(reward > 0.0);
     let status = until(&app, &id, |status| status["done"] == true).await;
+    assert_eq!(status["is_possible"], true, "clients look at this first");
     assert_eq!(
         (&status["finished"], &status["faulted"]),
         (&json!(1), &json!(false))
@@ -199,6 +200,20 @@ async fn a_worker_on_a_socket_serves_a_request_that_is_polled_for() {
     rig.answer(&["There was ", "a king. And th"]).await;
     let status = until(&app, &id, |status| status["done"] == true).await;
     assert_eq!(status["generations"][0]["text"], "There was a king.");
+}
+
+#[tokio::test]
+async fn who_asks_for_more_than_any_worker_reaches_is_told() {
+    let app = App::start().await;
+    pop(&app, "w1").await;
+    for (window, is_told) in [(4096, false), (8192, true)] {
+        let params = json!({"max_context_length": window});
+        let body = json!({"prompt": "p", "models": ["tiny"], "params": params});
+        let (_, answer) = post(&app, ASYNC, body).await;
+        assert_eq!(answer["message"].is_string(), is_told, "{window}: {answer}");
+        let status = look(&app, answer["id"].as_str().unwrap()).await;
+        assert_eq!(status["is_possible"], !is_told, "{window}");
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! How a request is doing, for those who ask again and again.
 
+use crate::coordinator::dispatch::Outlook;
 use crate::coordinator::requests::{Counts, Output, Request};
 use crate::coordinator::storage::Store;
 use crate::coordinator::switchboard::Switchboard;
@@ -8,10 +9,8 @@ use crate::protocol::legacy::requests::RequestStatusCheck;
 
 pub async fn of(request: &Request, board: &Switchboard, store: &Store) -> RequestStatusCheck {
     let counts = request.counts();
-    let outlook = match request.next() {
-        Some(job) => board.outlook(job).await.ok().flatten(),
-        None => None,
-    };
+    let outlook = look_ahead(request, board).await;
+    let is_possible = may_be_served(request, outlook);
     let outlook = outlook.unwrap_or_default();
     let (percent, steps) = heard(request);
     let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
@@ -32,11 +31,28 @@ pub async fn of(request: &Request, board: &Switchboard, store: &Store) -> Reques
             _ => outlook.ahead as u64 + 1,
         },
         kudos: kudos(request, counts, store).await,
-        is_possible: counts.processing > 0 || outlook.is_possible,
+        is_possible,
         progress_percent: percent,
         current_step: steps.map(|(step, _)| step),
         total_steps: steps.map(|(_, steps)| steps),
     }
+}
+
+/// Whether somebody who is online can serve it, as far as dispatch knows.
+pub async fn is_possible(request: &Request, board: &Switchboard) -> bool {
+    may_be_served(request, look_ahead(request, board).await)
+}
+
+/// Nothing, when nothing is to come.
+async fn look_ahead(request: &Request, board: &Switchboard) -> Option<Outlook> {
+    board.outlook(request.next()?).await.ok().flatten()
+}
+
+/// What has ended was possible: public clients look at this before they look at what is done.
+fn may_be_served(request: &Request, outlook: Option<Outlook>) -> bool {
+    outlook.is_none_or(|outlook| outlook.is_possible)
+        || request.counts().processing > 0
+        || request.awaits_workers()
 }
 
 /// What the workers say that are at it: the percentage of the whole request, and the steps of the first. Nothing, if

@@ -9,7 +9,6 @@ use crate::coordinator::names::Names;
 use crate::coordinator::requests::{NotAccepted, Order, Request, Requests};
 use crate::coordinator::rigs::Rigs;
 use crate::coordinator::state::DoorSettings;
-use crate::coordinator::switchboard::Overview;
 use crate::protocol::job::{Kind, RequestId, Targets};
 use crate::protocol::legacy::{Code, Refusal};
 
@@ -96,17 +95,13 @@ pub fn find(requests: &Requests, id: &str, kind: Kind) -> Result<Arc<Request>, R
         .ok_or_else(|| Code::RequestNotFound.into())
 }
 
-/// What whoever asks should know. In a raid nobody learns from it who is online.
-pub fn notice(
-    order: &Order,
-    modes: &Modes,
-    overview: &Overview,
-    settings: &DoorSettings,
-) -> Option<String> {
-    let names = &settings.names;
-    match modes.are_on(ModeSet::RAID) && !order.is_possible(overview, names) {
-        true => None,
-        false => order.notice(overview, names),
+/// What whoever asked should know: that nobody who is online can serve it, or that not all of it is honoured
+/// everywhere. In a raid nobody learns from it who is online.
+pub fn notice(order: &Order, modes: &Modes, is_possible: bool) -> Option<String> {
+    match is_possible {
+        true => order.caveat(),
+        false if modes.are_on(ModeSet::RAID) => None,
+        false => Some("no worker that is online now can serve this; it waits for one".to_owned()),
     }
 }
 

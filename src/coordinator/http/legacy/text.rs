@@ -106,15 +106,15 @@ pub async fn ask(
         limits.admit_text(asked.params.max_length)?;
     }
     let order = Order::new(id, &payer, Asked::text(asked)).for_workers(whose);
-    let notice = notice(&order, &modes, &board.overview(), &settings);
     let request = NewRequest {
         kept,
         ..order.request(payer.standing, style, &settings.names)
     };
     let accepted = requests.accept(request).await;
-    accepted.map_err(|error| refusal(&error))?;
+    let accepted = accepted.map_err(|error| refusal(&error))?;
     let mut answer = RequestAsync::accepted(id, 0.0);
-    answer.message = notice;
+    let is_possible = progress::is_possible(&accepted, &board).await;
+    answer.message = notice(&order, &modes, is_possible);
     Ok(reply::json(StatusCode::ACCEPTED, &answer))
 }
 

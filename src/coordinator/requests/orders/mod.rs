@@ -26,10 +26,9 @@ use crate::coordinator::kudos::{Payer, activation_fee};
 use crate::coordinator::names::Names;
 use crate::coordinator::storage::{Dues, RequestRow};
 use crate::coordinator::styles::Use;
-use crate::coordinator::switchboard::{ModelOnline, Overview};
 use crate::protocol::job::{
-    AccountId, Body, Capabilities, Formats, Job, JobId, Kind, Kudos, Limits, ModelChoice, Original,
-    Privacy, RequestId, SharedKeyId, Targets, UnixMillis, WorkerId,
+    AccountId, Body, Capabilities, Job, JobId, Kind, Kudos, Limits, ModelChoice, Original, Privacy,
+    RequestId, SharedKeyId, Targets, UnixMillis, WorkerId,
 };
 use crate::protocol::legacy::Refusal;
 use crate::protocol::legacy::image::request::GenerationInputImage;
@@ -193,26 +192,9 @@ impl Order {
         jobs.collect()
     }
 
-    /// What whoever asks should know: that nobody can serve it now, or that not all of it is honoured everywhere.
-    pub fn notice(&self, overview: &Overview, names: &Names) -> Option<String> {
-        match self.is_possible(overview, names) {
-            true => self.asked.caveat(),
-            false => {
-                Some("no worker that is online now can serve this; it waits for one".to_owned())
-            }
-        }
-    }
-
-    /// Whether somebody who is online serves a model of it.
-    pub fn is_possible(&self, overview: &Overview, names: &Names) -> bool {
-        let models = self.asked.models();
-        let serves = |model: &ModelOnline| {
-            model.kinds.contains(self.kind()) && model.formats.meets(self.asked.formats())
-        };
-        let is_wanted =
-            |name: &str| models.is_empty() || models.iter().any(|one| *names.id(one) == *name);
-        let mut online = overview.models.iter();
-        online.any(|model| serves(model) && is_wanted(&model.name))
+    /// What of it is not honoured everywhere.
+    pub fn caveat(&self) -> Option<String> {
+        self.asked.caveat()
     }
 
     /// For work that is there whatever becomes of the jobs. Questions about images make none.
@@ -384,14 +366,6 @@ impl Asked {
         match self {
             Self::Forms(forms) => forms.models().get(index..=index).unwrap_or_default(),
             other => other.models(),
-        }
-    }
-
-    fn formats(&self) -> Formats {
-        match self {
-            Self::Text(text) => text.formats(),
-            Self::Image(image) => image.formats(),
-            Self::Forms(_) => Formats::LEGACY,
         }
     }
 

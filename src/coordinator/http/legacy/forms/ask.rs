@@ -8,6 +8,7 @@ use axum::response::Response;
 
 use super::super::images::look_at;
 use super::super::moderation::Door;
+use super::super::progress;
 use super::super::refused::Refused;
 use super::super::requested::{Asking, notice, refusal};
 use super::super::service::takes_requests;
@@ -67,10 +68,11 @@ pub async fn ask(
         ..Whose::default()
     };
     let order = Order::new(id, &payer, Asked::forms(asked, size)).for_workers(whose);
-    let message = notice(&order, &modes, &board.overview(), &settings);
     let request = order.request(payer.standing, None, &settings.names);
     let accepted = requests.accept(request).await;
-    accepted.map_err(|error| refusal(&error))?;
+    let accepted = accepted.map_err(|error| refusal(&error))?;
+    let is_possible = progress::is_possible(&accepted, &board).await;
+    let message = notice(&order, &modes, is_possible);
     let answer = RequestInterrogationResponse { id, message };
     Ok(reply::json(StatusCode::ACCEPTED, &answer))
 }

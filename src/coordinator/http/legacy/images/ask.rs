@@ -8,6 +8,7 @@ use axum::response::Response;
 
 use super::super::moderation::Door;
 use super::super::paying::{Till, crowd, kudos};
+use super::super::progress;
 use super::super::refused::Refused;
 use super::super::requested::{Asking, notice, refusal, targets};
 use super::super::service::takes_requests;
@@ -135,18 +136,18 @@ impl Counter {
         let price = paying::drawing(&asked).price().round();
         let mut warnings = reference::warnings(&asked);
         let order = Order::new(id, &payer, Asked::image(asked)).for_workers(whose);
-        let is_possible = order.is_possible(&overview, names);
-        let mut answer = RequestAsync::accepted(id, price);
-        answer.message = notice(&order, &self.modes, &overview, &self.settings);
-        let told = answer.message.as_deref().filter(|_| !is_possible);
-        warnings.extend(told.map(nobody));
-        answer.warnings = Some(warnings).filter(|warnings| !warnings.is_empty());
         let request = NewRequest {
             kept,
             ..order.request(payer.standing, style, names)
         };
         let accepted = self.requests.accept(request).await;
-        accepted.map_err(|error| refusal(&error))?;
+        let accepted = accepted.map_err(|error| refusal(&error))?;
+        let mut answer = RequestAsync::accepted(id, price);
+        let is_possible = progress::is_possible(&accepted, &self.board).await;
+        answer.message = notice(&order, &self.modes, is_possible);
+        let told = answer.message.as_deref().filter(|_| !is_possible);
+        warnings.extend(told.map(nobody));
+        answer.warnings = Some(warnings).filter(|warnings| !warnings.is_empty());
         Ok(answer)
     }
 }
