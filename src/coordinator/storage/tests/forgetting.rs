@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep};
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::kudos::{HOUSE, Settlement};
-use crate::coordinator::storage::Store;
-use crate::protocol::job::{AccountId, JobId, Kudos, UnixMillis};
+use crate::coordinator::storage::{Dues, RequestRow, Store};
+use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis};
 
 on_both_engines! {
     old_jobs_and_their_entries_go_and_no_balance_changes,
@@ -17,6 +17,7 @@ on_both_engines! {
     two_processes_forget_each_job_once,
     a_job_of_a_clock_that_was_ahead_stays_until_its_time,
     records_go_by_themselves,
+    requests_that_live_on_are_kept_and_never_shorter,
 }
 
 const DAY: i64 = 86_400_000;
@@ -141,4 +142,36 @@ async fn records_go_by_themselves(scratch: Scratch) {
     }
     assert_eq!(balances(&store).await, before);
     assert!(scratch.tasks.stop(Duration::from_secs(5)).await);
+}
+
+async fn requests_that_live_on_are_kept_and_never_shorter(scratch: Scratch) {
+    let store = scratch.open().await;
+    // One more than go into one statement.
+    let all: Vec<RequestId> = (0..10).map(|_| RequestId::random()).collect();
+    for id in &all {
+        let row = RequestRow {
+            id: *id,
+            account: AccountId(1),
+            kind: Kind::Image,
+            body: "{}".to_owned(),
+            accepted_at: TODAY,
+            expires_at: days(1),
+            cancelled: false,
+            fee: Kudos(0),
+        };
+        store.accept(row, Dues::default()).await.unwrap();
+    }
+    let longer = all[1..].to_vec();
+    store.keep_requests(longer, days(3)).await.unwrap();
+    store.keep_requests(all.clone(), days(2)).await.unwrap();
+    store.forget_requests(days(2)).await.unwrap();
+    let open = store.open_requests(TODAY).await.unwrap();
+    let mut kept: Vec<_> = open
+        .iter()
+        .map(|one| (one.request.id, one.request.expires_at))
+        .collect();
+    kept.sort();
+    let mut expected: Vec<_> = all[1..].iter().map(|id| (*id, days(3))).collect();
+    expected.sort();
+    assert_eq!(kept, expected);
 }
