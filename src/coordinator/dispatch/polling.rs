@@ -64,7 +64,10 @@ impl Dispatcher {
     /// A worker brings what an earlier process has given it: the job waits again, and is its own as if it had just
     /// been offered. It has shown that it serves it.
     fn claim(&mut self, id: WorkerId, job: JobId, out: &mut Vec<Effect>) {
-        let waits = |entry: &&Entry| entry.job.durable && matches!(entry.state, State::Queued);
+        // Who brings the whole of it cannot go on with what a client has read of another's.
+        let waits = |entry: &&Entry| {
+            entry.job.durable && !entry.has_output() && matches!(entry.state, State::Queued)
+        };
         let Some(entry) = self.jobs.get(&job).filter(waits) else {
             return;
         };

@@ -160,6 +160,19 @@ fn only_what_waits_on_disk_can_be_brought_unasked() {
 }
 
 #[test]
+fn what_a_client_has_read_the_beginning_of_is_not_brought_unasked() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    let socket = desk.ours(2);
+    let job = desk.stored();
+    let offer = desk.offer();
+    assert_eq!(offer.session, socket);
+    desk.say(&offer, token(0));
+    desk.say(&offer, failed());
+    assert!(desk.claim(poller, job).is_empty());
+}
+
+#[test]
 fn a_job_that_is_not_brought_in_time_goes_to_another_and_its_worker_comes_too_late() {
     let mut desk = Desk::new();
     let (slow, quick) = (desk.poller(1), desk.poller(2));
