@@ -1,12 +1,14 @@
 //! A network in a box: clients, workers, a store and two clocks, all driven by one seed. Workers crash, blink, stall,
 //! refuse, lie and repeat themselves; clients leave or read slowly; the store goes down or forgets to answer;
-//! the wall clock jumps. After every step the promises of the module are checked from outside (`clients`,
-//! `rigs`, `store`) and its books from inside (`books`).
+//! the wall clock jumps. Other workers poll: they come for several jobs at once, bring them late, twice or never, and
+//! bring what an earlier process gave them. After every step the promises of the module are checked from outside
+//! (`clients`, `rigs`, `pollers`, `store`) and its books from inside (`books`).
 //!
 //! `MUSTER_SIM_SEED` repeats one run, `MUSTER_SIM_RUNS` asks for more of them than the usual few hundred.
 
 mod books;
 mod clients;
+mod pollers;
 mod random;
 mod rigs;
 mod store;
@@ -22,9 +24,14 @@ const RUNS: u64 = 300;
 const LARGE_EVERY: u64 = 60;
 
 /// What has to come up among that many runs, or the simulation tests less than it says.
-const HAPPENS: [&str; 20] = [
+const HAPPENS: [&str; 27] = [
     "bad_job",
+    "brought",
+    "brought and not wanted",
+    "brought twice",
     "cancelled",
+    "cancelled, and brought",
+    "claimed",
     "closed: barred",
     "closed: drained",
     "closed: evicted",
@@ -38,6 +45,8 @@ const HAPPENS: [&str; 20] = [
     "invalid_request",
     "no_worker",
     "parked",
+    "popped",
+    "popped together",
     "resumed",
     "shutting_down",
     "slow_client",
@@ -74,10 +83,12 @@ fn run(seed: u64) -> BTreeMap<&'static str, u64> {
     let scale = match seed.is_multiple_of(LARGE_EVERY) {
         true => Scale {
             rigs: 300,
+            pollers: 60,
             requests: 2500,
         },
         false => Scale {
             rigs: 2 + seed % 12,
+            pollers: seed % 6,
             requests: 80,
         },
     };

@@ -1,29 +1,27 @@
-//! What happens when: the calendar, and the carrying of inputs and effects between the dispatcher and the rest.
+//! What happens when: the calendar, and the carrying of inputs and effects between the dispatcher and the rest. What
+//! clients do is in `asking`, and what happens when a worker comes by itself in `visits`.
+
+mod asking;
+mod visits;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
-
-use uuid::Uuid;
 
 use super::books;
 use super::clients::Clients;
+use super::pollers::{Brought, Poller};
 use super::random::Random;
-use super::rigs::{MODELS, Rig, Say};
+use super::rigs::{Rig, Say};
 use super::store::Store;
-use crate::coordinator::dispatch::tests::text;
 use crate::coordinator::dispatch::{
-    CloseReason, Dispatcher, Effect, Frame, Input, Mono, Now, Priority, SessionId, Settings,
-    Standing, Submission,
+    CloseReason, Dispatcher, Effect, Frame, Input, Mono, Now, Offer, SessionId, Settings,
 };
-use crate::protocol::job::{
-    AccountId, Capabilities, Formats, Job, JobId, Kind, Kudos, Limits, ModelChoice, Privacy,
-    RequestId, UnixMillis, WorkerId,
-};
+use crate::protocol::job::{JobId, RequestId, UnixMillis, WorkerId};
 
 #[derive(Clone, Copy)]
 pub struct Scale {
     pub rigs: u64,
+    pub pollers: u64,
     pub requests: u64,
 }
 
@@ -37,6 +35,15 @@ pub struct World {
     scale: Scale,
     rigs: Vec<Rig>,
     sessions: BTreeMap<SessionId, usize>,
+    pollers: Vec<Poller>,
+    /// Their sessions, the earlier ones too.
+    polling: BTreeMap<SessionId, usize>,
+    /// What the one that asks is given.
+    popped: Vec<Offer>,
+    /// What pollers have brought, by job and attempt.
+    brought: BTreeSet<(JobId, u32)>,
+    /// One of them is at it.
+    bringing: bool,
     clients: Clients,
     requests: BTreeMap<RequestId, Vec<JobId>>,
     issued: u64,
@@ -63,6 +70,9 @@ enum Happening {
     Mishap(usize),
     Step(usize, u32, (JobId, u32)),
     Beat(usize, u32, (JobId, u32)),
+    /// A worker that polls comes.
+    Visit(usize),
+    Bring(usize, Brought),
     Outage,
     ClockJump,
     Drain,
@@ -74,6 +84,8 @@ impl World {
         let rigs = (0..scale.rigs as i64)
             .map(|number| Rig::new(number, &mut random))
             .collect();
+        let pollers = (0..scale.pollers as i64).map(|number| Poller::new(number, &mut random));
+        let pollers = pollers.collect();
         Self {
             random,
             dispatcher: Dispatcher::new(Settings::default()),
@@ -87,6 +99,11 @@ impl World {
             scale,
             rigs,
             sessions: BTreeMap::new(),
+            pollers,
+            polling: BTreeMap::new(),
+            popped: Vec::new(),
+            brought: BTreeSet::new(),
+            bringing: false,
             clients: Clients::default(),
             requests: BTreeMap::new(),
             issued: 0,
@@ -118,6 +135,10 @@ impl World {
             let wait = self.random.millis(1000, 120_000);
             self.after(wait, Happening::Mishap(index));
         }
+        for index in 0..self.pollers.len() {
+            let wait = self.random.millis(0, 5000);
+            self.after(wait, Happening::Visit(index));
+        }
         for _ in 0..self.scale.requests {
             let wait = self.random.millis(0, 120_000);
             self.after(wait, Happening::Request);
@@ -142,7 +163,8 @@ impl World {
             self.clients.open
         );
         self.closing = true;
-        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+        let sessions = self.sessions.keys().chain(self.polling.keys());
+        let sessions: Vec<SessionId> = sessions.copied().collect();
         for session in sessions {
             self.give(Input::Lost { session });
         }
@@ -205,6 +227,8 @@ impl World {
             Happening::Mishap(index) => self.mishap(index),
             Happening::Step(index, life, key) => self.step(index, life, key),
             Happening::Beat(index, life, key) => self.beat(index, life, key),
+            Happening::Visit(index) => self.visit(index),
+            Happening::Bring(index, brought) => self.bring(index, brought),
             Happening::Outage => {
                 self.store.down = !self.store.down && !self.is_over();
                 if self.store.down {
@@ -220,87 +244,6 @@ impl World {
                 let hours = self.random.below(2000) as i64 - 1000;
                 self.now.wall = UnixMillis(self.now.wall.0 + hours * 3_600_000);
             }
-        }
-    }
-
-    // Clients.
-
-    fn request(&mut self) {
-        self.issued += 1;
-        let request = RequestId(Uuid::from_u128(self.issued.into()));
-        let account = AccountId(1 + self.random.below(8) as i64);
-        let durable = self.random.permille(100);
-        let life = self.random.millis(5000, 180_000);
-        let model = MODELS[(self.random.below(8) as usize).min(4) / 2];
-        let prompt_tokens = [100, 100, 3000, 20_000][self.random.below(4) as usize];
-        let count = if self.random.permille(200) {
-            1 + self.random.below(4)
-        } else {
-            1
-        };
-        let mut jobs = Vec::new();
-        for _ in 0..count {
-            self.issued += 1;
-            let id = JobId(Uuid::from_u128((1 << 100) + u128::from(self.issued)));
-            let length = 1 + self.random.below(25) as u32;
-            self.clients
-                .expect(id, length, self.now.mono + life, durable);
-            jobs.push(Job {
-                id,
-                request,
-                account,
-                shared_key: None,
-                kind: Kind::Text,
-                model: ModelChoice(vec![model.into()]),
-                body: text(),
-                limits: Limits {
-                    formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
-                    requires: Capabilities::default(),
-                    prompt_tokens,
-                    output_tokens: Some(length),
-                    ..Limits::default()
-                },
-                privacy: Privacy::Anyone,
-                deadline: self.now.wall.after(life),
-                durable,
-                prefixes: vec![self.issued % 7, self.issued % 50],
-                original: None,
-            });
-        }
-        self.requests
-            .insert(request, jobs.iter().map(|job| job.id).collect());
-        let priority =
-            [Priority::Low, Priority::Normal, Priority::High][self.random.below(3) as usize];
-        let kudos = Kudos(self.random.below(1 << 40) as i64);
-        let standing = Standing {
-            kudos,
-            priority,
-            ..Standing::default()
-        };
-        self.give(Input::Submit(Submission {
-            jobs: jobs.into_iter().map(Arc::new).collect(),
-            standing,
-        }));
-    }
-
-    fn lose_patience(&mut self, job: JobId) {
-        if !self.clients.open.contains(&job) {
-            return;
-        }
-        self.clients.jobs.get_mut(&job).unwrap().left = true;
-        let slow = self.random.permille(300);
-        self.give(if slow {
-            Input::SlowClient { job }
-        } else {
-            Input::Cancel { job }
-        });
-        self.after(Duration::from_secs(1), Happening::SlotFree(job));
-        let entry = self.dispatcher.jobs.get(&job);
-        if let Some(lease) = entry.and_then(|entry| entry.lease()) {
-            assert!(
-                self.told_to_stop.contains(&(job, lease.attempt)),
-                "{job} runs on, and its worker does not know better"
-            );
         }
     }
 
@@ -482,7 +425,7 @@ impl World {
                     self.clients.refused(job);
                 }
             }
-            Effect::Relay { job, ref event } => self.clients.relay(job, event),
+            Effect::Relay { job, ref event } => self.clients.relay(job, event, self.bringing),
             Effect::End { job, ref outcome } => {
                 let settled = self.store.has(job);
                 let kind = self.clients.end(job, outcome, settled, self.now.mono);
@@ -506,7 +449,7 @@ impl World {
                 reward,
                 ..
             } => {
-                let worker = self.rigs[self.sessions[&session]].id;
+                let worker = self.worker_of(session);
                 self.store.told(job, worker, reward);
                 self.tell(session, effect);
             }
@@ -525,10 +468,13 @@ impl World {
             | Effect::TellDrain { session, .. }
             | Effect::CloseWorker { session, .. } => self.tell(session, effect),
             Effect::Offer(ref offer) => {
-                let worker = self.rigs[self.sessions[&offer.session]].id;
+                let worker = self.worker_of(offer.session);
                 let before = self.offered.insert((offer.job.id, offer.attempt), worker);
                 assert_eq!(before, None, "an attempt is one worker's");
-                self.tell(offer.session, effect);
+                match self.polling.contains_key(&offer.session) {
+                    true => self.popped.push(offer.clone()),
+                    false => self.tell(offer.session, effect),
+                }
             }
             Effect::Drained => assert!(self.clients.open.is_empty(), "drained, and jobs are open"),
         }
@@ -555,22 +501,24 @@ impl World {
         *self.happened.entry(what).or_default() += 1;
     }
 
-    fn tell(&mut self, session: SessionId, effect: Effect) {
-        let index = self.sessions[&session];
-        let latency = self.rigs[index].latency;
-        self.after(latency, Happening::ToRig(index, session, effect));
+    fn note(&mut self, what: &'static str) {
+        *self.happened.entry(what).or_default() += 1;
     }
 
-    fn accepted(&mut self, request: RequestId) {
-        for job in self.requests[&request].clone() {
-            self.clients.accepted(job);
-            let expires = self.clients.jobs[&job].expires;
-            let overdue = expires.since(self.now.mono) + Duration::from_secs(30);
-            self.after(overdue, Happening::Overdue(job));
-            if self.random.permille(150) {
-                let wait = self.random.millis(0, 20_000);
-                self.after(wait, Happening::Impatience(job));
-            }
+    fn worker_of(&self, session: SessionId) -> WorkerId {
+        match self.polling.get(&session) {
+            Some(&index) => self.pollers[index].id,
+            None => self.rigs[self.sessions[&session]].id,
         }
+    }
+
+    fn tell(&mut self, session: SessionId, effect: Effect) {
+        let Some(&index) = self.sessions.get(&session) else {
+            // Who polls is told nothing until it comes again.
+            assert!(self.polling.contains_key(&session), "{effect:?}");
+            return;
+        };
+        let latency = self.rigs[index].latency;
+        self.after(latency, Happening::ToRig(index, session, effect));
     }
 }

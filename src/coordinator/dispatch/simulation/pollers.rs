@@ -1,0 +1,199 @@
+//! Workers that come for their jobs. Each comes, is given what there is, and brings it in time, late, twice, as a fault
+//! or never; now and then it is somebody else after a restart, or brings what nobody knows it has.
+
+use std::time::Duration;
+
+use super::random::Random;
+use super::rigs::MODELS;
+use crate::coordinator::dispatch::{
+    Extensions, Frame, Offer, Registration, Said, ServedModel, SessionId, Wants,
+};
+use crate::protocol::job::{
+    AccountId, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, JobId, Kind,
+    Media, Reach, TokenEvent, Usage, WorkerId,
+};
+
+/// What pollers draw.
+pub const DRAWN: &str = "drawn";
+/// Workers with numbers from here on poll.
+const FIRST: i64 = 500;
+
+pub struct Poller {
+    pub id: WorkerId,
+    pub session: Option<SessionId>,
+    pub kind: Kind,
+    models: Vec<&'static str>,
+    threads: u32,
+    manners: Manners,
+}
+
+/// How often in a thousand it does what it should not.
+struct Manners {
+    silent: u64,
+    late: u64,
+    faults: u64,
+    twice: u64,
+}
+
+/// Something that it will bring.
+#[derive(Debug, Clone, Copy)]
+pub struct Brought {
+    pub session: SessionId,
+    pub job: JobId,
+    pub attempt: u32,
+    pub kind: Kind,
+    /// Of the whole output, in tokens.
+    pub length: u32,
+    pub is_fault: bool,
+}
+
+impl Poller {
+    pub fn new(number: i64, random: &mut Random) -> Self {
+        let kind = match random.permille(400) {
+            true => Kind::Image,
+            false => Kind::Text,
+        };
+        Self {
+            id: WorkerId(FIRST + number),
+            session: None,
+            kind,
+            models: match kind {
+                Kind::Image => vec![DRAWN],
+                _ => MODELS[..1 + random.below(3) as usize].to_vec(),
+            },
+            threads: 1 + random.below(3) as u32,
+            manners: match random.below(3) {
+                0 => Manners::bad(random),
+                _ => Manners::good(),
+            },
+        }
+    }
+
+    pub fn register(&mut self, session: SessionId) -> Registration {
+        self.session = Some(session);
+        let model = |name: &&str| ServedModel {
+            name: (*name).into(),
+            slots: u32::MAX,
+        };
+        Registration {
+            session,
+            worker: self.id,
+            owner: AccountId(1000 + self.id.0),
+            prefers: Vec::new(),
+            trusted: false,
+            kinds: self.kind.into(),
+            formats: Formats::LEGACY,
+            capabilities: Capabilities::default(),
+            context: 8192,
+            models: self.models.iter().map(model).collect(),
+            slots: self.threads,
+            extensions: Extensions {
+                multi: true,
+                ..Extensions::default()
+            },
+            polls: Some(Reach {
+                window: u32::MAX,
+                output: u32::MAX,
+                pixels: u32::MAX,
+                steps: u32::MAX,
+            }),
+            softprompts: Vec::new(),
+            agent: None,
+            resume: None,
+        }
+    }
+
+    pub fn wants(&self, random: &mut Random) -> Wants {
+        Wants {
+            scattered: random.permille(100),
+            ..Wants::most(1 + random.below(4) as u32)
+        }
+    }
+
+    /// When it brings what it was given, each time that it does.
+    pub fn plan(
+        &self,
+        offer: &Offer,
+        length: u32,
+        random: &mut Random,
+    ) -> Vec<(Duration, Brought)> {
+        assert!(offer.prefill.is_none(), "it cannot go on with anything");
+        assert_eq!(Some(offer.session), self.session, "somebody else's offer");
+        if random.permille(self.manners.silent) {
+            return Vec::new();
+        }
+        let brought = Brought {
+            session: offer.session,
+            job: offer.job.id,
+            attempt: offer.attempt,
+            kind: offer.job.kind,
+            length,
+            is_fault: random.permille(self.manners.faults),
+        };
+        let wait = match random.permille(self.manners.late) {
+            true => random.millis(40_000, 150_000),
+            false => random.millis(50, 15_000),
+        };
+        let mut plan = vec![(wait, brought)];
+        if random.permille(self.manners.twice) {
+            plan.push((wait + random.millis(0, 20_000), brought));
+        }
+        plan
+    }
+}
+
+impl Brought {
+    /// As the shell of the poll API puts it.
+    pub fn frames(&self) -> Vec<Frame> {
+        let events = match (self.is_fault, self.kind) {
+            (true, _) => vec![Event::Failed(Failure::new(
+                FailureKind::WorkerFailed,
+                "so it goes",
+            ))],
+            (false, Kind::Image) => vec![Event::Media(Media::default()), done()],
+            (false, _) => {
+                let text = (0..self.length).map(|token| format!("{token} ")).collect();
+                let whole = TokenEvent {
+                    text,
+                    ..TokenEvent::default()
+                };
+                vec![Event::Token(whole), done()]
+            }
+        };
+        let frame = |event| Frame {
+            session: self.session,
+            job: self.job,
+            attempt: Some(self.attempt),
+            seq: None,
+            said: Said::Event(event),
+        };
+        events.into_iter().map(frame).collect()
+    }
+}
+
+fn done() -> Event {
+    Event::Done {
+        finish: FinishReason::Stop,
+        usage: Usage::default(),
+    }
+}
+
+impl Manners {
+    fn good() -> Self {
+        Self {
+            silent: 10,
+            late: 10,
+            faults: 10,
+            twice: 50,
+        }
+    }
+
+    fn bad(random: &mut Random) -> Self {
+        Self {
+            silent: random.below(400),
+            late: random.below(400),
+            faults: random.below(400),
+            twice: random.below(500),
+        }
+    }
+}
