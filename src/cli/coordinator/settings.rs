@@ -24,7 +24,6 @@ pub fn for_development(config: &Config) -> Result<Settings, Failure> {
     settings.doors.rate_limits = false;
     settings.dispatch.in_flight_limit = None;
     settings.doors.worker_quotas = None;
-    settings.doors.polled_texts = usize::MAX;
     settings.doors.anonymous = true;
     settings.doors.development = Some(Development {
         admins: config.serve.dev_admins.clone(),

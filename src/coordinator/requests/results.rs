@@ -12,6 +12,7 @@ use crate::protocol::job::Remark;
 use crate::protocol::legacy::image::metadata::GenerationMetadataImage;
 use crate::protocol::legacy::image::status::{GenerationImage, LOST};
 use crate::protocol::legacy::text::format;
+use crate::protocol::legacy::text::metadata::GenerationMetadataText;
 use crate::protocol::legacy::text::status::GenerationText;
 use crate::protocol::legacy::words::{ResultState, named};
 
@@ -33,7 +34,7 @@ pub fn text(output: &Output, made: &Made) -> GenerationText {
         // Done by a legacy worker already, and the same when it is done again.
         text: format::output(made.product.text(), &wanted),
         seed: output.seed.unwrap_or_default().cast_signed(),
-        gen_metadata: Vec::new(),
+        gen_metadata: GenerationMetadataText::about(made.hidden),
         worker_id: made.worker_id,
         worker_name: made.worker.to_string(),
         model: made.model.to_string(),

@@ -1,5 +1,6 @@
 //! What a worker remarks about a text it made.
 
+use crate::protocol::job::Hidden;
 use crate::protocol::legacy::rules::{text, word};
 use crate::protocol::legacy::tables::{body, words};
 
@@ -20,5 +21,20 @@ body! {
             value: MetadataValue = word(),
         }
         may { r#ref: String = text(..=255), }
+    }
+}
+
+impl GenerationMetadataText {
+    /// What there is to remark about a text that is hidden for this reason.
+    pub fn about(hidden: Option<Hidden>) -> Vec<Self> {
+        let remark = Self {
+            r#type: MetadataType::Censorship,
+            value: MetadataValue::Csam,
+            r#ref: None,
+        };
+        match hidden {
+            Some(Hidden::Unlawful) => vec![remark],
+            Some(Hidden::Censored) | None => Vec::new(),
+        }
     }
 }

@@ -12,8 +12,9 @@ use crate::coordinator::http::legacy::asked::Query;
 use crate::coordinator::http::reply;
 use crate::coordinator::names::Names;
 use crate::coordinator::state::DoorSettings;
-use crate::coordinator::stats::{Stats, Window};
+use crate::coordinator::stats::{Made, Stats, Window};
 use crate::protocol::job::Kind;
+use crate::protocol::legacy::Refusal;
 use crate::protocol::legacy::service::ModelState;
 use crate::protocol::legacy::stats::{
     ByModel, ImgModelStats, SinglePeriodImgStat, SinglePeriodTxtStat, StatsImgTotals,
@@ -22,42 +23,49 @@ use crate::protocol::legacy::stats::{
 
 /// `GET /api/v2/stats/img/totals`
 pub async fn images(State(stats): State<Stats>) -> Result<Response, Refused> {
-    let picture = stats.picture().await.map_err(unknown_numbers)?;
-    let period = |window: &Window| {
-        let made = window.total(Kind::Image);
-        SinglePeriodImgStat {
-            images: made.outputs,
-            ps: made.size,
-        }
+    let [minute, hour, day, month, total] = totals(&stats, Kind::Image).await?;
+    let period = |made: Made| SinglePeriodImgStat {
+        images: made.outputs,
+        ps: made.size,
     };
     let totals = StatsImgTotals {
-        minute: period(&picture.minute),
-        hour: period(&picture.hour),
-        day: period(&picture.day),
-        month: period(&picture.month),
-        total: period(&picture.ever),
+        minute: period(minute),
+        hour: period(hour),
+        day: period(day),
+        month: period(month),
+        total: period(total),
     };
     Ok(reply::json(StatusCode::OK, &totals))
 }
 
 /// `GET /api/v2/stats/text/totals`
 pub async fn texts(State(stats): State<Stats>) -> Result<Response, Refused> {
-    let picture = stats.picture().await.map_err(unknown_numbers)?;
-    let period = |window: &Window| {
-        let made = window.total(Kind::Text);
-        SinglePeriodTxtStat {
-            requests: made.outputs,
-            tokens: made.size,
-        }
+    let [minute, hour, day, month, total] = totals(&stats, Kind::Text).await?;
+    let period = |made: Made| SinglePeriodTxtStat {
+        requests: made.outputs,
+        tokens: made.size,
     };
     let totals = StatsTxtTotals {
-        minute: period(&picture.minute),
-        hour: period(&picture.hour),
-        day: period(&picture.day),
-        month: period(&picture.month),
-        total: period(&picture.ever),
+        minute: period(minute),
+        hour: period(hour),
+        day: period(day),
+        month: period(month),
+        total: period(total),
     };
     Ok(reply::json(StatusCode::OK, &totals))
+}
+
+/// Of the last minute, hour, day and month, and of all time.
+async fn totals(stats: &Stats, kind: Kind) -> Result<[Made; 5], Refusal> {
+    let picture = stats.picture().await.map_err(unknown_numbers)?;
+    let windows = [
+        &picture.minute,
+        &picture.hour,
+        &picture.day,
+        &picture.month,
+        &picture.ever,
+    ];
+    Ok(windows.map(|window| window.total(kind)))
 }
 
 /// `GET /api/v2/stats/img/models`
