@@ -47,7 +47,8 @@ use super::accounts::Roles;
 use super::address::{Network, Networks};
 use super::clock::wall_clock;
 use super::storage::{
-    FilterChange, FilterChanged, FilterMade, Hit, NewFilter, StorageError, Store, TimeoutRow,
+    FilterChange, FilterChanged, FilterMade, Hit, NewFilter, StorageError, Store,
+    TimeoutRow,
 };
 use crate::protocol::job::{AccountId, WorkerId};
 use crate::tasks::Tasks;
@@ -291,6 +292,18 @@ impl Moderation {
     /// Notes a reason for suspicion; whether it counts.
     pub async fn mark(&self, mark: Mark) -> Result<bool, StorageError> {
         self.0.store.mark(mark, wall_clock()).await
+    }
+
+    /// Holds something against an account that was refused for it.
+    pub async fn suspect(&self, account: AccountId, reason: Reason) {
+        let mark = Mark {
+            account,
+            worker: None,
+            reason,
+        };
+        if let Err(error) = self.mark(mark).await {
+            warn!("a mark of suspicion could not be written down: {error}");
+        }
     }
 
     /// How suspicious an account is, its workers included: from [`TOO_MUCH`] on it may not transfer kudos.

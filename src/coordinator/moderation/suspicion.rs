@@ -1,8 +1,8 @@
-//! Why somebody is under suspicion. Where it is counted: `CorruptPrompt` by [`Moderation::examine`], the others where
-//! they are seen, by whoever calls [`Moderation::mark`].
+//! Why somebody is under suspicion. Where it is counted: `CorruptPrompt` by [`Moderation::examine`], what workers do
+//! and are called in the room of their rigs, and what is refused at a door there, by [`Moderation::suspect`].
 //!
 //! [`Moderation::examine`]: super::Moderation::examine
-//! [`Moderation::mark`]: super::Moderation::mark
+//! [`Moderation::suspect`]: super::Moderation::suspect
 
 use crate::protocol::job::{AccountId, WorkerId};
 

@@ -28,6 +28,7 @@ use tokio::time::{Instant, sleep};
 use super::accounts::{Caller, Roles};
 use super::dispatch::{Frame, Offer, Said, Skipped, Wants};
 use super::metering::Meter;
+use super::moderation::Reason;
 use super::names::Names;
 use super::rigs::{Applicant, NotAdmitted, Rigs};
 use super::storage::Store;
@@ -118,6 +119,9 @@ impl Pollers {
         let poller = self.poller(caller, &ask).await?;
         let mut poller = poller.lock().await;
         self.check(&poller, caller, &ask)?;
+        if wants.own_only {
+            self.0.rigs.suspect_of(poller.row.id, Reason::UnsafeAddress);
+        }
         let longest = ask.reach.output;
         poller.vouch(caller.roles.contains(Roles::TRUSTED));
         let said = poller.news_for(&ask);

@@ -3,6 +3,7 @@
 
 use crate::coordinator::accounts::{Caller, Roles};
 use crate::coordinator::clock::wall_clock;
+use crate::coordinator::moderation::Reason;
 use crate::coordinator::profanity::is_profane;
 use crate::coordinator::storage::{RigRow, StorageError, Store, WorkerError, WorkerRow};
 use crate::protocol::job::AccountId;
@@ -68,6 +69,19 @@ impl Default for Quotas {
             untrusted: 3,
             trusted: 20,
         }
+    }
+}
+
+/// Characters of a name that are enough for anybody, and bytes that the store takes.
+const LONG_NAME: usize = 100;
+const LONGEST_NAME: usize = 200;
+
+/// What is suspicious about a name, whether or not it may be had.
+pub fn suspicion_of(name: &str) -> Option<Reason> {
+    match name {
+        _ if name.len() > LONGEST_NAME => Some(Reason::WorkerNameExtreme),
+        _ if is_profane(name) => Some(Reason::WorkerNameProfane),
+        _ => (name.chars().count() > LONG_NAME).then_some(Reason::WorkerNameLong),
     }
 }
 

@@ -33,6 +33,7 @@ use uuid::Uuid;
 
 use super::clock::wall_clock;
 use super::kudos::Prices;
+use super::moderation::{Mark, Reason};
 use super::names::Names;
 use super::state::DoorSettings;
 use super::storage::{
@@ -99,11 +100,57 @@ impl Rigs {
 
     /// The worker of this name for whoever may have it. What is known of it counts from here on.
     pub async fn meet(&self, who: &Applicant<'_>) -> Result<WorkerRow, NotAdmitted> {
-        let row = admission::admit(who, &self.0.store, self.0.quotas).await?;
+        let suspicion = admission::suspicion_of(who.name);
+        let row = match admission::admit(who, &self.0.store, self.0.quotas).await {
+            Ok(row) => row,
+            Err(not) => {
+                if let Some(reason) = suspicion {
+                    self.suspect_applicant(who.owner, reason).await;
+                }
+                return Err(not);
+            }
+        };
         if !self.0.records.knows(row.id) {
             self.relearn(row.id).await?;
         }
+        if let Some(reason) = suspicion {
+            self.suspect_of(row.id, reason);
+        }
         Ok(row)
+    }
+
+    /// Something was seen of a worker that counts once.
+    pub fn suspect_of(&self, worker: WorkerId, reason: Reason) {
+        self.0.records.suspect_of(worker, reason);
+    }
+
+    /// Who comes with a name that no worker may have.
+    async fn suspect_applicant(&self, account: AccountId, reason: Reason) {
+        if self.0.quotas.is_none() {
+            return;
+        }
+        let mark = Mark {
+            account,
+            worker: None,
+            reason,
+        };
+        if let Err(error) = self.0.store.mark(mark, wall_clock()).await {
+            warn!("a mark of suspicion could not be written down: {error}");
+        }
+    }
+
+    /// Whoever is trusted has no paused workers.
+    pub async fn resume_all_of(&self, owner: AccountId) -> Result<(), StorageError> {
+        for rig in self.of(owner).await? {
+            if rig.row.decided.paused {
+                let change = RigChange {
+                    paused: Some(false),
+                    ..RigChange::default()
+                };
+                self.change(&rig, change).await?;
+            }
+        }
+        Ok(())
     }
 
     /// A worker came, and said this of itself, if it is anything new.

@@ -144,6 +144,13 @@ impl Records {
         }
     }
 
+    /// Of its name, or of where it comes from: something that counts once.
+    pub fn suspect_of(&self, worker: WorkerId, reason: Reason) {
+        if self.0.judges.get().is_some() {
+            self.notice(worker, reason);
+        }
+    }
+
     fn notice(&self, worker: WorkerId, reason: Reason) {
         let noticed = self.0.noticed.lock();
         let mut noticed = noticed.unwrap_or_else(PoisonError::into_inner);

@@ -2,6 +2,8 @@
 //! transaction.
 
 use futures_util::future::BoxFuture;
+use sqlx::any::AnyArguments;
+use sqlx::query::Query;
 use sqlx::{AnyConnection, Row};
 
 use crate::coordinator::accounts::Roles;
@@ -30,7 +32,14 @@ enum Pardon {
 
 impl Store {
     /// Whether it counts: the trusted and the anonymous are under no suspicion, and most reasons count once.
+    /// What is known already does not reach the writer.
     pub async fn mark(&self, mark: Mark, now: UnixMillis) -> Result<bool, StorageError> {
+        if !mark.reason.repeats() {
+            let known = known(&mark).fetch_optional(&self.readers).await?;
+            if known.is_some() {
+                return Ok(false);
+            }
+        }
         self.change(Marking { mark, now }).await
     }
 
@@ -59,6 +68,19 @@ impl Store {
     pub async fn forgive_worker(&self, worker: WorkerId) -> Result<(), StorageError> {
         self.change(Pardon::Worker(worker)).await
     }
+}
+
+/// 0 stands for no worker: two unknowns would not be equal.
+fn number(mark: &Mark) -> i64 {
+    mark.worker.map_or(0, |worker| worker.0)
+}
+
+fn known(mark: &Mark) -> Query<'static, sqlx::Any, AnyArguments> {
+    let known = sqlx::query(
+        "SELECT id FROM suspicions WHERE account = $1 AND worker = $2 AND reason = $3",
+    );
+    let known = known.bind(mark.account.0).bind(number(mark));
+    known.bind(mark.reason.name())
 }
 
 /// Reasons of a newer version count for nothing here.
@@ -92,26 +114,20 @@ impl Change for Marking {
             if roles.contains(Roles::TRUSTED) || roles.moderates() {
                 return Ok(false);
             }
-            // 0 stands for no worker: two unknowns would not be equal.
-            let worker = mark.worker.map_or(0, |worker| worker.0);
-            if !mark.reason.repeats() {
-                let known = sqlx::query(
-                    "SELECT id FROM suspicions WHERE account = $1 AND worker = $2 AND reason = $3",
-                );
-                let known = known
-                    .bind(mark.account.0)
-                    .bind(worker)
-                    .bind(mark.reason.name());
-                if known.fetch_optional(&mut *connection).await?.is_some() {
-                    return Ok(false);
-                }
+            if !mark.reason.repeats()
+                && known(mark)
+                    .fetch_optional(&mut *connection)
+                    .await?
+                    .is_some()
+            {
+                return Ok(false);
             }
             let new = sqlx::query(
                 "INSERT INTO suspicions (account, worker, reason, at) VALUES ($1, $2, $3, $4)",
             );
             let new = new
                 .bind(mark.account.0)
-                .bind(worker)
+                .bind(number(mark))
                 .bind(mark.reason.name());
             new.bind(now.0).execute(&mut *connection).await?;
             add_up(mark.account, connection).await?;

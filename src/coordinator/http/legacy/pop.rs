@@ -53,7 +53,7 @@ pub async fn pop(
     let reach = reach(&asked);
     door.keep_out_blocked()?;
     let wants = Wants {
-        own_only: door::is_kept_back(&door, &caller, &modes)?,
+        own_only: door::is_kept_back(&door, &caller, &modes).await?,
         ..Wants::most(asked.amount)
     };
     let mut ask = Ask {

@@ -57,7 +57,7 @@ pub async fn pop(
     let wants = Wants {
         // They may come from different requests.
         scattered: true,
-        own_only: door::is_kept_back(&door, &caller, &modes)?,
+        own_only: door::is_kept_back(&door, &caller, &modes).await?,
         ..Wants::most(u32::try_from(amount).unwrap_or(1))
     };
     let mut ask = Ask {

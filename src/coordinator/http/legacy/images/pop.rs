@@ -48,7 +48,7 @@ pub async fn pop(
     door::may_pop(&caller)?;
     door.keep_out_blocked()?;
     let wants = Wants {
-        own_only: door::is_kept_back(&door, &caller, &modes)?,
+        own_only: door::is_kept_back(&door, &caller, &modes).await?,
         ..wants(&asked)
     };
     let agent = BridgeAgent::parse(&asked.bridge_agent);

@@ -14,8 +14,10 @@ use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::kudos::MOST;
+use crate::coordinator::moderation::{Moderation, Reason};
 use crate::coordinator::people::People;
 use crate::coordinator::profanity::is_profane;
+use crate::coordinator::rigs::Rigs;
 use crate::coordinator::storage::{Changed, PersonChange, PersonRow};
 use crate::protocol::job::Kudos;
 use crate::protocol::legacy::user::{ModifyUser, ModifyUserInput};
@@ -27,6 +29,7 @@ const CLASS: i64 = 200;
 
 pub async fn modify(
     State(people): State<People>,
+    (State(moderation), State(rigs)): (State<Moderation>, State<Rigs>),
     Admitted(caller): Admitted,
     path: Named,
     whole: Result<Whole, ApiError>,
@@ -34,12 +37,21 @@ pub async fn modify(
     let asked = ModifyUserInput::parse(&whole?.bytes)?;
     let found = person(&people, path.text("id")).await?;
     allow(&caller, &found, &asked)?;
+    if let Some(reason) = asked.username.as_deref().and_then(suspicion_of_name)
+        && !caller.roles.moderates()
+    {
+        moderation.suspect(caller.account, reason).await;
+    }
     check(&found, &asked)?;
     let change = change(&asked)?;
     Code::NoUserModSelected.when(change == PersonChange::default())?;
+    let gains_trust = change.gains.contains(Roles::TRUSTED);
     let shown = shown(&asked, change.proxy_passkey.clone());
     let changed = people.change(found.account, change).await;
     let changed = changed.map_err(unreadable)?.ok_or(Code::UserNotFound)?;
+    if gains_trust {
+        rigs.resume_all_of(found.account).await?;
+    }
     Ok(reply::json(
         StatusCode::OK,
         &with_sums(shown, &asked, changed),
@@ -94,6 +106,14 @@ fn roles(asked: &ModifyUserInput) -> [(Roles, Option<bool>); 7] {
         (Roles::SERVICE, asked.service),
         (Roles::EDUCATION, asked.education),
     ]
+}
+
+/// Such a name is refused, and remembered.
+fn suspicion_of_name(name: &str) -> Option<Reason> {
+    match name.chars().count() > LONGEST_NAME {
+        true => Some(Reason::UserNameLong),
+        false => is_profane(name).then_some(Reason::UserNameProfane),
+    }
 }
 
 fn check(user: &PersonRow, asked: &ModifyUserInput) -> Result<(), Refusal> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
 use crate::coordinator::http::legacy::moderation::Door;
+use crate::coordinator::moderation::Reason;
 use crate::coordinator::modes::{ModeSet, Modes};
 use crate::coordinator::pollers::NotServed;
 use crate::coordinator::rigs::NotAdmitted;
@@ -29,9 +30,15 @@ pub fn may_pop(caller: &Caller) -> Result<(), Refusal> {
 
 /// Whether it is given its owner's jobs only, because it hides where it is. In a raid it does not learn that; at other
 /// times it may not come.
-pub fn is_kept_back(door: &Door, caller: &Caller, modes: &Modes) -> Result<bool, Refusal> {
+pub async fn is_kept_back(door: &Door, caller: &Caller, modes: &Modes) -> Result<bool, Refusal> {
     let is_hidden = door.is_hidden(caller);
-    Code::UnsafeIp.when(is_hidden && !modes.are_on(ModeSet::RAID))?;
+    if is_hidden && !modes.are_on(ModeSet::RAID) {
+        let suspected = door
+            .moderation
+            .suspect(caller.account, Reason::UnsafeAddress);
+        suspected.await;
+        return Err(Code::UnsafeIp.into());
+    }
     Ok(is_hidden)
 }
 
