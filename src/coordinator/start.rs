@@ -255,6 +255,7 @@ pub async fn doors(
     );
     let rules = Rules {
         marked: settings.nsfw_models.clone(),
+        names: names.clone(),
         unsafe_networks: settings.unsafe_networks.clone(),
     };
     let webhooks = Webhooks::start(Egress::new(), store.clone(), media.clone(), tasks);

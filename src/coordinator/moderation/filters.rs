@@ -68,6 +68,12 @@ impl Filters {
         self.0.len()
     }
 
+    /// Whether any prompt can look so suspicious that it is not served: both groups have to find something.
+    pub fn can_block(&self) -> bool {
+        let [_, second] = GROUPS;
+        self.0.iter().any(|filter| second.contains(&filter.kind))
+    }
+
     /// How a prompt looks to all of them, or to those of one type. Drawings of children count as a finding of the
     /// first group.
     pub fn test(&self, text: &str, only: Option<i64>) -> Suspicion {

@@ -8,12 +8,14 @@
 //! | words | folded, without weights, punctuation as blanks, letters that stand apart joined |
 //! | parted | the same, and what nobody sees is a blank, too |
 //! | closed | folded, punctuation left out |
+//! | spelt out | each of folded, words and closed with letters for the digits and signs that stand for them |
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::digits::spelt_out;
 use super::letters::{cleaned, folded, is_invisible};
 
 /// Each form once.
@@ -42,6 +44,15 @@ impl Forms {
             add(&mut seen, words(&folded(&parted)));
         }
         add(&mut seen, closed(&look));
+        for read in spelt_out(&look) {
+            add(&mut seen, words(&read));
+            add(&mut seen, closed(&read));
+            add(&mut seen, read);
+        }
+        // Letters that stand apart are a word only now.
+        for read in spelt_out(&words(&look)) {
+            add(&mut seen, read);
+        }
         let mut written = vec![text.to_owned()];
         if !text.is_ascii() {
             add(&mut written, cleaned(text));

@@ -4,6 +4,7 @@
 //! | file | what it owns |
 //! | --- | --- |
 //! | `letters` | letters that pass for others, characters nobody sees |
+//! | `digits` | digits and signs that stand for letters |
 //! | `forms` | the forms in which a text is looked at |
 //! | `pattern` | one filter's pattern: linear in time, bounded in size, refused with a reason |
 //! | `filters` | all filters, compiled, and what they find |
@@ -16,6 +17,7 @@
 //! Filters and timeouts are in memory and swapped as a whole; they are compiled off the async threads. The prompts and
 //! the addresses themselves are in no log.
 
+mod digits;
 mod filters;
 mod follow;
 mod forms;
@@ -46,6 +48,7 @@ use tracing::warn;
 use super::accounts::Roles;
 use super::address::{Network, Networks};
 use super::clock::wall_clock;
+use super::names::Names;
 use super::storage::{
     FilterChange, FilterChanged, FilterMade, Hit, NewFilter, StorageError, Store,
     TimeoutRow,
@@ -74,8 +77,10 @@ struct Inner {
 /// What the operator has set down.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// Models for adults only, by their names.
+    /// Models for adults only, by any of their names.
     pub marked: HashSet<String>,
+    /// What models are called.
+    pub names: Names,
     /// Those that hide who uses them.
     pub unsafe_networks: Networks,
 }
@@ -87,7 +92,7 @@ pub struct Prompt<'a> {
     pub medium: Medium,
     /// `replacement_filter`: rather rewritten than refused.
     pub may_be_rewritten: bool,
-    /// The models it may go to.
+    /// The models it may go to; none: any.
     pub models: &'a [String],
 }
 
@@ -124,6 +129,18 @@ const MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Up to so many bytes times filters are looked at where the request is; more goes to a thread for computing.
 const AT_ONCE: usize = 50_000;
 
+impl Rules {
+    /// Whether a request for these models may go to one that is marked. One for any model may.
+    fn may_reach_marked(&self, models: &[String]) -> bool {
+        let is_marked = |model: &String| {
+            let id = self.names.id(model);
+            let mut marked = self.marked.iter();
+            marked.any(|name| self.names.id(name) == id)
+        };
+        !self.marked.is_empty() && (models.is_empty() || models.iter().any(is_marked))
+    }
+}
+
 impl Moderation {
     /// Reads what there is, and follows it from then on.
     pub async fn open(store: Store, rules: Rules, tasks: &Tasks) -> Result<Self, StorageError> {
@@ -145,17 +162,12 @@ impl Moderation {
         prompt: Prompt<'_>,
         who: &Asker,
     ) -> Result<Option<String>, Blocked> {
-        let marked = || {
-            prompt
-                .models
-                .iter()
-                .any(|name| self.0.rules.marked.contains(name))
-        };
         let case = Case {
             prompt: prompt.text.to_owned(),
             medium: prompt.medium,
             may_be_rewritten: prompt.may_be_rewritten || who.roles.contains(Roles::EDUCATION),
-            for_adults: who.roles.contains(Roles::FLAGGED) || marked(),
+            for_adults: who.roles.contains(Roles::FLAGGED)
+                || self.0.rules.may_reach_marked(prompt.models),
         };
         match self.judge(case).await {
             Verdict::AsItIs => Ok(None),
@@ -171,10 +183,10 @@ impl Moderation {
     }
 
     async fn judge(&self, case: Case) -> Verdict {
-        if case.medium == Medium::Text && !case.for_adults {
+        let filters = self.0.followed.filters();
+        if !case.for_adults && !filters.can_block() {
             return Verdict::AsItIs;
         }
-        let filters = self.0.followed.filters();
         if case.prompt.len() * (filters.len() + 1) <= AT_ONCE {
             return verdict::of(&case, &filters);
         }

@@ -1,9 +1,11 @@
 //! What becomes of a prompt: pure, from the prompt and the filters.
 //!
-//! Prompts for images are looked at by every filter. At a suspicion of two they are rewritten, where whoever asks lets
-//! us, and refused otherwise. Prompts of accounts under suspicion, and for models that are marked as not safe, have
-//! their words about the young replaced in any case, prompts for texts too.
+//! Every prompt is looked at by every filter. At a suspicion of two it is rewritten, where whoever asks lets us, and
+//! refused otherwise. Prompts of accounts under suspicion, and for models that are marked as not safe, have their words
+//! about the young replaced in any case. Of a prompt for an image only what is to be shown is looked at, and one that
+//! was rewritten excludes more.
 
+use super::digits::spelt_out;
 use super::filters::Filters;
 use super::forms::{Forms, words};
 use super::letters::folded;
@@ -52,59 +54,45 @@ const GUILTY: Verdict = Verdict::Refused { suspicious: true };
 const EMPTY: Verdict = Verdict::Refused { suspicious: false };
 
 pub fn of(case: &Case, filters: &Filters) -> Verdict {
-    match case.medium {
-        Medium::Text if case.for_adults => match grown_up(&case.prompt, filters) {
-            Some(prompt) => verdict(&case.prompt, prompt),
-            None => EMPTY,
-        },
-        Medium::Text => Verdict::AsItIs,
-        Medium::Image => of_image(case, filters),
+    let (looked_at, excluded) = match (case.medium, case.prompt.split_once(NEGATIVE)) {
+        (Medium::Image, Some((shown, excluded))) => (shown, excluded),
+        _ => (case.prompt.as_str(), ""),
+    };
+    match cleared(looked_at, case, filters) {
+        Err(verdict) => verdict,
+        Ok(text) if text == looked_at => Verdict::AsItIs,
+        Ok(text) => Verdict::Rewritten(match case.medium {
+            Medium::Image => with_exclusions(&text, excluded.trim()),
+            Medium::Text => text,
+        }),
     }
 }
 
-fn of_image(case: &Case, filters: &Filters) -> Verdict {
-    let (shown, excluded) = match case.prompt.split_once(NEGATIVE) {
-        Some((shown, excluded)) => (shown, Some(excluded)),
-        None => (case.prompt.as_str(), None),
-    };
-    let mut text = shown.to_owned();
-    let suspicious = filters.test(shown, None).level >= TOO_SUSPICIOUS;
-    if suspicious {
+/// The text as it may be served.
+fn cleared(text: &str, case: &Case, filters: &Filters) -> Result<String, Verdict> {
+    let mut cleared = text.to_owned();
+    if filters.test(text, None).level >= TOO_SUSPICIOUS {
         let length = case.prompt.chars().count();
         match case.may_be_rewritten {
-            false => return GUILTY,
-            true if length > LONGEST => return Verdict::TooLong(length),
+            false => return Err(GUILTY),
+            true if length > LONGEST => return Err(Verdict::TooLong(length)),
             true => {}
         }
-        let rewritten = rewrite(shown, &filters.replacements());
+        let rewritten = rewrite(text, &filters.replacements());
         let rewritten = rewritten.filter(|text| filters.test(text, None).level < TOO_SUSPICIOUS);
-        match rewritten {
-            Some(rewritten) => text = rewritten,
-            None => return GUILTY,
-        }
+        cleared = rewritten.ok_or(GUILTY)?;
     }
     if case.for_adults {
-        match grown_up(&text, filters) {
-            Some(rewritten) => text = rewritten,
-            None => return EMPTY,
-        }
+        cleared = grown_up(&cleared, filters).ok_or(EMPTY)?;
     }
-    if text == shown {
-        return Verdict::AsItIs;
-    }
-    let excluded = excluded
-        .map(str::trim)
-        .filter(|excluded| !excluded.is_empty());
-    let excluded = excluded
-        .map(|excluded| format!(", {excluded}"))
-        .unwrap_or_default();
-    Verdict::Rewritten(format!("{text} {NEGATIVE} {}{excluded}", youth::EXCLUDED))
+    Ok(cleared)
 }
 
-fn verdict(before: &str, after: String) -> Verdict {
-    match after == before {
-        true => Verdict::AsItIs,
-        false => Verdict::Rewritten(after),
+/// What a picture must not show, and what its client does not want to see.
+fn with_exclusions(text: &str, excluded: &str) -> String {
+    match excluded.is_empty() {
+        true => format!("{text} {NEGATIVE} {}", youth::EXCLUDED),
+        false => format!("{text} {NEGATIVE} {}, {excluded}", youth::EXCLUDED),
     }
 }
 
@@ -121,9 +109,12 @@ fn rewrite(text: &str, swaps: &[(&Pattern, &str)]) -> Option<String> {
         return Some(text.to_owned()).filter(|text| says_something(text));
     }
     let look = folded(text);
-    let words = words(&look);
-    let forms = [text, &look, &words].into_iter();
-    let rewritten = forms.filter_map(|form| swapped(form, swaps));
+    let read = words(&look);
+    let spelt_out = spelt_out(&look).into_iter().chain(spelt_out(&read));
+    let spelt_out = spelt_out.flat_map(|read| [words(&read), read]);
+    let forms = [text.to_owned(), look.clone(), read.clone()];
+    let forms = forms.into_iter().chain(spelt_out);
+    let rewritten = forms.filter_map(|form| swapped(&form, swaps));
     let mut clear = rewritten.filter(|text| is_clear(text, swaps));
     clear
         .next()

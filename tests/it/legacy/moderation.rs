@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::http::PeerAddress;
+use muster::coordinator::names::Names;
 use muster::coordinator::state::DoorSettings;
 use serde_json::{Value, json};
 
@@ -475,6 +476,7 @@ async fn worker_id(app: &App) -> String {
 async fn a_flagged_account_and_a_marked_model_get_no_words_of_the_young() {
     let app = App::with(DoorSettings {
         nsfw_models: ["tiny".to_owned()].into(),
+        names: Names::of([("tiny-1b", ["tiny", "tiny-alias"])]),
         ..DoorSettings::default()
     })
     .await;
@@ -493,7 +495,12 @@ async fn a_flagged_account_and_a_marked_model_get_no_words_of_the_young() {
     };
     assert_eq!(served(&flagged, "other").await, "a adult");
     assert_eq!(served(&plain, "tiny").await, "a adult");
+    assert_eq!(served(&plain, "tiny-alias").await, "a adult");
     assert_eq!(served(&plain, "other").await, "a k\u{200b}id");
+    // What is for any model may go to this one.
+    let body = json!({"prompt": "a kid", "models": []});
+    call_as(&app, &plain, Method::POST, ASYNC, body).await;
+    assert_eq!(pop(&app, "w1").await["payload"]["prompt"], "a adult");
     let (_, id) = put(&app, FILTERS, json!({"regex": "vanish", "filter_type": 10})).await;
     assert!(id["id"].is_string());
     let body = json!({"prompt": "Vanish!", "models": ["tiny"]});

@@ -164,7 +164,8 @@ async fn moderated(
     let prompt = Prompt {
         text: &asked.prompt,
         medium: Medium::Text,
-        may_be_rewritten: true,
+        // The API has no word for it here.
+        may_be_rewritten: false,
         models: &asked.models,
     };
     if let Some(rewritten) = door.examine(prompt, caller).await? {

@@ -4,8 +4,10 @@ use proptest::prelude::{Strategy, any, prop, prop_assert, proptest};
 use proptest::sample::select;
 
 use crate::coordinator::moderation::filters::{Filters, Suspicion};
+use crate::coordinator::moderation::forms::Forms;
 use crate::coordinator::moderation::letters::folded;
 use crate::coordinator::moderation::verdict::{self, Case, Medium, Verdict};
+use crate::coordinator::moderation::youth;
 use crate::coordinator::storage::FilterRow;
 use crate::protocol::job::AccountId;
 
@@ -202,12 +204,92 @@ fn for_adults_the_young_are_replaced_in_pictures_and_texts() {
 }
 
 #[test]
-fn prompts_for_texts_are_left_alone_otherwise() {
-    let text = Case {
-        medium: Medium::Text,
-        ..case("a forbidden context, and a child")
+fn a_suspicion_of_two_blocks_texts_as_it_blocks_images() {
+    let text = |prompt: &str, may_be_rewritten| {
+        verdict(&Case {
+            medium: Medium::Text,
+            may_be_rewritten,
+            ..case(prompt)
+        })
     };
-    assert_eq!(verdict(&text), Verdict::AsItIs);
+    assert_eq!(text("a forbidden hat, and a child", false), Verdict::AsItIs);
+    let guilty = Verdict::Refused { suspicious: true };
+    assert_eq!(text("a forbidden context", false), guilty);
+    // A text has no part that is not to be shown.
+    assert_eq!(text("a hat ### forbidden context", false), guilty);
+    assert_eq!(
+        text("a forbidden context", true),
+        Verdict::Rewritten("a allowed context".to_owned())
+    );
+}
+
+/// What people write who mean no harm.
+const HARMLESS: [&str; 24] = [
+    "1girl, solo, 35mm photo, f/1.8, 8k uhd, 4k, high detail (masterpiece:1.2)",
+    "a kidney bean stew, 250g of beans and 2 cups of water",
+    "a photo taken with a canon 5d and a 70-200mm lens at 1/250s",
+    "portrait of a 30 year old woman, 1980s fashion, studio light",
+    "the 3rd of may 1808, oil on canvas, 268cm x 347cm",
+    "an assassin in the grass, classic bass guitar",
+    "r2d2 and c3po walk over the dunes",
+    "Scunthorpe and Penistone are towns in England",
+    "analysis of the 2nd law of thermodynamics, eq. 4a and 5b",
+    "b2b sales rose by 12% in q3, h264 video at 60fps",
+    "write a poem about a minority of one in a canteen",
+    "I owe you $500, and 3,000€ to her!",
+    "the year 2077: rain, neon, a car, 21:9, --ar 16:9 --v 5.2",
+    "x1y2z3 = 4 * (a1 + b2); return x[0];",
+    "Was it 1, 2 or 3? It was 1!",
+    "a teepee in front of a mountain, mint tea, an infantry parade",
+    "the totem of a tribe, a total eclipse, totalitarian buildings",
+    "12 monkeys, 101 dalmatians, ocean's 11, 28 days later",
+    "a babylonian gate, lapis lazuli, babysitter wanted? no",
+    "mp3, mp4, a4 paper, ipv6, utf8, sha256, i18n, k8s",
+    "Das Kind im Manne ist 50 geworden",
+    "он вошёл в комнату и сел",
+    "彼女は30歳です。",
+    "a lollipop, lolling about, a lowly shot at a lot of totes",
+];
+
+#[test]
+fn what_means_no_harm_is_not_found() {
+    let rows = [
+        r"\bass(?:es)?\b",
+        r"\btits?\b",
+        r"\brape\b",
+        r"\bcunt\b",
+        r"\bsex\b",
+        r"\bloli\b",
+    ];
+    let rows: Vec<_> = rows.iter().map(|regex| filter(10, regex, "")).collect();
+    let filters = Filters::compile(&rows, &Filters::default());
+    for text in HARMLESS {
+        let found = filters.test(text, None);
+        assert_eq!(found.matches, [""; 0], "{text}");
+        let forms = Forms::of(text);
+        let mut young = youth::words().filter_map(|(word, _)| word.find(&forms));
+        assert_eq!(young.next(), None, "{text}");
+    }
+}
+
+/// The word as those write it who think that filters cannot read digits.
+fn spelt_with_digits(word: &'static str) -> impl Strategy<Value = String> {
+    let disguise = |letter| match letter {
+        'o' => "o0",
+        'i' => "i1!|",
+        'e' => "e3",
+        'a' => "a4@",
+        't' => "t7+",
+        's' => "s5$",
+        _ => "",
+    };
+    let letters = word.chars().map(|letter| {
+        let mut all: Vec<char> = disguise(letter).chars().collect();
+        all.push(letter);
+        select(all)
+    });
+    let letters: Vec<_> = letters.collect();
+    letters.prop_map(String::from_iter)
 }
 
 #[test]
@@ -330,6 +412,21 @@ proptest! {
     ) {
         let prompt = format!("{before}{word}{after} {context}");
         prop_assert!(suspicion(&prompt).level == 2, "{prompt:?}");
+    }
+
+    #[test]
+    fn no_digits_evade_a_filter(
+        word in spelt_with_digits("forbidden"),
+        context in spelt_with_digits("context"),
+        before in select(["", "a ", "hat, ", "(", "«"].as_slice()),
+        after in select(["", " hat", ", hat", ":1.2)", "!"].as_slice()),
+    ) {
+        let prompt = format!("{before}{word}{after} {context}");
+        prop_assert!(suspicion(&prompt).level == 2, "{prompt:?}");
+        match verdict(&case(&prompt)) {
+            Verdict::Rewritten(text) => prop_assert!(suspicion(&text).level < 2, "{text:?}"),
+            verdict => prop_assert!(false, "{prompt:?}: {verdict:?}"),
+        }
     }
 
     #[test]

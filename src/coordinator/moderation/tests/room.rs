@@ -74,7 +74,7 @@ async fn ask(moderation: &Moderation, text: &str, who: &Asker) -> Result<Option<
         text,
         medium: Medium::Image,
         may_be_rewritten: false,
-        models: &[],
+        models: &["plain".to_owned()],
     };
     moderation.examine(prompt, who).await
 }
@@ -183,8 +183,14 @@ async fn models_that_are_marked_and_classes_are_treated_on_their_own() {
     };
     let examined = moderation.examine(prompt, &alice).await;
     assert_eq!(examined, Ok(Some("a adult".to_owned())));
-    let unmarked = Prompt {
+    let any = Prompt {
         models: &[],
+        ..prompt
+    };
+    let examined = moderation.examine(any, &alice).await;
+    assert_eq!(examined, Ok(Some("a adult".to_owned())));
+    let unmarked = Prompt {
+        models: &["other".to_owned()],
         ..prompt
     };
     assert_eq!(moderation.examine(unmarked, &alice).await, Ok(None));
