@@ -50,8 +50,7 @@ use super::address::{Network, Networks};
 use super::clock::wall_clock;
 use super::names::Names;
 use super::storage::{
-    FilterChange, FilterChanged, FilterMade, Hit, NewFilter, StorageError, Store,
-    TimeoutRow,
+    FilterChange, FilterChanged, FilterMade, Hit, NewFilter, StorageError, Store, TimeoutRow,
 };
 use crate::protocol::job::{AccountId, WorkerId};
 use crate::tasks::Tasks;

@@ -76,9 +76,8 @@ fn number(mark: &Mark) -> i64 {
 }
 
 fn known(mark: &Mark) -> Query<'static, sqlx::Any, AnyArguments> {
-    let known = sqlx::query(
-        "SELECT id FROM suspicions WHERE account = $1 AND worker = $2 AND reason = $3",
-    );
+    let known =
+        sqlx::query("SELECT id FROM suspicions WHERE account = $1 AND worker = $2 AND reason = $3");
     let known = known.bind(mark.account.0).bind(number(mark));
     known.bind(mark.reason.name())
 }

@@ -17,6 +17,7 @@ mod service;
 mod streamed;
 mod style_keys;
 mod styles;
+mod suspicion;
 mod teams;
 
 use std::time::Duration;
@@ -486,7 +487,13 @@ async fn a_text_that_is_hidden_says_why() {
         let (status, paid) = post(&app, SUBMIT, body).await;
         assert_eq!(status, StatusCode::OK, "{paid}");
         let status = until(&app, &id, |status| status["done"] == json!(true)).await;
-        assert_eq!(status["generations"][0]["state"], expected, "{status}");
+        let text = &status["generations"][0];
+        assert_eq!(text["state"], expected, "{status}");
+        let remarked = match expected {
+            "csam" => json!([{"type": "censorship", "value": "csam"}]),
+            _ => json!([]),
+        };
+        assert_eq!(text["gen_metadata"], remarked);
     }
 }
 

@@ -1,9 +1,10 @@
 //! How images are doing, and what is there of them.
 
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 
+use super::super::moderation::Door;
 use super::super::progress;
 use super::super::refused::Refused;
 use super::super::requested::{find, unavailable};
@@ -14,6 +15,7 @@ use crate::coordinator::requests::{Ended, Request, Requests};
 use crate::coordinator::storage::Store;
 use crate::coordinator::switchboard::Switchboard;
 use crate::protocol::job::Kind;
+use crate::protocol::legacy::Code;
 use crate::protocol::legacy::image::status::RequestStatusImage;
 
 /// `GET /api/v2/generate/check/{id}`
@@ -21,11 +23,23 @@ pub async fn check(
     State(requests): State<Requests>,
     State(board): State<Switchboard>,
     State(store): State<Store>,
+    door: Door,
+    headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Response, Refused> {
+    let is_kept_out = is_nameless(&headers) && door.keep_out_blocked().is_err();
+    Code::Forbidden.when(is_kept_out)?;
     let request = find(&requests, &id, Kind::Image)?;
     let progress = progress::of(&request, &board, &store).await;
     Ok(reply::json(StatusCode::OK, &progress))
+}
+
+/// Programs that do not say who they are ask on from where they are kept out.
+fn is_nameless(headers: &HeaderMap) -> bool {
+    const NAMELESS: &str = "unknown:0:unknown";
+    headers
+        .get("client-agent")
+        .is_none_or(|agent| agent == NAMELESS)
 }
 
 /// `GET /api/v2/generate/status/{id}`
