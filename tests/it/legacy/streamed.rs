@@ -4,8 +4,9 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use muster::protocol::job::FinishReason;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use super::super::support::app::{App, request};
+use super::super::support::app::{App, PATIENCE, request};
 use super::super::support::puppet::{Puppet, done, started, text};
 use super::{STATUS, ask, look, pop, submit, until};
 
@@ -94,4 +95,16 @@ async fn whoever_listens_to_what_has_ended_hears_it_at_once() {
         .send(request(Method::GET, &path, &[LISTENS], Body::empty()))
         .await;
     assert_eq!(unknown.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_mask_does_not_hold_a_stream_back() {
+    let app = App::start().await;
+    let id = ask(&app, json!({})).await;
+    let headers = [LISTENS, ("x-fields", "done")];
+    let path = format!("{STATUS}/{id}");
+    let listening = app.send(request(Method::GET, &path, &headers, Body::empty()));
+    // Nobody has written anything yet.
+    let answer = timeout(PATIENCE, listening).await.unwrap();
+    assert_eq!(answer.header("content-type"), Some("text/event-stream"));
 }

@@ -4,7 +4,7 @@
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::HeaderName;
-use axum::http::header::CONTENT_LENGTH;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
@@ -29,8 +29,14 @@ pub async fn mask(request: Request, next: Next) -> Response {
     }
 }
 
+/// Events come one by one and are no body: nobody waits for the last of them.
+fn is_stream(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+}
+
 async fn masked(response: Response, mask: &Mask) -> Response {
-    if !response.status().is_success() {
+    if !response.status().is_success() || is_stream(&response) {
         return response;
     }
     let (mut parts, body) = response.into_parts();
