@@ -129,8 +129,11 @@ impl Egress {
 
     /// What is at an address.
     pub async fn fetch(&self, url: &str, limits: Limits) -> Result<Fetched, EgressError> {
-        let fetching = timeout(limits.time, self.follow(url, limits));
-        let fetched = fetching.await;
+        let fetching = async {
+            let _going = self.inner.going.acquire().await;
+            self.follow(url, limits).await
+        };
+        let fetched = timeout(limits.time, fetching).await;
         fetched.unwrap_or(Err(EgressError::TooSlow(limits.time)))
     }
 
@@ -146,7 +149,11 @@ impl Egress {
         let json = reqwest::header::HeaderValue::from_static("application/json");
         request.headers_mut().insert(CONTENT_TYPE, json);
         *request.body_mut() = Some(body.into());
-        let answer = timeout(limits.time, self.send(request, limits)).await;
+        let sending = async {
+            let _going = self.inner.going.acquire().await;
+            self.send(request, limits).await
+        };
+        let answer = timeout(limits.time, sending).await;
         let answer = answer.unwrap_or(Err(EgressError::TooSlow(limits.time)));
         Ok(answer?.status().as_u16())
     }
@@ -168,7 +175,6 @@ impl Egress {
     async fn send(&self, mut request: Request, limits: Limits) -> Result<Response, EgressError> {
         let schemes = self.inner.permitted.schemes(request.url(), limits.schemes);
         let (named, port) = target::check(request.url(), schemes)?;
-        let _going = self.inner.going.acquire().await;
         let addresses = match named {
             Named::Address(address) => vec![address],
             Named::Name(name) => self.inner.names.addresses(&name).await?,

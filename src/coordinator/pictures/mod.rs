@@ -20,7 +20,7 @@ mod tests;
 
 pub use decode::{Header, Picture, decode, inspect};
 pub use encode::to_webp;
-pub use source::{Role, Source, SourceError, Sources};
+pub use source::{Role, Source, SourceError, Sources, is_address};
 pub use text::{from_base64, to_base64};
 
 use std::sync::Arc;
@@ -33,6 +33,8 @@ use tokio::task::spawn_blocking;
 #[derive(Debug, Clone)]
 pub struct Pictures {
     places: Arc<Semaphore>,
+    /// What their pixels may take together, in millions of them.
+    room: Arc<Semaphore>,
 }
 
 /// What an image may be.
@@ -71,8 +73,10 @@ pub enum PictureError {
     Unreadable,
 }
 
-/// Decoding one may take 150 MiB for a moment.
 const AT_ONCE: usize = 4;
+/// Millions of pixels, each of which takes some 16 bytes for a moment: one of the largest that is drawn, or many
+/// small ones.
+const ROOM: u32 = 160;
 /// The longest side that webp has.
 const LONGEST_SIDE: u32 = 16_383;
 const TILE: u32 = 512;
@@ -108,12 +112,16 @@ impl Pictures {
     pub fn new() -> Self {
         Self {
             places: Arc::new(Semaphore::new(AT_ONCE)),
+            room: Arc::new(Semaphore::new(ROOM as usize)),
         }
     }
 
     /// An image as it is stored, from a stranger's bytes.
     pub async fn prepare(&self, bytes: Bytes, bounds: Bounds) -> Result<Prepared, PictureError> {
-        self.working(move || prepare(&bytes, bounds)).await
+        let look = move || inspect(&bytes, bounds).map(|header| (header, bytes));
+        let (header, bytes) = self.working(look).await?;
+        self.with_room(header, move || prepare(&bytes, bounds))
+            .await
     }
 
     /// The same for an image that came as base64.
@@ -123,8 +131,24 @@ impl Pictures {
         most: usize,
         bounds: Bounds,
     ) -> Result<Prepared, PictureError> {
-        let prepare = move || prepare(&from_base64(&text, most)?, bounds);
-        self.working(prepare).await
+        let read = move || from_base64(&text, most).map(Bytes::from);
+        let bytes = self.working(read).await?;
+        self.prepare(bytes, bounds).await
+    }
+
+    /// However few bytes it came as, its pixels have to fit beside those of the others.
+    async fn with_room<T: Send + 'static>(
+        &self,
+        header: Header,
+        work: impl FnOnce() -> Result<T, PictureError> + Send + 'static,
+    ) -> Result<T, PictureError> {
+        let room = self.room.clone().acquire_many_owned(megapixels(header));
+        let room = room.await;
+        self.working(move || {
+            let _room = room;
+            work()
+        })
+        .await
     }
 
     async fn working<T: Send + 'static>(
@@ -147,6 +171,12 @@ impl Default for Pictures {
     fn default() -> Self {
         Self::new()
     }
+}
+
+fn megapixels(header: Header) -> u32 {
+    let pixels = u64::from(header.width) * u64::from(header.height);
+    let millions = u32::try_from(pixels.div_ceil(1_000_000)).unwrap_or(ROOM);
+    millions.clamp(1, ROOM)
 }
 
 fn prepare(bytes: &[u8], bounds: Bounds) -> Result<Prepared, PictureError> {

@@ -163,8 +163,8 @@ impl From<PictureError> for SourceError {
     }
 }
 
-/// Base64 has no colon in it.
-fn is_address(text: &str) -> bool {
+/// Whether an image is at an address. Any other text is to be read as base64, be it a `data:` URL.
+pub fn is_address(text: &str) -> bool {
     let begins = |with: &str| {
         let head = text.get(..with.len());
         head.is_some_and(|head| head.eq_ignore_ascii_case(with))

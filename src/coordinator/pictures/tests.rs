@@ -262,3 +262,13 @@ async fn each_fault_of_a_source_image_has_its_code() {
     let large: SourceError = super::PictureError::TooLarge { most: 1 }.into();
     assert_eq!(large.code(), Some(Code::SourceImageSizeExceeded));
 }
+
+#[test]
+fn an_image_takes_room_by_its_pixels_and_the_largest_takes_all() {
+    let room = |width, height| super::megapixels(super::Header { width, height });
+    assert_eq!(room(1, 1), 1);
+    assert_eq!(room(1024, 1024), 2);
+    assert_eq!(room(3072, 3072), 10);
+    assert_eq!(room(12_288, 12_288), 151);
+    assert_eq!(room(u32::MAX, u32::MAX), super::ROOM);
+}

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::{call, post};
 use crate::support::app::{App, BASE, PATIENCE, request};
 
-const ASYNC: &str = "/api/v2/interrogate/async";
+pub const ASYNC: &str = "/api/v2/interrogate/async";
 const POP: &str = "/api/v2/interrogate/pop";
 const SUBMIT: &str = "/api/v2/interrogate/submit";
 const STATUS: &str = "/api/v2/interrogate/status";
@@ -188,4 +188,17 @@ async fn what_is_no_image_is_not_looked_at() {
         "BadRequest",
     )
     .await;
+}
+
+#[tokio::test]
+async fn an_image_that_is_written_into_its_address_is_kept_here_as_any_other() {
+    let app = App::start().await;
+    let image = format!("data:image/png;base64,{PNG}");
+    let body = json!({"source_image": image, "forms": [{"name": "caption"}]});
+    let (status, answer) = post(&app, ASYNC, body).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
+    let worker = json!({"name": "looker", "forms": ["caption"]});
+    let (_, popped) = post(&app, POP, worker).await;
+    let link = popped["forms"][0]["source_image"].as_str().unwrap();
+    assert!(link.starts_with(BASE), "{link}");
 }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use crate::coordinator::media::{Area, Key, Kind as Format, Media, Unaccepted};
-use crate::coordinator::pictures::{Bounds, Pictures, Role, SourceError, Sources};
+use crate::coordinator::pictures::{Bounds, Pictures, Role, SourceError, Sources, is_address};
 use crate::protocol::job::RequestId;
 use crate::protocol::legacy::image::request::GenerationInputImage;
 use crate::protocol::legacy::words::SourceProcessing;
@@ -47,8 +47,8 @@ pub async fn look_at(
     image: &mut String,
 ) -> Result<(u32, u32), Refusal> {
     let refusal = |error: SourceError| error.refusal();
-    // Base64 has no colon in it.
-    if image.contains(':') {
+    *image = image.trim().to_owned();
+    if is_address(image) {
         let read = sources.read(image, Role::Interrogated).await;
         return read.map(|read| (read.width, read.height)).map_err(refusal);
     }
