@@ -310,6 +310,7 @@ impl Pollers {
             owner: caller.account,
             roles: caller.roles,
             trade: ask.trade(),
+            agent: &ask.agent,
             address: &ask.said.address,
             by_invitation: ask.by_invitation,
         };

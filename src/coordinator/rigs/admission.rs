@@ -19,6 +19,8 @@ pub struct Applicant<'a> {
     pub roles: Roles,
     /// None for a worker on a socket, which may do several things.
     pub trade: Option<Trade>,
+    /// What it calls its software; empty if it says nothing.
+    pub agent: &'a str,
     /// Where it comes from; empty if nobody knows.
     pub address: &'a str,
     /// New workers come by invitation only.
@@ -56,6 +58,7 @@ impl<'a> Applicant<'a> {
             owner: caller.account,
             roles: caller.roles,
             trade: None,
+            agent: "",
             address: "",
             by_invitation: false,
         }
@@ -111,7 +114,8 @@ fn check_known(who: &Applicant<'_>, known: &RigRow) -> Result<(), NotAdmitted> {
 
 fn check_name(who: &Applicant<'_>) -> Result<(), NotAdmitted> {
     let fit = Code::ProfaneWorkerName.when(is_profane(who.name));
-    fit.and_then(|()| check_new_name(who.name))
+    fit.and_then(|()| Code::ProfaneBridgeAgent.when(is_profane(who.agent)))
+        .and_then(|()| check_new_name(who.name))
         .map_err(NotAdmitted::Unfit)
 }
 

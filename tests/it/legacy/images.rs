@@ -15,7 +15,7 @@ use super::{call, call_as, post};
 use crate::support::app::{App, BASE, PATIENCE, request};
 use crate::support::rig::Rig;
 
-const ASYNC: &str = "/api/v2/generate/async";
+pub const ASYNC: &str = "/api/v2/generate/async";
 const POP: &str = "/api/v2/generate/pop";
 const SUBMIT: &str = "/api/v2/generate/submit";
 const PROGRESS: &str = "/api/v2/generate/progress";
@@ -26,10 +26,10 @@ const WEBP: &str = "UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA==";
 /// Nothing shines through.
 const OPAQUE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
-const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+pub const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
 /// Asks for images of `tiny`; the id of the request.
-async fn ask(app: &App, more: Value) -> String {
+pub async fn ask(app: &App, more: Value) -> String {
     let (status, answer) = post(app, ASYNC, body(more)).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
     answer["id"].as_str().unwrap().to_owned()
@@ -42,29 +42,59 @@ fn body(more: Value) -> Value {
     )
 }
 
-fn with(mut body: Value, more: Value) -> Value {
+pub fn with(mut body: Value, more: Value) -> Value {
     for (name, value) in more.as_object().unwrap() {
         body[name] = value.clone();
     }
     body
 }
 
-fn worker(more: Value) -> Value {
+pub fn worker(more: Value) -> Value {
     let plain = json!({
         "name": "artist", "models": ["tiny", "other"], "bridge_agent": NEWEST, "max_pixels": 1_048_576,
     });
     with(plain, more)
 }
 
-async fn pop(app: &App, more: Value) -> Value {
+pub async fn pop(app: &App, more: Value) -> Value {
     let (status, popped) = post(app, POP, worker(more)).await;
     assert_eq!(status, StatusCode::OK, "{popped}");
     popped
 }
 
-async fn submit(app: &App, id: &Value, more: Value) -> (StatusCode, Value) {
+pub async fn submit(app: &App, id: &Value, more: Value) -> (StatusCode, Value) {
     let plain = json!({"id": id, "generation": WEBP, "seed": 77});
     post(app, SUBMIT, with(plain, more)).await
+}
+
+/// A picture of that size.
+pub fn png(width: u32, height: u32) -> String {
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    let picture = image::GrayImage::new(width, height);
+    picture
+        .write_to(&mut bytes, image::ImageFormat::Png)
+        .unwrap();
+    STANDARD.encode(bytes.into_inner())
+}
+
+/// Few bytes that say they are the largest picture there can be.
+pub fn bomb() -> Vec<u8> {
+    let mut bytes = STANDARD.decode(PNG).unwrap();
+    bytes[16..24].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff]);
+    let sum = crc(&bytes[12..29]);
+    bytes[29..33].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
+/// As PNG sums its chunks up.
+fn crc(bytes: &[u8]) -> u32 {
+    let step = |sum: u32, _| match sum & 1 {
+        1 => 0xedb8_8320 ^ (sum >> 1),
+        _ => sum >> 1,
+    };
+    !bytes.iter().fold(u32::MAX, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), step)
+    })
 }
 
 async fn read(app: &App, what: &str, id: &str) -> Value {
@@ -86,7 +116,7 @@ async fn until(app: &App, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
-async fn until_done(app: &App, id: &str) -> Value {
+pub async fn until_done(app: &App, id: &str) -> Value {
     until(app, id, |status| status["done"] == true).await
 }
 

@@ -1,6 +1,8 @@
 //! The poll API, from a client's first question to its worker's reward.
 
+mod attacks;
 mod chat;
+mod errors;
 mod forms;
 mod images;
 mod library;
