@@ -7,15 +7,26 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::held::{NotTaken, Out};
+use super::held::{NotTaken, Out, called};
 use super::poller::Poller;
-use super::{NotServed, Pollers};
+use super::{MOST_ATTEMPTS, NotServed, Pollers};
 use crate::coordinator::dispatch::Wants;
 use crate::protocol::job::{AccountId, JobId};
 
 impl Pollers {
     /// The job, as if a worker of this account had just been given it.
-    pub(super) async fn claim(&self, owner: AccountId, job: JobId) -> Result<Out, NotTaken> {
+    pub(super) async fn claim(&self, owner: AccountId, id: JobId) -> Result<Out, NotTaken> {
+        // Nobody knows which attempt it was, and each is called by another id.
+        for attempt in 1..=MOST_ATTEMPTS {
+            match self.claim_job(owner, called(id, attempt)).await {
+                Err(NotTaken::Unknown) => {}
+                claimed => return claimed,
+            }
+        }
+        Err(NotTaken::Unknown)
+    }
+
+    async fn claim_job(&self, owner: AccountId, job: JobId) -> Result<Out, NotTaken> {
         let unavailable = |_| NotTaken::Unavailable;
         match self.0.store.delivered(job).await.map_err(unavailable)? {
             Some(true) => return Err(NotTaken::Already),
@@ -35,9 +46,10 @@ impl Pollers {
         })?;
         let offer = popped.offers.first().ok_or(NotTaken::Unknown)?;
         let mut held = self.held();
+        let id = called(job, offer.attempt);
         held.add(offer, owner, u32::MAX);
-        held.claim(job);
-        held.take(job, owner)
+        held.claim(id);
+        held.take(id, owner)
     }
 
     /// A worker of this account: the one that came last, as far as anybody knows.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::chat::Turn;
 use crate::coordinator::dispatch::{Offer, SessionId};
@@ -28,9 +29,19 @@ pub enum NotTaken {
     Unavailable,
 }
 
+/// What a worker calls its attempt at a job: the first has the job's own id, and each later one another, so that who
+/// was too late is told from who has it now. Of such an id and its attempt this is the job again.
+pub fn called(job: JobId, attempt: u32) -> JobId {
+    let later = u128::from(attempt.saturating_sub(1));
+    JobId(Uuid::from_u128(job.0.as_u128() ^ later))
+}
+
 #[derive(Debug, Default)]
 pub struct Held {
+    /// By what their workers call them.
     jobs: HashMap<JobId, Out>,
+    /// What the last attempt at a job is called.
+    last: HashMap<JobId, JobId>,
     busy: HashMap<SessionId, Busy>,
 }
 
@@ -41,9 +52,10 @@ struct Busy {
     since: Instant,
 }
 
-/// One attempt at one job: the last one that is out, or was.
+/// One attempt at one job.
 #[derive(Debug, Clone)]
 pub struct Out {
+    pub job: JobId,
     pub session: SessionId,
     pub attempt: u32,
     /// An earlier process gave it out, and nobody knows as which attempt.
@@ -66,7 +78,13 @@ enum State {
 
 impl Held {
     pub fn add(&mut self, offer: &Offer, owner: AccountId, longest: u32) {
+        let id = called(offer.job.id, offer.attempt);
+        let before = self.last.insert(offer.job.id, id);
+        if let Some(before) = before.filter(|before| *before != id) {
+            self.take_away(before);
+        }
         let out = Out {
+            job: offer.job.id,
             session: offer.session,
             attempt: offer.attempt,
             claimed: false,
@@ -77,8 +95,8 @@ impl Held {
             state: State::Out,
         };
         let since = out.since;
-        self.leave(offer.job.id);
-        self.jobs.insert(offer.job.id, out);
+        self.leave(id);
+        self.jobs.insert(id, out);
         let busy = self.busy.entry(offer.session);
         let busy = busy.or_insert(Busy { jobs: 0, since });
         busy.jobs += 1;
@@ -88,21 +106,21 @@ impl Held {
     /// Nobody waits for what is made of it.
     pub fn add_decoy(&mut self, offer: &Offer, owner: AccountId) {
         self.add(offer, owner, u32::MAX);
-        if let Some(out) = self.jobs.get_mut(&offer.job.id) {
+        if let Some(out) = self.jobs.get_mut(&called(offer.job.id, offer.attempt)) {
             out.decoy = true;
         }
     }
 
     /// An earlier process gave it out.
-    pub fn claim(&mut self, job: JobId) {
-        if let Some(out) = self.jobs.get_mut(&job) {
+    pub fn claim(&mut self, id: JobId) {
+        if let Some(out) = self.jobs.get_mut(&id) {
             out.claimed = true;
         }
     }
 
     /// The attempt that an account's worker brings.
-    pub fn take(&self, job: JobId, owner: AccountId) -> Result<Out, NotTaken> {
-        let out = self.jobs.get(&job).ok_or(NotTaken::Unknown)?;
+    pub fn take(&self, id: JobId, owner: AccountId) -> Result<Out, NotTaken> {
+        let out = self.jobs.get(&id).ok_or(NotTaken::Unknown)?;
         match out.state {
             _ if out.owner != owner => Err(NotTaken::NotYours),
             State::Brought => Err(NotTaken::Already),
@@ -111,18 +129,29 @@ impl Held {
         }
     }
 
-    pub fn brought(&mut self, job: JobId) {
-        self.turn(job, State::Brought);
+    pub fn brought(&mut self, id: JobId) {
+        self.turn(id, State::Brought);
     }
 
     /// Dispatch would not have it: somebody was faster, even if that was the same worker.
-    pub fn refused(&mut self, job: JobId) -> NotTaken {
-        match self.jobs.get(&job).map(|out| out.state) {
+    pub fn refused(&mut self, id: JobId) -> NotTaken {
+        match self.jobs.get(&id).map(|out| out.state) {
             Some(State::Brought) => NotTaken::Already,
             _ => {
-                self.turn(job, State::TakenAway);
+                self.turn(id, State::TakenAway);
                 NotTaken::TakenAway
             }
+        }
+    }
+
+    /// Somebody else has the job now.
+    fn take_away(&mut self, id: JobId) {
+        if self
+            .jobs
+            .get(&id)
+            .is_some_and(|out| out.state == State::Out)
+        {
+            self.turn(id, State::TakenAway);
         }
     }
 
@@ -138,11 +167,14 @@ impl Held {
             .jobs
             .iter()
             .filter(|(_, out)| old(out))
-            .map(|(job, _)| *job)
+            .map(|(id, _)| *id)
             .collect();
-        for job in gone {
-            self.leave(job);
-            self.jobs.remove(&job);
+        for id in gone {
+            self.leave(id);
+            let job = self.jobs.remove(&id).map(|out| out.job);
+            if let Some(job) = job.filter(|job| self.last.get(job) == Some(&id)) {
+                self.last.remove(&job);
+            }
         }
     }
 

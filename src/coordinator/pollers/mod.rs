@@ -39,7 +39,7 @@ use crate::protocol::job::{
 };
 use crate::tasks::Tasks;
 
-use held::{Held, Out};
+use held::{Held, Out, called};
 use poller::Poller;
 
 /// A worker that has not come for this long is offline.
@@ -77,6 +77,13 @@ pub struct Given {
     pub skipped: Skipped,
 }
 
+/// Which attempts at which job one may be.
+#[derive(Debug)]
+pub struct Attempts {
+    pub job: JobId,
+    pub numbers: Vec<u32>,
+}
+
 /// What a worker has made of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Made {
@@ -87,6 +94,18 @@ pub enum Made {
     },
     /// It could not.
     Fault,
+}
+
+impl Given {
+    /// What the worker calls its jobs.
+    pub fn ids(&self) -> Vec<JobId> {
+        self.offers.iter().map(id_of).collect()
+    }
+}
+
+/// What its worker calls an offered job.
+pub fn id_of(offer: &Offer) -> JobId {
+    called(offer.job.id, offer.attempt)
 }
 
 impl Pollers {
@@ -163,24 +182,25 @@ impl Pollers {
     }
 
     /// Returns when it is on disk.
-    pub async fn bring(&self, owner: AccountId, job: JobId, made: Made) -> Result<Kudos, NotTaken> {
-        let out = self.out(owner, job).await?;
+    pub async fn bring(&self, owner: AccountId, id: JobId, made: Made) -> Result<Kudos, NotTaken> {
+        let out = self.out(owner, id).await?;
+        let id = called(out.job, out.attempt);
         if out.decoy {
-            self.held().brought(job);
+            self.held().brought(id);
             return Ok(Kudos(0));
         }
         let (made, finish) = self.read(&out, made).await;
         let brought = Brought {
-            job,
+            job: out.job,
             attempt: out.attempt,
-            frames: frames(&out, job, made, finish),
+            frames: frames(&out, made, finish),
         };
         match self.0.switchboard.bring(brought).await {
             Ok(Receipt::Taken(reward)) => {
-                self.held().brought(job);
+                self.held().brought(id);
                 Ok(reward)
             }
-            Ok(Receipt::NotWanted) => Err(self.held().refused(job)),
+            Ok(Receipt::NotWanted) => Err(self.held().refused(id)),
             Err(_) => Err(NotTaken::Unavailable),
         }
     }
@@ -211,23 +231,26 @@ impl Pollers {
 
     /// Which attempts at a job the one may be that this account's worker has, the likeliest first: of one that an earlier
     /// process gave out nobody knows which it was.
-    pub async fn attempts(&self, owner: AccountId, job: JobId) -> Result<Vec<u32>, NotTaken> {
-        let out = self.out(owner, job).await?;
-        Ok(match out.claimed {
-            true => (1..=MOST_ATTEMPTS).rev().collect(),
-            false => vec![out.attempt],
+    pub async fn attempts(&self, owner: AccountId, id: JobId) -> Result<Attempts, NotTaken> {
+        let out = self.out(owner, id).await?;
+        Ok(Attempts {
+            job: out.job,
+            numbers: match out.claimed {
+                true => (1..=MOST_ATTEMPTS).rev().collect(),
+                false => vec![out.attempt],
+            },
         })
     }
 
     /// What this account's worker has, perhaps from an earlier process.
-    async fn out(&self, owner: AccountId, job: JobId) -> Result<Out, NotTaken> {
-        let known = match self.held().take(job, owner) {
+    async fn out(&self, owner: AccountId, id: JobId) -> Result<Out, NotTaken> {
+        let known = match self.held().take(id, owner) {
             Err(NotTaken::Unknown) => None,
             out => Some(out?),
         };
         match known {
             Some(out) => Ok(out),
-            None => self.claim(owner, job).await,
+            None => self.claim(owner, id).await,
         }
     }
 
@@ -235,14 +258,14 @@ impl Pollers {
     pub async fn progress(
         &self,
         owner: AccountId,
-        job: JobId,
+        id: JobId,
         progress: Progress,
     ) -> Result<(), NotTaken> {
-        let out = self.held().take(job, owner)?;
+        let out = self.held().take(id, owner)?;
         if out.decoy {
             return Ok(());
         }
-        let frame = frame(&out, job, Event::Progress(progress));
+        let frame = frame(&out, Event::Progress(progress));
         let said = self.0.switchboard.said(frame).await;
         said.map_err(|_| NotTaken::Unavailable)
     }
@@ -282,7 +305,7 @@ impl Pollers {
     pub async fn give_back(&self, offers: &[Offer]) {
         for offer in offers {
             let job = offer.job.id;
-            self.held().refused(job);
+            self.held().refused(called(job, offer.attempt));
             let frame = Frame {
                 session: offer.session,
                 job,
@@ -386,7 +409,7 @@ impl Pollers {
 }
 
 /// As a socket would have sent it. Such workers count no tokens: whoever settles it does.
-fn frames(out: &Out, job: JobId, made: Made, finish: FinishReason) -> Vec<Frame> {
+fn frames(out: &Out, made: Made, finish: FinishReason) -> Vec<Frame> {
     let done = |finish| Event::Done {
         finish,
         usage: Usage::default(),
@@ -411,14 +434,14 @@ fn frames(out: &Out, job: JobId, made: Made, finish: FinishReason) -> Vec<Frame>
             "the worker reported a fault",
         ))],
     };
-    let frame = |event| frame(out, job, event);
+    let frame = |event| frame(out, event);
     events.into_iter().map(frame).collect()
 }
 
-fn frame(out: &Out, job: JobId, event: Event) -> Frame {
+fn frame(out: &Out, event: Event) -> Frame {
     Frame {
         session: out.session,
-        job,
+        job: out.job,
         attempt: Some(out.attempt),
         seq: None,
         said: Said::Event(event),

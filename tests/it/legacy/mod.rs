@@ -206,6 +206,27 @@ async fn a_worker_on_a_socket_serves_a_request_that_is_polled_for() {
 }
 
 #[tokio::test]
+async fn who_was_given_a_job_before_is_told_from_who_has_it_now() {
+    let app = App::start().await;
+    let id = ask(&app, json!({})).await;
+    let first = pop(&app, "w1").await["id"].clone();
+    let fault = json!({"id": first, "generation": "", "seed": 1, "state": "faulted"});
+    assert_eq!(post(&app, SUBMIT, fault).await.0, StatusCode::OK);
+    let second = pop(&app, "w2").await["id"].clone();
+    assert_ne!(first, second);
+    let (late, told) = submit(&app, &first, " by who had it before").await;
+    assert_eq!(late, StatusCode::BAD_REQUEST, "{told}");
+    let (code, told) = submit(&app, &second, " by who has it").await;
+    assert_eq!(code, StatusCode::OK, "{told}");
+    let status = until(&app, &id, |status| status["done"] == true).await;
+    let text = &status["generations"][0];
+    assert_eq!(
+        (&text["worker_name"], &text["text"]),
+        (&json!("w2"), &json!(" by who has it"))
+    );
+}
+
+#[tokio::test]
 async fn who_asks_for_more_than_any_worker_reaches_is_told() {
     let app = App::start().await;
     pop(&app, "w1").await;
@@ -315,7 +336,7 @@ async fn a_fault_puts_the_job_back_and_the_next_worker_gets_it() {
     let status = until(&app, &id, |status| status["waiting"] == 1).await;
     assert_eq!(status["restarted"], 1);
     let again = pop(&app, "w2").await;
-    assert_eq!(again["id"], popped["id"]);
+    assert_ne!(again["id"], popped["id"], "an id for each attempt");
     assert_eq!(submit(&app, &again["id"], "fine").await.0, StatusCode::OK);
     until(&app, &id, |status| status["done"] == true).await;
     let (code, late) = submit(&app, &popped["id"], "late").await;

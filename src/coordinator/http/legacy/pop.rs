@@ -18,7 +18,7 @@ use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::messages::Messages;
 use crate::coordinator::modes::{ModeSet, Modes};
-use crate::coordinator::pollers::{Ask, Given, Pollers};
+use crate::coordinator::pollers::{Ask, Given, Pollers, id_of};
 use crate::coordinator::secrets;
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::storage::Said;
@@ -122,8 +122,8 @@ fn payload(given: &Given, reach: Reach, scrub: bool) -> GenerationPayloadText {
     };
     GenerationPayloadText {
         payload: model_payload(first, lengths, scrub),
-        id: Some(first.job.id),
-        ids: given.offers.iter().map(|offer| offer.job.id).collect(),
+        id: Some(id_of(first)),
+        ids: given.ids(),
         ttl: first.patience.map(|patience| patience.as_secs()),
         softprompt: first.job.softprompt().map(str::to_owned),
         model: given.model.as_deref().map(str::to_owned),

@@ -20,7 +20,7 @@ use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::media::{Area, Key, Kind as Format, Media};
 use crate::coordinator::modes::{ModeSet, Modes};
-use crate::coordinator::pollers::{Ask, Made, Pollers};
+use crate::coordinator::pollers::{Ask, Made, Pollers, id_of};
 use crate::coordinator::storage::Said;
 use crate::protocol::job::{Body as JobBody, Capabilities, JobId, Kind, Product, Reach};
 use crate::protocol::legacy::interrogation::{
@@ -143,7 +143,7 @@ async fn payload(offer: &Offer, media: &Media) -> Option<InterrogationPopFormPay
         None => None,
     };
     Some(InterrogationPopFormPayload {
-        id: offer.job.id,
+        id: id_of(offer),
         form,
         source_image,
         payload: request.payload.clone(),
@@ -179,7 +179,8 @@ pub async fn submit(
     let made = match brought.state == SubmitState::Faulted.word() {
         true => Made::Fault,
         false => {
-            let keys: Vec<Key> = attempts.iter().map(|number| key(job, *number)).collect();
+            let key = |number: &u32| key(attempts.job, *number);
+            let keys: Vec<Key> = attempts.numbers.iter().map(key).collect();
             let image = uploaded_to(&media, &keys).await;
             let image = image.map(|key| key.to_string());
             let found = json!({"result": brought.result, "image": image.unwrap_or_default()});

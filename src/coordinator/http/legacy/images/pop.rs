@@ -18,7 +18,7 @@ use crate::coordinator::http::reply;
 use crate::coordinator::media::{Area, Key, Kind as Format, Media};
 use crate::coordinator::messages::Messages;
 use crate::coordinator::modes::{ModeSet, Modes};
-use crate::coordinator::pollers::{Ask, Given, Pollers};
+use crate::coordinator::pollers::{Ask, Given, Pollers, id_of};
 use crate::coordinator::storage::Said;
 use crate::protocol::job::{Body as JobBody, Capabilities, Kind, Reach};
 use crate::protocol::legacy::agent::BridgeAgent;
@@ -158,8 +158,8 @@ async fn payload(
     let nothing = GenerationPayloadImage::empty(NoValidRequestFoundImage::default(), told);
     Some(GenerationPayloadImage {
         payload: ModelPayloadImage::of(&request, images, seed),
-        id: Some(first.job.id),
-        ids: given.offers.iter().map(|offer| offer.job.id).collect(),
+        id: Some(id_of(first)),
+        ids: given.ids(),
         ttl: first.patience.map(|patience| patience.as_secs()),
         model: given.model.as_deref().map(str::to_owned),
         source_image: link(request.source_image.as_deref(), media).await?,

@@ -39,8 +39,8 @@ pub async fn submit(
     let job = job.map_err(|_| Refusal::unknown_job(&brought.id))?;
     let attempts = pollers.attempts(caller.account, job).await;
     let attempts = attempts.map_err(|not| not_taken(not, job))?;
-    let key = |attempt| Key::new(Area::Results, job.0, attempt, Format::Webp);
-    let keys: Vec<Key> = attempts.into_iter().map(key).collect();
+    let key = |number| Key::new(Area::Results, attempts.job.0, number, Format::Webp);
+    let keys: Vec<Key> = attempts.numbers.iter().copied().map(key).collect();
     let made = match brought.state {
         SubmitState::Faulted => Made::Fault,
         _ => made(&brought, &keys, &media, &pictures).await?,
