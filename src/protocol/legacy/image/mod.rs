@@ -9,7 +9,7 @@
 //! | [`metadata`] | what a worker remarks about an image |
 //! | [`check`] | which parameters go together |
 //! | [`baseline`] | what family a model belongs to |
-//! | [`reference`] | models that are known by their names |
+//! | [`mod@reference`] | models that are known by their names |
 
 pub mod baseline;
 pub mod check;
