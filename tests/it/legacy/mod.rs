@@ -3,6 +3,7 @@
 mod attacks;
 mod chat;
 mod errors;
+mod expiry;
 mod forms;
 mod images;
 mod library;

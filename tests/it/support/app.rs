@@ -14,6 +14,7 @@ use muster::coordinator::http::router;
 use muster::coordinator::kudos::{self, Cause, Posting};
 use muster::coordinator::media::{Links, Media, MediaSettings};
 use muster::coordinator::moderation::Moderation;
+use muster::coordinator::requests::Requests;
 use muster::coordinator::rigs::{self, Records};
 use muster::coordinator::start::{Shelves, doors};
 use muster::coordinator::state::DoorSettings;
@@ -44,6 +45,7 @@ pub struct App {
     pub workers: Workers,
     pub media: Media,
     pub moderation: Moderation,
+    pub requests: Requests,
     pub store: Store,
     pub tasks: Tasks,
     /// A key with every scope.
@@ -96,6 +98,7 @@ impl App {
         Self {
             workers,
             moderation: doors.moderation.clone(),
+            requests: doors.requests.clone(),
             router: router(doors),
             board,
             accounts,

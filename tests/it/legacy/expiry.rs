@@ -1,0 +1,131 @@
+//! Requests whose time is over. Nobody waits ten minutes here: what was asked for is put on the store again with little
+//! time left, as an earlier process would have left it, and taken up.
+
+use std::time::Duration;
+
+use axum::http::{Method, StatusCode};
+use muster::coordinator::clock::wall_clock;
+use muster::coordinator::names::Names;
+use muster::coordinator::storage::{Dues, RequestRow};
+use muster::protocol::job::{JobId, RequestId};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{ask, call, forms, images, pop, post};
+use crate::support::app::{App, PATIENCE};
+
+const TEXT: &str = "/api/v2/generate/text/status";
+const IMAGE: &str = "/api/v2/generate/status";
+const CHECK: &str = "/api/v2/generate/check";
+const FORMS: &str = "/api/v2/interrogate/status";
+
+/// What is on disk of a request.
+async fn row(app: &App, id: &str) -> RequestRow {
+    let open = app.store.open_requests(wall_clock()).await.unwrap();
+    let mut rows = open.into_iter().map(|open| open.request);
+    let id: uuid::Uuid = id.parse().unwrap();
+    rows.find(|row| row.id == RequestId(id)).unwrap()
+}
+
+/// The same as another request, that has so much time left.
+async fn again(app: &App, row: RequestRow, left: Duration) -> String {
+    let mut body: Value = serde_json::from_str(&row.body).unwrap();
+    for job in body["jobs"].as_array_mut().unwrap() {
+        *job = json!(JobId::random());
+    }
+    let id = RequestId::random();
+    let hurried = RequestRow {
+        id,
+        body: body.to_string(),
+        expires_at: wall_clock().after(left),
+        ..row
+    };
+    app.store.accept(hurried, Dues::default()).await.unwrap();
+    app.requests.restore(&Names::default()).await.unwrap();
+    id.to_string()
+}
+
+async fn asked(app: &App, path: &str, body: Value) -> String {
+    let (status, answer) = post(app, path, body).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
+    answer["id"].as_str().unwrap().to_owned()
+}
+
+/// It lives so many minutes, and is gone when they are over.
+async fn goes_stale(app: &App, id: &str, minutes: i64, paths: &[&str]) {
+    let row = row(app, id).await;
+    // The two are not read from one clock's look.
+    let lives = row.expires_at.0 - row.accepted_at.0;
+    assert!((lives - minutes * 60_000).abs() < 1000, "{lives} ms");
+    let cancelled = call(
+        app,
+        Method::DELETE,
+        &format!("{}/{id}", paths[0]),
+        Value::Null,
+    )
+    .await;
+    assert_eq!(cancelled.0, StatusCode::OK);
+    let began = Instant::now();
+    let short = again(app, row, Duration::from_millis(800)).await;
+    for path in paths {
+        let (mut status, mut answer);
+        loop {
+            let at = format!("{path}/{short}");
+            (status, answer) = call(app, Method::GET, &at, Value::Null).await;
+            let is_over = began.elapsed() > Duration::from_millis(800);
+            if !is_over {
+                assert_eq!(status, StatusCode::OK, "{answer}");
+            }
+            if status == StatusCode::NOT_FOUND {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "{answer}");
+            sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(answer["rc"], "RequestNotFound", "{answer}");
+    }
+    let at = format!("{}/{short}", paths[0]);
+    let (status, _) = call(app, Method::DELETE, &at, Value::Null).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_stale_text_is_gone_and_given_to_nobody() {
+    let app = App::start().await;
+    let id = ask(&app, json!({})).await;
+    goes_stale(&app, &id, 20, &[TEXT]).await;
+    assert_eq!(pop(&app, "w1").await["id"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_stale_image_is_gone() {
+    let app = App::start().await;
+    let body = json!({"prompt": "a pine", "models": ["tiny"]});
+    let id = asked(&app, images::ASYNC, body).await;
+    goes_stale(&app, &id, 10, &[IMAGE, CHECK]).await;
+}
+
+#[tokio::test]
+async fn a_stale_question_is_gone() {
+    let app = App::start().await;
+    let body = json!({"source_image": forms::PNG, "forms": [{"name": "caption"}]});
+    let id = asked(&app, forms::ASYNC, body).await;
+    goes_stale(&app, &id, 20, &[FORMS]).await;
+}
+
+#[tokio::test]
+async fn a_text_that_was_popped_before_its_time_was_over_is_taken_and_read_after_it() {
+    let app = App::start().await;
+    let id = ask(&app, json!({})).await;
+    let row = row(&app, &id).await;
+    call(&app, Method::DELETE, &format!("{TEXT}/{id}"), Value::Null).await;
+    let left = Duration::from_millis(800);
+    let short = again(&app, row, left).await;
+    let popped = pop(&app, "w1").await;
+    sleep(left).await;
+    let brought = json!({"id": popped["id"], "generation": " in time"});
+    let (status, told) = post(&app, super::SUBMIT, brought).await;
+    assert_eq!(status, StatusCode::OK, "{told}");
+    let read = super::until(&app, &short, |status| status["done"] == true).await;
+    assert_eq!(read["generations"][0]["text"], " in time");
+}
