@@ -57,9 +57,14 @@ impl Dispatcher {
     /// Whether the job may be given to this worker: not to one that has failed or refused it while there are others,
     /// and not for ever to anybody.
     pub(super) fn may_run(&self, entry: &Entry, worker: WorkerId) -> bool {
+        // Nobody holds a line open for what is stored: one worker alone may try it as often as several would.
+        let most = match entry.job.durable {
+            true => self.settings.failure_limit,
+            false => 2,
+        };
         match (entry.failures_of(worker), entry.refusals_of(worker)) {
             (0, 0) => true,
-            (0..2, 0..MOST_REFUSALS) => self.untried(entry) == 0,
+            (failed, 0..MOST_REFUSALS) if failed < most => self.untried(entry) == 0,
             _ => false,
         }
     }

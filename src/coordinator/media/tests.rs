@@ -113,8 +113,12 @@ async fn a_link_takes_one_object() {
     assert_eq!(place.media.take_in(key(1)).await.unwrap(), Some(length));
     let stored = place.media.get(key(1)).await.unwrap().unwrap();
     assert_eq!(&*stored, WEBP);
-    let again = place.upload(&link, &[WEBP]).await;
-    assert!(matches!(again, Err(Unaccepted::Used)), "{again:?}");
+    let again = place.upload(&link, &[&WEBP[..3], &WEBP[3..]]).await;
+    assert_eq!(again.unwrap(), length, "whoever lost the answer gets it");
+    let longer = place.upload(&link, &[WEBP, b"."]).await;
+    assert!(matches!(longer, Err(Unaccepted::Used)), "{longer:?}");
+    let shorter = place.upload(&link, &[&WEBP[..WEBP.len() - 1]]).await;
+    assert!(matches!(shorter, Err(Unaccepted::Used)), "{shorter:?}");
     place.media.delete(key(1)).await.unwrap();
     let again = place.upload(&link, &[WEBP]).await;
     assert!(matches!(again, Err(Unaccepted::Used)), "{again:?}");
@@ -125,7 +129,10 @@ async fn a_link_takes_one_object() {
 async fn of_many_who_use_a_link_at_once_one_is_taken() {
     let place = place().await;
     let link = place.media.upload_link(key(1), HOUR).await.unwrap();
-    let tries = (0..20).map(|_| place.upload(&link, &[WEBP]));
+    let objects: Vec<[&[u8]; 2]> = (0..20)
+        .map(|number| [WEBP, &b"01234567890123456789"[number..]])
+        .collect();
+    let tries = objects.iter().map(|object| place.upload(&link, object));
     let outcomes = futures_util::future::join_all(tries).await;
     let taken = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
     assert_eq!(taken, 1);

@@ -412,6 +412,18 @@ fn three_workers_that_fail_it_make_it_a_bad_job() {
     assert_eq!(failure_kind(&desk.end()), Some(FailureKind::BadJob));
 }
 
+#[test]
+fn a_worker_that_is_alone_may_fail_what_is_stored_three_times() {
+    let mut desk = Desk::new();
+    desk.stored();
+    let poller = desk.poller(1);
+    for _ in 0..3 {
+        let offer = desk.pop(poller, 1).remove(0);
+        desk.say(&offer, failed());
+    }
+    assert_eq!(failure_kind(&desk.end()), Some(FailureKind::WorkerFailed));
+}
+
 /// So long a request of these lives, from each time that somebody does something for it.
 const LIFE: u64 = 600;
 
