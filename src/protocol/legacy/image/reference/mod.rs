@@ -120,6 +120,7 @@ mod tests {
         let check = |model, expected| assert_eq!(modest_steps(model), expected, "{model}");
         check("Deliberate", 30);
         check("Z-Image-Turbo", 8);
+        check("Flux.1-Schnell fp8 (Compact)", 5);
         check("somebody's lightning", 7);
         check("somebody's", 30);
     }
