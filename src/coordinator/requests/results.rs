@@ -11,6 +11,7 @@ use crate::coordinator::media::{Key, Media};
 use crate::protocol::job::Remark;
 use crate::protocol::legacy::image::metadata::GenerationMetadataImage;
 use crate::protocol::legacy::image::status::{GenerationImage, LOST};
+use crate::protocol::legacy::submit::UPLOADED;
 use crate::protocol::legacy::text::format;
 use crate::protocol::legacy::text::metadata::GenerationMetadataText;
 use crate::protocol::legacy::text::status::GenerationText;
@@ -18,8 +19,6 @@ use crate::protocol::legacy::words::{ResultState, named};
 
 /// How long links to images are good.
 pub const LINKS: Duration = Duration::from_secs(1800);
-/// What stands for an image that was uploaded, in a result.
-const UPLOADED: &str = "R2";
 
 /// How whoever asks gets the images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
