@@ -53,9 +53,9 @@ impl Dispatcher {
     pub(super) fn pop(&mut self, session: SessionId, wants: &Wants, out: &mut Vec<Effect>) {
         if let Some(&id) = self.sessions.get(&session) {
             self.ask(id, wants.most);
-            match wants.only {
-                Some(job) => self.claim(id, job, out),
-                None => self.give_all(id, wants, out),
+            match wants.only.is_empty() {
+                true => self.give_all(id, wants, out),
+                false => self.claim(id, &wants.only, out),
             }
             self.ask(id, 0);
         }
@@ -63,12 +63,13 @@ impl Dispatcher {
 
     /// A worker brings what an earlier process has given it: the job waits again, and is its own as if it had just
     /// been offered. It has shown that it serves it.
-    fn claim(&mut self, id: WorkerId, job: JobId, out: &mut Vec<Effect>) {
+    fn claim(&mut self, id: WorkerId, jobs: &[JobId], out: &mut Vec<Effect>) {
         // Who brings the whole of it cannot go on with what a client has read of another's.
         let waits = |entry: &&Entry| {
             entry.job.durable && !entry.has_output() && matches!(entry.state, State::Queued)
         };
-        let Some(entry) = self.jobs.get(&job).filter(waits) else {
+        let mut here = jobs.iter().filter_map(|job| self.jobs.get_key_value(job));
+        let Some((&job, entry)) = here.find(|(_, entry)| waits(entry)) else {
             return;
         };
         let (lane, wanted) = (entry.lane, entry.job.model.0.clone());

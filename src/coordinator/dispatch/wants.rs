@@ -21,8 +21,8 @@ pub struct Wants {
     pub paid: bool,
     /// No others than its owner's.
     pub own_only: bool,
-    /// No other than this one, which it says it has done.
-    pub only: Option<JobId>,
+    /// No other than one of these, if there are any: it says it has done it.
+    pub only: Vec<JobId>,
     /// Nothing it makes is believed: where there is nothing of its owner's it gets a copy of a job, of another request than
     /// these.
     pub decoys: Option<Arc<BTreeSet<RequestId>>>,
@@ -43,10 +43,10 @@ impl Wants {
         }
     }
 
-    /// The job that it brings though nobody here knows that it has it.
-    pub fn only(job: JobId) -> Self {
+    /// The job that it brings though nobody here knows that it has it, which may be any of these.
+    pub fn only(jobs: Vec<JobId>) -> Self {
         Self {
-            only: Some(job),
+            only: jobs,
             ..Self::most(1)
         }
     }

@@ -9,26 +9,20 @@ use tokio::time::Instant;
 
 use super::held::{NotTaken, Out, called};
 use super::poller::Poller;
-use super::{MOST_ATTEMPTS, NotServed, Pollers};
+use super::{MOST_ATTEMPTS, NotServed, Pollers, id_of};
 use crate::coordinator::dispatch::Wants;
 use crate::protocol::job::{AccountId, JobId};
 
 impl Pollers {
     /// The job, as if a worker of this account had just been given it.
     pub(super) async fn claim(&self, owner: AccountId, id: JobId) -> Result<Out, NotTaken> {
-        // Nobody knows which attempt it was, and each is called by another id.
-        for attempt in 1..=MOST_ATTEMPTS {
-            match self.claim_job(owner, called(id, attempt)).await {
-                Err(NotTaken::Unknown) => {}
-                claimed => return claimed,
-            }
-        }
-        Err(NotTaken::Unknown)
-    }
-
-    async fn claim_job(&self, owner: AccountId, job: JobId) -> Result<Out, NotTaken> {
-        let unavailable = |_| NotTaken::Unavailable;
-        match self.0.store.delivered(job).await.map_err(unavailable)? {
+        // Nobody knows which attempt it was, and each is called by another id. All are looked for at once: whoever guesses
+        // ids costs as much as whoever has one.
+        let jobs: Vec<JobId> = (1..=MOST_ATTEMPTS)
+            .map(|attempt| called(id, attempt))
+            .collect();
+        let delivered = self.0.store.delivered(&jobs).await;
+        match delivered.map_err(|_| NotTaken::Unavailable)? {
             Some(true) => return Err(NotTaken::Already),
             Some(false) => return Err(NotTaken::TakenAway),
             None => {}
@@ -39,14 +33,14 @@ impl Pollers {
             true => None,
             false => Some(poller.introduce(&self.0.names, &self.0.switchboard)),
         };
-        let asked = self.ask(&mut poller, news, Wants::only(job)).await;
+        let asked = self.ask(&mut poller, news, Wants::only(jobs)).await;
         let popped = asked.map_err(|not| match not {
             NotServed::Unavailable => NotTaken::Unavailable,
             _ => NotTaken::Unknown,
         })?;
         let offer = popped.offers.first().ok_or(NotTaken::Unknown)?;
         let mut held = self.held();
-        let id = called(job, offer.attempt);
+        let id = id_of(offer);
         held.add(offer, owner, u32::MAX);
         held.claim(id);
         held.take(id, owner)

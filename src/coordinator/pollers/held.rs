@@ -198,3 +198,20 @@ impl Held {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::called;
+    use crate::protocol::job::JobId;
+
+    #[test]
+    fn each_attempt_has_an_id_that_leads_to_its_job() {
+        let job = JobId::random();
+        assert_eq!(called(job, 1), job);
+        for attempt in 2..=8 {
+            let id = called(job, attempt);
+            assert_ne!(id, called(job, attempt - 1));
+            assert_eq!(called(id, attempt), job);
+        }
+    }
+}

@@ -305,7 +305,7 @@ impl Pollers {
     pub async fn give_back(&self, offers: &[Offer]) {
         for offer in offers {
             let job = offer.job.id;
-            self.held().refused(called(job, offer.attempt));
+            self.held().refused(id_of(offer));
             let frame = Frame {
                 session: offer.session,
                 job,

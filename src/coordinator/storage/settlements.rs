@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use sqlx::AnyConnection;
 use sqlx::Row;
+use sqlx::{AnyConnection, AssertSqlSafe};
 
 use crate::coordinator::kudos::{Entry, Settlement, State};
 use crate::protocol::job::{JobId, Kind, Kudos};
@@ -34,9 +34,15 @@ impl Store {
         Ok(row.map(|row| row.try_get(0)).transpose()?.map(Kudos))
     }
 
-    /// Whether the job was delivered; nothing, if it has not ended.
-    pub async fn delivered(&self, job: JobId) -> Result<Option<bool>, StorageError> {
-        let row = sqlx::query("SELECT state FROM settled WHERE job = $1").bind(job.to_string());
+    /// Whether the one of these jobs that there is was delivered; nothing, if it has not ended.
+    pub async fn delivered(&self, jobs: &[JobId]) -> Result<Option<bool>, StorageError> {
+        let places: Vec<String> = (1..=jobs.len()).map(|place| format!("${place}")).collect();
+        let text = format!(
+            "SELECT state FROM settled WHERE job IN ({}) LIMIT 1",
+            places.join(", ")
+        );
+        let row = sqlx::query(AssertSqlSafe(text));
+        let row = jobs.iter().fold(row, |row, job| row.bind(job.to_string()));
         let row = row.fetch_optional(&self.readers).await?;
         let state: Option<String> = row.map(|row| row.try_get(0)).transpose()?;
         Ok(state.map(|state| state == State::Delivered.word()))

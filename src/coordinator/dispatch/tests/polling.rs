@@ -52,7 +52,7 @@ impl Desk {
 
     fn claim(&mut self, session: SessionId, job: crate::protocol::job::JobId) -> Vec<Offer> {
         self.take();
-        let wants = Wants::only(job);
+        let wants = Wants::only(vec![job]);
         self.put(Input::Pop { session, wants });
         self.offers()
     }

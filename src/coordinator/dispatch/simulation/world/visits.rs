@@ -71,7 +71,7 @@ impl World {
         if entry.is_none_or(|entry| entry.job.kind != self.pollers[index].kind) {
             return;
         }
-        let wants = Wants::only(job);
+        let wants = Wants::only(vec![job]);
         self.give(Input::Pop { session, wants });
         for offer in std::mem::take(&mut self.popped) {
             assert_eq!(offer.job.id, job, "it was given something else");
