@@ -9,6 +9,7 @@ use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
+use crate::coordinator::people::Alias;
 use crate::coordinator::sharing::{NotShared, SharedKey, Sharing};
 use crate::protocol::legacy::Body;
 use crate::protocol::legacy::date::Date;
@@ -60,7 +61,11 @@ pub async fn delete(
 pub fn details(key: SharedKey) -> SharedKeyDetails {
     SharedKeyDetails {
         id: key.id.0,
-        username: format!("{}#{}", key.owner_name, key.owner.0),
+        username: Alias {
+            name: &key.owner_name,
+            account: key.owner,
+        }
+        .to_string(),
         kudos: key.budget.map_or(UNLIMITED, |left| left.0.div_euclid(1000)),
         utilized: key.utilized.0.div_euclid(1000),
         max_image_pixels: key.limits.image_pixels,

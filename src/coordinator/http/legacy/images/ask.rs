@@ -22,6 +22,7 @@ use crate::coordinator::http::reply;
 use crate::coordinator::kudos::Payer;
 use crate::coordinator::moderation::{Medium, Prompt};
 use crate::coordinator::modes::Modes;
+use crate::coordinator::people::Alias;
 use crate::coordinator::pictures::Sources;
 use crate::coordinator::requests::orders::{Asked, Whose};
 use crate::coordinator::requests::{NewRequest, Order, Requests};
@@ -161,7 +162,11 @@ fn for_a_class(asked: &mut GenerationInputImage) {
 }
 
 fn alias(caller: &Caller) -> String {
-    format!("{}#{}", caller.name, caller.account.0)
+    Alias {
+        name: &caller.name,
+        account: caller.account,
+    }
+    .to_string()
 }
 
 fn known<'a>(caller: &Caller, alias: &'a str) -> Known<'a> {

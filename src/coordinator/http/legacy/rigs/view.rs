@@ -3,6 +3,7 @@
 use super::messages::shown;
 use crate::coordinator::accounts::Roles;
 use crate::coordinator::messages::Messages;
+use crate::coordinator::people::Alias;
 use crate::coordinator::rigs::Rig;
 use crate::coordinator::storage::{Owner, RigRow};
 use crate::protocol::job::{Kudos, WorkerId};
@@ -71,7 +72,11 @@ pub fn details(rig: &Rig, eye: Eye, messages: &Messages) -> WorkerDetails {
 
 /// `name#id`
 pub fn alias(owner: &Owner) -> String {
-    format!("{}#{}", owner.name, owner.account.0)
+    Alias {
+        name: &owner.name,
+        account: owner.account,
+    }
+    .to_string()
 }
 
 fn by_trade(details: WorkerDetails, row: &RigRow) -> WorkerDetails {

@@ -12,6 +12,7 @@ use crate::coordinator::http::auth::Visitor;
 use crate::coordinator::http::legacy::refused::Refused;
 use crate::coordinator::http::legacy::rigs::view::{count, kudos};
 use crate::coordinator::http::reply;
+use crate::coordinator::people::Alias;
 use crate::coordinator::rigs::Rig;
 use crate::coordinator::teams::{Squad, Teams};
 use crate::protocol::legacy::Code;
@@ -43,7 +44,11 @@ fn details(squad: Squad) -> TeamDetails {
         requests_fulfilled: count(row.done.fulfilled),
         kudos: kudos(row.done.earned),
         uptime: count(row.done.uptime),
-        creator: format!("{}#{}", row.creator_name, row.creator.0),
+        creator: Alias {
+            name: &row.creator_name,
+            account: row.creator,
+        }
+        .to_string(),
         worker_count: workers.len() as u64,
         models: models(&workers),
         workers: workers.into_iter().map(lite).collect(),
