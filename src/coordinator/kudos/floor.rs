@@ -17,7 +17,7 @@ pub struct Fallen {
 }
 
 /// What is forgiven, of the entries in their order.
-pub fn forgiven<'a, T>(
+pub fn forgiven<'a, T: ?Sized>(
     entries: &[(&'a T, Entry)],
     fallen: &HashMap<AccountId, Fallen>,
 ) -> Vec<(&'a T, Entry)> {

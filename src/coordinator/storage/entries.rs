@@ -27,7 +27,7 @@ const BALANCES: Table = Table {
 };
 
 /// What has entries: under its id, of its moment.
-pub trait Booked {
+pub trait Booked: Sync {
     fn id(&self) -> String;
     fn at(&self) -> UnixMillis;
 }
@@ -59,21 +59,21 @@ impl Booked for Posting {
     }
 }
 
-/// Writes the entries and changes the balances: what was forgiven of them.
-pub async fn book<'a, B: Booked>(
-    entries: &[(&'a B, Entry)],
+/// Writes the entries and changes the balances.
+pub async fn book(
+    entries: &[(&dyn Booked, Entry)],
     connection: &mut AnyConnection,
     statements: &mut Statements,
-) -> Result<Vec<(&'a B, Entry)>, StorageError> {
+) -> Result<(), StorageError> {
     insert(&LEDGER, entries, ledger_row, connection, statements).await?;
     let fallen = change_balances(&sums_of(entries), connection, statements).await?;
     if fallen.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let forgiven = forgiven(entries, &fallen);
     insert(&LEDGER, &forgiven, ledger_row, connection, statements).await?;
     change_balances(&sums_of(&forgiven), connection, statements).await?;
-    Ok(forgiven)
+    Ok(())
 }
 
 /// Adds to the balances; which of them have fallen below their floors by that.
@@ -95,7 +95,7 @@ async fn change_balances(
     Ok(fallen.collect())
 }
 
-fn sums_of<B>(entries: &[(&B, Entry)]) -> Vec<(AccountId, i64)> {
+fn sums_of(entries: &[(&dyn Booked, Entry)]) -> Vec<(AccountId, i64)> {
     let amounts = entries.iter();
     sums(amounts.map(|(_, entry)| (entry.account, entry.amount)))
 }
@@ -119,7 +119,7 @@ impl Stored for Balance {
     }
 }
 
-fn ledger_row<B: Booked>((of, entry): &(&B, Entry), values: &mut Values) {
+fn ledger_row((of, entry): &(&dyn Booked, Entry), values: &mut Values) {
     values.text(&of.id());
     values.number(entry.account.0);
     values.maybe(entry.worker.map(|worker| worker.0));

@@ -21,6 +21,7 @@
 
 mod accounts;
 mod addresses;
+mod batch;
 mod collections;
 mod dialect;
 mod entries;

@@ -11,11 +11,9 @@ use uuid::Uuid;
 use crate::coordinator::styles::Use;
 use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
 
-use super::fees::{self, Fee};
+use super::fees::Fee;
 use super::insertion::{Statements, Table, insert};
 use super::settlements::kind_word;
-use super::shared_keys::spend;
-use super::styles::write_use;
 use super::values::Values;
 use super::write::{Change, Write};
 use super::{StorageError, Store};
@@ -147,33 +145,25 @@ pub struct Accept {
 }
 
 impl Accept {
-    fn fee(&self) -> Fee {
+    pub fn fee(&self) -> Fee {
         Fee {
             account: self.request.account,
             amount: self.request.fee,
             at: self.request.accepted_at,
         }
     }
+
+    pub fn dues(&self) -> &Dues {
+        &self.dues
+    }
 }
 
-/// Writes them all, what they cost at once, and the uses of the styles they were made with.
-pub async fn write_accepted(
+pub async fn insert_requests(
     accepted: &[&Accept],
     connection: &mut AnyConnection,
     statements: &mut Statements,
 ) -> Result<(), StorageError> {
     insert(&REQUESTS, accepted, row, connection, statements).await?;
-    let fees = accepted.iter().map(|accept| accept.fee());
-    fees::charge(fees, connection, statements).await?;
-    let by_key = accepted
-        .iter()
-        .filter_map(|accept| Some((accept.dues.shared_key?, accept.request.fee)));
-    spend(by_key, connection).await?;
-    for Accept { request, dues } in accepted {
-        if let Some(used) = &dues.style {
-            write_use(used, request.account, request.accepted_at, connection).await?;
-        }
-    }
     Ok(())
 }
 

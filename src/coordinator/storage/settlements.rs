@@ -8,14 +8,10 @@ use std::time::Duration;
 use sqlx::Row;
 use sqlx::{AnyConnection, AssertSqlSafe};
 
-use crate::coordinator::kudos::{Entry, Settlement, State};
+use crate::coordinator::kudos::{Settlement, State};
 use crate::protocol::job::{JobId, Kind, Kudos};
 
-use super::entries::book;
 use super::insertion::{Statements, Table, insert};
-use super::records::note_records;
-use super::shared_keys::spend;
-use super::stats;
 use super::values::Values;
 use super::write::Write;
 use super::{StorageError, Store};
@@ -63,66 +59,34 @@ const RESULTS: Table = Table {
     columns: 8,
     tail: " ON CONFLICT (job) DO NOTHING",
 };
-/// Settlements that are written together.
-pub struct Batch<'a> {
-    settlements: Vec<&'a Settlement>,
+
+/// Whether all of them were new.
+pub async fn insert_settled(
+    settlements: &[&Settlement],
+    connection: &mut AnyConnection,
+    statements: &mut Statements,
+) -> Result<bool, StorageError> {
+    let inserted = insert(&SETTLED, settlements, settled_row, connection, statements).await?;
+    Ok(inserted == settlements.len() as u64)
 }
 
-impl<'a> Batch<'a> {
-    pub fn of(settlements: impl Iterator<Item = &'a Settlement>) -> Self {
-        Self {
-            settlements: settlements.collect(),
-        }
-    }
-
-    /// Whether all of them were new. If not, what was written is to be rolled back.
-    pub async fn write(
-        &self,
-        connection: &mut AnyConnection,
-        statements: &mut Statements,
-    ) -> Result<bool, StorageError> {
-        let rows = self.settlements.as_slice();
-        let inserted = insert(&SETTLED, rows, settled_row, connection, statements).await?;
-        if inserted < rows.len() as u64 {
-            return Ok(false);
-        }
-        let entries: Vec<_> = rows
-            .iter()
-            .flat_map(|settlement| with_entries(settlement))
-            .collect();
-        book(&entries, connection, statements).await?;
-        note_records(rows, connection, statements).await?;
-        let by_key = rows
-            .iter()
-            .filter_map(|row| Some((row.shared_key?, row.charge)));
-        spend(by_key, connection).await?;
-        let with_result = rows
-            .iter()
-            .filter_map(|row| Some((*row, row.result.as_deref()?)));
-        let results: Vec<_> = with_result.collect();
-        insert(&RESULTS, &results, result_row, connection, statements).await?;
-        stats::note(rows, connection, statements).await?;
-        Ok(true)
-    }
-
-    /// One of them, which may be settled already.
-    pub async fn settle_one(
-        settlement: &'a Settlement,
-        connection: &mut AnyConnection,
-        statements: &mut Statements,
-    ) -> Result<Kudos, StorageError> {
-        let one = Self::of(std::iter::once(settlement));
-        if one.write(connection, statements).await? {
-            return Ok(settlement.reward);
-        }
-        let row = sqlx::query(REWARD).bind(settlement.job.to_string());
-        Ok(Kudos(row.fetch_one(connection).await?.try_get(0)?))
-    }
+/// What they brought, where somebody waits for it.
+pub async fn insert_results(
+    settlements: &[&Settlement],
+    connection: &mut AnyConnection,
+    statements: &mut Statements,
+) -> Result<(), StorageError> {
+    let settlements = settlements.iter();
+    let results = settlements.filter_map(|it| Some((*it, it.result.as_deref()?)));
+    let results: Vec<_> = results.collect();
+    insert(&RESULTS, &results, result_row, connection, statements).await?;
+    Ok(())
 }
 
-fn with_entries(settlement: &Settlement) -> impl Iterator<Item = (&Settlement, Entry)> {
-    let entries = settlement.entries.iter();
-    entries.map(move |entry| (settlement, *entry))
+/// Of a job that is settled.
+pub async fn reward(job: JobId, connection: &mut AnyConnection) -> Result<Kudos, StorageError> {
+    let row = sqlx::query(REWARD).bind(job.to_string());
+    Ok(Kudos(row.fetch_one(connection).await?.try_get(0)?))
 }
 
 fn settled_row(settlement: &&Settlement, values: &mut Values) {

@@ -9,9 +9,8 @@ use sqlx::{AnyConnection, Executor};
 use crate::protocol::job::Kudos;
 
 use super::StorageError;
+use super::batch::{Batch, accept_one, settle_one};
 use super::insertion::Statements;
-use super::requests::{Accept, write_accepted};
-use super::settlements::Batch;
 use super::write::{Accepting, Pending, Settle, Write};
 
 type Outcomes<T> = Vec<Result<T, StorageError>>;
@@ -45,12 +44,12 @@ impl Work {
         connection: &mut AnyConnection,
         statements: &mut Statements,
     ) -> Result<bool, StorageError> {
-        let batch = Batch::of(self.settles.iter().map(|settle| &*settle.settlement));
+        let settled = self.settles.iter().map(|settle| &*settle.settlement);
+        let accepted = self.accepts.iter().map(|accepting| &*accepting.accept);
+        let batch = Batch::of(settled, accepted);
         if !batch.write(connection, statements).await? {
             return Ok(false);
         }
-        let accepts: Vec<&Accept> = self.accepts.iter().map(|it| &*it.accept).collect();
-        write_accepted(&accepts, connection, statements).await?;
         for other in &mut self.others {
             other.apply(connection).await?;
         }
@@ -68,12 +67,12 @@ impl Work {
     ) -> Result<(), StorageError> {
         for settle in &self.settles {
             begin_one(connection).await?;
-            let reward = Batch::settle_one(&settle.settlement, connection, statements).await;
+            let reward = settle_one(&settle.settlement, connection, statements).await;
             self.rewards.push(end_one(connection, reward).await?);
         }
         for accepting in &self.accepts {
             begin_one(connection).await?;
-            let accepted = write_accepted(&[&accepting.accept], connection, statements).await;
+            let accepted = accept_one(&accepting.accept, connection, statements).await;
             self.accepted.push(end_one(connection, accepted).await?);
         }
         for other in &mut self.others {

@@ -64,8 +64,6 @@ async fn requests_that_are_accepted_together_are_charged_for_each(scratch: Scrat
             .sum();
         let left = store.balance(account).await.unwrap().0;
         assert_eq!(left, before + 1_000_000 - fees);
-        let tallies = store.tallies(account).await.unwrap();
-        assert_eq!(tallies["request"], Kudos(-fees));
     }
     // What it cost is known again to another process.
     let open = store.open_requests(NOW).await.unwrap();
@@ -81,11 +79,6 @@ async fn a_fee_below_the_floor_is_forgiven(scratch: Scratch) {
     let rows = (0..5).map(|_| store.accept(request(alice, 1000), Dues::default()));
     join_all(rows).await;
     assert_eq!(store.balance(alice).await, Ok(Kudos(floor)));
-    let tallies = store.tallies(alice).await.unwrap();
-    assert_eq!(
-        (tallies["request"], tallies["forgiven"]),
-        (Kudos(-5000), Kudos(3500))
-    );
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
 }
 

@@ -1,0 +1,107 @@
+//! What is settled and what is accepted under one commit, in as few statements as that takes: they share the ledger,
+//! the balances and the budgets of keys.
+
+use sqlx::AnyConnection;
+
+use crate::coordinator::kudos::{Entry, Posting, Settlement};
+use crate::protocol::job::{Kudos, SharedKeyId};
+
+use super::StorageError;
+use super::entries::{Booked, book};
+use super::fees;
+use super::insertion::Statements;
+use super::records::note_records;
+use super::requests::{Accept, insert_requests};
+use super::settlements::{insert_results, insert_settled, reward};
+use super::shared_keys::spend;
+use super::stats;
+use super::styles::write_use;
+
+pub struct Batch<'a> {
+    settled: Vec<&'a Settlement>,
+    accepted: Vec<&'a Accept>,
+    fees: Vec<Posting>,
+}
+
+impl<'a> Batch<'a> {
+    pub fn of(
+        settled: impl IntoIterator<Item = &'a Settlement>,
+        accepted: impl IntoIterator<Item = &'a Accept>,
+    ) -> Self {
+        let accepted: Vec<_> = accepted.into_iter().collect();
+        Self {
+            settled: settled.into_iter().collect(),
+            fees: fees::postings(accepted.iter().map(|accept| accept.fee())),
+            accepted,
+        }
+    }
+
+    /// Whether all that is settled was new. If not, what was written is to be rolled back.
+    pub async fn write(
+        &self,
+        connection: &mut AnyConnection,
+        statements: &mut Statements,
+    ) -> Result<bool, StorageError> {
+        if !insert_settled(&self.settled, connection, statements).await? {
+            return Ok(false);
+        }
+        insert_requests(&self.accepted, connection, statements).await?;
+        fees::insert_postings(&self.fees, connection, statements).await?;
+        book(&self.entries(), connection, statements).await?;
+        spend(self.by_key(), connection).await?;
+        note_records(&self.settled, connection, statements).await?;
+        insert_results(&self.settled, connection, statements).await?;
+        stats::note(&self.settled, connection, statements).await?;
+        for accept in &self.accepted {
+            if let Some(used) = &accept.dues().style {
+                let fee = accept.fee();
+                write_use(used, fee.account, fee.at, connection).await?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn entries(&self) -> Vec<(&dyn Booked, Entry)> {
+        let of_jobs = self.settled.iter().flat_map(|settlement| {
+            let entries = settlement.entries.iter();
+            entries.map(move |entry| (*settlement as &dyn Booked, *entry))
+        });
+        let of_fees = self.fees.iter().flat_map(|posting| {
+            fees::entries(posting).map(move |entry| (posting as &dyn Booked, entry))
+        });
+        of_jobs.chain(of_fees).collect()
+    }
+
+    /// What was asked for with keys that are shared.
+    fn by_key(&self) -> impl Iterator<Item = (SharedKeyId, Kudos)> {
+        let settled = self.settled.iter();
+        let charges = settled.filter_map(|it| Some((it.shared_key?, it.charge)));
+        let accepted = self.accepted.iter();
+        let fees = accepted.filter_map(|it| Some((it.dues().shared_key?, it.fee().amount)));
+        charges.chain(fees)
+    }
+}
+
+/// One job, which may be settled already: its reward.
+pub async fn settle_one(
+    settlement: &Settlement,
+    connection: &mut AnyConnection,
+    statements: &mut Statements,
+) -> Result<Kudos, StorageError> {
+    let one = Batch::of([settlement], []);
+    match one.write(connection, statements).await? {
+        true => Ok(settlement.reward),
+        false => reward(settlement.job, connection).await,
+    }
+}
+
+pub async fn accept_one(
+    accept: &Accept,
+    connection: &mut AnyConnection,
+    statements: &mut Statements,
+) -> Result<(), StorageError> {
+    Batch::of([], [accept])
+        .write(connection, statements)
+        .await?;
+    Ok(())
+}
