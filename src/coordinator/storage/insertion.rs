@@ -1,6 +1,7 @@
 //! Many rows in one statement.
 //!
-//! Statements are kept by their number of rows, which is a power of two, so that a connection prepares few of them.
+//! Statements are kept by their number of rows, which is one of a few sizes: a connection prepares few of them, and any
+//! number of rows takes one or two. What a statement costs is mostly the way there and back, and hardly its rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use super::StorageError;
 use super::rows::{Stored, all};
 use super::values::Values;
 
-/// The most rows in one statement.
-const ROWS: usize = 64;
+/// Rows in one statement.
+const SIZES: [usize; 12] = [64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1];
 
 /// An insertion of many rows.
 pub struct Table {
@@ -65,9 +66,10 @@ pub async fn insert_returning<T, R: Stored>(
     Ok(returned)
 }
 
-/// The largest power of two that is not more than there are.
+/// The largest size that is not more than there are.
 fn rows_in_one(rows: usize) -> usize {
-    1 << rows.min(ROWS).ilog2()
+    let fitting = SIZES.into_iter().find(|size| *size <= rows);
+    fitting.unwrap_or(rows)
 }
 
 impl Statements {
@@ -107,9 +109,19 @@ mod tests {
     use super::{Table, rows_in_one};
 
     #[test]
-    fn a_statement_has_a_power_of_two_of_rows() {
-        let sizes: Vec<_> = [1, 2, 3, 63, 64, 200].map(rows_in_one).into();
-        assert_eq!(sizes, [1, 2, 2, 32, 64, 64]);
+    fn as_many_rows_as_there_are_of_a_few_sizes() {
+        let sizes: Vec<_> = [1, 2, 3, 5, 63, 64, 200].map(rows_in_one).into();
+        assert_eq!(sizes, [1, 2, 3, 4, 48, 64, 64]);
+    }
+
+    #[test]
+    fn few_rows_take_few_statements() {
+        let statements = |rows: usize| {
+            let left = |rows: &usize| Some(rows - rows_in_one(*rows)).filter(|left| *left > 0);
+            std::iter::successors(Some(rows), left).count()
+        };
+        assert_eq!((1..=64).map(statements).max(), Some(3));
+        assert!((1..=16).all(|rows| statements(rows) <= 2));
     }
 
     #[test]
