@@ -152,6 +152,7 @@ impl Dispatcher {
             worker.succeeded = Some(now);
         }
         self.measure(&lease, usage);
+        self.note_pace(job, &lease);
         let ack = self.awaits_ack(job, &lease);
         self.renew_brought(job);
         self.settle(job, Outcome::Delivered { finish, usage }, Some(ack), out);

@@ -7,6 +7,7 @@ use crate::protocol::job::{Event, Job, JobId, Progress, UnixMillis, Usage, Worke
 
 use super::clock::Mono;
 use super::effect::{Outcome, Part, Prefill, Timing};
+use super::fairness::Work;
 use super::input::SessionId;
 use super::lanes::LaneId;
 use super::queue::Ticket;
@@ -129,6 +130,13 @@ pub struct Failing {
     /// The worker is to blame, unless the job turns out to be.
     pub by_worker: bool,
     pub strikes: bool,
+}
+
+impl Lease {
+    /// All that the worker was given with a job of this size.
+    pub fn work(&self, one: Work) -> Work {
+        Work(one.0.saturating_mul(self.together.max(1).into()))
+    }
 }
 
 impl Entry {

@@ -12,6 +12,7 @@ use crate::protocol::job::{
 };
 
 use super::clock::{Mono, Table};
+use super::pace::Pace;
 use super::refusal::Missing;
 use super::workers::{Listing, Profile, Worker, WorkerModel};
 
@@ -56,6 +57,10 @@ pub struct Lane {
     /// Since when jobs have waited here with nobody online.
     pub unserved_since: Option<Mono>,
     pub used: Mono,
+    /// Of what was done here.
+    pub pace: Pace,
+    /// When what runs has probably ended.
+    pub busy_until: Mono,
 }
 
 #[derive(Debug, Default)]
@@ -347,6 +352,8 @@ impl Lanes {
             free: BTreeSet::new(),
             unserved_since: None,
             used: now,
+            pace: Pace::default(),
+            busy_until: now,
         };
         for name in need.keys() {
             let model = self.models.entry(name.clone()).or_default();

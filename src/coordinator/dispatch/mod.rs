@@ -14,7 +14,7 @@
 //! | `retries`, `conduct` | what a failure costs the job and the worker |
 //! | `deserted` | jobs whose workers have all gone |
 //! | `endings` | cancels, expiry, silence, slow clients, draining |
-//! | `online`, `demand`, `outlook` | who is connected and how busy, what is asked for, and how long a job may wait, for people |
+//! | `online`, `demand`, `outlook`, `pace` | who is connected and how busy, what is asked for, and how long a job may wait, for people |
 //! | `settlement` | the store first, then the client's end and the worker's ack |
 //!
 //! What it promises (`simulation` checks all of it, all the time): an accepted job ends exactly once, within its
@@ -43,6 +43,7 @@ mod lanes;
 mod lifetimes;
 mod online;
 mod outlook;
+mod pace;
 mod placement;
 mod polling;
 mod queue;
@@ -87,6 +88,7 @@ use clock::Table;
 use conduct::Conduct;
 use jobs::Entry;
 use lanes::{LaneId, Lanes};
+use pace::Paces;
 use queue::FairQueue;
 use timers::{Alarm, Timers};
 use workers::Worker;
@@ -109,6 +111,7 @@ pub struct Dispatcher {
     lanes: Lanes,
     queue: FairQueue,
     conduct: Conduct,
+    paces: Paces,
     affinity: Affinity,
     timers: Timers,
     draining: bool,
@@ -163,6 +166,7 @@ impl Dispatcher {
             lanes: Lanes::default(),
             queue: FairQueue::default(),
             conduct: Conduct::default(),
+            paces: Paces::default(),
             timers: Timers::default(),
             draining: false,
             tickets: 0,

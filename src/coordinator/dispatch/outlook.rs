@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::protocol::job::JobId;
 
 use super::Dispatcher;
-use super::jobs::State;
-
-/// What a job takes where nothing has been measured yet.
-const TYPICAL: Duration = Duration::from_secs(10);
+use super::fairness::Work;
+use super::jobs::{Lease, State};
+use super::lanes::{Lane, LaneId};
+use super::pace::Pace;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Outlook {
@@ -27,32 +27,62 @@ impl Dispatcher {
         let entry = self.jobs.get(&job)?;
         let lane = self.lanes.lane(entry.lane);
         let online = lane.map_or(0, |lane| lane.online);
-        let typical = self.typical(entry.lane);
+        let of_lane = lane.map_or_else(Pace::default, |lane| lane.pace);
+        let pace = of_lane.or(self.paces.of(entry.job.kind));
         Some(match &entry.state {
             State::Queued => {
                 let ahead = self.queue.ahead(entry.lane, &entry.ticket);
-                let rounds = u32::try_from(ahead + 1).unwrap_or(u32::MAX);
+                // Those that go first may be of any size.
+                let first = pace.time_for(Work(1000 * ahead as u64)) / online.max(1);
+                let wait = self.until_free(lane) + first + pace.time_for(entry.ticket.work);
                 Outlook {
                     ahead,
-                    wait: typical.saturating_mul(rounds.div_ceil(online.max(1))),
+                    wait,
                     is_possible: online > 0,
                 }
             }
-            State::Running(lease) => Outlook {
-                ahead: 0,
-                wait: typical.saturating_sub(self.now.mono.since(lease.offered)),
-                is_possible: true,
-            },
+            State::Running(lease) => {
+                let took = self.now.mono.since(lease.offered);
+                Outlook {
+                    ahead: 0,
+                    wait: pace
+                        .time_for(lease.work(entry.ticket.work))
+                        .saturating_sub(took),
+                    is_possible: true,
+                }
+            }
             State::Settling(_) => Outlook {
                 is_possible: true,
                 ..Outlook::default()
             },
         })
     }
+    /// Nothing where somebody is free; else until what runs has probably ended.
+    fn until_free(&self, lane: Option<&Lane>) -> Duration {
+        let busy = lane.filter(|lane| lane.free.is_empty());
+        busy.map_or(Duration::ZERO, |lane| lane.busy_until.since(self.now.mono))
+    }
 
-    /// What a job takes at the worker of this lane that would get the next one.
-    fn typical(&self, lane: super::lanes::LaneId) -> Duration {
-        let first = self.lanes.lane(lane).and_then(|lane| lane.free.first());
-        first.map_or(TYPICAL, |place| Duration::from_millis(place.wait_millis))
+    /// A job of this lane has begun.
+    pub(super) fn note_begun(&mut self, job: JobId, lane: LaneId) {
+        let (Some(entry), Some(lane)) = (self.jobs.get(&job), self.lanes.lane_mut(lane)) else {
+            return;
+        };
+        let pace = lane.pace.or(self.paces.of(entry.job.kind));
+        let end = self.now.mono + pace.time_for(entry.ticket.work);
+        lane.busy_until = lane.busy_until.max(end);
+    }
+
+    /// A job has been done.
+    pub(super) fn note_pace(&mut self, job: JobId, lease: &Lease) {
+        let Some(entry) = self.jobs.get(&job) else {
+            return;
+        };
+        let work = lease.work(entry.ticket.work);
+        let took = self.now.mono.since(lease.offered);
+        self.paces.learn(entry.job.kind, work, took);
+        if let Some(lane) = self.lanes.lane_mut(entry.lane) {
+            lane.pace.learn(work, took);
+        }
     }
 }

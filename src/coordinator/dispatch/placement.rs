@@ -197,6 +197,7 @@ impl Dispatcher {
         self.queue
             .start(entry.ticket.account, entry.ticket.work, now);
         out.push(Effect::Offer(offer));
+        self.note_begun(id, lane);
         self.refresh(worker_id);
         self.set_alarm(id);
         true

@@ -4,6 +4,7 @@
 mod cancelling;
 mod connections;
 mod failures;
+mod outlooks;
 mod owning;
 mod placing;
 mod polling;

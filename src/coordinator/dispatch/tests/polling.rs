@@ -29,7 +29,7 @@ pub const POLLING: Extensions = Extensions {
 
 impl Desk {
     /// A worker that polls, for `tiny`.
-    fn poller(&mut self, worker: i64) -> SessionId {
+    pub fn poller(&mut self, worker: i64) -> SessionId {
         let registration = self.poller_registration(worker, POLLING);
         self.connect(registration)
     }

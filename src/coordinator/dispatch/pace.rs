@@ -1,0 +1,74 @@
+//! How long jobs take, for people who wait: learned from those that were done, whatever their kind. Nothing decides by
+//! it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::protocol::job::Kind;
+
+use super::fairness::Work;
+
+/// What a typical job takes where none has been done yet.
+const TYPICAL: Duration = Duration::from_secs(10);
+/// What the last job counts beside all before it.
+const NEWEST: f64 = 0.25;
+
+/// Of jobs that need the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Pace {
+    /// Seconds of a typical job; none before the first.
+    typical: Option<f64>,
+}
+
+/// Of all jobs of a kind, for lanes that have done none.
+#[derive(Debug, Default)]
+pub struct Paces(BTreeMap<Kind, Pace>);
+
+impl Pace {
+    /// So much work, by one worker, took so long.
+    pub fn learn(&mut self, work: Work, took: Duration) {
+        let newest = took.as_secs_f64() * 1000.0 / work.0.max(1) as f64;
+        let before = self.typical.unwrap_or(newest);
+        self.typical = Some(before + NEWEST * (newest - before));
+    }
+
+    /// How long one worker is at so much work.
+    pub fn time_for(self, work: Work) -> Duration {
+        let typical = self.typical.map_or(TYPICAL, Duration::from_secs_f64);
+        typical.mul_f64(work.0 as f64 / 1000.0)
+    }
+
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            typical: self.typical.or(other.typical),
+        }
+    }
+}
+
+impl Paces {
+    pub fn learn(&mut self, kind: Kind, work: Work, took: Duration) {
+        self.0.entry(kind).or_default().learn(work, took);
+    }
+
+    pub fn of(&self, kind: Kind) -> Pace {
+        self.0.get(&kind).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Pace, TYPICAL};
+    use crate::coordinator::dispatch::fairness::Work;
+
+    #[test]
+    fn a_pace_follows_what_jobs_take_by_their_size() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.time_for(Work(500)), TYPICAL / 2);
+        pace.learn(Work(2000), Duration::from_secs(8));
+        assert_eq!(pace.time_for(Work(1000)), Duration::from_secs(4));
+        pace.learn(Work(1000), Duration::from_secs(8));
+        assert_eq!(pace.time_for(Work(3000)), Duration::from_secs(15));
+    }
+}
