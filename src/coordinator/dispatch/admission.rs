@@ -15,6 +15,7 @@ use super::lanes::{LaneId, Need};
 use super::queue::Ticket;
 use super::refusal::Refusal;
 use super::timers::Alarm;
+use super::wants::Judged;
 
 impl Dispatcher {
     /// Whether a job like this would be taken now, without taking it.
@@ -141,6 +142,7 @@ impl Dispatcher {
             accepted_at: standing.since.unwrap_or(self.now.wall),
             expires: self.now.mono + life,
             short: standing.short,
+            judged: Judged::default(),
             state: State::Queued,
             delivered: Delivered::default(),
             history: History::default(),

@@ -1,6 +1,8 @@
 //! Lanes that nobody serves: jobs that were accepted while somebody did move to another lane if they can, wait a while
 //! for a worker to come, and are then told. Lanes that nobody needs any more are forgotten here too.
 
+use std::collections::BTreeMap;
+
 use crate::protocol::job::{Capabilities, Failure, FailureKind, Job, JobId};
 
 use super::Dispatcher;
@@ -56,9 +58,14 @@ impl Dispatcher {
 
     /// The last worker of a lane has left: jobs that others can serve by their own needs move on.
     pub(super) fn rehome(&mut self, from: LaneId) {
-        if self.lanes.lane(from).is_none_or(|lane| lane.online > 0) {
+        let Some(lane) = self.lanes.lane(from).filter(|lane| lane.online == 0) else {
             return;
+        };
+        if self.lanes.is_deserted(&lane.need) {
+            return self.watch_lane(from);
         }
+        // Jobs of one lane differ in what they have to read and in whether they have begun, and in nothing else.
+        let mut homes = BTreeMap::new();
         for ticket in self.queue.in_lane(from) {
             let Some(entry) = self.jobs.get(&ticket.job) else {
                 continue;
@@ -66,7 +73,10 @@ impl Dispatcher {
             let also = also_needed(entry);
             let returns = entry.history.attempts > 0;
             let job = entry.job.clone();
-            if let Ok(to) = self.lane_for(&job, also) {
+            let (read, begun) = (job.limits.prompt_tokens, entry.has_output());
+            let home = homes.entry((read, begun));
+            let home = home.or_insert_with(|| self.lane_for(&job, also).ok());
+            if let Some(to) = *home {
                 self.queue.remove(from, &ticket);
                 match returns {
                     true => self.queue.push_returning(to, ticket),

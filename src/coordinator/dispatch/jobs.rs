@@ -11,6 +11,7 @@ use super::fairness::Work;
 use super::input::SessionId;
 use super::lanes::LaneId;
 use super::queue::Ticket;
+use super::wants::Judged;
 
 /// Of a longer output nothing is kept, and nobody else can go on with it.
 const MOST_KEPT: usize = 4 << 20;
@@ -26,6 +27,8 @@ pub struct Entry {
     pub expires: Mono,
     /// Its account may not have what it costs.
     pub short: bool,
+    /// What lists of words hold of its prompt.
+    pub judged: Judged,
     pub state: State,
     pub delivered: Delivered,
     pub history: History,

@@ -156,6 +156,12 @@ impl Lanes {
         known.unwrap_or_else(|| self.create(need, workers, now))
     }
 
+    /// Whether nobody serves any model that this need names.
+    pub fn is_deserted(&self, need: &Need) -> bool {
+        let mut models = need.keys().iter().filter_map(|name| self.models.get(name));
+        models.all(|model| model.workers.is_empty())
+    }
+
     pub fn lane(&self, id: LaneId) -> Option<&Lane> {
         self.lanes.get(&id)
     }
@@ -185,15 +191,17 @@ impl Lanes {
         let offered = worker.models.iter().filter(|model| model.offered);
         let names = offered.map(|model| model.name.clone());
         let names: Vec<_> = names.chain(ANY.iter().cloned()).collect();
+        let mut named = BTreeSet::new();
         for name in names {
             let model = self.models.entry(name).or_default();
             model.workers.insert(worker.id);
             *model.profiles.entry(worker.profile).or_default() += 1;
             *model.contexts.entry(worker.profile.context).or_default() += 1;
-            for id in &model.lanes {
-                if let Some(lane) = self.lanes.get_mut(id) {
-                    enlist(worker, *id, lane);
-                }
+            named.extend(&model.lanes);
+        }
+        for id in named {
+            if let Some(lane) = self.lanes.get_mut(&id) {
+                enlist(worker, id, lane);
             }
         }
         self.unplaced.push(worker.id);
@@ -230,8 +238,12 @@ impl Lanes {
         left
     }
 
-    /// Moves a worker to where it belongs in all its lanes, after anything about it has changed.
+    /// Moves a worker to where it belongs in all its lanes, after anything about it has changed. Jobs do not go to those
+    /// who poll, who therefore belong nowhere.
     pub fn refresh(&mut self, worker: &mut Worker, strikes: usize) {
+        if worker.polls() {
+            return;
+        }
         let has_room = worker.has_room();
         let mut wait = None;
         for index in 0..worker.listings.len() {
@@ -355,16 +367,19 @@ impl Lanes {
             pace: Pace::default(),
             busy_until: now,
         };
+        let mut named = BTreeSet::new();
         for name in need.keys() {
             let model = self.models.entry(name.clone()).or_default();
-            if !model.lanes.contains(&id) {
+            // A need may name a model twice.
+            if model.lanes.last() != Some(&id) {
                 model.lanes.push(id);
             }
-            for worker in &model.workers {
-                if let Some(worker) = workers.get_mut(worker) {
-                    enlist(worker, id, &mut lane);
-                    self.unplaced.push(worker.id);
-                }
+            named.extend(&model.workers);
+        }
+        for worker in named {
+            if let Some(worker) = workers.get_mut(&worker) {
+                enlist(worker, id, &mut lane);
+                self.unplaced.push(worker.id);
             }
         }
         self.by_need.insert(need, id);
@@ -380,9 +395,9 @@ impl Lanes {
     }
 }
 
-/// Lists the worker in the lane if it can serve it, without a place: refreshing gives it one.
+/// Lists the worker in the lane, where it is not yet, if it can serve it; without a place: refreshing gives it one.
 fn enlist(worker: &mut Worker, id: LaneId, lane: &mut Lane) {
-    if !worker.can_serve(&lane.need) || worker.listing(id).is_some() {
+    if !worker.can_serve(&lane.need) {
         return;
     }
     let offered = |model: &WorkerModel, name: &Arc<str>| model.offered && model.name == *name;

@@ -76,7 +76,7 @@ pub use outlook::Outlook;
 pub use polling::{Skip, Skipped};
 pub use refusal::{Missing, Refusal};
 pub use settings::{Settings, StrikeRules};
-pub use wants::Wants;
+pub use wants::{Wants, Words};
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::protocol::job::JobId;
 
 use super::Dispatcher;
+use super::clock::Mono;
 use super::fairness::Work;
 use super::jobs::{Lease, State};
 use super::lanes::{Lane, LaneId};
@@ -23,7 +24,7 @@ pub struct Outlook {
 
 impl Dispatcher {
     /// None of a job that has ended.
-    pub fn outlook(&self, job: JobId) -> Option<Outlook> {
+    pub fn outlook(&self, job: JobId, now: Mono) -> Option<Outlook> {
         let entry = self.jobs.get(&job)?;
         let lane = self.lanes.lane(entry.lane);
         let online = lane.map_or(0, |lane| lane.online);
@@ -34,7 +35,7 @@ impl Dispatcher {
                 let ahead = self.queue.ahead(entry.lane, &entry.ticket);
                 // Those that go first may be of any size.
                 let first = pace.time_for(Work(1000 * ahead as u64)) / online.max(1);
-                let wait = self.until_free(lane) + first + pace.time_for(entry.ticket.work);
+                let wait = until_free(lane, now) + first + pace.time_for(entry.ticket.work);
                 Outlook {
                     ahead,
                     wait,
@@ -42,7 +43,7 @@ impl Dispatcher {
                 }
             }
             State::Running(lease) => {
-                let took = self.now.mono.since(lease.offered);
+                let took = now.since(lease.offered);
                 Outlook {
                     ahead: 0,
                     wait: pace
@@ -57,12 +58,6 @@ impl Dispatcher {
             },
         })
     }
-    /// Nothing where somebody is free; else until what runs has probably ended.
-    fn until_free(&self, lane: Option<&Lane>) -> Duration {
-        let busy = lane.filter(|lane| lane.free.is_empty());
-        busy.map_or(Duration::ZERO, |lane| lane.busy_until.since(self.now.mono))
-    }
-
     /// A job of this lane has begun.
     pub(super) fn note_begun(&mut self, job: JobId, lane: LaneId) {
         let (Some(entry), Some(lane)) = (self.jobs.get(&job), self.lanes.lane_mut(lane)) else {
@@ -85,4 +80,10 @@ impl Dispatcher {
             lane.pace.learn(work, took);
         }
     }
+}
+
+/// Nothing where somebody is free; else until what runs has probably ended.
+fn until_free(lane: Option<&Lane>, now: Mono) -> Duration {
+    let busy = lane.filter(|lane| lane.free.is_empty());
+    busy.map_or(Duration::ZERO, |lane| lane.busy_until.since(now))
 }

@@ -129,10 +129,8 @@ impl Dispatcher {
         if preferred.is_some() || worker.terms.own_only {
             return preferred;
         }
-        let open = worker
-            .listings
-            .iter()
-            .filter(|listing| listing.place.is_some());
+        let listings = worker.listings.iter();
+        let open = listings.filter(|listing| worker.is_open(listing));
         let heads = open.filter_map(|listing| self.first_for(id, listing.lane));
         heads.min().map(|(_, job, lane)| (job, lane))
     }

@@ -16,8 +16,8 @@ use super::lifetimes::patience;
 use super::wants::{Unwanted, Wants};
 use super::workers::{Profile, Worker};
 
-/// How many jobs of a lane are looked at for one that a worker takes.
-const LOOK: usize = 256;
+/// How many jobs of a lane are looked at for one that a worker takes: some of each account.
+const LOOK: usize = 1024;
 
 /// Why jobs that wait are not for a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -103,11 +103,12 @@ impl Dispatcher {
         let Some(worker) = id.and_then(|id| self.workers.get(id)) else {
             return skipped;
         };
+        let listed: BTreeSet<LaneId> = worker.listings.iter().map(|it| it.lane).collect();
         for (id, lane) in self.lanes.iter() {
             if !worker.profile.kinds.contains(lane.need.kind) || self.queue.is_empty(id) {
                 continue;
             }
-            if worker.listing(id).is_some() {
+            if listed.contains(&id) {
                 self.count_unwanted(id, wants, &mut skipped);
                 continue;
             }
@@ -259,10 +260,8 @@ impl Dispatcher {
         if preferred.is_some() || own_only {
             return preferred;
         }
-        let open = worker
-            .listings
-            .iter()
-            .filter(|listing| listing.place.is_some());
+        let listings = worker.listings.iter();
+        let open = listings.filter(|listing| worker.is_open(listing));
         let first = open.filter_map(|listing| {
             let mut turn = self.queue.in_turn(listing.lane).take(LOOK);
             let wanted = turn.find(|(_, ticket)| self.jobs.get(&ticket.job).is_some_and(takes));

@@ -1,6 +1,8 @@
 //! What a worker that comes for its jobs takes of those it could do.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::jobs::Entry;
@@ -15,8 +17,8 @@ pub struct Wants {
     pub scattered: bool,
     /// Room for all of them together, in pixels; none: whatever their size.
     pub room: Option<f64>,
-    /// In lower case: it takes no prompt that holds one of these.
-    pub unwanted: Arc<[String]>,
+    /// It takes no prompt that holds one of these.
+    pub unwanted: Words,
     /// It wants to be sure that whoever asks has the kudos.
     pub paid: bool,
     /// No others than its owner's.
@@ -27,6 +29,21 @@ pub struct Wants {
     /// these.
     pub decoys: Option<Arc<BTreeSet<RequestId>>>,
 }
+
+/// A list of words, in lower case.
+#[derive(Debug, Clone, Default)]
+pub struct Words {
+    list: Arc<[String]>,
+    /// Tells it from other lists.
+    mark: u64,
+}
+
+/// Whether a prompt holds any word of a list, for the lists of late: it may be long, and workers ask every second.
+#[derive(Debug, Default)]
+pub struct Judged(RefCell<Vec<(u64, bool)>>);
+
+/// Lists that are remembered of one prompt.
+const LISTS: usize = 16;
 
 /// Why it does not take a job it could do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,27 +91,62 @@ impl Wants {
             return Some(Unwanted::Kudos);
         }
         let holds_one = match &entry.job.body {
-            Body::Image(image) => {
+            Body::Image(image) => entry.judged.by(&self.unwanted, || {
                 let unseen = image.negative_prompt.as_deref();
-                self.holds_one(&image.prompt) || unseen.is_some_and(|text| self.holds_one(text))
-            }
+                let prompts = [Some(&*image.prompt), unseen];
+                let mut prompts = prompts.into_iter().flatten();
+                prompts.any(|prompt| self.unwanted.are_in(prompt))
+            }),
             Body::Text(_) | Body::Form(_) => false,
         };
         holds_one.then_some(Unwanted::Words)
     }
+}
 
-    fn holds_one(&self, prompt: &str) -> bool {
-        if self.unwanted.is_empty() {
+impl Words {
+    pub fn new<'a>(words: impl Iterator<Item = &'a str>) -> Self {
+        let list: Arc<[String]> = words.map(str::to_lowercase).collect();
+        let mut hasher = DefaultHasher::new();
+        list.hash(&mut hasher);
+        Self {
+            mark: hasher.finish(),
+            list,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Whether any of them is.
+    fn are_in(&self, prompt: &str) -> bool {
+        let prompt = prompt.to_lowercase();
+        self.list.iter().any(|word| prompt.contains(word))
+    }
+}
+
+impl Judged {
+    fn by(&self, words: &Words, judge: impl FnOnce() -> bool) -> bool {
+        if words.is_empty() {
             return false;
         }
-        let prompt = prompt.to_lowercase();
-        self.unwanted.iter().any(|word| prompt.contains(word))
+        let mut judged = self.0.borrow_mut();
+        let known = judged.iter().find(|(mark, _)| *mark == words.mark);
+        if let Some((_, holds_one)) = known {
+            return *holds_one;
+        }
+        let holds_one = judge();
+        if judged.len() == LISTS {
+            judged.remove(0);
+        }
+        judged.push((words.mark, holds_one));
+        holds_one
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Wants;
+    use super::{Judged, LISTS, Wants, Words};
 
     #[test]
     fn a_batch_is_what_the_room_holds_and_one_at_least() {
@@ -109,5 +161,21 @@ mod tests {
         check(Some(10.0), 100, 4);
         check(Some(-1.0), 100, 1);
         check(Some(10.0), u64::MAX, 1);
+    }
+
+    #[test]
+    fn a_prompt_is_read_once_for_each_list_of_words() {
+        let words = |list: &[&str]| Words::new(list.iter().copied());
+        let (cats, dogs) = (words(&["CAT"]), words(&["dog", "wolf"]));
+        assert!(cats.are_in("a Cat on a mat") && !dogs.are_in("a Cat on a mat"));
+        let judged = Judged::default();
+        assert!(judged.by(&cats, || true));
+        assert!(judged.by(&words(&["cat"]), || panic!("it was read before")));
+        assert!(!judged.by(&dogs, || false));
+        assert!(!judged.by(&Words::default(), || panic!("there is nothing to look for")));
+        for number in 0..LISTS {
+            judged.by(&words(&[&number.to_string()]), || false);
+        }
+        assert!(!judged.by(&cats, || false), "the oldest is forgotten");
     }
 }

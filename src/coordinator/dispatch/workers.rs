@@ -78,6 +78,7 @@ pub struct Listing {
     pub lane: LaneId,
     /// Indices of its models that the lane accepts, the most wanted first.
     pub models: Vec<usize>,
+    /// Of those on sockets, while they have room.
     pub place: Option<Place>,
 }
 
@@ -179,6 +180,14 @@ impl Worker {
             .iter()
             .copied()
             .find(|&index| self.models[index].has_room())
+    }
+
+    /// Whether it may be given a job of this lane now. Who polls has room only while it asks, and stands nowhere.
+    pub fn is_open(&self, listing: &Listing) -> bool {
+        match self.polls() {
+            true => self.has_room() && self.model_with_room(listing).is_some(),
+            false => listing.place.is_some(),
+        }
     }
 
     /// The first of these that it serves. If it serves none, the first of them is kept for the one job it has done

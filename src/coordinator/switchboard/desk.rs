@@ -231,7 +231,7 @@ impl Desk {
             }
             Message::Outlook { job, answer } => {
                 // Whoever asked may have hung up.
-                let _ = answer.send(self.dispatcher.outlook(job));
+                let _ = answer.send(self.dispatcher.outlook(job, self.now().mono));
             }
             Message::Pop { pop, answer } => self.pop(pop, answer),
             Message::Brought { brought, answer } => self.brought(brought, answer),

@@ -92,7 +92,7 @@ codes! {
     // Prompts and text.
     MissingPrompt               = 400, "MissingPrompt", "the prompt is empty, wanted some text";
     CorruptPrompt               = 400, "CorruptPrompt", "the prompt was refused by the filters of this service";
-    InvalidPromptSize           = 400, "InvalidPromptSize", "the prompt has more than 7500 words";
+    InvalidPromptSize           = 400, "InvalidPromptSize", "the prompt has more than 7500 words, or more than 64 KiB";
     TokenOverflow               = 400, "TokenOverflow", "max_length is above max_context_length";
     MissingFullSamplerOrder     = 400, "MissingFullSamplerOrder", "sampler_order needs at least 7 different entries";
     TooManyStopSequences        = 400, "TooManyStopSequences", "stop_sequence may hold 128 different texts";

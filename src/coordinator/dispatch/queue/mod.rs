@@ -15,6 +15,8 @@ use super::lanes::LaneId;
 
 /// How many jobs of an account in a lane are looked at for one that a worker may have.
 const LOOK: usize = 64;
+/// So many jobs, and accounts, are counted one by one for somebody who waits; of more it is told an estimate.
+const COUNTED: usize = 1000;
 
 /// A place in the queue: what was known of the job when it came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,15 +107,8 @@ impl FairQueue {
     /// The next job of the lane that has never run, and its rank.
     pub fn head(&self, lane: LaneId) -> Option<(Rank, Ticket)> {
         let (rank, account) = self.lanes.get(&lane)?.heads.first()?;
-        let line = self
-            .accounts
-            .get(account)?
-            .lines
-            .iter()
-            .find(|line| line.lane == lane)?;
-        line.tickets
-            .first_key_value()
-            .map(|(_, ticket)| (*rank, *ticket))
+        let first = self.line(*account, lane)?.tickets.first_key_value();
+        first.map(|(_, ticket)| (*rank, *ticket))
     }
 
     /// Jobs that return, the oldest first.
@@ -123,18 +118,17 @@ impl FairQueue {
         tickets.map(|ticket| (Rank(ticket.arrived.0), *ticket))
     }
 
-    /// What waits in the lane as it would be served, as far as that can be told: those that return first, then each
-    /// account's, the whole line of the account that is next before those of the others.
+    /// What waits in the lane as it would be served, as far as that can be told: those that return first, then some of
+    /// each account's, in the order of the accounts.
     pub fn in_turn(&self, lane: LaneId) -> impl Iterator<Item = (Rank, Ticket)> {
         let waiting = self.lanes.get(&lane).into_iter();
         let heads = waiting.flat_map(|waiting| &waiting.heads);
-        let lines = heads.filter_map(move |(rank, account)| {
-            let lines = &self.accounts.get(account)?.lines;
-            let line = lines.iter().find(|line| line.lane == lane)?;
-            Some((*rank, line))
+        let lines =
+            heads.filter_map(move |(rank, account)| Some((*rank, self.line(*account, lane)?)));
+        let fresh = lines.flat_map(|(rank, line)| {
+            let tickets = line.tickets.values().take(LOOK);
+            tickets.map(move |ticket| (rank, *ticket))
         });
-        let fresh =
-            lines.flat_map(|(rank, line)| line.tickets.values().map(move |ticket| (rank, *ticket)));
         self.returning(lane).chain(fresh)
     }
 
@@ -162,12 +156,7 @@ impl FairQueue {
             .into_iter()
             .flat_map(|waiting| &waiting.heads);
         for (_, account) in heads {
-            let lines = self
-                .accounts
-                .get(account)
-                .into_iter()
-                .flat_map(|account| &account.lines);
-            let line = lines.filter(|line| line.lane == lane);
+            let line = self.line(*account, lane).into_iter();
             all.extend(line.flat_map(|line| line.tickets.values().copied()));
         }
         all
@@ -183,16 +172,22 @@ impl FairQueue {
         if waiting.returning.contains_key(&key) {
             return waiting.returning.range(..key).count();
         }
-        let lines = waiting.heads.iter().filter_map(|(_, id)| {
-            let lines = &self.accounts.get(id)?.lines;
-            Some((*id, lines.iter().find(|line| line.lane == lane)?))
-        });
-        let lines: Vec<_> = lines.collect();
-        let own = lines.iter().find(|(id, _)| *id == ticket.account);
-        let before = own.map_or(0, |(_, line)| line.tickets.range(..ticket.key()).count());
-        let others = lines.iter().filter(|(id, _)| *id != ticket.account);
-        let of_others = others.map(|(_, line)| line.tickets.len().min(before + 1));
-        waiting.returning.len() + before + of_others.sum::<usize>()
+        let before = self.line(ticket.account, lane);
+        let before = before.map_or(0, |line| line.before(ticket));
+        let others = waiting.heads.iter().filter(|(_, id)| *id != ticket.account);
+        let lines = others
+            .take(COUNTED)
+            .filter_map(|(_, id)| self.line(*id, lane));
+        let of_some: usize = lines.map(|line| line.tickets.len().min(before + 1)).sum();
+        // Where there are more accounts than one wants to count, the others are like these.
+        let accounts = waiting.heads.len().max(1);
+        let of_others = of_some * accounts / accounts.min(COUNTED);
+        waiting.returning.len() + before + of_others
+    }
+
+    fn line(&self, account: AccountId, lane: LaneId) -> Option<&Line> {
+        let lines = &self.accounts.get(&account)?.lines;
+        lines.iter().find(|line| line.lane == lane)
     }
 
     /// How many jobs wait in the lane.
@@ -308,6 +303,31 @@ fn move_head(lanes: &mut Table<LaneId, Waiting>, line: &mut Line, id: AccountId,
         waiting.heads.insert((rank, id));
     }
     line.rank = to;
+}
+
+impl Line {
+    /// How many of its jobs go before this one.
+    fn before(&self, ticket: &Ticket) -> usize {
+        let before = self.tickets.range(..ticket.key());
+        match before.take(COUNTED).count() {
+            COUNTED => self.reckon(ticket).max(COUNTED),
+            counted => counted,
+        }
+    }
+
+    /// As if its jobs had come evenly from the first to the last.
+    fn reckon(&self, ticket: &Ticket) -> usize {
+        let ends = (
+            self.tickets.first_key_value(),
+            self.tickets.last_key_value(),
+        );
+        let (Some((_, first)), Some((_, last))) = ends else {
+            return 0;
+        };
+        let since_first = |ticket: &Ticket| ticket.number.saturating_sub(first.number) as f64;
+        let part = since_first(ticket) / since_first(last).max(1.0);
+        (part.min(1.0) * (self.tickets.len() - 1) as f64) as usize
+    }
 }
 
 impl Counts {

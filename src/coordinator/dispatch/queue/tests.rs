@@ -228,3 +228,36 @@ proptest! {
         prop_assert!(counter.queue.is_empty(LANE) && counter.queue.lanes.is_empty());
     }
 }
+
+#[test]
+fn places_are_counted_while_they_are_few_and_reckoned_when_they_are_many() {
+    let mut counter = Counter::default();
+    let own: Vec<Ticket> = (0..5000)
+        .map(|_| counter.push(1, 1000, Standing::default()))
+        .collect();
+    let ahead = |counter: &Counter, index: usize| counter.queue.ahead(LANE, &own[index]);
+    assert_eq!((ahead(&counter, 0), ahead(&counter, 700)), (0, 700));
+    assert!((3990..=4010).contains(&ahead(&counter, 4000)));
+    for account in 2..=5 {
+        counter.push(account, 1000, Standing::default());
+        counter.push(account, 1000, Standing::default());
+    }
+    // Everybody takes a turn before the first is served again.
+    assert_eq!((ahead(&counter, 0), ahead(&counter, 700)), (4, 708));
+    for account in 6..=3000 {
+        counter.push(account, 1000, Standing::default());
+    }
+    assert!((2900..=3100).contains(&ahead(&counter, 0)));
+}
+
+#[test]
+fn a_long_line_of_one_account_hides_nobody() {
+    let mut counter = Counter::default();
+    for _ in 0..2000 {
+        counter.push(1, 1000, Standing::default());
+    }
+    let other = counter.push(2, 1000, Standing::default());
+    let turn: Vec<_> = counter.queue.in_turn(LANE).map(|(_, it)| it.job).collect();
+    assert_eq!(turn.len(), super::LOOK + 1);
+    assert!(turn.contains(&other.job));
+}

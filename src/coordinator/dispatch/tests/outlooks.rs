@@ -6,7 +6,8 @@ use crate::protocol::job::JobId;
 
 impl Desk {
     fn outlook(&self, job: JobId) -> Outlook {
-        self.dispatcher.outlook(job).expect("it has not ended")
+        let outlook = self.dispatcher.outlook(job, self.now.mono);
+        outlook.expect("it has not ended")
     }
 
     fn seconds_left(&self, job: JobId) -> u64 {

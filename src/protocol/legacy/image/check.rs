@@ -60,8 +60,11 @@ impl GenerationInputImage {
 
     fn check_prompt(&self) -> Result<(), Refusal> {
         const MOST_WORDS: usize = 7500;
+        // What has no spaces is long, too.
+        const MOST_BYTES: usize = 64 << 10;
         let words = self.prompt.split_whitespace().take(MOST_WORDS + 1).count();
-        Code::InvalidPromptSize.when(words > MOST_WORDS)?;
+        let too_long = words > MOST_WORDS || self.prompt.len() > MOST_BYTES;
+        Code::InvalidPromptSize.when(too_long)?;
         check_names(&self.models)
     }
 

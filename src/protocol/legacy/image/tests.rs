@@ -251,6 +251,12 @@ fn what_does_not_go_together_is_refused_by_its_code() {
         None,
     );
     check(
+        json!([]),
+        none(),
+        json!({"prompt": "a".repeat(70_000)}),
+        Some(Code::InvalidPromptSize),
+    );
+    check(
         json!(["GFPGAN"]),
         none(),
         none(),

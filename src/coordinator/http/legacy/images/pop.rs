@@ -10,7 +10,7 @@ use super::super::rigs::door;
 use super::super::rigs::messages::popped;
 use super::LINKS;
 use crate::coordinator::accounts::Caller;
-use crate::coordinator::dispatch::{Offer, Skip, Skipped, Wants};
+use crate::coordinator::dispatch::{Offer, Skip, Skipped, Wants, Words};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
@@ -135,7 +135,7 @@ fn wants(asked: &PopInputImage) -> Wants {
     let words = asked.unwanted_words().filter(|word| !word.is_empty());
     Wants {
         room: Some(work::room(asked.max_pixels, asked.amount)),
-        unwanted: words.map(str::to_lowercase).collect(),
+        unwanted: Words::new(words),
         paid: asked.require_upfront_kudos,
         ..Wants::most(asked.amount)
     }
