@@ -35,6 +35,8 @@ pub enum Popped {
     Not(Came, String),
     /// Nothing will come until somebody changes something.
     Refused(String),
+    /// Not in a coordinator's words: something between us and it, or nothing of the kind at all.
+    Strange(String),
 }
 
 /// What came of bringing something.
@@ -57,6 +59,8 @@ struct No {
     after: Option<Duration>,
     rc: String,
     message: String,
+    /// In words of its own.
+    is_worded: bool,
 }
 
 impl Client {
@@ -143,6 +147,7 @@ impl Client {
                 status: Some(status),
                 after,
                 rc: reply["rc"].as_str().unwrap_or_default().to_owned(),
+                is_worded: reply["message"].is_string(),
                 message: said(&reply).unwrap_or_else(|| status.to_string()),
             }),
         }
@@ -190,6 +195,7 @@ impl No {
             after: None,
             rc: String::new(),
             message: message.to_owned(),
+            is_worded: false,
         }
     }
 
@@ -211,7 +217,10 @@ impl No {
             None | Some(408 | 500..=500 | 502..) => Came::NoAnswer,
             Some(429) => Came::TooOften(self.after),
             Some(403) if self.is_maintenance() => Came::Maintenance,
-            Some(403) if self.rc == "TimeoutIP" => Came::TooOften(self.after),
+            Some(403) if matches!(&*self.rc, "TimeoutIP" | "TooManyNewIPs") => {
+                Came::TooOften(self.after)
+            }
+            Some(_) if !self.is_worded => return Popped::Strange(self.message),
             Some(_) => return Popped::Refused(self.message),
         };
         Popped::Not(came, self.message)
@@ -239,6 +248,7 @@ mod tests {
             after: None,
             rc: rc.to_owned(),
             message: message.to_owned(),
+            is_worded: !message.is_empty(),
         }
     }
 
@@ -246,6 +256,7 @@ mod tests {
         match no(status, rc, message).of_a_pop() {
             Popped::Not(came, _) => Ok(came),
             Popped::Refused(why) => Err(why),
+            Popped::Strange(_) => Err("strange".to_owned()),
             Popped::Text(..) => panic!("a refusal is no job"),
         }
     }
@@ -261,6 +272,7 @@ mod tests {
             Err("nothing here".to_owned())
         );
         assert_eq!(popped(501, "", "not built"), Err("not built".to_owned()));
+        assert_eq!(popped(403, "", ""), Err("strange".to_owned()));
     }
 
     #[test]
@@ -269,6 +281,7 @@ mod tests {
         let words = "Worker is in Maintenance Mode: updating";
         assert_eq!(popped(403, "", words), Ok(Came::Maintenance));
         assert_eq!(popped(429, "", "2 per 1 second"), Ok(Came::TooOften(None)));
+        assert_eq!(popped(403, "TooManyNewIPs", "x"), Ok(Came::TooOften(None)));
         assert_eq!(popped(503, "", "later"), Ok(Came::NoAnswer));
         assert_eq!(popped(500, "", "oops"), Ok(Came::NoAnswer));
     }

@@ -32,6 +32,8 @@ pub struct Task {
     seats: Arc<Semaphore>,
     /// Ends what runs.
     ending: CancellationToken,
+    /// The coordinator has answered as one does.
+    has_met: bool,
 }
 
 impl Task {
@@ -46,6 +48,7 @@ impl Task {
             ending: tasks.stopping().child_token(),
             rounds: Rounds::new(rand_seed()),
             heard: Heard::default(),
+            has_met: false,
             line,
             offers,
             condition,
@@ -59,6 +62,9 @@ impl Task {
             Ok(client) => self.ask_on(&client, &told).await,
             Err(why) => Some(why),
         };
+        if refused.is_some() {
+            self.go_on().await;
+        }
         self.finish().await;
         told.send_replace(match refused {
             Some(why) => {
@@ -75,6 +81,11 @@ impl Task {
             let amount = self.seats.available_permits() + 1;
             let came = match client.pop(&self.line, amount).await {
                 Popped::Refused(why) => return Some(why),
+                Popped::Strange(why) if !self.has_met => return Some(why),
+                Popped::Strange(why) => {
+                    self.note(Came::NoAnswer, &why, told);
+                    Came::NoAnswer
+                }
                 Popped::Text(popped, messages) => {
                     self.hear(messages);
                     self.take(popped, seat, client)
@@ -84,7 +95,8 @@ impl Task {
                     came
                 }
             };
-            if matches!(came, Came::Jobs | Came::Nothing) {
+            if matches!(came, Came::Jobs | Came::Nothing | Came::Maintenance) {
+                self.has_met = true;
                 self.arrive(told);
             }
             let wait = self.rounds.after(came);
@@ -189,15 +201,21 @@ impl Task {
     fn note(&self, came: Came, why: &str, told: &watch::Sender<Standing>) {
         let label = &self.line.label;
         match came {
-            Came::Maintenance => {
-                self.arrive(told);
-                info!("{label} has this worker in maintenance: {why}");
-            }
+            Came::Maintenance => info!("{label} has this worker in maintenance: {why}"),
             Came::TooOften(_) => info!("{label} asks for patience: {why}"),
             _ => {
                 warn!("{label} cannot be reached: {why}");
                 told.send_replace(Standing::Away);
             }
+        }
+    }
+
+    /// What runs was given to us before we were refused: it is made and brought, unless it is time to leave.
+    async fn go_on(&self) {
+        let all = u32::try_from(self.line.served.jobs).unwrap_or(u32::MAX);
+        tokio::select! {
+            _ = self.seats.acquire_many(all) => {}
+            () = self.time_to_leave() => {}
         }
     }
 

@@ -270,6 +270,41 @@ async fn maintenance_and_outages_are_waited_out() {
 }
 
 #[tokio::test]
+async fn a_worker_that_is_refused_brings_what_it_was_given_before() {
+    let tasks = Tasks::default();
+    let mut script = Script::open(&tasks).await;
+    let refusal = json!({"message": "not with this name", "rc": "WrongCredentials"});
+    let mut long = job("a");
+    long["payload"]["max_length"] = json!(100);
+    script.answer("pop", vec![(200, long), (403, refusal)]);
+    let worker = work(vec![post_at(script.address, "k")], &[NAME], &tasks).await;
+    let brought = script.hear("submit").await;
+    assert_eq!(
+        (&brought["id"], &brought["state"]),
+        (&json!("a"), &json!("ok"))
+    );
+    assert!(worker.drain(PATIENCE).await);
+}
+
+#[tokio::test]
+async fn a_page_of_something_between_is_waited_out_where_the_coordinator_is_known() {
+    let tasks = Tasks::default();
+    let mut script = Script::open(&tasks).await;
+    let nothing = json!({"id": null, "ids": [], "payload": {}, "skipped": {}});
+    let page = json!("<html>blocked</html>");
+    script.answer(
+        "pop",
+        vec![(200, nothing), (403, page.clone()), (200, job("a"))],
+    );
+    let _worker = work(vec![post_at(script.address, "k")], &[NAME], &tasks).await;
+    assert_eq!(script.hear("submit").await["id"], "a");
+    let other = Script::open(&tasks).await;
+    other.answer("pop", vec![(404, page)]);
+    let stranger = work(vec![post_at(other.address, "k")], &[NAME], &tasks).await;
+    assert!(!stranger.connected().await);
+}
+
+#[tokio::test]
 async fn a_job_for_a_model_that_is_not_served_is_given_back() {
     let tasks = Tasks::default();
     let mut script = Script::open(&tasks).await;
