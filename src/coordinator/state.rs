@@ -77,7 +77,7 @@ pub struct DoorSettings {
     pub scrub_secrets: bool,
     /// Texts that an account may have waiting or running, of requests that are polled for.
     pub polled_texts: usize,
-    /// How many workers one owner may run that poll; none: as many as they like.
+    /// How many workers one owner may run; none: as many as they like.
     pub worker_quotas: Option<Quotas>,
     /// The poll API opens to the key everybody knows.
     pub anonymous: bool,

@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::SinkExt;
-use muster::coordinator::accounts::{Accounts, KeyOrder, Scopes};
+use futures_util::future::join_all;
+use muster::coordinator::accounts::{Accounts, KeyOrder, NewKey, Roles, Scopes};
 use muster::coordinator::dispatch::Settings;
-use muster::coordinator::rigs::{Records, Rigs};
+use muster::coordinator::modes::ModeSet;
+use muster::coordinator::rigs::{Quotas, Records, Rigs};
 use muster::coordinator::state::DoorSettings;
-use muster::coordinator::storage::{Location, Store};
+use muster::coordinator::storage::{Location, RoleChange, Store};
 use muster::coordinator::switchboard::Switchboard;
 use muster::coordinator::workers::{Workers, WorkersSettings};
+use muster::protocol::job::AccountId;
 use muster::tasks::Tasks;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
@@ -380,62 +383,148 @@ async fn a_thousand_sockets_that_only_open_disturb_nobody() {
     drop(silent);
 }
 
-/// The real accounts and the real store, in a folder of their own.
-async fn with_a_store(folder: &tempfile::TempDir, tasks: &Tasks) -> (Accounts, Store) {
-    let location = Location::Sqlite(folder.path().join("muster.db"));
-    let store = Store::open(&location, tasks).await.unwrap();
-    let accounts = Accounts::open(store.clone(), tasks).await.unwrap();
-    (accounts, store)
+/// The real accounts and the real store, in a folder of their own, with workers that come through the real door.
+struct House {
+    accounts: Accounts,
+    store: Store,
+    workers: Workers,
+    tasks: Tasks,
+    _folder: tempfile::TempDir,
+}
+
+impl House {
+    async fn open(worker_quotas: Option<Quotas>) -> Self {
+        let (folder, tasks) = (tempfile::tempdir().unwrap(), Tasks::default());
+        let location = Location::Sqlite(folder.path().join("muster.db"));
+        let store = Store::open(&location, &tasks).await.unwrap();
+        let accounts = Accounts::open(store.clone(), &tasks).await.unwrap();
+        let records = Records::new(store.modes());
+        let notes = muster::coordinator::rigs::notes(records.clone());
+        let books =
+            muster::coordinator::kudos::books(store.clone(), Arc::default(), |_| true, notes);
+        let switchboard = Switchboard::start(Settings::default(), books, &tasks);
+        let doors = DoorSettings {
+            worker_quotas,
+            ..DoorSettings::default()
+        };
+        let board = switchboard.clone();
+        let rigs = Rigs::start(records, board, store.clone(), &doors, &tasks);
+        let settings = WorkersSettings::default();
+        Self {
+            workers: Workers::new(switchboard, accounts.clone(), rigs, settings),
+            accounts,
+            store,
+            tasks,
+            _folder: folder,
+        }
+    }
+
+    /// A key of a new account.
+    async fn key(&self, name: &str) -> NewKey {
+        let account = self.accounts.create_account(name, Roles::USER).await;
+        self.key_with(account.unwrap(), KeyOrder::default()).await
+    }
+
+    async fn key_with(&self, account: AccountId, order: KeyOrder) -> NewKey {
+        let order = KeyOrder {
+            scopes: Scopes::WORKER_CONNECT,
+            ..order
+        };
+        self.accounts.create_key(account, order).await.unwrap()
+    }
+
+    /// The first thing a worker of this name is told that comes with this key.
+    async fn dial(&self, key: &NewKey, name: &str) -> (Value, Rig) {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let workers = self.workers.clone();
+        self.tasks
+            .start(async move { workers.serve(near, Vec::new()).await });
+        let socket = WebSocketStream::from_raw_socket(far, Role::Client, None).await;
+        let mut rig = Rig { socket };
+        let mut registration = public(name);
+        registration["apikey"] = json!(key.text.expose());
+        rig.send(registration).await;
+        (rig.next().await, rig)
+    }
+
+    async fn enters(&self, key: &NewKey, name: &str) -> Rig {
+        let (answer, rig) = self.dial(key, name).await;
+        assert_eq!(answer["type"], "ready", "{answer}");
+        rig
+    }
+
+    async fn is_refused(&self, key: &NewKey, name: &str) {
+        let (answer, mut rig) = self.dial(key, name).await;
+        assert_eq!(answer["type"], "error", "{answer}");
+        assert_eq!(rig.closed().await, Closed::Code(4003));
+    }
 }
 
 #[tokio::test]
 async fn a_revoked_key_ends_its_workers_socket_within_a_second() {
-    let (folder, tasks) = (tempfile::tempdir().unwrap(), Tasks::default());
-    let (accounts, store) = with_a_store(&folder, &tasks).await;
-    let admin = accounts.first_start().await.unwrap().unwrap();
+    let house = House::open(None).await;
+    let admin = house.accounts.first_start().await.unwrap().unwrap();
     let bound = KeyOrder {
-        scopes: Scopes::WORKER_CONNECT,
         worker_name: Some("rig".into()),
         ..KeyOrder::default()
     };
-    let key = accounts.create_key(admin.account, bound).await.unwrap();
-    let records = Records::new(store.modes());
-    let notes = muster::coordinator::rigs::notes(records.clone());
-    let books = muster::coordinator::kudos::books(store.clone(), Arc::default(), |_| true, notes);
-    let switchboard = Switchboard::start(Settings::default(), books, &tasks);
-    let settings = WorkersSettings::default();
-    let rigs = Rigs::start(
-        records,
-        switchboard.clone(),
-        store,
-        &DoorSettings::default(),
-        &tasks,
-    );
-    let workers = Workers::new(switchboard, accounts.clone(), rigs, settings);
-    let dial = async |key: &str, name: &str| {
-        let (near, far) = tokio::io::duplex(1 << 16);
-        let workers = workers.clone();
-        tasks.start(async move { workers.serve(near, Vec::new()).await });
-        let socket = WebSocketStream::from_raw_socket(far, Role::Client, None).await;
-        let mut rig = Rig { socket };
-        let mut registration = public(name);
-        registration["apikey"] = json!(key);
-        rig.send(registration).await;
-        (rig.next().await, rig)
-    };
-    let (answer, mut other) = dial(key.text.expose(), "another rig").await;
-    assert_eq!(answer["type"], "error");
-    assert_eq!(other.closed().await, Closed::Code(4003));
-    let (answer, mut rig) = dial(key.text.expose(), "rig").await;
-    assert_eq!(answer["type"], "ready", "{answer}");
-    let (answer, mut admins) = dial(admin.text.expose(), "any rig").await;
-    assert_eq!(answer["type"], "ready", "{answer}");
+    let key = house.key_with(admin.account, bound).await;
+    house.is_refused(&key, "another rig").await;
+    let mut rig = house.enters(&key, "rig").await;
+    let mut admins = house.enters(&admin, "any rig").await;
     let revoked = Instant::now();
-    accounts.revoke_key(&key.public_id).await.unwrap();
+    house.accounts.revoke_key(&key.public_id).await.unwrap();
     assert_eq!(rig.frame().await["type"], "error");
     assert_eq!(rig.closed().await, Closed::Code(4001));
     assert!(revoked.elapsed() < Duration::from_secs(1));
     assert!(admins.hears_nothing(Duration::from_millis(100)).await);
-    drop((rig, admins, other));
-    assert!(tasks.stop(Duration::from_secs(10)).await);
+    drop((rig, admins));
+    assert!(house.tasks.stop(Duration::from_secs(10)).await);
+}
+
+#[tokio::test]
+async fn an_account_has_so_many_workers_on_sockets_however_many_come_at_once() {
+    let house = House::open(Some(Quotas::default())).await;
+    let key = house.key("alice").await;
+    let names: Vec<String> = (0..20).map(|number| format!("rig {number}")).collect();
+    let coming = names.iter().map(|name| house.dial(&key, name));
+    let answers = join_all(coming).await;
+    let is_in = |(answer, _): &(Value, Rig)| answer["type"] == "ready";
+    let first = answers.iter().position(is_in).unwrap();
+    let all = answers.iter().filter(|answer| is_in(answer));
+    assert_eq!(all.count(), 4);
+    house.is_refused(&key, "one more").await;
+    house.enters(&key, &names[first]).await;
+    let other = house.key("bob").await;
+    house.enters(&other, "his").await;
+}
+
+#[tokio::test]
+async fn new_workers_come_on_sockets_by_invitation_where_that_is_switched_on() {
+    let house = House::open(None).await;
+    let key = house.key("alice").await;
+    house.enters(&key, "before").await;
+    let modes = vec![(ModeSet::INVITE_ONLY, true)];
+    house.store.switch_modes(modes).await.unwrap();
+    house.is_refused(&key, "after").await;
+    house.enters(&key, "before").await;
+}
+
+#[tokio::test]
+async fn an_account_that_is_flagged_or_deleted_loses_its_sockets_and_gets_no_more() {
+    let house = House::open(None).await;
+    for role in [Roles::FLAGGED, Roles::DELETED] {
+        let key = house.key(&role.to_string()).await;
+        let name = format!("rig of {role}");
+        let mut rig = house.enters(&key, &name).await;
+        let roles = Roles::USER.with(role);
+        let change = house.accounts.set_roles(key.account, roles).await;
+        assert_eq!(change, Ok(RoleChange::Done));
+        assert_eq!(rig.frame().await["type"], "error");
+        assert_eq!(rig.closed().await, Closed::Code(4003));
+        house.is_refused(&key, &name).await;
+        let back = house.accounts.set_roles(key.account, Roles::USER).await;
+        assert_eq!(back, Ok(RoleChange::Done));
+        house.enters(&key, &name).await;
+    }
 }

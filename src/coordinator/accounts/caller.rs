@@ -18,6 +18,13 @@ pub const ANONYMOUS: AccountId = AccountId(0);
 /// Jobs that all who come without a key of their own may have waiting together.
 const ALL_ANONYMOUS: usize = 500;
 
+/// Why an account may have no workers, however good its key is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoOwner {
+    Deleted,
+    Flagged,
+}
+
 /// Somebody with a valid key.
 #[derive(Debug)]
 pub struct Caller {
@@ -130,12 +137,19 @@ impl Caller {
         self.roles.contains(roles) || roles == Roles::MODERATOR && self.roles.contains(Roles::ADMIN)
     }
 
-    /// Whether it may connect a worker of this name, whoever owns that.
-    pub fn may_connect(&self, worker: &str) -> bool {
-        let any = Scopes::WORKER_CONNECT;
+    /// Whether its account may have workers, whichever way they come.
+    pub fn may_own(&self) -> Result<(), NoOwner> {
+        match self.roles {
+            roles if roles.contains(Roles::DELETED) => Err(NoOwner::Deleted),
+            roles if roles.contains(Roles::FLAGGED) => Err(NoOwner::Flagged),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether its key is good for a worker of this name.
+    pub fn is_for_worker(&self, name: &str) -> bool {
         let bound = self.worker_name.as_deref();
-        let is_here = !self.roles.contains(Roles::DELETED);
-        is_here && self.may(any) && bound.is_none_or(|name| name == worker)
+        bound.is_none_or(|bound| bound == name)
     }
 
     pub(super) fn is_expired(&self, now: UnixMillis) -> bool {

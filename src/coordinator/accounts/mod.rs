@@ -21,7 +21,7 @@ mod scopes;
 #[cfg(test)]
 mod tests;
 
-pub use caller::{ANONYMOUS, ANONYMOUS_KEY, Caller};
+pub use caller::{ANONYMOUS, ANONYMOUS_KEY, Caller, NoOwner};
 pub use key::{KeyId, KeyText};
 pub use roles::Roles;
 pub use scopes::Scopes;

@@ -25,7 +25,7 @@ async fn the_first_start_makes_one_key_that_may_do_everything() {
         (caller.scopes, caller.roles),
         (Scopes::ALL, Roles::ADMINISTRATOR)
     );
-    assert!(caller.may_connect("any name"));
+    assert!(caller.may_own().is_ok() && caller.is_for_worker("any name"));
     assert_eq!(&*caller.name, "admin");
     assert!(accounts.first_start().await.unwrap().is_none());
     assert!(
@@ -120,7 +120,8 @@ async fn a_key_for_one_rig_connects_no_other() {
     };
     let key = accounts.create_key(account, order).await.unwrap();
     let caller = accounts.authenticate(key.text.expose()).await.unwrap();
-    assert!(caller.may_connect("rig") && !caller.may_connect("rig#2"));
+    assert!(caller.may(Scopes::WORKER_CONNECT));
+    assert!(caller.is_for_worker("rig") && !caller.is_for_worker("rig#2"));
     assert!(!caller.may(Scopes::INFERENCE_SUBMIT));
 }
 

@@ -128,11 +128,7 @@ impl Pollers {
 
     /// The next jobs for this worker, which it serves from here on.
     pub async fn pop(&self, caller: &Caller, ask: Ask, wants: Wants) -> Result<Given, NotServed> {
-        if caller
-            .worker_name
-            .as_deref()
-            .is_some_and(|name| name != &*ask.name)
-        {
+        if !caller.is_for_worker(&ask.name) {
             return Err(NotServed::OtherRig);
         }
         let poller = self.poller(caller, &ask).await?;
@@ -335,7 +331,6 @@ impl Pollers {
             trade: ask.trade(),
             agent: &ask.agent,
             address: &ask.said.address,
-            by_invitation: ask.by_invitation,
         };
         let row = self.0.rigs.meet(&applicant).await?;
         let poller = Poller::new(row);

@@ -32,8 +32,6 @@ pub struct Ask {
     pub softprompts: Vec<Arc<str>>,
     /// Accounts whose jobs go first, beside its owner's.
     pub prefers: Vec<AccountId>,
-    /// New workers come by invitation only.
-    pub by_invitation: bool,
     /// All it said, for people.
     pub said: Said,
 }
@@ -205,7 +203,6 @@ impl Ask {
             threads: 1,
             softprompts: Vec::new(),
             prefers: Vec::new(),
-            by_invitation: false,
             said: Said::default(),
         }
     }

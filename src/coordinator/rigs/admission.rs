@@ -5,7 +5,7 @@ use crate::coordinator::accounts::{Caller, Roles};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::moderation::Reason;
 use crate::coordinator::profanity::is_profane;
-use crate::coordinator::storage::{RigRow, StorageError, Store, WorkerError, WorkerRow};
+use crate::coordinator::storage::{Crew, RigRow, StorageError, Store, WorkerError, WorkerRow};
 use crate::protocol::job::AccountId;
 use crate::protocol::legacy::words::{Trade, named};
 use crate::protocol::legacy::worker::check_new_name;
@@ -23,7 +23,14 @@ pub struct Applicant<'a> {
     pub agent: &'a str,
     /// Where it comes from; empty if nobody knows.
     pub address: &'a str,
-    /// New workers come by invitation only.
+}
+
+/// What goes for new workers.
+#[derive(Debug, Clone, Copy)]
+pub struct House {
+    /// None: as many as anybody likes, from wherever.
+    pub quotas: Option<Quotas>,
+    /// They come by invitation only.
     pub by_invitation: bool,
 }
 
@@ -60,7 +67,6 @@ impl<'a> Applicant<'a> {
             trade: None,
             agent: "",
             address: "",
-            by_invitation: false,
         }
     }
 }
@@ -91,17 +97,19 @@ pub fn suspicion_of(name: &str) -> Option<Reason> {
 pub async fn admit(
     who: &Applicant<'_>,
     store: &Store,
-    quotas: Option<Quotas>,
+    house: House,
 ) -> Result<WorkerRow, NotAdmitted> {
     if let Some(known) = store.rig_named(who.name).await? {
         check_known(who, &known)?;
         return Ok(known.worker());
     }
+    // Workers on sockets may be called whatever they like.
     if who.trade.is_some() {
         check_name(who)?;
-        check_number(who, store, quotas).await?;
     }
-    Ok(store.worker(who.name, who.owner, wall_clock()).await?)
+    let most = room(who, store, house).await?;
+    let new = store.worker_among(most, who.name, who.owner, wall_clock());
+    Ok(new.await?)
 }
 
 fn check_known(who: &Applicant<'_>, known: &RigRow) -> Result<(), NotAdmitted> {
@@ -119,33 +127,44 @@ fn check_name(who: &Applicant<'_>) -> Result<(), NotAdmitted> {
         .map_err(NotAdmitted::Unfit)
 }
 
+/// How many workers the owner may have with this one; it is one too many as far as anybody knows, or there is room.
 /// Counted only where the number matters: whoever has thousands of workers waits for none of them.
-async fn check_number(
-    who: &Applicant<'_>,
-    store: &Store,
-    quotas: Option<Quotas>,
-) -> Result<(), NotAdmitted> {
-    if !who.by_invitation && quotas.is_none() {
-        return Ok(());
+async fn room(who: &Applicant<'_>, store: &Store, house: House) -> Result<usize, NotAdmitted> {
+    if !house.by_invitation && house.quotas.is_none() {
+        return Ok(usize::MAX);
     }
     let crew = store.crew(who.owner, who.address).await?;
     let invited = store.workers_invited(who.owner).await?;
-    if who.by_invitation && invited <= crew.all {
+    if house.by_invitation && invited <= crew.all {
         return Err(NotAdmitted::InviteOnly);
     }
-    let Some(quotas) = quotas else {
-        return Ok(());
+    let invitations = match house.by_invitation {
+        true => invited,
+        false => usize::MAX,
     };
-    let here = match who.address.is_empty() {
-        true => 0,
-        false => crew.here,
+    let Some(quotas) = house.quotas else {
+        return Ok(invitations);
     };
-    match who.roles.contains(Roles::TRUSTED) {
-        false if crew.all > quotas.untrusted => Err(NotAdmitted::TooMany),
-        true if crew.all > quotas.trusted.max(invited) => Err(NotAdmitted::TooManyTrusted),
-        false if here > quotas.untrusted => Err(NotAdmitted::TooManyHere),
-        true if here > quotas.trusted => Err(NotAdmitted::TooManyHere),
-        _ => Ok(()),
+    Ok(quotas.room(who, crew, invited)?.min(invitations))
+}
+
+impl Quotas {
+    fn room(self, who: &Applicant<'_>, crew: Crew, invited: usize) -> Result<usize, NotAdmitted> {
+        let (all, here, too_many) = match who.roles.contains(Roles::TRUSTED) {
+            false => (self.untrusted, self.untrusted, NotAdmitted::TooMany),
+            true => (
+                self.trusted.max(invited),
+                self.trusted,
+                NotAdmitted::TooManyTrusted,
+            ),
+        };
+        match crew {
+            Crew { all: has, .. } if has > all => Err(too_many),
+            Crew { here: has, .. } if has > here && !who.address.is_empty() => {
+                Err(NotAdmitted::TooManyHere)
+            }
+            _ => Ok(all.saturating_add(1)),
+        }
     }
 }
 
@@ -154,6 +173,7 @@ impl From<WorkerError> for NotAdmitted {
         match error {
             WorkerError::NameTaken => Self::NameTaken,
             WorkerError::BadName => Self::BadName,
+            WorkerError::TooMany => Self::TooMany,
             WorkerError::Storage(_) => Self::Unavailable,
         }
     }

@@ -34,6 +34,7 @@ use uuid::Uuid;
 use super::clock::wall_clock;
 use super::kudos::Prices;
 use super::moderation::{Mark, Reason};
+use super::modes::ModeSet;
 use super::names::Names;
 use super::state::DoorSettings;
 use super::storage::{
@@ -44,6 +45,7 @@ use crate::protocol::job::{AccountId, Targets, WorkerId};
 use crate::protocol::legacy::words::{Trade, named};
 use crate::tasks::Tasks;
 
+use admission::House;
 use live::{ONLINE, Seen};
 
 /// All of them. Clones are the same.
@@ -101,7 +103,11 @@ impl Rigs {
     /// The worker of this name for whoever may have it. What is known of it counts from here on.
     pub async fn meet(&self, who: &Applicant<'_>) -> Result<WorkerRow, NotAdmitted> {
         let suspicion = admission::suspicion_of(who.name);
-        let row = match admission::admit(who, &self.0.store, self.0.quotas).await {
+        let house = House {
+            quotas: self.0.quotas,
+            by_invitation: self.0.records.are_on(ModeSet::INVITE_ONLY),
+        };
+        let row = match admission::admit(who, &self.0.store, house).await {
             Ok(row) => row,
             Err(not) => {
                 if let Some(reason) = suspicion {

@@ -52,6 +52,10 @@ impl Records {
         }))
     }
 
+    pub fn are_on(&self, modes: ModeSet) -> bool {
+        self.0.modes.borrow().modes.contains(modes)
+    }
+
     pub fn knows(&self, worker: WorkerId) -> bool {
         self.live().get(&worker).is_some_and(|live| live.known)
     }
@@ -160,7 +164,7 @@ impl Records {
 
     /// It took a job and did not bring it, and the job was not to blame.
     pub fn dropped(&self, worker: WorkerId) {
-        let is_raid = self.0.modes.borrow().modes.contains(ModeSet::RAID);
+        let is_raid = self.are_on(ModeSet::RAID);
         let too_many = {
             let mut live = self.live();
             let live = live.entry(worker).or_default();

@@ -29,6 +29,8 @@ pub enum WorkerError {
     NameTaken,
     #[error("a worker name has 1 to {LONGEST_NAME} bytes and no control characters")]
     BadName,
+    #[error("the account has as many workers as it may")]
+    TooMany,
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
@@ -40,6 +42,8 @@ struct NewWorker {
     name: String,
     public_id: Uuid,
     owner: AccountId,
+    /// With this one.
+    most: i64,
     now: UnixMillis,
 }
 
@@ -51,10 +55,28 @@ impl Store {
         owner: AccountId,
         now: UnixMillis,
     ) -> Result<WorkerRow, WorkerError> {
+        self.worker_among(usize::MAX, name, owner, now).await
+    }
+
+    /// The same, where the account may have no more than so many: however many come at once.
+    pub async fn worker_among(
+        &self,
+        most: usize,
+        name: &str,
+        owner: AccountId,
+        now: UnixMillis,
+    ) -> Result<WorkerRow, WorkerError> {
         if name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
             return Err(WorkerError::BadName);
         }
-        let row = self.change(NewWorker::of(name, owner, now)).await?;
+        let new = NewWorker {
+            name: name.to_owned(),
+            public_id: Uuid::new_v4(),
+            owner,
+            most: i64::try_from(most).unwrap_or(i64::MAX),
+            now,
+        };
+        let row = self.change(new).await?.ok_or(WorkerError::TooMany)?;
         match row.owner == owner {
             true => Ok(row),
             false => Err(WorkerError::NameTaken),
@@ -83,40 +105,30 @@ struct Trust {
     trusted: bool,
 }
 
-impl NewWorker {
-    fn of(name: &str, owner: AccountId, now: UnixMillis) -> Self {
-        Self {
-            name: name.to_owned(),
-            public_id: Uuid::new_v4(),
-            owner,
-            now,
-        }
-    }
-}
-
 impl Change for NewWorker {
-    type Answer = WorkerRow;
+    type Answer = Option<WorkerRow>;
 
     fn apply<'a>(
         &'a self,
         connection: &'a mut AnyConnection,
-    ) -> BoxFuture<'a, Result<WorkerRow, StorageError>> {
+    ) -> BoxFuture<'a, Result<Option<WorkerRow>, StorageError>> {
         Box::pin(async move {
             // What is there already is returned as it is, which takes an update that changes nothing.
             let new = sqlx::query(
                 "INSERT INTO workers (public_id, name, owner, trusted, created_at) \
-                 VALUES ($1, $2, $3, 0, $4) ON CONFLICT (name) DO UPDATE SET name = workers.name \
+                 SELECT $1, $2, $3, 0, $4 WHERE EXISTS (SELECT 1 FROM workers WHERE name = $2) \
+                 OR (SELECT COUNT(*) FROM workers WHERE owner = $3) < $5 \
+                 ON CONFLICT (name) DO UPDATE SET name = workers.name \
                  RETURNING id, public_id, name, owner, trusted",
             );
             let new = new.bind(self.public_id.to_string()).bind(&*self.name);
-            let new = new.bind(self.owner.0).bind(self.now.0);
+            let new = new.bind(self.owner.0).bind(self.now.0).bind(self.most);
             let row: Option<WorkerRow> = first(new, &mut *connection).await?;
-            let row =
-                row.ok_or_else(|| StorageError::Broken("a new worker is not there".to_owned()))?;
+            let Some(row) = row else { return Ok(None) };
             let rig = "INSERT INTO rigs (worker, seen_at) VALUES ($1, $2) ON CONFLICT (worker) DO NOTHING";
             let rig = sqlx::query(rig).bind(row.id.0).bind(self.now.0);
             rig.execute(connection).await?;
-            Ok(row)
+            Ok(Some(row))
         })
     }
 }

@@ -1,6 +1,6 @@
 //! A registration is looked at in the order the contract gives, because the order decides which refusal a peer sees:
-//! retired model, profile, audio without one, key and name missing, key unknown, scope, another rig's key, name of
-//! another account, identity. Cool-downs are known to dispatch, which answers last.
+//! retired model, profile, audio without one, key and name missing, key unknown, its account, scope, another rig's key,
+//! name of another account, one worker too many, identity. Cool-downs are known to dispatch, which answers last.
 
 use std::time::Duration;
 
@@ -128,11 +128,6 @@ impl Rejection {
         }
     }
 
-    /// The key was good when the worker connected.
-    pub fn revoked() -> Self {
-        Denial::UnknownKey.into()
-    }
-
     pub fn stopping() -> Self {
         Self {
             close: CLOSE_LATER,
@@ -161,6 +156,11 @@ impl From<Denial> for Rejection {
                 close: CLOSE_KEY,
                 ..Self::refused(RefusalCode::Auth, "the key is unknown, revoked or expired")
             },
+            Denial::Deleted => Self::refused(RefusalCode::Auth, "the key's account is deleted"),
+            Denial::Flagged => Self::refused(
+                RefusalCode::Other,
+                "the key's account is under suspicion, and its workers get nothing",
+            ),
             Denial::NoScope => Self::refused(RefusalCode::Scope, "the key may not connect workers"),
             Denial::OtherRig => Self::refused(
                 RefusalCode::Scope,
@@ -173,6 +173,14 @@ impl From<Denial> for Rejection {
             Denial::BadName => Self::refused(
                 RefusalCode::Other,
                 "the name is too long, or has characters no name has",
+            ),
+            Denial::TooMany => Self::refused(
+                RefusalCode::Other,
+                "the account has as many workers as it may: delete one, or use its name",
+            ),
+            Denial::InviteOnly => Self::refused(
+                RefusalCode::Other,
+                "new workers come by invitation only, and the account has no invitation left",
             ),
             Denial::Unavailable => Self {
                 close: CLOSE_LATER,

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::coordinator::accounts::{Accounts, Caller, Denied, Roles, Scopes};
+use crate::coordinator::accounts::{Accounts, Caller, Denied, NoOwner, Roles, Scopes};
 use crate::coordinator::rigs::{Applicant as Owner, NotAdmitted, Rigs};
 use crate::protocol::job::{AccountId, WorkerId};
 use crate::protocol::link::Key;
@@ -37,12 +37,16 @@ pub struct Admitted {
     pub revoked: Revoked,
 }
 
-/// Ends when the key is no longer good. A connection that stays does not outlive its key.
-pub struct Revoked(pub Pin<Box<dyn Future<Output = ()> + Send>>);
+/// Ends with the reason when whoever was let in would be no longer. A connection that stays does not outlive its key.
+pub struct Revoked(pub Pin<Box<dyn Future<Output = Denial> + Send>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
     UnknownKey,
+    /// The key's account is on its way out.
+    Deleted,
+    /// The key's account is under suspicion.
+    Flagged,
     /// The key is for other things.
     NoScope,
     /// The key is for a worker of another name.
@@ -50,6 +54,10 @@ pub enum Denial {
     /// The name belongs to another account.
     NameTaken,
     BadName,
+    /// The account has as many workers as it may.
+    TooMany,
+    /// New workers come by invitation only.
+    InviteOnly,
     /// Nobody can say now.
     Unavailable,
 }
@@ -79,12 +87,12 @@ impl Gate {
 
 async fn ask(accounts: Accounts, rigs: Rigs, who: Applicant) -> Result<Admitted, Denial> {
     let caller = accounts.authenticate(&who.key.0).await?;
+    caller.may_own()?;
     // Public networks let clients' keys connect workers too.
     if !caller.may(Scopes::WORKER_CONNECT) && !caller.may(Scopes::INFERENCE_SUBMIT) {
         return Err(Denial::NoScope);
     }
-    let bound = caller.worker_name.as_deref();
-    if bound.is_some_and(|name| name != &*who.name) {
+    if !caller.is_for_worker(&who.name) {
         return Err(Denial::OtherRig);
     }
     let row = rigs.meet(&Owner::on_socket(&who.name, &caller)).await?;
@@ -100,8 +108,12 @@ async fn ask(accounts: Accounts, rigs: Rigs, who: Applicant) -> Result<Admitted,
     })
 }
 
-/// Looks again whenever any key has changed, and now and then for those that expire.
-async fn revoked(accounts: Accounts, caller: Arc<Caller>, mut changes: watch::Receiver<i64>) {
+/// Looks again whenever any key or its account has changed, and now and then for those that expire.
+async fn revoked(
+    accounts: Accounts,
+    caller: Arc<Caller>,
+    mut changes: watch::Receiver<i64>,
+) -> Denial {
     loop {
         if timeout(EXPIRY_CHECK, changes.changed())
             .await
@@ -110,8 +122,13 @@ async fn revoked(accounts: Accounts, caller: Arc<Caller>, mut changes: watch::Re
             // The store is closing, and with it the process.
             return std::future::pending().await;
         }
-        if let Err(Denied::UnknownKey) = accounts.recheck(&caller).await {
-            return;
+        let denial = match accounts.recheck(&caller).await {
+            Ok(caller) => caller.may_own().err().map(Denial::from),
+            Err(denied) => Some(denied.into()),
+        };
+        // Whoever is here stays while nobody can say.
+        if let Some(denial) = denial.filter(|denial| *denial != Denial::Unavailable) {
+            return denial;
         }
     }
 }
@@ -125,13 +142,26 @@ impl From<Denied> for Denial {
     }
 }
 
+impl From<NoOwner> for Denial {
+    fn from(not: NoOwner) -> Self {
+        match not {
+            NoOwner::Deleted => Self::Deleted,
+            NoOwner::Flagged => Self::Flagged,
+        }
+    }
+}
+
 impl From<NotAdmitted> for Denial {
     fn from(not: NotAdmitted) -> Self {
         match not {
             NotAdmitted::NameTaken => Self::NameTaken,
             NotAdmitted::Unavailable => Self::Unavailable,
+            NotAdmitted::InviteOnly => Self::InviteOnly,
+            NotAdmitted::TooMany | NotAdmitted::TooManyTrusted | NotAdmitted::TooManyHere => {
+                Self::TooMany
+            }
             // The rest is asked of workers that poll.
-            _ => Self::BadName,
+            NotAdmitted::BadName | NotAdmitted::OtherTrade | NotAdmitted::Unfit(_) => Self::BadName,
         }
     }
 }

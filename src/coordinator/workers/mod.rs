@@ -158,7 +158,7 @@ impl Workers {
                 let negotiates = guest.negotiates;
                 select! {
                     farewell = socket.converse(guest) => farewell,
-                    () = revoked.0 => refused(Rejection::revoked(), negotiates),
+                    denial = revoked.0 => refused(denial.into(), negotiates),
                 }
             }
             Err(farewell) => farewell,

@@ -17,7 +17,7 @@ use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::messages::Messages;
-use crate::coordinator::modes::{ModeSet, Modes};
+use crate::coordinator::modes::Modes;
 use crate::coordinator::pollers::{Ask, Given, Pollers, id_of};
 use crate::coordinator::secrets;
 use crate::coordinator::state::DoorSettings;
@@ -58,7 +58,6 @@ pub async fn pop(
     };
     let mut ask = Ask {
         prefers,
-        by_invitation: modes.are_on(ModeSet::INVITE_ONLY),
         ..ask(asked, &caller, &name, reach)?
     };
     let worker = ask.name.clone();
@@ -101,7 +100,6 @@ fn ask(asked: PopInputText, caller: &Caller, name: &str, reach: Reach) -> Result
         },
         softprompts: softprompts.map(Arc::from).collect(),
         prefers: Vec::new(),
-        by_invitation: false,
         agent: asked.bridge_agent.into(),
         kind: Kind::Text,
         models,

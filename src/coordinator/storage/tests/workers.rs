@@ -1,5 +1,7 @@
 //! Workers: names, owners and identities.
 
+use futures_util::future::join_all;
+
 use super::on_both_engines;
 use super::scratch::Scratch;
 use crate::coordinator::storage::{RigNews, Said, Tally, WorkerError};
@@ -9,6 +11,7 @@ on_both_engines! {
     a_worker_is_the_same_across_connections,
     a_name_belongs_to_whoever_used_it_first,
     a_crew_is_counted_by_owner_and_address,
+    an_account_has_no_more_workers_than_it_may_however_many_come_at_once,
 }
 
 const NOW: UnixMillis = UnixMillis(1);
@@ -47,6 +50,21 @@ async fn a_name_belongs_to_whoever_used_it_first(scratch: Scratch) {
         let refused = store.worker(name, AccountId(1), NOW).await;
         assert_eq!(refused, Err(WorkerError::BadName));
     }
+}
+
+async fn an_account_has_no_more_workers_than_it_may_however_many_come_at_once(scratch: Scratch) {
+    let store = scratch.open().await;
+    store.worker("other", AccountId(2), NOW).await.unwrap();
+    let names: Vec<String> = (0..20).map(|number| number.to_string()).collect();
+    let coming = names
+        .iter()
+        .map(|name| store.worker_among(5, name, AccountId(1), NOW));
+    let came = join_all(coming).await;
+    assert_eq!(came.iter().filter(|worker| worker.is_ok()).count(), 5);
+    let refused = came.into_iter().filter_map(Result::err);
+    assert!(refused.into_iter().all(|why| why == WorkerError::TooMany));
+    let known = store.worker_among(1, "0", AccountId(1), NOW).await;
+    assert_eq!(known.unwrap().name, "0");
 }
 
 async fn a_crew_is_counted_by_owner_and_address(scratch: Scratch) {

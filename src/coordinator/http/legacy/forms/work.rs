@@ -19,7 +19,7 @@ use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::media::{Area, Key, Kind as Format, Media};
-use crate::coordinator::modes::{ModeSet, Modes};
+use crate::coordinator::modes::Modes;
 use crate::coordinator::pollers::{Ask, Made, Pollers, id_of};
 use crate::coordinator::storage::Said;
 use crate::protocol::job::{Body as JobBody, Capabilities, JobId, Kind, Product, Reach};
@@ -62,7 +62,6 @@ pub async fn pop(
     };
     let mut ask = Ask {
         prefers,
-        by_invitation: modes.are_on(ModeSet::INVITE_ONLY),
         ..ask(&asked, &name)
     };
     ask.said.address = door.address.to_string();
@@ -106,7 +105,6 @@ fn ask(asked: &InterrogationPopInput, name: &str) -> Ask {
         },
         softprompts: Vec::new(),
         prefers: Vec::new(),
-        by_invitation: false,
         models: forms.iter().map(|form| Arc::from(form.word())).collect(),
         capabilities: Capabilities::default(),
         reach: Reach {

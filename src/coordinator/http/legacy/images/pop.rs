@@ -17,7 +17,7 @@ use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::media::{Area, Key, Kind as Format, Media};
 use crate::coordinator::messages::Messages;
-use crate::coordinator::modes::{ModeSet, Modes};
+use crate::coordinator::modes::Modes;
 use crate::coordinator::pollers::{Ask, Given, Pollers, id_of};
 use crate::coordinator::storage::Said;
 use crate::protocol::job::{Body as JobBody, Capabilities, Kind, Reach};
@@ -55,7 +55,6 @@ pub async fn pop(
     let name = kept_name(&asked.name);
     let mut ask = Ask {
         prefers,
-        by_invitation: modes.are_on(ModeSet::INVITE_ONLY),
         ..ask(&asked, &caller, &agent, &name)?
     };
     let uploads = ask.capabilities.contains(Capabilities::UPLOADS);
@@ -98,7 +97,6 @@ fn ask(
         said: said(asked, names),
         softprompts: Vec::new(),
         prefers: Vec::new(),
-        by_invitation: false,
         models,
         reach: Reach {
             pixels: u32::try_from(asked.max_pixels.max(0)).unwrap_or(u32::MAX),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
+use crate::coordinator::accounts::{ANONYMOUS, Caller, NoOwner};
 use crate::coordinator::http::legacy::moderation::Door;
 use crate::coordinator::moderation::Reason;
 use crate::coordinator::modes::{ModeSet, Modes};
@@ -23,8 +23,10 @@ pub fn preferred(names: Option<&[String]>) -> Result<Vec<AccountId>, Refusal> {
 
 /// Whether this account may have workers at all.
 pub fn may_pop(caller: &Caller) -> Result<(), Refusal> {
-    Code::DeletedUser.when(caller.roles.contains(Roles::DELETED))?;
-    Code::WorkerFlaggedMaintenance.when(caller.roles.contains(Roles::FLAGGED))?;
+    caller.may_own().map_err(|not| match not {
+        NoOwner::Deleted => Code::DeletedUser,
+        NoOwner::Flagged => Code::WorkerFlaggedMaintenance,
+    })?;
     Code::AnonForbiddenWorker.when(caller.account == ANONYMOUS)
 }
 
