@@ -158,6 +158,8 @@ pub struct Facts {
     /// Who made which part of it, in order; the worker that said `done` is the last.
     pub parts: Vec<Part>,
     pub attempts: u32,
+    /// The model that the last worker to take it had for it.
+    pub model: Option<Arc<str>>,
     /// Workers that took it and did not bring it, each once; none where the job itself was at fault.
     pub dropped: Vec<WorkerId>,
     /// The worker's last count, when it gave one.

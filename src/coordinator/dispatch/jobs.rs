@@ -113,6 +113,8 @@ pub struct Delivered {
 #[derive(Debug, Default)]
 pub struct History {
     pub attempts: u32,
+    /// Which model of its last worker's, by that one's name.
+    pub model: Option<Arc<str>>,
     pub failures: Vec<Failing>,
     /// Whom it turned out to be dropped by, once it has ended.
     pub dropped: Vec<WorkerId>,

@@ -249,6 +249,7 @@ fn lease(
     let session = worker.session?;
     entry.history.attempts += 1;
     entry.history.first_offer.get_or_insert(now);
+    entry.history.model = Some(worker.models[model].name.clone());
     let attempt = entry.history.attempts;
     entry.state = State::Running(Lease {
         attempt,

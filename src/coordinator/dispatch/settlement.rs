@@ -169,6 +169,7 @@ impl Dispatcher {
             outcome: settling.outcome.clone(),
             parts: entry.history.parts.clone(),
             attempts: entry.history.attempts,
+            model: entry.history.model.clone(),
             dropped: entry.history.dropped.clone(),
             usage: entry.history.usage,
             timing: entry.timing(self.now.mono),

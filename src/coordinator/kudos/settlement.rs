@@ -101,7 +101,10 @@ impl Settlement {
             shared_key: facts.job.shared_key,
             worker: last.map(|part| part.worker),
             kind: facts.job.kind,
-            model: last.map_or_else(|| wanted(facts), |part| part.model.clone()),
+            model: match last {
+                Some(part) => part.model.clone(),
+                None => facts.model.clone().unwrap_or_else(|| wanted(facts)),
+            },
             state,
             reason,
             attempts: facts.attempts,

@@ -308,6 +308,7 @@ fn facts(outcome: Outcome, parts: Vec<Part>) -> Facts {
         job: Arc::new(job()),
         outcome,
         attempts: parts.len() as u32,
+        model: None,
         dropped: Vec::new(),
         parts,
         usage: None,

@@ -133,10 +133,11 @@ pub async fn note(
     Ok(())
 }
 
-/// Nothing where no worker had it, or where a text came to nothing.
+/// Nothing where no worker had it, or where a text came to nothing. An image counts also where its worker failed or was
+/// told to stop.
 fn made_of(settlement: &Settlement) -> Option<Made> {
-    settlement.worker?;
-    if settlement.kind == Kind::Text && settlement.paid_tokens == 0 {
+    let was_out = settlement.worker.is_some() || settlement.attempts > 0;
+    if !was_out || settlement.kind == Kind::Text && settlement.paid_tokens == 0 {
         return None;
     }
     let timing = settlement.timing;
@@ -148,6 +149,7 @@ fn made_of(settlement: &Settlement) -> Option<Made> {
         size: settlement.size,
         done: match settlement.kind {
             Kind::Text => settlement.paid_tokens.into(),
+            _ if settlement.reward.0 == 0 => 0,
             _ => settlement.size,
         },
         busy_millis: u64::try_from(busy.as_millis()).unwrap_or(u64::MAX),

@@ -8,12 +8,13 @@ use super::on_both_engines;
 use super::scratch::{Scratch, settlement};
 use crate::coordinator::kudos::{Settlement, State};
 use crate::coordinator::storage::{Made, Store};
-use crate::protocol::job::{JobId, Kind, UnixMillis};
+use crate::protocol::job::{JobId, Kind, Kudos, UnixMillis};
 
 on_both_engines! {
     what_was_made_is_counted_in_each_window,
     folding_changes_no_count,
     a_job_that_is_settled_twice_counts_once,
+    an_image_that_a_worker_had_counts_though_it_came_to_nothing,
     totals_outlast_the_records_of_jobs,
 }
 
@@ -112,10 +113,35 @@ async fn a_job_that_is_settled_twice_counts_once(scratch: Scratch) {
     let nothing = Settlement {
         state: State::Expired,
         worker: None,
+        attempts: 0,
         ..ended(SECOND, Kind::Image, "a")
     };
     settle(&store, vec![nothing]).await;
     assert_eq!(outputs(&store, HOUR, Kind::Image, "a").await, 0);
+}
+
+async fn an_image_that_a_worker_had_counts_though_it_came_to_nothing(scratch: Scratch) {
+    let store = scratch.open().await;
+    let ended_as = |state, kind| Settlement {
+        state,
+        worker: None,
+        reward: Kudos(0),
+        paid_tokens: 0,
+        ..ended(SECOND, kind, "a")
+    };
+    let all = [State::Failed, State::Cancelled]
+        .into_iter()
+        .flat_map(|state| [Kind::Image, Kind::Text].map(|kind| ended_as(state, kind)));
+    settle(&store, all.collect()).await;
+    let made = store.made_since(UnixMillis(0)).await.unwrap();
+    let counts: Vec<_> = made.iter().map(|by| (by.kind, by.made)).collect();
+    let expected = Made {
+        outputs: 2,
+        size: 32,
+        done: 0,
+        busy_millis: 0,
+    };
+    assert_eq!(counts, [(Kind::Image, expected)]);
 }
 
 async fn totals_outlast_the_records_of_jobs(scratch: Scratch) {
