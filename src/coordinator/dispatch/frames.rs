@@ -172,10 +172,15 @@ impl Dispatcher {
         let ours = worker.extensions.multi;
         let chat =
             entry.job.kind == Kind::Text && entry.job.limits.formats.meets(Formats::OPENAI_CHAT);
-        let empty = !entry.has_output() && usage.completion_tokens == 0;
-        let nothing_to_show = empty && entry.job.kind != Kind::Text;
-        (empty && chat && !ours || nothing_to_show)
+        let silent = chat && !ours && usage.completion_tokens == 0;
+        (!entry.has_output() && (silent || entry.job.kind != Kind::Text))
             .then(|| Failure::new(FailureKind::EmptyResult, "the worker sent an empty result"))
+    }
+
+    /// Not in pieces, of which its client wants no more.
+    fn comes_whole(&self, job: JobId) -> bool {
+        let entry = self.jobs.get(&job);
+        entry.is_some_and(|entry| entry.job.kind != Kind::Text)
     }
 
     fn measure(&mut self, lease: &Lease, usage: Usage) {
@@ -204,8 +209,10 @@ impl Dispatcher {
                 self.cancel_confirmed(job, None, out);
                 self.back_off(worker, retry_after);
             }
-            // It cannot be told to stop, and is paid for what it brings.
-            Said::Event(event) if self.polls(worker) => self.relay(job, worker, event, out),
+            // It cannot be told to stop, or had it all before it heard: it is paid for what it brings.
+            Said::Event(event) if self.polls(worker) || self.comes_whole(job) => {
+                self.relay(job, worker, event, out);
+            }
             Said::Event(_) | Said::Alive => {}
         }
     }

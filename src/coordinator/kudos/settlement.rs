@@ -155,13 +155,14 @@ impl Bill {
         }
     }
 
-    /// Whoever made it is paid so much, and nobody for what was not made.
+    /// Whoever made it is paid so much, and nobody for what was not made: a worker may be done because it was told to
+    /// stop.
     fn of_one(facts: &Facts, worth: Worth) -> Self {
         let mut rewards = vec![Kudos(0); facts.parts.len()];
-        let Some(last) = rewards.last_mut() else {
-            return Self::default();
-        };
-        *last = worth.paid;
+        match (rewards.last_mut(), facts.parts.last()) {
+            (Some(reward), Some(last)) if last.events > 0 => *reward = worth.paid,
+            _ => return Self::default(),
+        }
         Self {
             rewards,
             told: worth.reward,

@@ -7,8 +7,8 @@ use super::{Entry, FEE, HOUSE, Prices, Reason, Settlement, State, estimate_text,
 use crate::coordinator::dispatch::{Facts, Outcome, Part, Timing};
 use crate::coordinator::metering::Counted;
 use crate::protocol::job::{
-    AccountId, Body, Failure, FailureKind, FinishReason, Job, JobId, Kind, Kudos, Limits,
-    ModelChoice, Privacy, RequestId, TextInput, TextRequest, UnixMillis, Usage, WorkerId,
+    AccountId, Body, Failure, FailureKind, FinishReason, ImageRequest, Job, JobId, Kind, Kudos,
+    Limits, ModelChoice, Privacy, RequestId, TextInput, TextRequest, UnixMillis, Usage, WorkerId,
 };
 
 const CLIENT: AccountId = AccountId(1);
@@ -219,6 +219,31 @@ fn a_client_that_leaves_pays_for_what_it_got() {
     let slow = settle(&facts(Outcome::Failed(slow), vec![part(OWNER, 50)]), 50);
     assert_eq!((slow.state, slow.reward), (State::Failed, Kudos(880)));
     let nothing = settle(&facts(Outcome::Cancelled, Vec::new()), 0);
+    assert!(nothing.entries.is_empty());
+}
+
+#[test]
+fn nobody_pays_for_an_image_that_was_cancelled_and_never_came() {
+    let drawn = |events| {
+        let part = Part {
+            events,
+            ..part(OWNER, 0)
+        };
+        let mut facts = facts(Outcome::Cancelled, vec![part]);
+        let job = Arc::make_mut(&mut facts.job);
+        job.kind = Kind::Image;
+        let image = ImageRequest {
+            width: 512,
+            height: 512,
+            ..ImageRequest::default()
+        };
+        job.body = Body::Image(Box::new(image));
+        settle(&facts, 0)
+    };
+    let brought = drawn(1);
+    assert!(brought.reward.0 > 0 && brought.charge > brought.reward);
+    let nothing = drawn(0);
+    assert_eq!((nothing.reward, nothing.charge), (Kudos(0), Kudos(0)));
     assert!(nothing.entries.is_empty());
 }
 

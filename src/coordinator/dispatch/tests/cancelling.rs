@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{Desk, LIFETIME, done, done_with, failure_kind, secs, token};
 use crate::coordinator::dispatch::{
-    CancelReason, CloseReason, Effect, Input, Mono, Outcome, Settings,
+    CancelReason, CloseReason, Effect, Input, Mono, Outcome, Said, Settings,
 };
-use crate::protocol::job::{FailureKind, FinishReason, Kind, UnixMillis};
+use crate::protocol::job::{Event, FailureKind, FinishReason, Kind, Media, UnixMillis};
 
 fn cancels(effects: &[Effect]) -> Vec<CancelReason> {
     let cancels = effects.iter().filter_map(|effect| match effect {
@@ -142,6 +142,42 @@ fn a_public_media_peer_is_not_told_and_given_nothing_until_it_is_done() {
     assert!(desk.offers().is_empty());
     desk.say(&offer, done());
     assert_eq!(desk.offers().len(), 1);
+}
+
+/// One of ours draws an image, and is told to stop.
+fn drawing_desk() -> (Desk, crate::coordinator::dispatch::Offer) {
+    let mut desk = Desk::new();
+    let mut registration = desk.registration(1, super::OURS);
+    registration.kinds = Kind::Image.into();
+    desk.connect(registration);
+    let mut job = desk.new_job();
+    job.kind = Kind::Image;
+    let job = desk.submit(job);
+    let offer = desk.offer();
+    desk.put(Input::Cancel { job });
+    assert_eq!(cancels(&desk.take()), [CancelReason::Client]);
+    (desk, offer)
+}
+
+#[test]
+fn a_cancelled_image_is_kept_if_it_comes_and_else_nothing_was_made() {
+    let made = |brings: bool| {
+        let (mut desk, offer) = drawing_desk();
+        if brings {
+            desk.say(&offer, Said::Event(Event::Media(Media::default())));
+        }
+        desk.say(&offer, done_with(FinishReason::Cancelled));
+        let effects = desk.take();
+        let relayed = |effect: &&Effect| matches!(effect, Effect::Relay { .. });
+        let relayed = effects.iter().filter(relayed).count();
+        let events = effects.iter().find_map(|effect| match effect {
+            Effect::Settle(facts) => facts.parts.last().map(|part| part.events),
+            _ => None,
+        });
+        (relayed, events)
+    };
+    assert_eq!(made(true), (1, Some(1)));
+    assert_eq!(made(false), (0, Some(0)));
 }
 
 #[test]

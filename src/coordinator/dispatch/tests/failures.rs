@@ -345,6 +345,24 @@ fn an_empty_result_of_a_public_peer_is_a_failure_and_is_acked() {
 }
 
 #[test]
+fn an_image_that_is_not_there_is_a_failure_whatever_was_counted() {
+    let mut desk = Desk::new();
+    let mut registration = desk.registration(1, OURS);
+    registration.kinds = Kind::Image.into();
+    desk.connect(registration);
+    let mut job = desk.new_job();
+    job.kind = Kind::Image;
+    desk.submit(job);
+    let offer = desk.offer();
+    desk.say(&offer, done());
+    let effects = desk.take();
+    assert!(matches!(effects[0], Effect::Ack { reward, .. } if reward.0 == 0));
+    let settled =
+        |effect: &Effect| matches!(effect, Effect::Settle(facts) if is_delivered(&facts.outcome));
+    assert!(!effects.iter().any(settled), "{effects:?}");
+}
+
+#[test]
 fn a_refusal_goes_elsewhere_at_once_and_strikes_nobody() {
     let mut desk = Desk::new();
     desk.ours(1);
