@@ -69,6 +69,7 @@ impl ImageAsked {
             && params.tis().is_empty()
             && params.clip_skip.is_none()
             && self.request.source_mask.is_none()
+            && !(self.request.source_image.is_some() && params.denoising_strength.is_some())
             && params.workflow.is_none()
             && params.special.is_none()
             && !(params.tiling || params.hires_fix || params.transparent)
@@ -231,6 +232,20 @@ mod tests {
         ] {
             assert_eq!(asked(special).formats(), Formats::LEGACY);
         }
+    }
+
+    #[test]
+    fn how_far_a_source_image_counts_only_workers_of_this_api_can_be_told() {
+        let body =
+            |params: Value| json!({"prompt": "a cat", "source_image": "a", "params": params});
+        let formats = |params| {
+            let request = GenerationInputImage::read(body(params)).unwrap();
+            ImageAsked::new(request).formats()
+        };
+        let strength = json!({"denoising_strength": 0.5});
+        assert_eq!(formats(strength.clone()), Formats::LEGACY);
+        assert!(formats(json!({})).meets(Formats::OPENAI_CHAT));
+        assert!(asked(strength).formats().meets(Formats::OPENAI_CHAT));
     }
 
     #[test]
