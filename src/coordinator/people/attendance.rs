@@ -33,6 +33,12 @@ impl Attendance {
         }
         full
     }
+
+    /// What was full could not be paid: it is once more, at the next look.
+    pub fn give_back(&mut self, worker: Uuid) {
+        let since = self.since.entry(worker);
+        since.and_modify(|time| *time = time.saturating_add(UPTIME));
+    }
 }
 
 #[cfg(test)]
@@ -75,6 +81,18 @@ mod tests {
         assert_eq!(paid(std::iter::repeat_n(true, 10)), 0);
         assert_eq!(paid(std::iter::repeat_n(true, 11)), 1);
         assert_eq!(paid(std::iter::repeat_n(true, 61)), 6);
+    }
+
+    #[test]
+    fn what_could_not_be_paid_is_due_until_it_is() {
+        let mut attendance = Attendance::default();
+        let mut full = |time| attendance.note([(WORKER, true)].into_iter(), time);
+        assert!(full(MINUTE).is_empty());
+        assert_eq!(full(10 * MINUTE), [WORKER]);
+        attendance.give_back(WORKER);
+        let mut full = |time| attendance.note([(WORKER, true)].into_iter(), time);
+        assert_eq!(full(Duration::ZERO), [WORKER]);
+        assert!(full(Duration::ZERO).is_empty());
     }
 
     #[test]

@@ -117,7 +117,8 @@ impl Rewards {
                 now: wall_clock(),
             };
             if let Err(error) = self.store.pay_attendance(attended).await {
-                debug!("a worker's time is not paid: {error}");
+                debug!("a worker's time is not paid now: {error}");
+                attendance.give_back(worker.public_id);
             }
         }
     }
