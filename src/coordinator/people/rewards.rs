@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use crate::coordinator::accounts::{Accounts, Roles};
 use crate::coordinator::clock::wall_clock;
-use crate::coordinator::kudos::{Presence, Prices};
+use crate::coordinator::kudos::{MOST, Presence, Prices};
 use crate::coordinator::storage::{Attended, Promotion, StorageError, Store};
 use crate::coordinator::switchboard::{Switchboard, WorkerOnline};
 use crate::protocol::job::{Capabilities, Formats, Kind, Kudos};
@@ -41,13 +41,14 @@ pub struct Rewards {
     pub gives_months: bool,
 }
 
-/// What somebody is given each month. Whoever runs the service needs no office.
+/// What somebody is given each month, as far as it can be given at once. Whoever runs the service needs no office.
 pub fn allowance(own: Kudos, roles: Roles) -> Kudos {
     let has_office = roles.contains(Roles::MODERATOR) && !roles.contains(Roles::ADMIN);
-    match has_office {
+    let allowance = match has_office {
         true => Kudos(own.0.saturating_add(OFFICE.0)),
         false => own,
-    }
+    };
+    allowance.min(MOST)
 }
 
 impl Rewards {
@@ -66,14 +67,15 @@ impl Rewards {
             self.pay_those_there(&mut attendance, now - looked).await;
             looked = now;
             if let Err(error) = self.give(tick).await {
-                debug!("rewards wait: {error}");
+                warn!("rewards wait: {error}");
             }
         }
     }
 
     async fn give(&self, tick: u32) -> Result<(), StorageError> {
-        if let Some(earned) = self.trust_after {
-            self.promote(earned).await?;
+        match self.trust_after {
+            Some(earned) => self.promote(earned).await?,
+            None => self.store.release_escrows(wall_clock()).await?,
         }
         if self.gives_months && tick.is_multiple_of(MONTHS) {
             self.store.pay_months(wall_clock()).await?;

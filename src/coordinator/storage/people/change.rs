@@ -7,7 +7,7 @@ use sqlx::any::AnyArguments;
 use sqlx::query::Query;
 
 use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{Cause, Posting, escrow_of};
+use crate::coordinator::kudos::{Cause, MOST, Posting, escrow_of};
 use crate::coordinator::storage::keys::touch_keys;
 use crate::coordinator::storage::postings::post;
 use crate::coordinator::storage::suspicions::forgive;
@@ -36,7 +36,8 @@ pub struct PersonChange {
     pub loses: Roles,
     /// What is added or taken away; a balance is not taken below its floor.
     pub kudos: Option<Kudos>,
-    /// What is added to what they are given each month, or taken away. More is given at once, too.
+    /// What is added to what they are given each month, or taken away, within nothing and the most that anybody is
+    /// given at once. More is given at once, too.
     pub monthly_kudos: Option<Kudos>,
 }
 
@@ -206,11 +207,12 @@ impl Changing {
             return Ok(());
         };
         let monthly = sqlx::query(
-            "UPDATE people SET monthly_kudos = CASE WHEN monthly_kudos + $1 < 0 THEN 0 ELSE monthly_kudos + $1 END, \
-             monthly_paid_at = COALESCE(monthly_paid_at, $2) WHERE account = $3",
+            "UPDATE people SET monthly_kudos = CASE WHEN monthly_kudos + $1 < 0 THEN 0 \
+             WHEN monthly_kudos + $1 > $2 THEN $2 ELSE monthly_kudos + $1 END, \
+             monthly_paid_at = COALESCE(monthly_paid_at, $3) WHERE account = $4",
         );
-        self.run(monthly.bind(more.0).bind(self.now.0), connection)
-            .await?;
+        let monthly = monthly.bind(more.0).bind(MOST.0).bind(self.now.0);
+        self.run(monthly, connection).await?;
         if more.0 > 0 {
             let given = Posting::from_house(Cause::Monthly, self.account, more, self.now);
             post(&given, connection).await?;

@@ -1,22 +1,18 @@
-//! What people are given for being there: months, minutes, and trust.
+//! What people are given for being there: minutes, and trust.
 
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
 use sqlx::Row;
-use sqlx::any::AnyRow;
 use uuid::Uuid;
 
 use super::change::release;
 use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{Cause, Posting, escrow_of};
-use crate::coordinator::people::allowance;
+use crate::coordinator::kudos::{Cause, Posting, escrow_of, owner_of};
 use crate::coordinator::storage::keys::touch_keys;
 use crate::coordinator::storage::postings::post;
-use crate::coordinator::storage::rows::{Stored, all};
 use crate::coordinator::storage::write::Change;
 use crate::coordinator::storage::{StorageError, Store};
 use crate::protocol::job::{AccountId, Kudos, UnixMillis};
-use crate::protocol::legacy::date::Date;
 
 /// A worker was there for a while.
 #[derive(Debug, Clone)]
@@ -39,18 +35,10 @@ pub struct Promotion {
     pub now: UnixMillis,
 }
 
-/// Monthly kudos are due.
+/// Nobody is doubted any more: nothing waits for trust.
 #[derive(Debug)]
-struct Months {
+struct Escrows {
     now: UnixMillis,
-}
-
-/// Somebody who is given something each month.
-struct Regular {
-    account: AccountId,
-    roles: Roles,
-    monthly: Kudos,
-    paid_at: Option<UnixMillis>,
 }
 
 impl Store {
@@ -64,9 +52,9 @@ impl Store {
         self.change(promotion).await
     }
 
-    /// Pays what is due each month: to how many.
-    pub async fn pay_months(&self, now: UnixMillis) -> Result<usize, StorageError> {
-        self.change(Months { now }).await
+    /// Pays whatever waited for its owner to be trusted.
+    pub async fn release_escrows(&self, now: UnixMillis) -> Result<(), StorageError> {
+        self.change(Escrows { now }).await
     }
 }
 
@@ -136,6 +124,25 @@ impl Change for Promotion {
     }
 }
 
+impl Change for Escrows {
+    type Answer = ();
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<(), StorageError>> {
+        Box::pin(async move {
+            let rows = "SELECT account FROM balances WHERE account < -1 AND kudos > 0";
+            for row in sqlx::query(rows).fetch_all(&mut *connection).await? {
+                if let Some(owner) = owner_of(AccountId(row.try_get(0)?)) {
+                    release(owner, self.now, connection).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
 fn deserves(roles: Roles) -> bool {
     let doubtful = [Roles::FLAGGED, Roles::DELETED];
     !doubtful.iter().any(|doubt| roles.contains(*doubt))
@@ -152,65 +159,4 @@ async fn trust(
     trusted.bind(account.0).execute(&mut *connection).await?;
     release(account, now, connection).await?;
     touch_keys(account, connection).await
-}
-
-impl Change for Months {
-    type Answer = usize;
-
-    fn apply<'a>(
-        &'a self,
-        connection: &'a mut AnyConnection,
-    ) -> BoxFuture<'a, Result<usize, StorageError>> {
-        Box::pin(async move {
-            let regulars = sqlx::query(
-                "SELECT id, roles, monthly_kudos, monthly_paid_at FROM people \
-                 JOIN accounts ON accounts.id = people.account \
-                 WHERE (monthly_kudos > 0 OR roles LIKE $1) AND deleted_at IS NULL",
-            );
-            let regulars = regulars.bind(format!("%{}%", Roles::MODERATOR));
-            let mut paid = 0;
-            for regular in all::<Regular>(regulars, &mut *connection).await? {
-                paid += usize::from(regular.pay(self.now, connection).await?);
-            }
-            Ok(paid)
-        })
-    }
-}
-
-impl Regular {
-    /// Once for each month, whoever else does it: the moment of the last payment is moved on by one of them.
-    async fn pay(
-        &self,
-        now: UnixMillis,
-        connection: &mut AnyConnection,
-    ) -> Result<bool, StorageError> {
-        let due = self.paid_at.map_or(now, |at| Date(at).a_month_later().0);
-        let amount = allowance(self.monthly, self.roles);
-        if amount.0 <= 0 || due > now {
-            return Ok(false);
-        }
-        let moved = sqlx::query(
-            "UPDATE people SET monthly_paid_at = $1 WHERE account = $2 AND COALESCE(monthly_paid_at, -1) = $3",
-        );
-        let before = self.paid_at.map_or(-1, |at| at.0);
-        let moved = moved.bind(due.0).bind(self.account.0).bind(before);
-        if moved.execute(&mut *connection).await?.rows_affected() == 0 {
-            return Ok(false);
-        }
-        let given = Posting::from_house(Cause::Monthly, self.account, amount, now);
-        post(&given, connection).await?;
-        Ok(true)
-    }
-}
-
-impl Stored for Regular {
-    fn load(row: &AnyRow) -> Result<Self, StorageError> {
-        let paid_at: Option<i64> = row.try_get("monthly_paid_at")?;
-        Ok(Self {
-            account: AccountId(row.try_get("id")?),
-            roles: Roles::parse(row.try_get("roles")?),
-            monthly: Kudos(row.try_get("monthly_kudos")?),
-            paid_at: paid_at.map(UnixMillis),
-        })
-    }
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::escrow_of;
+use crate::coordinator::kudos::{MOST, escrow_of};
 use crate::coordinator::sharing::NewKey;
 use crate::coordinator::storage::{
     Attended, Decided, Leaving, Left, NewLogin, NewMessage, PersonChange, Promotion, RigChange,
@@ -21,6 +21,9 @@ on_both_engines! {
     what_is_kept_back_is_paid_when_its_owner_is_trusted,
     only_old_accounts_that_nobody_suspects_are_promoted,
     months_are_paid_once_each_and_moderators_more,
+    months_in_which_nobody_was_to_be_given_any_are_not_caught_up_with,
+    no_month_is_worth_more_than_can_be_given_at_once,
+    nothing_waits_where_nobody_is_doubted,
     what_was_asked_for_and_made_is_counted_for_ever,
     an_account_is_wiped_a_month_after_it_was_marked,
 }
@@ -160,6 +163,80 @@ async fn months_are_paid_once_each_and_moderators_more(scratch: Scratch) {
     assert_eq!(all.0.unwrap() + all.1.unwrap(), 2);
     assert_eq!(balance(asks).await, Kudos(34_000));
     assert_eq!(balance(works).await, Kudos(600_014_000));
+    sound(&store).await;
+}
+
+async fn months_in_which_nobody_was_to_be_given_any_are_not_caught_up_with(scratch: Scratch) {
+    let store = scratch.open().await;
+    let (demoted, deleted) = two(&store).await;
+    let office = |gains, loses| PersonChange {
+        gains,
+        loses,
+        returns: true,
+        ..PersonChange::default()
+    };
+    let change = async |account, change, now| {
+        store.change_person(account, change, now).await.unwrap();
+    };
+    let none = Roles::default();
+    for account in [demoted, deleted] {
+        change(account, office(Roles::MODERATOR, none), NOW).await;
+    }
+    assert_eq!(store.pay_months(NOW).await, Ok(2));
+    change(demoted, office(none, Roles::MODERATOR), NOW).await;
+    let leaving = Leaving {
+        account: deleted,
+        grace: 1000 * DAY,
+        now: NOW,
+    };
+    assert_eq!(store.leave(leaving).await, Ok(Left::Marked));
+    for days in [20, 40, 200] {
+        assert_eq!(store.pay_months(NOW.after(days * DAY)).await, Ok(0));
+    }
+    let later = NOW.after(365 * DAY);
+    change(demoted, office(Roles::MODERATOR, none), later).await;
+    change(deleted, office(none, Roles::DELETED), later).await;
+    let mut paid = 0;
+    for _ in 0..12 {
+        paid += store.pay_months(later).await.unwrap();
+    }
+    assert_eq!(paid, 2, "one month each");
+    assert_eq!(store.balance(demoted).await, Ok(Kudos(600_014_000)));
+    assert_eq!(store.pay_months(later.after(32 * DAY)).await, Ok(2));
+    sound(&store).await;
+}
+
+async fn no_month_is_worth_more_than_can_be_given_at_once(scratch: Scratch) {
+    let store = scratch.open().await;
+    let (rich, other) = two(&store).await;
+    let more = |kudos| PersonChange {
+        monthly_kudos: Some(kudos),
+        gains: Roles::MODERATOR,
+        ..PersonChange::default()
+    };
+    let most = Kudos(MOST.0 / 2);
+    for _ in 0..2 {
+        store.change_person(rich, more(most), NOW).await.unwrap();
+    }
+    let changed = store.change_person(rich, more(most), NOW).await.unwrap();
+    assert_eq!(changed.map(|changed| changed.monthly_kudos), Some(MOST));
+    let changed = store.change_person(other, more(Kudos(1000)), NOW).await;
+    assert!(changed.unwrap().is_some());
+    let later = NOW.after(31 * DAY);
+    assert_eq!(store.pay_months(later).await, Ok(2), "the other, too");
+    sound(&store).await;
+}
+
+async fn nothing_waits_where_nobody_is_doubted(scratch: Scratch) {
+    let store = scratch.open().await;
+    let (_, works) = two(&store).await;
+    let job = settlement(JobId::random(), 5).keeping_back(|_| false);
+    store.settle(job).await.unwrap();
+    for _ in 0..2 {
+        store.release_escrows(NOW).await.unwrap();
+        let person = store.person(works).await.unwrap().unwrap();
+        assert_eq!((person.kudos, person.escrow), (Kudos(19_000), Kudos(0)));
+    }
     sound(&store).await;
 }
 
