@@ -6,7 +6,7 @@
 //! | `paying` | what it costs before it is drawn |
 //! | `sources` | the images that it begins with |
 //! | `look` | how it is doing, and what is there of it |
-//! | `pop` | a worker comes for images to draw |
+//! | `pop`, `payload` | a worker comes for images to draw, and is told of them |
 //! | `submit` | a worker brings one |
 //! | `steps` | a worker says how far it is |
 //! | `rate` | what whoever asked thinks of them |
@@ -14,6 +14,7 @@
 mod ask;
 mod look;
 mod paying;
+mod payload;
 mod pop;
 mod rate;
 mod sources;
