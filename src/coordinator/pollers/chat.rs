@@ -23,11 +23,9 @@ impl Turn {
         let Body::Text(request) = &offer.job.body else {
             return None;
         };
-        let TextInput::Chat(chat) = &request.input else {
-            return None;
-        };
-        let marks = chat::written(chat, &offer.model).map_or(&[][..], |written| written.stops);
-        let marks = marks.iter().map(|mark| (*mark).to_owned());
+        matches!(request.input, TextInput::Chat(_)).then_some(())?;
+        let marks = chat::stops(&offer.model).iter();
+        let marks = marks.map(|mark| (*mark).to_owned());
         Some(Self {
             stops: request.stop.iter().cloned().chain(marks).collect(),
             longest: request.max_tokens.unwrap_or(longest),
