@@ -7,6 +7,7 @@ use crate::protocol::legacy::image::params::{
     ModelGenerationInputImage, ModelStyleInputParamsImage,
 };
 use crate::protocol::legacy::image::reference;
+use crate::protocol::legacy::requests::RequestSingleWarning;
 use crate::protocol::legacy::style::image::{ModelStyleInputImage, ModelStylePatchImage};
 use crate::protocol::legacy::style::text::{ModelStyleInputText, ModelStylePatchText};
 use crate::protocol::legacy::text::params::ModelStyleInputParamsText;
@@ -76,6 +77,17 @@ impl Recipe {
                 params.check(&self.models, known)
             }
             Params::Text(params) => params.check(),
+        }
+    }
+
+    /// What of it does not suit one of its models or another, for who asks for nothing else.
+    pub fn warnings(&self) -> Vec<RequestSingleWarning> {
+        match &self.params {
+            Params::Image(params) => {
+                let params = params.over(&ModelGenerationInputImage::default());
+                reference::warnings(&self.models, &params)
+            }
+            Params::Text(_) => Vec::new(),
         }
     }
 

@@ -580,3 +580,26 @@ async fn an_image_style_draws_and_its_owner_is_paid() {
     assert_eq!(kudos(&after), kudos(&before) + 2.0);
     assert_eq!(after["records"]["style"]["image"], 1);
 }
+
+#[tokio::test]
+async fn a_style_that_does_not_suit_its_model_is_kept_and_warned_of() {
+    let app = App::start().await;
+    let key = customizer(&app).await;
+    let codes = |answer: &Value| -> Vec<String> {
+        let warnings = answer["warnings"].as_array().unwrap().iter();
+        let codes = warnings.map(|warning| warning["code"].as_str().unwrap().to_owned());
+        codes.collect()
+    };
+    let fit = json!({"steps": 6, "cfg_scale": 2.0, "sampler_name": "k_dpmpp_sde", "karras": true});
+    let style = json!({"name": "fast", "models": ["DreamShaper XL"], "params": {"steps": 40}});
+    let (status, answer) = call_as(&app, &key, Method::POST, IMAGE, style).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    assert!(
+        codes(&answer).contains(&"StepsTooMany".to_owned()),
+        "{answer}"
+    );
+    let path = format!("{IMAGE}/{}", answer["id"].as_str().unwrap());
+    let (status, answer) = call_as(&app, &key, Method::PATCH, &path, json!({"params": fit})).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    assert_eq!(codes(&answer), [""; 0], "{answer}");
+}

@@ -135,7 +135,7 @@ impl Counter {
         }
         sources::take(&self.sources, id, &mut asked).await?;
         let price = paying::drawing(&asked).price().round();
-        let mut warnings = reference::warnings(&asked);
+        let mut warnings = reference::warnings(&asked.models, &asked.params);
         let order = Order::new(id, &payer, Asked::image(asked)).for_workers(whose);
         let request = NewRequest {
             kept,

@@ -44,6 +44,7 @@ pub async fn create<K: Kind>(
     check_name(name)?;
     check_words(Some(name), info.as_deref(), tags)?;
     new.recipe.check(caller.roles.contains(Roles::SPECIAL))?;
+    let warnings = new.recipe.warnings();
     let style = NewStyle {
         id: Uuid::new_v4(),
         owner: caller.account,
@@ -54,7 +55,7 @@ pub async fn create<K: Kind>(
     let id = style.id;
     let created = store.create_style(style).await.map_err(not_stored)?;
     created.map_err(not_written)?;
-    Ok(done(&StyleModify::done(id, Vec::new())))
+    Ok(done(&StyleModify::done(id, warnings)))
 }
 
 /// `PATCH /api/v2/styles/image/{id}` and `…/text/{id}`: what is not sent stays as it was.
@@ -81,7 +82,7 @@ pub async fn change<K: Kind>(
     recipe.check(caller.roles.contains(Roles::SPECIAL))?;
     let written = store.change_style(style.id, change, shared_key).await;
     written.map_err(not_stored)?.map_err(not_written)?;
-    Ok(done(&StyleModify::done(style.id, Vec::new())))
+    Ok(done(&StyleModify::done(style.id, recipe.warnings())))
 }
 
 /// `DELETE /api/v2/styles/image/{id}` and `…/text/{id}`

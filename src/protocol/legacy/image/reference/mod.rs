@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use super::baseline::{Baseline, steps_of_unknown};
-use super::request::GenerationInputImage;
+use super::params::ModelGenerationInputImage;
 use crate::protocol::legacy::requests::RequestSingleWarning;
 
 use needs::Needs;
@@ -63,10 +63,13 @@ fn steps(model: &str) -> (u32, u32) {
 }
 
 /// What of a request does not suit one of its models or another.
-pub fn warnings(asked: &GenerationInputImage) -> Vec<RequestSingleWarning> {
-    let known = asked.models.iter().filter_map(|model| IMAGES.get(model));
+pub fn warnings(
+    models: &[String],
+    params: &ModelGenerationInputImage,
+) -> Vec<RequestSingleWarning> {
+    let known = models.iter().filter_map(|model| IMAGES.get(model));
     let mut warnings: Vec<RequestSingleWarning> = Vec::new();
-    for warning in known.flat_map(|known| known.needs.warnings(&asked.params)) {
+    for warning in known.flat_map(|known| known.needs.warnings(params)) {
         if warnings.iter().all(|other| other.code != warning.code) {
             warnings.push(warning);
         }
@@ -130,7 +133,7 @@ mod tests {
         let check = |models: &[&str], params: serde_json::Value, expected: &[Warning]| {
             let body = json!({"prompt": "p", "models": models, "params": params});
             let asked = GenerationInputImage::read(body).unwrap();
-            let codes: Vec<_> = warnings(&asked).iter().map(|it| it.code).collect();
+            let codes: Vec<_> = warnings(&asked.models, &asked.params).iter().map(|it| it.code).collect();
             assert_eq!(codes, expected, "{models:?} {params}");
         };
         check(&["Deliberate", "nobody's"], json!({"steps": 500}), &[]);
