@@ -25,7 +25,7 @@ mod link;
 mod tests;
 
 pub use bucket::BucketSettings;
-pub use key::{Area, Key, Kind};
+pub use key::{Area, Key, Kind, NoKey};
 pub use link::BadLink;
 
 use std::fs::File;

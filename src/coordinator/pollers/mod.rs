@@ -297,19 +297,28 @@ impl Pollers {
         }
     }
 
-    /// Takes back what was given out and never left.
+    /// Takes back what was given out and never left: others may have it.
     pub async fn give_back(&self, offers: &[Offer]) {
+        let retry_after = Duration::ZERO;
+        self.say_of(offers, || Said::Busy { retry_after }).await;
+    }
+
+    /// What was given out never left, and nobody is to have it.
+    pub async fn end(&self, offers: &[Offer], failure: Failure) {
+        let failed = || Said::Event(Event::Failed(failure.clone()));
+        self.say_of(offers, failed).await;
+    }
+
+    /// In the place of a worker that knows of none of them.
+    async fn say_of(&self, offers: &[Offer], said: impl Fn() -> Said) {
         for offer in offers {
-            let job = offer.job.id;
             self.held().refused(id_of(offer));
             let frame = Frame {
                 session: offer.session,
-                job,
+                job: offer.job.id,
                 attempt: Some(offer.attempt),
                 seq: None,
-                said: Said::Busy {
-                    retry_after: Duration::ZERO,
-                },
+                said: said(),
             };
             // The switchboard may have stopped, and then nothing is out.
             let _ = self.0.switchboard.said(frame).await;

@@ -4,10 +4,15 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use muster::coordinator::accounts::{Roles, Scopes};
-use muster::coordinator::kudos::HOUSE;
-use muster::protocol::job::{AccountId, JobId, Kudos};
-use muster::protocol::legacy::Code;
+use muster::coordinator::accounts::{Caller, Roles, Scopes};
+use muster::coordinator::clock::wall_clock;
+use muster::coordinator::kudos::{HOUSE, Payer};
+use muster::coordinator::names::Names;
+use muster::coordinator::requests::Order;
+use muster::coordinator::requests::orders::Asked;
+use muster::protocol::job::{AccountId, JobId, Kudos, RequestId};
+use muster::protocol::legacy::image::request::GenerationInputImage;
+use muster::protocol::legacy::{Body as _, Code};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -578,6 +583,29 @@ async fn what_does_not_go_together_is_refused_by_its_code() {
     .await;
     let painting = json!({"source_image": OPAQUE, "source_processing": "inpainting"});
     check(painting, Code::InpaintingMissingMask).await;
+}
+
+/// As no door lets it in: its source image is none that is kept here.
+async fn unreadable(app: &App) -> RequestId {
+    let asked = json!({"prompt": "p", "models": ["tiny"], "source_image": "lost"});
+    let asked = Asked::image(GenerationInputImage::read(asked).unwrap());
+    let payer = Payer::of(&Caller::anonymous(), None, false, wall_clock()).unwrap();
+    let order = Order::new(RequestId::random(), &payer, asked);
+    let request = order.request(payer.standing, None, &Names::default());
+    app.requests.accept(request).await.unwrap().id
+}
+
+#[tokio::test]
+async fn what_no_worker_can_be_told_of_has_failed_and_the_next_image_is_drawn() {
+    let app = App::start().await;
+    let lost = unreadable(&app).await.to_string();
+    assert_eq!(pop(&app, json!({})).await["id"], Value::Null);
+    until(&app, &lost, |status| status["faulted"] == true).await;
+    let next = ask(&app, json!({})).await;
+    let popped = pop(&app, json!({})).await;
+    let (status, told) = submit(&app, &popped["id"], json!({})).await;
+    assert_eq!(status, StatusCode::OK, "{told}");
+    until_done(&app, &next).await;
 }
 
 #[tokio::test]

@@ -582,6 +582,32 @@ async fn an_image_style_draws_and_its_owner_is_paid() {
 }
 
 #[tokio::test]
+async fn a_style_that_leaves_nothing_of_a_prompt_is_refused_and_nothing_waits() {
+    let app = App::start().await;
+    let key = customizer(&app).await;
+    make_image(&app, &key, "plain").await;
+    make(
+        &app,
+        &key,
+        TEXT,
+        json!({"name": "bare", "models": ["tiny"], "prompt": "{p}"}),
+    )
+    .await;
+    for (path, prompt, style) in [
+        ("/api/v2/generate/async", "###", "plain"),
+        (ASYNC, "", "bare"),
+    ] {
+        for dry_run in [true, false] {
+            let body = json!({"prompt": prompt, "style": style, "dry_run": dry_run});
+            let refused = call_as(&app, &app.key, Method::POST, path, body).await;
+            check(&refused, 400, "MissingPrompt");
+        }
+    }
+    let (_, load) = read(&app, "/api/v2/status/performance").await;
+    assert_eq!(load["queued_requests"], 0);
+}
+
+#[tokio::test]
 async fn a_style_that_does_not_suit_its_model_is_kept_and_warned_of() {
     let app = App::start().await;
     let key = customizer(&app).await;

@@ -58,10 +58,12 @@ impl GenerationInputImage {
         Code::RequiresTrust.when(alone && !asker.trusted)
     }
 
+    /// A style or a filter may have left nothing of it.
     fn check_prompt(&self) -> Result<(), Refusal> {
         const MOST_WORDS: usize = 7500;
         // What has no spaces is long, too.
         const MOST_BYTES: usize = 64 << 10;
+        Code::MissingPrompt.when(self.prompt.is_empty())?;
         let words = self.prompt.split_whitespace().take(MOST_WORDS + 1).count();
         let too_long = words > MOST_WORDS || self.prompt.len() > MOST_BYTES;
         Code::InvalidPromptSize.when(too_long)?;

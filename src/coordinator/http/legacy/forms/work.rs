@@ -10,7 +10,7 @@ use serde_json::json;
 use super::super::images::uploaded;
 use super::super::moderation::Door;
 use super::super::refused::Refused;
-use super::super::rigs::door;
+use super::super::rigs::door::{self, Untold};
 use super::super::submit::not_taken;
 use super::LINKS;
 use crate::coordinator::dispatch::{Offer, Skip, Skipped, Wants};
@@ -74,16 +74,9 @@ pub async fn pop(
             forms: None,
             skipped: reasons(&given.skipped),
         },
-        false => match payloads(&given.offers, &media).await {
-            Some(forms) => InterrogationPopPayload {
-                forms: Some(forms),
-                skipped: NoValidInterrogationsFound::default(),
-            },
-            None => {
-                pollers.give_back(&given.offers).await;
-                let message = "images cannot be linked to now, come again later";
-                return Err(Refusal::plain(503, message).into());
-            }
+        false => InterrogationPopPayload {
+            forms: Some(forms),
+            skipped: NoValidInterrogationsFound::default(),
         },
     };
     Ok(reply::json(StatusCode::OK, &answer))
@@ -115,32 +108,46 @@ fn ask(asked: &InterrogationPopInput, name: &str) -> Ask {
     }
 }
 
-async fn payloads(offers: &[Offer], media: &Media) -> Option<Vec<InterrogationPopFormPayload>> {
+/// Of those that can be read.
+async fn payloads(
+    offers: &[Offer],
+    media: &Media,
+    pollers: &Pollers,
+) -> Result<Vec<InterrogationPopFormPayload>, Refusal> {
     let mut forms = Vec::with_capacity(offers.len());
-    for offer in offers {
-        forms.push(payload(offer, media).await?);
+    for (index, offer) in offers.iter().enumerate() {
+        match payload(offer, media).await {
+            Ok(form) => forms.push(form),
+            Err(why) => {
+                let those = match why {
+                    Untold::Unreadable => &offers[index..=index],
+                    Untold::NoStore => offers,
+                };
+                door::take_back(pollers, those, why).await?;
+            }
+        }
     }
-    Some(forms)
+    Ok(forms)
 }
 
-async fn payload(offer: &Offer, media: &Media) -> Option<InterrogationPopFormPayload> {
+async fn payload(offer: &Offer, media: &Media) -> Result<InterrogationPopFormPayload, Untold> {
     let JobBody::Form(request) = &offer.job.body else {
-        return None;
+        return Err(Untold::Unreadable);
     };
-    let form: Form = named(&request.form)?;
+    let form: Form = named(&request.form).ok_or(Untold::Unreadable)?;
     let source_image = match request.image.parse() {
-        Ok(key) => media.download_link(key, LINKS).await.ok()?,
+        Ok(key) => media.download_link(key, LINKS).await?,
         // It stays where its client has it.
         Err(_) => request.image.clone(),
     };
     let r2_upload = match form.post_processor() {
         Some(_) => {
             let key = key(offer.job.id, offer.attempt);
-            Some(media.upload_link(key, LINKS).await.ok()?)
+            Some(media.upload_link(key, LINKS).await?)
         }
         None => None,
     };
-    Some(InterrogationPopFormPayload {
+    Ok(InterrogationPopFormPayload {
         id: id_of(offer),
         form,
         source_image,

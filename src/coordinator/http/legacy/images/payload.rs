@@ -1,8 +1,9 @@
 //! What a worker is told of the images that it is given to draw.
 
+use super::super::rigs::door::Untold;
 use super::LINKS;
 use crate::coordinator::dispatch::Offer;
-use crate::coordinator::media::{Area, Key, Kind as Format, Media};
+use crate::coordinator::media::{Area, Key, Kind as Format, Media, MediaError};
 use crate::coordinator::pollers::{Given, id_of};
 use crate::protocol::job::Body as JobBody;
 use crate::protocol::legacy::Body;
@@ -10,24 +11,23 @@ use crate::protocol::legacy::image::payload::{
     GenerationPayloadImage, ModelPayloadImage, NoValidRequestFoundImage,
 };
 use crate::protocol::legacy::image::request::{ExtraSourceImage, GenerationInputImage};
-use crate::protocol::legacy::pop::ResponseModelMessagePop;
 
-/// All jobs of a pop have the parameters and the seed of the first. Nothing, if the media store does not work.
+/// All jobs of a pop have the parameters and the seed of the first. Nothing, if there are none.
 pub async fn payload(
     given: &Given,
     media: &Media,
     uploads: bool,
-    told: Vec<ResponseModelMessagePop>,
-) -> Option<GenerationPayloadImage> {
-    let first = given.offers.first()?;
-    let (request, seed) = asked_for(first)?;
+) -> Result<Option<GenerationPayloadImage>, Untold> {
+    let Some(first) = given.offers.first() else {
+        return Ok(None);
+    };
+    let (request, seed) = asked_for(first).ok_or(Untold::Unreadable)?;
     let images = u32::try_from(given.offers.len()).unwrap_or(u32::MAX);
     let links = match uploads {
         true => Some(upload_links(&given.offers, media).await?),
         false => None,
     };
-    let nothing = GenerationPayloadImage::empty(NoValidRequestFoundImage::default(), told);
-    Some(GenerationPayloadImage {
+    Ok(Some(GenerationPayloadImage {
         payload: ModelPayloadImage::of(&request, images, seed),
         id: Some(id_of(first)),
         ids: given.ids(),
@@ -39,8 +39,8 @@ pub async fn payload(
         extra_source_images: extra(&request, media).await?,
         r2_upload: links.as_ref().and_then(|links| links.first().cloned()),
         r2_uploads: links,
-        ..nothing
-    })
+        ..GenerationPayloadImage::empty(NoValidRequestFoundImage::default(), Vec::new())
+    }))
 }
 
 /// In the client's own words.
@@ -54,31 +54,30 @@ fn asked_for(offer: &Offer) -> Option<(GenerationInputImage, u32)> {
     Some((request, image.seed? as u32))
 }
 
-async fn upload_links(offers: &[Offer], media: &Media) -> Option<Vec<String>> {
+async fn upload_links(offers: &[Offer], media: &Media) -> Result<Vec<String>, MediaError> {
     let mut links = Vec::with_capacity(offers.len());
     for offer in offers {
         let key = Key::new(Area::Results, offer.job.id.0, offer.attempt, Format::Webp);
-        links.push(media.upload_link(key, LINKS).await.ok()?);
+        links.push(media.upload_link(key, LINKS).await?);
     }
-    Some(links)
+    Ok(links)
 }
 
 /// Of an image that came with the request, if one came.
-async fn link(key: Option<&str>, media: &Media) -> Option<Option<String>> {
+async fn link(key: Option<&str>, media: &Media) -> Result<Option<String>, Untold> {
     let Some(key) = key else {
-        return Some(None);
+        return Ok(None);
     };
-    let link = media.download_link(key.parse().ok()?, LINKS).await;
-    link.ok().map(Some)
+    Ok(Some(media.download_link(key.parse()?, LINKS).await?))
 }
 
 async fn extra(
     request: &GenerationInputImage,
     media: &Media,
-) -> Option<Option<Vec<ExtraSourceImage>>> {
+) -> Result<Option<Vec<ExtraSourceImage>>, Untold> {
     let images = request.extra_source_images();
     if images.is_empty() {
-        return Some(None);
+        return Ok(None);
     }
     let mut links = Vec::with_capacity(images.len());
     for one in images {
@@ -88,5 +87,5 @@ async fn extra(
             image,
         });
     }
-    Some(Some(links))
+    Ok(Some(links))
 }

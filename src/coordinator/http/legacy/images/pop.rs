@@ -60,18 +60,19 @@ pub async fn pop(
     let given = pollers.pop(&caller, ask, wants).await;
     let given = given.map_err(|not| door::not_served(not, &name))?;
     door.moderation.note_worker(&worker, door.address);
-    let told = popped(&messages.of(given.worker));
-    if given.offers.is_empty() {
-        let nothing = GenerationPayloadImage::empty(reasons(&given.skipped), told);
-        return Ok(reply::json(StatusCode::OK, &nothing));
-    }
-    match payload(&given, &media, uploads, told).await {
-        Some(payload) => Ok(reply::json(StatusCode::OK, &payload)),
-        None => {
-            pollers.give_back(&given.offers).await;
-            Err(Refusal::plain(503, "there is no room for images now, come again later").into())
+    let payload = match payload(&given, &media, uploads).await {
+        Ok(payload) => payload,
+        Err(why) => {
+            door::take_back(&pollers, &given.offers, why).await?;
+            None
         }
-    }
+    };
+    let nothing = || GenerationPayloadImage::empty(reasons(&given.skipped), Vec::new());
+    let answer = GenerationPayloadImage {
+        messages: popped(&messages.of(given.worker)),
+        ..payload.unwrap_or_else(nothing)
+    };
+    Ok(reply::json(StatusCode::OK, &answer))
 }
 
 fn ask(

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use crate::coordinator::accounts::{ANONYMOUS, Caller, NoOwner};
+use crate::coordinator::dispatch::Offer;
 use crate::coordinator::http::legacy::moderation::Door;
+use crate::coordinator::media::{MediaError, NoKey};
 use crate::coordinator::moderation::Reason;
 use crate::coordinator::modes::{ModeSet, Modes};
-use crate::coordinator::pollers::NotServed;
+use crate::coordinator::pollers::{NotServed, Pollers};
 use crate::coordinator::rigs::NotAdmitted;
-use crate::protocol::job::AccountId;
+use crate::protocol::job::{AccountId, Failure, FailureKind};
 use crate::protocol::legacy::pop::user_in_alias;
 use crate::protocol::legacy::{Code, Refusal};
 
@@ -55,6 +57,43 @@ pub fn models(models: Vec<String>, caller: &Caller, most: usize) -> Result<Vec<A
     match models.is_empty() {
         true => Err(Refusal::models_not_accepted()),
         false => Ok(models),
+    }
+}
+
+/// Why a worker is not told of the jobs that it was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Untold {
+    /// They cannot be read, and nobody else could read them either.
+    Unreadable,
+    /// The media store does not work.
+    NoStore,
+}
+
+impl From<NoKey> for Untold {
+    fn from(_: NoKey) -> Self {
+        Self::Unreadable
+    }
+}
+
+impl From<MediaError> for Untold {
+    fn from(_: MediaError) -> Self {
+        Self::NoStore
+    }
+}
+
+/// Jobs that nobody can read end here: they would come first in every pop. The others wait again.
+pub async fn take_back(pollers: &Pollers, offers: &[Offer], why: Untold) -> Result<(), Refusal> {
+    match why {
+        Untold::Unreadable => {
+            let failure = Failure::new(FailureKind::BadJob, "no worker can be told of this job");
+            pollers.end(offers, failure).await;
+            Ok(())
+        }
+        Untold::NoStore => {
+            pollers.give_back(offers).await;
+            let message = "images cannot be linked to now, come again later";
+            Err(Refusal::plain(503, message))
+        }
     }
 }
 
