@@ -69,7 +69,8 @@ pub async fn pop(
     let given = pollers.pop(&caller, ask, wants).await;
     let given = given.map_err(|not| door::not_served(not, &name))?;
     door.moderation.note_worker(&worker, door.address);
-    let answer = match given.offers.is_empty() {
+    let forms = payloads(&given.offers, &media, &pollers).await?;
+    let answer = match forms.is_empty() {
         true => InterrogationPopPayload {
             forms: None,
             skipped: reasons(&given.skipped),
@@ -99,7 +100,8 @@ fn ask(asked: &InterrogationPopInput, name: &str) -> Ask {
         softprompts: Vec::new(),
         prefers: Vec::new(),
         models: forms.iter().map(|form| Arc::from(form.word())).collect(),
-        capabilities: Capabilities::default(),
+        // None of them says that it is slow.
+        capabilities: Capabilities::TIMELY,
         reach: Reach {
             pixels: asked.max_tiles.saturating_mul(TILE),
             ..Reach::default()
@@ -209,5 +211,20 @@ async fn uploaded_to(media: &Media, keys: &[Key]) -> Option<Key> {
         [] => None,
         [key] => Some(*key),
         keys => uploaded(media, keys).await.ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Capabilities, InterrogationPopInput, ask};
+    use crate::protocol::legacy::Body as _;
+
+    #[test]
+    fn nobody_who_looks_at_images_is_very_slow() {
+        let asked = json!({"name": "w", "bridge_agent": "test:1:x"});
+        let asked = InterrogationPopInput::read(asked).unwrap();
+        assert!(ask(&asked, "w").capabilities.contains(Capabilities::TIMELY));
     }
 }
