@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
 use crate::coordinator::kudos::Payer;
+use crate::coordinator::dispatch;
 use crate::coordinator::modes::{ModeSet, Modes};
 use crate::coordinator::names::Names;
 use crate::coordinator::requests::{NotAccepted, Order, Request, Requests};
@@ -108,10 +109,32 @@ pub fn notice(order: &Order, modes: &Modes, is_possible: bool) -> Option<String>
 pub fn refusal(error: &NotAccepted) -> Refusal {
     match error {
         NotAccepted::Refused(refusal) => Refusal::plain(503, refusal.to_string()),
+        // The operator may allow fewer than the account's own limit.
+        NotAccepted::Refused(refusal @ dispatch::Refusal::InFlight { .. }) => {
+            Refusal::new(Code::TooManyPrompts, refusal.to_string())
+        }
         NotAccepted::Storage(_) => unavailable(),
     }
 }
 
 pub fn unavailable() -> Refusal {
     Refusal::plain(503, "the store cannot be written now, try again later")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{dispatch, refusal};
+    use crate::coordinator::requests::NotAccepted;
+    use crate::protocol::legacy::Code;
+
+    #[test]
+    fn who_has_as_many_jobs_as_the_operator_allows_is_told_to_wait_for_them() {
+        let refused = |why| refusal(&NotAccepted::Refused(why));
+        let full = refused(dispatch::Refusal::InFlight { open: 4, most: 4 });
+        assert_eq!(
+            (full.status(), full.code()),
+            (429, Some(Code::TooManyPrompts))
+        );
+        assert_eq!(refused(dispatch::Refusal::ShuttingDown).status(), 503);
+    }
 }
