@@ -113,6 +113,10 @@ impl Overview {
             let mut names = Vec::new();
             for model in worker.models() {
                 names.push(model.name.clone());
+                // Nobody else would be served by it.
+                if worker.own_only {
+                    continue;
+                }
                 let all = models
                     .entry(model.name.clone())
                     .or_insert_with(|| ModelOnline::named(model.name.clone()));
