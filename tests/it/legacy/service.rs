@@ -13,7 +13,7 @@ use muster::coordinator::state::DoorSettings;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{ASYNC, POP, ask, call, call_as, look, pop, post, submit, until, worker};
+use super::{ASYNC, POP, ask, call, call_as, images, look, pop, post, submit, until, worker};
 use crate::support::app::{Answer, App, PATIENCE, request};
 use crate::support::contract::{assert_all_fit, assert_fits};
 
@@ -419,6 +419,69 @@ async fn a_model_is_found_by_its_name_whatever_is_in_it() {
     let (_, wanted) = call(&app, Method::GET, "/api/v2/auto_worker_type", Value::Null).await;
     assert_fits("AutoWorkerTypeResponse", &wanted);
     assert_eq!(wanted["recommended_worker_type"], "image");
+}
+
+#[tokio::test]
+async fn a_model_that_only_its_owner_is_served_by_stands_in_no_list() {
+    let app = App::start().await;
+    pop(&app, "w1").await;
+    let path = "/api/v2/status/models?type=text";
+    shown(&app, path, |models| models != &json!([])).await;
+    let (_, rig) = call(&app, Method::GET, "/api/v2/workers/name/w1", Value::Null).await;
+    let change = format!("/api/v2/workers/{}", rig["id"].as_str().unwrap());
+    for on in [true, false] {
+        let (status, _) = call(&app, Method::PUT, &change, json!({"maintenance": on})).await;
+        assert_eq!(status, StatusCode::OK);
+        shown(&app, path, |models| (models == &json!([])) == on).await;
+    }
+}
+
+#[tokio::test]
+async fn a_model_of_one_account_is_found_by_its_name_and_stands_in_no_list() {
+    let app = App::start().await;
+    let (_, me) = call(&app, Method::GET, "/api/v2/find_user", Value::Null).await;
+    let model = format!("horde_special::{}", me["username"].as_str().unwrap());
+    let body = json!({"name": "w1", "models": [model, "tiny"], "bridge_agent": "test:1:url"});
+    let (status, popped) = post(&app, POP, body).await;
+    assert_eq!(status, StatusCode::OK, "{popped}");
+    let path = format!("/api/v2/status/models/{}", model.replace('#', "%23"));
+    let found = shown(&app, &path, |found| found != &json!([])).await;
+    assert_eq!(found[0]["name"], json!(model));
+    let listed = app
+        .get("/api/v2/status/models?type=text")
+        .await
+        .json()
+        .await;
+    assert_eq!(
+        (listed.as_array().unwrap().len(), &listed[0]["name"]),
+        (1, &json!("tiny"))
+    );
+}
+
+#[tokio::test]
+async fn images_of_a_model_that_everybody_knows_are_counted_as_of_a_known_one() {
+    let app = App::start().await;
+    for model in ["AlbedoBase XL (SDXL)", "my own"] {
+        let asked = json!({"r2": false, "models": [model]});
+        let id = images::ask(&app, asked).await;
+        let popped = images::pop(&app, json!({"models": [model]})).await;
+        let (status, told) = images::submit(&app, &popped["id"], json!({})).await;
+        assert_eq!(status, StatusCode::OK, "{told}");
+        images::until_done(&app, &id).await;
+    }
+    let path = "/api/v2/stats/img/models";
+    shown(&app, &format!("{path}?model_state=all"), |models| {
+        models["total"].as_object().unwrap().len() == 2
+    })
+    .await;
+    for (query, expected) in [
+        ("", json!({"AlbedoBase XL (SDXL)": 1})),
+        ("?model_state=custom", json!({"my own": 1})),
+    ] {
+        let models = app.get(&format!("{path}{query}")).await.json().await;
+        assert_fits("ImgModelStats", &models);
+        assert_eq!(models["total"], expected, "{query}");
+    }
 }
 
 #[tokio::test]

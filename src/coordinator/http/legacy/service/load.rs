@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::{SPECIAL, unknown_numbers};
+use super::{SPECIAL, is_known, unknown_numbers};
 use crate::coordinator::http::legacy::Refused;
 use crate::coordinator::http::legacy::asked::Query;
 use crate::coordinator::http::reply;
@@ -16,7 +16,6 @@ use crate::coordinator::state::DoorSettings;
 use crate::coordinator::stats::{Picture, Stats};
 use crate::coordinator::switchboard::{Overview, Switchboard};
 use crate::protocol::job::Kind;
-use crate::protocol::legacy::image::reference;
 use crate::protocol::legacy::service::{
     ActiveModel, ModelState, NOBODY_SERVES_IT, ServicePerformance,
 };
@@ -67,13 +66,14 @@ pub async fn models(
     let picture = stats.picture().await.map_err(unknown_numbers)?;
     let mut active = active(making, &board.overview(), &picture, &settings.names);
     active.retain(|model| {
-        let is_known = is_known(making, &model.name, &settings.names);
+        let is_known = is_known(kind(making), &model.name, &settings.names);
         let is_wanted = match state {
             ModelState::All => true,
             ModelState::Known => is_known,
             ModelState::Custom => !is_known,
         };
-        is_wanted && (fewest..=most).contains(&model.count)
+        let is_shown = !model.name.starts_with(SPECIAL);
+        is_shown && is_wanted && (fewest..=most).contains(&model.count)
     });
     Ok(reply::json(StatusCode::OK, &active))
 }
@@ -150,17 +150,11 @@ fn active(
         .filter(|model| model.kinds.contains(kind));
     let served = served.map(|model| &model.name);
     let asked = overview.demands.models(kind).map(|(name, _)| name);
-    let asked = asked.filter(|name| is_known(making, name, names));
+    let asked = asked.filter(|name| is_known(kind, name, names));
     let all: BTreeSet<&Arc<str>> = served.chain(asked).collect();
-    let shown = all.into_iter().filter(|name| !name.starts_with(SPECIAL));
-    shown
-        .map(|name| active_model(making, name, overview, picture))
+    let all = all.into_iter();
+    all.map(|name| active_model(making, name, overview, picture))
         .collect()
-}
-
-/// Whether it is one of ours, or of those that everybody knows.
-fn is_known(making: Making, name: &str, names: &Names) -> bool {
-    names.listed(name).is_some() || making == Making::Image && reference::knows(name)
 }
 
 fn active_model(making: Making, name: &str, overview: &Overview, picture: &Picture) -> ActiveModel {

@@ -22,8 +22,11 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use crate::coordinator::http::reply;
+use crate::coordinator::names::Names;
 use crate::coordinator::storage::{StorageError, Store};
+use crate::protocol::job::Kind;
 use crate::protocol::legacy::Refusal;
+use crate::protocol::legacy::image::reference;
 use crate::protocol::legacy::service::{Health, HeartbeatResponse};
 
 /// Models of this name are for some users only, and stand in no list.
@@ -44,6 +47,11 @@ pub async fn heartbeat(State(store): State<Store>) -> Response {
         db_connection: Some(is_reachable),
     };
     reply::json(StatusCode::OK, &beat)
+}
+
+/// Whether a model is one of ours, or of those that everybody knows.
+fn is_known(kind: Kind, name: &str, names: &Names) -> bool {
+    names.listed(name).is_some() || kind == Kind::Image && reference::knows(name)
 }
 
 fn unknown_numbers(_: StorageError) -> Refusal {

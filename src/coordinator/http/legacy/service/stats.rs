@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::unknown_numbers;
+use super::{SPECIAL, is_known, unknown_numbers};
 use crate::coordinator::http::legacy::Refused;
 use crate::coordinator::http::legacy::asked::Query;
 use crate::coordinator::http::reply;
@@ -102,8 +102,8 @@ pub async fn text_models(
 
 fn by_model(window: &Window, kind: Kind, state: ModelState, names: &Names) -> ByModel {
     let models = window.of(kind).filter(|by| {
-        let is_known = names.listed(&by.model).is_some();
-        let is_shown = !by.model.is_empty() && !by.model.starts_with(super::SPECIAL);
+        let is_known = is_known(kind, &by.model, names);
+        let is_shown = !by.model.is_empty() && !by.model.starts_with(SPECIAL);
         is_shown
             && match state {
                 ModelState::All => true,
