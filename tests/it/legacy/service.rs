@@ -485,6 +485,30 @@ async fn images_of_a_model_that_everybody_knows_are_counted_as_of_a_known_one() 
 }
 
 #[tokio::test]
+async fn a_path_that_cannot_be_read_names_nothing() {
+    let app = App::start().await;
+    let mut walked = 0;
+    for route in ROUTES {
+        let has_part = route.path.ends_with('}') && route.path.matches('{').count() == 1;
+        // No list holds such a model, and what is no address is said to be none.
+        let is_looked_up = !["/api/v2/status/models/", "/api/v2/operations/ipaddr/"]
+            .iter()
+            .any(|other| route.path.starts_with(other));
+        if !route.is_legacy() || route.method != "GET" || !has_part || !is_looked_up {
+            continue;
+        }
+        let (before, _) = route.path.split_once('{').unwrap();
+        let (status, told) = call(&app, Method::GET, &format!("{before}%FF"), Value::Null).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{}: {told}", route.path);
+        assert!(told["message"].is_string(), "{}: {told}", route.path);
+        walked += 1;
+    }
+    assert!(walked >= 10, "{walked}");
+    let nobody = app.get("/api/v2/status/models/%FF").await.json().await;
+    assert_eq!(nobody, json!([]));
+}
+
+#[tokio::test]
 async fn the_operator_says_what_is_in_documents_and_news() {
     let news = |date: &str| News {
         date: date.to_owned(),

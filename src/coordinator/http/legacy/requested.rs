@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::asked::Named;
 use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
-use crate::coordinator::kudos::Payer;
 use crate::coordinator::dispatch;
+use crate::coordinator::kudos::Payer;
 use crate::coordinator::modes::{ModeSet, Modes};
 use crate::coordinator::names::Names;
 use crate::coordinator::requests::{NotAccepted, Order, Request, Requests};
@@ -88,8 +89,8 @@ pub async fn targets(rigs: &Rigs, ids: &[String], denied: bool) -> Result<Target
 }
 
 /// Knowing its id is all that is needed.
-pub fn find(requests: &Requests, id: &str, kind: Kind) -> Result<Arc<Request>, Refusal> {
-    let id = id.parse().ok().map(RequestId);
+pub fn find(requests: &Requests, path: &Named, kind: Kind) -> Result<Arc<Request>, Refusal> {
+    let id = path.id("id").map(RequestId);
     let found = id.and_then(|id| requests.find(id));
     found
         .filter(|request| request.kind == kind)
@@ -108,11 +109,11 @@ pub fn notice(order: &Order, modes: &Modes, is_possible: bool) -> Option<String>
 
 pub fn refusal(error: &NotAccepted) -> Refusal {
     match error {
-        NotAccepted::Refused(refusal) => Refusal::plain(503, refusal.to_string()),
         // The operator may allow fewer than the account's own limit.
         NotAccepted::Refused(refusal @ dispatch::Refusal::InFlight { .. }) => {
             Refusal::new(Code::TooManyPrompts, refusal.to_string())
         }
+        NotAccepted::Refused(refusal) => Refusal::plain(503, refusal.to_string()),
         NotAccepted::Storage(_) => unavailable(),
     }
 }

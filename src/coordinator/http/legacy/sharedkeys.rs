@@ -1,6 +1,6 @@
 //! Keys that users hand to others.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
@@ -8,6 +8,7 @@ use super::refused::Refused;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::reply;
 use crate::coordinator::people::Alias;
 use crate::coordinator::sharing::{NotShared, SharedKey, Sharing};
@@ -28,11 +29,8 @@ pub async fn create(
 }
 
 /// `GET /api/v2/sharedkeys/{id}`: for anybody who knows it.
-pub async fn show(
-    State(sharing): State<Sharing>,
-    Path(id): Path<String>,
-) -> Result<Response, Refused> {
-    let key = sharing.look(&id).await?;
+pub async fn show(State(sharing): State<Sharing>, path: Named) -> Result<Response, Refused> {
+    let key = sharing.look(path.text("id")).await?;
     Ok(reply::json(StatusCode::OK, &details(key)))
 }
 
@@ -40,11 +38,11 @@ pub async fn show(
 pub async fn change(
     State(sharing): State<Sharing>,
     Admitted(caller): Admitted,
-    Path(id): Path<String>,
+    path: Named,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
     let asked = SharedKeyInput::parse(&whole?.bytes)?;
-    let key = sharing.change(&caller, &id, asked).await?;
+    let key = sharing.change(&caller, path.text("id"), asked).await?;
     Ok(reply::json(StatusCode::OK, &details(key)))
 }
 
@@ -52,9 +50,9 @@ pub async fn change(
 pub async fn delete(
     State(sharing): State<Sharing>,
     Admitted(caller): Admitted,
-    Path(id): Path<String>,
+    path: Named,
 ) -> Result<Response, Refused> {
-    sharing.delete(&caller, &id).await?;
+    sharing.delete(&caller, path.text("id")).await?;
     Ok(reply::json(StatusCode::OK, &SimpleResponse::ok()))
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 
@@ -18,6 +18,7 @@ use crate::coordinator::clock::wall_clock;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::reply;
 use crate::coordinator::kudos::Payer;
 use crate::coordinator::moderation::{Medium, Prompt};
@@ -126,9 +127,9 @@ pub async fn status(
     State(settings): State<Arc<DoorSettings>>,
     State(tasks): State<Tasks>,
     headers: HeaderMap,
-    Path(id): Path<String>,
+    path: Named,
 ) -> Result<Response, Refused> {
-    let request = find(&requests, &id, Kind::Text)?;
+    let request = find(&requests, &path, Kind::Text)?;
     if streamed::is_wanted(&headers) {
         let source = Source {
             request,
@@ -146,9 +147,9 @@ pub async fn cancel(
     State(requests): State<Requests>,
     State(board): State<Switchboard>,
     State(store): State<Store>,
-    Path(id): Path<String>,
+    path: Named,
 ) -> Result<Response, Refused> {
-    let request = find(&requests, &id, Kind::Text)?;
+    let request = find(&requests, &path, Kind::Text)?;
     let status = look(&request, &board, &store).await;
     let cancelled = requests.cancel(&request).await;
     cancelled.map_err(|_| unavailable())?;

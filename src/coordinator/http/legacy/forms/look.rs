@@ -1,12 +1,13 @@
 //! How the forms of a request are doing, and what was found.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::Value;
 
 use super::super::refused::Refused;
 use super::super::requested::{find, unavailable};
+use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::reply;
 use crate::coordinator::media::Media;
 use crate::coordinator::requests::results::found;
@@ -22,9 +23,9 @@ use crate::protocol::legacy::words::named;
 pub async fn status(
     State(requests): State<Requests>,
     State(media): State<Media>,
-    Path(id): Path<String>,
+    path: Named,
 ) -> Result<Response, Refused> {
-    let request = find(&requests, &id, Kind::Interrogation)?;
+    let request = find(&requests, &path, Kind::Interrogation)?;
     Ok(reply::json(StatusCode::OK, &look(&request, &media).await))
 }
 
@@ -32,9 +33,9 @@ pub async fn status(
 pub async fn cancel(
     State(requests): State<Requests>,
     State(media): State<Media>,
-    Path(id): Path<String>,
+    path: Named,
 ) -> Result<Response, Refused> {
-    let request = find(&requests, &id, Kind::Interrogation)?;
+    let request = find(&requests, &path, Kind::Interrogation)?;
     let cancelled = requests.cancel(&request).await;
     cancelled.map_err(|_| unavailable())?;
     Ok(reply::json(StatusCode::OK, &look(&request, &media).await))

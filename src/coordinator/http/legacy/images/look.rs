@@ -1,6 +1,6 @@
 //! How images are doing, and what is there of them.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 
@@ -8,6 +8,7 @@ use super::super::moderation::Door;
 use super::super::progress;
 use super::super::refused::Refused;
 use super::super::requested::{find, unavailable};
+use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::reply;
 use crate::coordinator::media::Media;
 use crate::coordinator::requests::results::{Shape, image};
@@ -25,11 +26,11 @@ pub async fn check(
     State(store): State<Store>,
     door: Door,
     headers: HeaderMap,
-    Path(id): Path<String>,
+    path: Named,
 ) -> Result<Response, Refused> {
     let is_kept_out = is_nameless(&headers) && door.keep_out_blocked().is_err();
     Code::Forbidden.when(is_kept_out)?;
-    let request = find(&requests, &id, Kind::Image)?;
+    let request = find(&requests, &path, Kind::Image)?;
     let progress = progress::of(&request, &board, &store).await;
     Ok(reply::json(StatusCode::OK, &progress))
 }
@@ -48,9 +49,9 @@ pub async fn status(
     State(board): State<Switchboard>,
     State(store): State<Store>,
     State(media): State<Media>,
-    Path(id): Path<String>,
+    path: Named,
 ) -> Result<Response, Refused> {
-    let request = find(&requests, &id, Kind::Image)?;
+    let request = find(&requests, &path, Kind::Image)?;
     let shape = match request.wishes.links {
         true => Shape::Links,
         false => Shape::Inline,
@@ -66,9 +67,9 @@ pub async fn cancel(
     State(board): State<Switchboard>,
     State(store): State<Store>,
     State(media): State<Media>,
-    Path(id): Path<String>,
+    path: Named,
 ) -> Result<Response, Refused> {
-    let request = find(&requests, &id, Kind::Image)?;
+    let request = find(&requests, &path, Kind::Image)?;
     let status = look(&request, Shape::Inline, &media, &board, &store).await;
     let cancelled = requests.cancel(&request).await;
     cancelled.map_err(|_| unavailable())?;

@@ -1,7 +1,7 @@
 //! `POST /api/v2/generate/rate/{id}`: what whoever asked thinks of the images. Of a request that may be shown to
 //! others, once.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
@@ -10,6 +10,7 @@ use super::super::requested::{find, unavailable};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::reply;
 use crate::coordinator::kudos::{Cause, Posted, Posting};
 use crate::coordinator::requests::{Ended, Request, Requests};
@@ -27,11 +28,11 @@ const RATING: i64 = 5;
 pub async fn rate(
     State(requests): State<Requests>,
     State(store): State<Store>,
-    Path(id): Path<String>,
+    path: Named,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
     let payload = AestheticsPayload::parse(&whole?.bytes)?;
-    let request = find(&requests, &id, Kind::Image)?;
+    let request = find(&requests, &path, Kind::Image)?;
     payload.check()?;
     check(&payload, &request)?;
     let counts = request.counts();

@@ -1,6 +1,6 @@
 //! Workers, changed by their owners and by moderators.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
@@ -9,6 +9,7 @@ use crate::coordinator::accounts::{ANONYMOUS, Caller};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::legacy::refused::Refused;
 use crate::coordinator::http::reply;
 use crate::coordinator::pollers::Pollers;
@@ -27,11 +28,11 @@ pub async fn change(
     State(pollers): State<Pollers>,
     State(teams): State<Teams>,
     Admitted(caller): Admitted,
-    Path(id): Path<String>,
+    path: Named,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
     let asked = ModifyWorkerInput::parse(&whole?.bytes)?;
-    let rig = find(&rigs, &id).await?;
+    let rig = find(&rigs, path.text("id")).await?;
     may_change(&caller, &rig, Code::NotOwner)?;
     if asked.paused.is_some() {
         Code::NotModerator.when(!caller.roles.moderates())?;
@@ -64,9 +65,9 @@ pub async fn delete(
     State(rigs): State<Rigs>,
     State(pollers): State<Pollers>,
     Admitted(caller): Admitted,
-    Path(id): Path<String>,
+    path: Named,
 ) -> Result<Response, Refused> {
-    let rig = find(&rigs, &id).await?;
+    let rig = find(&rigs, path.text("id")).await?;
     may_change(&caller, &rig, Code::NotModerator)?;
     let deleted = rigs.delete(&rig).await.map_err(|_| unavailable())?;
     Code::Locked.when(!deleted)?;

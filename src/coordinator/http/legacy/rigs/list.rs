@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 
@@ -10,6 +10,7 @@ use super::view::{Eye, details};
 use super::{find, unavailable};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Visitor;
+use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::legacy::refused::Refused;
 use crate::coordinator::http::reply;
 use crate::coordinator::messages::Messages;
@@ -53,9 +54,9 @@ pub async fn show(
     State(rigs): State<Rigs>,
     State(messages): State<Messages>,
     visitor: Result<Visitor, ApiError>,
-    Path(id): Path<String>,
+    path: Named,
 ) -> Result<Response, Refused> {
-    let rig = find(&rigs, &id).await?;
+    let rig = find(&rigs, path.text("id")).await?;
     Ok(reply::json(
         StatusCode::OK,
         &details(&rig, eye(&visitor), &messages),
@@ -67,9 +68,12 @@ pub async fn by_name(
     State(rigs): State<Rigs>,
     State(messages): State<Messages>,
     visitor: Result<Visitor, ApiError>,
-    Path(name): Path<String>,
+    path: Named,
 ) -> Result<Response, Refused> {
-    let found = rigs.named(&name).await.map_err(|_| unavailable())?;
+    let found = rigs
+        .named(path.text("name"))
+        .await
+        .map_err(|_| unavailable())?;
     let rig = found.ok_or_else(|| Refusal::from(Code::WorkerNotFound))?;
     Ok(reply::json(
         StatusCode::OK,

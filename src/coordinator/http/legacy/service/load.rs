@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::{SPECIAL, is_known, unknown_numbers};
 use crate::coordinator::http::legacy::Refused;
-use crate::coordinator::http::legacy::asked::Query;
+use crate::coordinator::http::legacy::asked::{Named, Query};
 use crate::coordinator::http::reply;
 use crate::coordinator::names::Names;
 use crate::coordinator::state::DoorSettings;
@@ -83,11 +83,11 @@ pub async fn model(
     State(board): State<Switchboard>,
     State(stats): State<Stats>,
     State(settings): State<Arc<DoorSettings>>,
-    Path(name): Path<String>,
+    path: Named,
 ) -> Result<Response, Refused> {
     let overview = board.overview();
     let picture = stats.picture().await.map_err(unknown_numbers)?;
-    let id = settings.names.id(&name);
+    let id = settings.names.id(path.text("name"));
     let mut found = Vec::new();
     for making in [Making::Image, Making::Text] {
         found.extend(active(making, &overview, &picture, &settings.names));

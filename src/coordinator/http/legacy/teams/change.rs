@@ -1,12 +1,13 @@
 //! Teams made by trusted users, changed and deleted by whoever made them and by moderators.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::legacy::refused::Refused;
 use crate::coordinator::http::reply;
 use crate::coordinator::teams::Teams;
@@ -33,11 +34,11 @@ pub async fn create(
 pub async fn change(
     State(teams): State<Teams>,
     Admitted(caller): Admitted,
-    Path(id): Path<String>,
+    path: Named,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
     let asked = ModifyTeamInput::parse(&whole?.bytes)?;
-    let changed = teams.change(&caller, &id, asked).await?;
+    let changed = teams.change(&caller, path.text("id"), asked).await?;
     let changed = ModifyTeam {
         id: None,
         name: changed.name,
@@ -50,9 +51,9 @@ pub async fn change(
 pub async fn delete(
     State(teams): State<Teams>,
     Admitted(caller): Admitted,
-    Path(id): Path<String>,
+    path: Named,
 ) -> Result<Response, Refused> {
-    let gone = teams.delete(&caller, &id).await?;
+    let gone = teams.delete(&caller, path.text("id")).await?;
     let gone = DeletedTeam {
         deleted_id: gone.team.public_id,
         deleted_name: gone.team.name,

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
 use crate::coordinator::accounts::Roles;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Visitor;
+use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::legacy::refused::Refused;
 use crate::coordinator::http::legacy::rigs::view::{count, kudos};
 use crate::coordinator::http::reply;
@@ -30,9 +31,9 @@ pub async fn list(State(teams): State<Teams>) -> Result<Response, Refused> {
 pub async fn show(
     State(teams): State<Teams>,
     visitor: Result<Visitor, ApiError>,
-    Path(id): Path<String>,
+    path: Named,
 ) -> Result<Response, Refused> {
-    let squad = teams.look(&id).await?;
+    let squad = teams.look(path.text("id")).await?;
     let Visitor(visitor) = visitor?;
     Code::NotModerator.when(visitor.is_some_and(|caller| !caller.has(Roles::MODERATOR)))?;
     Ok(reply::json(StatusCode::OK, &details(squad)))
