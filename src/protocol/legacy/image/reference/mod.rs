@@ -133,7 +133,10 @@ mod tests {
         let check = |models: &[&str], params: serde_json::Value, expected: &[Warning]| {
             let body = json!({"prompt": "p", "models": models, "params": params});
             let asked = GenerationInputImage::read(body).unwrap();
-            let codes: Vec<_> = warnings(&asked.models, &asked.params).iter().map(|it| it.code).collect();
+            let codes: Vec<_> = warnings(&asked.models, &asked.params)
+                .iter()
+                .map(|it| it.code)
+                .collect();
             assert_eq!(codes, expected, "{models:?} {params}");
         };
         check(&["Deliberate", "nobody's"], json!({"steps": 500}), &[]);
