@@ -94,6 +94,8 @@ pub struct PendingAck {
     pub worker: WorkerId,
     pub attempt: u32,
     pub seq: u64,
+    /// Where one that polls waits, even if that session has ended.
+    pub polled: Option<SessionId>,
     /// When it stops waiting, if it does.
     pub due: Option<Mono>,
 }

@@ -43,6 +43,11 @@ impl Dispatcher {
         self.workers.values().filter_map(OnlineWorker::of)
     }
 
+    pub fn is_here(&self, worker: WorkerId) -> bool {
+        let worker = self.workers.get(&worker);
+        worker.is_some_and(|worker| worker.session.is_some())
+    }
+
     /// What is asked for that has not ended.
     pub fn demands(&self) -> &Demands {
         &self.demands

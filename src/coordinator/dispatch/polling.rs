@@ -64,12 +64,7 @@ impl Dispatcher {
     /// A worker brings what an earlier process has given it: the job waits again, and is its own as if it had just
     /// been offered. It has shown that it serves it.
     fn claim(&mut self, id: WorkerId, jobs: &[JobId], out: &mut Vec<Effect>) {
-        // Who brings the whole of it cannot go on with what a client has read of another's.
-        let waits = |entry: &&Entry| {
-            entry.job.durable && !entry.has_output() && matches!(entry.state, State::Queued)
-        };
-        let mut here = jobs.iter().filter_map(|job| self.jobs.get_key_value(job));
-        let Some((&job, entry)) = here.find(|(_, entry)| waits(entry)) else {
+        let Some((job, entry)) = self.claimable(jobs) else {
             return;
         };
         let (lane, wanted) = (entry.lane, entry.job.model.0.clone());
@@ -78,6 +73,21 @@ impl Dispatcher {
         };
         let model = worker.model_among(&wanted);
         self.lend(job, id, lane, model, out);
+    }
+
+    /// Whether one of these may be brought by somebody who was not given it here.
+    pub fn waits_for_any(&self, jobs: &[JobId]) -> bool {
+        self.claimable(jobs).is_some()
+    }
+
+    fn claimable(&self, jobs: &[JobId]) -> Option<(JobId, &Entry)> {
+        // Who brings the whole of it cannot go on with what a client has read of another's.
+        let waits = |entry: &Entry| {
+            entry.job.durable && !entry.has_output() && matches!(entry.state, State::Queued)
+        };
+        let mut here = jobs.iter().filter_map(|job| self.jobs.get_key_value(job));
+        let found = here.find(|(_, entry)| waits(entry));
+        found.map(|(job, entry)| (*job, entry))
     }
 
     /// What it serves has changed; what it has begun goes on.

@@ -44,6 +44,7 @@ impl Dispatcher {
             worker: lease.worker,
             attempt: lease.attempt,
             seq: lease.seq,
+            polled: self.polls(lease.worker).then_some(lease.session),
             due: waits.then(|| self.now.mono + self.settings.ack_patience),
         }
     }
@@ -177,8 +178,28 @@ impl Dispatcher {
         })));
     }
 
-    /// Over the socket the worker has now, which may be a later one than it said `done` on.
+    /// Whether this attempt was brought, and its worker has not heard yet what it was worth.
+    pub fn owes_ack(&self, job: JobId, attempt: u32) -> bool {
+        let state = self.jobs.get(&job).map(|entry| &entry.state);
+        let ack = match state {
+            Some(State::Settling(settling)) => settling.ack,
+            _ => None,
+        };
+        ack.is_some_and(|ack| ack.attempt == attempt)
+    }
+
+    /// Over the socket the worker has now, which may be a later one than it said `done` on; one that polls has its answer
+    /// where it asked.
     fn ack(&mut self, job: JobId, ack: PendingAck, reward: Kudos, out: &mut Vec<Effect>) {
+        if let Some(session) = ack.polled {
+            out.push(Effect::Ack {
+                session,
+                job,
+                attempt: Some(ack.attempt),
+                reward,
+            });
+            return self.touched.workers.push(ack.worker);
+        }
         let Some(worker) = self.workers.get_mut(&ack.worker) else {
             return;
         };

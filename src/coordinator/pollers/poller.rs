@@ -111,9 +111,10 @@ impl Poller {
         self.seen = Instant::now();
         let before = self.said.replace(ask);
         match before {
-            None => Some(self.introduce(names, switchboard)),
+            None if !self.is_known() => Some(self.introduce(names, switchboard)),
             Some(before) if Some(&before) == self.said.as_ref() => None,
-            Some(_) => {
+            // What it has brought already may have been all that was known of it.
+            None | Some(_) => {
                 let (registration, card) = self.registration(names);
                 Some(News::Changed(registration, card))
             }
@@ -214,5 +215,39 @@ impl From<NotAdmitted> for NotServed {
             NotAdmitted::Unavailable => Self::Unavailable,
             not => Self::NotAdmitted(not),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::{Ask, News, Poller};
+    use crate::coordinator::dispatch::Settings;
+    use crate::coordinator::metering::Counted;
+    use crate::coordinator::names::Names;
+    use crate::coordinator::storage::WorkerRow;
+    use crate::coordinator::switchboard::{Books, Switchboard, Unsettled};
+    use crate::protocol::job::{AccountId, WorkerId};
+    use crate::tasks::Tasks;
+
+    #[tokio::test]
+    async fn the_first_pop_after_a_claim_leaves_the_session_that_holds_it() {
+        let books = Books::new(|_, _: Counted| async { Err(Unsettled) });
+        let board = Switchboard::start(Settings::default(), books, &Tasks::default());
+        let names = Names::default();
+        let mut poller = Poller::new(WorkerRow {
+            id: WorkerId(1),
+            public_id: Uuid::new_v4(),
+            name: "rig".to_owned(),
+            owner: AccountId(1),
+            trusted: false,
+        });
+        poller.introduce(&names, &board);
+        let session = poller.session;
+        let news = poller.take_in(Ask::nothing(), &names, &board);
+        assert!(matches!(news, Some(News::Changed(..))));
+        assert_eq!(poller.session, session);
+        assert!(poller.take_in(Ask::nothing(), &names, &board).is_none());
     }
 }

@@ -52,6 +52,10 @@ pub enum Message {
         pop: Pop,
         answer: oneshot::Sender<Option<Popped>>,
     },
+    Waits {
+        jobs: Vec<JobId>,
+        answer: oneshot::Sender<bool>,
+    },
     Outlook {
         job: JobId,
         answer: oneshot::Sender<Option<Outlook>>,
@@ -232,6 +236,9 @@ impl Desk {
             Message::Outlook { job, answer } => {
                 // Whoever asked may have hung up.
                 let _ = answer.send(self.dispatcher.outlook(job, self.now().mono));
+            }
+            Message::Waits { jobs, answer } => {
+                let _ = answer.send(self.dispatcher.waits_for_any(&jobs));
             }
             Message::Pop { pop, answer } => self.pop(pop, answer),
             Message::Brought { brought, answer } => self.brought(brought, answer),

@@ -1,7 +1,8 @@
 //! The other end of workers that come for their jobs, and of clients that come for their results: a question and its
 //! answer, where a socket would have orders and a stream.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use tokio::sync::oneshot;
 
@@ -61,14 +62,9 @@ pub enum Receipt {
 #[derive(Debug, Default)]
 pub struct Polling {
     popping: Option<(SessionId, Vec<Offer>)>,
-    receipts: HashMap<JobId, Open>,
+    /// By the job and the attempt at it.
+    receipts: BTreeMap<(JobId, u32), oneshot::Sender<Receipt>>,
     ended: Vec<JobId>,
-}
-
-#[derive(Debug)]
-struct Open {
-    attempt: u32,
-    answer: oneshot::Sender<Receipt>,
 }
 
 impl Switchboard {
@@ -76,6 +72,14 @@ impl Switchboard {
     pub async fn pop(&self, pop: Pop) -> Result<Option<Popped>, Stopped> {
         let (answer, answered) = oneshot::channel();
         let message = Message::Pop { pop, answer };
+        self.messages.send(message).await.map_err(|_| Stopped)?;
+        answered.await.map_err(|_| Stopped)
+    }
+
+    /// Whether one of these jobs waits for a worker that brings it unasked.
+    pub async fn waits(&self, jobs: Vec<JobId>) -> Result<bool, Stopped> {
+        let (answer, answered) = oneshot::channel();
+        let message = Message::Waits { jobs, answer };
         self.messages.send(message).await.map_err(|_| Stopped)?;
         answered.await.map_err(|_| Stopped)
     }
@@ -129,7 +133,7 @@ impl Desk {
             news,
             wants,
         } = pop;
-        if let Some(news) = news {
+        if let Some(news) = news.filter(|news| self.may_come(news, &wants)) {
             self.learn(session, news);
         }
         if self.sessions.card(session).is_none() {
@@ -156,6 +160,15 @@ impl Desk {
         }));
     }
 
+    fn may_come(&self, news: &News, wants: &Wants) -> bool {
+        match news {
+            // Who only brings something pushes nobody out.
+            News::Here(who, _) => wants.only.is_empty() || !self.dispatcher.is_here(who.worker),
+            // If its session has ended it has to come as if it were new.
+            News::Changed(who, _) => self.sessions.card(who.session).is_some(),
+        }
+    }
+
     fn learn(&mut self, session: SessionId, news: News) {
         self.upkeep.note(Stale::Members);
         let (registration, card, input): (_, _, fn(Box<Registration>) -> Input) = match news {
@@ -172,19 +185,27 @@ impl Desk {
             attempt,
             frames,
         } = brought;
-        if self.polling.receipts.contains_key(&job) {
+        let before = self.polling.receipts.get(&(job, attempt));
+        if before.is_some_and(|before| !before.is_closed()) {
             // The same, brought twice at once.
             let _ = answer.send(Receipt::NotWanted);
             return;
         }
-        self.polling.receipts.insert(job, Open { attempt, answer });
-        let fails = frames.last().is_some_and(|frame| frame.is_failure());
+        self.polling.receipts.insert((job, attempt), answer);
+        let is_heard = |frame: &Frame| self.sessions.card(frame.session).is_some();
+        let fails = frames
+            .last()
+            .is_some_and(|frame| frame.is_failure() && is_heard(frame));
         for frame in frames {
             self.handle(Input::Frame(frame));
         }
         if fails {
             // A failure is not acknowledged: it was taken unless it was dropped.
             self.polling.paid(job, Some(attempt), Kudos(0));
+        }
+        // Of what a session said that has ended nobody hears.
+        if !self.dispatcher.owes_ack(job, attempt) {
+            self.polling.dropped(job, attempt);
         }
     }
 }
@@ -202,16 +223,18 @@ impl Polling {
     }
 
     pub fn paid(&mut self, job: JobId, attempt: Option<u32>, reward: Kudos) {
-        self.answer(job, attempt, Receipt::Taken(reward));
+        if let Some(attempt) = attempt {
+            self.answer(job, attempt, Receipt::Taken(reward));
+        }
     }
 
     pub fn dropped(&mut self, job: JobId, attempt: u32) {
-        self.answer(job, Some(attempt), Receipt::NotWanted);
+        self.answer(job, attempt, Receipt::NotWanted);
     }
 
     /// The job is gone, and its receipt comes now if it comes at all.
     pub fn ended(&mut self, job: JobId) {
-        if self.receipts.contains_key(&job) {
+        if self.receipts.range(attempts(job)).next().is_some() {
             self.ended.push(job);
         }
     }
@@ -219,17 +242,22 @@ impl Polling {
     /// Whoever still waits for a receipt of an ended job learns that none will come.
     pub fn tidy(&mut self) {
         for job in self.ended.drain(..) {
-            self.receipts.remove(&job);
+            let left: Vec<_> = self.receipts.range(attempts(job)).map(|it| *it.0).collect();
+            for attempt in left {
+                self.receipts.remove(&attempt);
+            }
         }
     }
 
-    fn answer(&mut self, job: JobId, attempt: Option<u32>, receipt: Receipt) {
-        let asked = |open: &Open| attempt == Some(open.attempt);
-        if self.receipts.get(&job).is_some_and(asked)
-            && let Some(open) = self.receipts.remove(&job)
-        {
+    fn answer(&mut self, job: JobId, attempt: u32, receipt: Receipt) {
+        if let Some(answer) = self.receipts.remove(&(job, attempt)) {
             // Whoever asked may have hung up.
-            let _ = open.answer.send(receipt);
+            let _ = answer.send(receipt);
         }
     }
+}
+
+/// All there may be at a job.
+fn attempts(job: JobId) -> RangeInclusive<(JobId, u32)> {
+    (job, 0)..=(job, u32::MAX)
 }

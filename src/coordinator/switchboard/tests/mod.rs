@@ -1,6 +1,8 @@
 //! The task with clients on one side and rigs on the other, without sockets: a rig reads its orders and says what
 //! its test wants.
 
+mod polling;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
