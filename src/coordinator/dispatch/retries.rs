@@ -22,6 +22,7 @@ impl Dispatcher {
         if failure.blame == Blame::Client {
             return self.bad_request(job, failure, out);
         }
+        let polls = self.polls(lease.worker);
         let Some(entry) = self.jobs.get_mut(&job) else {
             return;
         };
@@ -29,7 +30,7 @@ impl Dispatcher {
             worker: lease.worker,
             at: self.now.mono,
             by_worker: failure.blame == Blame::Worker,
-            strikes: failure.blame == Blame::Worker && counts_as_strike(entry),
+            strikes: failure.blame == Blame::Worker && !polls && counts_as_strike(entry),
         });
         match verdict(entry, &failure, self.settings.failure_limit) {
             Some(last) => self.settle(job, Outcome::Failed(last), None, out),
@@ -134,7 +135,8 @@ impl Dispatcher {
         multi.then_some(lease.attempt)
     }
 
-    /// Back to the front of the queue, or the end if nobody can go on with it.
+    /// Back to the front of the queue. If nobody here can go on with it that is its end, unless it is on disk: then it waits
+    /// for whoever comes.
     fn requeue(&mut self, job: JobId, cause: Option<Failure>, out: &mut Vec<Effect>) {
         let Some(entry) = self.jobs.get(&job) else {
             return;
@@ -148,7 +150,7 @@ impl Dispatcher {
         };
         entry.lane = lane;
         let (ticket, is_stored) = (entry.ticket, entry.job.durable);
-        if let Some(cause) = cause.filter(|_| !self.is_servable(job)) {
+        if let Some(cause) = cause.filter(|_| !is_stored && !self.is_servable(job)) {
             return self.settle(job, Outcome::Failed(cause), None, out);
         }
         self.queue.push_returning(lane, ticket);
@@ -292,7 +294,8 @@ fn verdict(entry: &Entry, failure: &Failure, limit: usize) -> Option<Failure> {
     Some(failure.clone())
 }
 
-/// The public network strikes for chat jobs only; so do we, because a media or raw job fails for many reasons.
+/// The public network strikes for chat jobs only; so do we, because a media or raw job fails for many reasons. A worker
+/// that polls is given its owner's jobs only when it has dropped too many, which its record says and nobody here.
 fn counts_as_strike(entry: &Entry) -> bool {
     let chat = Formats::NEUTRAL.with(Formats::OPENAI_CHAT);
     entry.job.kind == Kind::Text && entry.job.limits.formats.meets(chat)
