@@ -11,6 +11,7 @@ use super::held::{NotTaken, Out, called};
 use super::poller::Poller;
 use super::{MOST_ATTEMPTS, NotServed, Pollers, id_of};
 use crate::coordinator::dispatch::Wants;
+use crate::coordinator::storage::WorkerRow;
 use crate::protocol::job::{AccountId, JobId};
 
 impl Pollers {
@@ -27,7 +28,11 @@ impl Pollers {
             Some(false) => return Err(NotTaken::TakenAway),
             None => {}
         }
-        let poller = self.newest_of(owner).await?;
+        let waits = self.0.switchboard.waits(jobs.clone()).await;
+        if !waits.map_err(|_| NotTaken::Unavailable)? {
+            return Err(NotTaken::Unknown);
+        }
+        let poller = self.claimant(owner).await?;
         let mut poller = poller.lock().await;
         let news = match poller.is_known() {
             true => None,
@@ -46,17 +51,20 @@ impl Pollers {
         held.take(id, owner)
     }
 
-    /// A worker of this account: the one that came last, as far as anybody knows.
-    async fn newest_of(&self, owner: AccountId) -> Result<Arc<Mutex<Poller>>, NotTaken> {
+    /// A worker of this account that may have been given it: the one that came last, as far as anybody knows. One that
+    /// is on a socket brings nothing here.
+    async fn claimant(&self, owner: AccountId) -> Result<Arc<Mutex<Poller>>, NotTaken> {
         if let Some(poller) = self.latest_of(owner) {
             return Ok(poller);
         }
-        let row = self.0.store.newest_worker(owner).await;
-        let row = row.map_err(|_| NotTaken::Unavailable)?;
+        let rows = self.0.store.newest_workers(owner).await;
+        let rows = rows.map_err(|_| NotTaken::Unavailable)?;
+        let online = self.0.switchboard.overview();
+        let is_here = |row: &WorkerRow| online.workers.iter().any(|it| it.id == row.id);
+        let row = rows.into_iter().find(|row| !is_here(row));
         let row = row.ok_or(NotTaken::Unknown)?;
-        let name = Arc::from(row.name.as_str());
         let mut by_name = self.by_name();
-        let known = by_name.entry(name);
+        let known = by_name.entry(row.name.as_str().into());
         let known = known.or_insert_with(|| Arc::new(Mutex::new(Poller::new(row))));
         Ok(known.clone())
     }

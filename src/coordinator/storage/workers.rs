@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::protocol::job::{AccountId, UnixMillis, WorkerId};
 
-use super::rows::{Stored, first};
+use super::rows::{Stored, all, first};
 use super::write::Change;
 use super::{StorageError, Store};
 
@@ -83,13 +83,15 @@ impl Store {
         }
     }
 
-    /// The youngest worker of an account.
-    pub async fn newest_worker(&self, owner: AccountId) -> Result<Option<WorkerRow>, StorageError> {
-        let row = sqlx::query(
-            "SELECT id, public_id, name, owner, trusted FROM workers WHERE owner = $1 \
-             ORDER BY id DESC LIMIT 1",
+    /// Workers of an account, those that are known to have polled before the others, and each the one seen last first:
+    /// of one that is on a socket no trade is kept, and of one that is new nothing may be yet.
+    pub async fn newest_workers(&self, owner: AccountId) -> Result<Vec<WorkerRow>, StorageError> {
+        let rows = sqlx::query(
+            "SELECT id, public_id, name, owner, trusted FROM workers \
+             JOIN rigs ON rigs.worker = workers.id WHERE owner = $1 \
+             ORDER BY CASE WHEN trade = '' THEN 1 ELSE 0 END, seen_at DESC, id DESC LIMIT 64",
         );
-        first(row.bind(owner.0), &self.readers).await
+        all(rows.bind(owner.0), &self.readers).await
     }
 
     /// Vouches for a worker, or no longer; whether there is one of this name.

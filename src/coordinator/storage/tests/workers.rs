@@ -12,6 +12,7 @@ on_both_engines! {
     a_name_belongs_to_whoever_used_it_first,
     a_crew_is_counted_by_owner_and_address,
     an_account_has_no_more_workers_than_it_may_however_many_come_at_once,
+    those_that_polled_are_found_first_and_the_one_seen_last_of_them,
 }
 
 const NOW: UnixMillis = UnixMillis(1);
@@ -89,4 +90,32 @@ async fn a_crew_is_counted_by_owner_and_address(scratch: Scratch) {
     assert_eq!((crew.all, crew.here), (2, 1));
     let nobody = store.crew(AccountId(3), "home").await.unwrap();
     assert_eq!((nobody.all, nobody.here), (0, 0));
+}
+
+async fn those_that_polled_are_found_first_and_the_one_seen_last_of_them(scratch: Scratch) {
+    let store = scratch.open().await;
+    let seen = async |name: &str, seen_at: i64, said: Option<(String, Said)>| {
+        let row = store.worker(name, AccountId(1), NOW).await.unwrap();
+        let news = RigNews {
+            worker: row.id,
+            seen_at: UnixMillis(seen_at),
+            said,
+            done: Tally::default(),
+            speed: 0,
+            team: None,
+        };
+        store.save_rigs(vec![news]).await.unwrap();
+    };
+    let polled = || Some(("image".to_owned(), Said::default()));
+    seen("late", 30, polled()).await;
+    seen("early", 10, polled()).await;
+    seen("on a socket", 40, None).await;
+    store
+        .worker("new", AccountId(1), UnixMillis(20))
+        .await
+        .unwrap();
+    store.worker("another's", AccountId(2), NOW).await.unwrap();
+    let rows = store.newest_workers(AccountId(1)).await.unwrap();
+    let names: Vec<_> = rows.into_iter().map(|row| row.name).collect();
+    assert_eq!(names, ["late", "early", "on a socket", "new"]);
 }
