@@ -80,6 +80,8 @@ pub struct Given {
 /// Which attempts at which job one may be.
 #[derive(Debug)]
 pub struct Attempts {
+    /// What it is brought as from here on.
+    pub id: JobId,
     pub job: JobId,
     pub numbers: Vec<u32>,
 }
@@ -230,6 +232,7 @@ impl Pollers {
     pub async fn attempts(&self, owner: AccountId, id: JobId) -> Result<Attempts, NotTaken> {
         let out = self.out(owner, id).await?;
         Ok(Attempts {
+            id: called(out.job, out.attempt),
             job: out.job,
             numbers: match out.claimed {
                 true => (1..=MOST_ATTEMPTS).rev().collect(),

@@ -722,3 +722,64 @@ pub async fn draw_one(app: &App) {
 pub async fn popped(app: &App) -> Value {
     pop(app, json!({})).await
 }
+
+/// A worker has it, and the process that gave it out is no more.
+async fn left_out(app: App, attempts: usize) -> (App, String, Value) {
+    let id = ask(&app, json!({"r2": true})).await;
+    for _ in 1..attempts {
+        let popped = pop(&app, json!({})).await;
+        let faulted = json!({"generation": "", "state": "faulted"});
+        assert_eq!(submit(&app, &popped["id"], faulted).await.0, StatusCode::OK);
+    }
+    let popped = pop(&app, json!({})).await;
+    assert_eq!(upload(&app, &popped["r2_upload"]).await, StatusCode::OK);
+    (app.anew().await, id, popped)
+}
+
+async fn fetched(app: &App, status: &Value) -> StatusCode {
+    let link = path(&status["generations"][0]["img"]);
+    app.get(&link).await.status
+}
+
+#[tokio::test]
+async fn what_was_uploaded_before_the_coordinator_began_anew_is_what_its_client_gets() {
+    let (app, id, popped) = left_out(App::start().await, 1).await;
+    let brought = submit(&app, &popped["id"], json!({"generation": "R2"})).await;
+    assert_eq!(brought.0, StatusCode::OK, "{brought:?}");
+    let status = until_done(&app, &id).await;
+    assert_eq!(fetched(&app, &status).await, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_later_attempt_is_brought_to_a_coordinator_that_began_anew() {
+    let (app, id, popped) = left_out(App::start().await, 2).await;
+    let brought = submit(&app, &popped["id"], json!({"generation": "R2"})).await;
+    assert_eq!(brought.0, StatusCode::OK, "{brought:?}");
+    let status = until_done(&app, &id).await;
+    assert_eq!(fetched(&app, &status).await, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn whoever_guesses_an_id_brings_no_worker_here_and_pushes_none_out() {
+    let (app, _, popped) = left_out(App::start().await, 1).await;
+    let mut rig = app.dial().await;
+    let registration = json!({"apikey": app.key, "name": "writer", "models": ["tiny"], "bridge_agent": "writer/1"});
+    rig.send(registration).await;
+    assert_eq!(rig.next().await["type"], "ready");
+    let guessed = JobId::random().to_string();
+    let (code, _) = submit(&app, &json!(guessed), json!({})).await;
+    assert_eq!(code, StatusCode::NOT_FOUND);
+    let names = || {
+        let online = app.board.overview();
+        let names: Vec<_> = online
+            .workers
+            .iter()
+            .map(|it| it.name.to_string())
+            .collect();
+        names
+    };
+    assert_eq!(names(), ["writer"]);
+    let (code, answer) = submit(&app, &popped["id"], json!({})).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    assert_eq!(names(), ["artist", "writer"]);
+}

@@ -51,7 +51,7 @@ pub struct App {
     /// A key with every scope.
     pub key: String,
     account: AccountId,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// What came back.
@@ -68,12 +68,28 @@ impl App {
     }
 
     pub async fn with(settings: DoorSettings) -> Self {
+        Self::on(tempfile::tempdir().unwrap(), settings, None).await
+    }
+
+    /// Another process begins on what this one has left on disk: it ends without a word, and nothing else is left.
+    pub async fn anew(self) -> Self {
+        self.tasks.stop(PATIENCE).await;
+        let known = (self.key, self.account);
+        Self::on(self.folder, DoorSettings::default(), Some(known)).await
+    }
+
+    async fn on(
+        folder: TempDir,
+        settings: DoorSettings,
+        known: Option<(String, AccountId)>,
+    ) -> Self {
         let tasks = Tasks::default();
-        let folder = tempfile::tempdir().unwrap();
         let place = Location::Sqlite(folder.path().join("store.sqlite"));
         let store = Store::open(&place, &tasks).await.unwrap();
         let accounts = Accounts::open(store.clone(), &tasks).await.unwrap();
-        let first = accounts.first_start().await.unwrap().unwrap();
+        let first = accounts.first_start().await.unwrap();
+        let first = first.map(|first| (first.text.expose().to_owned(), first.account));
+        let (key, account) = known.or(first).unwrap();
         let (owners, records) = (accounts.clone(), Records::new(store.modes()));
         let is_trusted = move |owner| owners.is_trusted(owner);
         let notes = rigs::notes(records.clone());
@@ -105,9 +121,9 @@ impl App {
             media,
             store,
             tasks,
-            key: first.text.expose().to_owned(),
-            account: first.account,
-            _folder: folder,
+            key,
+            account,
+            folder,
         }
     }
 

@@ -197,7 +197,7 @@ pub async fn submit(
             }
         }
     };
-    let reward = pollers.bring(caller.account, job, made).await;
+    let reward = pollers.bring(caller.account, attempts.id, made).await;
     let reward = reward.map_err(|not| not_taken(not, job))?;
     let answer = GenerationSubmitted {
         reward: reward.0 as f64 / 1000.0,

@@ -68,25 +68,20 @@ pub async fn decoded(pictures: &Pictures, text: &str) -> Result<Bytes, Refusal> 
     prepared.map(|prepared| prepared.webp).map_err(refusal)
 }
 
-/// What a worker has uploaded, if it has: whether it did is its client's to see, what it is is not.
-pub async fn take_in(media: &Media, key: Key) -> Result<(), Refusal> {
-    match media.take_in(key).await {
-        Ok(_) => Ok(()),
-        Err(Unaccepted::Store(_)) => Err(no_store()),
-        Err(unaccepted) => Err(Refusal::new(Code::BadRequest, unaccepted.to_string())),
-    }
-}
-
-/// The first of them that a worker has uploaded something to.
+/// The first of them that a worker has uploaded something to; the last, if it has not. Whether it did is its client's to
+/// see, what it is is not.
 pub async fn uploaded(media: &Media, keys: &[Key]) -> Result<Key, Refusal> {
-    let mut refused = no_store();
     for key in keys {
-        match take_in(media, *key).await {
-            Ok(()) => return Ok(*key),
-            Err(refusal) => refused = refusal,
+        match media.take_in(*key).await {
+            Ok(Some(_)) => return Ok(*key),
+            Ok(None) => {}
+            Err(Unaccepted::Store(_)) => return Err(no_store()),
+            Err(unaccepted) => {
+                return Err(Refusal::new(Code::BadRequest, unaccepted.to_string()));
+            }
         }
     }
-    Err(refused)
+    keys.last().copied().ok_or_else(no_store)
 }
 
 pub fn no_store() -> Refusal {
