@@ -269,9 +269,23 @@ impl Pollers {
         said.map_err(|_| NotTaken::Unavailable)
     }
 
-    /// A worker of this name has gone, or is called something else now.
+    /// A worker of this name has gone.
     pub fn forget(&self, name: &str) {
         self.by_name().remove(name);
+    }
+
+    /// A worker is called something else now. It is the same still, and keeps what it has.
+    pub async fn rename(&self, from: &str, to: &str) {
+        let known = {
+            let mut by_name = self.by_name();
+            let known = by_name.remove(from);
+            known.inspect(|poller| {
+                by_name.insert(to.into(), poller.clone());
+            })
+        };
+        if let Some(poller) = known {
+            poller.lock().await.rename(to);
+        }
     }
 
     /// One that has come before may come again, if it is still the same.

@@ -91,12 +91,24 @@ impl Poller {
         offer
     }
 
-    /// Whether its owner is trusted now. A change is told with what it says next, as if that were new.
+    /// Whether its owner is trusted now.
     pub fn vouch(&mut self, vouched: bool) {
-        if self.vouched != vouched && self.said.is_some() {
-            self.said = Some(Ask::nothing());
+        if self.vouched != vouched {
+            self.retell();
         }
         self.vouched = vouched;
+    }
+
+    pub fn rename(&mut self, name: &str) {
+        self.row.name = name.to_owned();
+        self.retell();
+    }
+
+    /// What it says next is told as if it were new.
+    fn retell(&mut self) {
+        if self.said.is_some() {
+            self.said = Some(Ask::nothing());
+        }
     }
 
     /// What its record has to keep of what it says, if that is anything new.

@@ -437,3 +437,18 @@ async fn very_slow_workers_get_what_has_time_and_nothing_else() {
     let (_, popped) = post(&app, POP, slow()).await;
     assert!(popped["id"].is_string(), "{popped}");
 }
+
+#[tokio::test]
+async fn a_worker_that_is_renamed_goes_on_as_the_same_and_is_here_once() {
+    let app = App::start().await;
+    ask(&app, json!({})).await;
+    let popped = pop(&app, "before").await;
+    let (status, answer) = put(&app, "before", json!({"name": "after"})).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    assert_eq!(pop(&app, "after").await["id"], Value::Null);
+    let online = app.board.overview();
+    let names: Vec<_> = online.workers.iter().map(|it| &*it.name).collect();
+    assert_eq!(names, ["after"]);
+    let (status, answer) = submit(&app, &popped["id"], "a text").await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+}

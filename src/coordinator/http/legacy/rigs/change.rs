@@ -54,8 +54,8 @@ pub async fn change(
         Decision::NoTeam => return Err(Code::TeamNotFound.into()),
         Decision::Gone => return Err(Code::WorkerNotFound.into()),
     }
-    if change.name.is_some() {
-        pollers.forget(&rig.row.name);
+    if let Some(name) = &change.name {
+        pollers.rename(&rig.row.name, name).await;
     }
     Ok(reply::json(StatusCode::OK, &answer(change, team)))
 }
