@@ -1,7 +1,7 @@
 //! The jobs that are out at workers that poll: who may bring them, and what was brought already. Kept a while longer
-//! than their time, so that whoever comes too late is told so.
+//! than their time, so that whoever comes too late is told so; what is on disk the store knows soon enough.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +12,12 @@ use super::chat::Turn;
 use crate::coordinator::dispatch::{Offer, SessionId};
 use crate::protocol::job::{AccountId, JobId};
 
-/// How long after its hand-out a job is known here.
+/// How long after its time a job is known here.
 const KNOWN: Duration = Duration::from_secs(3600);
-/// How long a worker may be busy with jobs without being seen.
-const BUSY: Duration = Duration::from_secs(1800);
+/// How long one is that was delivered: whoever asks later asks the store.
+const DELIVERED: Duration = Duration::from_secs(60);
+/// Jobs forgotten in one go.
+const FORGOTTEN: usize = 256;
 
 /// Why what a worker brings is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,13 +45,15 @@ pub struct Held {
     /// What the last attempt at a job is called.
     last: HashMap<JobId, JobId>,
     busy: HashMap<SessionId, Busy>,
+    /// When each of the jobs is forgotten.
+    ends: BTreeSet<(Instant, JobId)>,
 }
 
-/// How many jobs a session has out, and since when the last.
+/// How many jobs a session has out, and how long they may take.
 #[derive(Debug, Clone, Copy)]
 struct Busy {
     jobs: usize,
-    since: Instant,
+    until: Instant,
 }
 
 /// One attempt at one job.
@@ -65,7 +69,9 @@ pub struct Out {
     /// What it is to be read by, where it is part of a chat.
     pub turn: Option<Arc<Turn>>,
     owner: AccountId,
-    since: Instant,
+    /// How long it may be kept without a word.
+    patience: Duration,
+    ends: Instant,
     state: State,
 }
 
@@ -83,6 +89,8 @@ impl Held {
         if let Some(before) = before.filter(|before| *before != id) {
             self.take_away(before);
         }
+        let patience = offer.patience.unwrap_or(offer.remaining);
+        let until = Instant::now() + patience;
         let out = Out {
             job: offer.job.id,
             session: offer.session,
@@ -91,16 +99,29 @@ impl Held {
             decoy: false,
             turn: Turn::of(offer, longest).map(Arc::new),
             owner,
-            since: Instant::now(),
+            patience,
+            ends: until + KNOWN,
             state: State::Out,
         };
-        let since = out.since;
         self.leave(id);
-        self.jobs.insert(id, out);
+        self.ends.insert((out.ends, id));
+        if let Some(before) = self.jobs.insert(id, out) {
+            self.ends.remove(&(before.ends, id));
+        }
         let busy = self.busy.entry(offer.session);
-        let busy = busy.or_insert(Busy { jobs: 0, since });
+        let busy = busy.or_insert(Busy { jobs: 0, until });
         busy.jobs += 1;
-        busy.since = since;
+        busy.until = busy.until.max(until);
+    }
+
+    /// Its worker is still at it.
+    pub fn goes_on(&mut self, id: JobId) {
+        let Some(out) = self.jobs.get(&id) else {
+            return;
+        };
+        if let Some(busy) = self.busy.get_mut(&out.session) {
+            busy.until = busy.until.max(Instant::now() + out.patience);
+        }
     }
 
     /// Nobody waits for what is made of it.
@@ -133,6 +154,16 @@ impl Held {
         self.turn(id, State::Brought);
     }
 
+    /// It was brought, and the store knows it.
+    pub fn delivered(&mut self, id: JobId) {
+        self.brought(id);
+        if let Some(out) = self.jobs.get_mut(&id) {
+            self.ends.remove(&(out.ends, id));
+            out.ends = Instant::now() + DELIVERED;
+            self.ends.insert((out.ends, id));
+        }
+    }
+
     /// Dispatch would not have it: somebody was faster, even if that was the same worker.
     pub fn refused(&mut self, id: JobId) -> NotTaken {
         match self.jobs.get(&id).map(|out| out.state) {
@@ -158,23 +189,28 @@ impl Held {
     /// Whether a worker that is not seen may just be working.
     pub fn is_busy(&self, session: SessionId, now: Instant) -> bool {
         let busy = self.busy.get(&session);
-        busy.is_some_and(|busy| busy.since + BUSY > now)
+        busy.is_some_and(|busy| busy.until > now)
     }
 
-    pub fn forget(&mut self, now: Instant) {
-        let old = |out: &Out| out.since + KNOWN <= now;
-        let gone: Vec<JobId> = self
-            .jobs
-            .iter()
-            .filter(|(_, out)| old(out))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in gone {
-            self.leave(id);
-            let job = self.jobs.remove(&id).map(|out| out.job);
-            if let Some(job) = job.filter(|job| self.last.get(job) == Some(&id)) {
-                self.last.remove(&job);
+    /// Forgets some of the jobs whose time here is over; whether there are more.
+    pub fn forget(&mut self, now: Instant) -> bool {
+        for _ in 0..FORGOTTEN {
+            match self.ends.first() {
+                Some(&(end, id)) if end <= now => {
+                    self.ends.remove(&(end, id));
+                    self.remove(id);
+                }
+                _ => return false,
             }
+        }
+        true
+    }
+
+    fn remove(&mut self, id: JobId) {
+        self.leave(id);
+        let job = self.jobs.remove(&id).map(|out| out.job);
+        if let Some(job) = job.filter(|job| self.last.get(job) == Some(&id)) {
+            self.last.remove(&job);
         }
     }
 
@@ -182,6 +218,8 @@ impl Held {
         self.leave(job);
         if let Some(out) = self.jobs.get_mut(&job) {
             out.state = state;
+            // It holds the whole job.
+            out.turn = None;
         }
     }
 
@@ -201,8 +239,65 @@ impl Held {
 
 #[cfg(test)]
 mod tests {
-    use super::called;
-    use crate::protocol::job::JobId;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::{Held, NotTaken, called};
+    use crate::coordinator::dispatch::{Offer, SessionId};
+    use crate::protocol::job::{
+        AccountId, Body, FormRequest, Job, JobId, Kind, Limits, ModelChoice, Privacy, RequestId,
+        UnixMillis,
+    };
+
+    const SESSION: SessionId = SessionId(1);
+    const OWNER: AccountId = AccountId(9);
+
+    fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    fn offer(patience: u64) -> Offer {
+        Offer {
+            session: SESSION,
+            job: Arc::new(job()),
+            attempt: 1,
+            model: "caption".into(),
+            prefill: None,
+            patience: Some(secs(patience)),
+            remaining: secs(600),
+        }
+    }
+
+    fn job() -> Job {
+        Job {
+            id: JobId::random(),
+            request: RequestId::random(),
+            account: AccountId(1),
+            shared_key: None,
+            kind: Kind::Interrogation,
+            model: ModelChoice(vec!["caption".into()]),
+            body: Body::Form(Box::new(FormRequest {
+                form: "caption".to_owned(),
+                payload: None,
+                image: String::new(),
+                width: 1,
+                height: 1,
+                slow_workers: true,
+            })),
+            limits: Limits::default(),
+            privacy: Privacy::Anyone,
+            deadline: UnixMillis(i64::MAX),
+            durable: true,
+            prefixes: Vec::new(),
+            original: None,
+        }
+    }
+
+    fn sweep(held: &mut Held, now: Instant) {
+        while held.forget(now) {}
+    }
 
     #[test]
     fn each_attempt_has_an_id_that_leads_to_its_job() {
@@ -213,5 +308,46 @@ mod tests {
             assert_ne!(id, called(job, attempt - 1));
             assert_eq!(called(id, attempt), job);
         }
+    }
+
+    #[test]
+    fn a_worker_is_busy_for_as_long_as_its_job_may_take_and_anew_when_it_speaks() {
+        let (mut held, offer) = (Held::default(), offer(3870));
+        held.add(&offer, OWNER, 0);
+        let now = Instant::now();
+        assert!(held.is_busy(SESSION, now + secs(3800)));
+        assert!(!held.is_busy(SESSION, now + secs(3871)));
+        held.goes_on(offer.job.id);
+        assert!(held.is_busy(SESSION, now + secs(3870)));
+        held.brought(offer.job.id);
+        assert!(!held.is_busy(SESSION, now));
+    }
+
+    #[test]
+    fn what_was_delivered_is_soon_forgotten_and_what_was_not_is_known_long_after_its_time() {
+        let mut held = Held::default();
+        let offers: Vec<Offer> = (0..600).map(|_| offer(150)).collect();
+        let (late, delivered) = offers.split_first().unwrap();
+        held.add(late, OWNER, 0);
+        for offer in delivered {
+            held.add(offer, OWNER, 0);
+            held.delivered(offer.job.id);
+        }
+        let (id, now) = (delivered[0].job.id, Instant::now());
+        assert_eq!(held.take(id, OWNER).unwrap_err(), NotTaken::Already);
+        sweep(&mut held, now + secs(61));
+        assert_eq!(held.take(id, OWNER).unwrap_err(), NotTaken::Unknown);
+        assert_eq!(
+            (held.jobs.len(), held.last.len(), held.ends.len()),
+            (1, 1, 1)
+        );
+        sweep(&mut held, now + secs(3700));
+        assert!(held.take(late.job.id, OWNER).is_ok());
+        sweep(&mut held, now + secs(3751));
+        assert_eq!(
+            (held.jobs.len(), held.last.len(), held.ends.len()),
+            (0, 0, 0)
+        );
+        assert!(held.busy.is_empty());
     }
 }

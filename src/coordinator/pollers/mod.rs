@@ -23,6 +23,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 use super::accounts::{Caller, Roles};
@@ -187,6 +188,7 @@ impl Pollers {
             self.held().brought(id);
             return Ok(Kudos(0));
         }
+        let is_whole = matches!(made, Made::Brought { .. });
         let (made, finish) = self.read(&out, made).await;
         let brought = Brought {
             job: out.job,
@@ -195,7 +197,12 @@ impl Pollers {
         };
         match self.0.switchboard.bring(brought).await {
             Ok(Receipt::Taken(reward)) => {
-                self.held().brought(id);
+                let mut held = self.held();
+                match is_whole {
+                    true => held.delivered(id),
+                    // The job may wait again, and the store has nothing of it.
+                    false => held.brought(id),
+                }
                 Ok(reward)
             }
             Ok(Receipt::NotWanted) => Err(self.held().refused(id)),
@@ -264,6 +271,7 @@ impl Pollers {
         if out.decoy {
             return Ok(());
         }
+        self.held().goes_on(id);
         let frame = frame(&out, Event::Progress(progress));
         let said = self.0.switchboard.said(frame).await;
         said.map_err(|_| NotTaken::Unavailable)
@@ -395,7 +403,9 @@ impl Pollers {
         loop {
             sleep(SWEEP).await;
             let now = Instant::now();
-            self.held().forget(now);
+            while self.held().forget(now) {
+                yield_now().await;
+            }
             for session in self.take_absent(now) {
                 // The switchboard may have stopped, and then so do we.
                 let _ = self.0.switchboard.lost(session).await;
