@@ -39,10 +39,11 @@ impl Pollers {
             false => Some(poller.introduce(&self.0.names, &self.0.switchboard)),
         };
         let asked = self.ask(&mut poller, news, Wants::only(jobs)).await;
-        let popped = asked.map_err(|not| match not {
+        let mut popped = asked.map_err(|not| match not {
             NotServed::Unavailable => NotTaken::Unavailable,
             _ => NotTaken::Unknown,
         })?;
+        popped.offers.keep();
         let offer = popped.offers.first().ok_or(NotTaken::Unknown)?;
         let mut held = self.held();
         let id = id_of(offer);

@@ -33,7 +33,7 @@ use super::moderation::Reason;
 use super::names::Names;
 use super::rigs::{Applicant, NotAdmitted, Rigs};
 use super::storage::Store;
-use super::switchboard::{Brought, Pop, Receipt, Switchboard};
+use super::switchboard::{Brought, Lent, Pop, Receipt, Switchboard};
 use crate::protocol::job::{
     AccountId, Event, Failure, FailureKind, FinishReason, Hidden, JobId, Kudos, Product, Progress,
     TokenEvent, Usage, WorkerId,
@@ -70,8 +70,8 @@ struct Inner {
 pub struct Given {
     /// To which worker.
     pub worker: WorkerId,
-    /// All of one request.
-    pub offers: Vec<Offer>,
+    /// All of one request. They go back unless they are kept.
+    pub offers: Lent,
     /// Their model, as the worker calls it.
     pub model: Option<Arc<str>>,
     /// What waits for others, when there was nothing.
@@ -154,7 +154,7 @@ impl Pollers {
             self.explain_own_only(&poller)?;
         }
         let offers = match popped.decoy {
-            Some(decoy) => vec![self.hand_out_decoy(&mut poller, decoy)],
+            Some(decoy) => Lent::copy(self.hand_out_decoy(&mut poller, decoy)),
             None => self.hand_out(&poller, popped.offers, longest),
         };
         let first = offers.first();
@@ -166,9 +166,9 @@ impl Pollers {
         })
     }
 
-    fn hand_out(&self, poller: &Poller, offers: Vec<Offer>, longest: u32) -> Vec<Offer> {
+    fn hand_out(&self, poller: &Poller, offers: Lent, longest: u32) -> Lent {
         let mut held = self.held();
-        for offer in &offers {
+        for offer in offers.iter() {
             held.add(offer, poller.row.owner, longest);
         }
         offers
@@ -322,20 +322,9 @@ impl Pollers {
         }
     }
 
-    /// Takes back what was given out and never left: others may have it.
-    pub async fn give_back(&self, offers: &[Offer]) {
-        let retry_after = Duration::ZERO;
-        self.say_of(offers, || Said::Busy { retry_after }).await;
-    }
-
-    /// What was given out never left, and nobody is to have it.
+    /// What was given out never left, and nobody is to have it. It is said in the place of a worker that knows of none of
+    /// them.
     pub async fn end(&self, offers: &[Offer], failure: Failure) {
-        let failed = || Said::Event(Event::Failed(failure.clone()));
-        self.say_of(offers, failed).await;
-    }
-
-    /// In the place of a worker that knows of none of them.
-    async fn say_of(&self, offers: &[Offer], said: impl Fn() -> Said) {
         for offer in offers {
             self.held().refused(id_of(offer));
             let frame = Frame {
@@ -343,7 +332,7 @@ impl Pollers {
                 job: offer.job.id,
                 attempt: Some(offer.attempt),
                 seq: None,
-                said: said(),
+                said: Said::Event(Event::Failed(failure.clone())),
             };
             // The switchboard may have stopped, and then nothing is out.
             let _ = self.0.switchboard.said(frame).await;

@@ -1,17 +1,25 @@
-//! Who has left: clients that dropped their stream, sockets whose task has ended. They are noted by destructors,
-//! which cannot wait, and there are never more of them than streams and sockets.
+//! Who has left: clients that dropped their stream, sockets whose task has ended, workers that asked for jobs and did
+//! not wait for them. They are noted by destructors, which cannot wait, and there are never more of them than streams,
+//! sockets and jobs on their way.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::coordinator::dispatch::{Input, SessionId};
+use crate::coordinator::dispatch::{Frame, Input, Said, SessionId};
 use crate::protocol::job::JobId;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {
     Client(JobId),
     Worker(SessionId),
+    /// It was meant for a worker that did not wait.
+    Offer {
+        session: SessionId,
+        job: JobId,
+        attempt: u32,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +53,19 @@ impl From<Departure> for Input {
         match departure {
             Departure::Client(job) => Self::Cancel { job },
             Departure::Worker(session) => Self::Lost { session },
+            Departure::Offer {
+                session,
+                job,
+                attempt,
+            } => Self::Frame(Frame {
+                session,
+                job,
+                attempt: Some(attempt),
+                seq: None,
+                said: Said::Busy {
+                    retry_after: Duration::ZERO,
+                },
+            }),
         }
     }
 }

@@ -7,8 +7,9 @@
 //! | `stream`, `pipe`, `join` | a client's end; what waits for it, bounded by bytes; how that is kept small |
 //! | `lines` | the jobs that are here |
 //! | `orders`, `sessions` | a worker's end: what its socket is to be told; which sockets there are |
-//! | `polling`, `stage` | workers that come for their jobs; where a job is, for clients that ask |
-//! | `departures` | clients and workers that have left |
+//! | `polling`, `lent` | workers that come for their jobs; jobs on their way to one |
+//! | `stage` | where a job is, for clients that ask |
+//! | `departures` | clients and workers that have left, and what did not reach one |
 //! | `books` | where settlements go |
 //! | `overview`, `figures` | who is online, for listings; numbers, for metrics |
 //!
@@ -22,6 +23,7 @@ mod departures;
 mod desk;
 mod figures;
 mod join;
+mod lent;
 mod lines;
 mod orders;
 mod overview;
@@ -37,6 +39,7 @@ mod tests;
 
 pub use books::{Books, Unsettled};
 pub use figures::{BUCKETS, Figures, Histogram};
+pub use lent::Lent;
 pub use overview::{ModelOnline, Overview, WorkerOnline};
 pub use pipe::CLIENT_BUFFER;
 pub use polling::{Brought, News, Pop, Popped, Receipt};

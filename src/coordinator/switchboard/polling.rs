@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use tokio::sync::oneshot;
 
 use super::desk::{Desk, Message};
+use super::lent::Lent;
 use super::overview::Stale;
 use super::sessions::Card;
 use super::{Stopped, Switchboard};
@@ -33,7 +34,7 @@ pub enum News {
 
 #[derive(Debug)]
 pub struct Popped {
-    pub offers: Vec<Offer>,
+    pub offers: Lent,
     /// What a worker is shown whose word counts for nothing.
     pub decoy: Option<Offer>,
     /// What waits for others, when there was nothing.
@@ -151,9 +152,9 @@ impl Desk {
             true => self.dispatcher.skipped(session, &asked),
             false => Skipped::new(),
         };
-        // Jobs given to somebody who has hung up come back when their time is over.
+        // What was for somebody who has hung up goes back.
         let _ = answer.send(Some(Popped {
-            offers,
+            offers: Lent::new(offers, self.shared.departures.clone()),
             decoy,
             skipped,
             own_only: self.dispatcher.terms(session).own_only,

@@ -63,12 +63,13 @@ pub async fn pop(
     let worker = ask.name.clone();
     ask.said.address = door.address.to_string();
     let given = pollers.pop(&caller, ask, wants).await;
-    let given = given.map_err(|not| door::not_served(not, &name))?;
+    let mut given = given.map_err(|not| door::not_served(not, &name))?;
     door.moderation.note_worker(&worker, door.address);
     let payload = GenerationPayloadText {
         messages: popped(&messages.of(given.worker)),
         ..payload(&given, reach, settings.scrub_secrets)
     };
+    given.offers.keep();
     Ok(reply::json(StatusCode::OK, &payload))
 }
 

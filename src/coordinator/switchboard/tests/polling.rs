@@ -66,7 +66,12 @@ async fn waiting(board: &Switchboard, worker: i64) -> SessionId {
 }
 
 async fn pop(board: &Switchboard, session: SessionId) -> Offer {
-    ask(board, session, None).await.unwrap().offers.remove(0)
+    kept(ask(board, session, None).await.unwrap())
+}
+
+fn kept(mut popped: Popped) -> Offer {
+    popped.offers.keep();
+    popped.offers[0].clone()
 }
 
 async fn bring(board: &Switchboard, offer: &Offer) -> Receipt {
@@ -101,7 +106,7 @@ async fn what_is_brought_on_a_session_that_has_ended_is_not_wanted_and_the_next_
     let late = pop(&board, first).await;
     board.lost(first).await.unwrap();
     assert_eq!(bring(&board, &late).await, Receipt::NotWanted);
-    let offer = come(&board, 2).await.offers.remove(0);
+    let offer = kept(come(&board, 2).await);
     assert_eq!((offer.job.id, offer.attempt), (late.job.id, 2));
     assert_eq!(bring(&board, &late).await, Receipt::NotWanted);
     assert_eq!(bring(&board, &offer).await, Receipt::Taken(Kudos(7)));
@@ -158,4 +163,44 @@ async fn a_worker_whose_session_has_ended_has_to_say_who_it_is_even_if_it_says_s
     let news = News::Changed(registration, card);
     assert!(ask(&board, session, Some(news)).await.is_none());
     assert!(ask(&board, session, None).await.is_none());
+}
+
+#[tokio::test]
+async fn a_job_whose_worker_did_not_wait_for_it_goes_to_the_next_at_once() {
+    let (tasks, ledger) = (Tasks::default(), ledger());
+    let board = Switchboard::start(Settings::default(), ledger.books, &tasks);
+    let first = waiting(&board, 1).await;
+    let second = waiting(&board, 2).await;
+    let _stream = submit(&board, for_pollers("hello")).await.unwrap();
+    let popped = ask(&board, first, None).await.unwrap();
+    assert_eq!(popped.offers.len(), 1);
+    drop(popped);
+    let offer = until_given(&board, second).await;
+    assert_eq!(offer.attempt, 2);
+    assert_eq!(bring(&board, &offer).await, Receipt::Taken(Kudos(7)));
+}
+
+#[tokio::test]
+async fn a_job_that_was_for_somebody_who_had_hung_up_goes_to_the_next_at_once() {
+    let (tasks, ledger) = (Tasks::default(), ledger());
+    let board = Switchboard::start(Settings::default(), ledger.books, &tasks);
+    let first = waiting(&board, 1).await;
+    let second = waiting(&board, 2).await;
+    let _stream = submit(&board, for_pollers("hello")).await.unwrap();
+    // It is dropped when it has asked and before anybody could answer.
+    assert!(futures_util::FutureExt::now_or_never(ask(&board, first, None)).is_none());
+    let offer = until_given(&board, second).await;
+    assert_eq!(bring(&board, &offer).await, Receipt::Taken(Kudos(7)));
+}
+
+async fn until_given(board: &Switchboard, session: SessionId) -> Offer {
+    let given = async {
+        loop {
+            let popped = ask(board, session, None).await.unwrap();
+            if !popped.offers.is_empty() {
+                return kept(popped);
+            }
+        }
+    };
+    timeout(Duration::from_secs(10), given).await.unwrap()
 }

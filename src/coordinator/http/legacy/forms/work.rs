@@ -67,7 +67,7 @@ pub async fn pop(
     ask.said.address = door.address.to_string();
     let worker = ask.name.clone();
     let given = pollers.pop(&caller, ask, wants).await;
-    let given = given.map_err(|not| door::not_served(not, &name))?;
+    let mut given = given.map_err(|not| door::not_served(not, &name))?;
     door.moderation.note_worker(&worker, door.address);
     let forms = payloads(&given.offers, &media, &pollers).await?;
     let answer = match forms.is_empty() {
@@ -80,6 +80,7 @@ pub async fn pop(
             skipped: NoValidInterrogationsFound::default(),
         },
     };
+    given.offers.keep();
     Ok(reply::json(StatusCode::OK, &answer))
 }
 

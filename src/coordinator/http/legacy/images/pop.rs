@@ -58,7 +58,7 @@ pub async fn pop(
     ask.said.address = door.address.to_string();
     let worker = ask.name.clone();
     let given = pollers.pop(&caller, ask, wants).await;
-    let given = given.map_err(|not| door::not_served(not, &name))?;
+    let mut given = given.map_err(|not| door::not_served(not, &name))?;
     door.moderation.note_worker(&worker, door.address);
     let payload = match payload(&given, &media, uploads).await {
         Ok(payload) => payload,
@@ -72,6 +72,7 @@ pub async fn pop(
         messages: popped(&messages.of(given.worker)),
         ..payload.unwrap_or_else(nothing)
     };
+    given.offers.keep();
     Ok(reply::json(StatusCode::OK, &answer))
 }
 

@@ -81,7 +81,7 @@ impl From<MediaError> for Untold {
     }
 }
 
-/// Jobs that nobody can read end here: they would come first in every pop. The others wait again.
+/// Jobs that nobody can read end here: they would come first in every pop. The others go back when this is refused.
 pub async fn take_back(pollers: &Pollers, offers: &[Offer], why: Untold) -> Result<(), Refusal> {
     match why {
         Untold::Unreadable => {
@@ -90,7 +90,6 @@ pub async fn take_back(pollers: &Pollers, offers: &[Offer], why: Untold) -> Resu
             Ok(())
         }
         Untold::NoStore => {
-            pollers.give_back(offers).await;
             let message = "images cannot be linked to now, come again later";
             Err(Refusal::plain(503, message))
         }

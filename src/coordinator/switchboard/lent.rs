@@ -1,0 +1,60 @@
+//! Jobs on their way to a worker that has asked for them. Whoever hangs up before its answer is made has none of them:
+//! they go back at once, and nobody is to blame.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::departures::{Departure, Departures};
+use crate::coordinator::dispatch::Offer;
+
+/// Dropped before it is kept, it is given back.
+#[derive(Debug)]
+pub struct Lent {
+    offers: Vec<Offer>,
+    way_back: Option<Arc<Departures>>,
+}
+
+impl Lent {
+    pub(super) fn new(offers: Vec<Offer>, way_back: Arc<Departures>) -> Self {
+        Self {
+            offers,
+            way_back: Some(way_back),
+        }
+    }
+
+    /// A copy, which nobody waits for.
+    pub fn copy(offer: Offer) -> Self {
+        Self {
+            offers: vec![offer],
+            way_back: None,
+        }
+    }
+
+    /// The worker has them, as far as anybody can tell.
+    pub fn keep(&mut self) {
+        self.way_back = None;
+    }
+}
+
+impl Deref for Lent {
+    type Target = [Offer];
+
+    fn deref(&self) -> &[Offer] {
+        &self.offers
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let Some(way_back) = &self.way_back else {
+            return;
+        };
+        for offer in &self.offers {
+            way_back.note(Departure::Offer {
+                session: offer.session,
+                job: offer.job.id,
+                attempt: offer.attempt,
+            });
+        }
+    }
+}
