@@ -134,7 +134,8 @@ impl Dispatcher {
         let State::Settling(settling) = &mut entry.state else {
             return;
         };
-        if let Some(ack) = settling.ack.take() {
+        // One that polls learns that it is not written down when it hears nothing, and brings it again.
+        if let Some(ack) = settling.ack.take().filter(|ack| ack.polled.is_none()) {
             self.ack(job, ack, Kudos(0), out);
         }
         let Some(entry) = self.jobs.get(&job) else {

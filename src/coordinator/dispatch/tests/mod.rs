@@ -1,6 +1,7 @@
 //! One test for each rule, in the words of the rule. [`Desk`] is the shell of these tests: it keeps the time,
 //! answers for the store, and collects what the dispatcher asked for.
 
+mod bringing;
 mod cancelling;
 mod connections;
 mod failures;

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Desk, done, failed, failure_kind, is_delivered, secs, token};
+use super::{Desk, done, failed, is_delivered, secs, token};
 use crate::coordinator::dispatch::clock::Mono;
 use crate::coordinator::dispatch::{
     Effect, Extensions, Input, Offer, Outcome, Registration, SessionId, Settings, Skip, Standing,
     Submission, Wants,
 };
 use crate::protocol::job::{
-    AccountId, Body, Capabilities, FailureKind, Formats, Job, Kind, Kudos, LegacySampling,
-    ModelChoice, Reach,
+    AccountId, Body, Capabilities, Formats, Job, Kind, LegacySampling, ModelChoice, Reach,
 };
 
 const REACH: Reach = Reach {
@@ -64,7 +63,7 @@ impl Desk {
         job
     }
 
-    fn stored(&mut self) -> crate::protocol::job::JobId {
+    pub fn stored(&mut self) -> crate::protocol::job::JobId {
         let job = self.stored_job();
         self.submit(job)
     }
@@ -397,86 +396,6 @@ fn stored_jobs_are_parked_when_the_coordinator_leaves() {
         })
         .collect();
     assert_eq!(parked, [waiting, out], "what waits goes first");
-    desk.assert_nothing_left();
-}
-
-#[test]
-fn three_workers_that_fail_it_make_it_a_bad_job() {
-    let mut desk = Desk::new();
-    desk.stored();
-    for worker in 1..=3 {
-        let poller = desk.poller(worker);
-        let offer = desk.pop(poller, 1).remove(0);
-        desk.say(&offer, failed());
-    }
-    assert_eq!(failure_kind(&desk.end()), Some(FailureKind::BadJob));
-}
-
-#[test]
-fn a_worker_that_is_alone_may_fail_what_is_stored_three_times() {
-    let mut desk = Desk::new();
-    desk.stored();
-    let poller = desk.poller(1);
-    for _ in 0..3 {
-        let offer = desk.pop(poller, 1).remove(0);
-        desk.say(&offer, failed());
-    }
-    assert_eq!(failure_kind(&desk.end()), Some(FailureKind::WorkerFailed));
-}
-
-#[test]
-fn a_stored_job_that_fails_when_nobody_else_serves_it_waits_for_whoever_comes() {
-    let mut desk = Desk::new();
-    let job = desk.stored();
-    for worker in 1..=3 {
-        let poller = desk.poller(worker);
-        let offer = desk.pop(poller, 1).remove(0);
-        assert_eq!(offer.job.id, job);
-        let mut changed = desk.poller_registration(worker, POLLING);
-        changed.session = poller;
-        changed.models[0].name = "other".into();
-        desk.put(Input::Changed(changed.into()));
-        desk.say(&offer, failed());
-    }
-    assert_eq!(failure_kind(&desk.end()), Some(FailureKind::BadJob));
-}
-
-#[test]
-fn texts_that_a_worker_that_polls_has_failed_take_nothing_away_from_it() {
-    let mut desk = Desk::new();
-    let poller = desk.poller(1);
-    desk.stored();
-    let kept = desk.pop(poller, 1).remove(0);
-    for _ in 0..8 {
-        desk.stored();
-        for _ in 0..3 {
-            let offer = desk.pop(poller, 1).remove(0);
-            desk.say(&offer, failed());
-        }
-    }
-    assert_eq!(desk.dispatcher.census().records, 0);
-    desk.take();
-    desk.say(&kept, token(1)).say(&kept, done());
-    assert!(is_delivered(&desk.end()));
-}
-
-#[test]
-fn a_worker_that_has_gone_before_its_result_is_on_disk_is_acked_where_it_asked() {
-    let mut desk = Desk::new();
-    let poller = desk.poller(1);
-    let job = desk.stored();
-    let offer = desk.pop(poller, 1).remove(0);
-    desk.store = None;
-    desk.say(&offer, token(1)).say(&offer, done()).lose(poller);
-    assert!(desk.dispatcher.owes_ack(job, offer.attempt));
-    desk.take();
-    desk.put(Input::Settled {
-        job,
-        reward: Kudos(100),
-    });
-    let effects = desk.take();
-    let acks = |it: &Effect| matches!(it, Effect::Ack { session, .. } if *session == poller);
-    assert!(effects.iter().any(acks), "{effects:?}");
     desk.assert_nothing_left();
 }
 
