@@ -100,6 +100,14 @@ impl Decide {
         Ok((renamed == 0).then_some(Decision::Gone))
     }
 
+    /// It is of one maintenance, and no later one is told it.
+    fn note(&self) -> Option<String> {
+        match self.change.maintenance {
+            Some(false) => Some(String::new()),
+            _ => self.change.maintenance_note.as_deref().map(without_zeros),
+        }
+    }
+
     /// What is not named stays.
     async fn set(&self, connection: &mut AnyConnection) -> Result<u64, StorageError> {
         let change = &self.change;
@@ -108,11 +116,10 @@ impl Decide {
              maintenance_note = COALESCE($2, maintenance_note), paused = COALESCE($3, paused), \
              info = COALESCE($4, info), team = CASE WHEN $5 = 1 THEN $6 ELSE team END WHERE worker = $7",
         );
-        let text = |text: &Option<String>| text.as_deref().map(without_zeros);
         let row = row.bind(change.maintenance.map(i64::from));
-        let row = row.bind(text(&change.maintenance_note));
+        let row = row.bind(self.note());
         let row = row.bind(change.paused.map(i64::from));
-        let row = row.bind(text(&change.info));
+        let row = row.bind(change.info.as_deref().map(without_zeros));
         let row = row.bind(i64::from(change.team.is_some()));
         let row = row.bind(change.team.flatten()).bind(self.worker.0);
         Ok(row.execute(connection).await?.rows_affected())

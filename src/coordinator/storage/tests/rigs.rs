@@ -181,6 +181,13 @@ async fn only_what_is_named_is_decided(scratch: Scratch) {
     };
     assert_eq!(decide(over).await, Ok(Decision::Done));
     assert_eq!(known(&store, id).await.decided.maintenance, None);
+    let again = RigChange {
+        maintenance: Some(true),
+        ..RigChange::default()
+    };
+    assert_eq!(decide(again).await, Ok(Decision::Done));
+    let told = known(&store, id).await.decided.maintenance;
+    assert_eq!(told, Some(String::new()), "the last one has ended");
     let nobody = store.decide(WorkerId(999), RigChange::default()).await;
     assert_eq!(nobody, Ok(Decision::Gone));
 }
