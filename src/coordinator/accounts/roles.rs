@@ -26,6 +26,8 @@ named_set! {
         EDUCATION = 1024 "education",
         /// On its way out: it may do nothing any more.
         DELETED = 2048 "deleted",
+        /// Its prompts are rewritten where a filter finds something, whatever it asks for.
+        FILTERED = 4096 "filtered",
     }
 }
 

@@ -164,7 +164,7 @@ impl Moderation {
         let case = Case {
             prompt: prompt.text.to_owned(),
             medium: prompt.medium,
-            may_be_rewritten: prompt.may_be_rewritten || who.roles.contains(Roles::EDUCATION),
+            may_be_rewritten: prompt.may_be_rewritten || is_always_rewritten(who.roles),
             for_adults: who.roles.contains(Roles::FLAGGED)
                 || self.0.rules.may_reach_marked(prompt.models),
         };
@@ -353,6 +353,11 @@ async fn check(regex: Option<&str>, replacement: Option<&str>) -> Result<(), Not
     let Some(regex) = regex.map(str::to_owned) else {
         return Ok(());
     };
+/// Others choose themselves whether that is better than a refusal.
+fn is_always_rewritten(roles: Roles) -> bool {
+    roles.contains(Roles::EDUCATION) || roles.contains(Roles::FILTERED)
+}
+
     let compiled = spawn_blocking(move || Pattern::compile(&regex).map(drop)).await;
     Ok(compiled.unwrap_or(Err(NoPattern::Large))?)
 }

@@ -309,6 +309,9 @@ async fn a_user_is_changed_by_whom_the_field_is_for() {
     assert_eq!(check(&boss, change.clone(), "").await, change);
     let answer = check(&boss, json!({"service": true, "reset_suspicion": true}), "").await;
     assert_eq!(answer, json!({"service": true, "new_suspicion": 0}));
+    // The contract has no place for it in the answer.
+    assert_eq!(check(&boss, json!({"filtered": true}), "").await, json!({}));
+    check(&alice, json!({"filtered": false}), "NotModerator").await;
     let passkey = check(&alice, json!({"generate_proxy_passkey": true}), "").await;
     assert_eq!(passkey["proxy_passkey"].as_str().unwrap().len(), 22);
     let answer = check(

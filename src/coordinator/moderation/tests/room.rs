@@ -194,9 +194,11 @@ async fn models_that_are_marked_and_classes_are_treated_on_their_own() {
         ..prompt
     };
     assert_eq!(moderation.examine(unmarked, &alice).await, Ok(None));
-    let class = asker(&store, Roles::EDUCATION, "192.0.2.7").await;
-    let rewritten = ask(&moderation, "the dark side", &class).await.unwrap();
-    assert!(rewritten.unwrap().starts_with("the nice side ###"));
+    for roles in [Roles::EDUCATION, Roles::FILTERED] {
+        let who = asker(&store, roles, "192.0.2.7").await;
+        let rewritten = ask(&moderation, "the dark side", &who).await.unwrap();
+        assert!(rewritten.unwrap().starts_with("the nice side ###"));
+    }
     assert_eq!(minutes(&moderation, "192.0.2.7"), None);
 }
 

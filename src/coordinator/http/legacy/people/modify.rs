@@ -96,7 +96,7 @@ fn is_for_owners(asked: &ModifyUserInput) -> bool {
 }
 
 /// Those that moderators give and take.
-fn roles(asked: &ModifyUserInput) -> [(Roles, Option<bool>); 7] {
+fn roles(asked: &ModifyUserInput) -> [(Roles, Option<bool>); 8] {
     [
         (Roles::TRUSTED, asked.trusted),
         (Roles::FLAGGED, asked.flagged),
@@ -105,6 +105,7 @@ fn roles(asked: &ModifyUserInput) -> [(Roles, Option<bool>); 7] {
         (Roles::SPECIAL, asked.special),
         (Roles::SERVICE, asked.service),
         (Roles::EDUCATION, asked.education),
+        (Roles::FILTERED, asked.filtered),
     ]
 }
 
@@ -117,9 +118,6 @@ fn suspicion_of_name(name: &str) -> Option<Reason> {
 }
 
 fn check(user: &PersonRow, asked: &ModifyUserInput) -> Result<(), Refusal> {
-    if asked.filtered.is_some() {
-        return Err(Refusal::plain(501, "filtered is not built"));
-    }
     if let Some(name) = &asked.username {
         Code::TooLongUserName.when(name.chars().count() > LONGEST_NAME)?;
         if name.contains(char::is_control) {
