@@ -329,6 +329,14 @@ impl Moderation {
         ))
     }
 
+    /// The same of all workers that there is any suspicion of.
+    pub async fn suspicion_of_workers(&self) -> Result<HashMap<WorkerId, u32>, StorageError> {
+        let marks = self.0.store.marks_of_workers().await?.into_iter();
+        Ok(marks
+            .map(|(worker, marks)| (worker, suspicion::total(&marks)))
+            .collect())
+    }
+
     pub async fn forgive(&self, account: AccountId) -> Result<(), StorageError> {
         self.0.store.forgive(account).await
     }
@@ -345,6 +353,11 @@ impl Moderation {
     }
 }
 
+/// Others choose themselves whether that is better than a refusal.
+fn is_always_rewritten(roles: Roles) -> bool {
+    roles.contains(Roles::EDUCATION) || roles.contains(Roles::FILTERED)
+}
+
 async fn check(regex: Option<&str>, replacement: Option<&str>) -> Result<(), NotWritten> {
     let length = replacement.map_or(0, |replacement| replacement.chars().count());
     if length > LONGEST_REPLACEMENT {
@@ -353,11 +366,6 @@ async fn check(regex: Option<&str>, replacement: Option<&str>) -> Result<(), Not
     let Some(regex) = regex.map(str::to_owned) else {
         return Ok(());
     };
-/// Others choose themselves whether that is better than a refusal.
-fn is_always_rewritten(roles: Roles) -> bool {
-    roles.contains(Roles::EDUCATION) || roles.contains(Roles::FILTERED)
-}
-
     let compiled = spawn_blocking(move || Pattern::compile(&regex).map(drop)).await;
     Ok(compiled.unwrap_or(Err(NoPattern::Large))?)
 }

@@ -1,8 +1,10 @@
 //! Marks of suspicion against accounts and their workers. What they add up to is kept with the person, in the same
 //! transaction.
 
+use std::collections::HashMap;
+
 use futures_util::future::BoxFuture;
-use sqlx::any::AnyArguments;
+use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::query::Query;
 use sqlx::{AnyConnection, Row};
 
@@ -61,6 +63,22 @@ impl Store {
         read(&rows)
     }
 
+    /// Of all workers that there are any against.
+    pub async fn marks_of_workers(
+        &self,
+    ) -> Result<HashMap<WorkerId, Vec<(Reason, u32)>>, StorageError> {
+        let rows = sqlx::query(
+            "SELECT reason, COUNT(*), worker FROM suspicions WHERE worker <> 0 GROUP BY worker, reason",
+        );
+        let rows = rows.fetch_all(&self.readers).await?;
+        let mut marks: HashMap<WorkerId, Vec<(Reason, u32)>> = HashMap::new();
+        for row in &rows {
+            let worker = WorkerId(row.try_get(2)?);
+            marks.entry(worker).or_default().extend(mark_in(row)?);
+        }
+        Ok(marks)
+    }
+
     pub async fn forgive(&self, account: AccountId) -> Result<(), StorageError> {
         self.change(Pardon::Account(account)).await
     }
@@ -82,16 +100,17 @@ fn known(mark: &Mark) -> Query<'static, sqlx::Any, AnyArguments> {
     known.bind(mark.reason.name())
 }
 
+fn read(rows: &[AnyRow]) -> Result<Vec<(Reason, u32)>, StorageError> {
+    rows.iter()
+        .filter_map(|row| mark_in(row).transpose())
+        .collect()
+}
+
 /// Reasons of a newer version count for nothing here.
-fn read(rows: &[sqlx::any::AnyRow]) -> Result<Vec<(Reason, u32)>, StorageError> {
-    let mut marks = Vec::with_capacity(rows.len());
-    for row in rows {
-        let (reason, count): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
-        if let Some(reason) = Reason::named(&reason) {
-            marks.push((reason, u32::try_from(count).unwrap_or(u32::MAX)));
-        }
-    }
-    Ok(marks)
+fn mark_in(row: &AnyRow) -> Result<Option<(Reason, u32)>, StorageError> {
+    let (reason, count): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    Ok(Reason::named(&reason).map(|reason| (reason, count)))
 }
 
 impl Change for Marking {

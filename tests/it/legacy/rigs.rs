@@ -2,6 +2,8 @@
 
 use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
+use muster::coordinator::clock::wall_clock;
+use muster::coordinator::moderation::{Mark, Reason};
 use muster::coordinator::rigs::Quotas;
 use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::Kudos;
@@ -430,6 +432,35 @@ async fn very_slow_workers_get_what_has_time_and_nothing_else() {
     };
     let mut body = json!({"prompt": "p", "models": ["tiny"]});
     post(&app, super::ASYNC, body.clone()).await;
+    ask(&app, json!({})).await;
+    let mut slow = worker("slow");
+    slow["extra_slow_worker"] = json!(true);
+    let (_, popped) = post(&app, POP, slow).await;
+    assert!(popped["id"].is_string(), "{popped}");
+}
+
+#[tokio::test]
+async fn moderators_see_how_suspicious_a_worker_is() {
+    let app = App::start().await;
+    let key = owner(&app, Roles::USER).await;
+    for name in ["fast", "plain"] {
+        call_as(&app, &key, Method::POST, POP, worker(name)).await;
+    }
+    let fast = app.store.rig_named("fast").await.unwrap().unwrap();
+    for _ in 0..2 {
+        let mark = Mark {
+            account: fast.owner.account,
+            worker: Some(fast.id),
+            reason: Reason::TooFast,
+        };
+        assert_eq!(app.store.mark(mark, wall_clock()).await, Ok(true));
+    }
+    let (_, workers) = call(&app, Method::GET, "/api/v2/workers", Value::Null).await;
+    let all = workers.as_array().unwrap().iter();
+    let seen: Vec<_> = all.map(|it| (&it["name"], &it["suspicious"])).collect();
+    let expected = [(&json!("fast"), &json!(2)), (&json!("plain"), &json!(0))];
+    assert_eq!(seen, expected);
+    assert_eq!(named(&app, "fast").await["suspicious"], Value::Null);
     let (_, popped) = post(&app, POP, slow()).await;
     assert_eq!(popped["skipped"]["performance"], 1, "{popped}");
     body["extra_slow_workers"] = json!(true);

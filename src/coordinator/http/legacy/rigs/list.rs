@@ -14,6 +14,7 @@ use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::legacy::refused::Refused;
 use crate::coordinator::http::reply;
 use crate::coordinator::messages::Messages;
+use crate::coordinator::moderation::Moderation;
 use crate::coordinator::rigs::{Rig, Rigs};
 use crate::protocol::legacy::words::{Trade, asked};
 use crate::protocol::legacy::worker::WorkerDetails;
@@ -23,6 +24,7 @@ use crate::protocol::legacy::{Code, Refusal};
 pub async fn list(
     State(rigs): State<Rigs>,
     State(messages): State<Messages>,
+    State(moderation): State<Moderation>,
     visitor: Result<Visitor, ApiError>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Response, Refused> {
@@ -43,9 +45,8 @@ pub async fn list(
     };
     let online = rigs.online().await.map_err(|_| unavailable())?;
     let online = online.iter().filter(|rig| is_wanted(rig));
-    let online: Vec<WorkerDetails> = online
-        .map(|rig| details(rig, eye(&visitor), &messages))
-        .collect();
+    let eye = eye(&visitor, &moderation).await?;
+    let online: Vec<WorkerDetails> = online.map(|rig| details(rig, &eye, &messages)).collect();
     Ok(reply::json(StatusCode::OK, &online))
 }
 
@@ -53,20 +54,20 @@ pub async fn list(
 pub async fn show(
     State(rigs): State<Rigs>,
     State(messages): State<Messages>,
+    State(moderation): State<Moderation>,
     visitor: Result<Visitor, ApiError>,
     path: Named,
 ) -> Result<Response, Refused> {
     let rig = find(&rigs, path.text("id")).await?;
-    Ok(reply::json(
-        StatusCode::OK,
-        &details(&rig, eye(&visitor), &messages),
-    ))
+    let eye = eye(&visitor, &moderation).await?;
+    Ok(reply::json(StatusCode::OK, &details(&rig, &eye, &messages)))
 }
 
 /// `GET /api/v2/workers/name/{name}`
 pub async fn by_name(
     State(rigs): State<Rigs>,
     State(messages): State<Messages>,
+    State(moderation): State<Moderation>,
     visitor: Result<Visitor, ApiError>,
     path: Named,
 ) -> Result<Response, Refused> {
@@ -75,16 +76,18 @@ pub async fn by_name(
         .await
         .map_err(|_| unavailable())?;
     let rig = found.ok_or_else(|| Refusal::from(Code::WorkerNotFound))?;
-    Ok(reply::json(
-        StatusCode::OK,
-        &details(&rig, eye(&visitor), &messages),
-    ))
+    let eye = eye(&visitor, &moderation).await?;
+    Ok(reply::json(StatusCode::OK, &details(&rig, &eye, &messages)))
 }
 
 /// A key is optional here, and one that is not known is left aside.
-fn eye(visitor: &Result<Visitor, ApiError>) -> Eye {
+async fn eye(visitor: &Result<Visitor, ApiError>, moderation: &Moderation) -> Result<Eye, Refusal> {
     match visitor {
-        Ok(Visitor(Some(caller))) if caller.roles.moderates() => Eye::Moderator,
-        _ => Eye::Anybody,
+        Ok(Visitor(Some(caller))) if caller.roles.moderates() => {
+            let suspicion = moderation.suspicion_of_workers().await;
+            let suspicion = suspicion.map_err(|_| unavailable())?;
+            Ok(Eye::Moderator { suspicion })
+        }
+        _ => Ok(Eye::Anybody),
     }
 }

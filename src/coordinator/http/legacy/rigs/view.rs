@@ -1,5 +1,7 @@
 //! A worker as the one who looks may see it.
 
+use std::collections::HashMap;
+
 use super::messages::shown;
 use crate::coordinator::accounts::Roles;
 use crate::coordinator::messages::Messages;
@@ -15,15 +17,22 @@ use crate::protocol::legacy::worker::{
 };
 
 /// Who looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Eye {
     Anybody,
-    Moderator,
+    Moderator {
+        /// How suspicious each worker is that is so at all.
+        suspicion: HashMap<WorkerId, u32>,
+    },
 }
 
-pub fn details(rig: &Rig, eye: Eye, messages: &Messages) -> WorkerDetails {
+pub fn details(rig: &Rig, eye: &Eye, messages: &Messages) -> WorkerDetails {
     let row = &rig.row;
-    let looks_deep = eye == Eye::Moderator;
+    let suspicious = match eye {
+        Eye::Anybody => None,
+        Eye::Moderator { suspicion } => Some(suspicion.get(&row.id).copied().unwrap_or(0)),
+    };
+    let looks_deep = suspicious.is_some();
     let is_open = looks_deep || row.owner.shows_workers;
     let details = WorkerDetails {
         requests_fulfilled: count(row.done.fulfilled),
@@ -50,7 +59,7 @@ pub fn details(rig: &Rig, eye: Eye, messages: &Messages) -> WorkerDetails {
         nsfw: Some(row.said.nsfw),
         owner: is_open.then(|| alias(&row.owner)),
         ipaddr: Some(row.said.address.clone()).filter(|at| looks_deep && !at.is_empty()),
-        suspicious: None,
+        suspicious: suspicious.map(Into::into),
         models: Some(row.said.models.clone()),
         forms: None,
         contact: row.owner.contact.clone().filter(|_| looks_deep),
