@@ -9,7 +9,7 @@ use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::Kudos;
 use serde_json::{Value, json};
 
-use super::{POP, ask, call, call_as, pop, post, submit, until, worker};
+use super::{POP, ask, call, call_as, images, pop, post, submit, until, worker};
 use crate::support::app::App;
 
 const WORKERS: &str = "/api/v2/workers";
@@ -423,15 +423,15 @@ async fn a_request_may_want_validated_software_and_speed() {
 }
 
 #[tokio::test]
-async fn very_slow_workers_get_what_has_time_and_nothing_else() {
+async fn very_slow_workers_get_images_that_have_time_and_any_text() {
     let app = App::start().await;
-    let slow = || {
-        let mut slow = worker("slow");
-        slow["extra_slow_worker"] = json!(true);
-        slow
-    };
-    let mut body = json!({"prompt": "p", "models": ["tiny"]});
-    post(&app, super::ASYNC, body.clone()).await;
+    let slow = json!({"extra_slow_worker": true});
+    images::ask(&app, json!({})).await;
+    let popped = images::pop(&app, slow.clone()).await;
+    assert_eq!(popped["skipped"]["performance"], 1, "{popped}");
+    images::ask(&app, json!({"extra_slow_workers": true})).await;
+    let popped = images::pop(&app, slow).await;
+    assert!(popped["id"].is_string(), "{popped}");
     ask(&app, json!({})).await;
     let mut slow = worker("slow");
     slow["extra_slow_worker"] = json!(true);
@@ -461,12 +461,6 @@ async fn moderators_see_how_suspicious_a_worker_is() {
     let expected = [(&json!("fast"), &json!(2)), (&json!("plain"), &json!(0))];
     assert_eq!(seen, expected);
     assert_eq!(named(&app, "fast").await["suspicious"], Value::Null);
-    let (_, popped) = post(&app, POP, slow()).await;
-    assert_eq!(popped["skipped"]["performance"], 1, "{popped}");
-    body["extra_slow_workers"] = json!(true);
-    post(&app, super::ASYNC, body).await;
-    let (_, popped) = post(&app, POP, slow()).await;
-    assert!(popped["id"].is_string(), "{popped}");
 }
 
 #[tokio::test]

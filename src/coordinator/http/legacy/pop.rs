@@ -104,8 +104,8 @@ fn ask(asked: PopInputText, caller: &Caller, name: &str, reach: Reach) -> Result
         agent: asked.bridge_agent.into(),
         kind: Kind::Text,
         models,
-        capabilities: Capabilities::default()
-            .with_if(!asked.extra_slow_worker, Capabilities::TIMELY),
+        // Clients that fill in the published defaults all say that they are very slow: nothing follows from it here.
+        capabilities: Capabilities::TIMELY,
         reach,
         threads: asked.threads,
     })

@@ -106,7 +106,6 @@ impl TextAsked {
         let wanted = [
             (!self.request.slow_workers, Capabilities::FAST),
             (self.request.validated_backends, Capabilities::VALIDATED),
-            (!self.request.extra_slow_workers, Capabilities::TIMELY),
         ];
         let wanted = wanted.into_iter().filter(|(wanted, _)| *wanted);
         wanted.fold(Capabilities::default(), |all, (_, one)| all.with(one))
