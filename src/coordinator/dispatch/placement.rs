@@ -59,7 +59,7 @@ impl Dispatcher {
     pub(super) fn may_run(&self, entry: &Entry, worker: WorkerId) -> bool {
         // Nobody holds a line open for what is stored: one worker alone may try it as often as several would.
         let most = match entry.job.durable {
-            true => self.settings.failure_limit,
+            true => self.settings.failures_of(entry.job.kind),
             false => 2,
         };
         match (entry.failures_of(worker), entry.refusals_of(worker)) {

@@ -32,7 +32,7 @@ impl Dispatcher {
             by_worker: failure.blame == Blame::Worker,
             strikes: failure.blame == Blame::Worker && !polls && counts_as_strike(entry),
         });
-        match verdict(entry, &failure, self.settings.failure_limit) {
+        match verdict(entry, &failure, self.settings.failures_of(entry.job.kind)) {
             Some(last) => self.settle(job, Outcome::Failed(last), None, out),
             None => self.requeue(job, Some(failure), out),
         }

@@ -54,6 +54,16 @@ pub struct StrikeRules {
     pub memory: Duration,
 }
 
+impl Settings {
+    /// A form comes back to the queue three times, as its clients know it, before one more failure is its last.
+    pub fn failures_of(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Interrogation => self.failure_limit.saturating_add(1),
+            _ => self.failure_limit,
+        }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {

@@ -152,6 +152,20 @@ async fn what_failed_waits_again_and_what_is_cancelled_is_not_given_out() {
 }
 
 #[tokio::test]
+async fn a_form_comes_back_three_times_and_the_next_failure_is_its_last() {
+    let app = App::start().await;
+    let id = ask(&app, &["caption"]).await;
+    for expected in ["waiting", "waiting", "waiting", "faulted"] {
+        let popped = pop(&app, &["caption"], 1).await;
+        let fault = json!({"id": popped["forms"][0]["id"], "result": {}, "state": "faulted"});
+        let (code, answer) = post(&app, SUBMIT, fault).await;
+        assert_eq!(code, StatusCode::OK, "{answer}");
+        until(&app, &id, |status| status["forms"][0]["state"] == expected).await;
+    }
+    assert_eq!(look(&app, &id).await["state"], "faulted");
+}
+
+#[tokio::test]
 async fn a_request_without_forms_is_kept_and_has_failed() {
     let app = App::start().await;
     let id = ask(&app, &[]).await;
