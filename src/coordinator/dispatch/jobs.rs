@@ -12,6 +12,7 @@ use super::input::SessionId;
 use super::lanes::LaneId;
 use super::queue::Ticket;
 use super::wants::Judged;
+use super::workers::Choice;
 
 /// Of a longer output nothing is kept, and nobody else can go on with it.
 const MOST_KEPT: usize = 4 << 20;
@@ -147,6 +148,15 @@ impl Lease {
 }
 
 impl Entry {
+    /// By the poll API all models of a request are wanted alike, and jobs that are given out together have the same.
+    pub fn choice(&self) -> Choice {
+        match self.job.durable {
+            // The upper bits of a random UUID are all random.
+            true => Choice::Drawn(self.job.request.0.as_u64_pair().0 >> 16),
+            false => Choice::First,
+        }
+    }
+
     pub fn has_output(&self) -> bool {
         self.delivered.events > 0
     }

@@ -12,7 +12,7 @@ use super::jobs::{Entry, Lease, Phase, State};
 use super::lanes::{LaneId, Place};
 use super::lifetimes::patience;
 use super::timers::Alarm;
-use super::workers::Worker;
+use super::workers::{Choice, Worker};
 
 /// How many returning jobs of a lane are looked at for one that may have this worker.
 const RETURNING_LOOK: usize = 64;
@@ -160,10 +160,11 @@ impl Dispatcher {
     ) -> bool {
         let worker = self.workers.get(&worker_id);
         let need = self.lanes.lane(lane).map(|lane| &lane.need);
+        let choice = self.jobs.get(&id).map_or(Choice::First, Entry::choice);
         let model = worker
             .filter(|worker| worker.has_room())
             .zip(need)
-            .and_then(|(worker, need)| worker.model_for(need));
+            .and_then(|(worker, need)| worker.model_for(need, choice));
         model.is_some_and(|model| self.lend(id, worker_id, lane, model, out))
     }
 

@@ -166,7 +166,9 @@ impl Dispatcher {
         let first = open.filter_map(|(id, lane)| {
             let mut turn = self.queue.in_turn(id).take(LOOK);
             let (rank, ticket) = turn.find(|(_, ticket)| !shown.contains(&ticket.request))?;
-            Some((rank, ticket.job, worker.model_for(&lane.need)?))
+            let choice = self.jobs.get(&ticket.job)?.choice();
+            let model = worker.model_for(&lane.need, choice)?;
+            Some((rank, ticket.job, model))
         });
         let (_, job, model) = first.min()?;
         let entry = self.jobs.get(&job)?;

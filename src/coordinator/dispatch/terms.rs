@@ -10,7 +10,7 @@ use super::Dispatcher;
 use super::input::{SessionId, Terms};
 use super::jobs::Entry;
 use super::lanes::LaneId;
-use super::workers::Worker;
+use super::workers::{Choice, Worker};
 
 impl Dispatcher {
     pub(super) fn set_terms(&mut self, id: WorkerId, terms: Terms) {
@@ -82,7 +82,8 @@ impl Dispatcher {
         let waiting = accounts.flat_map(|account| self.queue.of_account(*account));
         let fits = waiting.filter(|(lane, _, ticket)| {
             let need = self.lanes.lane(*lane).map(|lane| &lane.need);
-            let serves = |need| worker.can_serve(need) && worker.model_for(need).is_some();
+            let serves =
+                |need| worker.can_serve(need) && worker.model_for(need, Choice::First).is_some();
             let entry = self.jobs.get(&ticket.job);
             let may_run = |entry: &Entry| takes(entry) && self.may_run(entry, worker.id);
             need.is_some_and(serves) && entry.is_some_and(may_run)

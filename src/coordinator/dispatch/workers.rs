@@ -73,6 +73,15 @@ pub struct WorkerModel {
     pub waiting: u32,
 }
 
+/// By which of several models a job is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// The most wanted.
+    First,
+    /// Any, and the same one for the same number.
+    Drawn(u64),
+}
+
 #[derive(Debug)]
 pub struct Listing {
     pub lane: LaneId,
@@ -209,13 +218,13 @@ impl Worker {
         })
     }
 
-    /// Its model for jobs of this need, the most wanted first, if one has room.
-    pub fn model_for(&self, need: &Need) -> Option<usize> {
+    /// Its model for jobs of this need, if one has room.
+    pub fn model_for(&self, need: &Need, choice: Choice) -> Option<usize> {
         let open = |index: &usize| self.models[*index].has_room();
         let named = |name: &Arc<str>| self.models.iter().position(|model| model.name == *name);
         match need.models.is_empty() {
-            true => (0..self.models.len()).find(open),
-            false => need.models.iter().filter_map(named).find(open),
+            true => choice.among((0..self.models.len()).filter(open)),
+            false => choice.among(need.models.iter().filter_map(named).filter(open)),
         }
     }
 
@@ -302,6 +311,16 @@ fn served_models(registration: &Registration) -> Vec<WorkerModel> {
         waiting: 0,
     });
     models.collect()
+}
+
+impl Choice {
+    fn among(self, mut open: impl Iterator<Item = usize> + Clone) -> Option<usize> {
+        let Self::Drawn(number) = self else {
+            return open.next();
+        };
+        let drawn = number.checked_rem(open.clone().count() as u64)?;
+        open.nth(drawn as usize)
+    }
 }
 
 impl WorkerModel {

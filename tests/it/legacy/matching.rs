@@ -1,5 +1,7 @@
 //! Which worker is given what, and what is held against it: whatever is the same for texts, images and questions.
 
+use std::collections::BTreeSet;
+
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
@@ -167,6 +169,27 @@ async fn whoever_asks_a_model_for_what_it_is_not_made_for_is_told_and_served() {
     pop_image(&app, json!({})).await;
     let (_, answer) = ask_image(&app, json!({})).await;
     assert!(answer.get("warnings").is_none(), "{answer}");
+}
+
+#[tokio::test]
+async fn the_model_of_a_pop_is_any_of_those_that_both_name() {
+    let app = App::start().await;
+    let models = json!({"models": ["tiny", "other"], "params": {"n": 2}});
+    let mut drawn = BTreeSet::new();
+    for _ in 0..20 {
+        ask_image(&app, models.clone()).await;
+        let (_, popped) = pop_image(
+            &app,
+            json!({"models": ["third", "tiny", "other"], "amount": 2}),
+        )
+        .await;
+        assert_eq!(popped["ids"].as_array().unwrap().len(), 2, "{popped}");
+        drawn.insert(popped["model"].as_str().unwrap().to_owned());
+        for id in popped["ids"].as_array().unwrap() {
+            assert_eq!(bring_image(&app, id).await.0, StatusCode::OK);
+        }
+    }
+    assert_eq!(drawn, ["other", "tiny"].map(str::to_owned).into());
 }
 
 async fn from(app: &App, address: &str, key: &str, path: &str, body: Value) -> (StatusCode, Value) {
