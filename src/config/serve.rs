@@ -36,6 +36,8 @@ settings! {
         unsafe_networks: Networks = [],
         /// Models for adults only, by the names they are asked for by. Words about the young never reach them.
         nsfw_models: Vec<String> = [],
+        /// Whether image workers serve known models and no others, unless their owner has the role customizer. Set it to true when strangers run workers: what a name stands for is then the same everywhere.
+        known_image_models_only: bool = false,
         /// Where people get a key. Refusals and the descriptor point there.
         console_url: Option<Url>; unset "nowhere",
         /// Generation requests of one key in a minute. Set it when strangers have keys.

@@ -63,6 +63,8 @@ pub struct DoorSettings {
     pub unsafe_networks: Networks,
     /// Models for adults only, by the names they are asked for by.
     pub nsfw_models: HashSet<String>,
+    /// Image workers serve models that everybody knows and no others, but for owners who may.
+    pub known_image_models_only: bool,
     /// Where people get a key.
     pub console_url: Option<String>,
     /// The largest request, in bytes.
@@ -122,6 +124,7 @@ impl Default for DoorSettings {
             trusted_proxies: Vec::new(),
             unsafe_networks: Networks::default(),
             nsfw_models: HashSet::new(),
+            known_image_models_only: false,
             console_url: None,
             largest_request: 64 << 20,
             requests_per_minute: None,

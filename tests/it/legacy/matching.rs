@@ -192,6 +192,42 @@ async fn the_model_of_a_pop_is_any_of_those_that_both_name() {
     assert_eq!(drawn, ["other", "tiny"].map(str::to_owned).into());
 }
 
+#[tokio::test]
+async fn where_known_image_models_are_served_alone_customizers_may_serve_others() {
+    let app = App::with(DoorSettings {
+        known_image_models_only: true,
+        ..DoorSettings::default()
+    })
+    .await;
+    let pop = async |roles: Roles, name: &str, models: Value| {
+        let key = app.account_with(roles, Scopes::ALL).await;
+        let body = json!({"name": name, "models": models, "bridge_agent": NEWEST});
+        call_as(&app, &key, Method::POST, &format!("{IMAGES}/pop"), body).await
+    };
+    let (status, told) = pop(
+        Roles::USER,
+        "plain",
+        json!(["AlbedoBase XL (SDXL)", "mine"]),
+    )
+    .await;
+    assert_eq!(status, StatusCode::OK, "{told}");
+    let kept = worker(&app, "plain").await["models"].clone();
+    assert_eq!(kept, json!(["AlbedoBase XL (SDXL)"]));
+    let (status, told) = pop(Roles::USER.with(Roles::VPN), "own", json!(["mine"])).await;
+    assert_eq!(
+        (status, &told["rc"]),
+        (StatusCode::BAD_REQUEST, &json!("BadRequest"))
+    );
+    let message = told["message"].as_str().unwrap();
+    assert!(
+        message
+            .to_lowercase()
+            .contains("we cannot accept workers serving")
+    );
+    let (status, told) = pop(Roles::CUSTOMIZER, "rich", json!(["mine"])).await;
+    assert_eq!(status, StatusCode::OK, "{told}");
+}
+
 async fn from(app: &App, address: &str, key: &str, path: &str, body: Value) -> (StatusCode, Value) {
     let body = Body::from(body.to_string());
     let mut request = request(Method::POST, path, &[("apikey", key)], body);

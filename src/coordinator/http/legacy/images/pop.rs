@@ -1,5 +1,7 @@
 //! `POST /api/v2/generate/pop`: a worker comes for images to draw.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -8,8 +10,9 @@ use super::super::moderation::Door;
 use super::super::refused::Refused;
 use super::super::rigs::door;
 use super::super::rigs::messages::popped;
+use super::super::service::{SPECIAL, is_known};
 use super::payload::payload;
-use crate::coordinator::accounts::Caller;
+use crate::coordinator::accounts::{Caller, Roles};
 use crate::coordinator::dispatch::{Skip, Skipped, Wants, Words};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
@@ -19,6 +22,7 @@ use crate::coordinator::media::Media;
 use crate::coordinator::messages::Messages;
 use crate::coordinator::modes::Modes;
 use crate::coordinator::pollers::{Ask, Pollers};
+use crate::coordinator::state::DoorSettings;
 use crate::coordinator::storage::Said;
 use crate::protocol::job::{Capabilities, Kind, Reach};
 use crate::protocol::legacy::agent::BridgeAgent;
@@ -35,7 +39,7 @@ pub async fn pop(
     State(pollers): State<Pollers>,
     State(media): State<Media>,
     State(messages): State<Messages>,
-    State(modes): State<Modes>,
+    (State(modes), State(settings)): (State<Modes>, State<Arc<DoorSettings>>),
     door: Door,
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
@@ -50,9 +54,10 @@ pub async fn pop(
     };
     let agent = BridgeAgent::parse(&asked.bridge_agent);
     let name = kept_name(&asked.name);
+    let models = models(&asked, &agent, &caller, &settings)?;
     let mut ask = Ask {
         prefers,
-        ..ask(&asked, &caller, &agent, &name)?
+        ..ask(&asked, &agent, &name, models)
     };
     let uploads = ask.capabilities.contains(Capabilities::UPLOADS);
     ask.said.address = door.address.to_string();
@@ -76,17 +81,25 @@ pub async fn pop(
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
-fn ask(
+/// Those of the offered models that it may serve.
+fn models(
     asked: &PopInputImage,
-    caller: &Caller,
     agent: &BridgeAgent,
-    name: &str,
-) -> Result<Ask, Refusal> {
-    let models = asked.served(agent, reference::family);
-    let models = door::models(models.cloned().collect(), caller, MOST_MODELS)?;
+    caller: &Caller,
+    settings: &DoorSettings,
+) -> Result<Vec<Arc<str>>, Refusal> {
+    let may_serve_all = !settings.known_image_models_only || caller.has(Roles::CUSTOMIZER);
+    let may_serve = |model: &&String| {
+        may_serve_all || model.starts_with(SPECIAL) || is_known(Kind::Image, model, &settings.names)
+    };
+    let models = asked.served(agent, reference::family).filter(may_serve);
+    door::models(models.cloned().collect(), caller, MOST_MODELS)
+}
+
+fn ask(asked: &PopInputImage, agent: &BridgeAgent, name: &str, models: Vec<Arc<str>>) -> Ask {
     let names: Vec<String> = models.iter().map(|name| name.to_string()).collect();
     let fewest = names.iter().map(|name| reference::modest_steps(name)).min();
-    Ok(Ask {
+    Ask {
         name: name.into(),
         agent: asked.bridge_agent.as_str().into(),
         kind: Kind::Image,
@@ -103,7 +116,7 @@ fn ask(
             ..Reach::default()
         },
         threads: asked.threads,
-    })
+    }
 }
 
 /// For people who look at the worker.

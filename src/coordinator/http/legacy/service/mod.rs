@@ -30,7 +30,7 @@ use crate::protocol::legacy::image::reference;
 use crate::protocol::legacy::service::{Health, HeartbeatResponse};
 
 /// Models of this name are for some users only, and stand in no list.
-const SPECIAL: &str = "horde_special::";
+pub const SPECIAL: &str = "horde_special::";
 
 /// `GET /api/v2/status/heartbeat`: 200 in any case.
 pub async fn heartbeat(State(store): State<Store>) -> Response {
@@ -50,7 +50,7 @@ pub async fn heartbeat(State(store): State<Store>) -> Response {
 }
 
 /// Whether a model is one of ours, or of those that everybody knows.
-fn is_known(kind: Kind, name: &str, names: &Names) -> bool {
+pub fn is_known(kind: Kind, name: &str, names: &Names) -> bool {
     names.listed(name).is_some() || kind == Kind::Image && reference::knows(name)
 }
 
