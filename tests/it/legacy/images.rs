@@ -625,6 +625,25 @@ async fn source_images_are_kept_here_and_workers_get_links() {
 }
 
 #[tokio::test]
+async fn software_that_fetches_no_links_is_sent_the_source_images_themselves() {
+    let app = App::start().await;
+    let asked = json!({"source_image": PNG, "source_mask": OPAQUE});
+    for (agent, fetches) in [
+        ("AI Horde Worker:13:x", false),
+        ("AI Horde Worker:14:x", true),
+    ] {
+        ask(&app, asked.clone()).await;
+        let popped = pop(&app, json!({"bridge_agent": agent})).await;
+        for image in ["source_image", "source_mask"] {
+            let image = popped[image].as_str().unwrap();
+            assert_eq!(image.starts_with(BASE), fetches, "{image}");
+            let bytes = STANDARD.decode(image).unwrap_or_default();
+            assert_eq!(bytes.starts_with(b"RIFF"), !fetches, "{image}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_dry_run_says_what_it_costs_and_asks_for_nothing() {
     let app = App::start().await;
     let (status, answer) = post(&app, ASYNC, body(json!({"dry_run": true}))).await;

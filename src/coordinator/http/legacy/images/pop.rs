@@ -11,7 +11,7 @@ use super::super::refused::Refused;
 use super::super::rigs::door;
 use super::super::rigs::messages::popped;
 use super::super::service::{SPECIAL, is_known};
-use super::payload::payload;
+use super::payload::Ways;
 use crate::coordinator::accounts::{Caller, Roles};
 use crate::coordinator::dispatch::{Skip, Skipped, Wants, Words};
 use crate::coordinator::error::ApiError;
@@ -59,13 +59,17 @@ pub async fn pop(
         prefers,
         ..ask(&asked, &agent, &name, models)
     };
-    let uploads = ask.capabilities.contains(Capabilities::UPLOADS);
+    let ways = Ways {
+        media: &media,
+        downloads: agent.can("r2_source"),
+        uploads: ask.capabilities.contains(Capabilities::UPLOADS),
+    };
     ask.said.address = door.address.to_string();
     let worker = ask.name.clone();
     let given = pollers.pop(&caller, ask, wants).await;
     let mut given = given.map_err(|not| door::not_served(not, &name))?;
     door.moderation.note_worker(&worker, door.address);
-    let payload = match payload(&given, &media, uploads).await {
+    let payload = match ways.payload(&given).await {
         Ok(payload) => payload,
         Err(why) => {
             door::take_back(&pollers, &given.offers, why).await?;
