@@ -133,6 +133,34 @@ async fn an_image_that_was_made_anew_is_read_by_its_link() {
 }
 
 #[tokio::test]
+async fn an_image_made_anew_before_the_coordinator_began_anew_is_read_by_its_link() {
+    let app = App::start().await;
+    let id = ask(&app, &["GFPGAN"]).await;
+    let popped = pop(&app, &["GFPGAN"], 1).await;
+    let form = &popped["forms"][0];
+    let path = |link: &Value| {
+        link.as_str()
+            .unwrap()
+            .strip_prefix(BASE)
+            .unwrap()
+            .to_owned()
+    };
+    let webp = app.get(&path(&form["source_image"])).await.bytes().await;
+    let headers = [("content-type", "image/webp")];
+    let link = path(&form["r2_upload"]);
+    let sent = request(Method::PUT, &link, &headers, Body::from(webp.clone()));
+    assert!(app.send(sent).await.status.is_success());
+    let app = app.anew().await;
+    let (code, answer) = submit(&app, &form["id"], json!({"GFPGAN": "R2"})).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    let status = until(&app, &id, |status| status["state"] == "done").await;
+    let made = app
+        .get(&path(&status["forms"][0]["result"]["GFPGAN"]))
+        .await;
+    assert_eq!(made.bytes().await, webp);
+}
+
+#[tokio::test]
 async fn what_failed_waits_again_and_what_is_cancelled_is_not_given_out() {
     let app = App::start().await;
     let id = ask(&app, &["caption"]).await;
