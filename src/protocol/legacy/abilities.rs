@@ -102,7 +102,10 @@ impl PopInputImage {
         let painting = models.iter().any(paints);
         let offered = [
             (self.nsfw, Capabilities::NSFW),
-            (self.allow_img2img, Capabilities::SOURCE_IMAGES),
+            (
+                self.allow_img2img && agent.can("img2img"),
+                Capabilities::SOURCE_IMAGES,
+            ),
             (self.allow_painting, Capabilities::PAINTING),
             (painting, Capabilities::PAINTING_MODELS),
             (!models.iter().all(paints), Capabilities::PLAIN_MODELS),
@@ -204,6 +207,12 @@ mod tests {
         check(
             NEWEST,
             json!({"allow_img2img": false}),
+            source.clone(),
+            &["source images"],
+        );
+        check(
+            "SD-WebUI Stable Horde Worker Bridge:4:x",
+            json!({}),
             source,
             &["source images"],
         );
