@@ -10,7 +10,7 @@ use super::clock::Mono;
 use super::effect::Effect;
 use super::fairness::{Priority, Standing, Weight, Work};
 use super::input::Submission;
-use super::jobs::{Delivered, Entry, History, State};
+use super::jobs::{Delivered, Entry, History, MOST_ATTEMPTS, State};
 use super::lanes::{LaneId, Need};
 use super::queue::Ticket;
 use super::refusal::Refusal;
@@ -140,6 +140,7 @@ impl Dispatcher {
             siblings,
             lane,
             accepted_at: standing.since.unwrap_or(self.now.wall),
+            earlier: standing.since.map_or(0, |_| MOST_ATTEMPTS),
             expires: self.now.mono + life,
             short: standing.short,
             judged: Judged::default(),

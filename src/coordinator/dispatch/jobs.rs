@@ -14,6 +14,9 @@ use super::queue::Ticket;
 use super::wants::Judged;
 use super::workers::Choice;
 
+/// Attempts at one job while it is here, before it has failed for good or was lost too often. One that has been here
+/// before may have had as many then.
+pub const MOST_ATTEMPTS: u32 = 8;
 /// Of a longer output nothing is kept, and nobody else can go on with it.
 const MOST_KEPT: usize = 4 << 20;
 
@@ -25,6 +28,8 @@ pub struct Entry {
     pub lane: LaneId,
     pub ticket: Ticket,
     pub accepted_at: UnixMillis,
+    /// Attempts that another process, or this one before it, may have made: later ones have other numbers.
+    pub earlier: u32,
     pub expires: Mono,
     /// Its account may not have what it costs.
     pub short: bool,

@@ -71,6 +71,7 @@ pub use input::{
     Claim, Extensions, Frame, Input, ModelReport, Registration, Report, Resume, Said, ServedModel,
     SessionId, Submission, Terms,
 };
+pub use jobs::MOST_ATTEMPTS;
 pub use online::{OnlineModel, OnlineWorker};
 pub use outlook::Outlook;
 pub use polling::{Skip, Skipped};

@@ -251,7 +251,7 @@ fn lease(
     entry.history.attempts += 1;
     entry.history.first_offer.get_or_insert(now);
     entry.history.model = Some(worker.models[model].name.clone());
-    let attempt = entry.history.attempts;
+    let attempt = entry.earlier + entry.history.attempts;
     entry.state = State::Running(Lease {
         attempt,
         worker: worker.id,

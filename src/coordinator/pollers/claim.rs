@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::held::{NotTaken, Out, called};
 use super::poller::Poller;
-use super::{MOST_ATTEMPTS, NotServed, Pollers, id_of};
+use super::{ATTEMPTS, NotServed, Pollers, id_of};
 use crate::coordinator::dispatch::Wants;
 use crate::coordinator::storage::WorkerRow;
 use crate::protocol::job::{AccountId, JobId};
@@ -19,9 +19,7 @@ impl Pollers {
     pub(super) async fn claim(&self, owner: AccountId, id: JobId) -> Result<Out, NotTaken> {
         // Nobody knows which attempt it was, and each is called by another id. All are looked for at once: whoever guesses
         // ids costs as much as whoever has one.
-        let jobs: Vec<JobId> = (1..=MOST_ATTEMPTS)
-            .map(|attempt| called(id, attempt))
-            .collect();
+        let jobs: Vec<JobId> = (1..=ATTEMPTS).map(|attempt| called(id, attempt)).collect();
         let delivered = self.0.store.delivered(&jobs).await;
         match delivered.map_err(|_| NotTaken::Unavailable)? {
             Some(true) => return Err(NotTaken::Already),

@@ -27,7 +27,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 use super::accounts::{Caller, Roles};
-use super::dispatch::{Frame, Offer, Said, Skipped, Wants};
+use super::dispatch::{Frame, MOST_ATTEMPTS, Offer, Said, Skipped, Wants};
 use super::metering::Meter;
 use super::moderation::Reason;
 use super::names::Names;
@@ -45,8 +45,8 @@ use poller::Poller;
 
 /// A worker that has not come for this long is offline.
 const ONLINE: Duration = Duration::from_secs(300);
-/// Attempts at one job, before it has failed for good or was lost too often.
-const MOST_ATTEMPTS: u32 = 8;
+/// Numbers of attempts at one job, those of an earlier process first.
+const ATTEMPTS: u32 = 2 * MOST_ATTEMPTS;
 const SWEEP: Duration = Duration::from_secs(10);
 
 /// All of them. Clones are the same.
@@ -242,7 +242,7 @@ impl Pollers {
             id: called(out.job, out.attempt),
             job: out.job,
             numbers: match out.claimed {
-                true => (1..=MOST_ATTEMPTS).rev().collect(),
+                true => (1..=ATTEMPTS).rev().collect(),
                 false => vec![out.attempt],
             },
         })

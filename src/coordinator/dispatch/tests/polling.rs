@@ -5,11 +5,12 @@ use std::sync::Arc;
 use super::{Desk, done, failed, is_delivered, secs, token};
 use crate::coordinator::dispatch::clock::Mono;
 use crate::coordinator::dispatch::{
-    Effect, Extensions, Input, Offer, Outcome, Registration, SessionId, Settings, Skip, Standing,
-    Submission, Wants,
+    Effect, Extensions, Input, MOST_ATTEMPTS, Offer, Outcome, Registration, SessionId, Settings,
+    Skip, Standing, Submission, Wants,
 };
 use crate::protocol::job::{
     AccountId, Body, Capabilities, Formats, Job, Kind, LegacySampling, ModelChoice, Reach,
+    UnixMillis,
 };
 
 const REACH: Reach = Reach {
@@ -144,6 +145,21 @@ fn a_job_that_waits_is_taken_from_the_worker_that_brings_it_whatever_it_serves()
     desk.say(&offer, token(1)).say(&offer, done());
     assert!(is_delivered(&desk.end()));
     desk.assert_nothing_left();
+}
+
+#[test]
+fn attempts_of_an_earlier_process_have_numbers_of_their_own() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    let job = desk.stored_job();
+    desk.put(Input::Submit(Submission {
+        jobs: vec![Arc::new(job)],
+        standing: Standing {
+            since: Some(UnixMillis(1_799_999_999_000)),
+            ..Standing::default()
+        },
+    }));
+    assert_eq!(desk.pop(poller, 1)[0].attempt, MOST_ATTEMPTS + 1);
 }
 
 #[test]
