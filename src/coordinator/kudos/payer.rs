@@ -76,14 +76,19 @@ impl Payer {
         key.map(|key| &key.limits)
     }
 
-    /// A shared key has to have as much left as the request may cost. An account need not, but some workers want to
-    /// know that it has.
-    pub fn cover(&mut self, price: Kudos) -> Result<(), Refusal> {
+    /// An account need not have what a request may cost, but some workers want to know that it has.
+    pub fn note_price(&mut self, price: Kudos) {
         self.standing.short = !self.is_trusted && self.standing.kudos < price;
-        let covers = self.key.as_ref().is_none_or(|key| key.covers(price));
-        if covers {
-            return Ok(());
-        }
+    }
+
+    /// The shared key that has to have as much left as a request may cost.
+    pub fn limited_key(&self) -> Option<SharedKeyId> {
+        let key = self.key.as_ref().filter(|key| key.budget.is_some());
+        key.map(|key| key.id)
+    }
+
+    /// Its shared key has less left than that.
+    pub fn fall_short(&mut self) -> Result<(), Refusal> {
         Code::SharedKeyInsufficientKudos.when(!self.allow_downgrade)?;
         self.standing.priority = Priority::Low;
         Ok(())

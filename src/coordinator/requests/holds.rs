@@ -5,8 +5,8 @@ use tracing::{debug, warn};
 
 use super::Requests;
 use crate::coordinator::clock::wall_clock;
-use crate::coordinator::storage::{Hold, StorageError};
-use crate::protocol::job::{AccountId, Kudos, RequestId, UnixMillis};
+use crate::coordinator::storage::{Hold, Purse, StorageError};
+use crate::protocol::job::{Kudos, RequestId, UnixMillis};
 
 /// What is kept for a request that has not been accepted yet. Should it never be, it is given back.
 #[derive(Debug)]
@@ -17,16 +17,16 @@ pub struct Kept {
 }
 
 impl Requests {
-    /// Keeps so much of an account for a request that is at the door; nothing, where there is not enough.
+    /// Keeps so much for a request that is at the door; nothing, where there is not enough.
     pub async fn keep(
         &self,
         request: RequestId,
-        account: AccountId,
+        of: Purse,
         amount: Kudos,
     ) -> Result<Option<Kept>, StorageError> {
         let hold = Hold {
             request,
-            account,
+            of,
             amount,
             at: wall_clock(),
         };

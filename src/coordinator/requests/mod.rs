@@ -85,8 +85,8 @@ pub struct NewRequest {
     /// What it costs at once, beside its jobs, and what is owed for it.
     pub fee: Kudos,
     pub dues: Dues,
-    /// What is kept of the account's kudos until it has ended, if anything is.
-    pub kept: Option<Kept>,
+    /// What is kept of the account's kudos and of the key's until it has ended, if anything is.
+    pub kept: Vec<Kept>,
     pub expires_at: UnixMillis,
 }
 
@@ -144,9 +144,7 @@ impl Requests {
         };
         // Should the store fail, the streams are dropped here, which cancels the jobs.
         self.0.store.accept(row.clone(), new.dues).await?;
-        if let Some(kept) = new.kept {
-            kept.accepted();
-        }
+        new.kept.into_iter().for_each(Kept::accepted);
         let wishes = (new.wishes, new.standing);
         let request = Request::new(&row, wishes, &new.jobs, &streams, Vec::new());
         Ok(self.follow(request, &new.jobs, streams, new.webhook))

@@ -53,8 +53,4 @@ impl SharedKey {
     pub fn is_expired(&self, now: UnixMillis) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
-
-    pub fn covers(&self, price: Kudos) -> bool {
-        self.budget.is_none_or(|left| left >= price)
-    }
 }

@@ -36,6 +36,7 @@ pub const ALL: &[&str] = &[
     include_str!("migrations/0016_tallies.sql"),
     include_str!("migrations/0017_fees.sql"),
     include_str!("migrations/0018_leftovers.sql"),
+    include_str!("migrations/0019_key_holds.sql"),
 ];
 
 /// Makes the file, for its owner's eyes only: it holds the hashes of keys.

@@ -69,7 +69,7 @@ pub use addresses::WorkerAddress;
 pub use collections::{CollectionChange, NewCollection};
 pub use error::StorageError;
 pub use filters::{FilterChange, FilterChanged, FilterMade, FilterRow, MOST_FILTERS, NewFilter};
-pub use holds::Hold;
+pub use holds::{Hold, Purse};
 pub use keys::{KeyRow, NewKeyRow};
 pub use ledger::LedgerSums;
 pub use location::Location;

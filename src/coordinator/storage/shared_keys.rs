@@ -1,5 +1,6 @@
-//! Keys that users hand to others. What is spent with one is taken from its budget where the job is settled
-//! ([`super::settlements`]); what is sent to one is added in the transaction of the posting.
+//! Keys that users hand to others. What a request may cost is kept of the budget until it has ended
+//! ([`super::holds`]), and what is spent is taken from it where the job is settled ([`super::settlements`]); what is sent
+//! to one is added in the transaction of the posting.
 
 use std::collections::BTreeMap;
 
@@ -237,15 +238,16 @@ impl Change for Gift {
     }
 }
 
+pub fn shared_key_id(stored: String) -> Result<SharedKeyId, StorageError> {
+    let id = stored.parse().map(SharedKeyId);
+    id.map_err(|_| StorageError::Broken(format!("a shared key has the id {stored:?}")))
+}
+
 impl Stored for SharedKey {
     fn load(row: &AnyRow) -> Result<Self, StorageError> {
-        let id: String = row.try_get("id")?;
         let number = |name| row.try_get::<Option<i64>, _>(name);
         Ok(Self {
-            id: id
-                .parse()
-                .map(SharedKeyId)
-                .map_err(|_| StorageError::Broken(format!("a shared key has the id {id:?}")))?,
+            id: shared_key_id(row.try_get("id")?)?,
             owner: AccountId(row.try_get("owner")?),
             owner_name: row.try_get("owner_name")?,
             name: row.try_get("name")?,

@@ -448,3 +448,36 @@ async fn an_empty_key_gives_nobody_more_room_than_all_who_have_none() {
     refused(&ask(&app, &empty, one).await, 429, "TooManyPrompts");
     accepted(ask(&app, &alice.key, json!({})).await);
 }
+
+#[tokio::test]
+async fn of_many_at_once_as_many_are_taken_as_a_shared_key_can_pay_for() {
+    let app = App::start().await;
+    let alice = Person::new(&app, "alice", Roles::USER).await;
+    let (_, price) = ask(&app, &alice.key, json!({"dry_run": true})).await;
+    let price = price["kudos"].as_f64().unwrap() as i64;
+    // Each is charged one at once as well.
+    let left = json!({"kudos": 3 * price + 2});
+    let key = shared_key(&app, &alice, left).await;
+    let many = join_all((0..20).map(|_| ask(&app, &key, json!({})))).await;
+    let (taken, others): (Vec<_>, Vec<_>) = many
+        .into_iter()
+        .partition(|(status, _)| *status == StatusCode::ACCEPTED);
+    assert_eq!(taken.len(), 3);
+    for other in &others {
+        refused(other, 403, "SharedKeyInsufficientKudos");
+    }
+    assert_eq!(app.store.holding().await.unwrap().len(), 3);
+    // Who takes less waits behind the others, and nothing is kept.
+    accepted(ask(&app, &key, json!({"allow_downgrade": true})).await);
+    assert_eq!(app.store.holding().await.unwrap().len(), 3);
+    for one in taken {
+        let path = format!("{STATUS}/{}", accepted(one));
+        call_as(&app, "", Method::DELETE, &path, Value::Null).await;
+    }
+    let began = Instant::now();
+    while !app.store.holding().await.unwrap().is_empty() {
+        assert!(began.elapsed() < PATIENCE, "something is kept");
+        sleep(std::time::Duration::from_millis(5)).await;
+    }
+    accepted(ask(&app, &key, json!({})).await);
+}

@@ -4,10 +4,29 @@ use super::requested::unavailable;
 use crate::coordinator::kudos::{Crowd, Payer, estimate_text, text_hold, text_needs_it};
 use crate::coordinator::requests::{Kept, Requests};
 use crate::coordinator::state::DoorSettings;
+use crate::coordinator::storage::Purse;
 use crate::coordinator::switchboard::Overview;
 use crate::protocol::job::{Kind, Kudos, RequestId};
 use crate::protocol::legacy::text::request::GenerationInputText;
 use crate::protocol::legacy::{Code, Refusal};
+
+/// Keeps of the payer's shared key what a request may cost, if its budget has an end.
+pub async fn cover(
+    payer: &mut Payer,
+    price: Kudos,
+    (requests, request): (&Requests, RequestId),
+) -> Result<Option<Kept>, Refusal> {
+    payer.note_price(price);
+    let Some(key) = payer.limited_key() else {
+        return Ok(None);
+    };
+    let kept = requests.keep(request, Purse::Key(key), price).await;
+    let kept = kept.map_err(|_| unavailable())?;
+    if kept.is_none() {
+        payer.fall_short()?;
+    }
+    Ok(kept)
+}
 
 /// Where kudos are kept for a request until it has ended.
 pub struct Till<'a> {
@@ -21,8 +40,8 @@ pub struct Till<'a> {
 impl Till<'_> {
     /// Nothing, where there is not enough.
     pub async fn keep(&self, amount: Kudos) -> Result<Option<Kept>, Refusal> {
-        let (request, account) = (self.request, self.payer.account);
-        let kept = self.requests.keep(request, account, amount).await;
+        let purse = Purse::Account(self.payer.account);
+        let kept = self.requests.keep(self.request, purse, amount).await;
         kept.map_err(|_| unavailable())
     }
 }

@@ -93,9 +93,9 @@ pub async fn ask(
     door.keep_out_blocked()?;
     door.refuse_raiders(&caller, &modes)?;
     asked = moderated(&door, &caller, asked).await?;
-    payer.cover(paying::kudos(price))?;
     // Not the one that replies and logs name: whoever knows this one may read the text.
     let id = RequestId::random();
+    let of_key = paying::cover(&mut payer, paying::kudos(price), (&requests, id)).await?;
     let till = Till {
         requests: &requests,
         request: id,
@@ -108,7 +108,7 @@ pub async fn ask(
     }
     let order = Order::new(id, &payer, Asked::text(asked)).for_workers(whose);
     let request = NewRequest {
-        kept,
+        kept: of_key.into_iter().chain(kept).collect(),
         ..order.request(payer.standing, style, &settings.names)
     };
     let accepted = requests.accept(request).await;

@@ -181,7 +181,7 @@ impl Order {
                 style,
                 shared_key: self.shared_key,
             },
-            kept: None,
+            kept: Vec::new(),
             expires_at: self.expires_at,
         }
     }

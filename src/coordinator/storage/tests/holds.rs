@@ -10,11 +10,14 @@ use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::accounts::Roles;
 use crate::coordinator::kudos::{Cause, Posted, Posting};
-use crate::coordinator::storage::{Dues, Hold, RequestRow, Store};
-use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis};
+use crate::coordinator::sharing::NewKey;
+use crate::coordinator::storage::{Dues, Hold, Purse, RequestRow, Store};
+use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
+use crate::protocol::legacy::shared_key::JobLimits;
 
 on_both_engines! {
     no_more_is_kept_than_there_is,
+    a_thousand_at_once_keep_no_more_of_a_key_than_is_left_of_it,
     what_is_kept_cannot_be_given_away,
     what_was_kept_for_requests_that_are_gone_is_given_back,
     what_was_kept_for_a_request_goes_with_it_when_its_time_is_over,
@@ -40,7 +43,7 @@ async fn person(store: &Store, kudos: i64) -> AccountId {
 fn hold(account: AccountId, kudos: i64) -> Hold {
     Hold {
         request: RequestId::random(),
-        account,
+        of: Purse::Account(account),
         amount: Kudos(kudos * 1000),
         at: NOON,
     }
@@ -64,6 +67,50 @@ async fn no_more_is_kept_than_there_is(scratch: Scratch) {
     }
     assert_eq!(spendable(&store, alice).await, 100);
     assert_eq!(store.held(alice).await, Ok(Kudos(0)));
+}
+
+/// A shared key with so many kudos, or with no end of them.
+async fn key_with(store: &Store, kudos: Option<i64>) -> SharedKeyId {
+    let key = NewKey {
+        id: SharedKeyId(uuid::Uuid::new_v4()),
+        owner: person(store, 0).await,
+        name: None,
+        budget: kudos.map(|kudos| Kudos(kudos * 1000)),
+        expires_at: None,
+        limits: JobLimits {
+            image_pixels: -1,
+            image_steps: -1,
+            text_tokens: -1,
+        },
+        now: NOON,
+        most: 3,
+    };
+    assert_eq!(store.create_shared_key(key.clone()).await, Ok(true));
+    key.id
+}
+
+async fn a_thousand_at_once_keep_no_more_of_a_key_than_is_left_of_it(scratch: Scratch) {
+    let store = scratch.open().await;
+    let key = key_with(&store, Some(100)).await;
+    let endless = key_with(&store, None).await;
+    let of_key = |key, kudos| Hold {
+        of: Purse::Key(key),
+        ..hold(AccountId(0), kudos)
+    };
+    let holds: Vec<Hold> = (0..1000).map(|_| of_key(key, 7)).collect();
+    let kept = join_all(holds.iter().map(|hold| store.hold(*hold))).await;
+    assert_eq!(kept.iter().filter(|one| **one == Ok(true)).count(), 14);
+    assert_eq!(store.hold(of_key(endless, 1_000_000)).await, Ok(true));
+    assert_eq!(store.holding().await.unwrap().len(), 15);
+    // The process that keeps them is no more: one has ended, the others are nowhere.
+    drop(store);
+    let store = scratch.open().await;
+    let first = holds.iter().zip(&kept).find(|(_, kept)| **kept == Ok(true));
+    store.release(first.unwrap().0.request).await.unwrap();
+    assert_eq!(store.hold(of_key(key, 10)).await, Ok(false));
+    assert_eq!(store.release_lost(LATER).await, Ok(14));
+    assert_eq!(store.hold(of_key(key, 100)).await, Ok(true));
+    assert_eq!(store.hold(of_key(key, 1)).await, Ok(false));
 }
 
 async fn what_is_kept_cannot_be_given_away(scratch: Scratch) {

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::super::moderation::Door;
-use super::super::paying::{Till, crowd, kudos};
+use super::super::paying::{Till, cover, crowd, kudos};
 use super::super::progress;
 use super::super::refused::Refused;
 use super::super::requested::{Asking, notice, refusal, targets};
@@ -120,7 +120,8 @@ impl Counter {
     ) -> Result<RequestAsync, Refusal> {
         // Not the one that replies and logs name: whoever knows this one may see the images.
         let id = RequestId::random();
-        payer.cover(kudos(paying::estimate(&asked)))?;
+        let price = kudos(paying::estimate(&asked));
+        let of_key = cover(&mut payer, price, (&self.requests, id)).await?;
         let (overview, names) = (self.board.overview(), &self.settings.names);
         let till = Till {
             requests: &self.requests,
@@ -138,7 +139,7 @@ impl Counter {
         let mut warnings = reference::warnings(&asked.models, &asked.params);
         let order = Order::new(id, &payer, Asked::image(asked)).for_workers(whose);
         let request = NewRequest {
-            kept,
+            kept: of_key.into_iter().chain(kept).collect(),
             ..order.request(payer.standing, style, names)
         };
         let accepted = self.requests.accept(request).await;
