@@ -7,7 +7,7 @@ use crate::coordinator::kudos::{Entry, Posting, Settlement};
 use crate::protocol::job::{Kudos, SharedKeyId};
 
 use super::StorageError;
-use super::entries::{Booked, book};
+use super::entries::{Booked, Forgiven, book};
 use super::fees;
 use super::insertion::Statements;
 use super::records::note_records;
@@ -47,18 +47,34 @@ impl<'a> Batch<'a> {
         }
         insert_requests(&self.accepted, connection, statements).await?;
         fees::insert_postings(&self.fees, connection, statements).await?;
-        book(&self.entries(), connection, statements).await?;
+        let forgiven = book(&self.entries(), connection, statements).await?;
         spend(self.by_key(), connection).await?;
         note_records(&self.settled, connection, statements).await?;
-        insert_results(&self.settled, connection, statements).await?;
+        insert_results(&self.settled, &forgiven, connection, statements).await?;
         stats::note(&self.settled, connection, statements).await?;
-        for accept in &self.accepted {
-            if let Some(used) = &accept.dues().style {
-                let fee = accept.fee();
-                write_use(used, fee.account, fee.at, connection).await?;
-            }
-        }
+        self.write_uses(&forgiven, connection).await?;
         Ok(true)
+    }
+
+    /// Owners of styles share what those who used them have paid for their requests.
+    async fn write_uses(
+        &self,
+        forgiven: &Forgiven,
+        connection: &mut AnyConnection,
+    ) -> Result<(), StorageError> {
+        let uses = self.accepted.iter();
+        let uses = uses.filter_map(|accept| Some((accept.dues().style?, accept.fee())));
+        let uses: Vec<_> = uses.collect();
+        if uses.is_empty() {
+            return Ok(());
+        }
+        let mut paid = fees::paid(&self.fees, forgiven);
+        for (used, fee) in uses {
+            let left = paid.entry(fee.account).or_default();
+            let earned = write_use(&used, &fee, *left, connection).await?;
+            left.0 -= earned.0;
+        }
+        Ok(())
     }
 
     fn entries(&self) -> Vec<(&dyn Booked, Entry)> {

@@ -32,6 +32,10 @@ pub trait Booked: Sync {
     fn at(&self) -> UnixMillis;
 }
 
+/// What was forgiven of the charges under each id.
+#[derive(Debug, Default)]
+pub struct Forgiven(HashMap<String, Kudos>);
+
 /// A balance after it has changed.
 struct Balance {
     account: AccountId,
@@ -59,21 +63,39 @@ impl Booked for Posting {
     }
 }
 
+impl Forgiven {
+    fn of_entries(entries: &[(&dyn Booked, Entry)]) -> Self {
+        let mut forgiven = HashMap::new();
+        // The house's side of each is what it pays.
+        for (of, entry) in entries.iter().filter(|(_, entry)| entry.amount.0 > 0) {
+            forgiven.entry(of.id()).or_insert(Kudos(0)).0 += entry.amount.0;
+        }
+        Self(forgiven)
+    }
+
+    pub fn of(&self, booked: &dyn Booked) -> Kudos {
+        match self.0.is_empty() {
+            true => Kudos(0),
+            false => self.0.get(&booked.id()).copied().unwrap_or_default(),
+        }
+    }
+}
+
 /// Writes the entries and changes the balances.
 pub async fn book(
     entries: &[(&dyn Booked, Entry)],
     connection: &mut AnyConnection,
     statements: &mut Statements,
-) -> Result<(), StorageError> {
+) -> Result<Forgiven, StorageError> {
     insert(&LEDGER, entries, ledger_row, connection, statements).await?;
     let fallen = change_balances(&sums_of(entries), connection, statements).await?;
     if fallen.is_empty() {
-        return Ok(());
+        return Ok(Forgiven::default());
     }
     let forgiven = forgiven(entries, &fallen);
     insert(&LEDGER, &forgiven, ledger_row, connection, statements).await?;
     change_balances(&sums_of(&forgiven), connection, statements).await?;
-    Ok(())
+    Ok(Forgiven::of_entries(&forgiven))
 }
 
 /// Adds to the balances; which of them have fallen below their floors by that.

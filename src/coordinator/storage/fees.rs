@@ -2,7 +2,7 @@
 //! requests are accepted under one commit. Nobody is refused for it: below a floor it is forgiven. It has no tally,
 //! since it is spent on work as the charges of jobs are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use sqlx::AnyConnection;
 
@@ -10,6 +10,7 @@ use crate::coordinator::kudos::{Cause, Entry, Posting, Reason};
 use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 
 use super::StorageError;
+use super::entries::Forgiven;
 use super::insertion::{Statements, Table, insert};
 use super::values::Values;
 
@@ -50,6 +51,17 @@ pub fn entries(posting: &Posting) -> impl Iterator<Item = Entry> {
         reason: Reason::Request,
         amount,
     })
+}
+
+/// What each account has paid of them.
+pub fn paid(postings: &[Posting], forgiven: &Forgiven) -> HashMap<AccountId, Kudos> {
+    let mut paid = HashMap::new();
+    for posting in postings {
+        let forgiven = forgiven.of(posting).0;
+        let charged = posting.moves.iter().filter(|(_, amount)| amount.0 < 0);
+        paid.extend(charged.map(|(account, amount)| (*account, Kudos(-amount.0 - forgiven))));
+    }
+    paid
 }
 
 pub async fn insert_postings(

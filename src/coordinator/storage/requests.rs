@@ -102,6 +102,13 @@ impl Store {
         Ok(Kudos(row.fetch_one(&self.readers).await?.try_get(0)?))
     }
 
+    /// What was paid for those that have ended: what they have cost and was not forgiven.
+    pub async fn paid(&self, id: RequestId) -> Result<Kudos, StorageError> {
+        let text = "SELECT CAST(COALESCE(SUM(charge - forgiven), 0) AS BIGINT) FROM results WHERE request = $1";
+        let row = sqlx::query(text).bind(id.to_string());
+        Ok(Kudos(row.fetch_one(&self.readers).await?.try_get(0)?))
+    }
+
     /// What a job has cost, if it has ended.
     pub async fn charged_for(&self, id: JobId) -> Result<Kudos, StorageError> {
         let row = sqlx::query("SELECT charge FROM results WHERE job = $1").bind(id.to_string());

@@ -11,6 +11,7 @@ use sqlx::{AnyConnection, AssertSqlSafe};
 use crate::coordinator::kudos::{Settlement, State};
 use crate::protocol::job::{JobId, Kind, Kudos};
 
+use super::entries::Forgiven;
 use super::insertion::{Statements, Table, insert};
 use super::values::Values;
 use super::write::Write;
@@ -55,8 +56,8 @@ const SETTLED: Table = Table {
     tail: " ON CONFLICT (job) DO NOTHING",
 };
 const RESULTS: Table = Table {
-    head: "INSERT INTO results (job, request, worker, model, state, reason, output, charge) VALUES ",
-    columns: 8,
+    head: "INSERT INTO results (job, request, worker, model, state, reason, output, charge, forgiven) VALUES ",
+    columns: 9,
     tail: " ON CONFLICT (job) DO NOTHING",
 };
 
@@ -73,11 +74,12 @@ pub async fn insert_settled(
 /// What they brought, where somebody waits for it.
 pub async fn insert_results(
     settlements: &[&Settlement],
+    forgiven: &Forgiven,
     connection: &mut AnyConnection,
     statements: &mut Statements,
 ) -> Result<(), StorageError> {
     let settlements = settlements.iter();
-    let results = settlements.filter_map(|it| Some((*it, it.result.as_deref()?)));
+    let results = settlements.filter_map(|it| Some((*it, it.result.as_deref()?, forgiven.of(*it))));
     let results: Vec<_> = results.collect();
     insert(&RESULTS, &results, result_row, connection, statements).await?;
     Ok(())
@@ -111,7 +113,7 @@ fn settled_row(settlement: &&Settlement, values: &mut Values) {
     values.number(millis(timing.total));
 }
 
-fn result_row((settlement, output): &(&Settlement, &str), values: &mut Values) {
+fn result_row((settlement, output, forgiven): &(&Settlement, &str, Kudos), values: &mut Values) {
     values.text(&settlement.job.to_string());
     values.text(&settlement.request.to_string());
     values.maybe(settlement.worker.map(|worker| worker.0));
@@ -120,6 +122,7 @@ fn result_row((settlement, output): &(&Settlement, &str), values: &mut Values) {
     values.text(settlement.reason);
     values.whole_text(output);
     values.number(settlement.charge.0);
+    values.number(forgiven.0);
 }
 
 pub fn kind_word(kind: Kind) -> &'static str {

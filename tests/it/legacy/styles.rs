@@ -3,6 +3,7 @@
 use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::state::DoorSettings;
+use muster::protocol::job::Kudos;
 use serde_json::{Value, json};
 
 use super::super::support::app::App;
@@ -535,6 +536,7 @@ async fn an_image_style_writes_no_text() {
 #[tokio::test]
 async fn an_image_style_draws_and_its_owner_is_paid() {
     let app = App::start().await;
+    app.enrich(Kudos(1_000_000)).await;
     let key = customizer(&app).await;
     let style = json!({
         "name": "oil", "prompt": "oil, {p}###photo, {np}", "models": ["painter"], "params": {"steps": 12},

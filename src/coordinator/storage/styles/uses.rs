@@ -4,25 +4,28 @@ use sqlx::AnyConnection;
 
 use crate::coordinator::kudos::{Cause, Posting};
 use crate::coordinator::styles::{FEE, Use};
-use crate::protocol::job::{AccountId, UnixMillis};
+use crate::protocol::job::Kudos;
 
 use super::super::StorageError;
+use super::super::fees::Fee;
 use super::super::postings::post;
 
-/// The owner of a style is paid when somebody else uses it. Whoever does pays as much with the fee of the request.
+/// The owner of a style is paid when somebody else uses it: as much as whoever does has paid for that with the fee of the
+/// request, of which so much is left.
 pub async fn write_use(
     used: &Use,
-    asker: AccountId,
-    at: UnixMillis,
+    fee: &Fee,
+    left: Kudos,
     connection: &mut AnyConnection,
-) -> Result<(), StorageError> {
+) -> Result<Kudos, StorageError> {
     count(used, connection).await?;
-    if used.owner != asker {
-        let about = format!("style {}", used.style);
-        let earned = Posting::from_house(Cause::Style, used.owner, FEE, at).about(about);
-        post(&earned, connection).await?;
+    if used.owner == fee.account || left.0 <= 0 {
+        return Ok(Kudos(0));
     }
-    Ok(())
+    let (about, amount) = (format!("style {}", used.style), FEE.min(left));
+    let earned = Posting::from_house(Cause::Style, used.owner, amount, fee.at).about(about);
+    post(&earned, connection).await?;
+    Ok(amount)
 }
 
 /// What was deleted since is counted nowhere.

@@ -8,12 +8,14 @@ use crate::coordinator::accounts::Roles;
 use crate::coordinator::kudos::{Cause, Posting};
 use crate::coordinator::sharing::NewKey;
 use crate::coordinator::storage::{Dues, RequestRow, Store};
+use crate::coordinator::styles::Use;
 use crate::protocol::job::{AccountId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
 use crate::protocol::legacy::shared_key::JobLimits;
 
 on_both_engines! {
     requests_that_are_accepted_together_are_charged_for_each,
     a_fee_below_the_floor_is_forgiven,
+    owners_of_styles_share_what_was_paid_and_not_what_was_forgiven,
     a_fee_is_taken_from_the_key_that_it_was_asked_with,
 }
 
@@ -79,6 +81,29 @@ async fn a_fee_below_the_floor_is_forgiven(scratch: Scratch) {
     let rows = (0..5).map(|_| store.accept(request(alice, 1000), Dues::default()));
     join_all(rows).await;
     assert_eq!(store.balance(alice).await, Ok(Kudos(floor)));
+    assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
+}
+
+async fn owners_of_styles_share_what_was_paid_and_not_what_was_forgiven(scratch: Scratch) {
+    let store = scratch.open().await;
+    let (alice, hers) = person(&store, "alice").await;
+    let (bob, floor) = person(&store, "bob").await;
+    lift(&store, bob, 5000).await;
+    let dues = Dues {
+        style: Some(Use {
+            style: uuid::Uuid::new_v4(),
+            collection: None,
+            owner: alice,
+            shared_key: None,
+        }),
+        ..Dues::default()
+    };
+    // However many of them are accepted under one commit.
+    let rows = (0..20).map(|_| store.accept(request(bob, 3000), dues));
+    assert!(join_all(rows).await.iter().all(Result::is_ok));
+    assert_eq!(store.balance(bob).await, Ok(Kudos(floor)));
+    let earned = store.balance(alice).await.unwrap().0 - hers;
+    assert!((3000..=5000).contains(&earned), "{earned}");
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
 }
 

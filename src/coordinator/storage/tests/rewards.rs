@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{MOST, escrow_of};
+use crate::coordinator::kudos::{MOST, Settlement, escrow_of};
 use crate::coordinator::sharing::NewKey;
 use crate::coordinator::storage::{
     Attended, Decided, Leaving, Left, NewLogin, NewMessage, PersonChange, Promotion, RigChange,
@@ -39,6 +39,14 @@ async fn two(store: &Store) -> (AccountId, AccountId) {
     (asks, works)
 }
 
+/// A job somebody waits for.
+fn with_result(kudos: i64) -> Settlement {
+    Settlement {
+        result: Some("{}".into()),
+        ..settlement(JobId::random(), kudos)
+    }
+}
+
 async fn sound(store: &Store) {
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
 }
@@ -55,6 +63,11 @@ async fn a_charge_below_the_floor_is_forgiven_and_the_books_stay_sound(scratch: 
     assert_eq!(balance(asks).await, Kudos(14_000));
     assert_eq!(balance(works).await, Kudos(114_000));
     sound(&store).await;
+    let poor = with_result(5);
+    let request = poor.request;
+    store.settle(poor).await.unwrap();
+    let cost = (store.charged(request).await, store.paid(request).await);
+    assert_eq!(cost, (Ok(Kudos(6_000)), Ok(Kudos(0))));
     let rich = PersonChange {
         kudos: Some(Kudos(8_000)),
         ..PersonChange::default()
@@ -62,9 +75,11 @@ async fn a_charge_below_the_floor_is_forgiven_and_the_books_stay_sound(scratch: 
     store.change_person(asks, rich, NOW).await.unwrap();
     store.settle(settlement(JobId::random(), 5)).await.unwrap();
     assert_eq!(balance(asks).await, Kudos(16_000));
-    let last = JobId::random();
-    store.settle(settlement(last, 5)).await.unwrap();
+    let job = with_result(5);
+    let (last, request) = (job.job, job.request);
+    store.settle(job).await.unwrap();
     assert_eq!(balance(asks).await, Kudos(14_000));
+    assert_eq!(store.paid(request).await, Ok(Kudos(2_000)));
     let its: i64 = store
         .entries(last)
         .await

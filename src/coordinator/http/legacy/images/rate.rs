@@ -35,10 +35,8 @@ pub async fn rate(
     let request = find(&requests, &path, Kind::Image)?;
     payload.check()?;
     check(&payload, &request)?;
-    let counts = request.counts();
-    let ended = counts.finished + counts.failed + counts.stopped;
-    let cost = request.charged(ended, &store).await;
-    let reward = reward(&payload, cost);
+    let paid = store.paid(request.id).await.map_err(|_| unavailable())?;
+    let reward = reward(&payload, paid);
     let posting = Posting::from_house(Cause::Rating, request.account, reward, wall_clock())
         .about(request.id.to_string())
         .once(format!("rating {}", request.id));
@@ -70,14 +68,14 @@ fn check(payload: &AestheticsPayload, request: &Request) -> Result<(), Refusal> 
     Code::AestheticsSolo.when(best.is_some() && counts.finished == 1)
 }
 
-/// Never more than what was paid, less one.
-fn reward(payload: &AestheticsPayload, cost: Kudos) -> Kudos {
+/// Never more than what was paid for the images, less one.
+fn reward(payload: &AestheticsPayload, paid: Kudos) -> Kudos {
     let best = match payload.agreed_best() {
         Some(_) => BEST,
         None => 0,
     };
     let ratings = i64::try_from(payload.ratings().len()).unwrap_or(0) * RATING;
-    let most = cost.0.saturating_sub(1000).max(0);
+    let most = paid.0.saturating_sub(1000).max(0);
     Kudos(((best + ratings) * 1000).min(most))
 }
 
