@@ -7,7 +7,9 @@
 //! ```
 //!
 //! p is the model's size in billions of parameters. Where nobody knows it, the word of a trusted owner counts, in the
-//! name under which the model is served, and else it is 1. The reward is rounded to
+//! name under which the model is served, and else it is 1. (Elsewhere an unknown model is worth c to whoever is not
+//! trusted, however much it writes, and 0.027 · c a token to others, as if it had 3.4 billions. Here whoever writes more
+//! earns more, and what a worker earns does not depend on whether it polls.) The reward is rounded to
 //! thousandths, the unit of the ledger. Who asked pays the reward and one kudos more.
 //!
 //! A worker that polls is paid 0.3 of that unless its software is known to return what a model said, which its agent
