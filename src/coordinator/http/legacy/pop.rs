@@ -54,6 +54,7 @@ pub async fn pop(
     door.keep_out_blocked()?;
     let wants = Wants {
         own_only: door::is_kept_back(&door, &caller, &modes).await?,
+        paid: asked.require_upfront_kudos,
         ..Wants::most(asked.amount)
     };
     let mut ask = Ask {
@@ -164,6 +165,7 @@ fn reasons(skipped: &Skipped) -> NoValidRequestFoundText {
         matching_softprompt: count(Skip::Softprompt),
         models: count(Skip::Models),
         bridge_version: count(Skip::Ability),
+        kudos: count(Skip::Kudos),
         ..NoValidRequestFoundText::default()
     }
 }
