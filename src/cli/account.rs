@@ -139,7 +139,7 @@ impl From<AccountRow> for AccountReport {
             id: account.id.0,
             name: account.name,
             roles: account.roles.names().collect(),
-            kudos: account.kudos.0 as f64 / 1000.0,
+            kudos: account.means.kudos.0 as f64 / 1000.0,
         }
     }
 }

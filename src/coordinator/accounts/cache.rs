@@ -13,9 +13,10 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{debug, warn};
 
 use crate::coordinator::storage::{KeyRow, StorageError};
-use crate::protocol::job::{AccountId, Kudos};
+use crate::protocol::job::AccountId;
 
 use super::key::Digest;
+use super::means::{KnownMeans, Means, MeansOfAll};
 use super::{Caller, Denied, Inner, Roles};
 
 /// Known keys in one generation.
@@ -39,6 +40,7 @@ pub struct Cache {
 struct State {
     callers: Generations<Arc<Caller>>,
     strangers: Generations<()>,
+    means: MeansOfAll,
     /// Changes up to this one are in here.
     revision: i64,
 }
@@ -55,6 +57,7 @@ impl Cache {
         let state = State {
             callers: Generations::of(CALLERS),
             strangers: Generations::of(STRANGERS),
+            means: MeansOfAll::with_room_for(2 * CALLERS),
             revision,
         };
         Self {
@@ -82,18 +85,16 @@ impl Cache {
             .collect()
     }
 
+    /// What all callers of an account know of it, which has so much now.
+    pub fn means_of(&self, account: AccountId, means: Means) -> Arc<KnownMeans> {
+        self.lock().means.of(account, means)
+    }
+
     /// Callers of these accounts stand as told from now on.
-    pub fn note_kudos(&self, balances: &HashMap<AccountId, Kudos>) {
+    pub fn note_means(&self, means: &HashMap<AccountId, Means>) {
         let state = self.lock();
-        for caller in state
-            .callers
-            .young
-            .values()
-            .chain(state.callers.old.values())
-        {
-            if let Some(kudos) = balances.get(&caller.account) {
-                caller.note_kudos(*kudos);
-            }
+        for (account, means) in means {
+            state.means.note(*account, *means);
         }
     }
 
@@ -215,12 +216,7 @@ impl Inner {
         let callers = self.cache.lately();
         let accounts: BTreeSet<AccountId> = callers.iter().map(|caller| caller.account).collect();
         let accounts: Vec<AccountId> = accounts.into_iter().collect();
-        let balances = self.store.balances(&accounts).await?;
-        for caller in callers {
-            if let Some(kudos) = balances.get(&caller.account) {
-                caller.note_kudos(*kudos);
-            }
-        }
+        self.cache.note_means(&self.store.means(&accounts).await?);
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Who has been let in.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::coordinator::dispatch::{Priority, Standing};
 use crate::coordinator::sharing::SharedKey;
@@ -9,6 +9,7 @@ use crate::coordinator::storage::{AccountRow, KeyRow};
 use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 
 use super::key::Digest;
+use super::means::KnownMeans;
 use super::{KeyId, Roles, Scopes};
 
 /// The key everybody knows, and the account behind it.
@@ -40,15 +41,15 @@ pub struct Caller {
     pub concurrency: Option<usize>,
     /// It came with a key that the account's owner has handed to others.
     pub shared: Option<Arc<SharedKey>>,
-    /// As it was lately, in thousandths.
-    kudos: AtomicI64,
+    /// What the account has.
+    means: Arc<KnownMeans>,
     /// Whether it came since this was last asked.
     came: AtomicBool,
     pub(super) digest: Digest,
 }
 
 impl Caller {
-    pub(super) fn of(row: KeyRow, digest: Digest) -> Self {
+    pub(super) fn of(row: KeyRow, digest: Digest, means: Arc<KnownMeans>) -> Self {
         Self {
             account: row.account,
             name: row.account_name.into(),
@@ -59,7 +60,7 @@ impl Caller {
             expires_at: row.expires_at,
             concurrency: row.concurrency.map(jobs),
             shared: None,
-            kudos: AtomicI64::new(row.kudos.0),
+            means,
             came: AtomicBool::new(false),
             digest,
         }
@@ -77,7 +78,7 @@ impl Caller {
             expires_at: None,
             concurrency: Some(ALL_ANONYMOUS),
             shared: None,
-            kudos: AtomicI64::new(0),
+            means: Arc::default(),
             came: AtomicBool::new(false),
             digest: Digest::NONE,
         }
@@ -92,7 +93,7 @@ impl Caller {
             key: KeyId(owner.id.0.saturating_neg()),
             roles: owner.roles,
             concurrency: owner.concurrency.map(jobs),
-            kudos: AtomicI64::new(owner.kudos.0),
+            means: Arc::new(KnownMeans::at(owner.means)),
             shared: Some(Arc::new(key)),
             ..Self::anonymous()
         }
@@ -100,16 +101,16 @@ impl Caller {
 
     /// What the account brings to the queue.
     pub fn standing(&self) -> Standing {
-        let kudos = self.kudos.load(Ordering::Relaxed);
+        let kudos = self.means.look().kudos;
         match self.roles.contains(Roles::FLAGGED) {
             // Whoever is under suspicion waits behind the others, however rich.
             true => Standing {
-                kudos: Kudos(kudos / 1000),
+                kudos: Kudos(kudos.0 / 1000),
                 priority: Priority::Low,
                 ..Standing::default()
             },
             false => Standing {
-                kudos: Kudos(kudos),
+                kudos,
                 ..Standing::default()
             },
         }
@@ -123,8 +124,9 @@ impl Caller {
         self.came.swap(false, Ordering::Relaxed)
     }
 
-    pub(super) fn note_kudos(&self, kudos: Kudos) {
-        self.kudos.store(kudos.0, Ordering::Relaxed);
+    /// What the account has above its floor, and held for nothing.
+    pub fn spare(&self) -> Kudos {
+        self.means.look().spare
     }
 
     /// Whether it may do all of these.

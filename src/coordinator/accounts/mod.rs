@@ -5,6 +5,7 @@
 //! | `scopes`, `roles`, `named` | what a key is good for; what an account may do; both are named sets |
 //! | `key` | how a key looks, and the digest that is stored in its place |
 //! | `caller` | who has been let in |
+//! | `means` | what accounts have, as far as the callers in memory need it |
 //! | `cache` | the callers in memory, so that no request costs a query |
 //!
 //! A key is 22 random characters, shown once. Only its HMAC-SHA-256 is stored. The secret of that HMAC lives in
@@ -14,6 +15,7 @@
 mod cache;
 mod caller;
 mod key;
+mod means;
 pub(super) mod named;
 mod roles;
 mod scopes;
@@ -23,6 +25,7 @@ mod tests;
 
 pub use caller::{ANONYMOUS, ANONYMOUS_KEY, Caller, NoOwner};
 pub use key::{KeyId, KeyText};
+pub use means::Means;
 pub use roles::Roles;
 pub use scopes::Scopes;
 
@@ -187,7 +190,10 @@ impl Accounts {
             Denied::Unavailable
         })?;
         let found = row.filter(|row| row.revoked_at.is_none());
-        let found = found.map(|row| Arc::new(Caller::of(row, digest)));
+        let found = found.map(|row| {
+            let means = inner.cache.means_of(row.account, row.means);
+            Arc::new(Caller::of(row, digest, means))
+        });
         inner.cache.keep(digest, found.clone(), asked_at);
         Ok(found)
     }
@@ -224,8 +230,8 @@ impl Accounts {
     /// Takes in at once what these accounts have, because it was changed here. Where that fails it is known a little
     /// later, as any other change.
     pub async fn refresh(&self, accounts: &[AccountId]) {
-        match self.inner.store.balances(accounts).await {
-            Ok(balances) => self.inner.cache.note_kudos(&balances),
+        match self.inner.store.means(accounts).await {
+            Ok(means) => self.inner.cache.note_means(&means),
             Err(error) => debug!("standings could not be read: {error}"),
         }
     }

@@ -15,6 +15,8 @@ pub struct Payer {
     pub account: AccountId,
     /// What it brings to the queue.
     pub standing: Standing,
+    /// What it has above its floor, and held for nothing.
+    spare: Kudos,
     key: Option<Arc<SharedKey>>,
     /// The key is that of a style, which makes what it likes.
     by_style: bool,
@@ -59,6 +61,7 @@ impl Payer {
         Self {
             account: caller.account,
             standing: caller.standing(),
+            spare: caller.spare(),
             key: caller.shared.clone(),
             by_style: false,
             is_trusted: caller.roles.contains(Roles::TRUSTED),
@@ -78,7 +81,7 @@ impl Payer {
 
     /// An account need not have what a request may cost, but some workers want to know that it has.
     pub fn note_price(&mut self, price: Kudos) {
-        self.standing.short = !self.is_trusted && self.standing.kudos < price;
+        self.standing.short = !self.is_trusted && self.spare < price;
     }
 
     /// The shared key that has to have as much left as a request may cost.
@@ -102,6 +105,7 @@ impl Payer {
                 priority: Priority::Low,
                 ..Standing::default()
             },
+            spare: Kudos(0),
             key: None,
             is_trusted: false,
             ..self

@@ -21,14 +21,14 @@ impl Requests {
         let mut accounts: Vec<_> = open.iter().map(|one| one.request.account).collect();
         accounts.sort_unstable();
         accounts.dedup();
-        let balances = self.0.store.balances(&accounts).await?;
+        let means = self.0.store.means(&accounts).await?;
         let (mut requests, mut queued) = (0, 0);
         for one in open {
             match Order::read(&one.request) {
                 Ok(order) => {
-                    let kudos = balances.get(&one.request.account).copied();
+                    let means = means.get(&one.request.account).copied();
                     let standing = Standing {
-                        kudos: kudos.unwrap_or_default(),
+                        kudos: means.unwrap_or_default().kudos,
                         priority: order.priority(),
                         ..Standing::default()
                     };

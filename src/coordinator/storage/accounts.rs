@@ -7,8 +7,8 @@ use sqlx::AnyConnection;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use crate::coordinator::accounts::{Roles, Scopes};
-use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+use crate::coordinator::accounts::{Means, Roles, Scopes};
+use crate::protocol::job::{AccountId, UnixMillis};
 
 use super::keys::touch_keys;
 use super::people::create_person;
@@ -22,7 +22,7 @@ pub struct AccountRow {
     pub id: AccountId,
     pub name: String,
     pub roles: Roles,
-    pub kudos: Kudos,
+    pub means: Means,
     /// Jobs it may have waiting, where that is not as the settings say.
     pub concurrency: Option<i64>,
 }
@@ -52,7 +52,8 @@ struct NewAccount {
 macro_rules! select_accounts {
     ($rest:literal) => {
         concat!(
-            "SELECT id, name, roles, COALESCE(kudos, 0) AS kudos, concurrency FROM accounts \
+            "SELECT id, name, roles, COALESCE(kudos, 0) AS kudos, \
+             COALESCE(kudos - held - COALESCE(floor, 0), 0) AS spare, concurrency FROM accounts \
              LEFT JOIN balances ON balances.account = accounts.id \
              LEFT JOIN people ON people.account = accounts.id WHERE id > 0 ",
             $rest
@@ -174,7 +175,7 @@ impl Stored for AccountRow {
             id: AccountId(row.try_get("id")?),
             name: row.try_get("name")?,
             roles: Roles::parse(row.try_get("roles")?),
-            kudos: Kudos(row.try_get("kudos")?),
+            means: Means::load(row)?,
             concurrency: row.try_get("concurrency")?,
         })
     }

@@ -10,8 +10,8 @@ use sqlx::AnyConnection;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use crate::coordinator::accounts::{KeyId, Roles, Scopes};
-use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+use crate::coordinator::accounts::{KeyId, Means, Roles, Scopes};
+use crate::protocol::job::{AccountId, UnixMillis};
 
 use super::revisions::{self, Topic};
 use super::rows::{Stored, all, first};
@@ -36,7 +36,7 @@ pub struct KeyRow {
     pub account: AccountId,
     pub account_name: String,
     pub roles: Roles,
-    pub kudos: Kudos,
+    pub means: Means,
     /// Jobs that the account may have waiting, where that is not as the settings say.
     pub concurrency: Option<i64>,
 }
@@ -76,7 +76,8 @@ macro_rules! select_keys {
         concat!(
             "SELECT keys.id, public_id, digest, label, scopes, worker_name, keys.created_at, \
              expires_at, revoked_at, revision, keys.account, accounts.name, accounts.roles, \
-             COALESCE(kudos, 0) AS kudos, concurrency \
+             COALESCE(kudos, 0) AS kudos, \
+             COALESCE(kudos - held - COALESCE(floor, 0), 0) AS spare, concurrency \
              FROM keys JOIN accounts ON accounts.id = keys.account \
              LEFT JOIN people ON people.account = keys.account \
              LEFT JOIN balances ON balances.account = keys.account ",
@@ -243,7 +244,7 @@ impl Stored for KeyRow {
             account: AccountId(row.try_get("account")?),
             account_name: row.try_get("name")?,
             roles: Roles::parse(row.try_get("roles")?),
-            kudos: Kudos(row.try_get("kudos")?),
+            means: Means::load(row)?,
             concurrency: row.try_get("concurrency")?,
         })
     }

@@ -6,8 +6,10 @@ use std::collections::HashMap;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
+use crate::coordinator::accounts::Means;
 use crate::protocol::job::{AccountId, JobId, Kudos};
 
+use super::rows::Stored;
 use super::{StorageError, Store};
 
 /// What must hold of the whole ledger.
@@ -40,23 +42,23 @@ impl Store {
         Ok(Kudos(row.map_or(Ok(0), |row| row.try_get(0))?))
     }
 
-    /// Of those that have one.
-    pub async fn balances(
+    /// What each has, of those that have a balance.
+    pub async fn means(
         &self,
         accounts: &[AccountId],
-    ) -> Result<HashMap<AccountId, Kudos>, StorageError> {
-        let mut balances = HashMap::new();
+    ) -> Result<HashMap<AccountId, Means>, StorageError> {
+        let mut means = HashMap::new();
         for some in accounts.chunks(AT_ONCE) {
-            let mut query = sqlx::query(SOME_BALANCES);
+            let mut query = sqlx::query(SOME_MEANS);
             // The rest of the places repeat the last.
             for place in 0..AT_ONCE {
                 query = query.bind(some[place.min(some.len() - 1)].0);
             }
             for row in query.fetch_all(&self.readers).await? {
-                balances.insert(AccountId(row.try_get(0)?), Kudos(row.try_get(1)?));
+                means.insert(AccountId(row.try_get("account")?), Means::load(&row)?);
             }
         }
-        Ok(balances)
+        Ok(means)
     }
 
     /// The entries of one job: whose, and how much.
@@ -84,9 +86,18 @@ impl Store {
     }
 }
 
+impl Stored for Means {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        Ok(Self {
+            kudos: Kudos(row.try_get("kudos")?),
+            spare: Kudos(row.try_get("spare")?),
+        })
+    }
+}
+
 const AT_ONCE: usize = 8;
-const SOME_BALANCES: &str = "SELECT account, kudos FROM balances \
-                             WHERE account IN ($1, $2, $3, $4, $5, $6, $7, $8)";
+const SOME_MEANS: &str = "SELECT account, kudos, kudos - held - COALESCE(floor, 0) AS spare FROM balances \
+                          WHERE account IN ($1, $2, $3, $4, $5, $6, $7, $8)";
 const ENTRIES: &str = "SELECT CAST((SELECT COALESCE(SUM(amount), 0) FROM ledger) \
                        + (SELECT COALESCE(SUM(kudos), 0) FROM openings) AS BIGINT)";
 const BALANCES: &str = "SELECT CAST(COALESCE(SUM(kudos), 0) AS BIGINT) FROM balances";

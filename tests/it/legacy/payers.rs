@@ -481,3 +481,28 @@ async fn of_many_at_once_as_many_are_taken_as_a_shared_key_can_pay_for() {
     }
     accepted(ask(&app, &key, json!({})).await);
 }
+
+#[tokio::test]
+async fn a_worker_that_wants_kudos_first_serves_those_who_have_them_above_their_floor() {
+    let app = App::start().await;
+    let pop = async || {
+        let worker = json!({
+            "name": "proud", "models": ["tiny"], "require_upfront_kudos": true,
+            "bridge_agent": "KoboldCppEmbedWorker:2:url", "max_length": 512, "max_context_length": 2048,
+        });
+        let path = "/api/v2/generate/text/pop";
+        call_as(&app, &app.key, Method::POST, path, worker).await.1
+    };
+    let with = async |name: &str, kudos: i64, roles: Roles| {
+        let person = Person::new(&app, name, roles).await;
+        person.can_give(&app, kudos).await;
+        accepted(ask(&app, &person.key, json!({})).await);
+    };
+    // Her start is what nobody may give away, and it would pay for this.
+    with("alice", 0, Roles::USER).await;
+    let popped = pop().await;
+    let told = (&popped["id"], &popped["skipped"]["kudos"]);
+    assert_eq!(told, (&Value::Null, &json!(1)), "{popped}");
+    with("bob", 20, Roles::USER.with(Roles::FLAGGED)).await;
+    assert!(pop().await["id"].is_string());
+}
