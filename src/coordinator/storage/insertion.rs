@@ -27,7 +27,7 @@ pub struct Table {
 /// The texts of the statements in use.
 #[derive(Debug, Default)]
 pub struct Statements {
-    texts: HashMap<(&'static str, usize), Arc<str>>,
+    texts: HashMap<(&'static str, &'static str, usize), Arc<str>>,
 }
 
 /// Inserts the rows, as many as possible in one statement; how many were new.
@@ -86,7 +86,7 @@ impl Statements {
     }
 
     fn text(&mut self, table: &Table, rows: usize) -> Arc<str> {
-        let text = self.texts.entry((table.head, rows));
+        let text = self.texts.entry((table.head, table.tail, rows));
         text.or_insert_with(|| table.insertion(rows).into()).clone()
     }
 }
@@ -106,7 +106,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{Table, rows_in_one};
+    use super::{Statements, Table, rows_in_one};
 
     #[test]
     fn as_many_rows_as_there_are_of_a_few_sizes() {
@@ -122,6 +122,21 @@ mod tests {
         };
         assert_eq!((1..=64).map(statements).max(), Some(3));
         assert!((1..=16).all(|rows| statements(rows) <= 2));
+    }
+
+    #[test]
+    fn tables_with_one_head_keep_their_own_tails() {
+        let mut statements = Statements::default();
+        let mut text = |tail| {
+            let table = Table {
+                head: "INSERT INTO numbers (one) VALUES ",
+                columns: 1,
+                tail,
+            };
+            statements.text(&table, 1)
+        };
+        assert!(text("").ends_with("($1)"));
+        assert!(text(" RETURNING one").ends_with("($1) RETURNING one"));
     }
 
     #[test]
