@@ -58,9 +58,6 @@ pub enum Cause {
     Request,
     /// Rewards that waited until their owner was trusted.
     Escrow,
-    /// A charge that went below the floor.
-    Forgiven,
-    Refund,
 }
 
 /// What came of a posting.
@@ -170,8 +167,6 @@ impl Cause {
             Self::Rating => "rating",
             Self::Request => "request",
             Self::Escrow => "escrow",
-            Self::Forgiven => "forgiven",
-            Self::Refund => "refund",
         }
     }
 }
