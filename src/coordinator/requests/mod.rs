@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::sleep;
-use tracing::warn;
+use tokio::time::{Instant, sleep};
+use tracing::{debug, warn};
 
 use super::clock::wall_clock;
 use super::dispatch::{Refusal, Standing, Submission};
@@ -41,7 +41,11 @@ use crate::tasks::Tasks;
 
 /// What has expired is looked for this often.
 const SWEEP: Duration = Duration::from_secs(20);
-/// What it lives longer than this by is written down: the margin is longer than this and a sweep together.
+/// Between two steps when more has expired: other writes come first.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Sweeps between two looks at what has no request: that looks at everything.
+const LOST: u32 = 30;
+/// What it lives longer than this by is written down: the margin is longer than this and two sweeps together.
 const RENEWED: Duration = Duration::from_secs(60);
 const MINUTE: i64 = 60_000;
 /// Kept beyond its time, so that the last settlement finds it still there.
@@ -238,16 +242,37 @@ impl Requests {
     }
 
     async fn sweep_on(self) {
-        loop {
+        for sweep in 1_u32.. {
             sleep(SWEEP).await;
             self.keep_longer().await;
             let now = wall_clock();
             self.write().forget(now);
-            let before = UnixMillis(now.0.saturating_sub(MARGIN.as_millis() as i64));
-            if let Err(error) = self.0.store.forget_requests(before).await {
+            let before = now.before(MARGIN);
+            if let Err(error) = self.forget_stored(before).await {
                 warn!("expired requests stay in the store for now: {error}");
             }
             self.release_lost(before).await;
+            if sweep.is_multiple_of(LOST) {
+                self.forget_lost(before).await;
+            }
+        }
+    }
+
+    /// In steps, and no longer than a sweep: what lives longer has to be written down in between.
+    async fn forget_stored(&self, before: UnixMillis) -> Result<(), StorageError> {
+        let began = Instant::now();
+        while self.0.store.forget_requests(before).await? && began.elapsed() < SWEEP {
+            sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// Where a request could not be written down, or went before its last job, what its jobs have brought is nobody's.
+    async fn forget_lost(&self, before: UnixMillis) {
+        match self.0.store.forget_lost_results(before).await {
+            Ok(0) => {}
+            Ok(lost) => debug!("{lost} results had no request"),
+            Err(error) => warn!("results without a request stay in the store for now: {error}"),
         }
     }
 }

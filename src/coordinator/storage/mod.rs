@@ -13,7 +13,7 @@
 //! | `filters`, `timeouts`, `addresses`, `suspicions` | what moderators write, and what is held against whom |
 //! | `records` | what everybody has asked for and made, ever |
 //! | `passkeys` | who is believed about whom it asks for |
-//! | `retention` | how long ended jobs are remembered, and what outlasts them |
+//! | `retention`, `expiry` | how long ended jobs are remembered, and what outlasts them; how long requests are kept |
 //!
 //! Every change is a value sent to the one writer; readers are a pool of their own that never writes. A pool of
 //! transactions that read and then write loses nine in ten of them on SQLite, and on PostgreSQL one connection
@@ -26,6 +26,7 @@ mod collections;
 mod dialect;
 mod entries;
 mod error;
+mod expiry;
 mod fees;
 mod filters;
 mod holds;

@@ -1,11 +1,11 @@
 //! Requests that outlive their connection: accepted means on disk. What their jobs bring is written where they are
-//! settled ([`super::settlements`]); both go when the request expires.
+//! settled ([`super::settlements`]); both go when the request expires ([`super::expiry`]).
 
 use std::collections::HashMap;
 
 use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
-use sqlx::{AnyConnection, Executor, Row};
+use sqlx::{AnyConnection, Row};
 use uuid::Uuid;
 
 use crate::coordinator::styles::Use;
@@ -115,20 +115,6 @@ impl Store {
         let row = row.fetch_optional(&self.readers).await?;
         row.map_or(Ok(Kudos(0)), |row| Ok(Kudos(row.try_get(0)?)))
     }
-
-    /// They live until then, if that is longer than they were to.
-    pub async fn keep_requests(
-        &self,
-        ids: Vec<RequestId>,
-        until: UnixMillis,
-    ) -> Result<(), StorageError> {
-        self.change(Keep { ids, until }).await
-    }
-
-    /// Forgets what has expired.
-    pub async fn forget_requests(&self, now: UnixMillis) -> Result<(), StorageError> {
-        self.change(Forget(now)).await
-    }
 }
 
 const OPEN: &str = "SELECT id, account, kind, body, accepted_at, expires_at, cancelled, fee FROM requests \
@@ -199,60 +185,6 @@ impl Change for Cancel {
         Box::pin(async move {
             let done = sqlx::query("UPDATE requests SET cancelled = 1 WHERE id = $1");
             done.bind(self.0.to_string()).execute(connection).await?;
-            Ok(())
-        })
-    }
-}
-
-/// Requests in one statement.
-const AT_ONCE: usize = 8;
-const KEEP: &str = "UPDATE requests SET expires_at = $1 WHERE expires_at < $1 \
-                    AND id IN ($2, $3, $4, $5, $6, $7, $8, $9)";
-
-#[derive(Debug)]
-struct Keep {
-    ids: Vec<RequestId>,
-    until: UnixMillis,
-}
-
-impl Change for Keep {
-    type Answer = ();
-
-    fn apply<'a>(
-        &'a self,
-        connection: &'a mut AnyConnection,
-    ) -> BoxFuture<'a, Result<(), StorageError>> {
-        Box::pin(async move {
-            for some in self.ids.chunks(AT_ONCE) {
-                let mut kept = sqlx::query(KEEP).bind(self.until.0);
-                // The rest of the places repeat the last.
-                for place in 0..AT_ONCE {
-                    kept = kept.bind(some[place.min(some.len() - 1)].to_string());
-                }
-                kept.execute(&mut *connection).await?;
-            }
-            Ok(())
-        })
-    }
-}
-
-#[derive(Debug)]
-struct Forget(UnixMillis);
-
-impl Change for Forget {
-    type Answer = ();
-
-    fn apply<'a>(
-        &'a self,
-        connection: &'a mut AnyConnection,
-    ) -> BoxFuture<'a, Result<(), StorageError>> {
-        Box::pin(async move {
-            for text in [
-                "DELETE FROM results WHERE request IN (SELECT id FROM requests WHERE expires_at <= $1)",
-                "DELETE FROM requests WHERE expires_at <= $1",
-            ] {
-                connection.execute(sqlx::query(text).bind(self.0.0)).await?;
-            }
             Ok(())
         })
     }

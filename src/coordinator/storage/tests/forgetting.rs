@@ -9,7 +9,7 @@ use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::kudos::{HOUSE, Settlement};
 use crate::coordinator::storage::{Dues, RequestRow, Store};
-use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis};
+use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis, WorkerId};
 
 on_both_engines! {
     old_jobs_and_their_entries_go_and_no_balance_changes,
@@ -18,6 +18,8 @@ on_both_engines! {
     a_job_of_a_clock_that_was_ahead_stays_until_its_time,
     records_go_by_themselves,
     requests_that_live_on_are_kept_and_never_shorter,
+    expired_requests_go_in_steps_with_what_they_brought,
+    what_jobs_brought_goes_when_their_request_is_nowhere,
 }
 
 const DAY: i64 = 86_400_000;
@@ -144,22 +146,78 @@ async fn records_go_by_themselves(scratch: Scratch) {
     assert!(scratch.tasks.stop(Duration::from_secs(5)).await);
 }
 
+/// Until tomorrow.
+async fn accept(store: &Store, id: RequestId) {
+    let row = RequestRow {
+        id,
+        account: AccountId(1),
+        kind: Kind::Image,
+        body: "{}".to_owned(),
+        accepted_at: TODAY,
+        expires_at: days(1),
+        cancelled: false,
+        fee: Kudos(0),
+    };
+    store.accept(row, Dues::default()).await.unwrap();
+}
+
+/// A job of it has ended today.
+async fn bring(store: &Store, request: RequestId) {
+    let brought = Settlement {
+        request,
+        result: Some("brought".into()),
+        ..ended(0, 1)
+    };
+    store.settle(brought).await.unwrap();
+}
+
+async fn expired_requests_go_in_steps_with_what_they_brought(scratch: Scratch) {
+    let store = scratch.open().await;
+    let all: Vec<RequestId> = (0..700).map(|_| RequestId::random()).collect();
+    join_all(all.iter().map(|id| accept(&store, *id))).await;
+    join_all(all.iter().map(|id| bring(&store, *id))).await;
+    let open = async || {
+        let open = store.open_requests(TODAY).await.unwrap();
+        assert!(open.iter().all(|one| one.results.len() == 1));
+        open.len()
+    };
+    assert_eq!(store.forget_requests(TODAY).await, Ok(false));
+    assert_eq!(open().await, 700);
+    assert_eq!(store.forget_requests(days(1)).await, Ok(true));
+    assert_eq!(open().await, 200);
+    assert_eq!(store.has_results(WorkerId(7)).await, Ok(true));
+    assert_eq!(store.forget_requests(days(1)).await, Ok(false));
+    assert_eq!(open().await, 0);
+    assert_eq!(store.has_results(WorkerId(7)).await, Ok(false));
+}
+
+async fn what_jobs_brought_goes_when_their_request_is_nowhere(scratch: Scratch) {
+    let store = scratch.open().await;
+    let (known, unknown) = (RequestId::random(), RequestId::random());
+    accept(&store, known).await;
+    bring(&store, known).await;
+    bring(&store, unknown).await;
+    bring(&store, unknown).await;
+    // It may be written down yet.
+    assert_eq!(store.forget_lost_results(TODAY).await, Ok(0));
+    assert_eq!(store.forget_lost_results(days(1)).await, Ok(2));
+    assert_eq!(store.forget_lost_results(days(1)).await, Ok(0));
+    assert_eq!(
+        store.open_requests(TODAY).await.unwrap()[0].results.len(),
+        1
+    );
+    // Of a job that nobody remembers nothing more comes.
+    bring(&store, unknown).await;
+    forget_all(&store, days(1)).await;
+    assert_eq!(store.forget_lost_results(TODAY).await, Ok(1));
+}
+
 async fn requests_that_live_on_are_kept_and_never_shorter(scratch: Scratch) {
     let store = scratch.open().await;
     // One more than go into one statement.
     let all: Vec<RequestId> = (0..10).map(|_| RequestId::random()).collect();
     for id in &all {
-        let row = RequestRow {
-            id: *id,
-            account: AccountId(1),
-            kind: Kind::Image,
-            body: "{}".to_owned(),
-            accepted_at: TODAY,
-            expires_at: days(1),
-            cancelled: false,
-            fee: Kudos(0),
-        };
-        store.accept(row, Dues::default()).await.unwrap();
+        accept(&store, *id).await;
     }
     let longer = all[1..].to_vec();
     store.keep_requests(longer, days(3)).await.unwrap();
