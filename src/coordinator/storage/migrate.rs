@@ -38,6 +38,7 @@ pub const ALL: &[&str] = &[
     include_str!("migrations/0018_leftovers.sql"),
     include_str!("migrations/0019_key_holds.sql"),
     include_str!("migrations/0020_forgiven.sql"),
+    include_str!("migrations/0021_worker_numbers.sql"),
 ];
 
 /// Makes the file, for its owner's eyes only: it holds the hashes of keys.

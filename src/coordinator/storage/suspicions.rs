@@ -1,7 +1,7 @@
 //! Marks of suspicion against accounts and their workers. What they add up to is kept with the person, in the same
 //! transaction.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use futures_util::future::BoxFuture;
 use sqlx::any::{AnyArguments, AnyRow};
@@ -185,15 +185,14 @@ async fn forgive_worker(
     worker: WorkerId,
     connection: &mut AnyConnection,
 ) -> Result<(), StorageError> {
-    let owner = sqlx::query("SELECT account FROM suspicions WHERE worker = $1 LIMIT 1");
-    let owner = owner
-        .bind(worker.0)
-        .fetch_optional(&mut *connection)
-        .await?;
-    let Some(owner) = owner else { return Ok(()) };
-    let forgiven = sqlx::query("DELETE FROM suspicions WHERE worker = $1").bind(worker.0);
-    forgiven.execute(&mut *connection).await?;
-    add_up(AccountId(owner.try_get(0)?), connection).await
+    let forgiven = sqlx::query("DELETE FROM suspicions WHERE worker = $1 RETURNING account");
+    let forgiven = forgiven.bind(worker.0).fetch_all(&mut *connection).await?;
+    let accounts = forgiven.iter().map(|row| row.try_get(0));
+    let accounts: BTreeSet<i64> = accounts.collect::<Result<_, _>>()?;
+    for account in accounts {
+        add_up(AccountId(account), connection).await?;
+    }
+    Ok(())
 }
 
 /// What users and moderators are shown, and transfers ask for.

@@ -115,16 +115,18 @@ impl Change for NewWorker {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<Option<WorkerRow>, StorageError>> {
         Box::pin(async move {
+            let number = next_number(connection).await?;
             // What is there already is returned as it is, which takes an update that changes nothing.
             let new = sqlx::query(
-                "INSERT INTO workers (public_id, name, owner, trusted, created_at) \
-                 SELECT $1, $2, $3, 0, $4 WHERE EXISTS (SELECT 1 FROM workers WHERE name = $2) \
+                "INSERT INTO workers (id, public_id, name, owner, trusted, created_at) \
+                 SELECT $6, $1, $2, $3, 0, $4 WHERE EXISTS (SELECT 1 FROM workers WHERE name = $2) \
                  OR (SELECT COUNT(*) FROM workers WHERE owner = $3) < $5 \
                  ON CONFLICT (name) DO UPDATE SET name = workers.name \
                  RETURNING id, public_id, name, owner, trusted",
             );
             let new = new.bind(self.public_id.to_string()).bind(&*self.name);
             let new = new.bind(self.owner.0).bind(self.now.0).bind(self.most);
+            let new = new.bind(number);
             let row: Option<WorkerRow> = first(new, &mut *connection).await?;
             let Some(row) = row else { return Ok(None) };
             let rig = "INSERT INTO rigs (worker, seen_at) VALUES ($1, $2) ON CONFLICT (worker) DO NOTHING";
@@ -133,6 +135,14 @@ impl Change for NewWorker {
             Ok(Some(row))
         })
     }
+}
+
+/// Never one that was given out before: what is left of a worker that is gone is not the next one's. It locks the
+/// counter, so that two processes do not count the same workers.
+async fn next_number(connection: &mut AnyConnection) -> Result<i64, StorageError> {
+    let next = "UPDATE counters SET value = value + 1 WHERE name = 'workers' RETURNING value";
+    let row = sqlx::query(next).fetch_one(connection).await?;
+    Ok(row.try_get(0)?)
 }
 
 impl Change for Trust {

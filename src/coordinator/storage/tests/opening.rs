@@ -8,13 +8,14 @@ use sqlx::{AnyConnection, Executor, Row};
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::storage::{Location, StorageError, Store, connect, migrate};
-use crate::protocol::job::{AccountId, JobId, Kudos};
+use crate::protocol::job::{AccountId, JobId, Kudos, UnixMillis, WorkerId};
 
 on_both_engines! {
     a_newer_database_is_refused,
     an_older_database_is_migrated_with_a_copy_kept,
     a_database_of_the_first_schema_is_brought_to_the_last,
     gifts_of_an_older_database_are_told_apart,
+    workers_of_an_older_database_that_are_gone_have_had_their_numbers,
     a_migration_that_fails_leaves_the_database_as_it_was,
     two_programs_may_open_a_new_database_at_once,
     what_was_settled_is_there_after_opening_again,
@@ -81,16 +82,34 @@ async fn a_database_of_the_first_schema_is_brought_to_the_last(scratch: Scratch)
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
 }
 
-async fn gifts_of_an_older_database_are_told_apart(scratch: Scratch) {
+/// A database as it was before the migration that has these words.
+async fn before(words: &str, scratch: &Scratch) -> AnyConnection {
     if let Location::Sqlite(path) = &scratch.location {
         migrate::prepare_file(path).unwrap();
     }
     sqlx::any::install_default_drivers();
     let connection = connect(&scratch.location).await.unwrap();
-    let told_apart = |text: &&str| text.contains("'gifted'");
-    let before = migrate::ALL.iter().position(told_apart).unwrap();
+    let is_it = |text: &&str| text.contains(words);
+    let before = migrate::ALL.iter().position(is_it).unwrap();
     let older = migrate::migrate(connection, &scratch.location, &migrate::ALL[..before]).await;
-    let mut older = older.unwrap();
+    older.unwrap()
+}
+
+async fn workers_of_an_older_database_that_are_gone_have_had_their_numbers(scratch: Scratch) {
+    let mut older = before("SELECT 'workers'", &scratch).await;
+    for rows in [
+        "INSERT INTO workers (id, public_id, name, owner, trusted, created_at) VALUES (3, 'p', 'w', 1, 0, 1)",
+        "INSERT INTO suspicions (account, worker, reason, at) VALUES (1, 9, 'x', 1)",
+    ] {
+        older.execute(rows).await.unwrap();
+    }
+    let store = scratch.open().await;
+    let new = store.worker("new", AccountId(1), UnixMillis(1)).await;
+    assert_eq!(new.unwrap().id, WorkerId(10));
+}
+
+async fn gifts_of_an_older_database_are_told_apart(scratch: Scratch) {
+    let mut older = before("'gifted'", &scratch).await;
     for rows in [
         "INSERT INTO ledger (job, account, reason, amount, at) VALUES ('a', 5, 'transfer', -7, 1), \
          ('a', 6, 'transfer', 7, 1), ('b', 5, 'transfer', 4, 1), ('b', 6, 'transfer', -4, 1), \

@@ -10,6 +10,7 @@ use crate::protocol::job::{AccountId, UnixMillis};
 on_both_engines! {
     a_worker_is_the_same_across_connections,
     a_name_belongs_to_whoever_used_it_first,
+    the_number_of_a_worker_that_is_gone_is_no_others,
     a_crew_is_counted_by_owner_and_address,
     an_account_has_no_more_workers_than_it_may_however_many_come_at_once,
     those_that_polled_are_found_first_and_the_one_seen_last_of_them,
@@ -66,6 +67,17 @@ async fn an_account_has_no_more_workers_than_it_may_however_many_come_at_once(sc
     assert!(refused.into_iter().all(|why| why == WorkerError::TooMany));
     let known = store.worker_among(1, "0", AccountId(1), NOW).await;
     assert_eq!(known.unwrap().name, "0");
+}
+
+async fn the_number_of_a_worker_that_is_gone_is_no_others(scratch: Scratch) {
+    let store = scratch.open().await;
+    let mut numbers = Vec::new();
+    for _ in 0..3 {
+        let row = store.worker("rig", AccountId(1), NOW).await.unwrap();
+        store.delete_rig(row.id).await.unwrap();
+        numbers.push(row.id);
+    }
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
 }
 
 async fn a_crew_is_counted_by_owner_and_address(scratch: Scratch) {
