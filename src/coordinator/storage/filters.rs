@@ -8,6 +8,7 @@ use crate::protocol::job::{AccountId, UnixMillis};
 
 use super::revisions::{self, Topic};
 use super::rows::{Stored, all, first};
+use super::values::without_zeros;
 use super::write::Change;
 use super::{StorageError, Store};
 
@@ -136,10 +137,10 @@ impl Change for NewFilter {
                  VALUES ($1, $2, $3, $4, $5, $6) RETURNING id",
             );
             let row = row
-                .bind(&*self.regex)
+                .bind(without_zeros(&self.regex))
                 .bind(self.kind)
-                .bind(self.description.as_deref())
-                .bind(&*self.replacement)
+                .bind(self.description.as_deref().map(without_zeros))
+                .bind(without_zeros(&self.replacement))
                 .bind(self.editor.0)
                 .bind(self.now.0);
             let id: i64 = row.fetch_one(&mut *connection).await?.try_get(0)?;
@@ -172,10 +173,17 @@ impl Change for FilterChange {
                  editor = $5, changed_at = $6 WHERE id = $7",
             );
             let change = change
-                .bind(pattern)
+                .bind(without_zeros(pattern))
                 .bind(kind)
-                .bind(self.description.as_deref().or(row.description.as_deref()))
-                .bind(self.replacement.as_deref().unwrap_or(&row.replacement))
+                .bind(
+                    self.description
+                        .as_deref()
+                        .or(row.description.as_deref())
+                        .map(without_zeros),
+                )
+                .bind(without_zeros(
+                    self.replacement.as_deref().unwrap_or(&row.replacement),
+                ))
                 .bind(self.editor.0)
                 .bind(self.now.0)
                 .bind(self.id);
@@ -216,7 +224,7 @@ async fn twin(
     connection: &mut AnyConnection,
 ) -> Result<Option<i64>, StorageError> {
     let twin = sqlx::query("SELECT id FROM filters WHERE regex = $1 AND kind = $2");
-    let twin = twin.bind(pattern).bind(kind);
+    let twin = twin.bind(without_zeros(pattern)).bind(kind);
     let twin = twin.fetch_optional(connection).await?;
     Ok(twin.map(|row| row.try_get(0)).transpose()?)
 }

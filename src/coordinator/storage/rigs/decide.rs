@@ -89,13 +89,14 @@ impl Decide {
         name: &str,
         connection: &mut AnyConnection,
     ) -> Result<Option<Decision>, StorageError> {
+        let name = without_zeros(name);
         let taken = sqlx::query("SELECT 1 FROM workers WHERE name = $1 AND id <> $2");
-        let taken = taken.bind(name.to_owned()).bind(self.worker.0);
+        let taken = taken.bind(name.clone()).bind(self.worker.0);
         if taken.fetch_optional(&mut *connection).await?.is_some() {
             return Ok(Some(Decision::NameTaken));
         }
         let row = sqlx::query("UPDATE workers SET name = $1 WHERE id = $2");
-        let row = row.bind(name.to_owned()).bind(self.worker.0);
+        let row = row.bind(name).bind(self.worker.0);
         let renamed = row.execute(connection).await?.rows_affected();
         Ok((renamed == 0).then_some(Decision::Gone))
     }

@@ -20,6 +20,7 @@ use crate::coordinator::accounts::Roles;
 use crate::protocol::job::{AccountId, Kudos, UnixMillis, WorkerId};
 
 use super::rows::{Stored, all, first};
+use super::values::without_zeros;
 use super::{StorageError, Store, WorkerRow};
 
 /// A worker with its owner and its team.
@@ -131,7 +132,7 @@ impl Store {
     /// Names are compared exactly.
     pub async fn rig_named(&self, name: &str) -> Result<Option<RigRow>, StorageError> {
         let row = sqlx::query(rigs("WHERE workers.name = $1"));
-        first(row.bind(name), &self.readers).await
+        first(row.bind(without_zeros(name)), &self.readers).await
     }
 
     /// Those that were seen since, by name.

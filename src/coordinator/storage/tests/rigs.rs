@@ -77,7 +77,7 @@ async fn a_new_worker_is_known_by_its_row_its_id_and_its_name(scratch: Scratch) 
     );
     assert_eq!(store.rig(row.public_id).await, Ok(Some(rig.clone())));
     assert_eq!(store.rig_named("w").await, Ok(Some(rig)));
-    for nobody in ["W", "w ", ""] {
+    for nobody in ["W", "w ", "", "w\0"] {
         assert_eq!(store.rig_named(nobody).await, Ok(None), "{nobody:?}");
     }
     assert_eq!(store.rig(Uuid::new_v4()).await, Ok(None));
@@ -216,6 +216,9 @@ async fn a_name_is_one_workers(scratch: Scratch) {
     answers.sort_by_key(|answer| *answer == Decision::NameTaken);
     assert_eq!(answers, [Decision::Done, Decision::NameTaken]);
     assert!(store.rig_named("three").await.unwrap().is_some());
+    let zero = store.decide(one.id, named("a\0b")).await;
+    assert_eq!(zero, Ok(Decision::Done));
+    assert!(store.rig_named("a\0b").await.unwrap().is_some());
 }
 
 async fn workers_are_found_by_their_owner_and_by_when_they_were_seen(scratch: Scratch) {
