@@ -243,9 +243,14 @@ pub async fn follow(inner: Weak<Inner>, mut changes: watch::Receiver<i64>) {
     }
 }
 
+/// Until it could, which is warned of once.
 async fn catch_up(inner: &Inner) {
+    let mut warned = false;
     while let Err(error) = inner.catch_up().await {
-        warn!("changed keys could not be read: {error}");
+        if !warned {
+            warn!("changed keys could not be read: {error}");
+        }
+        warned = true;
         sleep(TRY_AGAIN).await;
     }
 }

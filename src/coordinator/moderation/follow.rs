@@ -87,9 +87,18 @@ async fn follow(inner: Weak<Inner>, watched: [watch::Receiver<i64>; 2]) {
         let (Some(inner), Ok(())) = (inner.upgrade(), changed) else {
             return;
         };
-        while let Err(error) = inner.followed.catch_up(&inner.store).await {
+        catch_up(&inner).await;
+    }
+}
+
+/// Until it could, which is warned of once.
+async fn catch_up(inner: &Inner) {
+    let mut warned = false;
+    while let Err(error) = inner.followed.catch_up(&inner.store).await {
+        if !warned {
             warn!("changed filters and timeouts could not be read: {error}");
-            sleep(TRY_AGAIN).await;
         }
+        warned = true;
+        sleep(TRY_AGAIN).await;
     }
 }
