@@ -203,6 +203,12 @@ impl Dispatcher {
         out: &mut Vec<Effect>,
     ) {
         match said {
+            Said::Event(Event::Done { finish, usage })
+                if self.goes_on(job, worker)
+                    && self.not_a_result(job, &finish, usage).is_none() =>
+            {
+                self.done(job, finish, usage, out);
+            }
             Said::Event(Event::Done { usage, .. }) => self.cancel_confirmed(job, Some(usage), out),
             Said::Event(Event::Failed(_)) => self.cancel_confirmed(job, None, out),
             Said::Busy { retry_after } => {
@@ -215,6 +221,17 @@ impl Dispatcher {
             }
             Said::Event(_) | Said::Alive => {}
         }
+    }
+
+    /// Its client has cancelled it, and its worker could not be told to stop: what it brings is the whole of it, and
+    /// counts as if nobody had.
+    fn goes_on(&self, job: JobId, worker: WorkerId) -> bool {
+        let lease = self.jobs.get(&job).and_then(|entry| entry.lease());
+        let is_cancelled = |phase: &Phase| {
+            let ending = Outcome::Cancelled;
+            matches!(phase, Phase::Cancelling { ending: found, .. } if *found == ending)
+        };
+        self.polls(worker) && lease.is_some_and(|lease| is_cancelled(&lease.phase))
     }
 
     /// Late, twice, or not this worker's: it reaches no job. A `done` is acked with nothing, because the peer waits

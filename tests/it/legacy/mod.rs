@@ -381,6 +381,25 @@ async fn work_that_was_out_when_its_request_was_cancelled_is_still_paid() {
 }
 
 #[tokio::test]
+async fn what_is_hidden_costs_only_the_fee_though_its_request_was_cancelled() {
+    let app = App::start().await;
+    let brought = async |cancelled: bool| {
+        let id = ask(&app, json!({})).await;
+        let popped = pop(&app, "w1").await;
+        if cancelled {
+            call(&app, Method::DELETE, &format!("{STATUS}/{id}"), Value::Null).await;
+        }
+        let body = json!({"id": popped["id"], "generation": "text", "state": "censored"});
+        let (status, paid) = post(&app, SUBMIT, body).await;
+        assert_eq!(status, StatusCode::OK, "{paid}");
+        let status = until(&app, &id, |status| status["finished"] == 1).await;
+        assert_eq!(status["generations"][0]["state"], "censored", "{status}");
+        (status["kudos"].clone(), paid["reward"].clone())
+    };
+    assert_eq!(brought(true).await, brought(false).await);
+}
+
+#[tokio::test]
 async fn a_pop_with_nothing_says_why() {
     let app = App::start().await;
     let of = async |model: &str, params: Value| {

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{Desk, done, failed, is_delivered, secs, token};
+use super::{Desk, done, done_with, failed, is_delivered, secs, token};
 use crate::coordinator::dispatch::clock::Mono;
 use crate::coordinator::dispatch::{
     Effect, Extensions, Input, MOST_ATTEMPTS, Offer, Outcome, Registration, SessionId, Settings,
     Skip, Standing, Submission, Wants,
 };
 use crate::protocol::job::{
-    AccountId, Body, Capabilities, Formats, Job, Kind, LegacySampling, ModelChoice, Reach,
-    UnixMillis,
+    AccountId, Body, Capabilities, FinishReason, Formats, Job, Kind, LegacySampling, ModelChoice,
+    Reach, UnixMillis,
 };
 
 const REACH: Reach = Reach {
@@ -349,13 +349,33 @@ fn a_cancelled_job_that_is_out_may_still_be_brought_and_is_paid() {
     let effects = desk.take();
     assert!(effects.iter().any(|it| matches!(it, Effect::Relay { .. })));
     assert!(effects.iter().any(|it| matches!(it, Effect::Ack { .. })));
-    assert!(effects.iter().any(|it| matches!(
-        it,
-        Effect::End {
-            outcome: Outcome::Cancelled,
-            ..
-        }
-    )));
+    assert!(
+        effects
+            .iter()
+            .any(|it| matches!(it, Effect::End { outcome, .. } if is_delivered(outcome)))
+    );
+    desk.assert_nothing_left();
+}
+
+#[test]
+fn what_is_brought_of_a_cancelled_job_ends_as_its_worker_says() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    let job = desk.stored();
+    let offer = desk.pop(poller, 1).remove(0);
+    desk.put(Input::Cancel { job });
+    let hidden = done_with(FinishReason::ContentFilter);
+    desk.say(&offer, token(1)).say(&offer, hidden);
+    let Outcome::Delivered { finish, .. } = desk.end() else {
+        panic!("it is delivered");
+    };
+    assert_eq!(finish, FinishReason::ContentFilter);
+    // One that brings nothing has stopped, and is not to blame.
+    let job = desk.stored();
+    let offer = desk.pop(poller, 1).remove(0);
+    desk.put(Input::Cancel { job });
+    desk.say(&offer, done_with(FinishReason::Cancelled));
+    assert_eq!(desk.end(), Outcome::Cancelled);
     desk.assert_nothing_left();
 }
 
