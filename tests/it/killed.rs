@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use muster::coordinator::storage::{Location, Store};
-use muster::protocol::job::{AccountId, JobId, Kudos};
+use muster::coordinator::clock::wall_clock;
+use muster::coordinator::storage::{Dues, Location, Store};
+use muster::protocol::job::{AccountId, JobId, Kudos, RequestId};
 use muster::tasks::Tasks;
 use serde_json::{Value, json};
 
@@ -362,6 +363,66 @@ async fn a_killed_coordinator_still_has_every_text_it_accepted_and_pays_for_each
     let store = Store::open(&location, &Tasks::default()).await.unwrap();
     let sums = store.ledger_sums().await.unwrap();
     assert_eq!((sums.entries, sums.wrong_jobs), (Kudos(0), 0));
+}
+
+#[tokio::test]
+async fn what_was_out_when_its_request_was_cancelled_is_paid_though_the_coordinator_was_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = serve(folder.path());
+    let key = service.key.clone();
+    let worker = json!({"name": "poller", "models": ["any"], "bridge_agent": "test:1:url"});
+    let asked = json!({"prompt": "Once", "models": ["any"]});
+    let id = poll(&service, &key, "POST", "async", &asked)["id"].clone();
+    let out = poll(&service, &key, "POST", "pop", &worker);
+    let status = format!("status/{}", id.as_str().unwrap());
+    poll(&service, &key, "DELETE", &status, &json!({}));
+    drop(service.process);
+
+    let service = serve(folder.path());
+    let found = poll(&service, &key, "GET", &status, &json!({}));
+    let counts = (&found["done"], &found["waiting"], &found["processing"]);
+    assert_eq!(counts, (&json!(false), &json!(0), &json!(1)), "{found}");
+    let nothing = poll(&service, &key, "POST", "pop", &worker);
+    assert!(nothing["id"].is_null(), "{nothing}");
+    let brought = json!({"id": out["id"], "generation": "all the same"});
+    let paid = poll(&service, &key, "POST", "submit", &brought);
+    assert!(
+        paid["reward"].as_f64().is_some_and(|reward| reward > 0.0),
+        "{paid}"
+    );
+    let found = poll(&service, &key, "GET", &status, &json!({}));
+    assert_eq!(found["generations"][0]["text"], "all the same", "{found}");
+    assert_eq!(found["done"], true);
+}
+
+#[tokio::test]
+async fn a_request_that_was_to_end_soon_by_what_is_on_disk_outlives_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = serve(folder.path());
+    let key = service.key.clone();
+    let asked = json!({"prompt": "Once", "models": ["any"]});
+    poll(&service, &key, "POST", "async", &asked);
+    drop(service.process);
+    // One like it that was renewed a moment before, which was not written down yet.
+    let location = Location::in_folder(&folder.path().join("coordinator"));
+    let tasks = Tasks::default();
+    let store = Store::open(&location, &tasks).await.unwrap();
+    let now = wall_clock();
+    let mut like_it = store.open_requests(now).await.unwrap().remove(0).request;
+    let mut body: Value = serde_json::from_str(&like_it.body).unwrap();
+    body["jobs"] = json!([JobId::random()]);
+    like_it.body = body.to_string();
+    like_it.id = RequestId::random();
+    like_it.expires_at = now.before(Duration::from_secs(30));
+    let id = like_it.id;
+    store.accept(like_it, Dues::default()).await.unwrap();
+    tasks.stop(Duration::from_secs(5)).await;
+    drop(store);
+
+    let service = serve(folder.path());
+    let status = format!("status/{id}");
+    let found = poll(&service, &key, "GET", &status, &json!({}));
+    assert_eq!(found["waiting"], 1, "{found}");
 }
 
 /// A style that is drawn at random is drawn once.

@@ -14,7 +14,7 @@ use super::request::{Ended, Made, Output, Request};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::{Outcome, Submission};
 use crate::coordinator::switchboard::{Delivery, JobStream, Stage, Switchboard};
-use crate::protocol::job::{FailureKind, Hidden, Job, JobId};
+use crate::protocol::job::{FailureKind, Hidden, Job, JobId, Limits, Targets};
 
 /// Jobs that were let go without an end (the store could not write it down) are queued again after this.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -26,19 +26,21 @@ pub async fn follow(
     switchboard: Switchboard,
     stopping: CancellationToken,
 ) {
+    // What was cancelled before has no jobs but those that workers are busy with.
+    let mut told = request.is_cancelled();
     loop {
-        listen(&request, &mut streams, &stopping).await;
+        listen(&request, &mut streams, &mut told, &stopping).await;
         if stopping.is_cancelled() || request.expires_at() <= wall_clock() {
             break;
         }
         let is_open = |job: &&Arc<Job>| request.output(job.id).is_some_and(Output::is_open);
-        let left: Vec<Arc<Job>> = jobs.iter().filter(is_open).cloned().collect();
+        let left: Vec<&Arc<Job>> = jobs.iter().filter(is_open).collect();
         if left.is_empty() {
             return;
         }
         let _ = stopping.run_until_cancelled(sleep(PAUSE)).await;
         let submission = Submission {
-            jobs: left,
+            jobs: left.into_iter().map(|job| again(job, &request)).collect(),
             standing: request.standing,
         };
         streams = switchboard.submit(submission).await.unwrap_or_default();
@@ -47,15 +49,48 @@ pub async fn follow(
     streams.into_iter().for_each(JobStream::leave);
 }
 
+/// The job as it is queued once more: it lives as long as its request does by now.
+fn again(job: &Arc<Job>, request: &Request) -> Arc<Job> {
+    let job = Job {
+        deadline: request.expires_at(),
+        ..(**job).clone()
+    };
+    match request.is_cancelled() {
+        true => kept_for_its_worker(&job),
+        false => Arc::new(job),
+    }
+}
+
+/// A job of a cancelled request is given to nobody any more. A worker that has it by now may still bring it, as long
+/// as it may take.
+pub fn kept_for_its_worker(job: &Job) -> Arc<Job> {
+    let patience = job
+        .limits
+        .patience
+        .map(|patience| wall_clock().after(patience));
+    Arc::new(Job {
+        deadline: patience.map_or(job.deadline, |until| until.min(job.deadline)),
+        limits: Limits {
+            targets: Targets::nobody(),
+            ..job.limits
+        },
+        ..job.clone()
+    })
+}
+
 /// Returns when no stream is left, or the process ends.
-async fn listen(request: &Request, streams: &mut Vec<JobStream>, stopping: &CancellationToken) {
-    let mut told = false;
+async fn listen(
+    request: &Request,
+    streams: &mut Vec<JobStream>,
+    told: &mut bool,
+    stopping: &CancellationToken,
+) {
     loop {
         select! {
             biased;
             () = stopping.cancelled() => return,
-            () = request.cancelled(), if !told => {
-                told = true;
+            () = request.cancelled(), if !*told => {
+                *told = true;
                 let given_up = streams.iter().filter(|stream| request.gives_up(stream.job()));
                 given_up.for_each(JobStream::cancel);
             }
@@ -130,5 +165,37 @@ fn made(output: &Output, hidden: Option<Hidden>) -> Made {
         worker,
         worker_id,
         hidden,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::again;
+    use crate::coordinator::clock::wall_clock;
+    use crate::coordinator::requests::request::tests::asked;
+    use crate::protocol::job::{Targets, WorkerId};
+
+    #[test]
+    fn a_job_that_is_queued_once_more_lives_as_long_as_its_request_does_by_now() {
+        let (request, jobs) = asked(wall_clock());
+        request.renew();
+        let job = again(&jobs[0], &request);
+        assert_eq!((job.id, job.deadline), (jobs[0].id, request.expires_at()));
+        assert!(job.deadline > wall_clock().after(Duration::from_secs(60)));
+        assert!(job.limits.targets.is_everybody());
+    }
+
+    #[test]
+    fn of_a_cancelled_request_it_is_kept_for_the_worker_that_has_it() {
+        let (request, jobs) = asked(wall_clock());
+        request.renew();
+        request.cancel();
+        let job = again(&jobs[0], &request);
+        assert_eq!(job.limits.targets, Targets::nobody());
+        assert!(!job.limits.targets.allows(WorkerId(1)));
+        let patience = job.limits.patience.unwrap();
+        assert!(job.deadline <= wall_clock().after(patience));
     }
 }

@@ -49,6 +49,8 @@ pub struct Request {
     fee: Kudos,
     /// When it was taken over from an earlier process, if it was.
     restored: Option<Instant>,
+    /// It had been cancelled by then: what is open of it is with workers, as far as anybody knows.
+    held: bool,
     /// What its jobs have cost, and how many had ended when that was asked.
     charged: Mutex<(usize, Kudos)>,
 }
@@ -148,6 +150,7 @@ impl Request {
             heard: watch::Sender::new(0),
             spares: AtomicBool::new(false),
             restored: None,
+            held: false,
             fee: row.fee,
             charged: Mutex::default(),
         }
@@ -159,8 +162,7 @@ impl Request {
 
     /// Later than it was, whenever a worker takes one of its jobs or brings one.
     pub fn expires_at(&self) -> UnixMillis {
-        let open = self.outputs.iter().filter(|output| output.is_open());
-        let taken = open.map(Output::until).max();
+        let taken = self.outputs.iter().map(Output::until).max();
         let until = UnixMillis(self.expires_at.load(Ordering::Relaxed));
         taken.map_or(until, |taken| taken.max(until))
     }
@@ -182,9 +184,13 @@ impl Request {
         self.kept_until.fetch_max(until.0, Ordering::Relaxed);
     }
 
-    pub(super) fn restored(self) -> Self {
+    pub(super) fn restored(self, cancelled: bool) -> Self {
+        if cancelled {
+            self.cancelled.cancel();
+        }
         Self {
             restored: Some(Instant::now()),
+            held: cancelled,
             ..self
         }
     }
@@ -199,6 +205,9 @@ impl Request {
         let mut counts = Counts::default();
         for output in &self.outputs {
             output.count(&mut counts);
+        }
+        if self.held {
+            counts.processing += std::mem::take(&mut counts.waiting);
         }
         counts
     }
@@ -402,5 +411,78 @@ fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Counts {
     pub fn unfinished(self) -> usize {
         self.waiting + self.processing
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::{Ended, Request};
+    use crate::coordinator::accounts::Caller;
+    use crate::coordinator::clock::wall_clock;
+    use crate::coordinator::dispatch::Standing;
+    use crate::coordinator::kudos::Payer;
+    use crate::coordinator::names::Names;
+    use crate::coordinator::requests::orders::{Asked, Order};
+    use crate::coordinator::storage::RequestRow;
+    use crate::coordinator::switchboard::JobWatch;
+    use crate::protocol::job::{Job, RequestId, UnixMillis};
+    use crate::protocol::legacy::Body as _;
+    use crate::protocol::legacy::text::request::GenerationInputText;
+
+    /// Of two texts, that ends at this moment.
+    pub fn asked(expires_at: UnixMillis) -> (Request, Vec<Arc<Job>>) {
+        let payer = Payer::of(&Caller::anonymous(), None, false, wall_clock()).unwrap();
+        let body = serde_json::json!({"prompt": "p", "params": {"n": 2}});
+        let asked = GenerationInputText::read(body).unwrap();
+        let order = Order::new(RequestId::random(), &payer, Asked::text(asked));
+        let new = order.request(Standing::default(), None, &Names::default());
+        let row = RequestRow {
+            id: new.id,
+            account: new.account,
+            kind: new.kind,
+            body: new.body,
+            accepted_at: wall_clock(),
+            expires_at,
+            cancelled: false,
+            fee: new.fee,
+        };
+        let wishes = (new.wishes, new.standing);
+        let request = Request::new(&row, wishes, &new.jobs, &[], Vec::new());
+        (request, new.jobs)
+    }
+
+    /// With jobs to come.
+    pub fn with_jobs(expires_at: UnixMillis) -> Arc<Request> {
+        Arc::new(asked(expires_at).0)
+    }
+
+    /// All of its jobs have ended.
+    pub fn request(expires_at: UnixMillis) -> Arc<Request> {
+        let request = with_jobs(expires_at);
+        let outputs = request.outputs.iter();
+        outputs.for_each(|output| output.end(Ended::Expired));
+        request
+    }
+
+    #[test]
+    fn it_lives_as_long_as_a_worker_was_told_that_has_brought_its_job_since() {
+        let now = wall_clock();
+        let until = now.after(Duration::from_secs(3600));
+        let request = request(now);
+        *super::locked(&request.outputs[0].watch) = Some(JobWatch::taken_until(until));
+        assert_eq!(request.expires_at(), until);
+    }
+
+    #[test]
+    fn what_was_cancelled_before_a_restart_is_with_workers_as_far_as_it_is_open() {
+        let counts = |cancelled| {
+            let (request, _) = asked(wall_clock());
+            let counts = request.restored(cancelled).counts();
+            (counts.waiting, counts.processing)
+        };
+        assert_eq!((counts(true), counts(false)), ((0, 2), (2, 0)));
     }
 }

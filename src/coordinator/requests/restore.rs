@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use tracing::{info, warn};
 
-use super::Requests;
+use super::follow::kept_for_its_worker;
 use super::orders::Order;
 use super::request::{Ended, Made, Request};
+use super::{MARGIN, Requests};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::{Standing, Submission};
 use crate::coordinator::names::Names;
@@ -17,7 +18,7 @@ impl Requests {
     /// To be called once, before anybody asks. The jobs of a request have the ids they had.
     pub async fn restore(&self, names: &Names) -> Result<(), StorageError> {
         self.remember_holds().await?;
-        let open = self.0.store.open_requests(wall_clock()).await?;
+        let open = self.still_open().await?;
         let mut accounts: Vec<_> = open.iter().map(|one| one.request.account).collect();
         accounts.sort_unstable();
         accounts.dedup();
@@ -29,8 +30,7 @@ impl Requests {
                     let means = means.get(&one.request.account).copied();
                     let standing = Standing {
                         kudos: means.unwrap_or_default().kudos,
-                        priority: order.priority(),
-                        ..Standing::default()
+                        ..order.standing()
                     };
                     queued += self.take_up(&one, &order, standing, names).await;
                 }
@@ -48,6 +48,22 @@ impl Requests {
         Ok(())
     }
 
+    /// Whoever lives longer than was written down is not forgotten for that: how much longer is not known any more.
+    async fn still_open(&self) -> Result<Vec<OpenRequest>, StorageError> {
+        let now = wall_clock();
+        let mut open = self.0.store.open_requests(now.before(MARGIN)).await?;
+        let until = now.after(MARGIN);
+        let ending = open.iter_mut().map(|one| &mut one.request);
+        let ending = ending.filter(|request| request.expires_at < until);
+        let ids = ending.map(|request| {
+            request.expires_at = until;
+            request.id
+        });
+        let ids = ids.collect();
+        self.0.store.keep_requests(ids, until).await?;
+        Ok(open)
+    }
+
     /// How many of its jobs are queued again.
     async fn take_up(
         &self,
@@ -63,13 +79,15 @@ impl Requests {
         for (index, job) in jobs.iter().enumerate() {
             match results.get(&job.id) {
                 Some(row) => ended.push((index, again(order.kind(), row))),
-                None if one.request.cancelled => ended.push((index, Ended::Cancelled)),
                 None => left.push(job.clone()),
             }
         }
         let queued = left.len();
         let submission = Submission {
-            jobs: left,
+            jobs: match one.request.cancelled {
+                true => left.iter().map(|job| kept_for_its_worker(job)).collect(),
+                false => left,
+            },
             standing,
         };
         // What is refused now is asked again by the one that follows the request.
@@ -83,11 +101,9 @@ impl Requests {
                 .unwrap_or_default(),
         };
         let wishes = (order.wishes(), standing);
-        let request = Request::new(&one.request, wishes, &jobs, &streams, ended).restored();
-        let request = self.follow(request, &jobs, streams, order.webhook());
-        if one.request.cancelled {
-            request.cancel();
-        }
+        let request = Request::new(&one.request, wishes, &jobs, &streams, ended);
+        let request = request.restored(one.request.cancelled);
+        self.follow(request, &jobs, streams, order.webhook());
         queued
     }
 }

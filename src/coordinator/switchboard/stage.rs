@@ -53,6 +53,14 @@ impl Whereabouts {
 }
 
 impl JobWatch {
+    /// Of a job that a worker was told lives so long.
+    #[cfg(test)]
+    pub fn taken_until(until: UnixMillis) -> Self {
+        let whereabouts = Whereabouts::default();
+        whereabouts.taken(Stage::Waiting, until);
+        Self(Arc::new(whereabouts))
+    }
+
     /// Where it is, and how often it has come back from a worker with nothing.
     pub fn look(&self) -> (Stage, u32) {
         let here = self.0.lock();

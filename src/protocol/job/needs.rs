@@ -60,6 +60,12 @@ impl Targets {
         Self { named, denied }
     }
 
+    /// None at all.
+    pub fn nobody() -> Self {
+        // No worker has this number.
+        Self::of([WorkerId(0)], false)
+    }
+
     pub fn is_everybody(self) -> bool {
         self.workers().next().is_none()
     }

@@ -53,6 +53,8 @@ pub struct Order {
     expires_at: UnixMillis,
     /// Whether it waits behind the others, as it did before a restart.
     priority: Priority,
+    /// Whether its account may not have what it costs.
+    short: bool,
     asked: Asked,
 }
 
@@ -108,6 +110,7 @@ impl Order {
             seed: Uuid::new_v4().as_u64_pair().0 >> 32,
             whose: Whose::default(),
             priority: payer.standing.priority,
+            short: payer.standing.short,
             asked,
         }
     }
@@ -136,6 +139,7 @@ impl Order {
                 true => Priority::Low,
                 false => Priority::Normal,
             },
+            short: body[SHORT] == true,
             asked: Asked::read(row.kind, body)?,
         })
     }
@@ -144,8 +148,13 @@ impl Order {
         self.asked.kind()
     }
 
-    pub fn priority(&self) -> Priority {
-        self.priority
+    /// What it brought to the queue, beside the kudos that its account had then.
+    pub fn standing(&self) -> Standing {
+        Standing {
+            priority: self.priority,
+            short: self.short,
+            ..Standing::default()
+        }
     }
 
     pub fn wishes(&self) -> Wishes {
@@ -166,6 +175,9 @@ impl Order {
         self.whose.write(&mut body);
         if standing.priority == Priority::Low {
             body[LOW] = json!(true);
+        }
+        if standing.short {
+            body[SHORT] = json!(true);
         }
         NewRequest {
             id: self.id,
@@ -252,6 +264,8 @@ fn end_user(name: Option<&str>) -> Option<Arc<str>> {
 
 /// Whether a stored request waits behind the others.
 const LOW: &str = "low";
+/// Whether workers that want to be sure of their pay pass it by.
+const SHORT: &str = "short";
 /// Under which workers stand in a stored request.
 const ALLOWED: &str = "only_workers";
 const DENIED: &str = "no_workers";
@@ -417,13 +431,14 @@ mod tests {
     use crate::protocol::legacy::text::request::GenerationInputText;
 
     #[test]
-    fn what_waits_behind_the_others_still_does_when_it_is_read_again() {
+    fn what_waits_behind_the_others_or_is_short_of_kudos_still_is_when_it_is_read_again() {
         let payer = Payer::of(&Caller::anonymous(), None, false, wall_clock()).unwrap();
         let asked = GenerationInputText::read(json!({"prompt": "p"})).unwrap();
         let order = Order::new(RequestId::random(), &payer, Asked::text(asked));
-        for priority in [Priority::Low, Priority::Normal] {
+        for (priority, short) in [(Priority::Low, true), (Priority::Normal, false)] {
             let standing = Standing {
                 priority,
+                short,
                 ..Standing::default()
             };
             let new = order.request(standing, None, &Names::default());
@@ -437,7 +452,7 @@ mod tests {
                 cancelled: false,
                 fee: new.fee,
             };
-            assert_eq!(Order::read(&row).unwrap().priority(), priority);
+            assert_eq!(Order::read(&row).unwrap().standing(), standing);
         }
     }
 }
