@@ -3,7 +3,7 @@
 
 use tracing::{debug, warn};
 
-use super::Requests;
+use super::{Request, Requests};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::storage::{Hold, Purse, StorageError};
 use crate::protocol::job::{Kudos, RequestId, UnixMillis};
@@ -33,7 +33,7 @@ impl Requests {
         if !self.0.store.hold(hold).await? {
             return Ok(None);
         }
-        self.write().paid_before.insert(request);
+        self.write().keep_kudos([request]);
         Ok(Some(Kept {
             requests: self.clone(),
             request,
@@ -41,11 +41,27 @@ impl Requests {
         }))
     }
 
-    /// Gives back what was kept for a request, if anything was.
-    pub(super) async fn release(&self, id: RequestId) {
-        if !self.write().paid_before.remove(&id) {
-            return;
+    /// Nothing more comes of a request.
+    pub(super) async fn finish(&self, request: &Request) {
+        let kept = {
+            let mut shelves = self.write();
+            shelves.finish(request);
+            shelves.release_kudos(request.id)
+        };
+        if kept {
+            self.give_back(request.id).await;
         }
+    }
+
+    /// Gives back what was kept for a request, if anything was.
+    async fn release(&self, id: RequestId) {
+        let kept = self.write().release_kudos(id);
+        if kept {
+            self.give_back(id).await;
+        }
+    }
+
+    async fn give_back(&self, id: RequestId) {
         if let Err(error) = self.0.store.release(id).await {
             // It goes with the request at the latest.
             debug!("the kudos of a request stay kept for now: {error}");
@@ -66,7 +82,7 @@ impl Requests {
     /// What an earlier process has kept.
     pub(super) async fn remember_holds(&self) -> Result<(), StorageError> {
         let holding = self.0.store.holding().await?;
-        self.write().paid_before.extend(holding);
+        self.write().keep_kudos(holding);
         Ok(())
     }
 }

@@ -9,6 +9,7 @@
 //! | [`results`] | what was made, as its client is handed it |
 //! | `follow` | the task that listens to its jobs |
 //! | `holds` | kudos that are kept for it until it has ended |
+//! | `shelves` | where they are found, and when they are forgotten |
 //! | `restore` | what an earlier process has left on disk |
 
 mod follow;
@@ -17,17 +18,19 @@ pub mod orders;
 mod request;
 mod restore;
 pub mod results;
+mod shelves;
 
 pub use holds::Kept;
 pub use orders::Order;
 pub use request::{Counts, Ended, Made, Output, Request, Wishes};
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
@@ -38,6 +41,8 @@ use super::switchboard::{JobStream, Switchboard};
 use super::webhooks::Webhooks;
 use crate::protocol::job::{AccountId, Job, Kind, Kudos, RequestId, UnixMillis};
 use crate::tasks::Tasks;
+
+use shelves::Shelves;
 
 /// What has expired is looked for this often.
 const SWEEP: Duration = Duration::from_secs(20);
@@ -62,15 +67,6 @@ struct Inner {
     webhooks: Webhooks,
     tasks: Tasks,
     shelves: RwLock<Shelves>,
-}
-
-#[derive(Debug, Default)]
-struct Shelves {
-    by_id: HashMap<RequestId, Arc<Request>>,
-    /// Those with jobs to come, and some that had until lately.
-    by_account: HashMap<AccountId, Vec<Arc<Request>>>,
-    /// Those that kudos are kept for.
-    paid_before: HashSet<RequestId>,
 }
 
 /// One that is at the door. Its jobs are durable and of one account and kind.
@@ -155,10 +151,7 @@ impl Requests {
     }
 
     pub fn find(&self, id: RequestId) -> Option<Arc<Request>> {
-        let shelves = self.0.shelves.read();
-        let shelves = shelves.unwrap_or_else(PoisonError::into_inner);
-        let found = shelves.by_id.get(&id).cloned();
-        drop(shelves);
+        let found = self.read().find(id);
         found.filter(|request| request.expires_at() > wall_clock())
     }
 
@@ -184,22 +177,21 @@ impl Requests {
     }
 
     fn waiting(&self, kind: Kind) -> Vec<Arc<Request>> {
-        let shelves = self.0.shelves.read();
-        let shelves = shelves.unwrap_or_else(PoisonError::into_inner);
-        let all = shelves.by_account.values().flatten();
+        let shelves = self.read();
+        let all = shelves.all_unfinished();
         let waiting = all.filter(|request| request.kind == kind && request.counts().waiting > 0);
         waiting.cloned().collect()
     }
 
     /// Requests of an account that have jobs to come.
     pub fn unfinished(&self, account: AccountId) -> Vec<Arc<Request>> {
-        self.write().unfinished(account).to_vec()
+        self.read().unfinished(account).cloned().collect()
     }
 
     /// How many jobs wait or run for such requests of an account.
     pub fn open_jobs(&self, account: AccountId, counts: impl Fn(&Request) -> bool) -> usize {
-        let mut shelves = self.write();
-        let unfinished = shelves.unfinished(account).iter();
+        let shelves = self.read();
+        let unfinished = shelves.unfinished(account);
         let counted = unfinished.filter(|request| counts(request));
         counted.map(|request| request.open_jobs()).sum()
     }
@@ -230,10 +222,15 @@ impl Requests {
         tasks.start(async move {
             following.await;
             if followed.has_ended() {
-                requests.release(followed.id).await;
+                requests.finish(&followed).await;
             }
         });
         request
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Shelves> {
+        let shelves = self.0.shelves.read();
+        shelves.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Shelves> {
@@ -246,7 +243,9 @@ impl Requests {
             sleep(SWEEP).await;
             self.keep_longer().await;
             let now = wall_clock();
-            self.write().forget(now);
+            while self.write().forget(now) {
+                yield_now().await;
+            }
             let before = now.before(MARGIN);
             if let Err(error) = self.forget_stored(before).await {
                 warn!("expired requests stay in the store for now: {error}");
@@ -282,15 +281,18 @@ impl Requests {
     /// same one.
     async fn keep_longer(&self) {
         let mut longer: BTreeMap<UnixMillis, Vec<Arc<Request>>> = BTreeMap::new();
-        {
-            let shelves = self.0.shelves.read();
-            let shelves = shelves.unwrap_or_else(PoisonError::into_inner);
-            for request in shelves.by_id.values() {
+        let mut place = None;
+        loop {
+            let some = self.read().after(place);
+            let Some((last, _)) = some.last() else { break };
+            place = Some(*last);
+            for (_, request) in some {
                 if let Some(until) = request.outlives_disk(RENEWED) {
                     let minute = UnixMillis((until.0 / MINUTE + 1).saturating_mul(MINUTE));
-                    longer.entry(minute).or_default().push(request.clone());
+                    longer.entry(minute).or_default().push(request);
                 }
             }
+            yield_now().await;
         }
         for (until, requests) in longer {
             let ids: Vec<RequestId> = requests.iter().map(|request| request.id).collect();
@@ -299,31 +301,5 @@ impl Requests {
                 Err(error) => warn!("requests that live longer are written down later: {error}"),
             }
         }
-    }
-}
-
-impl Shelves {
-    fn add(&mut self, request: &Arc<Request>) {
-        self.by_id.insert(request.id, request.clone());
-        let its = self.by_account.entry(request.account).or_default();
-        its.push(request.clone());
-    }
-
-    /// Those of an account that have jobs to come; the others leave its shelf.
-    fn unfinished(&mut self, account: AccountId) -> &[Arc<Request>] {
-        let Some(its) = self.by_account.get_mut(&account) else {
-            return &[];
-        };
-        its.retain(|request| request.is_open());
-        its
-    }
-
-    fn forget(&mut self, now: UnixMillis) {
-        let is_kept = |request: &Arc<Request>| request.expires_at().after(MARGIN) > now;
-        self.by_id.retain(|_, request| is_kept(request));
-        self.by_account.retain(|_, its| {
-            its.retain(|request| is_kept(request) && request.is_open());
-            !its.is_empty()
-        });
     }
 }
