@@ -13,13 +13,17 @@ use super::{StorageError, Store};
 pub const STEP: i64 = 500;
 
 impl Store {
-    /// They live until then, if that is longer than they were to.
+    /// They live until then, if that is longer than they were to. Many are written down in steps.
     pub async fn keep_requests(
         &self,
         ids: Vec<RequestId>,
         until: UnixMillis,
     ) -> Result<(), StorageError> {
-        self.change(Keep { ids, until }).await
+        for some in ids.chunks(STEP.unsigned_abs() as usize) {
+            let ids = some.to_vec();
+            self.change(Keep { ids, until }).await?;
+        }
+        Ok(())
     }
 
     /// Forgets some of what has expired, the oldest first. Whether there may be more.
