@@ -105,9 +105,8 @@ macro_rules! gone {
     };
 }
 const OF_REQUEST: [&str; 2] = gone!("request = $1");
-const LOST: [&str; 2] = gone!(
-    "at < $1 AND NOT EXISTS (SELECT 1 FROM requests WHERE requests.id = request)"
-);
+const LOST: [&str; 2] =
+    gone!("at < $1 AND NOT EXISTS (SELECT 1 FROM requests WHERE requests.id = request)");
 
 impl Change for Hold {
     type Answer = bool;
