@@ -24,7 +24,7 @@ use super::passkeys::Passkeys;
 use super::people::{People, Rewards};
 use super::pictures::{Pictures, Sources};
 use super::pollers::Pollers;
-use super::requests::Requests;
+use super::requests::{Requests, UNWRITTEN};
 use super::rigs::{Records, Rigs};
 use super::state::{DoorSettings, Doors};
 use super::stats::Stats;
@@ -260,7 +260,7 @@ pub async fn doors(
     };
     let webhooks = Webhooks::start(Egress::new(), store.clone(), media.clone(), tasks);
     let requests = Requests::start(switchboard.clone(), store.clone(), webhooks, tasks);
-    requests.restore(&names).await?;
+    requests.restore(&names, UNWRITTEN).await?;
     let messages = Messages::open(store.clone(), rigs.clone(), &settings.name, tasks).await?;
     Ok(Doors {
         pollers: Pollers::start(switchboard.clone(), rigs.clone(), names, tasks),

@@ -55,6 +55,8 @@ const RENEWED: Duration = Duration::from_secs(60);
 const MINUTE: i64 = 60_000;
 /// Kept beyond its time, so that the last settlement finds it still there.
 const MARGIN: Duration = Duration::from_secs(120);
+/// What one may live longer by than is written down.
+pub const UNWRITTEN: Duration = MARGIN;
 
 /// All of them. Clones are the same.
 #[derive(Debug, Clone)]

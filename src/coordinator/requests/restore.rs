@@ -1,13 +1,14 @@
 //! What an earlier process has left on disk: what has ended is known again, what has not is queued again.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use tracing::{info, warn};
 
+use super::Requests;
 use super::follow::kept_for_its_worker;
 use super::orders::Order;
 use super::request::{Ended, Made, Request};
-use super::{MARGIN, Requests};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::{Standing, Submission};
 use crate::coordinator::names::Names;
@@ -15,10 +16,11 @@ use crate::coordinator::storage::{OpenRequest, ResultRow, StorageError};
 use crate::protocol::job::{Hidden, JobId, Kind, Product};
 
 impl Requests {
-    /// To be called once, before anybody asks. The jobs of a request have the ids they had.
-    pub async fn restore(&self, names: &Names) -> Result<(), StorageError> {
+    /// To be called once, before anybody asks. The jobs of a request have the ids they had. Each lives so long from now at
+    /// least: that much longer than was written down it may have been meant to.
+    pub async fn restore(&self, names: &Names, unwritten: Duration) -> Result<(), StorageError> {
         self.remember_holds().await?;
-        let open = self.still_open().await?;
+        let open = self.still_open(unwritten).await?;
         let mut accounts: Vec<_> = open.iter().map(|one| one.request.account).collect();
         accounts.sort_unstable();
         accounts.dedup();
@@ -30,6 +32,7 @@ impl Requests {
                     let means = means.get(&one.request.account).copied();
                     let standing = Standing {
                         kudos: means.unwrap_or_default().kudos,
+                        since: Some(one.request.accepted_at),
                         ..order.standing()
                     };
                     queued += self.take_up(&one, &order, standing, names).await;
@@ -48,11 +51,10 @@ impl Requests {
         Ok(())
     }
 
-    /// Whoever lives longer than was written down is not forgotten for that: how much longer is not known any more.
-    async fn still_open(&self) -> Result<Vec<OpenRequest>, StorageError> {
+    async fn still_open(&self, unwritten: Duration) -> Result<Vec<OpenRequest>, StorageError> {
         let now = wall_clock();
-        let mut open = self.0.store.open_requests(now.before(MARGIN)).await?;
-        let until = now.after(MARGIN);
+        let mut open = self.0.store.open_requests(now.before(unwritten)).await?;
+        let until = now.after(unwritten);
         let ending = open.iter_mut().map(|one| &mut one.request);
         let ending = ending.filter(|request| request.expires_at < until);
         let ids = ending.map(|request| {

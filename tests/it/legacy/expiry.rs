@@ -41,7 +41,9 @@ async fn again(app: &App, row: RequestRow, left: Duration) -> String {
         ..row
     };
     app.store.accept(hurried, Dues::default()).await.unwrap();
-    app.requests.restore(&Names::default()).await.unwrap();
+    let names = Names::default();
+    let taken_up = app.requests.restore(&names, Duration::ZERO);
+    taken_up.await.unwrap();
     id.to_string()
 }
 

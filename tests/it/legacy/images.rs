@@ -781,6 +781,22 @@ async fn a_later_attempt_is_brought_to_a_coordinator_that_began_anew() {
 }
 
 #[tokio::test]
+async fn what_is_given_out_once_more_after_a_new_beginning_has_another_id() {
+    let (app, id, before) = left_out(App::start().await, 1).await;
+    let popped = pop(&app, json!({"name": "second"})).await;
+    assert!(
+        popped["id"].is_string() && popped["id"] != before["id"],
+        "{popped}"
+    );
+    let (code, answer) = submit(&app, &before["id"], json!({})).await;
+    assert_eq!(code, StatusCode::NOT_FOUND, "{answer}");
+    let (code, answer) = submit(&app, &popped["id"], json!({})).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    let status = until_done(&app, &id).await;
+    assert_eq!(status["generations"][0]["worker_name"], "second");
+}
+
+#[tokio::test]
 async fn whoever_guesses_an_id_brings_no_worker_here_and_pushes_none_out() {
     let (app, _, popped) = left_out(App::start().await, 1).await;
     let mut rig = app.dial().await;
