@@ -14,8 +14,8 @@ use super::queue::Ticket;
 use super::wants::Judged;
 use super::workers::Choice;
 
-/// Attempts at one job while it is here, before it has failed for good or was lost too often. One that has been here
-/// before may have had as many then.
+/// Attempts at one job while it is here that have numbers of their own. Few have more, as it fails for good or is lost
+/// too often before; one that has been here before is numbered from there on.
 pub const MOST_ATTEMPTS: u32 = 8;
 /// Of a longer output nothing is kept, and nobody else can go on with it.
 const MOST_KEPT: usize = 4 << 20;

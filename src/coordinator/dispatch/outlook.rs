@@ -58,6 +58,7 @@ impl Dispatcher {
             },
         })
     }
+
     /// A job of this lane has begun.
     pub(super) fn note_begun(&mut self, job: JobId, lane: LaneId) {
         let (Some(entry), Some(lane)) = (self.jobs.get(&job), self.lanes.lane_mut(lane)) else {
