@@ -111,13 +111,15 @@ async fn without_a_good_link_there_is_nothing_to_see() {
     app.media.put(KEY, WEBP.into()).await.unwrap();
     let link = app.media.download_link(KEY, HALF_AN_HOUR).await.unwrap();
     let (path, query) = link.split_once('?').unwrap();
-    let forged = query
-        .replace("signature=", "signature=0")
-        .replace("00", "0");
+    let (rest, last) = query.split_at(query.len() - 1);
+    let forged = format!("{rest}{}", if last == "0" { "1" } else { "0" });
+    let longer = query.replace("until=", "until=1");
     for wrong in [
         path.to_owned(),
         format!("{path}?"),
+        format!("{path}?{rest}"),
         format!("{path}?{forged}"),
+        format!("{path}?{longer}"),
         format!("{path}?{query}&more=1"),
         format!("{BASE}/media/../store.sqlite?{query}"),
         format!("{BASE}/media/%2e%2e/store.sqlite?{query}"),
