@@ -27,7 +27,7 @@ pub struct Admitted(pub Arc<Caller>);
 pub struct Visitor(pub Option<Arc<Caller>>);
 
 /// Stands before a route and lets in whom it is for.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Guard {
     accounts: Accounts,
     scopes: Scopes,
@@ -127,7 +127,7 @@ fn unknown(denied: Denied) -> ApiError {
 }
 
 /// Before a route that is for those with a key.
-pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+pub async fn admit(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     match guard.caller(request.headers()).await {
         Ok(caller) => {
             request.extensions_mut().insert(Admitted(caller));

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use axum::extract::FromRef;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::MethodRouter;
+use tower::ServiceBuilder;
 
 use crate::coordinator::accounts::{Accounts, Roles, Scopes};
 
+use super::auth::Guard;
 use super::limits::{self, Limits};
 use super::open::Open;
 use super::rates::{self, Counted, Rate, Rates};
@@ -124,61 +126,74 @@ impl Route {
         }
     }
 
-    /// The handler behind its guard. No handler is reached without one.
+    /// The handler behind its guard. No handler is reached without one. One stack, and not layer by layer: each of
+    /// those would copy all that are within it for every request.
     pub(super) fn guarded(&self, open: &Open) -> MethodRouter<Open> {
-        let handler = (self.handler)();
-        let guarded = match self.who.key() {
-            None => {
-                handler.route_layer(from_fn_with_state(Accounts::from_ref(open), auth::welcome))
-            }
-            Some(scopes) => {
-                let guard = auth::Guard::new(open, scopes, self.who.roles(), self.is_legacy());
-                let guard = guard.for_making(self.makes());
-                let guard = match TAKE_SHARED_KEYS.contains(&self.path) {
-                    true => guard.with_shared_keys(open),
-                    false => guard,
-                };
-                let guard = from_fn_with_state(guard, auth::admit);
-                let handler = self.befriended(handler, open);
-                self.counted(handler, open).route_layer(guard)
-            }
-        };
-        match self.is_legacy() {
-            true => self
-                .rated(
-                    guarded
-                        .route_layer(from_fn(legacy::reword))
-                        .route_layer(from_fn(legacy::mask)),
-                    open,
-                )
-                .route_layer(from_fn(legacy::dress)),
-            false => guarded,
-        }
+        let legacy = self.is_legacy();
+        let anyone = self.who.key().is_none();
+        let stack = ServiceBuilder::new()
+            .option_layer(legacy.then(|| from_fn(legacy::dress)))
+            .option_layer(
+                self.rated(open)
+                    .map(|rates| from_fn_with_state(rates, rates::count)),
+            )
+            .option_layer(legacy.then(|| from_fn(legacy::mask)))
+            .option_layer(legacy.then(|| from_fn(legacy::reword)))
+            .option_layer(
+                anyone.then(|| from_fn_with_state(Accounts::from_ref(open), auth::welcome)),
+            )
+            .option_layer(
+                self.guard(open)
+                    .map(|guard| from_fn_with_state(guard, auth::admit)),
+            )
+            .option_layer(
+                self.limited(open)
+                    .map(|limits| from_fn_with_state(limits, limits::count)),
+            )
+            .option_layer(
+                self.befriends(open)
+                    .map(|rates| from_fn_with_state(rates, rates::befriend)),
+            );
+        (self.handler)().route_layer(stack)
     }
 
-    fn rated(&self, handler: MethodRouter<Open>, open: &Open) -> MethodRouter<Open> {
-        if self.rates().is_empty() {
-            return handler;
-        }
-        let counted = Counted {
-            rates: Arc::<Rates>::from_ref(open),
-            method: self.method,
-            path: self.path,
-            limits: self.rates(),
-        };
-        handler.route_layer(from_fn_with_state(counted, rates::count))
+    fn guard(&self, open: &Open) -> Option<Arc<Guard>> {
+        let scopes = self.who.key()?;
+        let guard = Guard::new(open, scopes, self.who.roles(), self.is_legacy());
+        let guard = guard.for_making(self.makes());
+        Some(Arc::new(match TAKE_SHARED_KEYS.contains(&self.path) {
+            true => guard.with_shared_keys(open),
+            false => guard,
+        }))
+    }
+
+    /// How often one client may ask for it.
+    fn rated(&self, open: &Open) -> Option<Arc<Counted>> {
+        let limits = self.rates();
+        let is_limited = self.is_legacy() && !limits.is_empty();
+        is_limited.then(|| {
+            Arc::new(Counted {
+                rates: Arc::<Rates>::from_ref(open),
+                method: self.method,
+                path: self.path,
+                limits,
+            })
+        })
     }
 
     /// Where an account that is trusted makes its address known, so that it may ask more often from there.
-    fn befriended(&self, handler: MethodRouter<Open>, open: &Open) -> MethodRouter<Open> {
+    fn befriends(&self, open: &Open) -> Option<Arc<Rates>> {
         let is_asked = self.rates().iter().any(Rate::knows_friends);
-        match is_asked && self.path.ends_with("/async") {
-            true => {
-                let rates = Arc::<Rates>::from_ref(open);
-                handler.route_layer(from_fn_with_state(rates, rates::befriend))
-            }
-            false => handler,
-        }
+        let is_guarded = self.who.key().is_some();
+        let befriends = is_guarded && is_asked && self.path.ends_with("/async");
+        befriends.then(|| Arc::<Rates>::from_ref(open))
+    }
+
+    /// What makes something is asked for a number of times.
+    fn limited(&self, open: &Open) -> Option<Arc<Limits>> {
+        let scopes = self.who.key()?;
+        let makes = self.method == "POST" && scopes.contains(Scopes::INFERENCE_SUBMIT);
+        makes.then(|| Arc::<Limits>::from_ref(open))
     }
 
     /// Whether it begins something. What was begun before may be brought to its end, and transfers refuse in an order
@@ -186,17 +201,5 @@ impl Route {
     fn makes(&self) -> bool {
         const ENDS: [&str; 3] = ["/submit", "/progress", "/transfer"];
         self.method == "POST" && !ENDS.iter().any(|end| self.path.ends_with(end))
-    }
-
-    /// What makes something is asked for a number of times.
-    fn counted(&self, handler: MethodRouter<Open>, open: &Open) -> MethodRouter<Open> {
-        let makes = |scopes: Scopes| scopes.contains(Scopes::INFERENCE_SUBMIT);
-        match self.who.key() {
-            Some(scopes) if self.method == "POST" && makes(scopes) => {
-                let limits = Arc::<Limits>::from_ref(open);
-                handler.route_layer(from_fn_with_state(limits, limits::count))
-            }
-            _ => handler,
-        }
     }
 }

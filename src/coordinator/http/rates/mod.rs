@@ -151,7 +151,7 @@ const FRIENDSHIP: Duration = Duration::from_secs(24 * 3600);
 const MOST_FRIENDS: usize = 100_000;
 
 /// One route's limits.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Counted {
     pub rates: Arc<Rates>,
     pub method: &'static str,
@@ -165,7 +165,7 @@ const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// Around a limited route.
 pub async fn count(
-    State(counted): State<Counted>,
+    State(counted): State<Arc<Counted>>,
     address: Address,
     request: Request,
     next: Next,
