@@ -51,8 +51,8 @@ impl IntoResponse for ApiError {
 
 /// What a dialect answers, whatever its type.
 pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
-    match serde_json::to_value(body) {
-        Ok(value) => with_status(status, &value),
+    match serde_json::to_vec(body) {
+        Ok(text) => written(status, text),
         Err(_) => {
             let message = "the reply cannot be written";
             ApiError::new(FailureKind::Internal, message).into_response()
@@ -61,7 +61,11 @@ pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
 }
 
 pub fn with_status(status: StatusCode, value: &Value) -> Response {
-    let mut response = Response::new(Body::from(value.to_string()));
+    written(status, value.to_string().into_bytes())
+}
+
+fn written(status: StatusCode, text: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
