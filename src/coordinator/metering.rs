@@ -1,9 +1,11 @@
 //! How many tokens a job had, by the coordinator's own count: a worker's word alone is never enough. Every job is
-//! counted once, at its end, with one tokenizer for all models (o200k), on a thread made for computing; tokens on
-//! their way to clients never wait for it.
+//! counted once, at its end, with one tokenizer for all models (o200k). What takes longer than to wake a thread is
+//! counted on one made for computing; tokens on their way to clients never wait for it.
 
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
 
+use bpe_openai::Tokenizer;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
@@ -13,6 +15,8 @@ use crate::tasks::Tasks;
 
 /// Of longer texts the beginning is counted, and the rest taken to be like it.
 const MOST_COUNTED: usize = 1 << 20;
+/// Texts up to here are counted at once, which takes some ten microseconds.
+const SHORT: usize = 1 << 10;
 /// Longer texts are counted among themselves, so that no other job waits for them.
 const LARGE: usize = 64 << 10;
 /// How the least number of tokens, which the job names, was made of its bytes.
@@ -112,6 +116,12 @@ impl Meter {
 
     /// Nothing was counted if the process is about to end.
     pub async fn count(&self, job: Arc<Job>, output: Output, public: bool) -> Counted {
+        let bytes = bytes(&job, &output);
+        if bytes <= SHORT && TABLES.get().is_some() {
+            // A panic there leaves it uncounted, and unpaid.
+            let count = AssertUnwindSafe(|| Counted::of(&job, &output, public));
+            return catch_unwind(count).unwrap_or_default();
+        }
         let (answer, counted) = oneshot::channel();
         let question = Question {
             job,
@@ -119,7 +129,7 @@ impl Meter {
             public,
             answer,
         };
-        let lane = match question.is_large() {
+        let lane = match bytes > LARGE {
             true => &self.large,
             false => &self.small,
         };
@@ -144,19 +154,25 @@ async fn answer_all(mut waiting: mpsc::Receiver<Question>) {
     }
 }
 
-impl Question {
-    /// As well as it can be told without looking.
-    fn is_large(&self) -> bool {
-        let prompt = self.job.limits.prompt_tokens as usize;
-        prompt.saturating_mul(BYTES_PER_TOKEN) > LARGE || self.output.0.bytes > LARGE
-    }
+/// Of the longer of prompt and output, as well as it can be told without looking.
+fn bytes(job: &Job, output: &Output) -> usize {
+    let prompt = job.limits.prompt_tokens as usize;
+    prompt.saturating_mul(BYTES_PER_TOKEN).max(output.0.bytes)
+}
 
+impl Counted {
+    fn of(job: &Job, output: &Output, public: bool) -> Self {
+        Self {
+            prompt_tokens: count_prompt(job),
+            output_tokens: output.0.count(),
+            public,
+        }
+    }
+}
+
+impl Question {
     fn answer(self) {
-        let counted = Counted {
-            prompt_tokens: count_prompt(&self.job),
-            output_tokens: self.output.0.count(),
-            public: self.public,
-        };
+        let counted = Counted::of(&self.job, &self.output, self.public);
         // Whoever asked may have gone.
         let _ = self.answer.send(counted);
     }
@@ -196,8 +212,12 @@ fn gather(value: &Value, into: &mut Text) {
     }
 }
 
+/// As soon as they are loaded.
+static TABLES: OnceLock<&Tokenizer> = OnceLock::new();
+
 fn count(text: &str) -> u32 {
-    u32::try_from(bpe_openai::o200k_base().count(text)).unwrap_or(u32::MAX)
+    let tables = TABLES.get_or_init(bpe_openai::o200k_base);
+    u32::try_from(tables.count(text)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
