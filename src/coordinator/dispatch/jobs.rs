@@ -156,8 +156,7 @@ impl Entry {
     /// By the poll API all models of a request are wanted alike, and jobs that are given out together have the same.
     pub fn choice(&self) -> Choice {
         match self.job.durable {
-            // The upper bits of a random UUID are all random.
-            true => Choice::Drawn(self.job.request.0.as_u64_pair().0 >> 16),
+            true => Choice::Drawn(self.job.request.drawn()),
             false => Choice::First,
         }
     }

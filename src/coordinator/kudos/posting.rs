@@ -3,7 +3,7 @@
 
 use uuid::Uuid;
 
-use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+use crate::protocol::job::{AccountId, Kudos, UnixMillis, timely};
 
 use super::HOUSE;
 
@@ -75,7 +75,7 @@ pub enum Posted {
 impl Posting {
     pub fn new(cause: Cause, moves: Vec<(AccountId, Kudos)>, at: UnixMillis) -> Self {
         Self {
-            id: PostingId(Uuid::new_v4()),
+            id: PostingId(timely()),
             cause,
             about: String::new(),
             once: None,

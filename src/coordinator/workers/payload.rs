@@ -120,10 +120,9 @@ fn seed(job: &Job, request: &TextRequest) -> u64 {
     }
 }
 
-/// A job's id is random, and the same in all its attempts. Kept within what every backend reads.
+/// The same in all attempts at a job. Kept within what every backend reads.
 fn random_seed(job: &Job) -> u64 {
-    let (random, _) = job.id.0.as_u64_pair();
-    random >> 33
+    job.id.drawn() >> 31
 }
 
 fn from_neutral(request: &TextRequest) -> Result<Map<String, Value>, Failure> {

@@ -21,7 +21,7 @@ pub use event::{
 };
 pub use failure::{Blame, Failure, FailureKind, FailureRow, Retry};
 pub use form::FormRequest;
-pub use ids::{AccountId, JobId, Kudos, RequestId, SharedKeyId, UnixMillis, WorkerId};
+pub use ids::{AccountId, JobId, Kudos, RequestId, SharedKeyId, UnixMillis, WorkerId, timely};
 pub use image::{ImageRequest, Lora, SourceImage};
 pub use legacy::LegacySampling;
 pub use needs::{Formats, Kind, Kinds, Reach, Targets};
