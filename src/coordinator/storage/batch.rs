@@ -3,16 +3,16 @@
 
 use sqlx::AnyConnection;
 
-use crate::coordinator::kudos::{Entry, Posting, Settlement};
+use crate::coordinator::kudos::{Entry, Posting, Settlement, forgiven};
 use crate::protocol::job::{Kudos, SharedKeyId};
 
 use super::StorageError;
 use super::entries::{Booked, Forgiven, book};
 use super::fees;
-use super::insertion::Statements;
 use super::records::note_records;
 use super::requests::{Accept, insert_requests};
-use super::settlements::{insert_results, insert_settled, reward};
+use super::script::Script;
+use super::settlements::{insert_settled, note_forgiven};
 use super::shared_keys::spend;
 use super::stats;
 use super::styles::write_use;
@@ -36,24 +36,27 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Whether all that is settled was new. If not, what was written is to be rolled back.
+    /// Fails whole if any of it was settled before: what was written is to be rolled back then. The script may have to
+    /// begin a transaction first.
     pub async fn write(
         &self,
+        mut script: Script,
         connection: &mut AnyConnection,
-        statements: &mut Statements,
-    ) -> Result<bool, StorageError> {
-        if !insert_settled(&self.settled, connection, statements).await? {
-            return Ok(false);
-        }
-        insert_requests(&self.accepted, connection, statements).await?;
-        fees::insert_postings(&self.fees, connection, statements).await?;
-        let forgiven = book(&self.entries(), connection, statements).await?;
+    ) -> Result<(), StorageError> {
+        insert_settled(&self.settled, &mut script);
+        insert_requests(&self.accepted, &mut script);
+        fees::insert_postings(&self.fees, &mut script);
+        note_records(&self.settled, &mut script);
+        stats::note(&self.settled, &mut script);
+        let entries = self.entries();
+        let fallen = book(&entries, script, connection).await?;
+        let forgiven = forgiven(&entries, &fallen);
+        let sums = Forgiven::of_entries(&forgiven);
+        let mut script = Script::default();
+        note_forgiven(&self.settled, &sums, &mut script);
+        book(&forgiven, script, connection).await?;
         spend(self.by_key(), connection).await?;
-        note_records(&self.settled, connection, statements).await?;
-        insert_results(&self.settled, &forgiven, connection, statements).await?;
-        stats::note(&self.settled, connection, statements).await?;
-        self.write_uses(&forgiven, connection).await?;
-        Ok(true)
+        self.write_uses(&sums, connection).await
     }
 
     /// Owners of styles share what those who used them have paid for their requests.
@@ -96,28 +99,4 @@ impl<'a> Batch<'a> {
         let fees = accepted.filter_map(|it| Some((it.dues().shared_key?, it.fee().amount)));
         charges.chain(fees)
     }
-}
-
-/// One job, which may be settled already: its reward.
-pub async fn settle_one(
-    settlement: &Settlement,
-    connection: &mut AnyConnection,
-    statements: &mut Statements,
-) -> Result<Kudos, StorageError> {
-    let one = Batch::of([settlement], []);
-    match one.write(connection, statements).await? {
-        true => Ok(settlement.reward),
-        false => reward(settlement.job, connection).await,
-    }
-}
-
-pub async fn accept_one(
-    accept: &Accept,
-    connection: &mut AnyConnection,
-    statements: &mut Statements,
-) -> Result<(), StorageError> {
-    Batch::of([], [accept])
-        .write(connection, statements)
-        .await?;
-    Ok(())
 }

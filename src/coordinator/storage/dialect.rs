@@ -1,6 +1,11 @@
 //! The few places where SQLite and PostgreSQL do not understand the same words.
 
+use std::fmt::Write;
+
+use sqlx::AnyConnection;
+
 use super::location::Location;
+use super::script::Column;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
@@ -14,6 +19,47 @@ impl Dialect {
             Location::Sqlite(_) => Self::Sqlite,
             Location::Postgres(_) => Self::Postgres,
         }
+    }
+
+    pub fn spoken_by(connection: &AnyConnection) -> Self {
+        match connection.backend_name() {
+            "PostgreSQL" => Self::Postgres,
+            _ => Self::Sqlite,
+        }
+    }
+
+    /// Whatever fails, the transaction is rolled back: SQLite need not be able to undo the statement alone, which it
+    /// would keep a journal of its own for.
+    pub fn insert_into(self) -> &'static str {
+        match self {
+            Self::Sqlite => "INSERT OR FAIL INTO",
+            Self::Postgres => "INSERT INTO",
+        }
+    }
+
+    /// Selects the rows that a parameter holds as a JSON array of arrays.
+    pub fn write_rows(self, columns: &[Column], place: usize, text: &mut String) {
+        text.push_str("SELECT ");
+        for (at, column) in columns.iter().enumerate() {
+            text.push_str(if at == 0 { "" } else { ", " });
+            // Writing to a text does not fail.
+            let _ = match (self, column) {
+                (Self::Postgres, Column::Number(name)) => {
+                    write!(text, "CAST(value ->> {at} AS BIGINT) AS {name}")
+                }
+                (_, Column::Text(name) | Column::Number(name)) => {
+                    write!(text, "value ->> {at} AS {name}")
+                }
+            };
+        }
+        // The condition tells SQLite that no ON of a join follows.
+        let _ = match self {
+            Self::Sqlite => write!(text, " FROM json_each(${place}) WHERE true"),
+            Self::Postgres => write!(
+                text,
+                " FROM jsonb_array_elements(${place}::jsonb) AS rows (value) WHERE true"
+            ),
+        };
     }
 
     /// Takes the write lock at once: a transaction that reads first and wants to write later may find that it

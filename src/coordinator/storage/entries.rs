@@ -6,23 +6,30 @@ use std::collections::{BTreeMap, HashMap};
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
-use crate::coordinator::kudos::{Entry, Fallen, Posting, Settlement, forgiven};
+use crate::coordinator::kudos::{Entry, Fallen, Posting, Settlement};
 use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 
 use super::StorageError;
-use super::insertion::{Statements, Table, insert, insert_returning};
 use super::rows::Stored;
+use super::script::{Column, Script, Table, Verb};
 use super::values::Values;
 
-pub const LEDGER: Table = Table {
-    head: "INSERT INTO ledger (job, account, worker, reason, amount, at) VALUES ",
-    columns: 6,
+pub static LEDGER: Table = Table {
+    verb: Verb::Insert("ledger"),
+    columns: &[
+        Column::Text("job"),
+        Column::Number("account"),
+        Column::Number("worker"),
+        Column::Text("reason"),
+        Column::Number("amount"),
+        Column::Number("at"),
+    ],
     tail: "",
 };
-const BALANCES: Table = Table {
-    head: "INSERT INTO balances (account, kudos) VALUES ",
-    columns: 2,
-    tail: " ON CONFLICT (account) DO UPDATE SET kudos = balances.kudos + excluded.kudos \
+static BALANCES: Table = Table {
+    verb: Verb::Insert("balances"),
+    columns: &[Column::Number("account"), Column::Number("kudos")],
+    tail: "ON CONFLICT (account) DO UPDATE SET kudos = balances.kudos + excluded.kudos \
            RETURNING account, kudos, floor",
 };
 
@@ -64,7 +71,7 @@ impl Booked for Posting {
 }
 
 impl Forgiven {
-    fn of_entries(entries: &[(&dyn Booked, Entry)]) -> Self {
+    pub fn of_entries(entries: &[(&dyn Booked, Entry)]) -> Self {
         let mut forgiven = HashMap::new();
         // The house's side of each is what it pays.
         for (of, entry) in entries.iter().filter(|(_, entry)| entry.amount.0 > 0) {
@@ -81,32 +88,18 @@ impl Forgiven {
     }
 }
 
-/// Writes the entries and changes the balances.
+/// Writes the entries and changes the balances, in one call with what else the script writes; which of the accounts
+/// have fallen below their floors by that.
 pub async fn book(
     entries: &[(&dyn Booked, Entry)],
+    mut script: Script,
     connection: &mut AnyConnection,
-    statements: &mut Statements,
-) -> Result<Forgiven, StorageError> {
-    insert(&LEDGER, entries, ledger_row, connection, statements).await?;
-    let fallen = change_balances(&sums_of(entries), connection, statements).await?;
-    if fallen.is_empty() {
-        return Ok(Forgiven::default());
-    }
-    let forgiven = forgiven(entries, &fallen);
-    insert(&LEDGER, &forgiven, ledger_row, connection, statements).await?;
-    change_balances(&sums_of(&forgiven), connection, statements).await?;
-    Ok(Forgiven::of_entries(&forgiven))
-}
-
-/// Adds to the balances; which of them have fallen below their floors by that.
-async fn change_balances(
-    sums: &[(AccountId, i64)],
-    connection: &mut AnyConnection,
-    statements: &mut Statements,
 ) -> Result<HashMap<AccountId, Fallen>, StorageError> {
-    let balances: Vec<Balance> =
-        insert_returning(&BALANCES, sums, sum_row, connection, statements).await?;
-    let taken: HashMap<AccountId, i64> = sums.iter().copied().collect();
+    let sums = sums_of(entries);
+    script.add(&LEDGER, entries, ledger_row);
+    script.add(&BALANCES, &sums, sum_row);
+    let balances: Vec<Balance> = script.returning(connection).await?;
+    let taken: HashMap<AccountId, i64> = sums.into_iter().collect();
     let fallen = balances.iter().filter_map(|balance| {
         let (account, floor) = (balance.account, balance.floor?);
         let taken = *taken.get(&account)?;

@@ -4,21 +4,25 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use sqlx::AnyConnection;
-
 use crate::coordinator::kudos::{Cause, Entry, Posting, Reason};
 use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 
-use super::StorageError;
 use super::entries::Forgiven;
-use super::insertion::{Statements, Table, insert};
+use super::script::{Column, Script, Table, Verb};
 use super::values::Values;
 
-const POSTINGS: Table = Table {
-    head: "INSERT INTO postings (id, cause, about, terms, at) VALUES ",
-    columns: 5,
+static POSTINGS: Table = Table {
+    verb: Verb::Insert("postings"),
+    columns: &[
+        Column::Text("id"),
+        Column::Text("cause"),
+        Column::Text("about"),
+        Column::Text("terms"),
+        Column::Number("at"),
+    ],
     tail: "",
 };
+
 /// What one request costs.
 #[derive(Debug, Clone, Copy)]
 pub struct Fee {
@@ -64,13 +68,8 @@ pub fn paid(postings: &[Posting], forgiven: &Forgiven) -> HashMap<AccountId, Kud
     paid
 }
 
-pub async fn insert_postings(
-    postings: &[Posting],
-    connection: &mut AnyConnection,
-    statements: &mut Statements,
-) -> Result<(), StorageError> {
-    insert(&POSTINGS, postings, posting_row, connection, statements).await?;
-    Ok(())
+pub fn insert_postings(postings: &[Posting], script: &mut Script) {
+    script.add(&POSTINGS, postings, posting_row);
 }
 
 fn posting_row(posting: &Posting, values: &mut Values) {

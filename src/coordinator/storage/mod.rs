@@ -5,7 +5,7 @@
 //! | `location`, `dialect` | where the store is; the words in which the engines differ |
 //! | `migrate` | the schema and its versions (`migrations/`) |
 //! | `writer`, `work`, `write` | the one writer; what it writes under one commit; a write as a value |
-//! | `values`, `insertion`, `rows` | what goes into statements, many rows at once, and what comes out of them |
+//! | `script`, `values`, `rows` | many rows in one statement and many statements in one call, and what comes out of them |
 //! | `settlements`, `entries`, `postings`, `fees`, `holds`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `workers`, `rigs`, `teams`, `messages`, `ledger` | one file a noun |
 //! | `styles`, `collections`, `named` | styles of users, collections of them, and what both have in common |
 //! | `pulse`, `revisions`, `modes` | whether the store answers, and what another process has changed |
@@ -30,7 +30,6 @@ mod expiry;
 mod fees;
 mod filters;
 mod holds;
-mod insertion;
 mod keys;
 mod ledger;
 mod location;
@@ -49,6 +48,7 @@ mod retention;
 mod revisions;
 mod rigs;
 mod rows;
+mod script;
 mod settlements;
 mod shared_keys;
 mod stats;

@@ -10,7 +10,7 @@ use crate::coordinator::kudos::{Cause, Posted, Posting};
 use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 
 use super::entries::{LEDGER, sums};
-use super::insertion::{Statements, insert};
+use super::script::insert;
 use super::values::{Values, storable, without_zeros};
 use super::write::Change;
 use super::{StorageError, Store};
@@ -179,14 +179,7 @@ async fn append(posting: &Posting, connection: &mut AnyConnection) -> Result<(),
         .iter()
         .map(|entry| (posting, *entry))
         .collect();
-    insert(
-        &LEDGER,
-        &entries,
-        entry_row,
-        connection,
-        &mut Statements::default(),
-    )
-    .await?;
+    insert(&LEDGER, &entries, entry_row, connection).await?;
     for (account, sum) in sums(posting.moves.iter().copied()) {
         tally(account, posting.cause.tally(Kudos(sum)), sum, connection).await?;
     }

@@ -3,20 +3,28 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::AnyConnection;
-
 use crate::coordinator::kudos::{Entry, Reason, Settlement, State, owner_of};
 use crate::protocol::job::{AccountId, Kind};
 
-use super::StorageError;
-use super::insertion::{Statements, Table, insert};
+use super::script::{Column, Script, Table, Verb};
 use super::values::Values;
 
-const RECORDS: Table = Table {
-    head: "INSERT INTO records (account, used_tokens, used_pixelsteps, made_tokens, made_pixelsteps, \
-           asked_images, asked_texts, asked_interrogations, made_images, made_texts, made_interrogations) VALUES ",
-    columns: 11,
-    tail: " ON CONFLICT (account) DO UPDATE SET \
+static RECORDS: Table = Table {
+    verb: Verb::Insert("records"),
+    columns: &[
+        Column::Number("account"),
+        Column::Number("used_tokens"),
+        Column::Number("used_pixelsteps"),
+        Column::Number("made_tokens"),
+        Column::Number("made_pixelsteps"),
+        Column::Number("asked_images"),
+        Column::Number("asked_texts"),
+        Column::Number("asked_interrogations"),
+        Column::Number("made_images"),
+        Column::Number("made_texts"),
+        Column::Number("made_interrogations"),
+    ],
+    tail: "ON CONFLICT (account) DO UPDATE SET \
            used_tokens = records.used_tokens + excluded.used_tokens * records.multiplier / 1000, \
            used_pixelsteps = records.used_pixelsteps + excluded.used_pixelsteps * records.multiplier / 1000, \
            made_tokens = records.made_tokens + excluded.made_tokens, \
@@ -53,11 +61,7 @@ struct Count {
 }
 
 /// Adds what these jobs were.
-pub async fn note_records(
-    settlements: &[&Settlement],
-    connection: &mut AnyConnection,
-    statements: &mut Statements,
-) -> Result<(), StorageError> {
+pub fn note_records(settlements: &[&Settlement], script: &mut Script) {
     // In the order of the accounts, as everybody locks them.
     let mut added = BTreeMap::new();
     let delivered = settlements
@@ -65,8 +69,7 @@ pub async fn note_records(
         .filter(|job| job.state == State::Delivered);
     delivered.for_each(|job| add(job, &mut added));
     let rows: Vec<(AccountId, Added)> = added.into_iter().collect();
-    insert(&RECORDS, &rows, row, connection, statements).await?;
-    Ok(())
+    script.add(&RECORDS, &rows, row);
 }
 
 fn add(job: &Settlement, added: &mut BTreeMap<AccountId, Added>) {

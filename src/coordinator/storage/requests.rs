@@ -12,7 +12,7 @@ use crate::coordinator::styles::Use;
 use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
 
 use super::fees::Fee;
-use super::insertion::{Statements, Table, insert};
+use super::script::{Column, Script, Table, Verb};
 use super::settlements::kind_word;
 use super::values::Values;
 use super::write::{Change, Write};
@@ -124,9 +124,18 @@ const RESULTS_OF_OPEN: &str = "SELECT results.job, results.request, results.mode
      JOIN requests ON requests.id = results.request LEFT JOIN workers ON workers.id = results.worker \
      WHERE requests.expires_at > $1";
 
-const REQUESTS: Table = Table {
-    head: "INSERT INTO requests (id, account, kind, body, accepted_at, expires_at, cancelled, fee) VALUES ",
-    columns: 8,
+static REQUESTS: Table = Table {
+    verb: Verb::Insert("requests"),
+    columns: &[
+        Column::Text("id"),
+        Column::Number("account"),
+        Column::Text("kind"),
+        Column::Text("body"),
+        Column::Number("accepted_at"),
+        Column::Number("expires_at"),
+        Column::Number("cancelled"),
+        Column::Number("fee"),
+    ],
     tail: "",
 };
 
@@ -151,13 +160,8 @@ impl Accept {
     }
 }
 
-pub async fn insert_requests(
-    accepted: &[&Accept],
-    connection: &mut AnyConnection,
-    statements: &mut Statements,
-) -> Result<(), StorageError> {
-    insert(&REQUESTS, accepted, row, connection, statements).await?;
-    Ok(())
+pub fn insert_requests(accepted: &[&Accept], script: &mut Script) {
+    script.add(&REQUESTS, accepted, row);
 }
 
 fn row(accepted: &&Accept, values: &mut Values) {

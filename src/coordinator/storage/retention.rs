@@ -24,8 +24,8 @@ use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 use crate::tasks::Tasks;
 
 use super::entries::{sum_row, sums};
-use super::insertion::{Statements, Table, insert};
 use super::rows::{Stored, all};
+use super::script::{Column, Table, Verb, insert};
 use super::write::Change;
 use super::{StorageError, Store};
 
@@ -36,10 +36,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Between two looks when there was nothing more.
 const EVERY: Duration = Duration::from_secs(600);
 
-const OPENINGS: Table = Table {
-    head: "INSERT INTO openings (account, kudos) VALUES ",
-    columns: 2,
-    tail: " ON CONFLICT (account) DO UPDATE SET kudos = openings.kudos + excluded.kudos",
+static OPENINGS: Table = Table {
+    verb: Verb::Insert("openings"),
+    columns: &[Column::Number("account"), Column::Number("kudos")],
+    tail: "ON CONFLICT (account) DO UPDATE SET kudos = openings.kudos + excluded.kudos",
 };
 
 /// Jobs that ended and postings that were made before a moment are forgotten, the oldest first, about so many.
@@ -108,8 +108,7 @@ impl Change for Forgetting {
                 all(sqlx::query(entries).bind(until), &mut *connection).await?;
             let amounts = entries.into_iter();
             let carried = sums(amounts.map(|Removed(account, amount)| (account, amount)));
-            let mut statements = Statements::default();
-            insert(&OPENINGS, &carried, sum_row, connection, &mut statements).await?;
+            insert(&OPENINGS, &carried, sum_row, connection).await?;
             Ok(jobs.rows_affected() + postings.rows_affected())
         })
     }

@@ -1,6 +1,8 @@
 //! What processes that share a store tell each other of. Each topic has a counter that rises with every change of it,
 //! in the same transaction; `pulse` reads the counters, and whoever keeps something in memory follows them.
 
+use std::sync::Arc;
+
 use sqlx::{AnyConnection, Row};
 use tokio::sync::watch;
 
@@ -38,7 +40,7 @@ pub struct Revisions(Vec<(Topic, watch::Sender<i64>)>);
 
 /// The same, for those who wait for the next one.
 #[derive(Debug, Clone)]
-pub struct Watched(Vec<(Topic, watch::Receiver<i64>)>);
+pub struct Watched(Arc<[(Topic, watch::Receiver<i64>)]>);
 
 impl Revisions {
     pub fn of(counters: &[(String, i64)]) -> (Self, Watched) {

@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use sqlx::Row;
-use sqlx::{AnyConnection, AssertSqlSafe};
+use sqlx::{Any, AssertSqlSafe, Executor};
 
 use crate::coordinator::kudos::{Settlement, State};
 use crate::protocol::job::{JobId, Kind, Kudos};
 
 use super::entries::Forgiven;
-use super::insertion::{Statements, Table, insert};
+use super::script::{Column, Script, Table, Verb};
 use super::values::Values;
 use super::write::Write;
 use super::{StorageError, Store};
@@ -26,9 +26,7 @@ impl Store {
 
     /// The reward of the worker that ended this job, if it is settled.
     pub async fn reward(&self, job: JobId) -> Result<Option<Kudos>, StorageError> {
-        let row = sqlx::query(REWARD).bind(job.to_string());
-        let row = row.fetch_optional(&self.readers).await?;
-        Ok(row.map(|row| row.try_get(0)).transpose()?.map(Kudos))
+        reward(job, &self.readers).await
     }
 
     /// Whether the one of these jobs that there is was delivered; nothing, if it has not ended.
@@ -48,47 +46,77 @@ impl Store {
 
 const REWARD: &str = "SELECT reward FROM settled WHERE job = $1";
 
-const SETTLED: Table = Table {
-    head: "INSERT INTO settled (job, request, account, worker, kind, model, state, reason, attempts, \
-           prompt_tokens, completion_tokens, paid_tokens, reward, charge, accepted_at, queued_ms, \
-           first_output_ms, total_ms) VALUES ",
-    columns: 18,
-    tail: " ON CONFLICT (job) DO NOTHING",
+/// A job that is settled already fails the statement.
+static SETTLED: Table = Table {
+    verb: Verb::Insert("settled"),
+    columns: &[
+        Column::Text("job"),
+        Column::Text("request"),
+        Column::Number("account"),
+        Column::Number("worker"),
+        Column::Text("kind"),
+        Column::Text("model"),
+        Column::Text("state"),
+        Column::Text("reason"),
+        Column::Number("attempts"),
+        Column::Number("prompt_tokens"),
+        Column::Number("completion_tokens"),
+        Column::Number("paid_tokens"),
+        Column::Number("reward"),
+        Column::Number("charge"),
+        Column::Number("accepted_at"),
+        Column::Number("queued_ms"),
+        Column::Number("first_output_ms"),
+        Column::Number("total_ms"),
+    ],
+    tail: "",
 };
-const RESULTS: Table = Table {
-    head: "INSERT INTO results (job, request, worker, model, state, reason, output, charge, forgiven) VALUES ",
-    columns: 9,
-    tail: " ON CONFLICT (job) DO NOTHING",
+static RESULTS: Table = Table {
+    verb: Verb::Insert("results"),
+    columns: &[
+        Column::Text("job"),
+        Column::Text("request"),
+        Column::Number("worker"),
+        Column::Text("model"),
+        Column::Text("state"),
+        Column::Text("reason"),
+        Column::Text("output"),
+        Column::Number("charge"),
+    ],
+    tail: "ON CONFLICT (job) DO NOTHING",
+};
+static FORGIVEN: Table = Table {
+    verb: Verb::Update("results SET forgiven = news.forgiven"),
+    columns: &[Column::Text("job"), Column::Number("forgiven")],
+    tail: "WHERE results.job = news.job",
 };
 
-/// Whether all of them were new.
-pub async fn insert_settled(
-    settlements: &[&Settlement],
-    connection: &mut AnyConnection,
-    statements: &mut Statements,
-) -> Result<bool, StorageError> {
-    let inserted = insert(&SETTLED, settlements, settled_row, connection, statements).await?;
-    Ok(inserted == settlements.len() as u64)
+/// The jobs, and what they brought where somebody waits for it.
+pub fn insert_settled(settlements: &[&Settlement], script: &mut Script) {
+    script.add(&SETTLED, settlements, settled_row);
+    let results = settlements.iter();
+    let results: Vec<_> = results
+        .filter_map(|it| Some((*it, it.result.as_deref()?)))
+        .collect();
+    script.add(&RESULTS, &results, result_row);
 }
 
-/// What they brought, where somebody waits for it.
-pub async fn insert_results(
-    settlements: &[&Settlement],
-    forgiven: &Forgiven,
-    connection: &mut AnyConnection,
-    statements: &mut Statements,
-) -> Result<(), StorageError> {
-    let settlements = settlements.iter();
-    let results = settlements.filter_map(|it| Some((*it, it.result.as_deref()?, forgiven.of(*it))));
-    let results: Vec<_> = results.collect();
-    insert(&RESULTS, &results, result_row, connection, statements).await?;
-    Ok(())
+/// What was forgiven of their charges.
+pub fn note_forgiven(settlements: &[&Settlement], forgiven: &Forgiven, script: &mut Script) {
+    let waited_for = settlements.iter().filter(|it| it.result.is_some());
+    let sums = waited_for.map(|it| (it.job, forgiven.of(*it)));
+    let sums: Vec<_> = sums.filter(|(_, sum)| sum.0 > 0).collect();
+    script.add(&FORGIVEN, &sums, forgiven_row);
 }
 
-/// Of a job that is settled.
-pub async fn reward(job: JobId, connection: &mut AnyConnection) -> Result<Kudos, StorageError> {
+/// If it is settled.
+pub async fn reward(
+    job: JobId,
+    source: impl Executor<'_, Database = Any>,
+) -> Result<Option<Kudos>, StorageError> {
     let row = sqlx::query(REWARD).bind(job.to_string());
-    Ok(Kudos(row.fetch_one(connection).await?.try_get(0)?))
+    let row = row.fetch_optional(source).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?.map(Kudos))
 }
 
 fn settled_row(settlement: &&Settlement, values: &mut Values) {
@@ -113,7 +141,7 @@ fn settled_row(settlement: &&Settlement, values: &mut Values) {
     values.number(millis(timing.total));
 }
 
-fn result_row((settlement, output, forgiven): &(&Settlement, &str, Kudos), values: &mut Values) {
+fn result_row((settlement, output): &(&Settlement, &str), values: &mut Values) {
     values.text(&settlement.job.to_string());
     values.text(&settlement.request.to_string());
     values.maybe(settlement.worker.map(|worker| worker.0));
@@ -122,7 +150,11 @@ fn result_row((settlement, output, forgiven): &(&Settlement, &str, Kudos), value
     values.text(settlement.reason);
     values.whole_text(output);
     values.number(settlement.charge.0);
-    values.number(forgiven.0);
+}
+
+fn forgiven_row((job, sum): &(JobId, Kudos), values: &mut Values) {
+    values.text(&job.to_string());
+    values.number(sum.0);
 }
 
 pub fn kind_word(kind: Kind) -> &'static str {

@@ -11,8 +11,8 @@ use sqlx::{AnyConnection, Row};
 use crate::coordinator::kudos::Settlement;
 use crate::protocol::job::{Kind, UnixMillis};
 
-use super::insertion::{Statements, Table, insert};
 use super::rows::{Stored, all};
+use super::script::{Column, Script, Table, Verb, insert};
 use super::settlements::kind_word;
 use super::values::{Values, storable};
 use super::write::Change;
@@ -54,15 +54,32 @@ const SPANS: [(i64, i64, i64); 4] = [
 /// Lines that are folded in one step: a few hundredths of a second of the writer.
 const STEP: i64 = 2000;
 
-const MADE: Table = Table {
-    head: "INSERT INTO made (kind, model, at, outputs, size, done, busy_ms) VALUES ",
-    columns: 7,
+static MADE: Table = Table {
+    verb: Verb::Insert("made"),
+    columns: &[
+        Column::Text("kind"),
+        Column::Text("model"),
+        Column::Number("at"),
+        Column::Number("outputs"),
+        Column::Number("size"),
+        Column::Number("done"),
+        Column::Number("busy_ms"),
+    ],
     tail: "",
 };
-const ROLLUPS: Table = Table {
-    head: "INSERT INTO rollups (kind, model, span, at, outputs, size, done, busy_ms) VALUES ",
-    columns: 8,
-    tail: " ON CONFLICT (kind, model, span, at) DO UPDATE SET outputs = rollups.outputs + excluded.outputs, \
+static ROLLUPS: Table = Table {
+    verb: Verb::Insert("rollups"),
+    columns: &[
+        Column::Text("kind"),
+        Column::Text("model"),
+        Column::Number("span"),
+        Column::Number("at"),
+        Column::Number("outputs"),
+        Column::Number("size"),
+        Column::Number("done"),
+        Column::Number("busy_ms"),
+    ],
+    tail: "ON CONFLICT (kind, model, span, at) DO UPDATE SET outputs = rollups.outputs + excluded.outputs, \
            size = rollups.size + excluded.size, done = rollups.done + excluded.done, \
            busy_ms = rollups.busy_ms + excluded.busy_ms",
 };
@@ -112,11 +129,7 @@ struct Line {
 type Key = (String, String, i64, i64);
 
 /// Lines of one batch of settlements.
-pub async fn note(
-    settlements: &[&Settlement],
-    connection: &mut AnyConnection,
-    statements: &mut Statements,
-) -> Result<(), StorageError> {
+pub fn note(settlements: &[&Settlement], script: &mut Script) {
     let mut sums = BTreeMap::new();
     for settlement in settlements {
         let Some(made) = made_of(settlement) else {
@@ -129,8 +142,7 @@ pub async fn note(
         sum.add(made);
     }
     let lines: Vec<_> = sums.into_iter().collect();
-    insert(&MADE, &lines, made_row, connection, statements).await?;
-    Ok(())
+    script.add(&MADE, &lines, made_row);
 }
 
 /// Nothing where no worker had it, or where a text came to nothing. An image counts also where its worker failed or was
@@ -217,8 +229,7 @@ impl Change for Folding {
                 old.into_iter().for_each(|line| line.fold(into, &mut sums));
             }
             let sums: Vec<_> = sums.into_iter().collect();
-            let mut statements = Statements::default();
-            insert(&ROLLUPS, &sums, rollup_row, connection, &mut statements).await?;
+            insert(&ROLLUPS, &sums, rollup_row, connection).await?;
             Ok(more)
         })
     }

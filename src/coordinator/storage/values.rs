@@ -1,52 +1,81 @@
-//! The values of a statement, in order.
+//! The rows of a statement, as the one value that they are: a JSON array of arrays.
 
-use sqlx::Arguments;
-use sqlx::any::AnyArguments;
+use std::fmt::Write;
+
+use serde_json::Value;
 
 /// Names from outside are stored no longer than this.
 const LONGEST_TEXT: usize = 200;
 
+#[derive(Debug)]
 pub struct Values {
-    pub arguments: AnyArguments,
+    json: String,
 }
 
 impl Values {
-    pub fn for_rows(rows: usize, columns: usize) -> Self {
-        let mut arguments = AnyArguments::default();
-        arguments.reserve(rows * columns, 0);
-        Self { arguments }
+    pub fn of<T>(rows: &[T], bind: fn(&T, &mut Self)) -> Self {
+        let mut values = Self {
+            json: "[".to_owned(),
+        };
+        for row in rows {
+            values.begin();
+            values.json.push('[');
+            bind(row, &mut values);
+            values.json.push(']');
+        }
+        values.json.push(']');
+        values
     }
 
     pub fn text(&mut self, text: &str) {
-        self.add(storable(text));
+        self.whole_text(shortened(text));
     }
 
     /// However long it is.
     pub fn whole_text(&mut self, text: &str) {
-        self.add(without_zeros(text));
+        self.begin();
+        let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+        // Writing to a text does not fail.
+        let _ = match text.bytes().all(is_plain) {
+            true => write!(self.json, "\"{text}\""),
+            false => write!(self.json, "{}", Value::String(without_zeros(text))),
+        };
     }
 
     pub fn number(&mut self, number: i64) {
-        self.add(number);
+        self.begin();
+        let _ = write!(self.json, "{number}");
     }
 
     pub fn maybe(&mut self, number: Option<i64>) {
-        self.add(number);
+        match number {
+            Some(number) => self.number(number),
+            None => {
+                self.begin();
+                self.json.push_str("null");
+            }
+        }
     }
 
-    fn add<T>(&mut self, value: T)
-    where
-        T: sqlx::Encode<'static, sqlx::Any> + sqlx::Type<sqlx::Any>,
-    {
-        // A text or a number always encodes; were one left out, the statement would be refused as a whole.
-        let _ = self.arguments.add(value);
+    pub fn json(self) -> String {
+        self.json
+    }
+
+    /// What was before has ended.
+    fn begin(&mut self) {
+        if !self.json.ends_with('[') {
+            self.json.push(',');
+        }
     }
 }
 
 /// A text as both engines take it: PostgreSQL has no zero characters.
 pub fn storable(text: &str) -> String {
-    let end = text.floor_char_boundary(LONGEST_TEXT);
-    without_zeros(&text[..end])
+    without_zeros(shortened(text))
+}
+
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LONGEST_TEXT)]
 }
 
 pub fn without_zeros(text: &str) -> String {
@@ -55,11 +84,25 @@ pub fn without_zeros(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::storable;
+    use super::{Values, storable};
 
     #[test]
     fn long_texts_are_cut_and_zeros_are_replaced() {
         assert_eq!(storable("a\0b"), "a\u{fffd}b");
         assert_eq!(storable(&"ö".repeat(150)).len(), 200);
+    }
+
+    #[test]
+    fn rows_are_arrays_in_an_array() {
+        let rows = [("[", Some(i64::MAX)), ("ä \"b\"\n\0\\", None)];
+        let values = Values::of(&rows, |(text, number), values| {
+            values.text(text);
+            values.maybe(*number);
+        });
+        assert_eq!(
+            values.json(),
+            "[[\"[\",9223372036854775807],[\"ä \\\"b\\\"\\n\u{fffd}\\\\\",null]]"
+        );
+        assert_eq!(Values::of(&[(); 0], |(), _| ()).json(), "[]");
     }
 }

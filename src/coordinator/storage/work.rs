@@ -1,16 +1,17 @@
 //! The writes of one batch and what came of each.
 //!
-//! What is settled and what is accepted is written in a few statements, however much it is. Should any of it fail, or a
-//! job turn out to be settled already, everything is written one by one, each under a savepoint, so that a bad write
-//! does not fail its neighbours.
+//! What is settled and what is accepted is written in one call, however much it is. Should any of it fail, perhaps since
+//! a job was settled before, everything is written one by one, each under a savepoint, so that a bad write does not fail
+//! its neighbours.
 
 use sqlx::{AnyConnection, Executor};
 
 use crate::protocol::job::Kudos;
 
 use super::StorageError;
-use super::batch::{Batch, accept_one, settle_one};
-use super::insertion::Statements;
+use super::batch::Batch;
+use super::script::Script;
+use super::settlements::reward;
 use super::write::{Accepting, Pending, Settle, Write};
 
 type Outcomes<T> = Vec<Result<T, StorageError>>;
@@ -38,18 +39,16 @@ impl Work {
         work
     }
 
-    /// Everything in a few statements; whether that was right. What was written is to be rolled back if not.
+    /// Everything in a transaction of its own, in one or two calls. It is to be rolled back if that fails.
     pub async fn write_together(
         &mut self,
         connection: &mut AnyConnection,
-        statements: &mut Statements,
-    ) -> Result<bool, StorageError> {
+    ) -> Result<(), StorageError> {
         let settled = self.settles.iter().map(|settle| &*settle.settlement);
         let accepted = self.accepts.iter().map(|accepting| &*accepting.accept);
+        let script = Script::in_new_transaction();
         let batch = Batch::of(settled, accepted);
-        if !batch.write(connection, statements).await? {
-            return Ok(false);
-        }
+        batch.write(script, connection).await?;
         for other in &mut self.others {
             other.apply(connection).await?;
         }
@@ -57,22 +56,32 @@ impl Work {
         self.rewards = rewards.map(|settle| Ok(settle.settlement.reward)).collect();
         self.accepted = vec![Ok(()); self.accepts.len()];
         self.outcomes = vec![Ok(()); self.others.len()];
-        Ok(true)
+        Ok(())
     }
 
     pub async fn write_one_by_one(
         &mut self,
         connection: &mut AnyConnection,
-        statements: &mut Statements,
     ) -> Result<(), StorageError> {
         for settle in &self.settles {
+            let settlement = &*settle.settlement;
             begin_one(connection).await?;
-            let reward = settle_one(&settle.settlement, connection, statements).await;
-            self.rewards.push(end_one(connection, reward).await?);
+            let settled = Batch::of([settlement], []);
+            let settled = settled.write(Script::default(), connection).await;
+            let settled = end_one(connection, settled).await?;
+            let reward = match settled {
+                Ok(()) => Ok(settlement.reward),
+                // It may be refused because it is settled already.
+                Err(refused) => reward(settlement.job, &mut *connection)
+                    .await?
+                    .ok_or(refused),
+            };
+            self.rewards.push(reward);
         }
         for accepting in &self.accepts {
             begin_one(connection).await?;
-            let accepted = accept_one(&accepting.accept, connection, statements).await;
+            let accepted = Batch::of([], [&*accepting.accept]);
+            let accepted = accepted.write(Script::default(), connection).await;
             self.accepted.push(end_one(connection, accepted).await?);
         }
         for other in &mut self.others {

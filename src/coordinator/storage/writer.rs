@@ -17,7 +17,6 @@ use tracing::{info, warn};
 use crate::tasks::Tasks;
 
 use super::dialect::Dialect;
-use super::insertion::Statements;
 use super::location::Location;
 use super::pulse::Health;
 use super::work::Work;
@@ -38,9 +37,7 @@ pub fn start(
 ) {
     let writer = Writer {
         location: location.clone(),
-        dialect: Dialect::of(location),
         connection: Some(connection),
-        statements: Statements::default(),
         health,
     };
     tasks.start(writer.run(inbox, tasks.stopping()));
@@ -48,10 +45,8 @@ pub fn start(
 
 struct Writer {
     location: Location,
-    dialect: Dialect,
     /// None after it broke, until the next batch.
     connection: Option<AnyConnection>,
-    statements: Statements,
     health: Arc<Health>,
 }
 
@@ -86,17 +81,15 @@ impl Writer {
         connection: &mut AnyConnection,
         work: &mut Work,
     ) -> Result<(), StorageError> {
-        connection.execute(self.dialect.begin()).await?;
-        let together = work.write_together(connection, &mut self.statements).await;
-        match together {
-            Ok(true) => {}
-            Err(error) if !error.is_of_one_write() => return Err(error),
-            _ => {
-                connection.execute("ROLLBACK").await?;
-                connection.execute(self.dialect.begin()).await?;
-                work.write_one_by_one(connection, &mut self.statements)
-                    .await?;
+        let together = work.write_together(connection).await;
+        if let Err(error) = together {
+            if !error.is_of_one_write() {
+                return Err(error);
             }
+            connection.execute("ROLLBACK").await?;
+            let begin = Dialect::spoken_by(connection).begin();
+            connection.execute(begin).await?;
+            work.write_one_by_one(connection).await?;
         }
         connection.execute("COMMIT").await?;
         Ok(())

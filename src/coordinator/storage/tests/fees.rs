@@ -1,5 +1,7 @@
 //! What requests cost at once: charged where they are accepted, however many together.
 
+use std::collections::HashMap;
+
 use futures_util::future::join_all;
 
 use super::on_both_engines;
@@ -14,6 +16,7 @@ use crate::protocol::legacy::shared_key::JobLimits;
 
 on_both_engines! {
     requests_that_are_accepted_together_are_charged_for_each,
+    a_body_is_read_as_it_was_written,
     a_fee_below_the_floor_is_forgiven,
     owners_of_styles_share_what_was_paid_and_not_what_was_forgiven,
     a_fee_is_taken_from_the_key_that_it_was_asked_with,
@@ -72,6 +75,36 @@ async fn requests_that_are_accepted_together_are_charged_for_each(scratch: Scrat
     let fees: i64 = open.iter().map(|one| one.request.fee.0).sum();
     assert_eq!(fees, rows.iter().map(|row| row.fee.0).sum::<i64>());
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
+}
+
+async fn a_body_is_read_as_it_was_written(scratch: Scratch) {
+    let store = scratch.open().await;
+    let bodies = [
+        "[{\"a\": \"\\u0041\\n\"}]",
+        "back\\slash, \"quotes\", tab\t, line\n\r\u{2028}\u{7f}\u{1}",
+        "𝄞 ö \u{fffe} \u{10ffff}",
+        "$1 ?1 :a --; DROP TABLE requests",
+        "123",
+        "",
+        &"long ".repeat(200_000),
+    ];
+    let requests = bodies.map(|body| RequestRow {
+        body: body.to_owned(),
+        ..request(AccountId(1), 0)
+    });
+    let accepted = requests.iter();
+    let accepted = accepted.map(|row| store.accept(row.clone(), Dues::default()));
+    for accepted in join_all(accepted).await {
+        assert_eq!(accepted, Ok(()));
+    }
+    let open = store.open_requests(NOW).await.unwrap();
+    let found: HashMap<_, _> = open
+        .into_iter()
+        .map(|it| (it.request.id, it.request))
+        .collect();
+    for request in &requests {
+        assert_eq!(found.get(&request.id), Some(request));
+    }
 }
 
 async fn a_fee_below_the_floor_is_forgiven(scratch: Scratch) {
