@@ -116,8 +116,7 @@ impl Meter {
 
     /// Nothing was counted if the process is about to end.
     pub async fn count(&self, job: Arc<Job>, output: Output, public: bool) -> Counted {
-        let bytes = bytes(&job, &output);
-        if bytes <= SHORT && TABLES.get().is_some() {
+        if is_short(&job, &output) && TABLES.get().is_some() {
             // A panic there leaves it uncounted, and unpaid.
             let count = AssertUnwindSafe(|| Counted::of(&job, &output, public));
             return catch_unwind(count).unwrap_or_default();
@@ -129,7 +128,7 @@ impl Meter {
             public,
             answer,
         };
-        let lane = match bytes > LARGE {
+        let lane = match question.is_large() {
             true => &self.large,
             false => &self.small,
         };
@@ -154,10 +153,38 @@ async fn answer_all(mut waiting: mpsc::Receiver<Question>) {
     }
 }
 
-/// Of the longer of prompt and output, as well as it can be told without looking.
-fn bytes(job: &Job, output: &Output) -> usize {
-    let prompt = job.limits.prompt_tokens as usize;
-    prompt.saturating_mul(BYTES_PER_TOKEN).max(output.0.bytes)
+/// Looks no further than it has to.
+fn is_short(job: &Job, output: &Output) -> bool {
+    let Some(mut left) = SHORT.checked_sub(output.0.bytes) else {
+        return false;
+    };
+    match &job.body {
+        Body::Text(request) => match &request.input {
+            TextInput::Tokens(_) => true,
+            TextInput::Prompt(prompt) => prompt.len() <= left,
+            TextInput::Chat(chat) => {
+                let mut messages = chat.messages.iter();
+                chat.tools.is_empty() && messages.all(|message| fits(message, &mut left))
+            }
+        },
+        Body::Image(_) | Body::Form(_) => true,
+    }
+}
+
+/// Whether all that is gathered of a message, and as many values, are no more than what is left.
+fn fits(value: &Value, left: &mut usize) -> bool {
+    let bytes = match value {
+        Value::String(text) => text.len(),
+        _ => 0,
+    };
+    let rest = left.checked_sub(bytes + 1);
+    *left = rest.unwrap_or(0);
+    rest.is_some()
+        && match value {
+            Value::Array(values) => values.iter().all(|one| fits(one, left)),
+            Value::Object(fields) => fields.values().all(|one| fits(one, left)),
+            _ => true,
+        }
 }
 
 impl Counted {
@@ -171,6 +198,12 @@ impl Counted {
 }
 
 impl Question {
+    /// As well as it can be told without looking.
+    fn is_large(&self) -> bool {
+        let prompt = self.job.limits.prompt_tokens as usize;
+        prompt.saturating_mul(BYTES_PER_TOKEN) > LARGE || self.output.0.bytes > LARGE
+    }
+
     fn answer(self) {
         let counted = Counted::of(&self.job, &self.output, self.public);
         // Whoever asked may have gone.
@@ -222,7 +255,9 @@ fn count(text: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_COUNTED, Output, Text, count};
+    use serde_json::json;
+
+    use super::{MOST_COUNTED, Output, SHORT, Text, count, fits};
     use crate::protocol::job::{Channel, Event, Progress, TokenEvent, ToolCallEvent};
 
     fn token(channel: Channel, text: &str) -> Event {
@@ -247,6 +282,21 @@ mod tests {
         let expected = count("let me see. hello worldlook_up{\"a\":1}");
         assert_eq!(output.0.count(), expected);
         assert!((10..20).contains(&expected), "{expected}");
+    }
+
+    #[test]
+    fn whatever_of_a_message_is_counted_is_looked_at_before_it_is_called_short() {
+        let fits = |message| {
+            let mut left = SHORT;
+            fits(&message, &mut left)
+        };
+        assert!(fits(json!({"role": "user", "content": "hello"})));
+        let long = "x".repeat(SHORT);
+        assert!(!fits(json!({"role": "user", "content": long})));
+        assert!(!fits(
+            json!({"role": "assistant", "tool_calls": [{"id": long}]})
+        ));
+        assert!(!fits(json!({"content": vec![""; SHORT]})));
     }
 
     #[test]
