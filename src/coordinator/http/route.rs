@@ -126,8 +126,8 @@ impl Route {
         }
     }
 
-    /// The handler behind its guard. No handler is reached without one. One stack, and not layer by layer: each of
-    /// those would copy all that are within it for every request.
+    /// The handler behind its guard. No handler is reached without one. One stack: put on one by one, each layer would
+    /// be boxed, and all the boxes within it copied by each layer again, for every request.
     pub(super) fn guarded(&self, open: &Open) -> MethodRouter<Open> {
         let legacy = self.is_legacy();
         let anyone = self.who.key().is_none();

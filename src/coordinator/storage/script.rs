@@ -44,7 +44,7 @@ pub enum Column {
     Number(&'static str),
 }
 
-/// What is written in one call, in this order or at once. Only the last may return anything.
+/// What is written in one call: by SQLite in this order, by PostgreSQL the last first. Only the last may return anything.
 #[derive(Debug, Default)]
 pub struct Script {
     /// Begins a transaction, too.
@@ -65,7 +65,7 @@ pub async fn insert<T>(
 }
 
 impl Script {
-    /// The first of a transaction, which it begins, if with nothing else.
+    /// The first of a transaction, which it begins, also if nothing is added.
     pub fn in_new_transaction() -> Self {
         Self {
             begins: true,
@@ -98,7 +98,7 @@ impl Script {
         }
     }
 
-    /// What is left to do when a transaction that cannot begin with it has begun.
+    /// All of it as one query. A transaction that cannot begin inside of that is begun here.
     async fn query(
         self,
         connection: &mut AnyConnection,

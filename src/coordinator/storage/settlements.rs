@@ -46,7 +46,8 @@ impl Store {
 
 const REWARD: &str = "SELECT reward FROM settled WHERE job = $1";
 
-/// A job that is settled already fails the statement.
+/// A job that is settled already fails the statement; one that is not has no result either, since both are written
+/// together, and results are forgotten first.
 static SETTLED: Table = Table {
     verb: Verb::Insert("settled"),
     columns: &[
@@ -83,7 +84,7 @@ static RESULTS: Table = Table {
         Column::Text("output"),
         Column::Number("charge"),
     ],
-    tail: "ON CONFLICT (job) DO NOTHING",
+    tail: "",
 };
 static FORGIVEN: Table = Table {
     verb: Verb::Update("results SET forgiven = news.forgiven"),

@@ -2,8 +2,6 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
-
 /// Names from outside are stored no longer than this.
 const LONGEST_TEXT: usize = 200;
 
@@ -34,16 +32,17 @@ impl Values {
     /// However long it is.
     pub fn whole_text(&mut self, text: &str) {
         self.begin();
-        let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
-        // Writing to a text does not fail.
-        let _ = match text.bytes().all(is_plain) {
-            true => write!(self.json, "\"{text}\""),
-            false => write!(self.json, "{}", Value::String(without_zeros(text))),
+        let escaped = match text.contains('\0') {
+            true => serde_json::to_string(&without_zeros(text)),
+            false => serde_json::to_string(text),
         };
+        // A text is always JSON.
+        self.json.push_str(&escaped.unwrap_or_default());
     }
 
     pub fn number(&mut self, number: i64) {
         self.begin();
+        // Writing to a text does not fail.
         let _ = write!(self.json, "{number}");
     }
 

@@ -1,6 +1,6 @@
 //! The writes of one batch and what came of each.
 //!
-//! What is settled and what is accepted is written in one call, however much it is. Should any of it fail, perhaps since
+//! What is settled and what is accepted is written in a few calls, however much it is. Should any of it fail, perhaps since
 //! a job was settled before, everything is written one by one, each under a savepoint, so that a bad write does not fail
 //! its neighbours.
 
@@ -39,7 +39,7 @@ impl Work {
         work
     }
 
-    /// Everything in a transaction of its own, in one or two calls. It is to be rolled back if that fails.
+    /// Everything in a transaction of its own, which is to be rolled back if that fails.
     pub async fn write_together(
         &mut self,
         connection: &mut AnyConnection,

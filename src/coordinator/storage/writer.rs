@@ -86,7 +86,9 @@ impl Writer {
             if !error.is_of_one_write() {
                 return Err(error);
             }
-            connection.execute("ROLLBACK").await?;
+            // There may be nothing to roll back: why it failed says more than that.
+            let undone = connection.execute("ROLLBACK").await;
+            undone.map_err(|_| error)?;
             let begin = Dialect::spoken_by(connection).begin();
             connection.execute(begin).await?;
             work.write_one_by_one(connection).await?;
