@@ -245,7 +245,7 @@ impl Delivered {
                 self.note(&[], "", false);
                 true
             }
-            Event::Preview { .. } | Event::Usage(_) => true,
+            Event::Note(_) | Event::Preview { .. } | Event::Usage(_) => true,
             Event::Done { .. } | Event::Failed(_) => false,
         }
     }

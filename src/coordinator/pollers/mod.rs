@@ -35,8 +35,8 @@ use super::rigs::{Applicant, NotAdmitted, Rigs};
 use super::storage::Store;
 use super::switchboard::{Brought, Lent, Pop, Receipt, Switchboard};
 use crate::protocol::job::{
-    AccountId, Event, Failure, FailureKind, FinishReason, Hidden, JobId, Kudos, Product, Progress,
-    TokenEvent, Usage, WorkerId,
+    AccountId, Event, Failure, FailureKind, FinishReason, Hidden, JobId, Kudos, Note, Product,
+    Progress, TokenEvent, Usage, WorkerId,
 };
 use crate::tasks::Tasks;
 
@@ -220,8 +220,8 @@ impl Pollers {
                     hidden: None,
                 },
             ) => {
-                let (text, finish) = turn.read(&text, &self.0.meter).await;
-                let product = Product::Text(text);
+                let (text, finish) = turn.read(&text.text, &self.0.meter).await;
+                let product = Product::from(text);
                 (
                     Made::Brought {
                         product,
@@ -443,11 +443,12 @@ fn frames(out: &Out, made: Made, finish: FinishReason) -> Vec<Frame> {
     let events = match made {
         Made::Brought { product, hidden } => {
             let output = match product {
-                Product::Text(text) => token(text),
-                Product::Media(media) => Event::Media(media),
+                Product::Text(text) if text.note == Note::default() => vec![token(text.text)],
+                Product::Text(text) => vec![Event::Note(text.note), token(text.text)],
+                Product::Media(media) => vec![Event::Media(media)],
             };
             let finish = hidden.map_or(finish, Hidden::finish);
-            vec![output, done(finish)]
+            output.into_iter().chain([done(finish)]).collect()
         }
         Made::Fault => vec![Event::Failed(Failure::new(
             FailureKind::WorkerFailed,

@@ -29,11 +29,14 @@ pub enum Shape {
 
 pub fn text(output: &Output, made: &Made) -> GenerationText {
     let wanted = output.legacy().cloned().unwrap_or_default();
+    let note = made.product.note_of_text();
+    let seed = note.and_then(|note| note.seed);
     GenerationText {
         // Done by a legacy worker already, and the same when it is done again.
         text: format::output(made.product.text(), &wanted),
-        seed: output.seed.unwrap_or_default().cast_signed(),
-        gen_metadata: GenerationMetadataText::about(made.hidden),
+        // That its worker has used, as far as it says so.
+        seed: seed.unwrap_or_else(|| output.seed.unwrap_or_default().cast_signed()),
+        gen_metadata: GenerationMetadataText::about(note, made.hidden),
         worker_id: made.worker_id,
         worker_name: made.worker.to_string(),
         model: made.model.to_string(),

@@ -12,7 +12,7 @@ use super::stream::{Delivery, JobStream};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::{Offer, Outcome, Timing};
 use crate::coordinator::metering::{Counted, Output};
-use crate::protocol::job::{Event, Job, JobId, Product, Usage};
+use crate::protocol::job::{Event, Job, JobId, Note, Product, Text, Usage};
 
 use std::task::Waker;
 
@@ -36,6 +36,8 @@ pub struct Line {
     whereabouts: Option<Arc<Whereabouts>>,
     /// What a job on disk has brought, if that is no text.
     media: Product,
+    /// What its worker says about a text.
+    note: Note,
     /// All of it as it is kept, once it has ended.
     written: Option<Arc<str>>,
 }
@@ -70,8 +72,10 @@ impl Lines {
             return Ok(None);
         };
         line.output.note(&event);
-        if let Event::Media(media) = &event {
-            line.media = Product::Media(media.clone());
+        match &event {
+            Event::Media(media) => line.media = Product::Media(media.clone()),
+            Event::Note(note) => line.note.clone_from(note),
+            _ => {}
         }
         let pushed = line.pipe.push(event);
         line.overflowed = pushed.is_err();
@@ -109,10 +113,15 @@ impl Lines {
         line.timing = timing;
         let public = line.public;
         if line.whereabouts.is_some() && line.written.is_none() {
-            line.written = Some(match line.media.is_empty() {
-                true => line.output.text().into(),
-                false => line.media.stored().into(),
-            });
+            let media = std::mem::take(&mut line.media);
+            let product = match media.is_empty() {
+                true => Product::Text(Text {
+                    text: line.output.text().to_owned(),
+                    note: std::mem::take(&mut line.note),
+                }),
+                false => media,
+            };
+            line.written = Some(product.stored().into());
         }
         let count = match line.counted {
             Some(counted) => Count::Known(counted),

@@ -185,7 +185,7 @@ async fn a_form_is_told_with_what_was_found() {
     let request = request_of(Asked::forms(asked, (64, 64)));
     place.follow(&request);
     let found = json!({"result": {"caption": "a cat"}, "image": ""}).to_string();
-    end(&request, 0, made_of(Product::Text(found)));
+    end(&request, 0, made_of(Product::from(found)));
     let told = place.said(1).await.remove(0);
     assert_fits("WebhookAlchemy", &told);
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, Media};
+use super::{Failure, Media, Note};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
@@ -21,6 +21,8 @@ pub enum Event {
     },
     /// One finished output, already in the media store.
     Media(Media),
+    /// About the text that comes.
+    Note(Note),
     /// The worker's count so far.
     Usage(Usage),
     Done {

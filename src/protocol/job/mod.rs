@@ -25,7 +25,7 @@ pub use ids::{AccountId, JobId, Kudos, RequestId, SharedKeyId, UnixMillis, Worke
 pub use image::{ImageRequest, Lora, SourceImage};
 pub use legacy::LegacySampling;
 pub use needs::{Formats, Kind, Kinds, Reach, Targets};
-pub use product::{Hidden, Media, Product, Remark};
+pub use product::{Hidden, Media, Note, Product, Remark, Text};
 pub use text::{Chat, OutputFormat, Sampling, TextInput, TextRequest, ToolChoice};
 
 use std::sync::Arc;

@@ -6,10 +6,31 @@ use super::{Event, FinishReason, Kind};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Product {
-    /// What was written so far. Of a question about an image, the answer as JSON.
-    Text(String),
+    Text(Text),
     Media(Media),
 }
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Text {
+    /// What was written so far. Of a question about an image, the answer as JSON.
+    pub text: String,
+    pub note: Note,
+}
+
+/// What a worker says about a text that it brings whole, as clients of the poll API read it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Note {
+    /// That it was written with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<i64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<Remark>,
+}
+
+/// So a text begins that is stored with a note.
+const NOTED: &str = "{\"text\":";
 
 /// A finished output in the media store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,23 +89,37 @@ impl Hidden {
 impl Product {
     pub fn note(&mut self, event: &Event) {
         match event {
-            Event::Token(token) => match self {
-                Self::Text(text) => text.push_str(&token.text),
-                Self::Media(_) => {}
-            },
+            Event::Token(token) => {
+                if let Self::Text(text) = self {
+                    text.text.push_str(&token.text);
+                }
+            }
+            Event::Note(note) => {
+                if let Self::Text(text) = self {
+                    text.note.clone_from(note);
+                }
+            }
             Event::Media(media) => *self = Self::Media(media.clone()),
             _ => {}
         }
     }
 
     pub fn is_empty(&self) -> bool {
-        matches!(self, Self::Text(text) if text.is_empty())
+        self.text().is_empty() && self.media().is_none()
     }
 
     pub fn text(&self) -> &str {
         match self {
-            Self::Text(text) => text,
+            Self::Text(text) => &text.text,
             Self::Media(_) => "",
+        }
+    }
+
+    /// What its worker says about a text.
+    pub fn note_of_text(&self) -> Option<&Note> {
+        match self {
+            Self::Text(text) => Some(&text.note),
+            Self::Media(_) => None,
         }
     }
 
@@ -96,36 +131,51 @@ impl Product {
     }
 
     /// As it is kept with the request, which knows its kind.
-    pub fn stored(&self) -> String {
+    pub fn stored(self) -> String {
+        // A struct of texts and numbers is always JSON.
         match self {
-            Self::Text(text) => text.clone(),
-            // A struct of texts and numbers is always JSON.
-            Self::Media(media) => serde_json::to_string(media).unwrap_or_default(),
+            Self::Text(text) if text.is_plain() => text.text,
+            Self::Text(text) => serde_json::to_string(&text).unwrap_or_default(),
+            Self::Media(media) => serde_json::to_string(&media).unwrap_or_default(),
         }
     }
 
     /// What [`Self::stored`] has written.
     pub fn from_stored(kind: Kind, text: &str) -> Self {
-        let media = match kind {
-            Kind::Text | Kind::Interrogation => None,
-            _ => serde_json::from_str(text).ok(),
-        };
-        match media {
-            Some(media) => Self::Media(media),
-            None => Self::Text(text.to_owned()),
+        let plain = || Self::from(text.to_owned());
+        match kind {
+            Kind::Text | Kind::Interrogation if text.starts_with(NOTED) => {
+                serde_json::from_str(text).map_or_else(|_| plain(), Self::Text)
+            }
+            Kind::Text | Kind::Interrogation => plain(),
+            _ => serde_json::from_str(text).map_or_else(|_| plain(), Self::Media),
         }
+    }
+}
+
+impl Text {
+    /// It is stored as it is, and read again as it was.
+    fn is_plain(&self) -> bool {
+        self.note == Note::default() && !self.text.starts_with(NOTED)
     }
 }
 
 impl Default for Product {
     fn default() -> Self {
-        Self::Text(String::new())
+        Self::Text(Text::default())
+    }
+}
+
+impl From<String> for Product {
+    fn from(text: String) -> Self {
+        let note = Note::default();
+        Self::Text(Text { text, note })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Media, Product, Remark};
+    use super::{Media, Note, Product, Remark, Text};
     use crate::protocol::job::{Event, Kind, TokenEvent};
 
     #[test]
@@ -141,11 +191,25 @@ mod tests {
             ..Media::default()
         };
         let check = |kind, product: Product| {
-            assert_eq!(Product::from_stored(kind, &product.stored()), product);
+            let stored = product.clone().stored();
+            assert_eq!(Product::from_stored(kind, &stored), product, "{stored}");
         };
         check(Kind::Image, Product::Media(media));
         check(Kind::Image, Product::default());
-        check(Kind::Text, Product::Text(r#"{"key": "a text"}"#.to_owned()));
+        let texts = [
+            r#"{"key": "a text"}"#,
+            r#"{"text":"","note":{}}"#,
+            r#"{"text":"#,
+            "",
+        ];
+        for text in texts.map(str::to_owned) {
+            check(Kind::Text, Product::from(text.clone()));
+            check(Kind::Interrogation, Product::from(text.clone()));
+            let (seed, remarks) = (Some(-7), Vec::new());
+            let note = Note { seed, remarks };
+            check(Kind::Text, Product::Text(Text { text, note }));
+        }
+        assert_eq!(Product::from("plain".to_owned()).stored(), "plain");
     }
 
     #[test]

@@ -38,9 +38,11 @@ body! {
         }
         fills {
             state: SubmitState = word() => SubmitState::Ok,
-            seed: i64 = whole(..) => 0,
         }
-        may { gen_metadata: Vec<GenerationMetadataText> = list(inner()), }
+        may {
+            seed: i64 = whole(..),
+            gen_metadata: Vec<GenerationMetadataText> = list(inner()),
+        }
     }
 }
 

@@ -541,6 +541,27 @@ async fn a_text_that_is_hidden_says_why() {
 }
 
 #[tokio::test]
+async fn what_a_worker_says_about_its_text_is_told_with_it_also_by_another_process() {
+    let app = App::start().await;
+    let id = ask(&app, json!({})).await;
+    let popped = pop(&app, "w1").await;
+    let remarks = json!([{"type": "censorship", "value": "csam", "ref": "the end"}]);
+    let body = json!({
+        "id": popped["id"], "generation": "text", "seed": -7, "gen_metadata": remarks,
+    });
+    let (status, paid) = post(&app, SUBMIT, body).await;
+    assert_eq!(status, StatusCode::OK, "{paid}");
+    let told = |status: &Value| {
+        let text = &status["generations"][0];
+        assert_eq!(text["seed"], -7);
+        assert_eq!(text["gen_metadata"], remarks);
+    };
+    told(&until(&app, &id, |status| status["done"] == json!(true)).await);
+    let app = app.anew().await;
+    told(&look(&app, &id).await);
+}
+
+#[tokio::test]
 async fn a_webhook_is_an_https_address() {
     let app = App::start().await;
     let asked = |address: &str| json!({"prompt": "p", "webhook": address});

@@ -10,7 +10,7 @@ use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::pollers::{Made, NotTaken, Pollers};
-use crate::protocol::job::{Hidden, JobId, Product};
+use crate::protocol::job::{Hidden, JobId, Note, Product, Remark, Text};
 use crate::protocol::legacy::submit::{GenerationSubmitted, MOST_REMARKS, SubmitInputText};
 use crate::protocol::legacy::words::SubmitState;
 use crate::protocol::legacy::{Body, Code, Refusal};
@@ -41,19 +41,22 @@ pub async fn submit(
 
 /// Whoever remarks that something is hidden need not say so in the state as well.
 fn made(brought: SubmitInputText) -> Made {
-    let remarked = brought
-        .gen_metadata
-        .is_some_and(|remarks| !remarks.is_empty());
+    let remarks = brought.gen_metadata.unwrap_or_default();
     let hidden = match brought.state {
         SubmitState::Faulted => return Made::Fault,
         SubmitState::Csam => Some(Hidden::Unlawful),
         // The one remark that there is.
-        _ if remarked => Some(Hidden::Unlawful),
+        _ if !remarks.is_empty() => Some(Hidden::Unlawful),
         SubmitState::Censored => Some(Hidden::Censored),
         SubmitState::Ok => None,
     };
+    let note = Note {
+        seed: brought.seed,
+        remarks: remarks.iter().map(Remark::from).collect(),
+    };
+    let text = brought.generation;
     Made::Brought {
-        product: Product::Text(brought.generation),
+        product: Product::Text(Text { text, note }),
         hidden,
     }
 }

@@ -1,8 +1,9 @@
 //! What a worker remarks about a text it made.
 
-use crate::protocol::job::Hidden;
+use crate::protocol::job::{Hidden, Note, Remark};
 use crate::protocol::legacy::rules::{text, word};
 use crate::protocol::legacy::tables::{body, words};
+use crate::protocol::legacy::words::{Word, named};
 
 words! {
     pub enum MetadataType {
@@ -25,16 +26,35 @@ body! {
 }
 
 impl GenerationMetadataText {
-    /// What there is to remark about a text that is hidden for this reason.
-    pub fn about(hidden: Option<Hidden>) -> Vec<Self> {
-        let remark = Self {
-            r#type: MetadataType::Censorship,
-            value: MetadataValue::Csam,
-            r#ref: None,
-        };
+    /// What its worker remarked about a text, or else what there is to remark if it is hidden for this reason.
+    pub fn about(note: Option<&Note>, hidden: Option<Hidden>) -> Vec<Self> {
+        let remarks = note.map_or(&[][..], |note| &note.remarks);
+        let told: Vec<_> = remarks.iter().filter_map(Self::read).collect();
         match hidden {
-            Some(Hidden::Unlawful) => vec![remark],
-            Some(Hidden::Censored) | None => Vec::new(),
+            Some(Hidden::Unlawful) if told.is_empty() => vec![Self {
+                r#type: MetadataType::Censorship,
+                value: MetadataValue::Csam,
+                r#ref: None,
+            }],
+            _ => told,
+        }
+    }
+
+    fn read(remark: &Remark) -> Option<Self> {
+        Some(Self {
+            r#type: named(&remark.r#type)?,
+            value: named(&remark.value)?,
+            r#ref: remark.r#ref.clone(),
+        })
+    }
+}
+
+impl From<&GenerationMetadataText> for Remark {
+    fn from(remark: &GenerationMetadataText) -> Self {
+        Self {
+            r#type: remark.r#type.word().to_owned(),
+            value: remark.value.word().to_owned(),
+            r#ref: remark.r#ref.clone(),
         }
     }
 }

@@ -193,7 +193,7 @@ pub async fn submit(
             let image = image.map(|key| key.to_string());
             let found = json!({"result": brought.result, "image": image.unwrap_or_default()});
             Made::Brought {
-                product: Product::Text(found.to_string()),
+                product: Product::from(found.to_string()),
                 hidden: None,
             }
         }
