@@ -10,7 +10,8 @@ use crate::runtime::{self, Event, FinishReason, Generation, TokenInfo, Usage};
 /// What happens to one generation, shown as it happens.
 pub struct Story {
     started: Instant,
-    first_token: Option<Instant>,
+    /// When the first text came, and of how many tokens.
+    first: Option<(Instant, usize)>,
     json: bool,
 }
 
@@ -18,7 +19,7 @@ impl Story {
     pub fn new(json: bool) -> Self {
         Self {
             started: Instant::now(),
-            first_token: None,
+            first: None,
             json,
         }
     }
@@ -35,7 +36,8 @@ impl Story {
                     })?;
                 }
                 Event::Text { text, tokens } => {
-                    self.first_token.get_or_insert_with(Instant::now);
+                    self.first
+                        .get_or_insert_with(|| (Instant::now(), tokens.len()));
                     self.text(&text, &tokens)?;
                 }
                 Event::Done { reason, usage } => {
@@ -83,21 +85,22 @@ impl Story {
         }))
     }
 
-    /// The first token is the prompt's work, the others are each a step.
+    /// How fast it was from the first text on. Nothing is said of that where most of it came at once.
     pub fn statistics(&self, usage: Usage) -> String {
         let now = Instant::now();
-        let first = self.first_token.unwrap_or(now);
+        let (first, begun) = self.first.unwrap_or((now, 0));
         let reading = (first - self.started).as_secs_f64();
         let writing = (now - first).as_secs_f64();
-        let steps = usage.completion_tokens.saturating_sub(1);
-        let speed = if writing > 0.0 {
-            steps as f64 / writing
+        let all = usage.completion_tokens;
+        let steps = all.saturating_sub(begun);
+        let speed = if 2 * steps <= all {
+            String::new()
         } else {
-            0.0
+            format!(", {:.1} tokens/s", steps as f64 / writing)
         };
         format!(
-            "prompt: {} tokens in {reading:.2} s; text: {} tokens, {speed:.1} tokens/s",
-            usage.prompt_tokens, usage.completion_tokens
+            "prompt: {} tokens in {reading:.2} s; text: {all} tokens{speed}",
+            usage.prompt_tokens
         )
     }
 
