@@ -48,7 +48,7 @@ pub async fn upgrade(
     tasks.start(async move {
         match upgraded.await {
             Ok(stream) => {
-                let met = |name: &Arc<str>| moderation.note_worker(name, address);
+                let met = |name: &Arc<str>| moderation.whereabouts().note(name, address);
                 let stream = TokioIo::new(stream);
                 workers.serve_met(stream, Vec::new(), met).await;
             }

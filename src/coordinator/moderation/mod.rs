@@ -11,6 +11,7 @@
 //! | `youth` | words and drawings that speak of the young |
 //! | `verdict` | what becomes of a prompt: pure |
 //! | `timeouts` | which addresses are kept out |
+//! | `whereabouts` | where workers come from |
 //! | `suspicion` | the reasons for suspicion, and how they add up |
 //! | `follow` | filters and timeouts as they are in the store, whichever process changed them |
 //!
@@ -26,6 +27,7 @@ mod pattern;
 mod suspicion;
 mod timeouts;
 mod verdict;
+mod whereabouts;
 mod youth;
 
 #[cfg(test)]
@@ -39,7 +41,7 @@ pub use verdict::{LONGEST, Medium};
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
@@ -58,6 +60,7 @@ use crate::tasks::Tasks;
 use follow::Followed;
 use pattern::Pattern;
 use verdict::{Case, Verdict};
+use whereabouts::Whereabouts;
 
 /// The moderators' room. Clones share what they know.
 #[derive(Debug, Clone)]
@@ -66,11 +69,9 @@ pub struct Moderation(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     store: Store,
-    tasks: Tasks,
     followed: Followed,
     rules: Rules,
-    /// Where each worker was seen last.
-    workers: Mutex<HashMap<Arc<str>, IpAddr>>,
+    whereabouts: Whereabouts,
 }
 
 /// What the operator has set down.
@@ -145,10 +146,9 @@ impl Moderation {
     pub async fn open(store: Store, rules: Rules, tasks: &Tasks) -> Result<Self, StorageError> {
         let inner = Arc::new(Inner {
             followed: Followed::read(&store).await?,
+            whereabouts: Whereabouts::start(store.clone(), tasks),
             store,
-            tasks: tasks.clone(),
             rules,
-            workers: Mutex::default(),
         });
         follow::start(&inner, tasks);
         Ok(Self(inner))
@@ -281,23 +281,9 @@ impl Moderation {
         Ok(was_kept_out)
     }
 
-    /// Where a worker comes from, remembered for whoever wants to keep it out.
-    pub fn note_worker(&self, name: &Arc<str>, address: IpAddr) {
-        let mut workers = self
-            .0
-            .workers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if workers.insert(name.clone(), address) == Some(address) {
-            return;
-        }
-        drop(workers);
-        let (store, name) = (self.0.store.clone(), name.clone());
-        self.0.tasks.start(async move {
-            if let Err(error) = store.note_worker_address(&name, &address.to_string()).await {
-                warn!("where a worker comes from could not be written down: {error}");
-            }
-        });
+    /// Where workers come from.
+    pub fn whereabouts(&self) -> &Whereabouts {
+        &self.0.whereabouts
     }
 
     /// Notes a reason for suspicion; whether it counts.

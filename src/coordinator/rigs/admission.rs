@@ -5,7 +5,7 @@ use crate::coordinator::accounts::{Caller, Roles};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::moderation::Reason;
 use crate::coordinator::profanity::is_profane;
-use crate::coordinator::storage::{Crew, RigRow, StorageError, Store, WorkerError, WorkerRow};
+use crate::coordinator::storage::{Crew, Joined, RigRow, StorageError, Store, WorkerError};
 use crate::protocol::job::AccountId;
 use crate::protocol::legacy::words::{Trade, named};
 use crate::protocol::legacy::worker::check_new_name;
@@ -98,10 +98,13 @@ pub async fn admit(
     who: &Applicant<'_>,
     store: &Store,
     house: House,
-) -> Result<WorkerRow, NotAdmitted> {
+) -> Result<Joined, NotAdmitted> {
     if let Some(known) = store.rig_named(who.name).await? {
         check_known(who, &known)?;
-        return Ok(known.worker());
+        return Ok(Joined {
+            row: known.worker(),
+            is_new: false,
+        });
     }
     // Workers on sockets may be called whatever they like.
     if who.trade.is_some() {

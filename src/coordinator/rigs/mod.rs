@@ -38,7 +38,7 @@ use super::modes::ModeSet;
 use super::names::Names;
 use super::state::DoorSettings;
 use super::storage::{
-    Decided, Decision, RigChange, RigRow, Said, StorageError, Store, TeamShare, WorkerRow,
+    Decided, Decision, Joined, RigChange, RigRow, Said, StorageError, Store, TeamShare, WorkerRow,
 };
 use super::switchboard::Switchboard;
 use crate::protocol::job::{AccountId, Targets, WorkerId};
@@ -107,8 +107,8 @@ impl Rigs {
             quotas: self.0.quotas,
             by_invitation: self.0.records.are_on(ModeSet::INVITE_ONLY),
         };
-        let row = match admission::admit(who, &self.0.store, house).await {
-            Ok(row) => row,
+        let Joined { row, is_new } = match admission::admit(who, &self.0.store, house).await {
+            Ok(joined) => joined,
             Err(not) => {
                 if let Some(reason) = suspicion {
                     self.suspect_applicant(who.owner, reason).await;
@@ -116,7 +116,9 @@ impl Rigs {
                 return Err(not);
             }
         };
-        if !self.0.records.knows(row.id) {
+        if is_new {
+            self.0.records.welcome(row.id);
+        } else if !self.0.records.knows(row.id) {
             self.relearn(row.id).await?;
         }
         if let Some(reason) = suspicion {

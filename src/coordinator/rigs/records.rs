@@ -60,6 +60,11 @@ impl Records {
         self.live().get(&worker).is_some_and(|live| live.known)
     }
 
+    /// There is nothing to learn of one that is new.
+    pub fn welcome(&self, worker: WorkerId) {
+        self.live().entry(worker).or_default().known = true;
+    }
+
     pub fn learn(&self, row: &RigRow) {
         self.live().entry(row.id).or_default().learn(row);
     }

@@ -1,9 +1,17 @@
 //! Where workers come from.
 
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
 use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, Row};
 use uuid::Uuid;
 
+use crate::protocol::job::WorkerId;
+
+use super::script::{Column, Table, Verb, insert, select};
+use super::values::Values;
+use super::workers::{NAMED, WorkerRow};
 use super::write::Change;
 use super::{StorageError, Store};
 
@@ -16,10 +24,14 @@ pub enum WorkerAddress {
     Known(String),
 }
 
-struct Noted {
-    worker: String,
-    address: String,
-}
+static NOTED: Table = Table {
+    verb: Verb::Insert("worker_addresses"),
+    columns: &[Column::Number("worker"), Column::Text("address")],
+    tail: "ON CONFLICT (worker) DO UPDATE SET address = excluded.address",
+};
+
+/// Workers by their names.
+struct Noted(Vec<(Arc<str>, String)>);
 
 /// Says neither who nor where.
 impl std::fmt::Debug for Noted {
@@ -29,17 +41,12 @@ impl std::fmt::Debug for Noted {
 }
 
 impl Store {
-    /// Where the worker of this name is now.
-    pub async fn note_worker_address(
+    /// Where the workers of these names are now.
+    pub async fn note_worker_addresses(
         &self,
-        worker: &str,
-        address: &str,
+        workers: Vec<(Arc<str>, String)>,
     ) -> Result<(), StorageError> {
-        let noted = Noted {
-            worker: worker.to_owned(),
-            address: address.to_owned(),
-        };
-        self.change(noted).await
+        self.change(Noted(workers)).await
     }
 
     /// By the identity that peers are told.
@@ -65,14 +72,21 @@ impl Change for Noted {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<(), StorageError>> {
         Box::pin(async move {
-            let noted = sqlx::query(
-                "INSERT INTO worker_addresses (worker, address) \
-                 SELECT id, CAST($1 AS TEXT) FROM workers WHERE name = $2 \
-                 ON CONFLICT (worker) DO UPDATE SET address = excluded.address",
-            );
-            let noted = noted.bind(&*self.address).bind(&*self.worker);
-            noted.execute(connection).await?;
-            Ok(())
+            let name = |(name, _): &(Arc<str>, String), values: &mut Values| values.text(name);
+            let known: Vec<WorkerRow> = select(&NAMED, &self.0, name, connection).await?;
+            let known: HashMap<&str, WorkerId> =
+                known.iter().map(|row| (&*row.name, row.id)).collect();
+            // Each once, in the order of their numbers. One that is gone is nowhere.
+            let places = self.0.iter();
+            let places = places.filter_map(|(name, at)| Some((*known.get(&**name)?, at)));
+            let places: BTreeMap<WorkerId, &String> = places.collect();
+            let places: Vec<_> = places.into_iter().collect();
+            insert(&NOTED, &places, place, connection).await
         })
     }
+}
+
+fn place((worker, address): &(WorkerId, &String), values: &mut Values) {
+    values.number(worker.0);
+    values.text(address);
 }

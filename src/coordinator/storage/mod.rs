@@ -90,7 +90,7 @@ pub use stats::{Made, MadeBy};
 pub use styles::{NewStyle, StylePage};
 pub use teams::{NewTeam, TeamChange, TeamChanged, TeamRow};
 pub use timeouts::{Hit, TimeoutRow};
-pub use workers::{WorkerError, WorkerRow};
+pub use workers::{Joined, WorkerError, WorkerRow};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -198,6 +198,8 @@ fn readers(location: &Location) -> Result<AnyPool, StorageError> {
     let settings = Dialect::of(location).reader_settings();
     let pool = AnyPoolOptions::new()
         .max_connections(READERS)
+        // Whoever comes first does not wait for them.
+        .min_connections(READERS)
         .acquire_timeout(Duration::from_secs(2))
         // Every connection is tried when it comes back; only one that has been idle since is tried again.
         .test_before_acquire(false)

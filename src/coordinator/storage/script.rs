@@ -36,6 +36,8 @@ pub enum Verb {
     Insert(&'static str),
     /// `TABLE SET …`, where they are called `news`.
     Update(&'static str),
+    /// These columns of rows, which are called `news`, and of what the tail joins to them.
+    Select(&'static str),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +64,18 @@ pub async fn insert<T>(
     let mut script = Script::default();
     script.add(table, rows, bind);
     script.run(connection).await
+}
+
+/// What there is of the rows.
+pub async fn select<T, R: Stored>(
+    table: &'static Table,
+    rows: &[T],
+    bind: fn(&T, &mut Values),
+    connection: &mut AnyConnection,
+) -> Result<Vec<R>, StorageError> {
+    let mut script = Script::default();
+    script.add(table, rows, bind);
+    script.returning(connection).await
 }
 
 impl Script {
@@ -166,12 +180,20 @@ impl Table {
             }
             Verb::Update(what) => {
                 let _ = write!(text, "UPDATE {what} FROM (");
-                dialect.write_rows(self.columns, place, text);
-                text.push_str(") AS news");
+                self.write_news(place, dialect, text);
+            }
+            Verb::Select(what) => {
+                let _ = write!(text, "SELECT {what} FROM (");
+                self.write_news(place, dialect, text);
             }
         }
         text.push(' ');
         text.push_str(self.tail);
+    }
+
+    fn write_news(&self, place: usize, dialect: Dialect, text: &mut String) {
+        dialect.write_rows(self.columns, place, text);
+        text.push_str(") AS news");
     }
 }
 
@@ -192,6 +214,11 @@ mod tests {
         columns: &[Column::Text("name"), Column::Number("size")],
         tail: "ON CONFLICT DO NOTHING",
     };
+    const FOUND: Table = Table {
+        verb: Verb::Select("things.size"),
+        columns: &[Column::Text("name")],
+        tail: "JOIN things ON things.name = news.name",
+    };
     const SIZES: Table = Table {
         verb: Verb::Update("things SET size = news.size"),
         columns: &[Column::Number("size")],
@@ -210,6 +237,15 @@ mod tests {
              FROM json_each($1) WHERE true ON CONFLICT DO NOTHING; \
              UPDATE things SET size = news.size FROM (SELECT value ->> 0 AS size \
              FROM json_each($2) WHERE true) AS news WHERE true"
+        );
+    }
+
+    #[test]
+    fn rows_are_selected_by() {
+        assert_eq!(
+            text(None, [&FOUND].into_iter(), Dialect::Sqlite),
+            "SELECT things.size FROM (SELECT value ->> 0 AS name FROM json_each($1) WHERE true) AS news \
+             JOIN things ON things.name = news.name"
         );
     }
 

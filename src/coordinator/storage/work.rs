@@ -1,27 +1,32 @@
 //! The writes of one batch and what came of each.
 //!
-//! What is settled and what is accepted is written in a few calls, however much it is. Should any of it fail, perhaps since
-//! a job was settled before, everything is written one by one, each under a savepoint, so that a bad write does not fail
-//! its neighbours.
+//! What is settled, what is accepted and who is new is written in a few calls, however much it is. Should any of it fail,
+//! perhaps since a job was settled before, everything is written one by one, each under a savepoint, so that a bad write
+//! does not fail its neighbours.
 
 use sqlx::{AnyConnection, Executor};
 
+use crate::coordinator::kudos::Settlement;
 use crate::protocol::job::Kudos;
 
 use super::StorageError;
 use super::batch::Batch;
+use super::requests::Accept;
 use super::script::Script;
 use super::settlements::reward;
-use super::write::{Accepting, Pending, Settle, Write};
+use super::workers::{Join, WorkerRow, join};
+use super::write::{Asked, Pending, Write};
 
 type Outcomes<T> = Vec<Result<T, StorageError>>;
 
 #[derive(Default)]
 pub struct Work {
-    settles: Vec<Settle>,
+    settles: Vec<Asked<Box<Settlement>, Kudos>>,
     rewards: Outcomes<Kudos>,
-    accepts: Vec<Accepting>,
+    accepts: Vec<Asked<Box<Accept>, ()>>,
     accepted: Outcomes<()>,
+    joins: Vec<Asked<Join, Option<WorkerRow>>>,
+    joined: Outcomes<Option<WorkerRow>>,
     others: Vec<Box<dyn Pending>>,
     outcomes: Outcomes<()>,
 }
@@ -33,6 +38,7 @@ impl Work {
             match write {
                 Write::Settle(settle) => work.settles.push(settle),
                 Write::Accept(accept) => work.accepts.push(accept),
+                Write::Join(join) => work.joins.push(join),
                 Write::Other(other) => work.others.push(other),
             }
         }
@@ -44,17 +50,20 @@ impl Work {
         &mut self,
         connection: &mut AnyConnection,
     ) -> Result<(), StorageError> {
-        let settled = self.settles.iter().map(|settle| &*settle.settlement);
-        let accepted = self.accepts.iter().map(|accepting| &*accepting.accept);
+        let settled = self.settles.iter().map(|settle| &*settle.what);
+        let accepted = self.accepts.iter().map(|accept| &*accept.what);
         let script = Script::in_new_transaction();
         let batch = Batch::of(settled, accepted);
         batch.write(script, connection).await?;
+        let joins: Vec<&Join> = self.joins.iter().map(|join| &join.what).collect();
+        let joined = join(&joins, connection).await?;
         for other in &mut self.others {
             other.apply(connection).await?;
         }
         let rewards = self.settles.iter();
-        self.rewards = rewards.map(|settle| Ok(settle.settlement.reward)).collect();
+        self.rewards = rewards.map(|settle| Ok(settle.what.reward)).collect();
         self.accepted = vec![Ok(()); self.accepts.len()];
+        self.joined = joined.into_iter().map(Ok).collect();
         self.outcomes = vec![Ok(()); self.others.len()];
         Ok(())
     }
@@ -64,7 +73,7 @@ impl Work {
         connection: &mut AnyConnection,
     ) -> Result<(), StorageError> {
         for settle in &self.settles {
-            let settlement = &*settle.settlement;
+            let settlement = &*settle.what;
             begin_one(connection).await?;
             let settled = Batch::of([settlement], []);
             let settled = settled.write(Script::default(), connection).await;
@@ -78,11 +87,17 @@ impl Work {
             };
             self.rewards.push(reward);
         }
-        for accepting in &self.accepts {
+        for accept in &self.accepts {
             begin_one(connection).await?;
-            let accepted = Batch::of([], [&*accepting.accept]);
+            let accepted = Batch::of([], [&*accept.what]);
             let accepted = accepted.write(Script::default(), connection).await;
             self.accepted.push(end_one(connection, accepted).await?);
+        }
+        for new in &self.joins {
+            begin_one(connection).await?;
+            let joined = join(&[&new.what], connection).await;
+            let joined = joined.map(|mut joined| joined.pop().flatten());
+            self.joined.push(end_one(connection, joined).await?);
         }
         for other in &mut self.others {
             begin_one(connection).await?;
@@ -94,16 +109,22 @@ impl Work {
 
     /// Tells everybody, if the commit succeeded each its own outcome.
     pub fn answer(self, committed: &Result<(), StorageError>) {
-        for (settle, reward) in self.settles.into_iter().zip(each(committed, self.rewards)) {
-            // Whoever asked may have stopped waiting.
-            let _ = settle.answer.send(reward);
-        }
-        for (accept, accepted) in self.accepts.into_iter().zip(each(committed, self.accepted)) {
-            let _ = accept.answer.send(accepted);
-        }
+        answer_each(self.settles, committed, self.rewards);
+        answer_each(self.accepts, committed, self.accepted);
+        answer_each(self.joins, committed, self.joined);
         for (other, outcome) in self.others.into_iter().zip(each(committed, self.outcomes)) {
             other.finish(outcome);
         }
+    }
+}
+
+fn answer_each<W, A>(
+    asked: Vec<Asked<W, A>>,
+    committed: &Result<(), StorageError>,
+    outcomes: Outcomes<A>,
+) {
+    for (asked, outcome) in asked.into_iter().zip(each(committed, outcomes)) {
+        asked.answer(outcome);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Workers: a name, the account that first used it, and the identity it keeps across all connections.
 
+use std::collections::{BTreeSet, HashMap};
+
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
 use sqlx::Row;
@@ -8,8 +10,10 @@ use uuid::Uuid;
 
 use crate::protocol::job::{AccountId, UnixMillis, WorkerId};
 
-use super::rows::{Stored, all, first};
-use super::write::Change;
+use super::rows::{Stored, all};
+use super::script::{Column, Script, Table, Verb, select};
+use super::values::Values;
+use super::write::{Change, Write};
 use super::{StorageError, Store};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,13 +41,22 @@ pub enum WorkerError {
 
 const LONGEST_NAME: usize = 200;
 
+/// Who came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Joined {
+    pub row: WorkerRow,
+    /// There was none of this name, and nothing is known of it.
+    pub is_new: bool,
+}
+
+/// Somebody comes with a worker, which is made if it is new.
 #[derive(Debug)]
-struct NewWorker {
+pub struct Join {
     name: String,
     public_id: Uuid,
     owner: AccountId,
-    /// With this one.
-    most: i64,
+    /// The owner may have no more than so many, with this one.
+    most: usize,
     now: UnixMillis,
 }
 
@@ -55,7 +68,8 @@ impl Store {
         owner: AccountId,
         now: UnixMillis,
     ) -> Result<WorkerRow, WorkerError> {
-        self.worker_among(usize::MAX, name, owner, now).await
+        let joined = self.worker_among(usize::MAX, name, owner, now).await;
+        Ok(joined?.row)
     }
 
     /// The same, where the account may have no more than so many: however many come at once.
@@ -65,20 +79,25 @@ impl Store {
         name: &str,
         owner: AccountId,
         now: UnixMillis,
-    ) -> Result<WorkerRow, WorkerError> {
+    ) -> Result<Joined, WorkerError> {
         if name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
             return Err(WorkerError::BadName);
         }
-        let new = NewWorker {
+        let public_id = Uuid::new_v4();
+        let join = Join {
             name: name.to_owned(),
-            public_id: Uuid::new_v4(),
+            public_id,
             owner,
-            most: i64::try_from(most).unwrap_or(i64::MAX),
+            most,
             now,
         };
-        let row = self.change(new).await?.ok_or(WorkerError::TooMany)?;
+        let row = self.write(|answer| Write::join(join, answer)).await?;
+        let row = row.ok_or(WorkerError::TooMany)?;
         match row.owner == owner {
-            true => Ok(row),
+            true => Ok(Joined {
+                is_new: row.public_id == public_id,
+                row,
+            }),
             false => Err(WorkerError::NameTaken),
         }
     }
@@ -107,42 +126,153 @@ struct Trust {
     trusted: bool,
 }
 
-impl Change for NewWorker {
-    type Answer = Option<WorkerRow>;
+/// Those of these names.
+pub static NAMED: Table = Table {
+    verb: Verb::Select(
+        "workers.id, workers.public_id, workers.name, workers.owner, workers.trusted",
+    ),
+    columns: &[Column::Text("name")],
+    tail: "JOIN workers ON workers.name = news.name",
+};
 
-    fn apply<'a>(
-        &'a self,
-        connection: &'a mut AnyConnection,
-    ) -> BoxFuture<'a, Result<Option<WorkerRow>, StorageError>> {
-        Box::pin(async move {
-            let number = next_number(connection).await?;
-            // What is there already is returned as it is, which takes an update that changes nothing.
-            let new = sqlx::query(
-                "INSERT INTO workers (id, public_id, name, owner, trusted, created_at) \
-                 SELECT $6, $1, $2, $3, 0, $4 WHERE EXISTS (SELECT 1 FROM workers WHERE name = $2) \
-                 OR (SELECT COUNT(*) FROM workers WHERE owner = $3) < $5 \
-                 ON CONFLICT (name) DO UPDATE SET name = workers.name \
-                 RETURNING id, public_id, name, owner, trusted",
-            );
-            let new = new.bind(self.public_id.to_string()).bind(&*self.name);
-            let new = new.bind(self.owner.0).bind(self.now.0).bind(self.most);
-            let new = new.bind(number);
-            let row: Option<WorkerRow> = first(new, &mut *connection).await?;
-            let Some(row) = row else { return Ok(None) };
-            let rig = "INSERT INTO rigs (worker, seen_at) VALUES ($1, $2) ON CONFLICT (worker) DO NOTHING";
-            let rig = sqlx::query(rig).bind(row.id.0).bind(self.now.0);
-            rig.execute(connection).await?;
-            Ok(Some(row))
-        })
+static OWNED: Table = Table {
+    verb: Verb::Select("workers.owner, COUNT(*) AS count"),
+    columns: &[Column::Number("owner")],
+    tail: "JOIN workers ON workers.owner = news.owner GROUP BY workers.owner",
+};
+
+static WORKERS: Table = Table {
+    verb: Verb::Insert("workers"),
+    columns: &[
+        Column::Number("id"),
+        Column::Text("public_id"),
+        Column::Text("name"),
+        Column::Number("owner"),
+        Column::Number("trusted"),
+        Column::Number("created_at"),
+    ],
+    tail: "",
+};
+
+static RIGS: Table = Table {
+    verb: Verb::Insert("rigs"),
+    columns: &[Column::Number("worker"), Column::Number("seen_at")],
+    tail: "",
+};
+
+/// The workers of these names in the order in which they come, those made that are new; none for whose owner it would be
+/// one too many.
+pub async fn join(
+    joins: &[&Join],
+    connection: &mut AnyConnection,
+) -> Result<Vec<Option<WorkerRow>>, StorageError> {
+    if joins.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut register = Register {
+        next: first_number(joins.len(), connection).await?,
+        known: known(joins, connection).await?,
+        owned: owned(joins, connection).await?,
+        new: Vec::new(),
+    };
+    let rows = joins.iter().map(|join| register.enter(join)).collect();
+    let mut script = Script::default();
+    script.add(&WORKERS, &register.new, |(row, now), values| {
+        values.number(row.id.0);
+        values.text(&row.public_id.to_string());
+        values.text(&row.name);
+        values.number(row.owner.0);
+        values.number(i64::from(row.trusted));
+        values.number(now.0);
+    });
+    script.add(&RIGS, &register.new, |(row, now), values| {
+        values.number(row.id.0);
+        values.number(now.0);
+    });
+    script.run(connection).await?;
+    Ok(rows)
+}
+
+/// Who is there while some come.
+struct Register {
+    /// The number of the next that is new.
+    next: i64,
+    known: HashMap<String, WorkerRow>,
+    /// Of those whose number matters.
+    owned: HashMap<AccountId, usize>,
+    new: Vec<(WorkerRow, UnixMillis)>,
+}
+
+impl Register {
+    fn enter(&mut self, join: &Join) -> Option<WorkerRow> {
+        if let Some(known) = self.known.get(&join.name) {
+            return Some(known.clone());
+        }
+        let owned = self.owned.entry(join.owner).or_default();
+        if *owned >= join.most {
+            return None;
+        }
+        *owned += 1;
+        let row = WorkerRow {
+            id: WorkerId(self.next),
+            public_id: join.public_id,
+            name: join.name.clone(),
+            owner: join.owner,
+            trusted: false,
+        };
+        self.next += 1;
+        self.known.insert(row.name.clone(), row.clone());
+        self.new.push((row.clone(), join.now));
+        Some(row)
     }
 }
 
-/// Never one that was given out before: what is left of a worker that is gone is not the next one's. It locks the
-/// counter, so that two processes do not count the same workers.
-async fn next_number(connection: &mut AnyConnection) -> Result<i64, StorageError> {
-    let next = "UPDATE counters SET value = value + 1 WHERE name = 'workers' RETURNING value";
-    let row = sqlx::query(next).fetch_one(connection).await?;
-    Ok(row.try_get(0)?)
+/// The first of so many numbers, never one that was given out before: what is left of a worker that is gone is not the
+/// next one's. It locks the counter, so that two processes do not count the same workers.
+async fn first_number(many: usize, connection: &mut AnyConnection) -> Result<i64, StorageError> {
+    let last = "UPDATE counters SET value = value + $1 WHERE name = 'workers' RETURNING value";
+    let many = i64::try_from(many).unwrap_or(i64::MAX);
+    let row = sqlx::query(last).bind(many).fetch_one(connection).await?;
+    Ok(row.try_get::<i64, _>(0)? - many + 1)
+}
+
+async fn known(
+    joins: &[&Join],
+    connection: &mut AnyConnection,
+) -> Result<HashMap<String, WorkerRow>, StorageError> {
+    let name = |join: &&Join, values: &mut Values| values.text(&join.name);
+    let rows: Vec<WorkerRow> = select(&NAMED, joins, name, connection).await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| (row.name.clone(), row))
+        .collect())
+}
+
+/// Counted only where it matters: whoever may have any number of workers waits for none of them.
+async fn owned(
+    joins: &[&Join],
+    connection: &mut AnyConnection,
+) -> Result<HashMap<AccountId, usize>, StorageError> {
+    let limited = joins.iter().filter(|join| join.most < usize::MAX);
+    let owners: BTreeSet<AccountId> = limited.map(|join| join.owner).collect();
+    let owners: Vec<AccountId> = owners.into_iter().collect();
+    let owner = |owner: &AccountId, values: &mut Values| values.number(owner.0);
+    let rows: Vec<Owned> = select(&OWNED, &owners, owner, connection).await?;
+    Ok(rows.into_iter().map(|row| (row.owner, row.count)).collect())
+}
+
+struct Owned {
+    owner: AccountId,
+    count: usize,
+}
+
+impl Stored for Owned {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        Ok(Self {
+            owner: AccountId(row.try_get("owner")?),
+            count: usize::try_from(row.try_get::<i64, _>("count")?).unwrap_or(0),
+        })
+    }
 }
 
 impl Change for Trust {

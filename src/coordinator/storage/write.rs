@@ -11,28 +11,25 @@ use crate::protocol::job::Kudos;
 
 use super::StorageError;
 use super::requests::Accept;
+use super::workers::{Join, WorkerRow};
 
 type Answer<A> = oneshot::Sender<Result<A, StorageError>>;
 
 /// What is sent to the writer.
 #[derive(Debug)]
 pub enum Write {
-    /// These two are by far the most frequent: all of a batch are written together.
-    Settle(Settle),
-    Accept(Accepting),
+    /// These come by the hundred: all of a batch are written together.
+    Settle(Asked<Box<Settlement>, Kudos>),
+    Accept(Asked<Box<Accept>, ()>),
+    Join(Asked<Join, Option<WorkerRow>>),
     Other(Box<dyn Pending>),
 }
 
+/// What is to be written, and who waits for what came of it.
 #[derive(Debug)]
-pub struct Settle {
-    pub settlement: Box<Settlement>,
-    pub answer: Answer<Kudos>,
-}
-
-#[derive(Debug)]
-pub struct Accepting {
-    pub accept: Box<Accept>,
-    pub answer: Answer<()>,
+pub struct Asked<W, A> {
+    pub what: W,
+    answer: Answer<A>,
 }
 
 /// Any other change; it stands in the file of its noun.
@@ -65,12 +62,16 @@ struct Waiting<C: Change> {
 }
 
 impl Write {
-    pub fn settle(settlement: Box<Settlement>, answer: Answer<Kudos>) -> Self {
-        Self::Settle(Settle { settlement, answer })
+    pub fn settle(what: Box<Settlement>, answer: Answer<Kudos>) -> Self {
+        Self::Settle(Asked { what, answer })
     }
 
-    pub fn accept(accept: Box<Accept>, answer: Answer<()>) -> Self {
-        Self::Accept(Accepting { accept, answer })
+    pub fn accept(what: Box<Accept>, answer: Answer<()>) -> Self {
+        Self::Accept(Asked { what, answer })
+    }
+
+    pub fn join(what: Join, answer: Answer<Option<WorkerRow>>) -> Self {
+        Self::Join(Asked { what, answer })
     }
 
     pub fn other<C: Change>(change: C, answer: Answer<C::Answer>) -> Self {
@@ -79,6 +80,13 @@ impl Write {
             applied: None,
             answer,
         }))
+    }
+}
+
+impl<W, A> Asked<W, A> {
+    /// Whoever asked may have stopped waiting.
+    pub fn answer(self, outcome: Result<A, StorageError>) {
+        let _ = self.answer.send(outcome);
     }
 }
 

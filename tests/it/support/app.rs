@@ -167,7 +167,7 @@ impl App {
         let (workers, moderation) = (self.workers.clone(), self.moderation.clone());
         let address = address.parse().unwrap();
         self.tasks.start(async move {
-            let met = |name: &Arc<str>| moderation.note_worker(name, address);
+            let met = |name: &Arc<str>| moderation.whereabouts().note(name, address);
             workers.serve_met(near, Vec::new(), met).await;
         });
         Rig {

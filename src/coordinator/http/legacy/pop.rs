@@ -65,7 +65,7 @@ pub async fn pop(
     ask.said.address = door.address.to_string();
     let given = pollers.pop(&caller, ask, wants).await;
     let mut given = given.map_err(|not| door::not_served(not, &name))?;
-    door.moderation.note_worker(&worker, door.address);
+    door.moderation.whereabouts().note(&worker, door.address);
     let payload = GenerationPayloadText {
         messages: popped(&messages.of(given.worker)),
         ..payload(&given, reach, settings.scrub_secrets)

@@ -1,12 +1,15 @@
 //! What workers say and do, saved for many of them under one commit. What they have done is added, so that nobody's
 //! share is lost when two write at once.
 
+use std::collections::BTreeMap;
+
 use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
 use crate::coordinator::storage::rows::Stored;
-use crate::coordinator::storage::values::{storable, without_zeros};
+use crate::coordinator::storage::script::{Column, Script, Table, Verb};
+use crate::coordinator::storage::values::Values;
 use crate::coordinator::storage::write::Change;
 use crate::coordinator::storage::{StorageError, Store};
 use crate::protocol::job::{Kudos, UnixMillis, WorkerId};
@@ -61,6 +64,67 @@ impl Store {
     }
 }
 
+/// What workers have done: one row each.
+static DONE: Table = Table {
+    verb: Verb::Update(
+        "rigs SET seen_at = CASE WHEN rigs.seen_at < news.seen_at THEN news.seen_at ELSE rigs.seen_at END, \
+         speed = news.speed, uptime = rigs.uptime + news.uptime, \
+         fulfilled = rigs.fulfilled + news.fulfilled, uncompleted = rigs.uncompleted + news.uncompleted, \
+         earned = rigs.earned + news.earned, rewarded = rigs.rewarded + news.rewarded, \
+         work = rigs.work + news.work",
+    ),
+    columns: &[
+        Column::Number("worker"),
+        Column::Number("seen_at"),
+        Column::Number("speed"),
+        Column::Number("uptime"),
+        Column::Number("fulfilled"),
+        Column::Number("uncompleted"),
+        Column::Number("earned"),
+        Column::Number("rewarded"),
+        Column::Number("work"),
+    ],
+    tail: "WHERE rigs.worker = news.worker",
+};
+
+/// What they say: one row each.
+static SAID: Table = Table {
+    verb: Verb::Update(
+        "rigs SET trade = news.trade, agent = news.agent, address = news.address, threads = news.threads, \
+         nsfw = news.nsfw, models = news.models, takes = news.takes, max_pixels = news.max_pixels, \
+         max_length = news.max_length, max_context = news.max_context",
+    ),
+    columns: &[
+        Column::Number("worker"),
+        Column::Text("trade"),
+        Column::Text("agent"),
+        Column::Text("address"),
+        Column::Number("threads"),
+        Column::Number("nsfw"),
+        Column::Text("models"),
+        Column::Text("takes"),
+        Column::Number("max_pixels"),
+        Column::Number("max_length"),
+        Column::Number("max_context"),
+    ],
+    tail: "WHERE rigs.worker = news.worker",
+};
+
+/// What they did for their teams: one row a team.
+static SHARES: Table = Table {
+    verb: Verb::Update(
+        "teams SET fulfilled = teams.fulfilled + news.fulfilled, earned = teams.earned + news.earned, \
+         uptime = teams.uptime + news.uptime",
+    ),
+    columns: &[
+        Column::Number("id"),
+        Column::Number("fulfilled"),
+        Column::Number("earned"),
+        Column::Number("uptime"),
+    ],
+    tail: "WHERE teams.id = news.id",
+};
+
 impl Change for Save {
     type Answer = ();
 
@@ -69,54 +133,82 @@ impl Change for Save {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<(), StorageError>> {
         Box::pin(async move {
+            let (mut done, mut said) = (BTreeMap::new(), BTreeMap::new());
+            let mut shares = BTreeMap::new();
             for news in &self.0 {
-                add(news, connection).await?;
-                if let Some((trade, said)) = &news.said {
-                    keep(news.worker, trade, said, connection).await?;
-                }
-                if let Some((team, share)) = &news.team {
-                    share.add_to(*team, connection).await?;
+                let sum: &mut Done = done.entry(news.worker).or_default();
+                sum.add(news);
+                said.extend(news.said.iter().map(|said| (news.worker, said)));
+                if let Some((team, share)) = news.team {
+                    let sum: &mut TeamShare = shares.entry(team).or_default();
+                    sum.add(&share);
                 }
             }
-            Ok(())
+            // PostgreSQL changes a row only once in a statement, and what a worker did and says is one row.
+            let mut script = Script::default();
+            script.add(&SAID, &rows(said), keep);
+            script.run(connection).await?;
+            let mut script = Script::default();
+            script.add(&SHARES, &rows(shares), share);
+            script.add(&DONE, &rows(done), add);
+            script.run(connection).await
         })
     }
 }
 
-async fn add(news: &RigNews, connection: &mut AnyConnection) -> Result<(), StorageError> {
-    let done = &news.done;
-    let row = sqlx::query(
-        "UPDATE rigs SET seen_at = CASE WHEN seen_at < $1 THEN $1 ELSE seen_at END, speed = $2, \
-         uptime = uptime + $3, fulfilled = fulfilled + $4, uncompleted = uncompleted + $5, \
-         earned = earned + $6, rewarded = rewarded + $7, work = work + $8 WHERE worker = $9",
-    );
-    let row = row.bind(news.seen_at.0).bind(news.speed);
-    let row = row.bind(done.uptime).bind(done.fulfilled);
-    let row = row.bind(done.uncompleted).bind(done.earned.0);
-    let row = row.bind(done.rewarded.0).bind(done.work);
-    row.bind(news.worker.0).execute(connection).await?;
-    Ok(())
+/// In the order of what they are of, as everybody locks them.
+fn rows<K, V>(rows: BTreeMap<K, V>) -> Vec<(K, V)> {
+    rows.into_iter().collect()
 }
 
-async fn keep(
-    worker: WorkerId,
-    trade: &str,
-    said: &Said,
-    connection: &mut AnyConnection,
-) -> Result<(), StorageError> {
-    let row = sqlx::query(
-        "UPDATE rigs SET trade = $1, agent = $2, address = $3, threads = $4, nsfw = $5, models = $6, \
-         takes = $7, max_pixels = $8, max_length = $9, max_context = $10 WHERE worker = $11",
-    );
-    let models = serde_json::Value::from(said.models.clone()).to_string();
-    let row = row.bind(trade.to_owned()).bind(without_zeros(&said.agent));
-    let row = row.bind(storable(&said.address));
-    let row = row.bind(i64::from(said.threads)).bind(i64::from(said.nsfw));
-    let row = row.bind(models).bind(said.takes.join(" "));
-    let row = row.bind(said.max_pixels).bind(said.max_length);
-    let row = row.bind(said.max_context).bind(worker.0);
-    row.execute(connection).await?;
-    Ok(())
+/// What one worker has done since it was last saved.
+#[derive(Default)]
+struct Done {
+    seen_at: i64,
+    speed: i64,
+    tally: Tally,
+}
+
+impl Done {
+    fn add(&mut self, news: &RigNews) {
+        self.seen_at = self.seen_at.max(news.seen_at.0);
+        self.speed = news.speed;
+        self.tally.add(&news.done);
+    }
+}
+
+fn add((worker, done): &(WorkerId, Done), values: &mut Values) {
+    let tally = &done.tally;
+    values.number(worker.0);
+    values.number(done.seen_at);
+    values.number(done.speed);
+    values.number(tally.uptime);
+    values.number(tally.fulfilled);
+    values.number(tally.uncompleted);
+    values.number(tally.earned.0);
+    values.number(tally.rewarded.0);
+    values.number(tally.work);
+}
+
+fn keep((worker, (trade, said)): &(WorkerId, &(String, Said)), values: &mut Values) {
+    values.number(worker.0);
+    values.whole_text(trade);
+    values.whole_text(&said.agent);
+    values.text(&said.address);
+    values.number(i64::from(said.threads));
+    values.number(i64::from(said.nsfw));
+    values.whole_text(&serde_json::Value::from(said.models.clone()).to_string());
+    values.whole_text(&said.takes.join(" "));
+    values.number(said.max_pixels);
+    values.number(said.max_length);
+    values.number(said.max_context);
+}
+
+fn share((team, share): &(i64, TeamShare), values: &mut Values) {
+    values.number(*team);
+    values.number(share.fulfilled);
+    values.number(share.earned.0);
+    values.number(share.uptime);
 }
 
 impl TeamShare {
@@ -124,17 +216,6 @@ impl TeamShare {
         self.fulfilled += other.fulfilled;
         self.earned.0 += other.earned.0;
         self.uptime += other.uptime;
-    }
-
-    async fn add_to(&self, team: i64, connection: &mut AnyConnection) -> Result<(), StorageError> {
-        let row = sqlx::query(
-            "UPDATE teams SET fulfilled = fulfilled + $1, earned = earned + $2, uptime = uptime + $3 \
-             WHERE id = $4",
-        );
-        let row = row.bind(self.fulfilled).bind(self.earned.0);
-        let row = row.bind(self.uptime).bind(team);
-        row.execute(connection).await?;
-        Ok(())
     }
 }
 

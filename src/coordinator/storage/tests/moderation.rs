@@ -151,13 +151,10 @@ async fn a_worker_is_found_where_it_was_last(scratch: Scratch) {
     let find = async || store.worker_address(worker.public_id).await.unwrap();
     assert_eq!(find().await, WorkerAddress::Unknown);
     for address in ["192.0.2.7", "2001:db8::1"] {
-        store.note_worker_address("w1", address).await.unwrap();
+        let here = ["nobody", "w1"].map(|name| (name.into(), address.to_owned()));
+        store.note_worker_addresses(here.to_vec()).await.unwrap();
         assert_eq!(find().await, WorkerAddress::Known(address.to_owned()));
     }
-    store
-        .note_worker_address("nobody", "192.0.2.7")
-        .await
-        .unwrap();
     let nobody = store.worker_address(Uuid::new_v4()).await;
     assert_eq!(nobody, Ok(WorkerAddress::NoWorker));
 }

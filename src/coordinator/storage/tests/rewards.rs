@@ -307,7 +307,8 @@ async fn an_account_is_wiped_a_month_after_it_was_marked(scratch: Scratch) {
         ..RigChange::default()
     };
     store.decide(worker, paused).await.unwrap();
-    store.note_worker_address("w", "192.0.2.7").await.unwrap();
+    let here = vec![("w".into(), "192.0.2.7".to_owned())];
+    store.note_worker_addresses(here).await.unwrap();
     let key = key_of(alice.account);
     assert_eq!(store.create_shared_key(key.clone()).await, Ok(true));
     let message = message_to(worker, alice.account);

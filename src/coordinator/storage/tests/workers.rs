@@ -1,11 +1,14 @@
 //! Workers: names, owners and identities.
 
+use std::collections::BTreeSet;
+
 use futures_util::future::join_all;
 
 use super::on_both_engines;
 use super::scratch::Scratch;
-use crate::coordinator::storage::{RigNews, Said, Tally, WorkerError};
-use crate::protocol::job::{AccountId, UnixMillis};
+use crate::coordinator::accounts::Roles;
+use crate::coordinator::storage::{RigNews, Said, Tally, WorkerError, WorkerRow};
+use crate::protocol::job::{AccountId, UnixMillis, WorkerId};
 
 on_both_engines! {
     a_worker_is_the_same_across_connections,
@@ -13,6 +16,7 @@ on_both_engines! {
     the_number_of_a_worker_that_is_gone_is_no_others,
     a_crew_is_counted_by_owner_and_address,
     an_account_has_no_more_workers_than_it_may_however_many_come_at_once,
+    those_that_come_together_are_each_themselves,
     those_that_polled_are_found_first_and_the_one_seen_last_of_them,
 }
 
@@ -66,7 +70,30 @@ async fn an_account_has_no_more_workers_than_it_may_however_many_come_at_once(sc
     let refused = came.into_iter().filter_map(Result::err);
     assert!(refused.into_iter().all(|why| why == WorkerError::TooMany));
     let known = store.worker_among(1, "0", AccountId(1), NOW).await;
-    assert_eq!(known.unwrap().name, "0");
+    let known = known.unwrap();
+    assert_eq!((&*known.row.name, known.is_new), ("0", false));
+}
+
+async fn those_that_come_together_are_each_themselves(scratch: Scratch) {
+    let store = scratch.open().await;
+    let owner = store.create_account("alice", Roles::USER, NOW).await;
+    let owner = owner.unwrap();
+    let known = store.worker("7", owner, NOW).await.unwrap();
+    // Every name twice, more than one commit takes.
+    let names: Vec<String> = (0..600).map(|number| (number / 2).to_string()).collect();
+    let join = || join_all(names.iter().map(|name| store.worker(name, owner, NOW)));
+    let came: Vec<WorkerRow> = join().await.into_iter().map(Result::unwrap).collect();
+    assert!(came.iter().zip(&names).all(|(row, name)| row.name == *name));
+    assert!(came.chunks(2).all(|two| two[0] == two[1]));
+    assert!(came.contains(&known));
+    let ids: BTreeSet<WorkerId> = came.iter().map(|row| row.id).collect();
+    assert_eq!(ids.len(), 300);
+    let again: Vec<WorkerRow> = join().await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(again, came);
+    for row in came {
+        let rig = store.rig_of_row(row.id).await.unwrap().unwrap();
+        assert_eq!(rig.worker(), row);
+    }
 }
 
 async fn the_number_of_a_worker_that_is_gone_is_no_others(scratch: Scratch) {

@@ -68,7 +68,7 @@ pub async fn pop(
     let worker = ask.name.clone();
     let given = pollers.pop(&caller, ask, wants).await;
     let mut given = given.map_err(|not| door::not_served(not, &name))?;
-    door.moderation.note_worker(&worker, door.address);
+    door.moderation.whereabouts().note(&worker, door.address);
     let forms = payloads(&given.offers, &media, &pollers).await?;
     let answer = match forms.is_empty() {
         true => InterrogationPopPayload {

@@ -18,7 +18,7 @@ use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::legacy::refused::Refused;
 use crate::coordinator::http::reply;
 use crate::coordinator::moderation::{KeptOut, Moderation};
-use crate::coordinator::storage::{Store, WorkerAddress};
+use crate::coordinator::storage::WorkerAddress;
 use crate::protocol::legacy::operations::{
     AddTimeoutIPInput, AddWorkerTimeout, DeleteTimeoutIPInput, IPTimeout,
 };
@@ -73,12 +73,11 @@ pub async fn around(
 /// `PUT /api/v2/operations/block_worker_ipaddr/{id}`
 pub async fn block_worker(
     State(moderation): State<Moderation>,
-    State(store): State<Store>,
     named: Named,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
     let time = days(&whole?.bytes)?;
-    let network = network_of(&store, &named).await?;
+    let network = network_of(&moderation, &named).await?;
     let network = network.ok_or_else(|| {
         Refusal::new(
             Code::BadRequest,
@@ -93,10 +92,9 @@ pub async fn block_worker(
 /// `DELETE /api/v2/operations/block_worker_ipaddr/{id}`
 pub async fn unblock_worker(
     State(moderation): State<Moderation>,
-    State(store): State<Store>,
     named: Named,
 ) -> Result<Response, Refused> {
-    if let Some(network) = network_of(&store, &named).await? {
+    if let Some(network) = network_of(&moderation, &named).await? {
         moderation
             .let_in(network)
             .await
@@ -115,13 +113,10 @@ fn days(body: &[u8]) -> Result<Duration, Refusal> {
     }
 }
 
-async fn network_of(store: &Store, named: &Named) -> Result<Option<Network>, Refusal> {
+async fn network_of(moderation: &Moderation, named: &Named) -> Result<Option<Network>, Refusal> {
     let worker = named.id("id").ok_or(Code::WorkerNotFound)?;
-    let found = store
-        .worker_address(worker)
-        .await
-        .map_err(|_| unavailable())?;
-    match found {
+    let found = moderation.whereabouts().of(worker).await;
+    match found.map_err(|_| unavailable())? {
         WorkerAddress::NoWorker => Err(Code::WorkerNotFound.into()),
         WorkerAddress::Unknown => Ok(None),
         WorkerAddress::Known(address) => {

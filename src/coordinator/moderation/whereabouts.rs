@@ -1,0 +1,97 @@
+//! Where workers come from, remembered for whoever wants to keep one out: written down once a second, all that is new
+//! at once.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::warn;
+use uuid::Uuid;
+
+use crate::coordinator::storage::{StorageError, Store, WorkerAddress};
+use crate::tasks::Tasks;
+
+const SAVE: Duration = Duration::from_secs(1);
+
+/// By their names. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Whereabouts(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    last: HashMap<Arc<str>, IpAddr>,
+    unsaved: HashMap<Arc<str>, IpAddr>,
+}
+
+impl Whereabouts {
+    pub fn start(store: Store, tasks: &Tasks) -> Self {
+        let whereabouts = Self(Arc::new(Inner {
+            store,
+            seen: Mutex::default(),
+        }));
+        let (saved, stopping) = (whereabouts.clone(), tasks.stopping());
+        tasks.start(async move {
+            stopping.run_until_cancelled(saved.save_on()).await;
+            saved.save_or_warn().await;
+        });
+        whereabouts
+    }
+
+    pub fn note(&self, worker: &Arc<str>, address: IpAddr) {
+        let mut seen = self.seen();
+        if seen.last.insert(worker.clone(), address) != Some(address) {
+            seen.unsaved.insert(worker.clone(), address);
+        }
+    }
+
+    /// By the identity that peers are told.
+    pub async fn of(&self, worker: Uuid) -> Result<WorkerAddress, StorageError> {
+        self.save().await?;
+        self.0.store.worker_address(worker).await
+    }
+
+    async fn save_on(&self) {
+        let mut ticks = interval(SAVE);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.save_or_warn().await;
+        }
+    }
+
+    async fn save_or_warn(&self) {
+        if let Err(error) = self.save().await {
+            warn!("where workers come from is written down later: {error}");
+        }
+    }
+
+    async fn save(&self) -> Result<(), StorageError> {
+        let unsaved = std::mem::take(&mut self.seen().unsaved);
+        if unsaved.is_empty() {
+            return Ok(());
+        }
+        let rows = unsaved.iter();
+        let rows = rows.map(|(worker, address)| (worker.clone(), address.to_string()));
+        let saved = self.0.store.note_worker_addresses(rows.collect()).await;
+        if saved.is_err() {
+            let mut seen = self.seen();
+            for (worker, address) in unsaved {
+                // Where it was seen since is newer.
+                seen.unsaved.entry(worker).or_insert(address);
+            }
+        }
+        saved
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
