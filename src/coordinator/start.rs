@@ -257,6 +257,7 @@ pub async fn doors(
         marked: settings.nsfw_models.clone(),
         names: names.clone(),
         unsafe_networks: settings.unsafe_networks.clone(),
+        blocked_clients: settings.blocked_clients.clone(),
     };
     let webhooks = Webhooks::start(Egress::new(), store.clone(), media.clone(), tasks);
     let requests = Requests::start(switchboard.clone(), store.clone(), webhooks, tasks);

@@ -61,6 +61,8 @@ pub struct DoorSettings {
     pub trusted_proxies: Vec<Network>,
     /// Those that hide who uses them.
     pub unsafe_networks: Networks,
+    /// Client programs that may ask for nothing by the poll API, as they call themselves.
+    pub blocked_clients: Vec<String>,
     /// Models for adults only, by the names they are asked for by.
     pub nsfw_models: HashSet<String>,
     /// Image workers serve models that everybody knows and no others, but for owners who may.
@@ -123,6 +125,7 @@ impl Default for DoorSettings {
             rate_limits: false,
             trusted_proxies: Vec::new(),
             unsafe_networks: Networks::default(),
+            blocked_clients: Vec::new(),
             nsfw_models: HashSet::new(),
             known_image_models_only: false,
             console_url: None,

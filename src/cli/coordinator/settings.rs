@@ -49,6 +49,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             rate_limits: serve.rate_limits,
             trusted_proxies: networks(&serve.trusted_proxies),
             unsafe_networks: networks(&serve.unsafe_networks).into_iter().collect(),
+            blocked_clients: serve.blocked_clients.clone(),
             nsfw_models: serve.nsfw_models.iter().cloned().collect(),
             known_image_models_only: serve.known_image_models_only,
             console_url: serve.console_url.as_ref().map(ToString::to_string),

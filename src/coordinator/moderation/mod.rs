@@ -55,6 +55,7 @@ use super::storage::{
     FilterChange, FilterChanged, FilterMade, Hit, NewFilter, StorageError, Store, TimeoutRow,
 };
 use crate::protocol::job::{AccountId, WorkerId};
+use crate::protocol::legacy::agent::is_program;
 use crate::tasks::Tasks;
 
 use follow::Followed;
@@ -83,6 +84,8 @@ pub struct Rules {
     pub names: Names,
     /// Those that hide who uses them.
     pub unsafe_networks: Networks,
+    /// As they call themselves.
+    pub blocked_clients: Vec<String>,
 }
 
 /// A prompt at the door.
@@ -247,6 +250,12 @@ impl Moderation {
     /// Whether an address hides who uses it.
     pub fn is_unsafe(&self, address: IpAddr) -> bool {
         self.0.rules.unsafe_networks.contain(address)
+    }
+
+    /// Whether a client program that calls itself so is one of those that are not served.
+    pub fn is_blocked_client(&self, agent: &str) -> bool {
+        let mut blocked = self.0.rules.blocked_clients.iter();
+        blocked.any(|program| is_program(agent, program))
     }
 
     /// How much longer an address is kept out.

@@ -66,6 +66,16 @@ const VALIDATED: [&str; 5] = [
     "TabbyAPI",
 ];
 
+/// Whether who says that it is `name:version:url` is this program: `name`, or `name:version`.
+pub fn is_program(agent: &str, program: &str) -> bool {
+    let mut said = agent.split(':');
+    let mut wanted = program.split(':');
+    wanted.all(|part| {
+        said.next()
+            .is_some_and(|said| said.trim().eq_ignore_ascii_case(part.trim()))
+    })
+}
+
 /// `name:version:url`, as far as it can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BridgeAgent {
@@ -146,11 +156,22 @@ fn version_of(version: &str) -> Option<(u64, u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::BridgeAgent;
+    use super::{BridgeAgent, is_program};
     use crate::protocol::legacy::words::{PostProcessor, Sampler};
 
     fn agent(agent: &str) -> BridgeAgent {
         BridgeAgent::parse(agent)
+    }
+
+    #[test]
+    fn a_program_is_named_with_its_version_or_without() {
+        let agent = "Painter:1.2:https://example.org:8080";
+        for program in ["Painter", "painter", "Painter:1.2", " painter : 1.2 "] {
+            assert!(is_program(agent, program), "{program}");
+        }
+        for other in ["", "Paint", "Painter:1", "Painter:1.2.0", "unknown"] {
+            assert!(!is_program(agent, other), "{other}");
+        }
     }
 
     #[test]

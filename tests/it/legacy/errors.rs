@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use futures_util::future::join_all;
 use muster::coordinator::accounts::{Roles, Scopes};
@@ -12,11 +13,11 @@ use muster::protocol::legacy::Code;
 use serde_json::{Value, json};
 
 use super::{ASYNC, POP, call, call_as, images, post, worker};
-use crate::support::app::App;
+use crate::support::app::{App, request};
 
 const IMAGES: &str = "/api/v2/generate/async";
 /// Nothing here produces these, each for a reason.
-const NOT_PRODUCED: [(&str, &str); 13] = [
+const NOT_PRODUCED: [(&str, &str); 12] = [
     (
         "AestheticsConfused",
         "a best image that others outdo is left aside",
@@ -29,7 +30,6 @@ const NOT_PRODUCED: [(&str, &str); 13] = [
         "BadCFGNumber",
         "what is no number is refused with its place",
     ),
-    ("BannedClientAgent", "there is no list of such programs"),
     ("BetaAnonForbidden", "there is no such model"),
     ("BetaComparisonFault", "there is no such model"),
     (
@@ -66,6 +66,35 @@ async fn stranger(app: &App) -> String {
 
 async fn refuse(app: &App, key: &str, path: &str, body: Value, rc: &str) {
     check(call_as(app, key, Method::POST, path, body).await, rc);
+}
+
+#[tokio::test]
+async fn a_client_program_that_is_blocked_is_refused_whatever_it_asks_for() {
+    let app = App::with(DoorSettings {
+        blocked_clients: vec!["Painter:1.2".to_owned()],
+        ..DoorSettings::default()
+    })
+    .await;
+    let key = stranger(&app).await;
+    let form = json!({"source_image": images::PNG, "forms": [{"name": "caption"}]});
+    for (path, body) in [
+        (ASYNC, json!({"prompt": "p"})),
+        (IMAGES, json!({"prompt": "p"})),
+        ("/api/v2/interrogate/async", form),
+    ] {
+        let ask = async |agent: Option<&str>| {
+            let mut headers = vec![("apikey", &*key)];
+            headers.extend(agent.map(|agent| ("client-agent", agent)));
+            let body = Body::from(body.to_string());
+            let answer = app.send(request(Method::POST, path, &headers, body)).await;
+            (answer.status, answer.json().await)
+        };
+        let refused = ask(Some("Painter:1.2:https://example.org")).await;
+        check(refused, "BannedClientAgent");
+        for agent in [Some("Painter:1.3:https://example.org"), None] {
+            assert_eq!(ask(agent).await.0, StatusCode::ACCEPTED, "{path} {agent:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -92,6 +92,7 @@ pub async fn ask(
     asking.leave_room(&requests, &settings)?;
     door.keep_out_blocked()?;
     door.refuse_raiders(&caller, &modes)?;
+    door.refuse_blocked_clients()?;
     asked = moderated(&door, &caller, asked).await?;
     // Not the one that replies and logs name: whoever knows this one may read the text.
     let id = RequestId::random();

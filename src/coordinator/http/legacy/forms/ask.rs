@@ -60,6 +60,7 @@ pub async fn ask(
     };
     asking.leave_room(&requests, &settings)?;
     door.refuse_raiders(&caller, &modes)?;
+    door.refuse_blocked_clients()?;
     // Not the one that replies and logs name: whoever knows this one may read the answers.
     let id = RequestId::random();
     let size = look_at(&sources, id, &mut asked.source_image).await?;

@@ -100,6 +100,7 @@ pub async fn ask(
     asking.leave_room(&counter.requests, &counter.settings)?;
     door.keep_out_blocked()?;
     door.refuse_raiders(&caller, &modes)?;
+    door.refuse_blocked_clients()?;
     let asked = moderated(&door, &caller, asked).await?;
     asked.check(known(&caller, &alias(&caller)))?;
     if asked.dry_run {

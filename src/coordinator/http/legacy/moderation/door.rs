@@ -18,7 +18,13 @@ use crate::protocol::legacy::{Code, Refusal};
 pub struct Door {
     pub moderation: Moderation,
     pub address: IpAddr,
+    /// What the client program calls itself.
+    client: Box<str>,
 }
+
+/// `name:version:url`; who says nothing is an unknown program.
+const CLIENT_AGENT: &str = "client-agent";
+const UNKNOWN: &str = "unknown:0:unknown";
 
 /// From so much on nobody is told how much longer.
 const LONG: Duration = Duration::from_secs(4 * 24 * 60 * 60);
@@ -35,6 +41,11 @@ impl Door {
                 Err(Refusal::new(Code::TimeoutIP, message))
             }
         }
+    }
+
+    /// Says no to programs that are not served.
+    pub fn refuse_blocked_clients(&self) -> Result<(), Refusal> {
+        Code::BannedClientAgent.when(self.moderation.is_blocked_client(&self.client))
     }
 
     /// Whether whoever comes hides where they are, and is not known to mean well all the same.
@@ -83,9 +94,12 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let Address(address) = Address::from_request_parts(parts, state).await?;
         let moderation = Moderation::from_ref(state);
+        let client = parts.headers.get(CLIENT_AGENT);
+        let client = client.and_then(|client| client.to_str().ok());
         Ok(Self {
             moderation,
             address,
+            client: client.unwrap_or(UNKNOWN).into(),
         })
     }
 }
