@@ -23,6 +23,8 @@ pub struct Whereabouts(Arc<Inner>);
 struct Inner {
     store: Store,
     seen: Mutex<Seen>,
+    /// One saves at a time: whoever asks reads what another is just saving.
+    saving: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -36,6 +38,7 @@ impl Whereabouts {
         let whereabouts = Self(Arc::new(Inner {
             store,
             seen: Mutex::default(),
+            saving: tokio::sync::Mutex::default(),
         }));
         let (saved, stopping) = (whereabouts.clone(), tasks.stopping());
         tasks.start(async move {
@@ -74,6 +77,7 @@ impl Whereabouts {
     }
 
     async fn save(&self) -> Result<(), StorageError> {
+        let _saving = self.0.saving.lock().await;
         let unsaved = std::mem::take(&mut self.seen().unsaved);
         if unsaved.is_empty() {
             return Ok(());
