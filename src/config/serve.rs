@@ -34,7 +34,7 @@ settings! {
         trusted_proxies: Networks = [],
         /// Networks that hide who uses them, such as VPNs and proxies. Untrusted owners have no workers there, and in a raid untrusted users ask for nothing from there.
         unsafe_networks: Networks = [],
-        /// Client programs that the poll API refuses, as they call themselves in the header Client-Agent: "name", or "name:version" for one version.
+        /// Client programs whose requests the poll API refuses, as they call themselves in the header Client-Agent: "name", or "name:version" for one version.
         blocked_clients: Vec<String> = [],
         /// Models for adults only, by the names they are asked for by. Words about the young never reach them.
         nsfw_models: Vec<String> = [],

@@ -52,25 +52,22 @@ async fn change_user(app: &App, key: &str, id: &Value, change: Value) -> (Status
     .await
 }
 
-async fn until_suspicious(app: &App, key: &str, level: u64) {
+/// What is held against somebody is written down beside the request that it came with, and nobody is told when.
+async fn until(is_so: impl AsyncFn() -> bool) {
     let began = Instant::now();
-    loop {
-        let user = user(app, key).await;
-        if user["suspicious"] == json!(level) {
-            return;
-        }
-        assert!(began.elapsed() < PATIENCE, "{user}");
+    while !is_so().await {
+        assert!(began.elapsed() < PATIENCE, "it never was so");
         sleep(std::time::Duration::from_millis(5)).await;
     }
 }
 
+async fn until_suspicious(app: &App, key: &str, level: u64) {
+    until(async || user(app, key).await["suspicious"] == json!(level)).await;
+}
+
 /// Suspicion is written down first.
 async fn until_paused(app: &App, name: &str) {
-    let began = Instant::now();
-    while !is_paused(app, name).await {
-        assert!(began.elapsed() < PATIENCE);
-        sleep(std::time::Duration::from_millis(5)).await;
-    }
+    until(async || is_paused(app, name).await).await;
 }
 
 async fn is_paused(app: &App, name: &str) -> bool {

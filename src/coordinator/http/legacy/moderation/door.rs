@@ -18,8 +18,8 @@ use crate::protocol::legacy::{Code, Refusal};
 pub struct Door {
     pub moderation: Moderation,
     pub address: IpAddr,
-    /// What the client program calls itself.
-    client: Box<str>,
+    /// By a program that is not served.
+    is_blocked: bool,
 }
 
 /// `name:version:url`; who says nothing is an unknown program.
@@ -45,7 +45,7 @@ impl Door {
 
     /// Says no to programs that are not served.
     pub fn refuse_blocked_clients(&self) -> Result<(), Refusal> {
-        Code::BannedClientAgent.when(self.moderation.is_blocked_client(&self.client))
+        Code::BannedClientAgent.when(self.is_blocked)
     }
 
     /// Whether whoever comes hides where they are, and is not known to mean well all the same.
@@ -97,9 +97,9 @@ where
         let client = parts.headers.get(CLIENT_AGENT);
         let client = client.and_then(|client| client.to_str().ok());
         Ok(Self {
+            is_blocked: moderation.is_blocked_client(client.unwrap_or(UNKNOWN)),
             moderation,
             address,
-            client: client.unwrap_or(UNKNOWN).into(),
         })
     }
 }
