@@ -112,7 +112,14 @@ impl Need {
             formats: job.limits.formats,
             requires: job.limits.requires.with(also),
             context: job.limits.prompt_tokens.saturating_add(1),
-            reach: job.limits.reach,
+            reach: Reach {
+                // Where several models are named, their own steps say how many are many: `Capabilities::MANY_STEPS`.
+                steps: match job.model.0.len() {
+                    0 | 1 => job.limits.reach.steps,
+                    _ => 0,
+                },
+                ..job.limits.reach
+            },
             trusted: job.privacy == Privacy::Trusted,
             owner: (job.privacy == Privacy::OwnWorkers).then_some(job.account),
             targets: job.limits.targets,

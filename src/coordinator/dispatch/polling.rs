@@ -302,7 +302,8 @@ fn skips(worker: &Worker, need: &Need) -> Vec<Skip> {
     let missing = need.requires.missing_from(it.capabilities);
     let denied = missing.of(Capabilities::ALLOWANCES);
     let slow = missing.of(Capabilities::FAST.with(Capabilities::TIMELY));
-    let unable = missing != denied.with(slow) || !it.formats.meets(need.formats);
+    let many = missing.of(Capabilities::MANY_STEPS);
+    let unable = missing != denied.with(slow).with(many) || !it.formats.meets(need.formats);
     let found = [
         (lacks_model, Skip::Models),
         (unable, Skip::Ability),
@@ -313,7 +314,10 @@ fn skips(worker: &Worker, need: &Need) -> Vec<Skip> {
         ),
         (reach.output > most.output, Skip::Output),
         (reach.pixels > most.pixels, Skip::Pixels),
-        (reach.steps > most.steps, Skip::Steps),
+        (
+            many != Capabilities::default() || reach.steps > most.steps,
+            Skip::Steps,
+        ),
         (!worker.has_softprompt(need), Skip::Softprompt),
         (need.trusted && !it.trusted, Skip::Untrusted),
         (

@@ -336,8 +336,10 @@ impl Profile {
             capabilities = capabilities.with(Capabilities::CONTINUE);
         }
         if registration.polls.is_none() {
-            // Only those that poll can say that they are slow.
-            capabilities = capabilities.with(Capabilities::TIMELY);
+            // Only those that poll can say that they are slow, or that they draw few steps.
+            capabilities = capabilities
+                .with(Capabilities::TIMELY)
+                .with(Capabilities::MANY_STEPS);
         }
         Self {
             kinds: registration.kinds,

@@ -64,8 +64,10 @@ impl Capabilities {
 
     /// It does not ask for jobs of those alone who have time.
     pub const TIMELY: Self = Self(1 << 34);
+    /// It draws more steps than a model is usually given, too.
+    pub const MANY_STEPS: Self = Self(1 << 35);
 
-    const NAMES: [(Self, &'static str); 34] = [
+    const NAMES: [(Self, &'static str); 35] = [
         (Self::IMAGE_INPUT, "image input"),
         (Self::VIDEO_INPUT, "video input"),
         (Self::TOOLS, "tools"),
@@ -100,6 +102,7 @@ impl Capabilities {
         (Self::VALIDATED, "validated software"),
         (Self::FAST, "speed"),
         (Self::TIMELY, "being no slower than usual"),
+        (Self::MANY_STEPS, "more steps than usual"),
     ];
 
     /// The post-processor of this number.

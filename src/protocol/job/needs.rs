@@ -34,7 +34,7 @@ pub struct Reach {
     pub output: u32,
     /// Width times height of an image.
     pub pixels: u32,
-    /// Steps of an image, as they are counted.
+    /// Steps of an image, as they are counted; of a worker, as many as it draws with each of its models.
     pub steps: u32,
 }
 

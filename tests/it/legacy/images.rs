@@ -391,6 +391,39 @@ async fn a_pop_with_nothing_counts_every_reason() {
 }
 
 #[tokio::test]
+async fn a_worker_that_limits_steps_goes_by_the_models_of_a_request_that_names_several() {
+    const FEW: &str = "Flux.1-Schnell fp8 (Compact)";
+    let app = App::start().await;
+    app.enrich(Kudos(1_000_000)).await;
+    let models = |name: &str| json!([name, "stable_diffusion"]);
+    let modest = || {
+        let models = json!([FEW, "stable_diffusion", "Deliberate"]);
+        json!({"limit_max_steps": true, "models": models})
+    };
+    // 30 steps are many for the one and not for the others.
+    ask(
+        &app,
+        json!({"models": models(FEW), "params": {"steps": 30}}),
+    )
+    .await;
+    ask(
+        &app,
+        json!({"models": ["stable_diffusion"], "params": {"steps": 30}}),
+    )
+    .await;
+    ask(&app, json!({"models": [], "params": {"steps": 30}})).await;
+    let popped = pop(&app, modest()).await;
+    assert!(popped["id"].is_null(), "{popped}");
+    assert_eq!(popped["skipped"]["step_count"], 3, "{popped}");
+    let usual = json!({"models": models("Deliberate"), "params": {"steps": 30}});
+    ask(&app, usual).await;
+    let popped = pop(&app, modest()).await;
+    assert!(popped["id"].is_string(), "{popped}");
+    let other = json!({"models": [FEW, "stable_diffusion", "Deliberate"]});
+    assert!(pop(&app, other).await["id"].is_string());
+}
+
+#[tokio::test]
 async fn a_worker_is_given_no_prompt_with_a_word_it_does_not_want() {
     let app = App::start().await;
     ask(&app, json!({"prompt": "a Forbidden thing"})).await;

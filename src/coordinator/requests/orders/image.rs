@@ -98,6 +98,7 @@ impl ImageAsked {
             models.map(|model| reference::family(model))
         };
         let patience = work::image_ttl(params, baselines(), false);
+        let steps = work::counted_steps(params.sampler_name, params.steps());
         Task {
             body: Body::Image(Box::new(self.image(nth))),
             limits: Limits {
@@ -106,10 +107,11 @@ impl ImageAsked {
                     .request
                     .abilities(reference::family)
                     .with_if(!self.request.extra_slow_workers, Capabilities::TIMELY)
-                    .with_if(!self.request.slow_workers, Capabilities::FAST),
+                    .with_if(!self.request.slow_workers, Capabilities::FAST)
+                    .with_if(self.wants_many(steps), Capabilities::MANY_STEPS),
                 reach: Reach {
                     pixels: params.width.saturating_mul(params.height),
-                    steps: work::counted_steps(params.sampler_name, params.steps()),
+                    steps,
                     ..Reach::default()
                 },
                 bulk: match self.request.disable_batching || params.workflow.is_some() {
@@ -125,6 +127,14 @@ impl ImageAsked {
                 body: self.original.clone(),
             }),
         }
+    }
+
+    /// Whether these are many steps for any of the models, where several are named. Where not, it is a question of what
+    /// models the worker has.
+    fn wants_many(&self, steps: u32) -> bool {
+        let models = self.models();
+        let is_many = |model: &String| steps > reference::modest_steps(model);
+        models.len() > 1 && models.iter().any(is_many)
     }
 
     fn image(&self, nth: Nth) -> ImageRequest {

@@ -109,7 +109,8 @@ fn ask(asked: &PopInputImage, agent: &BridgeAgent, name: &str, models: Vec<Arc<s
         kind: Kind::Image,
         capabilities: asked
             .abilities(agent, &names)
-            .with_if(!asked.extra_slow_worker, Capabilities::TIMELY),
+            .with_if(!asked.extra_slow_worker, Capabilities::TIMELY)
+            .with_if(!asked.limit_max_steps, Capabilities::MANY_STEPS),
         said: said(asked, names),
         softprompts: Vec::new(),
         prefers: Vec::new(),
