@@ -4,14 +4,16 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRef, FromRequestParts};
 use axum::http::header::PROXY_AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderName};
 
 use crate::coordinator::address::Network;
 use crate::coordinator::error::ApiError;
+use crate::coordinator::moderation::Moderation;
 use crate::coordinator::passkeys::Passkeys;
+use crate::protocol::job::FailureKind;
 
 use super::legacy::BASE;
 
@@ -22,6 +24,10 @@ pub struct PeerAddress(pub IpAddr);
 /// Where the client is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address(pub IpAddr);
+
+/// Where the client is, if that address is not kept out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LetIn(pub IpAddr);
 
 /// Asked by a service for somebody who is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +89,24 @@ impl<S: Sync> FromRequestParts<S> for Address {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let known = parts.extensions.get::<Self>().copied();
         Ok(known.unwrap_or_else(|| Self::of(&parts.extensions, &parts.headers, &[])))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for LetIn
+where
+    Moderation: FromRef<S>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Address(address) = Address::from_request_parts(parts, state).await?;
+        match Moderation::from_ref(state).kept_out(address) {
+            None => Ok(Self(address)),
+            Some(left) => {
+                let message = "your address is blocked for a while";
+                Err(ApiError::new(FailureKind::AccessDenied, message).after(left))
+            }
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tracing::debug;
 
-use super::address::Address;
+use super::address::LetIn;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::moderation::Moderation;
 use crate::coordinator::workers::Workers;
@@ -30,17 +30,13 @@ pub async fn upgrade(
     State(workers): State<Workers>,
     State(moderation): State<Moderation>,
     State(tasks): State<Tasks>,
-    Address(address): Address,
+    LetIn(address): LetIn,
     mut request: Request,
 ) -> Response {
     let accept = match accept_key(&request) {
         Ok(accept) => accept,
         Err(error) => return refuse(error),
     };
-    if moderation.kept_out(address).is_some() {
-        let message = "your address is blocked for a while";
-        return ApiError::new(FailureKind::AccessDenied, message).into_response();
-    }
     let upgraded = request.extensions_mut().remove::<OnUpgrade>();
     let Some(upgraded) = upgraded else {
         return refuse(wanted("an HTTP/1.1 connection, which can be upgraded"));

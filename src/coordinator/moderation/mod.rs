@@ -157,6 +157,13 @@ impl Moderation {
         Ok(Self(inner))
     }
 
+    /// Whether anything that they ask could be refused or rewritten.
+    pub fn may_object(&self, roles: Roles) -> bool {
+        roles.contains(Roles::FLAGGED)
+            || !self.0.rules.marked.is_empty()
+            || self.0.followed.filters().can_block()
+    }
+
     /// What becomes of a prompt: nothing if it may stay as it is, or what stands in for it. Suspicious prompts are
     /// held against who brings them, unless that is a moderator, who tests.
     pub async fn examine(

@@ -6,10 +6,12 @@ use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::http::PeerAddress;
 use muster::coordinator::names::Names;
 use muster::coordinator::state::DoorSettings;
+use muster::protocol::job::{self, FinishReason, TextInput};
 use serde_json::{Value, json};
 
 use super::{ASYNC, POP, call, call_as, pop, post, worker};
 use crate::support::app::{App, request};
+use crate::support::puppet::{Puppet, done, started, text};
 
 const FILTERS: &str = "/api/v2/filters";
 /// What a worker's socket begins with.
@@ -20,6 +22,13 @@ const UPGRADE: [(&str, &str); 4] = [
     ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
 ];
 const ADDRESSES: &str = "/api/v2/operations/ipaddr";
+const CHAT: &str = "/v1/chat/completions";
+
+fn chat(messages: &[&str]) -> Value {
+    let said = |text: &&str| json!({"role": "user", "content": text});
+    let messages: Vec<Value> = messages.iter().map(said).collect();
+    json!({"model": "tiny", "messages": messages})
+}
 
 async fn put(app: &App, path: &str, body: Value) -> (StatusCode, Value) {
     call(app, Method::PUT, path, body).await
@@ -392,6 +401,11 @@ async fn clients_and_workers_that_are_kept_out_are_told_for_how_long() {
     };
     check("192.0.2.7", ASYNC, &text, "60 minutes").await;
     check("192.0.2.7", POP, &worker("w1"), "60 minutes").await;
+    let (status, refused) = from(&app, "192.0.2.7", &app.key, CHAT, &chat(&["hi"])).await;
+    assert_eq!(
+        (status, &refused["error"]["code"]),
+        (StatusCode::FORBIDDEN, &json!("access_denied"))
+    );
     let mut socket = request(Method::GET, "/v1/workers/ws", &UPGRADE, Body::empty());
     let address = PeerAddress("192.0.2.7".parse().unwrap());
     socket.extensions_mut().insert(address);
@@ -513,4 +527,64 @@ async fn a_flagged_account_and_a_marked_model_get_no_words_of_the_young() {
     let body = json!({"prompt": "p"});
     let (status, _) = call_as(&app, &plain, Method::POST, ASYNC, body).await;
     assert_eq!(status, StatusCode::ACCEPTED);
+}
+
+#[tokio::test]
+async fn chats_are_held_against_the_filters_too_as_one_text() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    filter(&app, "dark", 10).await;
+    filter(&app, "side", 20).await;
+    let plain = app
+        .account_with(Roles::USER, Scopes::INFERENCE_SUBMIT)
+        .await;
+    let ask =
+        async |messages: &[&str]| from(&app, "192.0.2.7", &plain, CHAT, &chat(messages)).await;
+    let (served, ()) = tokio::join!(ask(&["a dark hat"]), rig.answer(&["yes"]));
+    assert_eq!(served.0, StatusCode::OK);
+    let (status, refused) = ask(&["a d\u{200b}аrk hat", "on one s i d e"]).await;
+    let error = &refused["error"];
+    assert_eq!(
+        (status, &error["code"], &error["param"]),
+        (
+            StatusCode::BAD_REQUEST,
+            &json!("content_policy_violation"),
+            &json!("messages")
+        )
+    );
+    assert!(!error.to_string().contains("hat"), "{error}");
+    // As after every suspicious prompt.
+    let (status, _) = ask(&["a hat"]).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn a_flagged_account_chats_without_words_of_the_young() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let flagged = app
+        .account_with(Roles::USER.with(Roles::FLAGGED), Scopes::INFERENCE_SUBMIT)
+        .await;
+    let body = chat(&["?!", "a k\u{200b}id", "a hat"]);
+    let (answer, offer) = tokio::join!(from(&app, "192.0.2.7", &flagged, CHAT, &body), async {
+        let offer = rig.offer().await;
+        rig.say(&offer, [started(), text("yes"), done(FinishReason::Stop)])
+            .await;
+        offer
+    });
+    assert_eq!(answer.0, StatusCode::OK, "{}", answer.1);
+    let job::Body::Text(asked) = &offer.job.body else {
+        panic!("a text was asked for");
+    };
+    let TextInput::Chat(asked) = &asked.input else {
+        panic!("a chat was asked for");
+    };
+    let asked = format!("{:?}", asked.messages);
+    assert!(
+        asked.contains("a adult") && asked.contains("?!") && asked.contains("a hat"),
+        "{asked}"
+    );
+    // Strangers' workers are given the body itself.
+    let body = &offer.job.original.as_ref().unwrap().body;
+    assert_eq!(body["messages"][1]["content"], "a adult");
 }

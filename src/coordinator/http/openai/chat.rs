@@ -6,16 +6,19 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
+use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use crate::coordinator::dispatch::Submission;
 use crate::coordinator::error::ApiError;
+use crate::coordinator::http::address::LetIn;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::entrance::{Arrival, JOB_ID};
 use crate::coordinator::http::open::KnownModels;
 use crate::coordinator::http::reply;
 use crate::coordinator::http::room::Room;
+use crate::coordinator::moderation::{Asker, Moderation};
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::switchboard::{JobStream, Switchboard};
 use crate::protocol::job::{FailureKind, Job};
@@ -24,6 +27,7 @@ use crate::protocol::openai::{Strictness, json};
 
 use super::auto::Auto;
 use super::choices::{Choices, Next};
+use super::moderated::moderate;
 use super::order::Order;
 use super::refused;
 use super::stream::Relay;
@@ -38,6 +42,19 @@ struct Known {
     settings: Arc<DoorSettings>,
 }
 
+/// Whoever looks at what is asked, and who asks.
+struct Watch {
+    moderation: Moderation,
+    who: Asker,
+}
+
+/// A body that is JSON, and the memory it takes.
+struct Read {
+    body: Value,
+    size: usize,
+    room: Room,
+}
+
 /// A request that was read, what was made of it, and the memory all of it takes.
 struct Taken {
     request: ChatRequest,
@@ -50,8 +67,9 @@ struct Taken {
 pub async fn complete(
     State(board): State<Switchboard>,
     State(models): State<Arc<KnownModels>>,
-    State(settings): State<Arc<DoorSettings>>,
+    (State(settings), State(moderation)): (State<Arc<DoorSettings>>, State<Moderation>),
     Admitted(caller): Admitted,
+    LetIn(address): LetIn,
     arrival: Arrival,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
@@ -62,7 +80,15 @@ pub async fn complete(
         board: board.clone(),
         settings: settings.clone(),
     };
-    let taken = take(whole?, order, known).await?;
+    let watch = Watch {
+        moderation,
+        who: Asker {
+            account: caller.account,
+            roles: caller.roles,
+            address,
+        },
+    };
+    let taken = take(whole?, order, known, &watch).await?;
     let Taken { request, seed, .. } = taken;
     let submission = Submission {
         jobs: taken.jobs,
@@ -85,13 +111,24 @@ pub async fn complete(
     Ok(response)
 }
 
-async fn take(whole: Whole, order: Order, known: Known) -> Result<Taken, ApiError> {
-    let is_large = whole.bytes.len() > LARGE;
-    let take = move || Taken::of(whole, &order, &known);
-    if !is_large {
-        return take();
+async fn take(whole: Whole, order: Order, known: Known, watch: &Watch) -> Result<Taken, ApiError> {
+    let Whole { bytes, room } = whole;
+    let size = bytes.len();
+    let mut body = beside(size, move || Ok(json::parse(&bytes)?)).await?;
+    moderate(&mut body, &watch.moderation, &watch.who).await?;
+    let read = Read { body, size, room };
+    beside(size, move || Taken::of(read, &order, &known)).await
+}
+
+/// What reads a large body is done beside the tasks that relay tokens.
+async fn beside<T: Send + 'static>(
+    size: usize,
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    if size <= LARGE {
+        return work();
     }
-    spawn_blocking(take).await.unwrap_or_else(|_| {
+    spawn_blocking(work).await.unwrap_or_else(|_| {
         let message = "something went wrong inside";
         Err(ApiError::new(FailureKind::Internal, message))
     })
@@ -109,12 +146,15 @@ impl Known {
 }
 
 impl Taken {
-    fn of(whole: Whole, order: &Order, known: &Known) -> Result<Self, ApiError> {
-        let Whole { bytes, mut room } = whole;
-        let value = json::parse(&bytes)?;
-        let mut request = ChatRequest::read(value.clone(), Strictness::Refuse)?;
+    fn of(read: Read, order: &Order, known: &Known) -> Result<Self, ApiError> {
+        let Read {
+            body,
+            size,
+            mut room,
+        } = read;
+        let mut request = ChatRequest::read(body.clone(), Strictness::Refuse)?;
         // As the client wrote it, for strangers' workers, and for each choice.
-        room.cover(bytes.len().saturating_mul(2 + request.choices as usize))?;
+        room.cover(size.saturating_mul(2 + request.choices as usize))?;
         let requested = request.model.clone();
         request.model = known.model(&request);
         let routing = Auto::called(&requested).map(|_| Routing {
@@ -124,7 +164,7 @@ impl Taken {
         Ok(Self {
             routing,
             seed: order.seed_of(&request),
-            jobs: order.jobs(&request, for_strangers(value)),
+            jobs: order.jobs(&request, for_strangers(body)),
             request,
             room,
         })
