@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -21,6 +21,8 @@ use crate::protocol::job::{
 
 /// For so long workers of an earlier process may not have come yet: as long as one that polls counts as online.
 const RETURN: Duration = Duration::from_secs(300);
+/// An end is on its way for so long at most.
+const CATCH_UP: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Request {
@@ -255,6 +257,16 @@ impl Request {
         self.heard.send_modify(|count| *count += 1);
     }
 
+    /// Whoever asks after a job has ended finds its end: what a worker was thanked for may be on its way here yet.
+    pub async fn catch_up(&self) {
+        let mut news = self.news();
+        let heard = async {
+            while self.outputs.iter().any(Output::is_late) && news.changed().await.is_ok() {}
+        };
+        // Nobody waits for a follower that is not there any more.
+        let _ = timeout(CATCH_UP, heard).await;
+    }
+
     /// Tells when there is something new.
     pub fn news(&self) -> watch::Receiver<u64> {
         self.heard.subscribe()
@@ -338,6 +350,14 @@ impl Output {
 
     pub(super) fn is_open(&self) -> bool {
         self.ended().is_none()
+    }
+
+    /// It has ended, and that was not heard yet.
+    fn is_late(&self) -> bool {
+        self.is_open()
+            && locked(&self.watch)
+                .as_ref()
+                .is_some_and(JobWatch::has_ended)
     }
 
     pub fn ended(&self) -> Option<&Ended> {

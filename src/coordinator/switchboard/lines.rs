@@ -141,6 +141,9 @@ impl Lines {
 
     pub fn end(&mut self, job: JobId, outcome: Outcome) -> Option<(Timing, Option<Waker>)> {
         let line = self.open.remove(&job)?;
+        if let Some(whereabouts) = &line.whereabouts {
+            whereabouts.ended();
+        }
         let outcome = match line.counted {
             Some(counted) => believed(outcome, counted),
             None => outcome,

@@ -33,6 +33,8 @@ struct Here {
     returns: u32,
     /// How long it lives, as far as workers that took it were told.
     until: UnixMillis,
+    /// Its end is on the way to whoever follows it.
+    ended: bool,
 }
 
 impl Whereabouts {
@@ -45,6 +47,10 @@ impl Whereabouts {
         let mut here = self.lock();
         here.stage = Stage::Waiting;
         here.returns += 1;
+    }
+
+    pub fn ended(&self) {
+        self.lock().ended = true;
     }
 
     fn lock(&self) -> MutexGuard<'_, Here> {
@@ -65,6 +71,11 @@ impl JobWatch {
     pub fn look(&self) -> (Stage, u32) {
         let here = self.0.lock();
         (here.stage.clone(), here.returns)
+    }
+
+    /// Whether it has ended, heard or not yet.
+    pub fn has_ended(&self) -> bool {
+        self.0.lock().ended
     }
 
     /// How long it lives, as far as workers that took it were told.

@@ -89,12 +89,13 @@ pub async fn targets(rigs: &Rigs, ids: &[String], denied: bool) -> Result<Target
 }
 
 /// Knowing its id is all that is needed.
-pub fn find(requests: &Requests, path: &Named, kind: Kind) -> Result<Arc<Request>, Refusal> {
+pub async fn find(requests: &Requests, path: &Named, kind: Kind) -> Result<Arc<Request>, Refusal> {
     let id = path.id("id").map(RequestId);
     let found = id.and_then(|id| requests.find(id));
-    found
-        .filter(|request| request.kind == kind)
-        .ok_or_else(|| Code::RequestNotFound.into())
+    let found = found.filter(|request| request.kind == kind);
+    let found = found.ok_or(Code::RequestNotFound)?;
+    found.catch_up().await;
+    Ok(found)
 }
 
 /// What whoever asked should know: that nobody who is online can serve it, or that not all of it is honoured

@@ -130,7 +130,7 @@ pub async fn status(
     headers: HeaderMap,
     path: Named,
 ) -> Result<Response, Refused> {
-    let request = find(&requests, &path, Kind::Text)?;
+    let request = find(&requests, &path, Kind::Text).await?;
     if streamed::is_wanted(&headers) {
         let source = Source {
             request,
@@ -150,7 +150,7 @@ pub async fn cancel(
     State(store): State<Store>,
     path: Named,
 ) -> Result<Response, Refused> {
-    let request = find(&requests, &path, Kind::Text)?;
+    let request = find(&requests, &path, Kind::Text).await?;
     let status = look(&request, &board, &store).await;
     let cancelled = requests.cancel(&request).await;
     cancelled.map_err(|_| unavailable())?;

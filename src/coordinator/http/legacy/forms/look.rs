@@ -25,7 +25,7 @@ pub async fn status(
     State(media): State<Media>,
     path: Named,
 ) -> Result<Response, Refused> {
-    let request = find(&requests, &path, Kind::Interrogation)?;
+    let request = find(&requests, &path, Kind::Interrogation).await?;
     Ok(reply::json(StatusCode::OK, &look(&request, &media).await))
 }
 
@@ -35,7 +35,7 @@ pub async fn cancel(
     State(media): State<Media>,
     path: Named,
 ) -> Result<Response, Refused> {
-    let request = find(&requests, &path, Kind::Interrogation)?;
+    let request = find(&requests, &path, Kind::Interrogation).await?;
     let cancelled = requests.cancel(&request).await;
     cancelled.map_err(|_| unavailable())?;
     Ok(reply::json(StatusCode::OK, &look(&request, &media).await))

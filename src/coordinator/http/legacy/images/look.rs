@@ -30,7 +30,7 @@ pub async fn check(
 ) -> Result<Response, Refused> {
     let is_kept_out = is_nameless(&headers) && door.keep_out_blocked().is_err();
     Code::Forbidden.when(is_kept_out)?;
-    let request = find(&requests, &path, Kind::Image)?;
+    let request = find(&requests, &path, Kind::Image).await?;
     let progress = progress::of(&request, &board, &store).await;
     Ok(reply::json(StatusCode::OK, &progress))
 }
@@ -51,7 +51,7 @@ pub async fn status(
     State(media): State<Media>,
     path: Named,
 ) -> Result<Response, Refused> {
-    let request = find(&requests, &path, Kind::Image)?;
+    let request = find(&requests, &path, Kind::Image).await?;
     let shape = match request.wishes.links {
         true => Shape::Links,
         false => Shape::Inline,
@@ -69,7 +69,7 @@ pub async fn cancel(
     State(media): State<Media>,
     path: Named,
 ) -> Result<Response, Refused> {
-    let request = find(&requests, &path, Kind::Image)?;
+    let request = find(&requests, &path, Kind::Image).await?;
     let status = look(&request, Shape::Inline, &media, &board, &store).await;
     let cancelled = requests.cancel(&request).await;
     cancelled.map_err(|_| unavailable())?;

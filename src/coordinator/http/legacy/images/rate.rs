@@ -32,7 +32,7 @@ pub async fn rate(
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
     let payload = AestheticsPayload::parse(&whole?.bytes)?;
-    let request = find(&requests, &path, Kind::Image)?;
+    let request = find(&requests, &path, Kind::Image).await?;
     payload.check()?;
     check(&payload, &request)?;
     let paid = store.paid(request.id).await.map_err(|_| unavailable())?;
