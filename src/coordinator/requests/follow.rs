@@ -19,34 +19,71 @@ use crate::protocol::job::{FailureKind, Hidden, Job, JobId, Limits, Targets};
 /// Jobs that were let go without an end (the store could not write it down) are queued again after this.
 const PAUSE: Duration = Duration::from_secs(5);
 
-pub async fn follow(
-    request: Arc<Request>,
-    jobs: Vec<Arc<Job>>,
-    mut streams: Vec<JobStream>,
-    switchboard: Switchboard,
-    stopping: CancellationToken,
-) {
-    // What was cancelled before has no jobs but those that workers are busy with.
-    let mut told = request.is_cancelled();
-    loop {
-        listen(&request, &mut streams, &mut told, &stopping).await;
-        if stopping.is_cancelled() || request.expires_at() <= wall_clock() {
-            break;
+/// Whoever follows a request, and what it needs for that.
+pub struct Follower<E> {
+    pub request: Arc<Request>,
+    pub switchboard: Switchboard,
+    pub stopping: CancellationToken,
+    /// Its jobs know that it is cancelled. What was cancelled when it came here has no jobs but those that workers are
+    /// busy with.
+    pub told: bool,
+    /// Hears that a job has ended.
+    pub ended: E,
+}
+
+impl<E: Fn(&Request)> Follower<E> {
+    pub async fn follow(mut self, jobs: Vec<Arc<Job>>, mut streams: Vec<JobStream>) {
+        loop {
+            self.listen(&mut streams).await;
+            let request = &self.request;
+            if self.stopping.is_cancelled() || request.expires_at() <= wall_clock() {
+                break;
+            }
+            let is_open = |job: &&Arc<Job>| request.output(job.id).is_some_and(Output::is_open);
+            let left: Vec<&Arc<Job>> = jobs.iter().filter(is_open).collect();
+            if left.is_empty() {
+                return;
+            }
+            let _ = self.stopping.run_until_cancelled(sleep(PAUSE)).await;
+            let submission = Submission {
+                jobs: left.into_iter().map(|job| again(job, request)).collect(),
+                standing: request.standing,
+            };
+            let queued = self.switchboard.submit(submission).await;
+            streams = queued.unwrap_or_default();
+            request.watch(&streams);
         }
-        let is_open = |job: &&Arc<Job>| request.output(job.id).is_some_and(Output::is_open);
-        let left: Vec<&Arc<Job>> = jobs.iter().filter(is_open).collect();
-        if left.is_empty() {
-            return;
-        }
-        let _ = stopping.run_until_cancelled(sleep(PAUSE)).await;
-        let submission = Submission {
-            jobs: left.into_iter().map(|job| again(job, &request)).collect(),
-            standing: request.standing,
-        };
-        streams = switchboard.submit(submission).await.unwrap_or_default();
-        request.watch(&streams);
+        streams.into_iter().for_each(JobStream::leave);
     }
-    streams.into_iter().for_each(JobStream::leave);
+
+    /// Returns when no stream is left, or the process ends.
+    async fn listen(&mut self, streams: &mut Vec<JobStream>) {
+        let request = &self.request;
+        loop {
+            select! {
+                biased;
+                () = self.stopping.cancelled() => return,
+                () = request.cancelled(), if !self.told => {
+                    self.told = true;
+                    let given_up = streams.iter().filter(|stream| request.gives_up(stream.job()));
+                    given_up.for_each(JobStream::cancel);
+                }
+                next = next(streams) => {
+                    let Some((job, delivery)) = next else { return };
+                    if let Some(output) = request.output(job) {
+                        hear(output, delivery);
+                        if matches!(output.ended(), Some(Ended::Made(_))) {
+                            request.renew();
+                        }
+                        if output.ended().is_some() {
+                            (self.ended)(request);
+                        }
+                        request.note();
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// The job as it is queued once more: it lives as long as its request does by now.
@@ -76,36 +113,6 @@ pub fn kept_for_its_worker(job: &Job) -> Arc<Job> {
         },
         ..job.clone()
     })
-}
-
-/// Returns when no stream is left, or the process ends.
-async fn listen(
-    request: &Request,
-    streams: &mut Vec<JobStream>,
-    told: &mut bool,
-    stopping: &CancellationToken,
-) {
-    loop {
-        select! {
-            biased;
-            () = stopping.cancelled() => return,
-            () = request.cancelled(), if !*told => {
-                *told = true;
-                let given_up = streams.iter().filter(|stream| request.gives_up(stream.job()));
-                given_up.for_each(JobStream::cancel);
-            }
-            next = next(streams) => {
-                let Some((job, delivery)) = next else { return };
-                if let Some(output) = request.output(job) {
-                    hear(output, delivery);
-                    if matches!(output.ended(), Some(Ended::Made(_))) {
-                        request.renew();
-                    }
-                    request.note();
-                }
-            }
-        }
-    }
 }
 
 /// What comes next, of whichever job; nothing when all streams have ended.

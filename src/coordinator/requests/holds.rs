@@ -53,6 +53,20 @@ impl Requests {
         }
     }
 
+    /// A job of a request has ended, and is paid: its share is kept no more. The last one's goes with the request.
+    pub(super) fn lessen(&self, request: &Request) {
+        let open = request.open_jobs();
+        if open == 0 || !self.read().keeps_kudos(request.id) {
+            return;
+        }
+        let (requests, id) = (self.clone(), request.id);
+        self.0.tasks.start(async move {
+            if let Err(error) = requests.0.store.release_share(id, open + 1).await {
+                debug!("the kudos of a job stay kept for now: {error}");
+            }
+        });
+    }
+
     /// Gives back what was kept for a request, if anything was.
     async fn release(&self, id: RequestId) {
         let kept = self.write().release_kudos(id);

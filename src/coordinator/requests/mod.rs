@@ -42,6 +42,7 @@ use super::webhooks::Webhooks;
 use crate::protocol::job::{AccountId, Job, Kind, Kudos, RequestId, UnixMillis};
 use crate::tasks::Tasks;
 
+use follow::Follower;
 use shelves::Shelves;
 
 /// What has expired is looked for this often.
@@ -206,20 +207,23 @@ impl Requests {
         webhook: Option<Arc<str>>,
     ) -> Arc<Request> {
         let request = Arc::new(request);
-        self.write().add(&request);
         let Inner {
             tasks, switchboard, ..
         } = &*self.0;
+        let keeper = self.clone();
+        let follower = Follower {
+            request: request.clone(),
+            switchboard: switchboard.clone(),
+            stopping: tasks.stopping(),
+            // Seen before anybody else can cancel it.
+            told: request.is_cancelled(),
+            ended: move |request: &Request| keeper.lessen(request),
+        };
+        self.write().add(&request);
         if let Some(address) = webhook {
             self.0.webhooks.follow(request.clone(), address);
         }
-        let following = follow::follow(
-            request.clone(),
-            jobs.to_vec(),
-            streams,
-            switchboard.clone(),
-            tasks.stopping(),
-        );
+        let following = follower.follow(jobs.to_vec(), streams);
         let (requests, followed) = (self.clone(), request.clone());
         tasks.start(async move {
             following.await;

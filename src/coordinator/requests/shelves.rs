@@ -98,6 +98,10 @@ impl Shelves {
         self.paid_before.extend(requests);
     }
 
+    pub fn keeps_kudos(&self, id: RequestId) -> bool {
+        self.paid_before.contains(&id)
+    }
+
     /// Whether any were kept for it. From here on there are none.
     pub fn release_kudos(&mut self, id: RequestId) -> bool {
         self.paid_before.remove(&id)

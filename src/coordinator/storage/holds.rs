@@ -9,7 +9,6 @@ use sqlx::{Any, AnyConnection, Executor, Row};
 
 use crate::protocol::job::{AccountId, Kudos, RequestId, SharedKeyId, UnixMillis};
 
-use super::rows::{Stored, all};
 use super::shared_keys::shared_key_id;
 use super::write::Change;
 use super::{StorageError, Store};
@@ -35,13 +34,102 @@ pub struct Hold {
 #[derive(Debug)]
 struct Release(RequestId);
 
+/// One of so many open jobs of a request has ended.
+#[derive(Debug)]
+struct ReleaseShare {
+    request: RequestId,
+    open: i64,
+}
+
 /// Of holds that were made before this moment, those whose request is nowhere.
 #[derive(Debug)]
 struct ReleaseLost(UnixMillis);
 
-/// What was let go, of either kind of purse.
-struct OfAccount(AccountId, Kudos);
-struct OfKey(SharedKeyId, Kudos);
+/// What is let go of a purse.
+struct Held(Purse, Kudos);
+
+/// How the holds of one kind of purse are written.
+struct Book {
+    keep: &'static str,
+    note: &'static str,
+    of_request: &'static str,
+    lessen: &'static str,
+    delete: &'static str,
+    delete_lost: &'static str,
+    give_back: &'static str,
+    purse: fn(&AnyRow) -> Result<Purse, StorageError>,
+}
+
+/// `$enough` is true where a purse has `$1` beside what is held of it.
+macro_rules! book {
+    ($holds:literal of $purse:literal in $purses:literal by $id:literal, if $enough:literal, $read:expr) => {
+        Book {
+            keep: concat!(
+                "UPDATE ",
+                $purses,
+                " SET held = held + $1 WHERE ",
+                $id,
+                " = $2 AND ",
+                $enough
+            ),
+            note: concat!(
+                "INSERT INTO ",
+                $holds,
+                " (request, ",
+                $purse,
+                ", amount, at) VALUES ($1, $2, $3, $4)"
+            ),
+            of_request: concat!(
+                "SELECT ",
+                $purse,
+                ", amount FROM ",
+                $holds,
+                " WHERE request = $1"
+            ),
+            lessen: concat!(
+                "UPDATE ",
+                $holds,
+                " SET amount = amount - $1 WHERE request = $2"
+            ),
+            delete: concat!(
+                "DELETE FROM ",
+                $holds,
+                " WHERE request = $1 RETURNING ",
+                $purse,
+                ", amount"
+            ),
+            delete_lost: concat!(
+                "DELETE FROM ",
+                $holds,
+                " WHERE at < $1 ",
+                "AND NOT EXISTS (SELECT 1 FROM requests WHERE requests.id = request) ",
+                "RETURNING ",
+                $purse,
+                ", amount"
+            ),
+            give_back: concat!(
+                "UPDATE ",
+                $purses,
+                " SET held = held - $1 WHERE ",
+                $id,
+                " = $2"
+            ),
+            purse: $read,
+        }
+    };
+}
+
+#[rustfmt::skip]
+const OF_ACCOUNTS: Book = book!(
+    "holds" of "account" in "balances" by "account", if "kudos - held - $1 >= COALESCE(floor, 0)",
+    |row| Ok(Purse::Account(AccountId(row.try_get(0)?)))
+);
+#[rustfmt::skip]
+const OF_KEYS: Book = book!(
+    "key_holds" of "shared_key" in "shared_keys" by "id", if "(budget IS NULL OR budget - held >= $1)",
+    |row| Ok(Purse::Key(shared_key_id(row.try_get(0)?)?))
+);
+const BOOKS: [Book; 2] = [OF_ACCOUNTS, OF_KEYS];
 
 impl Store {
     /// Whether there was enough beside what is held already.
@@ -52,6 +140,13 @@ impl Store {
     /// What was kept for a request, if anything was, is its owner's to give again.
     pub async fn release(&self, request: RequestId) -> Result<(), StorageError> {
         self.change(Release(request)).await
+    }
+
+    /// One of so many open jobs of a request has ended: its share of what is kept is not kept any more, since what it has
+    /// cost is paid by now.
+    pub async fn release_share(&self, request: RequestId, open: usize) -> Result<(), StorageError> {
+        let open = i64::try_from(open).unwrap_or(i64::MAX);
+        self.change(ReleaseShare { request, open }).await
     }
 
     /// Releases what was kept for requests that are no longer, or never came to be: how many.
@@ -80,33 +175,23 @@ impl Store {
     }
 }
 
-const KEEP: &str = "UPDATE balances SET held = held + $1 WHERE account = $2 AND kudos - held - $1 >= COALESCE(floor, 0)";
-const KEEP_OF_KEY: &str = "UPDATE shared_keys SET held = held + $1 \
-                           WHERE id = $2 AND (budget IS NULL OR budget - held >= $1)";
-const NOTE: &str = "INSERT INTO holds (request, account, amount, at) VALUES ($1, $2, $3, $4)";
-const NOTE_OF_KEY: &str =
-    "INSERT INTO key_holds (request, shared_key, amount, at) VALUES ($1, $2, $3, $4)";
+impl Purse {
+    fn book(self) -> Book {
+        match self {
+            Self::Account(_) => OF_ACCOUNTS,
+            Self::Key(_) => OF_KEYS,
+        }
+    }
 
-/// Deletes the holds of which something about `$1` is so.
-macro_rules! gone {
-    ($which:literal) => {
-        [
-            concat!(
-                "DELETE FROM holds WHERE ",
-                $which,
-                " RETURNING account, amount"
-            ),
-            concat!(
-                "DELETE FROM key_holds WHERE ",
-                $which,
-                " RETURNING shared_key, amount"
-            ),
-        ]
-    };
+    fn bind(self, query: Statement) -> Statement {
+        match self {
+            Self::Account(account) => query.bind(account.0),
+            Self::Key(key) => query.bind(key.to_string()),
+        }
+    }
 }
-const OF_REQUEST: [&str; 2] = gone!("request = $1");
-const LOST: [&str; 2] =
-    gone!("at < $1 AND NOT EXISTS (SELECT 1 FROM requests WHERE requests.id = request)");
+
+type Statement = Query<'static, Any, AnyArguments>;
 
 impl Change for Hold {
     type Answer = bool;
@@ -116,22 +201,13 @@ impl Change for Hold {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<bool, StorageError>> {
         Box::pin(async move {
-            let kept = match self.of {
-                Purse::Account(account) => sqlx::query(KEEP).bind(self.amount.0).bind(account.0),
-                Purse::Key(key) => {
-                    let kept = sqlx::query(KEEP_OF_KEY).bind(self.amount.0);
-                    kept.bind(key.to_string())
-                }
-            };
+            let book = self.of.book();
+            let kept = self.of.bind(sqlx::query(book.keep).bind(self.amount.0));
             if kept.execute(&mut *connection).await?.rows_affected() == 0 {
                 return Ok(false);
             }
-            let request = self.request.to_string();
-            let row = match self.of {
-                Purse::Account(account) => sqlx::query(NOTE).bind(request).bind(account.0),
-                Purse::Key(key) => sqlx::query(NOTE_OF_KEY).bind(request).bind(key.to_string()),
-            };
-            let row = row.bind(self.amount.0).bind(self.at.0);
+            let row = sqlx::query(book.note).bind(self.request.to_string());
+            let row = self.of.bind(row).bind(self.amount.0).bind(self.at.0);
             row.execute(connection).await?;
             Ok(true)
         })
@@ -146,8 +222,35 @@ impl Change for Release {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<(), StorageError>> {
         Box::pin(async move {
-            let gone = OF_REQUEST.map(|text| sqlx::query(text).bind(self.0.to_string()));
-            let_go(gone, connection).await?;
+            for book in BOOKS {
+                let gone = sqlx::query(book.delete).bind(self.0.to_string());
+                let gone = book.read(gone, connection).await?;
+                give_back(&gone, connection).await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Change for ReleaseShare {
+    type Answer = ();
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<(), StorageError>> {
+        Box::pin(async move {
+            for book in BOOKS {
+                let held = sqlx::query(book.of_request).bind(self.request.to_string());
+                let mut held = book.read(held, connection).await?;
+                for Held(_, amount) in &mut held {
+                    amount.0 /= self.open.max(1);
+                    let less = sqlx::query(book.lessen).bind(amount.0);
+                    let less = less.bind(self.request.to_string());
+                    connection.execute(less).await?;
+                }
+                give_back(&held, connection).await?;
+            }
             Ok(())
         })
     }
@@ -161,44 +264,34 @@ impl Change for ReleaseLost {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<usize, StorageError>> {
         Box::pin(async move {
-            let gone = LOST.map(|text| sqlx::query(text).bind(self.0.0));
-            let_go(gone, connection).await
+            let mut lost = 0;
+            for book in BOOKS {
+                let gone = sqlx::query(book.delete_lost).bind(self.0.0);
+                let gone = book.read(gone, connection).await?;
+                give_back(&gone, connection).await?;
+                lost += gone.len();
+            }
+            Ok(lost)
         })
     }
 }
 
-/// Gives back what these deletions say: of how many holds.
-async fn let_go(
-    [of_accounts, of_keys]: [Query<'static, Any, AnyArguments>; 2],
-    connection: &mut AnyConnection,
-) -> Result<usize, StorageError> {
-    let of_accounts: Vec<OfAccount> = all(of_accounts, &mut *connection).await?;
-    let of_keys: Vec<OfKey> = all(of_keys, &mut *connection).await?;
-    for OfAccount(account, amount) in &of_accounts {
-        let less = sqlx::query("UPDATE balances SET held = held - $1 WHERE account = $2");
-        let less = less.bind(amount.0).bind(account.0);
-        connection.execute(less).await?;
-    }
-    for OfKey(key, amount) in &of_keys {
-        let less = sqlx::query("UPDATE shared_keys SET held = held - $1 WHERE id = $2");
-        let less = less.bind(amount.0).bind(key.to_string());
-        connection.execute(less).await?;
-    }
-    Ok(of_accounts.len() + of_keys.len())
-}
-
-impl Stored for OfAccount {
-    fn load(row: &AnyRow) -> Result<Self, StorageError> {
-        Ok(Self(
-            AccountId(row.try_get("account")?),
-            Kudos(row.try_get("amount")?),
-        ))
+impl Book {
+    async fn read(
+        &self,
+        query: Statement,
+        connection: &mut AnyConnection,
+    ) -> Result<Vec<Held>, StorageError> {
+        let rows = query.fetch_all(connection).await?;
+        let held = |row: &AnyRow| Ok(Held((self.purse)(row)?, Kudos(row.try_get(1)?)));
+        rows.iter().map(held).collect()
     }
 }
 
-impl Stored for OfKey {
-    fn load(row: &AnyRow) -> Result<Self, StorageError> {
-        let key = shared_key_id(row.try_get("shared_key")?)?;
-        Ok(Self(key, Kudos(row.try_get("amount")?)))
+async fn give_back(held: &[Held], connection: &mut AnyConnection) -> Result<(), StorageError> {
+    for Held(purse, amount) in held {
+        let less = sqlx::query(purse.book().give_back).bind(amount.0);
+        connection.execute(purse.bind(less)).await?;
     }
+    Ok(())
 }

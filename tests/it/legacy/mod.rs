@@ -27,9 +27,17 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{Roles, Scopes};
+use muster::coordinator::accounts::{Caller, Roles, Scopes};
+use muster::coordinator::clock::wall_clock;
+use muster::coordinator::dispatch::Standing;
+use muster::coordinator::kudos::Payer;
+use muster::coordinator::names::Names;
+use muster::coordinator::requests::Order;
+use muster::coordinator::requests::orders::Asked;
 use muster::coordinator::state::DoorSettings;
-use muster::protocol::job::Kudos;
+use muster::protocol::job::{Kudos, RequestId};
+use muster::protocol::legacy::Body as _;
+use muster::protocol::legacy::text::request::GenerationInputText;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -365,6 +373,39 @@ async fn cancelling_returns_what_was_there_and_nothing_more_is_given_out() {
         (&json!(0), &json!(1))
     );
     assert!(pop(&app, "w1").await["id"].is_null());
+}
+
+/// On one thread: the request's own task has done nothing yet.
+#[tokio::test]
+async fn what_is_cancelled_right_after_it_was_accepted_is_given_to_nobody() {
+    let app = App::start().await;
+    let payer = Payer::of(&Caller::anonymous(), None, false, wall_clock()).unwrap();
+    let asked = json!({"prompt": "p", "models": ["tiny"]}).to_string();
+    let asked = GenerationInputText::parse(asked.as_bytes()).unwrap();
+    let order = Order::new(RequestId::random(), &payer, Asked::text(asked));
+    let new = order.request(Standing::default(), None, &Names::default());
+    let request = app.requests.accept(new).await.unwrap();
+    app.requests.cancel(&request).await.unwrap();
+    let id = request.id.to_string();
+    until(&app, &id, |status| status["done"] == true).await;
+    assert!(pop(&app, "w1").await["id"].is_null());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_looks_after_a_submit_was_thanked_for_finds_what_it_brought() {
+    let app = App::start().await;
+    for nth in 0..100 {
+        let id = ask(&app, json!({})).await;
+        let popped = pop(&app, "w1").await;
+        let (code, _) = submit(&app, &popped["id"], "a text").await;
+        assert_eq!(code, StatusCode::OK);
+        let status = look(&app, &id).await;
+        assert_eq!(
+            (&status["done"], &status["generations"][0]["text"]),
+            (&json!(true), &json!("a text")),
+            "{nth}: {status}"
+        );
+    }
 }
 
 #[tokio::test]

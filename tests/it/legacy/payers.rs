@@ -66,9 +66,17 @@ fn accepted((status, body): (StatusCode, Value)) -> String {
 
 /// Waits until nothing is kept of an account any more.
 async fn nothing_is_held(app: &App, account: AccountId) {
+    so_much_is_held(app, account, Kudos(0)).await;
+}
+
+async fn so_much_is_held(app: &App, account: AccountId, kudos: Kudos) {
     let began = Instant::now();
-    while app.store.held(account).await.unwrap() != Kudos(0) {
-        assert!(began.elapsed() < PATIENCE, "something is kept");
+    loop {
+        let held = app.store.held(account).await.unwrap();
+        if held == kudos {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{held:?} are kept");
         sleep(std::time::Duration::from_millis(5)).await;
     }
 }
@@ -290,6 +298,25 @@ async fn what_was_kept_for_an_image_is_given_back_when_it_is_drawn_and_it_is_cha
         (sums.entries, sums.wrong_jobs, sums.wrong_balances),
         (Kudos(0), 0, 0)
     );
+}
+
+#[tokio::test]
+async fn what_is_kept_for_several_images_is_less_with_each_that_is_drawn() {
+    let app = App::start().await;
+    let alice = Person::new(&app, "alice", Roles::USER).await;
+    alice.can_give(&app, 100).await;
+    let two = json!({"params": {"steps": 50, "n": 2}});
+    accepted(draw(&app, &alice.key, two).await);
+    let both = app.store.held(alice.account).await.unwrap();
+    assert!(both >= Kudos(2000), "{both:?}");
+    for left in [Kudos(both.0 - both.0 / 2), Kudos(0)] {
+        let popped = pop_image(&app).await;
+        let drawn = json!({"id": popped["id"], "generation": WEBP, "seed": 7});
+        let submit = format!("{DRAW}/submit");
+        let (status, paid) = call_as(&app, &app.key, Method::POST, &submit, drawn).await;
+        assert_eq!(status, StatusCode::OK, "{paid}");
+        so_much_is_held(&app, alice.account, left).await;
+    }
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ use crate::protocol::legacy::shared_key::JobLimits;
 on_both_engines! {
     no_more_is_kept_than_there_is,
     a_thousand_at_once_keep_no_more_of_a_key_than_is_left_of_it,
+    a_job_that_ends_gives_back_its_share_of_what_is_kept,
     what_is_kept_cannot_be_given_away,
     what_was_kept_for_requests_that_are_gone_is_given_back,
     what_was_kept_for_a_request_goes_with_it_when_its_time_is_over,
@@ -89,14 +90,43 @@ async fn key_with(store: &Store, kudos: Option<i64>) -> SharedKeyId {
     key.id
 }
 
+fn of_key(key: SharedKeyId, kudos: i64) -> Hold {
+    Hold {
+        of: Purse::Key(key),
+        ..hold(AccountId(0), kudos)
+    }
+}
+
+async fn a_job_that_ends_gives_back_its_share_of_what_is_kept(scratch: Scratch) {
+    let store = scratch.open().await;
+    let alice = person(&store, 10).await;
+    let key = key_with(&store, Some(9)).await;
+    let three_jobs = hold(alice, 9);
+    let with_key = Hold {
+        of: Purse::Key(key),
+        ..three_jobs
+    };
+    assert_eq!(store.hold(three_jobs).await, Ok(true));
+    assert_eq!(store.hold(with_key).await, Ok(true));
+    for (open, left) in [(3, 4), (2, 7)] {
+        assert_eq!(store.hold(of_key(key, 3)).await, Ok(false));
+        store.release_share(with_key.request, open).await.unwrap();
+        assert_eq!(spendable(&store, alice).await, left);
+        assert_eq!(store.hold(of_key(key, 3)).await, Ok(true));
+    }
+    assert_eq!(store.hold(of_key(key, 1)).await, Ok(false));
+    store.release(with_key.request).await.unwrap();
+    assert_eq!(spendable(&store, alice).await, 10);
+    assert_eq!(store.hold(of_key(key, 3)).await, Ok(true));
+    // What is late finds nothing.
+    store.release_share(with_key.request, 1).await.unwrap();
+    assert_eq!(spendable(&store, alice).await, 10);
+}
+
 async fn a_thousand_at_once_keep_no_more_of_a_key_than_is_left_of_it(scratch: Scratch) {
     let store = scratch.open().await;
     let key = key_with(&store, Some(100)).await;
     let endless = key_with(&store, None).await;
-    let of_key = |key, kudos| Hold {
-        of: Purse::Key(key),
-        ..hold(AccountId(0), kudos)
-    };
     let holds: Vec<Hold> = (0..1000).map(|_| of_key(key, 7)).collect();
     let kept = join_all(holds.iter().map(|hold| store.hold(*hold))).await;
     assert_eq!(kept.iter().filter(|one| **one == Ok(true)).count(), 14);
