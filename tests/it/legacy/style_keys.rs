@@ -27,10 +27,11 @@ async fn key_of(app: &App, owner: &Person, body: Value) -> String {
     key["id"].as_str().unwrap().to_owned()
 }
 
-async fn shown(app: &App, path: &str) -> Value {
-    let answer = app.get(path).await;
-    assert_eq!(answer.status, StatusCode::OK, "{path}");
-    answer.json().await
+/// As whoever has this key is shown it; nobody has an empty one.
+async fn shown(app: &App, key: &str, path: &str) -> Value {
+    let (status, shown) = call_as(app, key, Method::GET, path, Value::Null).await;
+    assert_eq!(status, StatusCode::OK, "{path}");
+    shown
 }
 
 fn style(name: &str, key: &str) -> Value {
@@ -74,10 +75,10 @@ async fn what_is_made_with_a_style_its_author_pays_and_the_key() {
     let spent = 100_000 - app.store.spendable(alice.account).await.unwrap().0;
     assert!(spent > 1000, "{spent}");
     assert_eq!(bob.left(&app).await, 100, "he pays nothing");
-    let after = shown(&app, &format!("{KEYS}/{key}")).await;
+    let after = shown(&app, "", &format!("{KEYS}/{key}")).await;
     assert_eq!(after["utilized"], spent / 1000);
     serve(&app, ask(&app, "0000000000", json!({})).await).await;
-    let twice = shown(&app, &format!("{KEYS}/{key}")).await;
+    let twice = shown(&app, "", &format!("{KEYS}/{key}")).await;
     assert!(twice["utilized"].as_i64() > after["utilized"].as_i64());
     // Without the style the key opens nothing.
     let direct = json!({"prompt": "p", "models": ["tiny"]});
@@ -142,14 +143,43 @@ async fn only_a_good_key_of_its_author_pays_for_a_style() {
     refused(&patch(&his).await, 400, "SharedKeyInvalid");
     let good = key_of(&app, &alice, json!({"name": "for oil"})).await;
     assert_eq!(patch(&good).await.0, StatusCode::OK);
-    let style = shown(&app, &path).await;
+    let style = shown(&app, &alice.key, &path).await;
     assert_fits("StyleImage", &style);
     assert_eq!(
         (&style["shared_key"]["id"], &style["shared_key"]["name"]),
         (&json!(good), &json!("for oil"))
     );
-    let listed = shown(&app, IMAGE).await;
+    let listed = shown(&app, &alice.key, IMAGE).await;
     assert_eq!(listed, json!([style]));
+    // Whoever knows a key may spend it.
+    for stranger in ["", "0000000000", "wrong", &bob.key] {
+        let one = shown(&app, stranger, &path).await;
+        assert!(one.get("shared_key").is_none(), "{one}");
+        assert_eq!(shown(&app, stranger, IMAGE).await, json!([one]));
+    }
+}
+
+#[tokio::test]
+async fn a_key_comes_to_a_text_style_later_and_only_its_author_sees_it() {
+    let app = App::start().await;
+    let (alice, bob) = (author(&app, "alice").await, author(&app, "bob").await);
+    let body = json!({"name": "letters", "models": ["tiny"], "prompt": "So: {p}"});
+    let (_, made) = call_as(&app, &alice.key, Method::POST, TEXT, body).await;
+    let path = format!("{TEXT}/{}", made["id"].as_str().unwrap());
+    let key = key_of(&app, &alice, json!({"kudos": 50})).await;
+    let patch = async |key: &str| {
+        let body = json!({"sharedkey": key});
+        call_as(&app, &alice.key, Method::PATCH, &path, body).await
+    };
+    refused(&patch("nonsense").await, 400, "SharedKeyInvalid");
+    assert_eq!(patch(&key).await.0, StatusCode::OK);
+    let style = shown(&app, &alice.key, &path).await;
+    assert_eq!(style["shared_key"]["id"], json!(key), "{style}");
+    let style = shown(&app, &bob.key, &path).await;
+    assert_fits("StyleText", &style);
+    assert!(style.get("shared_key").is_none(), "{style}");
+    serve(&app, ask(&app, &bob.key, json!({})).await).await;
+    assert!(shown(&app, "", &format!("{KEYS}/{key}")).await["utilized"].as_i64() > Some(0));
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use crate::protocol::legacy::Refusal;
 use crate::protocol::legacy::rules::{flag, inner, list, text};
+use crate::protocol::legacy::shared_key::SharedKeyDetails;
 use crate::protocol::legacy::tables::{body, reply};
 use crate::protocol::legacy::text::check::check_sampling;
 use crate::protocol::legacy::text::params::ModelStyleInputParamsText;
@@ -42,6 +43,7 @@ body! {
             nsfw: bool = flag(),
             tags: Vec<String> = list(text(1..=25)),
             models: Vec<String> = list(text(1..)),
+            sharedkey: String = text(..),
         }
     }
 }
@@ -61,7 +63,10 @@ reply! {
             tags: Vec<String>,
             models: Vec<String>,
         }
-        known { info: String, }
+        known {
+            shared_key: SharedKeyDetails,
+            info: String,
+        }
     }
 }
 
@@ -147,6 +152,7 @@ mod tests {
             nsfw: false,
             tags: Vec::new(),
             models: vec!["m".to_owned()],
+            shared_key: None,
             info: Some("for stories".to_owned()),
         };
         assert_fits("StyleText", &style);

@@ -170,6 +170,7 @@ fn shown(collection: Collection) -> ResponseModelCollection {
 fn no_members(none: NoMembers) -> Refusal {
     match none {
         NoMembers::Storage(error) => not_stored(error),
+        NoMembers::OtherMaking { .. } => Refusal::new(Code::StyleMismatch, none.to_string()),
         none => Refusal::new(Code::BadRequest, none.to_string()),
     }
 }

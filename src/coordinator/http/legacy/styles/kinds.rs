@@ -26,7 +26,7 @@ pub trait Kind: 'static {
 
     fn changed(body: &[u8]) -> Result<Changed, Refusal>;
 
-    /// With the key that pays for it.
+    /// With the key that pays for it, where whoever looks may know that.
     fn shown(style: Style, key: Option<SharedKey>) -> Self::Shown;
 }
 
@@ -107,15 +107,15 @@ impl Kind for OfTexts {
     }
 
     fn changed(body: &[u8]) -> Result<Changed, Refusal> {
-        let change = ModelStylePatchText::parse(body)?;
+        let mut change = ModelStylePatchText::parse(body)?;
         Ok(Changed {
             checked: change.check(),
-            shared_key: None,
+            shared_key: change.sharedkey.take(),
             change: change.into(),
         })
     }
 
-    fn shown(style: Style, _: Option<SharedKey>) -> StyleText {
+    fn shown(style: Style, key: Option<SharedKey>) -> StyleText {
         let recipe = style.recipe.clone();
         StyleText {
             id: style.id,
@@ -131,6 +131,7 @@ impl Kind for OfTexts {
             nsfw: recipe.nsfw,
             tags: recipe.tags,
             models: recipe.models,
+            shared_key: key.map(details),
             info: recipe.info,
         }
     }

@@ -1,5 +1,5 @@
 //! Styles listed, and shown by id or by name. Lists hold the public ones; whoever knows an id or a name sees the
-//! others, too.
+//! others, too. The key that pays for one is its author's to see: who knows a key may spend it.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -7,6 +7,8 @@ use axum::response::Response;
 
 use super::kinds::Kind;
 use super::not_stored;
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::auth::Visitor;
 use crate::coordinator::http::legacy::asked::{Named, Query};
 use crate::coordinator::http::legacy::refused::Refused;
 use crate::coordinator::http::reply;
@@ -16,8 +18,15 @@ use crate::protocol::legacy::style::Sort;
 use crate::protocol::legacy::style::name::StyleName;
 use crate::protocol::legacy::{Code, Refusal};
 
+/// Whoever looks.
+type Viewer = Result<Visitor, ApiError>;
+
 /// `GET /api/v2/styles/image` and `…/text`: 25 of them.
-pub async fn list<K: Kind>(State(store): State<Store>, query: Query) -> Result<Response, Refused> {
+pub async fn list<K: Kind>(
+    State(store): State<Store>,
+    viewer: Viewer,
+    query: Query,
+) -> Result<Response, Refused> {
     let page = StylePage {
         making: K::MAKING,
         sort: query.word("sort", Sort::Popular)?,
@@ -26,38 +35,51 @@ pub async fn list<K: Kind>(State(store): State<Store>, query: Query) -> Result<R
         model: query.text("model").map(str::to_owned),
     };
     let styles = store.styles(&page).await.map_err(not_stored)?;
-    let shown = with_keys::<K>(&store, styles).await?;
+    let shown = with_keys::<K>(&store, styles, viewer).await?;
     Ok(reply::json(StatusCode::OK, &shown))
 }
 
 /// `GET /api/v2/styles/image/{id}` and `…/text/{id}`
-pub async fn show<K: Kind>(State(store): State<Store>, path: Named) -> Result<Response, Refused> {
+pub async fn show<K: Kind>(
+    State(store): State<Store>,
+    viewer: Viewer,
+    path: Named,
+) -> Result<Response, Refused> {
     let id = path.id("id").ok_or(K::UNKNOWN)?;
     let style = store.style(id).await.map_err(not_stored)?;
-    shown::<K>(&store, style.ok_or(K::UNKNOWN)?).await
+    shown::<K>(&store, style.ok_or(K::UNKNOWN)?, viewer).await
 }
 
 /// `GET /api/v2/styles/image_by_name/{name}` and `…/text_by_name/{name}`
 pub async fn named<K: Kind>(
     State(styles): State<Styles>,
     State(store): State<Store>,
+    viewer: Viewer,
     path: Named,
 ) -> Result<Response, Refused> {
     let name = StyleName::parse(path.text("name"));
     let style = styles.style(&name, K::MAKING).await.map_err(not_stored)?;
-    shown::<K>(&store, style.ok_or(Code::StyleNotFound)?).await
+    shown::<K>(&store, style.ok_or(Code::StyleNotFound)?, viewer).await
 }
 
-async fn shown<K: Kind>(store: &Store, style: Style) -> Result<Response, Refused> {
+async fn shown<K: Kind>(store: &Store, style: Style, viewer: Viewer) -> Result<Response, Refused> {
     let is_other = style.recipe.making() != K::MAKING;
     Code::StyleGetMismatch.when(is_other)?;
-    let shown = with_keys::<K>(store, vec![style]).await?.pop();
+    let shown = with_keys::<K>(store, vec![style], viewer).await?.pop();
     Ok(reply::json(StatusCode::OK, &shown.ok_or(K::UNKNOWN)?))
 }
 
-/// With the keys that pay for them.
-async fn with_keys<K: Kind>(store: &Store, styles: Vec<Style>) -> Result<Vec<K::Shown>, Refusal> {
-    let ids: Vec<_> = styles.iter().filter_map(|style| style.shared_key).collect();
+/// With the keys that pay for the viewer's own.
+async fn with_keys<K: Kind>(
+    store: &Store,
+    styles: Vec<Style>,
+    viewer: Viewer,
+) -> Result<Vec<K::Shown>, Refusal> {
+    // A key that is not known is nobody's.
+    let viewer = viewer.ok().and_then(|Visitor(caller)| caller);
+    let is_own = |style: &&Style| viewer.as_ref().is_some_and(|it| it.account == style.owner);
+    let own = styles.iter().filter(is_own);
+    let ids: Vec<_> = own.filter_map(|style| style.shared_key).collect();
     let keys = store.shared_keys_among(&ids).await.map_err(not_stored)?;
     let shown = styles.into_iter().map(|style| {
         let key = keys.iter().find(|key| Some(key.id) == style.shared_key);
