@@ -200,9 +200,10 @@ pub fn agent_factor(agent: &BridgeAgent) -> f64 {
 }
 
 /// What a request costs at once, beside its jobs: work that is there whatever becomes of them.
-pub fn activation_fee(extra_sources: u32, style_of_another: bool) -> Kudos {
+pub fn activation_fee(extra_sources: usize, style_of_another: bool) -> Kudos {
     let style = if style_of_another { 2 } else { 0 };
-    Kudos((1 + 5 * i64::from(extra_sources) + style) * 1000)
+    let sources = 5_i64.saturating_mul(i64::try_from(extra_sources).unwrap_or(i64::MAX));
+    Kudos(sources.saturating_add(1 + style).saturating_mul(1000))
 }
 
 fn thousandths(kudos: f64) -> Kudos {

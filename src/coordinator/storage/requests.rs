@@ -102,9 +102,12 @@ impl Store {
         Ok(Kudos(row.fetch_one(&self.readers).await?.try_get(0)?))
     }
 
-    /// What was paid for those that have ended: what they have cost and was not forgiven.
+    /// What was paid for a request so far: what its jobs have cost and was not forgiven. What it has cost at once counts
+    /// where nothing was forgiven.
     pub async fn paid(&self, id: RequestId) -> Result<Kudos, StorageError> {
-        let text = "SELECT CAST(COALESCE(SUM(charge - forgiven), 0) AS BIGINT) FROM results WHERE request = $1";
+        let text = "SELECT CAST(COALESCE(SUM(charge - forgiven), 0) + CASE WHEN SUM(forgiven) > 0 THEN 0 \
+                    ELSE COALESCE((SELECT fee FROM requests WHERE id = $1), 0) END AS BIGINT) \
+                    FROM results WHERE request = $1";
         let row = sqlx::query(text).bind(id.to_string());
         Ok(Kudos(row.fetch_one(&self.readers).await?.try_get(0)?))
     }

@@ -136,7 +136,7 @@ impl Refusal {
     pub fn models_not_accepted() -> Self {
         Self::new(
             Code::BadRequest,
-            "we cannot accept workers serving none but unknown models, or models reserved for another user",
+            "we cannot accept workers serving unrecognised models, or models reserved for another user",
         )
     }
 

@@ -555,8 +555,12 @@ async fn an_image_style_draws_and_its_owner_is_paid() {
     let mut dry = asked.clone();
     dry["dry_run"] = json!(true);
     let path = "/api/v2/generate/async";
-    let (status, _) = call_as(&app, &app.key, Method::POST, path, dry).await;
-    assert_eq!(status, StatusCode::OK);
+    let price = async |key: &str| {
+        let (status, priced) = call_as(&app, key, Method::POST, path, dry.clone()).await;
+        assert_eq!(status, StatusCode::OK, "{priced}");
+        priced["kudos"].as_f64().unwrap()
+    };
+    assert_eq!(price(&app.key).await, price(&key).await + 2.0);
     let (status, answer) = call_as(&app, &app.key, Method::POST, path, asked).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
     let worker = json!({

@@ -1,10 +1,13 @@
 //! Where requests are paid for before they are made, and what texts cost then.
 
 use super::requested::unavailable;
-use crate::coordinator::kudos::{Crowd, Payer, estimate_text, text_hold, text_needs_it};
+use crate::coordinator::kudos::{
+    Crowd, Payer, activation_fee, estimate_text, text_hold, text_needs_it,
+};
 use crate::coordinator::requests::{Kept, Requests};
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::storage::Purse;
+use crate::coordinator::styles::Use;
 use crate::coordinator::switchboard::Overview;
 use crate::protocol::job::{Kind, Kudos, RequestId};
 use crate::protocol::legacy::text::request::GenerationInputText;
@@ -44,6 +47,13 @@ impl Till<'_> {
         let kept = self.requests.keep(self.request, purse, amount).await;
         kept.map_err(|_| unavailable())
     }
+}
+
+/// What asking costs beyond what is in every estimate: source images beside the first, and a style of somebody else.
+pub fn surcharge(extra_sources: usize, style: Option<&Use>, payer: &Payer) -> f64 {
+    let of_another = style.is_some_and(|used| used.owner != payer.account);
+    let more = activation_fee(extra_sources, of_another).0 - activation_fee(0, false).0;
+    more as f64 / 1000.0
 }
 
 /// What all of it is said to cost, in whole kudos.

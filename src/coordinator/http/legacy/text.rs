@@ -80,7 +80,7 @@ pub async fn ask(
         end_user: asked.proxied_account.as_deref(),
     };
     asking.check_end_user()?;
-    let price = paying::estimate(&asked, &settings);
+    let price = paying::estimate(&asked, &settings) + paying::surcharge(0, style.as_ref(), &payer);
     if asked.dry_run {
         return Ok(reply::json(StatusCode::OK, &RequestAsync::priced(price)));
     }

@@ -52,9 +52,8 @@ impl ImageAsked {
         self.request.webhook.as_deref()
     }
 
-    pub fn extra_sources(&self) -> u32 {
-        let images = self.request.extra_source_images().len();
-        u32::try_from(images).unwrap_or(u32::MAX)
+    pub fn extra_sources(&self) -> usize {
+        self.request.extra_source_images().len()
     }
 
     pub fn models(&self) -> &[String] {

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::super::moderation::Door;
-use super::super::paying::{Till, cover, crowd, kudos};
+use super::super::paying::{Till, cover, crowd, kudos, surcharge};
 use super::super::progress;
 use super::super::refused::Refused;
 use super::super::requested::{Asking, notice, refusal, targets};
@@ -104,7 +104,8 @@ pub async fn ask(
     let asked = moderated(&door, &caller, asked).await?;
     asked.check(known(&caller, &alias(&caller)))?;
     if asked.dry_run {
-        let priced = RequestAsync::priced(paying::estimate(&asked));
+        let more = surcharge(asked.extra_source_images().len(), style.as_ref(), &payer);
+        let priced = RequestAsync::priced(paying::estimate(&asked) + more);
         return Ok(reply::json(StatusCode::OK, &priced));
     }
     let answer = counter.accept(payer, asked, style, whose).await?;
@@ -121,7 +122,8 @@ impl Counter {
     ) -> Result<RequestAsync, Refusal> {
         // Not the one that replies and logs name: whoever knows this one may see the images.
         let id = RequestId::random();
-        let price = kudos(paying::estimate(&asked));
+        let more = surcharge(asked.extra_source_images().len(), style.as_ref(), &payer);
+        let price = kudos(paying::estimate(&asked) + more);
         let of_key = cover(&mut payer, price, (&self.requests, id)).await?;
         let (overview, names) = (self.board.overview(), &self.settings.names);
         let till = Till {

@@ -68,14 +68,14 @@ fn check(payload: &AestheticsPayload, request: &Request) -> Result<(), Refusal> 
     Code::AestheticsSolo.when(best.is_some() && counts.finished == 1)
 }
 
-/// Never more than what was paid for the images, less one.
+/// Never more than the whole kudos that were paid for the request, less one.
 fn reward(payload: &AestheticsPayload, paid: Kudos) -> Kudos {
     let best = match payload.agreed_best() {
         Some(_) => BEST,
         None => 0,
     };
     let ratings = i64::try_from(payload.ratings().len()).unwrap_or(0) * RATING;
-    let most = paid.0.saturating_sub(1000).max(0);
+    let most = (paid.0 / 1000 * 1000).saturating_sub(1000).max(0);
     Kudos(((best + ratings) * 1000).min(most))
 }
 
