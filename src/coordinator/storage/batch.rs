@@ -9,6 +9,7 @@ use crate::protocol::job::{Kudos, SharedKeyId};
 use super::StorageError;
 use super::entries::{Booked, Forgiven, book};
 use super::fees;
+use super::holds::charged_to_key;
 use super::records::note_records;
 use super::requests::{Accept, insert_requests};
 use super::script::Script;
@@ -56,6 +57,9 @@ impl<'a> Batch<'a> {
         note_forgiven(&self.settled, &sums, &mut script);
         book(&forgiven, script, connection).await?;
         spend(self.by_key(), connection).await?;
+        for (accept, _) in self.accepted_by_key() {
+            charged_to_key(accept.id(), accept.fee().amount, connection).await?;
+        }
         self.write_uses(&sums, connection).await
     }
 
@@ -95,8 +99,12 @@ impl<'a> Batch<'a> {
     fn by_key(&self) -> impl Iterator<Item = (SharedKeyId, Kudos)> {
         let settled = self.settled.iter();
         let charges = settled.filter_map(|it| Some((it.shared_key?, it.charge)));
+        let accepted = self.accepted_by_key();
+        charges.chain(accepted.map(|(accept, key)| (key, accept.fee().amount)))
+    }
+
+    fn accepted_by_key(&self) -> impl Iterator<Item = (&'a Accept, SharedKeyId)> {
         let accepted = self.accepted.iter();
-        let fees = accepted.filter_map(|it| Some((it.dues().shared_key?, it.fee().amount)));
-        charges.chain(fees)
+        accepted.filter_map(|accept| Some((*accept, accept.dues().shared_key?)))
     }
 }

@@ -240,20 +240,24 @@ impl Change for ReleaseShare {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<(), StorageError>> {
         Box::pin(async move {
-            for book in BOOKS {
-                let held = sqlx::query(book.of_request).bind(self.request.to_string());
-                let mut held = book.read(held, connection).await?;
-                for Held(_, amount) in &mut held {
-                    amount.0 /= self.open.max(1);
-                    let less = sqlx::query(book.lessen).bind(amount.0);
-                    let less = less.bind(self.request.to_string());
-                    connection.execute(less).await?;
-                }
-                give_back(&held, connection).await?;
+            let share = |kept: Kudos| Kudos(kept.0 / self.open.max(1));
+            for book in &BOOKS {
+                book.lessen(self.request, share, connection).await?;
             }
             Ok(())
         })
     }
+}
+
+/// What was charged to a shared key for a request is kept of it no more.
+pub async fn charged_to_key(
+    request: RequestId,
+    charge: Kudos,
+    connection: &mut AnyConnection,
+) -> Result<(), StorageError> {
+    OF_KEYS
+        .lessen(request, |kept| kept.min(charge), connection)
+        .await
 }
 
 impl Change for ReleaseLost {
@@ -277,6 +281,23 @@ impl Change for ReleaseLost {
 }
 
 impl Book {
+    /// Gives back so much of what is kept for a request.
+    async fn lessen(
+        &self,
+        request: RequestId,
+        by: impl Fn(Kudos) -> Kudos,
+        connection: &mut AnyConnection,
+    ) -> Result<(), StorageError> {
+        let held = sqlx::query(self.of_request).bind(request.to_string());
+        let mut held = self.read(held, connection).await?;
+        for Held(_, amount) in &mut held {
+            *amount = by(*amount);
+            let less = sqlx::query(self.lessen).bind(amount.0);
+            connection.execute(less.bind(request.to_string())).await?;
+        }
+        give_back(&held, connection).await
+    }
+
     async fn read(
         &self,
         query: Statement,

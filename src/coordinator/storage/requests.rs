@@ -150,6 +150,10 @@ pub struct Accept {
 }
 
 impl Accept {
+    pub fn id(&self) -> RequestId {
+        self.request.id
+    }
+
     pub fn fee(&self) -> Fee {
         Fee {
             account: self.request.account,

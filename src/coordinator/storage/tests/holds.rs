@@ -19,6 +19,7 @@ on_both_engines! {
     no_more_is_kept_than_there_is,
     a_thousand_at_once_keep_no_more_of_a_key_than_is_left_of_it,
     a_job_that_ends_gives_back_its_share_of_what_is_kept,
+    what_a_request_costs_at_once_is_not_kept_of_a_key_as_well,
     what_is_kept_cannot_be_given_away,
     what_was_kept_for_requests_that_are_gone_is_given_back,
     what_was_kept_for_a_request_goes_with_it_when_its_time_is_over,
@@ -47,6 +48,19 @@ fn hold(account: AccountId, kudos: i64) -> Hold {
         of: Purse::Account(account),
         amount: Kudos(kudos * 1000),
         at: NOON,
+    }
+}
+
+fn row(request: RequestId, account: AccountId) -> RequestRow {
+    RequestRow {
+        id: request,
+        account,
+        kind: Kind::Text,
+        body: "{}".to_owned(),
+        accepted_at: NOON,
+        expires_at: LATER,
+        cancelled: false,
+        fee: Kudos(0),
     }
 }
 
@@ -123,6 +137,30 @@ async fn a_job_that_ends_gives_back_its_share_of_what_is_kept(scratch: Scratch) 
     assert_eq!(spendable(&store, alice).await, 10);
 }
 
+async fn what_a_request_costs_at_once_is_not_kept_of_a_key_as_well(scratch: Scratch) {
+    let store = scratch.open().await;
+    let alice = person(&store, 100).await;
+    let key = key_with(&store, Some(20)).await;
+    let kept = of_key(key, 10);
+    assert_eq!(store.hold(kept).await, Ok(true));
+    let fee = Kudos(2000);
+    let dues = Dues {
+        shared_key: Some(key),
+        ..Dues::default()
+    };
+    let row = RequestRow {
+        fee,
+        ..row(kept.request, alice)
+    };
+    store.accept(row, dues).await.unwrap();
+    // 18 are left, of which 8 are kept.
+    assert_eq!(store.hold(of_key(key, 11)).await, Ok(false));
+    assert_eq!(store.hold(of_key(key, 10)).await, Ok(true));
+    store.release(kept.request).await.unwrap();
+    assert_eq!(store.hold(of_key(key, 9)).await, Ok(false));
+    assert_eq!(store.hold(of_key(key, 8)).await, Ok(true));
+}
+
 async fn a_thousand_at_once_keep_no_more_of_a_key_than_is_left_of_it(scratch: Scratch) {
     let store = scratch.open().await;
     let key = key_with(&store, Some(100)).await;
@@ -168,16 +206,7 @@ async fn what_was_kept_for_requests_that_are_gone_is_given_back(scratch: Scratch
     for one in [there, gone, young] {
         assert_eq!(store.hold(one).await, Ok(true));
     }
-    let row = RequestRow {
-        id: there.request,
-        account: alice,
-        kind: Kind::Text,
-        body: "{}".to_owned(),
-        accepted_at: NOON,
-        expires_at: LATER,
-        cancelled: false,
-        fee: Kudos(0),
-    };
+    let row = row(there.request, alice);
     store.accept(row, Dues::default()).await.unwrap();
     assert_eq!(store.release_lost(LATER).await, Ok(1));
     assert_eq!(spendable(&store, alice).await, 10 - 3 - 1);
@@ -193,16 +222,7 @@ async fn what_was_kept_for_a_request_goes_with_it_when_its_time_is_over(scratch:
     let alice = person(&store, 10).await;
     let kept = hold(alice, 6);
     assert_eq!(store.hold(kept).await, Ok(true));
-    let row = RequestRow {
-        id: kept.request,
-        account: alice,
-        kind: Kind::Image,
-        body: "{}".to_owned(),
-        accepted_at: NOON,
-        expires_at: LATER,
-        cancelled: false,
-        fee: Kudos(0),
-    };
+    let row = row(kept.request, alice);
     store.accept(row, Dues::default()).await.unwrap();
     drop(store);
     // The process that took it is no more, and nobody else has looked after it in time.
