@@ -1,6 +1,6 @@
 //! From which address a request comes. Behind proxies that we trust it is the one they name in `X-Forwarded-For`:
-//! each proxy adds whom it heard, so the last one that is no trusted proxy is the client. Where requests of the poll API
-//! are asked, a service that shows its passkey says in `Proxied-For` for whom it asks. Nobody else is believed.
+//! each proxy adds whom it heard, so the last one that is no trusted proxy is the client. Where something is asked for, a
+//! service that shows its passkey says in `Proxied-For` for whom it asks. Nobody else is believed.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -16,6 +16,7 @@ use crate::coordinator::passkeys::Passkeys;
 use crate::protocol::job::FailureKind;
 
 use super::legacy::BASE;
+use super::openai;
 
 /// The other end of a connection, as its requests carry it. What comes without one is from this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +68,8 @@ impl Proxied {
     /// A passkey that nobody has is left aside, as if it had not come.
     pub fn of(path: &str, headers: &HeaderMap, passkeys: &Passkeys) -> Option<Self> {
         let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
-        if !(path.starts_with(BASE) && path.ends_with("/async")) {
+        let is_polled_for = path.starts_with(BASE) && path.ends_with("/async");
+        if !is_polled_for && path != openai::CHAT {
             return None;
         }
         let client = text(PROXIED_FOR)?;

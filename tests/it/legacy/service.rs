@@ -624,17 +624,18 @@ async fn a_service_that_shows_its_passkey_says_for_whom_it_asks() {
     let (status, made) = call_as(&app, &service, Method::PUT, &path, body).await;
     assert_eq!(status, StatusCode::OK, "{made}");
     let passkey = made["proxy_passkey"].as_str().unwrap();
-    let ask = async |passkey: &str, client: &str| {
+    let ask_for = async |path: &str, passkey: &str, client: &str| {
         let headers = [
             ("apikey", &*service),
             ("proxy-authorization", passkey),
             ("proxied-for", client),
         ];
-        let mut asked = request(Method::POST, ASYNC, &headers, "{}".into());
+        let mut asked = request(Method::POST, path, &headers, "{}".into());
         let peer = PeerAddress("192.0.2.9".parse().unwrap());
         asked.extensions_mut().insert(peer);
         app.send(asked).await
     };
+    let ask = async |passkey: &str, client: &str| ask_for(ASYNC, passkey, client).await;
     let refused = async |passkey: &str| {
         let clients = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "2001:db8::1"];
         let answers = join_all(clients.map(|client| ask(passkey, client))).await;
@@ -649,4 +650,15 @@ async fn a_service_that_shows_its_passkey_says_for_whom_it_asks() {
         assert!(began.elapsed() < PATIENCE);
         sleep(Duration::from_millis(200)).await;
     }
+    // So it is where chats are asked for: who is kept out there is one client, and not all of them.
+    let out = json!({"ipaddr": "203.0.113.9", "hours": 1});
+    let (status, _) = post(&app, "/api/v2/operations/ipaddr", out).await;
+    assert_eq!(status, StatusCode::OK);
+    let status = async |client| {
+        ask_for("/v1/chat/completions", passkey, client)
+            .await
+            .status
+    };
+    assert_eq!(status("203.0.113.9").await, StatusCode::FORBIDDEN);
+    assert_eq!(status("203.0.113.8").await, StatusCode::BAD_REQUEST);
 }

@@ -10,6 +10,9 @@
 //! | `stream` | those events as a body of server-sent events |
 //! | `refused` | what the queue's refusal means to the one who asked |
 
+/// Where chats are asked for.
+pub const CHAT: &str = "/v1/chat/completions";
+
 pub mod auto;
 pub mod chat;
 mod choices;
