@@ -64,7 +64,7 @@ impl Dispatcher {
         if self.lanes.is_deserted(&lane.need) {
             return self.watch_lane(from);
         }
-        // Jobs of one lane differ in what they have to read and in whether they have begun, and in nothing else.
+        // Jobs of one lane need the same but for what they have to read and whether they have begun.
         let mut homes = BTreeMap::new();
         for ticket in self.queue.in_lane(from) {
             let Some(entry) = self.jobs.get(&ticket.job) else {

@@ -102,13 +102,11 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let Address(address) = Address::from_request_parts(parts, state).await?;
-        match Moderation::from_ref(state).kept_out(address) {
-            None => Ok(Self(address)),
-            Some(left) => {
-                let message = "your address is blocked for a while";
-                Err(ApiError::new(FailureKind::AccessDenied, message).after(left))
-            }
+        if Moderation::from_ref(state).kept_out(address).is_some() {
+            let message = "your address is blocked for a while";
+            return Err(ApiError::new(FailureKind::AccessDenied, message));
         }
+        Ok(Self(address))
     }
 }
 

@@ -10,6 +10,7 @@
 //! | `filters` | all filters, compiled, and what they find |
 //! | `youth` | words and drawings that speak of the young |
 //! | `verdict` | what becomes of a prompt: pure |
+//! | `talk` | what becomes of a talk, which is many texts: pure |
 //! | `timeouts` | which addresses are kept out |
 //! | `whereabouts` | where workers come from |
 //! | `suspicion` | the reasons for suspicion, and how they add up |
@@ -25,6 +26,7 @@ mod forms;
 mod letters;
 mod pattern;
 mod suspicion;
+mod talk;
 mod timeouts;
 mod verdict;
 mod whereabouts;
@@ -36,6 +38,7 @@ mod tests;
 pub use filters::{LISTED, Suspicion};
 pub use pattern::NoPattern;
 pub use suspicion::{Mark, Reason, TOO_MUCH, total};
+pub use talk::{Piece, Said};
 pub use timeouts::KeptOut;
 pub use verdict::{LONGEST, Medium};
 
@@ -58,8 +61,10 @@ use crate::protocol::job::{AccountId, WorkerId};
 use crate::protocol::legacy::agent::is_program;
 use crate::tasks::Tasks;
 
+use filters::Filters;
 use follow::Followed;
 use pattern::Pattern;
+use talk::{Spoken, Talk};
 use verdict::{Case, Verdict};
 use whereabouts::Whereabouts;
 
@@ -131,6 +136,21 @@ const LONGEST_REPLACEMENT: usize = 1000;
 const MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Up to so many bytes times filters are looked at where the request is; more goes to a thread for computing.
 const AT_ONCE: usize = 50_000;
+/// What one more piece of a talk costs beside its bytes.
+const PIECE: usize = 100;
+
+/// What may be found of what is looked at.
+trait Judged: Send + 'static {
+    const UNSEEN: Self;
+}
+
+impl Judged for Verdict {
+    const UNSEEN: Self = verdict::EMPTY;
+}
+
+impl Judged for Spoken {
+    const UNSEEN: Self = Self::Not(verdict::EMPTY);
+}
 
 impl Rules {
     /// Whether a request for these models may go to one that is marked. One for any model may.
@@ -175,33 +195,73 @@ impl Moderation {
             prompt: prompt.text.to_owned(),
             medium: prompt.medium,
             may_be_rewritten: prompt.may_be_rewritten || is_always_rewritten(who.roles),
-            for_adults: who.roles.contains(Roles::FLAGGED)
-                || self.0.rules.may_reach_marked(prompt.models),
+            for_adults: self.is_for_adults(prompt.models, who),
         };
-        match self.judge(case).await {
-            Verdict::AsItIs => Ok(None),
-            Verdict::Rewritten(prompt) => Ok(Some(prompt)),
-            Verdict::TooLong(characters) => Err(Blocked::TooLong(characters)),
-            Verdict::Refused { suspicious } => {
-                if suspicious && !who.roles.moderates() {
-                    self.hold_against(who).await;
-                }
-                Err(Blocked::Corrupt)
-            }
+        let (length, for_adults) = (case.prompt.len(), case.for_adults);
+        let judge = move |filters: &Filters| verdict::of(&case, filters);
+        let judged = self.judge(length, for_adults, judge).await;
+        match judged {
+            None | Some(Verdict::AsItIs) => Ok(None),
+            Some(Verdict::Rewritten(prompt)) => Ok(Some(prompt)),
+            Some(not) => Err(self.refuse(not, who).await),
         }
     }
 
-    async fn judge(&self, case: Case) -> Verdict {
+    /// The same of a talk: what stands in for each of its pieces; nothing if all may stay as it is.
+    pub async fn examine_talk(
+        &self,
+        pieces: Vec<Piece>,
+        models: &[String],
+        who: &Asker,
+    ) -> Result<Vec<Option<String>>, Blocked> {
+        let talk = Talk {
+            pieces,
+            // Its API has no word for it.
+            may_be_rewritten: is_always_rewritten(who.roles),
+            for_adults: self.is_for_adults(models, who),
+        };
+        let length = talk.pieces.iter().map(|piece| PIECE + piece.text.len());
+        let (length, for_adults) = (length.sum(), talk.for_adults);
+        let judge = move |filters: &Filters| talk::of_talk(&talk, filters);
+        match self.judge(length, for_adults, judge).await {
+            None | Some(Spoken::AsItIs) => Ok(Vec::new()),
+            Some(Spoken::Rewritten(pieces)) => Ok(pieces),
+            Some(Spoken::Not(not)) => Err(self.refuse(not, who).await),
+        }
+    }
+
+    fn is_for_adults(&self, models: &[String], who: &Asker) -> bool {
+        who.roles.contains(Roles::FLAGGED) || self.0.rules.may_reach_marked(models)
+    }
+
+    /// Nothing, where there is nothing to be said against anything.
+    async fn judge<V: Judged>(
+        &self,
+        length: usize,
+        for_adults: bool,
+        judge: impl FnOnce(&Filters) -> V + Send + 'static,
+    ) -> Option<V> {
         let filters = self.0.followed.filters();
-        if !case.for_adults && !filters.can_block() {
-            return Verdict::AsItIs;
+        if !for_adults && !filters.can_block() {
+            return None;
         }
-        if case.prompt.len() * (filters.len() + 1) <= AT_ONCE {
-            return verdict::of(&case, &filters);
+        if length.saturating_mul(filters.len() + 1) <= AT_ONCE {
+            return Some(judge(&filters));
         }
-        let judged = spawn_blocking(move || verdict::of(&case, &filters)).await;
-        // A prompt that could not be looked at is not served.
-        judged.unwrap_or(Verdict::Refused { suspicious: false })
+        let judged = spawn_blocking(move || judge(&filters)).await;
+        // What could not be looked at is not served.
+        Some(judged.unwrap_or(V::UNSEEN))
+    }
+
+    async fn refuse(&self, not: Verdict, who: &Asker) -> Blocked {
+        match not {
+            Verdict::TooLong(characters) => Blocked::TooLong(characters),
+            Verdict::Refused { suspicious: true } if !who.roles.moderates() => {
+                self.hold_against(who).await;
+                Blocked::Corrupt
+            }
+            _ => Blocked::Corrupt,
+        }
     }
 
     /// A mark for the account and a timeout for where it comes from. The prompt is refused all the same if the store

@@ -13,7 +13,7 @@ use super::pattern::Pattern;
 use super::youth;
 
 /// At this suspicion a prompt is not taken as it is.
-const TOO_SUSPICIOUS: u32 = 2;
+pub const TOO_SUSPICIOUS: u32 = 2;
 /// The most characters of a prompt that is rewritten.
 pub const LONGEST: usize = 7000;
 /// Replacements may make it longer by so many bytes.
@@ -50,8 +50,8 @@ pub enum Verdict {
     },
 }
 
-const GUILTY: Verdict = Verdict::Refused { suspicious: true };
-const EMPTY: Verdict = Verdict::Refused { suspicious: false };
+pub const GUILTY: Verdict = Verdict::Refused { suspicious: true };
+pub const EMPTY: Verdict = Verdict::Refused { suspicious: false };
 
 pub fn of(case: &Case, filters: &Filters) -> Verdict {
     let (looked_at, excluded) = match (case.medium, case.prompt.split_once(NEGATIVE)) {
@@ -78,7 +78,7 @@ fn cleared(text: &str, case: &Case, filters: &Filters) -> Result<String, Verdict
             true if length > LONGEST => return Err(Verdict::TooLong(length)),
             true => {}
         }
-        let rewritten = rewrite(text, &filters.replacements());
+        let rewritten = replaced(text, filters);
         let rewritten = rewritten.filter(|text| filters.test(text, None).level < TOO_SUSPICIOUS);
         cleared = rewritten.ok_or(GUILTY)?;
     }
@@ -96,8 +96,13 @@ fn with_exclusions(text: &str, excluded: &str) -> String {
     }
 }
 
+/// Without what filters replace.
+pub fn replaced(text: &str, filters: &Filters) -> Option<String> {
+    rewrite(text, &filters.replacements())
+}
+
 /// Without the young in it.
-fn grown_up(text: &str, filters: &Filters) -> Option<String> {
+pub fn grown_up(text: &str, filters: &Filters) -> Option<String> {
     let swaps = filters.replacements().into_iter().chain(youth::words());
     rewrite(text, &swaps.collect::<Vec<_>>())
 }
@@ -140,6 +145,6 @@ fn is_clear(text: &str, swaps: &[(&Pattern, &str)]) -> bool {
     youth::drawings(text).next().is_none() && found.next().is_none()
 }
 
-fn says_something(text: &str) -> bool {
+pub fn says_something(text: &str) -> bool {
     text.chars().any(char::is_alphanumeric)
 }

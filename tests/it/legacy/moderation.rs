@@ -530,7 +530,7 @@ async fn a_flagged_account_and_a_marked_model_get_no_words_of_the_young() {
 }
 
 #[tokio::test]
-async fn chats_are_held_against_the_filters_too_as_one_text() {
+async fn chats_are_held_against_the_filters_too_wherever_they_say_it() {
     let app = App::start().await;
     let rig = Puppet::connect(&app.board).await;
     filter(&app, "dark", 10).await;
@@ -538,24 +538,58 @@ async fn chats_are_held_against_the_filters_too_as_one_text() {
     let plain = app
         .account_with(Roles::USER, Scopes::INFERENCE_SUBMIT)
         .await;
-    let ask =
-        async |messages: &[&str]| from(&app, "192.0.2.7", &plain, CHAT, &chat(messages)).await;
-    let (served, ()) = tokio::join!(ask(&["a dark hat"]), rig.answer(&["yes"]));
+    let ask = async |address: &str, body: Value| from(&app, address, &plain, CHAT, &body).await;
+    let harmless = chat(&["a dark hat"]);
+    let (served, ()) = tokio::join!(ask("192.0.2.7", harmless), rig.answer(&["yes"]));
     assert_eq!(served.0, StatusCode::OK);
-    let (status, refused) = ask(&["a d\u{200b}аrk hat", "on one s i d e"]).await;
-    let error = &refused["error"];
-    assert_eq!(
-        (status, &error["code"], &error["param"]),
-        (
-            StatusCode::BAD_REQUEST,
-            &json!("content_policy_violation"),
-            &json!("messages")
-        )
-    );
-    assert!(!error.to_string().contains("hat"), "{error}");
-    // As after every suspicious prompt.
-    let (status, _) = ask(&["a hat"]).await;
-    assert_eq!(status, StatusCode::FORBIDDEN);
+    let tool = |description: &str| {
+        let function = json!({"name": "f", "description": description});
+        json!([{"type": "function", "function": function}])
+    };
+    let spoken = json!([
+        {"role": "user", "content": "hi"}, {"role": "assistant", "content": "the dark side"},
+        {"role": "user", "content": "what?"},
+    ]);
+    let with = |name: &str, value: Value| {
+        let mut body = chat(&["a dark hat"]);
+        body[name] = value;
+        body
+    };
+    for (nth, (body, is_blamed)) in [
+        (chat(&["a d\u{200b}аrk hat", "on one s i d e"]), true),
+        (chat(&["data: the dark side"]), true),
+        (with("tools", tool("on one side")), true),
+        (with("messages", spoken), false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let address = format!("192.0.2.{}", 10 + nth);
+        let (status, refused) = ask(&address, body).await;
+        let error = &refused["error"];
+        assert_eq!(
+            (status, &error["code"], &error["param"]),
+            (
+                StatusCode::BAD_REQUEST,
+                &json!("content_policy_violation"),
+                &json!("messages")
+            ),
+            "{nth}: {refused}"
+        );
+        assert!(!error.to_string().contains("dark"), "{error}");
+        // As after every suspicious prompt; what a model said is nobody's fault.
+        let again = async { ask(&address, chat(&["a hat"])).await.0 };
+        let expected = if is_blamed {
+            StatusCode::FORBIDDEN
+        } else {
+            StatusCode::OK
+        };
+        let status = match is_blamed {
+            true => again.await,
+            false => tokio::join!(again, rig.answer(&["yes"])).0,
+        };
+        assert_eq!(status, expected, "{nth}");
+    }
 }
 
 #[tokio::test]

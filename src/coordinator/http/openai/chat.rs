@@ -34,6 +34,8 @@ use super::stream::Relay;
 
 /// A body of more bytes is read beside the tasks that relay tokens.
 const LARGE: usize = 128 << 10;
+/// How many times its bytes a body takes while it is looked at: in each form that a filter may find something in.
+const LOOKED_AT: usize = 12;
 
 /// By what a name becomes a model.
 struct Known {
@@ -69,10 +71,12 @@ pub async fn complete(
     State(models): State<Arc<KnownModels>>,
     (State(settings), State(moderation)): (State<Arc<DoorSettings>>, State<Moderation>),
     Admitted(caller): Admitted,
-    LetIn(address): LetIn,
+    let_in: Result<LetIn, ApiError>,
     arrival: Arrival,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
+    let whole = whole?;
+    let LetIn(address) = let_in?;
     let order = Order::new(arrival.id, caller.account, settings.clone());
     let created = order.created();
     let known = Known {
@@ -88,7 +92,7 @@ pub async fn complete(
             address,
         },
     };
-    let taken = take(whole?, order, known, &watch).await?;
+    let taken = take(whole, order, known, &watch).await?;
     let Taken { request, seed, .. } = taken;
     let submission = Submission {
         jobs: taken.jobs,
@@ -112,10 +116,13 @@ pub async fn complete(
 }
 
 async fn take(whole: Whole, order: Order, known: Known, watch: &Watch) -> Result<Taken, ApiError> {
-    let Whole { bytes, room } = whole;
+    let Whole { bytes, mut room } = whole;
     let size = bytes.len();
     let mut body = beside(size, move || Ok(json::parse(&bytes)?)).await?;
-    moderate(&mut body, &watch.moderation, &watch.who).await?;
+    if watch.moderation.may_object(watch.who.roles) {
+        room.cover(size.saturating_mul(LOOKED_AT))?;
+        moderate(&mut body, &watch.moderation, &watch.who).await?;
+    }
     let read = Read { body, size, room };
     beside(size, move || Taken::of(read, &order, &known)).await
 }

@@ -1,15 +1,15 @@
-//! What moderators have laid down holds for chats as for every other prompt. All that a chat says is looked at as one text,
-//! since what is suspicious may be spread over its messages; only where it has to be rewritten is each looked at alone.
+//! What moderators have laid down holds for chats as for every other prompt. Whatever a chat says is looked at, wherever it
+//! stands: in messages, and in what describes tools and answers. Pictures are left out, and names too short to say anything.
 
 use serde_json::Value;
 
 use super::auto::Auto;
 use crate::coordinator::error::ApiError;
-use crate::coordinator::moderation::{Asker, Blocked, LONGEST, Medium, Moderation, Prompt};
+use crate::coordinator::moderation::{Asker, Blocked, LONGEST, Moderation, Piece, Said};
 use crate::protocol::job::FailureKind;
 
-/// Entries of a message that name something and say nothing.
-const NAMES: [&str; 6] = ["role", "type", "id", "tool_call_id", "name", "url"];
+/// A name that says something is longer, and a word of the protocol is not.
+const LONGEST_NAME: usize = 16;
 
 /// Leaves the body as it may be served.
 pub async fn moderate(
@@ -17,51 +17,13 @@ pub async fn moderate(
     moderation: &Moderation,
     who: &Asker,
 ) -> Result<(), ApiError> {
-    if !moderation.may_object(who.roles) {
-        return Ok(());
+    let models = models(body);
+    let examined = moderation.examine_talk(pieces(body), &models, who).await;
+    let rewritten = examined.map_err(explain)?;
+    if !rewritten.is_empty() {
+        replace(body, rewritten);
     }
-    let room = Room {
-        models: models(body),
-        moderation,
-        who,
-    };
-    if room.look(&all_of(body)).await?.is_none() {
-        return Ok(());
-    }
-    for text in texts(body) {
-        if let Some(rewritten) = room.look(text).await? {
-            *text = rewritten;
-        }
-    }
-    match room.look(&all_of(body)).await? {
-        None => Ok(()),
-        Some(_) => Err(explain(Blocked::Corrupt)),
-    }
-}
-
-/// Where texts are looked at.
-struct Room<'a> {
-    models: Vec<String>,
-    moderation: &'a Moderation,
-    who: &'a Asker,
-}
-
-impl Room<'_> {
-    /// The text as it may be served, where that is not as it came.
-    async fn look(&self, text: &str) -> Result<Option<String>, ApiError> {
-        if !text.chars().any(char::is_alphanumeric) {
-            return Ok(None);
-        }
-        let prompt = Prompt {
-            text,
-            medium: Medium::Text,
-            // The API has no word for it.
-            may_be_rewritten: false,
-            models: &self.models,
-        };
-        let examined = self.moderation.examine(prompt, self.who).await;
-        examined.map_err(explain)
-    }
+    Ok(())
 }
 
 /// The model that is asked for; none, if it is left to us.
@@ -71,32 +33,98 @@ fn models(body: &Value) -> Vec<String> {
     name.map(str::to_owned).into_iter().collect()
 }
 
-fn all_of(body: &mut Value) -> String {
-    let texts: Vec<&str> = texts(body).into_iter().map(|text| &**text).collect();
-    texts.join("\n")
+fn pieces(body: &mut Value) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    visit_body(body, &mut |text, said| {
+        let text = text.clone();
+        pieces.push(Piece { text, said });
+    });
+    pieces
 }
 
-/// Every text in the messages. Pictures and other files are none.
-fn texts(body: &mut Value) -> Vec<&mut String> {
-    let mut found = Vec::new();
-    if let Some(messages) = body.get_mut("messages") {
-        gather(messages, &mut found);
+fn replace(body: &mut Value, rewritten: Vec<Option<String>>) {
+    let mut rewritten = rewritten.into_iter();
+    visit_body(body, &mut |text, _| {
+        if let Some(other) = rewritten.next().flatten() {
+            *text = other;
+        }
+    });
+}
+
+type Visit<'a> = &'a mut dyn FnMut(&mut String, Said);
+
+/// Every text, always in the same order.
+fn visit_body(body: &mut Value, visit: Visit<'_>) {
+    let Value::Object(entries) = body else {
+        return;
+    };
+    for (name, value) in entries {
+        match (name.as_str(), value) {
+            ("model", _) => {}
+            ("messages", Value::Array(messages)) => {
+                for message in messages {
+                    let by_model = message["role"] == "assistant";
+                    let said = if by_model {
+                        Said::ByModel
+                    } else {
+                        Said::ByClient
+                    };
+                    visit_value(message, said, visit);
+                }
+            }
+            (_, value) => visit_value(value, Said::ToProgram, visit),
+        }
     }
-    found
 }
 
-fn gather<'a>(value: &'a mut Value, found: &mut Vec<&'a mut String>) {
+fn visit_value(value: &mut Value, said: Said, visit: Visit<'_>) {
     match value {
-        Value::String(text) if text.starts_with("data:") => {}
-        Value::String(text) => found.push(text),
-        Value::Array(values) => values.iter_mut().for_each(|value| gather(value, found)),
+        Value::String(text) => visit(text, said),
+        Value::Array(values) => values
+            .iter_mut()
+            .for_each(|value| visit_value(value, said, visit)),
         Value::Object(entries) => {
-            let said = entries
-                .iter_mut()
-                .filter(|(name, _)| !NAMES.contains(&name.as_str()));
-            said.for_each(|(_, value)| gather(value, found));
+            for (name, value) in entries {
+                visit_name(name, visit);
+                visit_entry(name, value, said, visit);
+            }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn visit_name(name: &str, visit: Visit<'_>) {
+    if name.len() > LONGEST_NAME {
+        visit(&mut name.to_owned(), Said::ToProgram);
+    }
+}
+
+fn visit_entry(name: &str, value: &mut Value, said: Said, visit: Visit<'_>) {
+    match (name, value) {
+        ("role" | "type" | "name" | "id" | "tool_call_id", Value::String(name)) => {
+            visit_name(name, visit);
+        }
+        ("url", Value::String(url)) if url.starts_with("data:") => {}
+        ("url", Value::String(url)) => visit_name(url, visit),
+        ("description", Value::String(text)) => visit(text, Said::ByClient),
+        ("arguments", Value::String(text)) => visit_arguments(text, said, visit),
+        (_, value) => visit_value(value, said, visit),
+    }
+}
+
+/// JSON in a text: it is looked at as what it says, and stays JSON.
+fn visit_arguments(text: &mut String, said: Said, visit: Visit<'_>) {
+    let Ok(mut value) = serde_json::from_str::<Value>(text) else {
+        return visit(text, said);
+    };
+    let mut changed = false;
+    visit_value(&mut value, said, &mut |text, said| {
+        let before = text.clone();
+        visit(text, said);
+        changed |= *text != before;
+    });
+    if changed {
+        *text = value.to_string();
     }
 }
 
@@ -104,7 +132,7 @@ fn explain(blocked: Blocked) -> ApiError {
     let message = match blocked {
         Blocked::Corrupt => "the filters of this service let nobody ask for this".to_owned(),
         Blocked::TooLong(characters) => format!(
-            "the messages have to be rewritten, and have {characters} characters: wanted at most {LONGEST}"
+            "a message has to be rewritten, and has {characters} characters: wanted at most {LONGEST}"
         ),
     };
     ApiError {
@@ -115,25 +143,56 @@ fn explain(blocked: Blocked) -> ApiError {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::{all_of, models};
+    use super::{models, pieces, replace};
+    use crate::coordinator::moderation::Said;
 
-    #[test]
-    fn all_that_is_said_is_looked_at_and_no_picture() {
-        let mut body = json!({"model": "m", "messages": [
-            {"role": "system", "content": "be kind"},
+    fn talk() -> Value {
+        json!({"model": "m", "stop": ["end"], "messages": [
+            {"role": "system", "content": "data: be kind"},
             {"role": "user", "name": "ann", "content": [
                 {"type": "text", "text": "what is this"},
                 {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
             ]},
             {"role": "assistant", "content": null, "tool_calls": [
-                {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{\"q\":1}"}},
+                {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"q\":\"\\u0061n ant\"}"}},
             ]},
-            {"role": "tool", "tool_call_id": "c", "content": "a cat"},
-        ]});
-        let expected = "be kind\nwhat is this\n{\"q\":1}\na cat";
-        assert_eq!(all_of(&mut body), expected);
+            {"role": "tool", "tool_call_id": "c1", "content": "a cat"},
+        ], "tools": [{"type": "function", "function": {
+            "name": "a name that tells a story", "description": "finds", "parameters": {"type": "object"},
+        }}]})
+    }
+
+    #[test]
+    fn whatever_is_said_is_looked_at_and_no_picture() {
+        let found = pieces(&mut talk());
+        let found: Vec<_> = found.iter().map(|it| (it.text.as_str(), it.said)).collect();
+        let expected = [
+            ("end", Said::ToProgram),
+            ("data: be kind", Said::ByClient),
+            ("what is this", Said::ByClient),
+            ("an ant", Said::ByModel),
+            ("a cat", Said::ByClient),
+            ("a name that tells a story", Said::ToProgram),
+            ("finds", Said::ByClient),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_is_rewritten_is_put_where_it_was() {
+        let mut body = talk();
+        let count = pieces(&mut body).len();
+        let mut rewritten = vec![None; count];
+        rewritten[3] = Some("a \"bee\"".to_owned());
+        rewritten[4] = Some("a dog".to_owned());
+        replace(&mut body, rewritten);
+        let mut expected = talk();
+        expected["messages"][2]["tool_calls"][0]["function"]["arguments"] =
+            json!("{\"q\":\"a \\\"bee\\\"\"}");
+        expected["messages"][3]["content"] = json!("a dog");
+        assert_eq!(body, expected);
     }
 
     #[test]

@@ -2,3 +2,4 @@
 
 mod prompts;
 mod room;
+mod talks;

@@ -23,7 +23,7 @@ fn filter(kind: i64, regex: &str, replacement: &str) -> FilterRow {
     }
 }
 
-fn filters() -> Filters {
+pub fn filters() -> Filters {
     let rows = [
         filter(10, r"\bforbidden\b", "allowed"),
         filter(10, r"\bgone\b", ""),
