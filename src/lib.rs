@@ -31,10 +31,12 @@ pub mod coordinator;
 pub mod daemon;
 pub mod hardware;
 pub mod hub;
-pub mod kernels;
 pub mod link;
 pub mod networks;
 pub mod protocol;
 pub mod runtime;
 pub mod tasks;
 pub mod telemetry;
+
+/// A package of its own, so that it is always optimised.
+pub use muster_kernels as kernels;

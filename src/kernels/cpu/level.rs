@@ -74,7 +74,7 @@ macro_rules! at_every_level {
             target_arch = "x86_64",
             expect(unsafe_code, reason = "instructions are chosen at run time")
         )]
-        fn $name(level: $crate::kernels::cpu::Level, $($argument: $type),*) {
+        fn $name(level: $crate::cpu::Level, $($argument: $type),*) {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,fma,f16c")]
             fn avx512($($argument: $type),*) {
@@ -88,10 +88,10 @@ macro_rules! at_every_level {
             match level {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the level was detected.
-                $crate::kernels::cpu::Level::Avx512 => unsafe { avx512($($argument),*) },
+                $crate::cpu::Level::Avx512 => unsafe { avx512($($argument),*) },
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the level was detected.
-                $crate::kernels::cpu::Level::Avx2 | $crate::kernels::cpu::Level::AvxVnni => unsafe {
+                $crate::cpu::Level::Avx2 | $crate::cpu::Level::AvxVnni => unsafe {
                     avx2($($argument),*)
                 },
                 _ => $($generic)::+::<$($($param,)*)? false>($($argument),*),

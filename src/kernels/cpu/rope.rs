@@ -6,7 +6,7 @@ use candle_core::{Result, Tensor, bail};
 
 use super::tensors::{from_floats, with_floats, with_slice};
 use super::threads::{Disjoint, share};
-use crate::kernels::{RopeStyle, RopeTable};
+use crate::{RopeStyle, RopeTable};
 
 pub fn rotate(x: &Tensor, rope: &RopeTable, positions: &Tensor) -> Result<Tensor> {
     let (tokens, heads, head_dim) = x.dims3()?;

@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Result, Tensor};
 use candle_flash_attn::flash_attn_varlen_paged_windowed;
 
 use super::{Pages, Plan, context};
-use crate::kernels::{AttentionOptions, PAGE_TOKENS, Span};
+use crate::{AttentionOptions, PAGE_TOKENS, Span};
 
 /// How long the spans of a step are.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 use candle_core::{Device, Result, Tensor};
 
 use super::{Pages, Plan};
-use crate::kernels::{AttentionOptions, Span};
+use crate::{AttentionOptions, Span};
 
 /// Nothing that only flash attention wants to know.
 #[derive(Debug, Clone)]

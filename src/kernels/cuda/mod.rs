@@ -113,7 +113,7 @@ impl Pages {
     }
 }
 
-/// See [`crate::kernels::paged_attention`].
+/// See [`crate::paged_attention`].
 pub fn paged_attention(
     q: &Tensor,
     k: &Tensor,
@@ -217,7 +217,7 @@ fn hidden(span: &Span, options: AttentionOptions, device: &Device) -> Result<Ten
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::{AttentionPlan, LayerPages};
+    use crate::{AttentionPlan, LayerPages};
 
     fn check(dtype: DType, options: AttentionOptions) {
         let device = Device::Cpu;
@@ -240,8 +240,7 @@ mod tests {
             let found = paged_attention(&q, &k, &v, &ours, &plan, options).unwrap();
             let plan = AttentionPlan::new(spans, &device).unwrap();
             let wanted =
-                crate::kernels::paged_attention(&q, &k, &v, &mut reference, &plan, options)
-                    .unwrap();
+                crate::paged_attention(&q, &k, &v, &mut reference, &plan, options).unwrap();
             let gap = (found - wanted).unwrap().abs().unwrap().max_all().unwrap();
             assert!(gap.to_scalar::<f32>().unwrap() < 1e-5);
         }

@@ -57,6 +57,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("indicatif", &["cli"]),
     ("memmap2", &["networks/weights"]),
     ("minijinja", &["runtime/text"]),
+    ("muster_kernels", &["lib"]),
     ("nvml_wrapper", &["hardware"]),
     ("object_store", &["coordinator/media"]),
     (

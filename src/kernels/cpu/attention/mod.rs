@@ -18,7 +18,7 @@ use super::level::Level;
 use super::memory::Aligned;
 use super::tensors::{from_floats, with_floats};
 use super::threads::{Disjoint, share};
-use crate::kernels::{AttentionOptions, PAGE_TOKENS, Span};
+use crate::{AttentionOptions, PAGE_TOKENS, Span};
 
 /// Tokens whose keys lie side by side.
 const LANES: usize = 16;
@@ -85,7 +85,7 @@ impl Pages {
     }
 }
 
-/// See [`crate::kernels::paged_attention`].
+/// See [`crate::paged_attention`].
 pub fn paged_attention(
     q: &Tensor,
     k: &Tensor,

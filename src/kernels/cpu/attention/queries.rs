@@ -7,9 +7,9 @@ use half::{bf16, f16};
 
 use super::LANES;
 use super::stored::Stored;
-use crate::kernels::cpu::level::{Level, at_every_level};
-use crate::kernels::cpu::math::{exp, multiply_add, tanh};
-use crate::kernels::{AttentionOptions, PAGE_TOKENS};
+use crate::cpu::level::{Level, at_every_level};
+use crate::cpu::math::{exp, multiply_add, tanh};
+use crate::{AttentionOptions, PAGE_TOKENS};
 
 /// One row and head of the step.
 pub struct Query<'a> {

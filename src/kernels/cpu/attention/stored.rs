@@ -8,7 +8,7 @@
 use half::{bf16, f16};
 
 use super::LANES;
-use crate::kernels::cpu::memory::Plain;
+use crate::cpu::memory::Plain;
 
 /// A number as pages store it.
 pub trait Stored: Plain {

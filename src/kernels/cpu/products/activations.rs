@@ -3,8 +3,8 @@
 #![expect(unsafe_code, reason = "threads fill disjoint groups")]
 
 use super::GROUP_ROWS;
-use crate::kernels::cpu::level::{Level, at_every_level};
-use crate::kernels::cpu::threads::{Disjoint, share};
+use crate::cpu::level::{Level, at_every_level};
+use crate::cpu::threads::{Disjoint, share};
 
 /// What kind of numbers activations become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

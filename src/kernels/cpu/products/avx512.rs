@@ -19,7 +19,7 @@ const LOW_OR_MASKED: i32 = 0xF8;
 /// Leaves the products of the group's rows with the panel's sixteen at `place`.
 ///
 /// # Safety
-/// The CPU has the features of [`crate::kernels::cpu::Level::Avx512`]; the panel and the group have the
+/// The CPU has the features of [`crate::cpu::Level::Avx512`]; the panel and the group have the
 /// blocks that `cols` calls for; the place can be written.
 pub unsafe fn multiply(kind: Kind, panel: &[u8], cols: usize, group: &Group, place: Place) {
     let blocks = cols.div_ceil(kind.block_cols());

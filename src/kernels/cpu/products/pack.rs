@@ -7,8 +7,8 @@ use candle_core::quantized::GgmlDType;
 
 use super::PANEL_ROWS;
 use super::blocks::{Kind, q4k, q5k, q6k, q8_0};
-use crate::kernels::cpu::memory::{Aligned, half_at};
-use crate::kernels::cpu::threads::{Disjoint, share};
+use crate::cpu::memory::{Aligned, half_at};
+use crate::cpu::threads::{Disjoint, share};
 
 /// Packs all rows. Rows that fill up the last panel, and columns that fill up its last block, are zeros.
 pub fn pack(

@@ -5,7 +5,7 @@ use half::bf16;
 use super::PANEL_ROWS;
 use super::activations::Group;
 use super::blocks::{Kind, q4k, q5k, q6k, q8_0};
-use crate::kernels::cpu::memory::half_at;
+use crate::cpu::memory::half_at;
 
 /// `sums[row][column]` becomes the product of the group's rows with the panel's sixteen.
 pub fn multiply(
