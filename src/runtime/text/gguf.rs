@@ -60,26 +60,26 @@ impl Vocabulary {
     }
 
     fn byte_pairs(&self, pre: &str, merges: &[String]) -> Result<tokenizers::Tokenizer, TextError> {
-        let words = words(pre)?;
+        let words = Words::named(pre)?;
         let merges = merges
             .iter()
             .map(|merge| pair(merge))
             .collect::<Result<Merges, _>>()?;
         let model = BPE::builder()
             .vocab_and_merges(self.ids(), merges)
-            .ignore_merges(words == Some(LLAMA_3_WORDS))
+            .ignore_merges(words == Words::Llama3)
             .build()
             .map_err(broken)?;
         let mut tokenizer = tokenizers::Tokenizer::new(ModelWrapper::BPE(model));
-        if words == Some(QWEN_2_WORDS) {
+        if words == Words::Qwen2 {
             let normalizer = part::<tokenizers::NormalizerWrapper>(json!({"type": "NFC"}))?;
             tokenizer
                 .with_normalizer(Some(normalizer))
                 .map_err(broken)?;
         }
-        tokenizer.with_pre_tokenizer(Some(part::<tokenizers::PreTokenizerWrapper>(cut_into(
-            words,
-        ))?));
+        tokenizer.with_pre_tokenizer(Some(part::<tokenizers::PreTokenizerWrapper>(
+            words.pre_tokenizer(),
+        )?));
         tokenizer.with_decoder(Some(part::<tokenizers::DecoderWrapper>(byte_level(true))?));
         Ok(tokenizer)
     }
@@ -160,7 +160,7 @@ impl Vocabulary {
 
     fn bos_processor(&self) -> Option<Value> {
         let by_default = match &self.kind {
-            VocabularyKind::BytePairs { pre, .. } => matches!(words(pre), Ok(Some(LLAMA_3_WORDS))),
+            VocabularyKind::BytePairs { pre, .. } => matches!(Words::named(pre), Ok(Words::Llama3)),
             VocabularyKind::SentencePiece { .. } => true,
         };
         let id = self.bos.filter(|_| self.add_bos.unwrap_or(by_default))?;
@@ -180,28 +180,51 @@ impl Vocabulary {
     }
 }
 
-/// The pattern of a named pre-tokenizer; none is GPT-2's, which is built in.
-fn words(pre: &str) -> Result<Option<&'static str>, TextError> {
-    match pre {
-        "llama-bpe" | "llama3" | "llama-v3" | "smaug-bpe" => Ok(Some(LLAMA_3_WORDS)),
-        "qwen2" | "deepseek-r1-qwen" => Ok(Some(QWEN_2_WORDS)),
-        "default" | "gpt-2" => Ok(None),
-        _ => Err(TextError::Unsupported {
-            what: "tokenizer.ggml.pre".to_owned(),
-            found: pre.to_owned(),
-            known: "llama-bpe, qwen2, gpt-2 and default".to_owned(),
-        }),
+/// How a text is cut into words before pairs of bytes merge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Words {
+    /// The pattern that is built in.
+    Gpt2,
+    Llama3,
+    Qwen2,
+    /// GPT-2's, with each digit by itself.
+    SmolLm,
+}
+
+impl Words {
+    /// By the name that the format gives to a pre-tokenizer.
+    fn named(pre: &str) -> Result<Self, TextError> {
+        match pre {
+            "default" | "gpt-2" => Ok(Self::Gpt2),
+            "llama-bpe" | "llama3" | "llama-v3" | "smaug-bpe" => Ok(Self::Llama3),
+            "qwen2" | "deepseek-r1-qwen" => Ok(Self::Qwen2),
+            "smollm" => Ok(Self::SmolLm),
+            _ => Err(TextError::Unsupported {
+                what: "tokenizer.ggml.pre".to_owned(),
+                found: pre.to_owned(),
+                known: "llama-bpe, qwen2, smollm, gpt-2 and default".to_owned(),
+            }),
+        }
+    }
+
+    fn pre_tokenizer(self) -> Value {
+        match self {
+            Self::Gpt2 => byte_level(true),
+            Self::Llama3 => cut_by(LLAMA_3_WORDS),
+            Self::Qwen2 => cut_by(QWEN_2_WORDS),
+            Self::SmolLm => json!({"type": "Sequence", "pretokenizers": [
+                {"type": "Digits", "individual_digits": true},
+                byte_level(true),
+            ]}),
+        }
     }
 }
 
-fn cut_into(words: Option<&str>) -> Value {
-    match words {
-        None => byte_level(true),
-        Some(pattern) => json!({"type": "Sequence", "pretokenizers": [
-            {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false},
-            byte_level(false),
-        ]}),
-    }
+fn cut_by(pattern: &str) -> Value {
+    json!({"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false},
+        byte_level(false),
+    ]})
 }
 
 fn byte_level(use_regex: bool) -> Value {
@@ -323,6 +346,8 @@ mod tests {
             &["ab", "Ġ", "1", "2", "3", "<|end|>", "Ġab"],
         );
         check("default", "ab é", &["ab", "Ġ", "Ã", "©"]);
+        check("default", "ab 123", &["ab", "Ġ", "123"]);
+        check("smollm", "ab 123 ab", &["ab", "Ġ", "1", "2", "3", "Ġab"]);
     }
 
     #[test]
@@ -330,7 +355,7 @@ mod tests {
         let error = byte_pairs("klingon").tokenizer().unwrap_err().to_string();
         assert_eq!(
             error,
-            "tokenizer.ggml.pre: found klingon, and this program knows llama-bpe, qwen2, gpt-2 and default"
+            "tokenizer.ggml.pre: found klingon, and this program knows llama-bpe, qwen2, smollm, gpt-2 and default"
         );
     }
 }
