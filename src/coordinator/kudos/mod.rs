@@ -3,6 +3,7 @@
 //! | file | what it decides |
 //! | --- | --- |
 //! | `price` | what tokens of a model are worth |
+//! | `sizes` | how large models are |
 //! | `image`, `drawn` | what a drawing is worth, and one that was drawn |
 //! | `interrogation` | what looking at an image is worth |
 //! | `upfront` | which requests are paid for before they are made |
@@ -28,6 +29,7 @@ mod payer;
 mod posting;
 mod price;
 mod settlement;
+mod sizes;
 mod upfront;
 mod uptime;
 
@@ -41,8 +43,9 @@ pub use image::{Control, Drawing, Terms, activation_fee, agent_factor};
 pub use interrogation::{form_charge, form_reward, tiles};
 pub use payer::Payer;
 pub use posting::{Cause, DONATED, GIFTED, MOST, Posted, Posting, PostingId, RECEIVED};
-pub use price::{FEE, Prices, estimate_text, price_text};
+pub use price::{FEE, estimate_text, price_text};
 pub use settlement::{Entry, HOUSE, Reason, Settlement, State};
+pub use sizes::Prices;
 pub use upfront::{Crowd, Weighty, text_hold, text_needs_it};
 pub use uptime::{Presence, UPTIME};
 

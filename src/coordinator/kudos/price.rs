@@ -16,11 +16,10 @@
 //! tells. Workers on a socket are paid without it: their agent is whatever they write there, none of the validated ones
 //! speaks this protocol, and what they deliver is counted here.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use crate::protocol::job::Kudos;
 use crate::protocol::legacy::agent::BridgeAgent;
+
+use super::sizes::Prices;
 
 /// What the requester pays beyond the rewards of the workers.
 pub const FEE: Kudos = Kudos(1000);
@@ -28,63 +27,9 @@ pub const FEE: Kudos = Kudos(1000);
 /// The most that one job can be worth, so that no sum can overflow: a billion kudos.
 const MOST: f64 = 1e12;
 
-/// A name is only a word: larger ones are not believed.
-const LARGEST_NAMED: f64 = 180.0;
 const FEWEST_TOKENS: u32 = 20;
 /// The least that work is worth: a tenth of a kudos, as workers on a socket are used to.
 const LEAST: f64 = 100.0;
-
-/// The sizes of known models, by the names they are served under.
-#[derive(Debug, Clone, Default)]
-pub struct Prices {
-    billions: HashMap<Arc<str>, f64>,
-}
-
-impl Prices {
-    /// A model of so many billions of parameters. Sizes that are none are left out.
-    #[must_use]
-    pub fn with(mut self, model: &str, billions: f64) -> Self {
-        if billions.is_finite() && billions > 0.0 {
-            self.billions.insert(model.into(), billions);
-        }
-        self
-    }
-
-    /// The size that counts for this model where this worker serves it.
-    pub fn size(&self, model: &str, is_trusted: bool) -> f64 {
-        let known = self.billions.get(model).copied();
-        let said = || size_in(model).filter(|_| is_trusted);
-        known.or_else(said).unwrap_or(1.0)
-    }
-
-    /// By how much this model is dearer than one of a billion parameters: larger ones a little more than they are
-    /// larger.
-    pub fn size_factor(&self, model: &str) -> f64 {
-        size_factor(self.size(model, true))
-    }
-
-    /// The size that counts for this model.
-    pub fn billions(&self, model: &str) -> f64 {
-        self.known(model).unwrap_or(1.0)
-    }
-
-    /// Its size, if it is known.
-    pub fn known(&self, model: &str) -> Option<f64> {
-        self.billions.get(model).copied()
-    }
-}
-
-/// The size that a name tells: 70 of `chronos-70b-v2`, 56 of `mixtral-8x7b`.
-fn size_in(name: &str) -> Option<f64> {
-    let words = name.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.');
-    let mut sizes = words.filter_map(|word| {
-        let number = word.strip_suffix(['b', 'B'])?;
-        let factors = number.split(['x', 'X']).map(|factor| factor.parse::<f64>());
-        factors.product::<Result<f64, _>>().ok()
-    });
-    let sane = |size: &f64| (0.05..=LARGEST_NAMED).contains(size);
-    sizes.rfind(sane)
-}
 
 /// The tokens that count, of an output that could have had so many.
 pub fn counted_tokens(tokens: u32, longest: Option<u32>) -> u32 {
@@ -116,7 +61,7 @@ pub fn estimate_text(length: u32, context: u32, models: &[&str], prices: &Prices
     ((each + FEE.0 as f64 / 1000.0) * f64::from(n) + 1.0).round()
 }
 
-fn size_factor(billions: f64) -> f64 {
+pub fn size_factor(billions: f64) -> f64 {
     (billions.max(13.0) / 13.0).powf(0.2) * billions
 }
 
@@ -144,35 +89,4 @@ pub fn raise(worth: f64) -> f64 {
 pub fn rounded(thousandths: f64) -> Kudos {
     // Within the range of i64 by the clamp, and NaN becomes nothing.
     Kudos(thousandths.round().clamp(0.0, MOST) as i64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Prices, size_in};
-
-    #[test]
-    fn a_name_tells_the_size() {
-        for (name, size) in [
-            ("elinas/chronos-70b-v2", Some(70.0)),
-            ("koboldcpp/Qwen2.5-0.5B-Instruct", Some(0.5)),
-            ("aphrodite/mixtral-8x7B", Some(56.0)),
-            ("Llama-3.2-1B", Some(1.0)),
-            ("a 100000b model", None),
-            ("tiny", None),
-            ("crumb", None),
-            ("b", None),
-            ("nan-b", None),
-            ("infb", None),
-        ] {
-            assert_eq!(size_in(name), size, "{name}");
-        }
-    }
-
-    #[test]
-    fn only_a_trusted_owners_word_counts_and_never_against_what_is_known() {
-        let prices = Prices::default().with("known-70b", 8.0);
-        assert_eq!(prices.size("known-70b", true), 8.0);
-        assert_eq!(prices.size("unknown-70b", true), 70.0);
-        assert_eq!(prices.size("unknown-70b", false), 1.0);
-    }
 }

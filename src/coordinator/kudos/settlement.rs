@@ -15,7 +15,8 @@ use crate::protocol::job::{
 
 use super::drawn::{self, Worth};
 use super::metering::{Metered, said};
-use super::price::{FEE, Prices, backend_factor, counted_tokens, per_token, raise, rounded};
+use super::price::{FEE, backend_factor, counted_tokens, per_token, raise, rounded};
+use super::sizes::Prices;
 
 /// The account that receives fees. Zero is kept for the anonymous account of the legacy side.
 pub const HOUSE: AccountId = AccountId(-1);

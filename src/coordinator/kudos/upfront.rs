@@ -11,7 +11,8 @@ use crate::protocol::job::Kudos;
 use crate::protocol::legacy::image::baseline::Baseline;
 
 use super::image::{Control, Drawing};
-use super::price::{Prices, rounded};
+use super::price::rounded;
+use super::sizes::Prices;
 
 /// Who is there, and what waits: of one kind of work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
