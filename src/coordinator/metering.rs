@@ -1,6 +1,7 @@
 //! How many tokens a job had, by the coordinator's own count: a worker's word alone is never enough. Every job is
 //! counted once, at its end, with one tokenizer for all models (o200k). What takes longer than to wake a thread is
-//! counted on one made for computing; tokens on their way to clients never wait for it.
+//! counted on one made for computing; tokens on their way to clients never wait for it. Beside the tokens stands what the
+//! legacy network takes for them, a fourth of the characters: that is what workers are paid by that poll.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -31,6 +32,9 @@ const BATCH: usize = 256;
 pub struct Counted {
     pub prompt_tokens: u32,
     pub output_tokens: u32,
+    /// A fourth of their characters, or of those parts of a chat that are counted.
+    pub prompt_quarter: u32,
+    pub output_quarter: u32,
     /// The worker's own numbers are not to be believed.
     pub public: bool,
 }
@@ -44,6 +48,7 @@ pub struct Output(Text);
 struct Text {
     beginning: String,
     bytes: usize,
+    characters: usize,
 }
 
 /// Counts, one batch after the other.
@@ -82,6 +87,7 @@ impl Output {
 impl Text {
     fn push(&mut self, text: &str) {
         self.bytes = self.bytes.saturating_add(text.len());
+        self.characters = self.characters.saturating_add(text.chars().count());
         let mut end = text
             .len()
             .min(MOST_COUNTED.saturating_sub(self.beginning.len()));
@@ -89,6 +95,10 @@ impl Text {
             end -= 1;
         }
         self.beginning.push_str(&text[..end]);
+    }
+
+    fn quarter(&self) -> u32 {
+        u32::try_from(self.characters.div_ceil(4)).unwrap_or(u32::MAX)
     }
 
     fn count(&self) -> u32 {
@@ -189,9 +199,12 @@ fn fits(value: &Value, left: &mut usize) -> bool {
 
 impl Counted {
     fn of(job: &Job, output: &Output, public: bool) -> Self {
+        let (prompt_tokens, prompt_quarter) = count_prompt(job);
         Self {
-            prompt_tokens: count_prompt(job),
+            prompt_tokens,
             output_tokens: output.0.count(),
+            prompt_quarter,
+            output_quarter: output.0.quarter(),
             public,
         }
     }
@@ -211,13 +224,17 @@ impl Question {
     }
 }
 
-fn count_prompt(job: &Job) -> u32 {
+/// Its tokens, and a fourth of its characters.
+fn count_prompt(job: &Job) -> (u32, u32) {
     let Body::Text(request) = &job.body else {
-        return 0;
+        return (0, 0);
     };
     let mut text = Text::default();
     match &request.input {
-        TextInput::Tokens(tokens) => return u32::try_from(tokens.len()).unwrap_or(u32::MAX),
+        TextInput::Tokens(tokens) => {
+            let tokens = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
+            return (tokens, tokens);
+        }
         TextInput::Prompt(prompt) => text.push(prompt),
         TextInput::Chat(chat) => {
             chat.messages
@@ -228,7 +245,7 @@ fn count_prompt(job: &Job) -> u32 {
                 .for_each(|tool| text.push(&tool.to_string()));
         }
     }
-    text.count()
+    (text.count(), text.quarter())
 }
 
 /// The words of a message: its strings, without those that are whole files.

@@ -97,7 +97,9 @@ fn names(catalog: &Catalog) -> impl Iterator<Item = (&str, impl Iterator<Item = 
 fn prices(catalog: &Catalog) -> kudos::Prices {
     let entries = catalog.entries().iter();
     entries.fold(kudos::Prices::default(), |prices, entry| {
-        prices.with(&entry.id, entry.shape.parameters as f64 / 1e9)
+        let billions = entry.shape.parameters as f64 / 1e9;
+        let names = entry.all_names();
+        names.fold(prices, |prices, name| prices.with(name, billions))
     })
 }
 

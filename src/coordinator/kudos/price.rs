@@ -1,20 +1,24 @@
 //! What text is worth, as the legacy network prices it:
 //!
 //! ```text
-//! t(n)   = min(max(20, n), longest)                        tokens, in place of its characters by four
-//! c      = 1.2 + 2.2 ^ log2(t(prompt) / 1024)              within 0.1 and 30
-//! reward = t(output) · (max(p, 13) / 13) ^ 0.2 · p / 125 · c                        at least 0.1
+//! t(n)   = min(max(20, n), longest)
+//! c      = 1.2 + 2.2 ^ log2(t(prompt) / 1024)                                  within 0.1 and 30
+//! reward = t(output) · (max(p, 13) / 13) ^ 0.2 · p / 125 · c
 //! ```
 //!
-//! p is the model's size in billions of parameters. Where nobody knows it, the word of a trusted owner counts, in the
-//! name under which the model is served, and else it is 1. (Elsewhere an unknown model is worth c to whoever is not
-//! trusted, however much it writes, and 0.027 · c a token to others, as if it had 3.4 billions. Here whoever writes more
-//! earns more, and what a worker earns does not depend on whether it polls.) The reward is rounded to
-//! thousandths, the unit of the ledger. Who asked pays the reward and one kudos more.
+//! n is a number of tokens and p the model's size in billions of parameters, which is what the catalog says or, of a
+//! trusted owner's worker, the name under which it serves the model. The reward is rounded to thousandths, the unit of
+//! the ledger. Who asked pays the reward and one kudos more.
 //!
-//! A worker that polls is paid 0.3 of that unless its software is known to return what a model said, which its agent
-//! tells. Workers on a socket are paid without it: their agent is whatever they write there, none of the validated ones
-//! speaks this protocol, and what they deliver is counted here.
+//! | | a worker that polls | a worker on a socket |
+//! | --- | --- | --- |
+//! | n | one for every four characters, or part of them | tokens, counted here |
+//! | p of an unknown model | reward = c, or t(output) · c · 0.027 for trusted owners | 1 |
+//! | software that is not known to return what a model said | 0.3 of it for a known model | as any |
+//! | least reward | none | 0.1 |
+//!
+//! So workers that poll earn what they are used to, and whoever sends its tokens as they come is paid for those. The
+//! agent of a socket is whatever it writes there, and none of the validated ones speaks that protocol.
 
 use crate::protocol::job::Kudos;
 use crate::protocol::legacy::agent::BridgeAgent;
@@ -28,6 +32,8 @@ pub const FEE: Kudos = Kudos(1000);
 const MOST: f64 = 1e12;
 
 const FEWEST_TOKENS: u32 = 20;
+/// Of a model that nobody knows, before the factor of the context.
+const UNKNOWN_PER_TOKEN: f64 = 0.027;
 /// The least that work is worth: a tenth of a kudos, as workers on a socket are used to.
 const LEAST: f64 = 100.0;
 
@@ -36,20 +42,46 @@ pub fn counted_tokens(tokens: u32, longest: Option<u32>) -> u32 {
     tokens.max(FEWEST_TOKENS).min(longest.unwrap_or(u32::MAX))
 }
 
-/// What is left of a text reward for this software, if the worker polls with it.
-pub fn backend_factor(agent: Option<&str>) -> f64 {
-    let is_validated = agent.is_none_or(|agent| BridgeAgent::parse(agent).is_validated());
-    if is_validated { 1.0 } else { 0.3 }
+fn backend_factor(agent: &str) -> f64 {
+    match BridgeAgent::parse(agent).is_validated() {
+        true => 1.0,
+        false => 0.3,
+    }
 }
 
 /// What one token of output is worth after a prompt of this length, in thousandths of a kudos.
 pub fn per_token(prompt_tokens: u32, billions: f64) -> f64 {
-    size_factor(billions) / 125.0 * context_factor(prompt_tokens) * 1000.0
+    size_factor(billions) / 125.0 * context_factor(prompt_tokens.max(FEWEST_TOKENS)) * 1000.0
+}
+
+/// A text that a worker brought by polling, in tokens as they are estimated there.
+#[derive(Debug, Clone, Copy)]
+pub struct Polled<'a> {
+    pub prompt: u32,
+    pub output: u32,
+    pub longest: Option<u32>,
+    pub billions: Option<f64>,
+    pub is_trusted: bool,
+    pub agent: &'a str,
+}
+
+impl Polled<'_> {
+    /// In thousandths of a kudos.
+    pub fn worth(self) -> f64 {
+        let output = f64::from(counted_tokens(self.output, self.longest));
+        let context = context_factor(counted_tokens(self.prompt, self.longest)) * 1000.0;
+        match (self.billions, self.is_trusted) {
+            (Some(billions), _) => {
+                output * size_factor(billions) / 125.0 * context * backend_factor(self.agent)
+            }
+            (None, true) => output * context * UNKNOWN_PER_TOKEN,
+            (None, false) => context,
+        }
+    }
 }
 
 fn context_factor(tokens: u32) -> f64 {
-    let tokens = f64::from(tokens.max(FEWEST_TOKENS));
-    (1.2 + 2.2_f64.powf((tokens / 1024.0).log2())).clamp(0.1, 30.0)
+    (1.2 + 2.2_f64.powf((f64::from(tokens) / 1024.0).log2())).clamp(0.1, 30.0)
 }
 
 /// What `n` texts are said to cost before anything is written, in whole kudos: each as long as it may become, after a

@@ -15,7 +15,7 @@ use crate::protocol::job::{
 
 use super::drawn::{self, Worth};
 use super::metering::{Metered, said};
-use super::price::{FEE, backend_factor, counted_tokens, per_token, raise, rounded};
+use super::price::{FEE, Polled, counted_tokens, per_token, raise, rounded};
 use super::sizes::Prices;
 
 /// The account that receives fees. Zero is kept for the anonymous account of the legacy side.
@@ -174,7 +174,7 @@ impl Bill {
 
     fn of_text(facts: &Facts, counted: Counted, prices: &Prices) -> Self {
         let metered = Metered::of(facts, counted);
-        let rewards = rewards(facts, metered, prices);
+        let rewards = rewards(facts, counted, metered, prices);
         let total: i64 = rewards.iter().map(|reward| reward.0).sum();
         Self {
             charge: match total {
@@ -205,22 +205,34 @@ fn is_unwanted(facts: &Facts) -> bool {
 }
 
 /// The reward of each part, in order.
-fn rewards(facts: &Facts, metered: Metered, prices: &Prices) -> Vec<Kudos> {
+fn rewards(facts: &Facts, counted: Counted, metered: Metered, prices: &Prices) -> Vec<Kudos> {
     if metered.output_tokens == 0 {
         return vec![Kudos(0); facts.parts.len()];
     }
-    let tokens = counted_tokens(metered.output_tokens, facts.job.limits.output_tokens);
+    let longest = facts.job.limits.output_tokens;
+    let tokens = counted_tokens(metered.output_tokens, longest);
+    // What all of it would be worth, had this one made it.
+    let whole = |part: &Part| match part.agent.as_deref() {
+        Some(agent) => Polled {
+            prompt: counted.prompt_quarter,
+            output: counted.output_quarter,
+            longest,
+            billions: prices.told(&part.model, part.trusted),
+            is_trusted: part.trusted,
+            agent,
+        }
+        .worth(),
+        None => {
+            let size = prices.size(&part.model, part.trusted);
+            f64::from(tokens) * per_token(metered.prompt_tokens, size)
+        }
+    };
     let shared = facts.parts.iter().zip(shares(&facts.parts));
-    let worths: Vec<f64> = shared
-        .map(|(part, share)| {
-            let each = per_token(
-                metered.prompt_tokens,
-                prices.size(&part.model, part.trusted),
-            );
-            f64::from(tokens) * share * each * backend_factor(part.agent.as_deref())
-        })
-        .collect();
-    let raise = raise(worths.iter().sum());
+    let worths: Vec<f64> = shared.map(|(part, share)| share * whole(part)).collect();
+    let raise = match facts.parts.iter().any(|part| part.agent.is_some()) {
+        true => 1.0,
+        false => raise(worths.iter().sum()),
+    };
     worths.iter().map(|worth| rounded(worth * raise)).collect()
 }
 

@@ -1,7 +1,9 @@
 //! How large models are, in billions of parameters: what is known, and what a name tells.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+use regex::Regex;
 
 use super::price::size_factor;
 
@@ -26,9 +28,13 @@ impl Prices {
 
     /// The size that counts for this model where this worker serves it.
     pub fn size(&self, model: &str, is_trusted: bool) -> f64 {
-        let known = self.billions.get(model).copied();
+        self.told(model, is_trusted).unwrap_or(1.0)
+    }
+
+    /// The size that is known or, on the word of who is trusted, told by the name.
+    pub fn told(&self, model: &str, is_trusted: bool) -> Option<f64> {
         let said = || size_in(model).filter(|_| is_trusted);
-        known.or_else(said).unwrap_or(1.0)
+        self.known(model).or_else(said)
     }
 
     /// By how much this model is dearer than one of a billion parameters: larger ones a little more than they are
@@ -42,11 +48,31 @@ impl Prices {
         self.known(model).unwrap_or(1.0)
     }
 
-    /// Its size, if it is known.
+    /// Its size, if it is known, under whatever alias and however quantized.
     pub fn known(&self, model: &str) -> Option<f64> {
-        self.billions.get(model).copied()
+        let exact = self.billions.get(model);
+        let plain = || self.billions.get(plain(model));
+        exact.or_else(plain).copied()
     }
 }
+
+/// A name without what stands behind `::` and without its quantization: `org/tiny` of `org/tiny-Q4_K_M::mine`.
+fn plain(name: &str) -> &str {
+    let name = name.split_once("::").map_or(name, |(name, _)| name);
+    match QUANTIZATION.find(name) {
+        Some(found) if found.start() > 0 => &name[..found.start()],
+        _ => name,
+    }
+}
+
+/// At the end of a name, with what parts it from the rest.
+static QUANTIZATION: LazyLock<Regex> = LazyLock::new(|| {
+    let words =
+        r"gguf|gptq|awq|exl[23]|b?f(?:p)?(?:8|16|32)|int[48]|[48]-?bit|w\da\d+|i1|\d+(?:\.\d+)?bpw";
+    let ggml = r"i?q\d(?:[_-](?:\d|k|nl|xxs|xs|s|m|l|xl))*";
+    let pattern = format!(r"(?i)(?:[-._ ](?:{words}|{ggml}))+$");
+    Regex::new(&pattern).unwrap_or_else(|_| unreachable!("a pattern of our own"))
+});
 
 /// The size that a name tells: 70 of `chronos-70b-v2`, 56 of `mixtral-8x7b`.
 fn size_in(name: &str) -> Option<f64> {
@@ -62,7 +88,7 @@ fn size_in(name: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Prices, size_in};
+    use super::{Prices, plain, size_in};
 
     #[test]
     fn a_name_tells_the_size() {
@@ -80,6 +106,26 @@ mod tests {
         ] {
             assert_eq!(size_in(name), size, "{name}");
         }
+    }
+
+    #[test]
+    fn aliases_and_quantizations_make_no_other_model() {
+        for (name, expected) in [
+            ("tiny::mine", "tiny"),
+            ("org/tiny-Q4_K_M", "org/tiny"),
+            ("org/tiny.i1-IQ3_XXS::a::b", "org/tiny"),
+            ("tiny-awq", "tiny"),
+            ("tiny-4.0bpw", "tiny"),
+            ("tiny-GGUF-q8_0", "tiny"),
+            ("tiny-instruct", "tiny-instruct"),
+            ("qwen2", "qwen2"),
+            ("q4_0", "q4_0"),
+        ] {
+            assert_eq!(plain(name), expected);
+        }
+        let prices = Prices::default().with("org/tiny", 7.0);
+        assert_eq!(prices.known("org/tiny-Q4_K_M"), Some(7.0));
+        assert_eq!(prices.known("org/tin"), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::protocol::job::{
 const CLIENT: AccountId = AccountId(1);
 const OWNER: AccountId = AccountId(2);
 const OTHER: AccountId = AccountId(3);
+const VALIDATED: &str = "KoboldCppEmbedWorker:2:url";
 
 #[test]
 fn text_is_priced_as_the_legacy_network_does() {
@@ -164,18 +165,53 @@ fn each_worker_has_earned_its_part_and_what_waits_of_it() {
 
 #[test]
 fn software_that_polls_is_paid_by_what_is_known_of_it() {
+    let prices = Prices::default().with("m", 1.0);
     let by = |agent: Option<&str>| {
         let part = Part {
             agent: agent.map(Into::into),
             ..part(OWNER, 125)
         };
-        let settled = settle(&facts(delivered(125), vec![part]), 125);
+        let settled = Settlement::of(&facts(delivered(125), vec![part]), counted(125), &prices);
         (settled.reward, settled.charge)
     };
     assert_eq!(by(None), (Kudos(2200), Kudos(3200)));
-    let validated = by(Some("KoboldCppEmbedWorker:2:url"));
-    assert_eq!(validated, (Kudos(2200), Kudos(3200)));
+    assert_eq!(by(Some(VALIDATED)), (Kudos(2200), Kudos(3200)));
     assert_eq!(by(Some("somebody:1:url")), (Kudos(660), Kudos(1660)));
+}
+
+/// What a worker that polls has for a text of so many characters by four, as it is counted in tokens and otherwise.
+fn polled(quarter: u32, longest: Option<u32>, trusted: bool, prices: &Prices) -> Kudos {
+    let part = Part {
+        agent: Some(VALIDATED.into()),
+        trusted,
+        ..part(OWNER, 0)
+    };
+    let mut facts = facts(delivered(9), vec![part]);
+    Arc::make_mut(&mut facts.job).limits.output_tokens = longest;
+    let counted = Counted {
+        output_quarter: quarter,
+        ..counted(9)
+    };
+    Settlement::of(&facts, counted, prices).reward
+}
+
+#[test]
+fn software_that_polls_is_paid_by_characters() {
+    let prices = Prices::default().with("m", 1.0);
+    assert_eq!(polled(125, None, false, &prices), Kudos(2200));
+    // c = 1.2 + 2.2^-4 after a prompt that counts as no longer than the text may become.
+    assert_eq!(polled(125, Some(64), false, &prices), Kudos(636));
+    let tiny = Prices::default().with("m", 0.0025);
+    assert_eq!(polled(125, None, false, &tiny), Kudos(6));
+}
+
+#[test]
+fn an_unknown_model_is_worth_its_context_and_a_trusted_owners_by_its_length() {
+    let prices = Prices::default();
+    assert_eq!(polled(125, None, false, &prices), Kudos(2200));
+    assert_eq!(polled(1250, None, false, &prices), Kudos(2200));
+    assert_eq!(polled(125, None, true, &prices), Kudos(7425));
+    assert_eq!(polled(1250, None, true, &prices), Kudos(74_250));
 }
 
 #[test]
@@ -194,7 +230,7 @@ fn a_text_that_a_polling_worker_keeps_back_costs_the_fee_alone() {
         assert_eq!((sum, settled.reward), (0, Kudos(2200)));
         settled.charge
     };
-    assert_eq!(kept_back(Some("KoboldCppEmbedWorker:2:url")), FEE);
+    assert_eq!(kept_back(Some(VALIDATED)), FEE);
     assert_eq!(kept_back(None), Kudos(3200));
 }
 
@@ -298,6 +334,8 @@ fn counted(output_tokens: u32) -> Counted {
     Counted {
         prompt_tokens: 1024,
         output_tokens,
+        prompt_quarter: 1024,
+        output_quarter: output_tokens,
         public: false,
     }
 }

@@ -62,7 +62,11 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("object_store", &["coordinator/media"]),
     (
         "regex",
-        &["coordinator/secrets.rs", "coordinator/moderation"],
+        &[
+            "coordinator/kudos/sizes.rs",
+            "coordinator/secrets.rs",
+            "coordinator/moderation",
+        ],
     ),
     ("reqwest", &["coordinator/egress", "hub", "link/legacy"]),
     ("sqlx", &["coordinator/storage"]),
