@@ -75,6 +75,10 @@ impl<E: Fn(&Request)> Follower<E> {
                         if matches!(output.ended(), Some(Ended::Made(_))) {
                             request.renew();
                         }
+                        if request.has_failed() {
+                            // As if its client had cancelled: what workers are busy with may still come.
+                            request.cancel();
+                        }
                         if output.ended().is_some() {
                             (self.ended)(request);
                         }

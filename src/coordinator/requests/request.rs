@@ -306,6 +306,19 @@ impl Request {
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.is_cancelled()
     }
+
+    /// One of its jobs has failed for good: nothing more is made for it, and what is finished stays.
+    pub fn has_failed(&self) -> bool {
+        let mut ended = self.outputs.iter().filter_map(Output::ended);
+        ended.any(|ended| ended.is_fatal(self.kind))
+    }
+}
+
+impl Ended {
+    /// Its request has failed with it. Forms are asked for one by one, and fail alone.
+    pub(super) fn is_fatal(&self, kind: Kind) -> bool {
+        kind != Kind::Interrogation && matches!(self, Self::Failed(_))
+    }
 }
 
 impl Output {

@@ -85,8 +85,11 @@ impl Requests {
             }
         }
         let queued = left.len();
+        // One that has failed is given to nobody either.
+        let has_failed = ended.iter().any(|(_, ended)| ended.is_fatal(order.kind()));
+        let is_over = one.request.cancelled || has_failed;
         let submission = Submission {
-            jobs: match one.request.cancelled {
+            jobs: match is_over {
                 true => left.iter().map(|job| kept_for_its_worker(job)).collect(),
                 false => left,
             },
@@ -104,7 +107,7 @@ impl Requests {
         };
         let wishes = (order.wishes(), standing);
         let request = Request::new(&one.request, wishes, &jobs, &streams, ended);
-        let request = request.restored(one.request.cancelled);
+        let request = request.restored(is_over);
         self.follow(request, &jobs, streams, order.webhook());
         queued
     }

@@ -356,6 +356,59 @@ async fn a_fault_puts_the_job_back_and_the_next_worker_gets_it() {
     );
 }
 
+/// Three workers take what there is of a request and make nothing of it, until it is given up.
+async fn fail_it(app: &App, id: &str) -> Value {
+    for name in ["w1", "w2", "w3"].iter().cycle().take(7) {
+        let popped = pop(app, name).await;
+        if popped["id"].is_string() {
+            let fault = json!({"id": popped["id"], "generation": "", "state": "faulted"});
+            assert_eq!(post(app, SUBMIT, fault).await.0, StatusCode::OK);
+        }
+    }
+    until(app, id, |status| status["faulted"] == true).await
+}
+
+#[tokio::test]
+async fn a_text_that_failed_for_good_ends_its_request_and_leaves_what_is_finished() {
+    let app = App::start().await;
+    let id = ask(&app, json!({"n": 5})).await;
+    let first = pop(&app, "w1").await;
+    assert_eq!(
+        submit(&app, &first["id"], "the first").await.0,
+        StatusCode::OK
+    );
+    let out = pop(&app, "busy").await;
+    // Three are left, and seven failures are too few for all of them.
+    let status = fail_it(&app, &id).await;
+    assert_eq!(
+        (&status["done"], &status["waiting"], &status["finished"]),
+        (&json!(true), &json!(0), &json!(1)),
+        "{status}"
+    );
+    assert_eq!(status["generations"][0]["text"], "the first");
+    assert!(pop(&app, "w4").await["id"].is_null());
+    let (code, answer) = submit(&app, &out["id"], "all the same").await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    assert!(answer["reward"].as_f64().unwrap() > 0.0);
+    let status = until(&app, &id, |status| status["finished"] == 2).await;
+    assert_eq!(status["faulted"], true);
+}
+
+#[tokio::test]
+async fn what_failed_for_good_before_the_coordinator_began_anew_is_given_to_nobody() {
+    let app = App::start().await;
+    let id = ask(&app, json!({"n": 3})).await;
+    fail_it(&app, &id).await;
+    let app = app.anew().await;
+    let status = look(&app, &id).await;
+    assert_eq!(
+        (&status["done"], &status["faulted"], &status["waiting"]),
+        (&json!(true), &json!(true), &json!(0)),
+        "{status}"
+    );
+    assert!(pop(&app, "w4").await["id"].is_null());
+}
+
 #[tokio::test]
 async fn cancelling_returns_what_was_there_and_nothing_more_is_given_out() {
     let app = App::start().await;

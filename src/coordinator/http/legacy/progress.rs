@@ -18,13 +18,13 @@ pub async fn of(request: &Request, board: &Switchboard, store: &Store) -> Reques
         finished: whole(counts.finished),
         processing: whole(counts.processing),
         restarted: whole(counts.restarted + counts.failed),
-        waiting: whole(if request.is_cancelled() {
+        waiting: whole(if request.is_cancelled() || request.has_failed() {
             0
         } else {
             counts.waiting
         }),
         done: is_done(counts, request),
-        faulted: is_faulted(counts),
+        faulted: request.has_failed(),
         wait_time: outlook.wait.as_secs(),
         queue_position: match counts.waiting {
             0 => 0,
@@ -72,13 +72,11 @@ fn heard(request: &Request) -> (Option<u8>, Option<(u32, u32)>) {
     (u8::try_from(percent).ok(), first.steps)
 }
 
-/// Nothing more will come.
+/// Nothing more will come, or need be waited for.
 pub fn is_done(counts: Counts, request: &Request) -> bool {
-    counts.unfinished() == 0 || request.is_cancelled() && counts.processing == 0
-}
-
-fn is_faulted(counts: Counts) -> bool {
-    counts.failed > 0 && counts.unfinished() == 0
+    counts.unfinished() == 0
+        || request.has_failed()
+        || request.is_cancelled() && counts.processing == 0
 }
 
 /// Whole kudos, as this API counts. While the store does not answer, what was known last.
