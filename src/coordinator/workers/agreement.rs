@@ -157,6 +157,8 @@ const DRAWS: Capabilities = Capabilities::UPLOADS
     .with(Capabilities::LORAS)
     .with(Capabilities::LORA_VERSIONS)
     .with(Capabilities::PLAIN_MODELS)
+    .with(Capabilities::ITS_MODELS)
+    .with(Capabilities::KARRAS)
     .with(Capabilities::HIDDEN_ADDRESSES);
 
 /// Public peers hand the request to a whole inference server, which takes tools and schemas. Their frames carry no

@@ -18,6 +18,8 @@ impl Capabilities {
     pub const CONTINUE: Self = Self(32);
     /// Takes frames of more than 1 MiB.
     pub const LARGE_FRAMES: Self = Self(64);
+    /// Its software is new enough for all models it names.
+    pub const ITS_MODELS: Self = Self(1 << 7);
 
     // What owners of image workers let them do.
     pub const SOURCE_IMAGES: Self = Self(1 << 8);
@@ -55,7 +57,11 @@ impl Capabilities {
     pub const PLAIN_MODELS: Self = Self(1 << 31);
 
     const FIRST_PROCESSOR: u32 = 36;
-    const LAST_PROCESSOR: u32 = 63;
+    const LAST_PROCESSOR: u32 = 61;
+
+    /// Takes a source image for a control map.
+    pub const READY_MAPS: Self = Self(1 << 62);
+    pub const KARRAS: Self = Self(1 << 63);
 
     /// Its software is known to do what it says.
     pub const VALIDATED: Self = Self(1 << 32);
@@ -67,7 +73,7 @@ impl Capabilities {
     /// It draws more steps than a model is usually given, too.
     pub const MANY_STEPS: Self = Self(1 << 35);
 
-    const NAMES: [(Self, &'static str); 35] = [
+    const NAMES: [(Self, &'static str); 38] = [
         (Self::IMAGE_INPUT, "image input"),
         (Self::VIDEO_INPUT, "video input"),
         (Self::TOOLS, "tools"),
@@ -75,6 +81,7 @@ impl Capabilities {
         (Self::LOGPROBS, "log probabilities"),
         (Self::CONTINUE, "continuing a stream"),
         (Self::LARGE_FRAMES, "requests above 1 MiB"),
+        (Self::ITS_MODELS, "software for its models"),
         (Self::SOURCE_IMAGES, "source images"),
         (Self::PAINTING, "painting"),
         (Self::POST_PROCESSING, "post-processing"),
@@ -103,6 +110,8 @@ impl Capabilities {
         (Self::FAST, "speed"),
         (Self::TIMELY, "being no slower than usual"),
         (Self::MANY_STEPS, "more steps than usual"),
+        (Self::READY_MAPS, "ready control maps"),
+        (Self::KARRAS, "the schedule karras"),
     ];
 
     /// The post-processor of this number.

@@ -12,13 +12,17 @@ use super::words::{PostProcessor, Sampler, SourceProcessing, Word, Workflow};
 /// In the names of models that are made for painting.
 const PAINTS: &str = "inpainting";
 
+/// What software that paints calls it.
+const PAINTERS: [&str; 2] = ["inpainting", "painting"];
+
 /// What the tables of software call what it can do.
 #[rustfmt::skip]
-const SOFTWARE: [(Capabilities, &str); 10] = [
+const SOFTWARE: [(Capabilities, &str); 11] = [
     (Capabilities::UPLOADS,       "r2"),
     (Capabilities::TILING,        "tiling"),
     (Capabilities::CONTROL_NETS,  "controlnet"),
     (Capabilities::CONTROL_MAPS,  "return_control_map"),
+    (Capabilities::READY_MAPS,    "image_is_control"),
     (Capabilities::QR_CODES,      "qr_code"),
     (Capabilities::TWO_PASSES,    "hires_fix"),
     (Capabilities::CLIP_SKIP,     "clip_skip"),
@@ -39,6 +43,7 @@ impl GenerationInputImage {
         let large = params.transparent || qr_code && any(Baseline::Sdxl);
         let ddim = params.sampler_name == Sampler::Ddim;
         let wanted = [
+            (true, Capabilities::ITS_MODELS),
             (self.nsfw, Capabilities::NSFW),
             (self.source_image.is_some(), Capabilities::SOURCE_IMAGES),
             (painting, Capabilities::PAINTING),
@@ -53,6 +58,10 @@ impl GenerationInputImage {
             (!params.tis().is_empty(), Capabilities::INVERSIONS),
             (controlled || qr_code, Capabilities::CONTROL),
             (controlled, Capabilities::CONTROL_NETS),
+            (
+                controlled && params.image_is_control,
+                Capabilities::READY_MAPS,
+            ),
             (large, Capabilities::LARGE_CONTROL),
             (params.return_control_map, Capabilities::CONTROL_MAPS),
             (qr_code, Capabilities::QR_CODES),
@@ -74,6 +83,7 @@ impl GenerationInputImage {
                 params.sampler_name == Sampler::Lcm,
                 Capabilities::CONSISTENCY_SAMPLER,
             ),
+            (params.karras, Capabilities::KARRAS),
             (ddim && params.karras, Capabilities::KARRAS_DDIM),
             (
                 !self.extra_source_images().is_empty(),
@@ -96,21 +106,32 @@ impl GenerationInputImage {
 }
 
 impl PopInputImage {
-    /// What a worker of this software and these models offers.
-    pub fn abilities(&self, agent: &BridgeAgent, models: &[String]) -> Capabilities {
+    /// What a worker of this software and these models offers. One that names a model its software is too old for is
+    /// given nothing, and told that: it would take the others' jobs without knowing why that one gets none.
+    pub fn abilities(
+        &self,
+        agent: &BridgeAgent,
+        models: &[String],
+        baseline: impl Fn(&str) -> Baseline,
+    ) -> Capabilities {
         let paints = |model: &String| model.to_lowercase().contains(PAINTS);
         let painting = models.iter().any(paints);
+        let newer = models.iter().any(|model| baseline(model) == Baseline::Flux);
         let offered = [
+            (!newer || agent.can("flux"), Capabilities::ITS_MODELS),
             (self.nsfw, Capabilities::NSFW),
             (
                 self.allow_img2img && agent.can("img2img"),
                 Capabilities::SOURCE_IMAGES,
             ),
-            (self.allow_painting, Capabilities::PAINTING),
+            (
+                self.allow_painting && PAINTERS.iter().any(|name| agent.can(name)),
+                Capabilities::PAINTING,
+            ),
             (painting, Capabilities::PAINTING_MODELS),
             (!models.iter().all(paints), Capabilities::PLAIN_MODELS),
             (self.allow_post_processing, Capabilities::POST_PROCESSING),
-            (self.allow_lora, Capabilities::LORAS),
+            (self.allow_lora && agent.can("lora"), Capabilities::LORAS),
             (self.allow_controlnet, Capabilities::CONTROL),
             (self.allow_sdxl_controlnet, Capabilities::LARGE_CONTROL),
             (self.allow_unsafe_ipaddr, Capabilities::HIDDEN_ADDRESSES),
@@ -123,6 +144,7 @@ impl PopInputImage {
                 agent.can_sample(Sampler::Lcm, false),
                 Capabilities::CONSISTENCY_SAMPLER,
             ),
+            (agent.knows_karras(), Capabilities::KARRAS),
             (
                 agent.can_sample(Sampler::Ddim, true),
                 Capabilities::KARRAS_DDIM,
@@ -133,17 +155,6 @@ impl PopInputImage {
         let processors = PostProcessor::ALL.iter().copied();
         let processors = processors.filter(|one| agent.can_process(*one));
         processors.fold(set, |set, one| set.with(number(one)))
-    }
-
-    /// The models it can really serve: those of one family need newer software than some workers have.
-    pub fn served<'a>(
-        &'a self,
-        agent: &BridgeAgent,
-        baseline: impl Fn(&str) -> Baseline,
-    ) -> impl Iterator<Item = &'a String> {
-        let flux = agent.can("flux");
-        let models = self.models.iter().flatten();
-        models.filter(move |model| flux || baseline(model) != Baseline::Flux)
     }
 }
 
@@ -179,7 +190,9 @@ mod tests {
     fn offered(agent: &str, mut body: Value) -> Capabilities {
         body["name"] = json!("w");
         let pop = PopInputImage::read(body).unwrap();
-        pop.abilities(&BridgeAgent::parse(agent), &["stable_diffusion".to_owned()])
+        let plain = || vec!["stable_diffusion".to_owned()];
+        let models = pop.models.clone().unwrap_or_else(plain);
+        pop.abilities(&BridgeAgent::parse(agent), &models, Baseline::of_unknown)
     }
 
     /// What keeps a plain worker of this software from a request.
@@ -255,6 +268,52 @@ mod tests {
         let processed = params(json!({"post_processing": ["RestoreFormer"]}));
         check(old, json!({}), processed.clone(), &["a post-processor"]);
         check(NEWEST, json!({}), processed, &[]);
+    }
+
+    #[test]
+    fn what_its_owner_allows_is_worth_what_its_software_knows() {
+        let painting = json!({"source_image": "x", "source_processing": "inpainting"});
+        let painter = || json!({"models": ["plain", "an inpainting"]});
+        check(
+            "AI Horde Worker:3:x",
+            painter(),
+            json!({"r2": false, "params": {"karras": false}, "source_image": "x",
+                "source_processing": "inpainting"}),
+            &["painting"],
+        );
+        check("AI Horde Worker:8:x", painter(), painting, &[]);
+        let lora = json!({"params": {"loras": [{"name": "a"}]}});
+        let allowed = || json!({"allow_lora": true});
+        check("AI Horde Worker:21:x", allowed(), lora.clone(), &["LoRAs"]);
+        check("AI Horde Worker:22:x", allowed(), lora, &[]);
+        let map = json!({
+            "source_image": "x", "params": {"control_type": "canny", "image_is_control": true},
+        });
+        let allowed = || json!({"allow_controlnet": true});
+        check(
+            "AI Horde Worker:22:x",
+            allowed(),
+            map.clone(),
+            &["ready control maps"],
+        );
+        check("AI Horde Worker:23:x", allowed(), map, &[]);
+    }
+
+    #[test]
+    fn the_schedule_karras_is_for_software_that_has_it() {
+        let karras = |karras: bool| json!({"r2": false, "params": {"karras": karras}});
+        let old = "AI Horde Worker:5:x";
+        check(old, json!({}), karras(true), &["the schedule karras"]);
+        check(old, json!({}), karras(false), &[]);
+        check("unknown:0:unknown", json!({}), karras(true), &[]);
+    }
+
+    #[test]
+    fn who_names_a_model_that_is_too_new_for_its_software_is_given_nothing() {
+        let both = || json!({"models": ["stable_diffusion", "a [Flux]"]});
+        let old = "AI Horde Worker reGen:8:x";
+        check(old, both(), json!({}), &["software for its models"]);
+        check("AI Horde Worker reGen:9:x", both(), json!({}), &[]);
     }
 
     #[test]

@@ -114,12 +114,21 @@ impl BridgeAgent {
     /// Older and unknown software is taken for the classic worker, which knows all samplers but the newest, and one
     /// of them without the karras schedule only.
     pub fn can_sample(&self, sampler: Sampler, karras: bool) -> bool {
+        if karras && !self.knows_karras() {
+            return false;
+        }
         let newest = self.name == REGEN && self.version.0 >= 3;
         match sampler {
             Sampler::Lcm => newest,
             Sampler::Ddim => !karras || (self.name == REGEN && self.version.0 >= 2),
             _ => true,
         }
+    }
+
+    /// The classic worker of late does, and so does whatever is taken for it.
+    pub fn knows_karras(&self) -> bool {
+        let is_listed = AGENTS.iter().any(|(name, _)| *name == self.name);
+        !is_listed || self.can("karras")
     }
 
     /// Whether it is one of the two workers that most run, and if so, whether it is as new as any that is listed.
@@ -244,6 +253,10 @@ mod tests {
         check("unknown:0:unknown", Sampler::Ddim, false, true);
         check("unknown:0:unknown", Sampler::Ddim, true, false);
         check("unknown:0:unknown", Sampler::Euler, true, true);
+        check("AI Horde Worker:5:x", Sampler::Euler, true, false);
+        check("AI Horde Worker:5:x", Sampler::Euler, false, true);
+        check("AI Horde Worker:6:x", Sampler::Euler, true, true);
+        check("HordeAutoWebBridge:0:x", Sampler::Euler, true, false);
     }
 
     #[test]

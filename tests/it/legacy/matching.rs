@@ -295,6 +295,29 @@ async fn skipped_images_are_counted_by_their_requests() {
 }
 
 #[tokio::test]
+async fn software_is_given_what_it_can_do_and_told_when_it_is_too_old() {
+    let app = App::start().await;
+    let skips = async |agent: &str, more: Value| {
+        let more = with(json!({"bridge_agent": agent}), more);
+        let (_, popped) = pop_image(&app, more).await;
+        assert!(popped["id"].is_null(), "{popped}");
+        popped["skipped"].clone()
+    };
+    ask_image(&app, json!({"params": {"loras": [{"name": "a"}]}})).await;
+    let lora = json!({"allow_lora": true});
+    let skipped = skips("AI Horde Worker:21:x", lora.clone()).await;
+    assert_eq!(skipped["lora"], 1, "{skipped}");
+    let (_, popped) = pop_image(&app, lora).await;
+    assert!(popped["id"].is_string(), "{popped}");
+    ask_image(&app, json!({})).await;
+    let models = json!({"models": ["tiny", "Flux.1-Schnell fp8 (Compact)"]});
+    let skipped = skips("AI Horde Worker reGen:8:x", models.clone()).await;
+    assert_eq!(skipped["bridge_version"], 1, "{skipped}");
+    let (_, popped) = pop_image(&app, models).await;
+    assert!(popped["id"].is_string(), "{popped}");
+}
+
+#[tokio::test]
 async fn a_text_with_a_soft_prompt_goes_to_a_worker_that_names_it() {
     let app = App::start().await;
     let body = json!({"prompt": "Once", "models": ["tiny"], "softprompt": "noir"});

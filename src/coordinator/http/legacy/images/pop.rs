@@ -54,7 +54,7 @@ pub async fn pop(
     };
     let agent = BridgeAgent::parse(&asked.bridge_agent);
     let name = kept_name(&asked.name);
-    let models = models(&asked, &agent, &caller, &settings)?;
+    let models = models(&asked, &caller, &settings)?;
     let mut ask = Ask {
         prefers,
         ..ask(&asked, &agent, &name, models)
@@ -88,7 +88,6 @@ pub async fn pop(
 /// Those of the offered models that it may serve.
 fn models(
     asked: &PopInputImage,
-    agent: &BridgeAgent,
     caller: &Caller,
     settings: &DoorSettings,
 ) -> Result<Vec<Arc<str>>, Refusal> {
@@ -96,7 +95,7 @@ fn models(
     let may_serve = |model: &&String| {
         may_serve_all || model.starts_with(SPECIAL) || is_known(Kind::Image, model, &settings.names)
     };
-    let models = asked.served(agent, reference::family).filter(may_serve);
+    let models = asked.models.iter().flatten().filter(may_serve);
     door::models(models.cloned().collect(), caller, MOST_MODELS)
 }
 
@@ -108,7 +107,7 @@ fn ask(asked: &PopInputImage, agent: &BridgeAgent, name: &str, models: Vec<Arc<s
         agent: asked.bridge_agent.as_str().into(),
         kind: Kind::Image,
         capabilities: asked
-            .abilities(agent, &names)
+            .abilities(agent, &names, reference::family)
             .with_if(!asked.extra_slow_worker, Capabilities::TIMELY)
             .with_if(!asked.limit_max_steps, Capabilities::MANY_STEPS),
         said: said(asked, names),
