@@ -99,7 +99,7 @@ pub struct Offer {
     pub model: Arc<str>,
     /// What the client already has: go on after it, exactly.
     pub prefill: Option<Box<Prefill>>,
-    /// How long it may be kept without a word, if its limits say so.
+    /// How long it may be kept without a word, if its limits say so or its worker polls.
     pub patience: Option<Duration>,
     /// What is left of the job's lifetime.
     pub remaining: Duration,

@@ -186,9 +186,12 @@ impl Dispatcher {
             return false;
         };
         self.turns += 1;
-        let Some(offer) = lease(entry, worker, model, self.turns, now) else {
+        let Some(mut offer) = lease(entry, worker, model, self.turns, now) else {
             return false;
         };
+        if worker.polls() {
+            offer.patience.get_or_insert(self.settings.poll_patience);
+        }
         for &prefix in &entry.job.prefixes {
             self.affinity.remember(prefix, worker_id);
         }

@@ -49,6 +49,7 @@ async fn a_worker_that_polls_serves_a_chat() {
     let app = App::start().await;
     let body = hello(json!({"temperature": 0.5, "max_tokens": 64, "stop": ["Bye"]}));
     let (answer, popped) = serve(&app, body, " I am tiny.\n\n### Instruction:\nNo, I am").await;
+    assert_eq!(popped["ttl"], 150);
     let payload = &popped["payload"];
     assert_eq!(
         payload["prompt"],

@@ -214,6 +214,19 @@ fn a_job_that_is_not_brought_in_time_goes_to_another_and_its_worker_comes_too_la
 }
 
 #[test]
+fn a_worker_that_polls_is_told_when_a_job_is_taken_away() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    let mut job = desk.stored_job();
+    // Of a client that waits, who says nothing about it.
+    job.durable = false;
+    assert_eq!(job.limits.patience, None);
+    desk.submit(job);
+    let offer = desk.pop(poller, 1).remove(0);
+    assert_eq!(offer.patience, Some(Settings::default().poll_patience));
+}
+
+#[test]
 fn a_job_may_say_how_long_it_takes() {
     let mut desk = Desk::new();
     let poller = desk.poller(1);
