@@ -233,7 +233,7 @@ impl Limits {
     pub const SOURCE_IMAGE: Self = Self {
         schemes: Schemes::HttpToo,
         bytes: 5_000_000,
-        time: Duration::from_secs(5),
+        time: Duration::from_secs(2),
         redirects: 3,
     };
 

@@ -17,14 +17,6 @@ words! {
     }
 }
 
-/// The fewest and the most steps of a model that no reference knows, if its name says that it is made for few.
-pub fn steps_of_unknown(model: &str) -> Option<(u32, u32)> {
-    const QUICK: [&str; 6] = ["schnell", "turbo", "lightning", "lcm", "hyper", "dmd"];
-    let name = model.to_lowercase();
-    let is_quick = QUICK.iter().any(|mark| name.contains(mark));
-    is_quick.then_some((4, 10))
-}
-
 impl Baseline {
     /// That of a model no reference knows: a mark in its name, or the oldest.
     pub fn of_unknown(model: &str) -> Self {
