@@ -221,6 +221,14 @@ impl Request {
         waits.or_else(|| open().next()).map(|output| output.job)
     }
 
+    /// The job that will probably be made last, if there is more than one to come.
+    pub fn last(&self) -> Option<JobId> {
+        let open = || self.outputs.iter().rev().filter(|output| output.is_open());
+        let waits = open().find(|output| output.stage() == Stage::Waiting);
+        let last = waits.or_else(|| open().next()).map(|output| output.job);
+        last.filter(|last| Some(*last) != self.next())
+    }
+
     /// What it has cost so far. The store is asked when another of its jobs has ended.
     pub async fn charged(&self, ended: usize, store: &Store) -> Kudos {
         let jobs = self.charged_for_jobs(ended, store).await;

@@ -206,6 +206,16 @@ async fn one_pop_takes_as_many_jobs_of_a_request_as_it_says() {
 }
 
 #[tokio::test]
+async fn who_asks_for_many_is_told_how_long_all_of_them_take() {
+    let app = App::start().await;
+    let one = ask(&app, json!({})).await;
+    let wait = look(&app, &one).await["wait_time"].as_u64().unwrap();
+    let many = ask(&app, json!({"n": 20})).await;
+    let all = look(&app, &many).await["wait_time"].as_u64().unwrap();
+    assert!(all >= 19 * wait && wait > 0, "{all} s, one takes {wait} s");
+}
+
+#[tokio::test]
 async fn a_worker_on_a_socket_serves_a_request_that_is_polled_for() {
     let app = App::start().await;
     let rig = Puppet::connect(&app.board).await;

@@ -1,5 +1,7 @@
 //! How a request is doing, for those who ask again and again.
 
+use std::time::Duration;
+
 use crate::coordinator::dispatch::Outlook;
 use crate::coordinator::requests::{Counts, Output, Request};
 use crate::coordinator::storage::Store;
@@ -12,6 +14,7 @@ pub async fn of(request: &Request, board: &Switchboard, store: &Store) -> Reques
     let outlook = look_ahead(request, board).await;
     let is_possible = may_be_served(request, outlook);
     let outlook = outlook.unwrap_or_default();
+    let wait = outlook.wait.max(wait_for_last(request, board).await);
     let (percent, steps) = heard(request);
     let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     RequestStatusCheck {
@@ -25,7 +28,7 @@ pub async fn of(request: &Request, board: &Switchboard, store: &Store) -> Reques
         }),
         done: is_done(counts, request),
         faulted: request.has_failed(),
-        wait_time: outlook.wait.as_secs(),
+        wait_time: wait.as_secs(),
         queue_position: match counts.waiting {
             0 => 0,
             _ => outlook.ahead as u64 + 1,
@@ -46,6 +49,15 @@ pub async fn is_possible(request: &Request, board: &Switchboard) -> bool {
 /// Nothing, when nothing is to come.
 async fn look_ahead(request: &Request, board: &Switchboard) -> Option<Outlook> {
     board.outlook(request.next()?).await.ok().flatten()
+}
+
+/// It is there when its last job is, which waits for those before it.
+async fn wait_for_last(request: &Request, board: &Switchboard) -> Duration {
+    let Some(last) = request.last() else {
+        return Duration::ZERO;
+    };
+    let outlook = board.outlook(last).await.ok().flatten();
+    outlook.unwrap_or_default().wait
 }
 
 /// What has ended was possible: public clients look at this before they look at what is done.
