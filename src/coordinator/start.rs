@@ -134,15 +134,7 @@ impl Coordinator {
         let media = Media::open(&settings.media, &links, tasks).await?;
         let grace = settings.dispatch.grace;
         let switchboard = Switchboard::start(settings.dispatch, books, tasks);
-        let rewards = Rewards {
-            store: store.clone(),
-            accounts: accounts.clone(),
-            switchboard: switchboard.clone(),
-            prices,
-            trust_after: settings.trust_after,
-            gives_months: settings.doors.development.is_none(),
-        };
-        rewards.start(tasks);
+        let gives_months = settings.doors.development.is_none();
         let shelves = Shelves {
             store,
             media,
@@ -150,6 +142,16 @@ impl Coordinator {
         };
         let doors = doors(shelves, accounts, switchboard, settings.doors, grace, tasks).await?;
         let (accounts, switchboard) = (doors.accounts.clone(), doors.switchboard.clone());
+        let rewards = Rewards {
+            store: doors.store.clone(),
+            accounts: accounts.clone(),
+            switchboard: switchboard.clone(),
+            rigs: doors.rigs.clone(),
+            prices,
+            trust_after,
+            gives_months,
+        };
+        rewards.start(tasks);
         let workers = doors.workers.clone();
         let has_tls = tls.is_some();
         let router = http::router(doors);

@@ -10,6 +10,7 @@ use tracing::{debug, info, warn};
 use crate::coordinator::accounts::{Accounts, Roles};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::kudos::{MOST, Presence, Prices};
+use crate::coordinator::rigs::Rigs;
 use crate::coordinator::storage::{Attended, Promotion, StorageError, Store};
 use crate::coordinator::switchboard::{Switchboard, WorkerOnline};
 use crate::protocol::job::{Capabilities, Formats, Kind, Kudos};
@@ -34,6 +35,7 @@ pub struct Rewards {
     pub store: Store,
     pub accounts: Accounts,
     pub switchboard: Switchboard,
+    pub rigs: Rigs,
     pub prices: Arc<Prices>,
     /// What an owner of workers earns before they are trusted; none where everybody is.
     pub trust_after: Option<Kudos>,
@@ -99,7 +101,11 @@ impl Rewards {
             "{} owners of workers are trusted from now on",
             promoted.len()
         );
-        self.accounts.catch_up().await
+        self.accounts.catch_up().await?;
+        for owner in promoted {
+            self.rigs.resume_all_of(owner).await?;
+        }
+        Ok(())
     }
 
     async fn pay_those_there(&self, attendance: &mut Attendance, during: Duration) {
@@ -156,11 +162,18 @@ mod tests {
 
     use uuid::Uuid;
 
-    use super::{allowance, presence};
-    use crate::coordinator::accounts::Roles;
+    use super::{Rewards, allowance, presence};
+    use crate::coordinator::accounts::{Accounts, Roles};
+    use crate::coordinator::clock::wall_clock;
+    use crate::coordinator::dispatch::Settings;
     use crate::coordinator::kudos::{Presence, Prices};
-    use crate::coordinator::switchboard::WorkerOnline;
-    use crate::protocol::job::{Capabilities, Formats, Kind, Kudos, WorkerId};
+    use crate::coordinator::metering::Counted;
+    use crate::coordinator::rigs::{Records, Rigs};
+    use crate::coordinator::state::DoorSettings;
+    use crate::coordinator::storage::{Attended, Location, NewLogin, RigChange, Store};
+    use crate::coordinator::switchboard::{Books, Switchboard, Unsettled, WorkerOnline};
+    use crate::protocol::job::{Capabilities, Formats, Kind, Kudos, UnixMillis, WorkerId};
+    use crate::tasks::Tasks;
 
     fn there(kind: Kind) -> WorkerOnline {
         WorkerOnline {
@@ -198,6 +211,57 @@ mod tests {
         };
         assert_eq!(paid(Kind::Text), Some(text));
         assert_eq!(paid(Kind::Video), None);
+    }
+
+    async fn rewards(store: &Store, tasks: &Tasks) -> Rewards {
+        let books = Books::new(|_, _: Counted| async { Err(Unsettled) });
+        let board = Switchboard::start(Settings::default(), books, tasks);
+        let (records, doors) = (Records::new(store.modes()), DoorSettings::default());
+        Rewards {
+            accounts: Accounts::open(store.clone(), tasks).await.unwrap(),
+            rigs: Rigs::start(records, board.clone(), store.clone(), &doors, tasks),
+            store: store.clone(),
+            switchboard: board,
+            prices: Arc::default(),
+            trust_after: None,
+            gives_months: true,
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_earns_trust_has_no_paused_workers_any_more() {
+        let (folder, tasks) = (tempfile::tempdir().unwrap(), Tasks::default());
+        let place = Location::in_folder(folder.path());
+        let store = Store::open(&place, &tasks).await.unwrap();
+        let rewards = rewards(&store, &tasks).await;
+        let login = NewLogin {
+            name: "alice".to_owned(),
+            login: "alice".to_owned(),
+            kudos: None,
+            now: UnixMillis(0),
+        };
+        let owner = store.log_in(login).await.unwrap().account;
+        let worker = store.worker("w", owner, wall_clock()).await.unwrap();
+        let attended = Attended {
+            worker: worker.public_id,
+            worth: Kudos(30_000),
+            at_once: false,
+            now: wall_clock(),
+        };
+        store.pay_attendance(attended).await.unwrap();
+        let paused = RigChange {
+            paused: Some(true),
+            ..RigChange::default()
+        };
+        store.decide(worker.id, paused).await.unwrap();
+        let is_paused = async || {
+            let rig = rewards.rigs.find(worker.public_id).await.unwrap();
+            rig.unwrap().row.decided.paused
+        };
+        rewards.promote(Kudos(30_001)).await.unwrap();
+        assert!(is_paused().await);
+        rewards.promote(Kudos(30_000)).await.unwrap();
+        assert!(!is_paused().await);
     }
 
     #[test]

@@ -114,8 +114,11 @@ impl Change for Promotion {
             for row in rows {
                 let account = AccountId(row.try_get("id")?);
                 let roles = Roles::parse(row.try_get("roles")?);
-                if deserves(roles) {
-                    trust(account, roles, self.now, connection).await?;
+                if !deserves(roles) {
+                    continue;
+                }
+                trust(account, roles, self.now, connection).await?;
+                if !roles.contains(Roles::TRUSTED) {
                     promoted.push(account);
                 }
             }
