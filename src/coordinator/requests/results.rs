@@ -85,8 +85,10 @@ pub async fn found(made: &Made, media: &Media) -> Option<Value> {
 
 /// Nothing, if the store has lost it.
 async fn stored(key: Key, shape: Shape, media: &Media) -> Option<String> {
-    // What a worker on a socket has uploaded is looked at when somebody wants it.
-    let _ = media.take_in(key).await;
+    // What a worker on a socket has uploaded is looked at when somebody wants it. A link to nothing is none.
+    if let Ok(None) = media.take_in(key).await {
+        return None;
+    }
     match shape {
         Shape::Links => media.download_link(key, LINKS).await.ok(),
         Shape::Inline => {

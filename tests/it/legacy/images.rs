@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use muster::coordinator::accounts::{Caller, Roles, Scopes};
 use muster::coordinator::clock::wall_clock;
 use muster::coordinator::kudos::{HOUSE, Payer};
+use muster::coordinator::media::Key;
 use muster::coordinator::names::Names;
 use muster::coordinator::requests::Order;
 use muster::coordinator::requests::orders::Asked;
@@ -214,6 +215,31 @@ async fn an_image_is_asked_for_popped_uploaded_submitted_and_fetched() {
         StatusCode::CONFLICT,
         "a link is good once"
     );
+}
+
+#[tokio::test]
+async fn an_image_that_the_store_has_lost_is_not_there_whatever_way_it_was_to_come() {
+    let app = App::start().await;
+    for links in [true, false] {
+        let id = ask(&app, json!({"r2": links})).await;
+        let popped = pop(&app, json!({})).await;
+        assert!(upload(&app, &popped["r2_upload"]).await.is_success());
+        let brought = json!({"generation": "R2"});
+        let (code, answer) = submit(&app, &popped["id"], brought).await;
+        assert_eq!(code, StatusCode::OK, "{answer}");
+        let image = until_done(&app, &id).await["generations"][0]["img"].clone();
+        assert_ne!(image, "N/A");
+        let link = path(&popped["r2_upload"]);
+        let key = link.strip_prefix("/media/").unwrap();
+        let key: Key = key.split('?').next().unwrap().parse().unwrap();
+        app.media.delete(key).await.unwrap();
+        let status = read(&app, "status", &id).await;
+        assert_eq!(status["generations"][0]["img"], "N/A", "{status}");
+        assert_eq!(
+            (&status["done"], &status["finished"]),
+            (&json!(true), &json!(1))
+        );
+    }
 }
 
 #[tokio::test]
