@@ -180,6 +180,22 @@ async fn what_failed_waits_again_and_what_is_cancelled_is_not_given_out() {
 }
 
 #[tokio::test]
+async fn what_is_cancelled_while_a_worker_is_at_it_says_so_and_is_paid_when_it_comes() {
+    let app = App::start().await;
+    let id = ask(&app, &["caption", "nsfw"]).await;
+    let popped = pop(&app, &["caption"], 1).await;
+    let path = format!("{STATUS}/{id}");
+    let (_, status) = call(&app, Method::DELETE, &path, Value::Null).await;
+    let states = status["forms"].as_array().unwrap().iter();
+    let states: Vec<&Value> = states.map(|form| &form["state"]).collect();
+    assert_eq!(states, ["cancelled", "cancelled"], "{status}");
+    let (code, answer) = submit(&app, &popped["forms"][0]["id"], json!("a cat")).await;
+    assert_eq!((code, &answer["reward"]), (StatusCode::OK, &json!(1.0)));
+    let status = until(&app, &id, |status| status["forms"][0]["state"] == "done").await;
+    assert_eq!(status["forms"][0]["result"], "a cat");
+}
+
+#[tokio::test]
 async fn a_form_comes_back_three_times_and_the_next_failure_is_its_last() {
     let app = App::start().await;
     let id = ask(&app, &["caption"]).await;

@@ -29,7 +29,8 @@ pub async fn status(
     Ok(reply::json(StatusCode::OK, &look(&request, &media).await))
 }
 
-/// `DELETE /api/v2/interrogate/status/{id}`: as it is afterwards.
+/// `DELETE /api/v2/interrogate/status/{id}`: as it is afterwards. A worker that is at a form is paid when it brings it, as
+/// for texts and images, and not for having begun: what is paid has been made, once.
 pub async fn cancel(
     State(requests): State<Requests>,
     State(media): State<Media>,
@@ -66,8 +67,8 @@ fn state(request: &Request, output: &Output) -> FormState {
         Some(Ended::Made(_)) => FormState::Done,
         Some(Ended::Cancelled | Ended::Expired) => FormState::Cancelled,
         Some(Ended::Failed(_)) => FormState::Faulted,
-        None if output.stage() != Stage::Waiting => FormState::Processing,
         None if request.is_cancelled() => FormState::Cancelled,
+        None if output.stage() != Stage::Waiting => FormState::Processing,
         None => FormState::Waiting,
     }
 }
