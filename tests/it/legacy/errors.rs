@@ -250,6 +250,56 @@ async fn parameters_of_texts_that_do_not_go_together_are_refused_by_their_codes(
 }
 
 #[tokio::test]
+async fn of_several_mistakes_the_first_in_the_order_clients_know_is_told() {
+    let app = App::start().await;
+    let key = stranger(&app).await;
+    let nobody = json!([uuid::Uuid::new_v4()]);
+    let six = vec![json!({"image": images::PNG}); 6];
+    let overflow = json!({"max_length": 512, "max_context_length": 256});
+    let hook = "http://example.org/hook";
+    for (path, body, rc) in [
+        (
+            IMAGES,
+            json!({"webhook": hook, "proxied_account": "bob"}),
+            "BadRequest",
+        ),
+        (
+            IMAGES,
+            json!({"workers": nobody, "extra_source_images": six}),
+            "TooManyExtraSourceImages.",
+        ),
+        (
+            IMAGES,
+            json!({"workers": nobody, "disable_batching": true, "params": {"n": 2}}),
+            "WorkerNotFound",
+        ),
+        (
+            ASYNC,
+            json!({"webhook": hook, "params": overflow}),
+            "BadRequest",
+        ),
+        (
+            ASYNC,
+            json!({"workers": nobody, "params": overflow}),
+            "WorkerNotFound",
+        ),
+        (
+            ASYNC,
+            json!({"workers": nobody, "disable_batching": true, "params": {"n": 2}}),
+            "WorkerNotFound",
+        ),
+        (
+            ASYNC,
+            json!({"disable_batching": true, "params": {"n": 2, "sampler_order": [1]}}),
+            "RequiresTrust",
+        ),
+    ] {
+        let body = images::with(json!({"prompt": "p", "models": ["x"]}), body);
+        refuse(&app, &key, path, body, rc).await;
+    }
+}
+
+#[tokio::test]
 async fn source_images_are_refused_by_what_is_wrong_with_them() {
     let app = App::start().await;
     let wide = images::png(3073, 3073);

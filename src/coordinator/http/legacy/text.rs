@@ -55,7 +55,6 @@ pub async fn ask(
     Code::MissingPrompt.when(asked.prompt.is_empty())?;
     let (mut asked, style) = styles.text(asked).await.map_err(Refusal::from)?;
     takes_requests(&modes)?;
-    asked.check(caller.roles.contains(Roles::TRUSTED))?;
     if let Some(address) = &asked.webhook {
         check_address("webhook", address)?;
     }
@@ -81,16 +80,20 @@ pub async fn ask(
     };
     asking.check_end_user()?;
     let price = paying::estimate(&asked, &settings) + paying::surcharge(0, style.as_ref(), &payer);
+    let is_trusted = caller.roles.contains(Roles::TRUSTED);
     if asked.dry_run {
+        asked.check(is_trusted)?;
         return Ok(reply::json(StatusCode::OK, &RequestAsync::priced(price)));
     }
     let whose = Whose {
         workers: targets(&rigs, asked.targets(), asked.worker_blacklist).await?,
         is_hidden: door.is_hidden(&caller),
     };
+    asked.check_batch(is_trusted)?;
     // As many as whoever pays may have.
     asking.leave_room(&requests, &settings)?;
     door.keep_out_blocked()?;
+    asked.check(is_trusted)?;
     door.refuse_raiders(&caller, &modes)?;
     door.refuse_blocked_clients()?;
     asked = moderated(&door, &caller, asked).await?;

@@ -37,6 +37,7 @@ pub struct Asker<'a> {
 impl GenerationInputImage {
     /// Everything that can be said no to without looking at the queue, the kudos or the images themselves.
     pub fn check(&self, known: Known) -> Result<(), Refusal> {
+        self.check_number_of_sources(known.asker)?;
         self.check_batch(known.asker)?;
         self.params.check_families(&self.models, known)?;
         self.check_prompt()?;
@@ -49,11 +50,15 @@ impl GenerationInputImage {
         self.check_needed_source()
     }
 
-    /// What only trusted users may do.
-    pub fn check_batch(&self, asker: Asker) -> Result<(), Refusal> {
+    /// Several are for trusted users.
+    pub fn check_number_of_sources(&self, asker: Asker) -> Result<(), Refusal> {
         let extra = self.extra_source_images().len();
         Code::TooManyExtraSourceImages.when(extra > 5)?;
-        Code::MoreThanMinExtraSourceImage.when(extra > 1 && !asker.trusted)?;
+        Code::MoreThanMinExtraSourceImage.when(extra > 1 && !asker.trusted)
+    }
+
+    /// What only trusted users may do.
+    pub fn check_batch(&self, asker: Asker) -> Result<(), Refusal> {
         let alone = self.disable_batching && self.params.n > 1;
         Code::RequiresTrust.when(alone && !asker.trusted)
     }

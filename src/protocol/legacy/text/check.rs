@@ -15,14 +15,19 @@ impl GenerationInputText {
     /// Everything that can be said no to without looking at the queue, the kudos or the filters.
     pub fn check(&self, trusted: bool) -> Result<(), Refusal> {
         Code::MissingPrompt.when(self.prompt.is_empty())?;
-        let alone = self.disable_batching && self.outputs() > 1;
-        Code::RequiresTrust.when(alone && !trusted)?;
+        self.check_batch(trusted)?;
         self.params.check()?;
         let images = self
             .extra_source_images
             .as_ref()
             .is_some_and(|images| !images.is_empty());
         Code::InvalidExtraSourceImages.when(images)
+    }
+
+    /// What only trusted users may do.
+    pub fn check_batch(&self, trusted: bool) -> Result<(), Refusal> {
+        let alone = self.disable_batching && self.outputs() > 1;
+        Code::RequiresTrust.when(alone && !trusted)
     }
 }
 

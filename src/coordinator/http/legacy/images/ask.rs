@@ -63,6 +63,9 @@ pub async fn ask(
         for_a_class(&mut asked);
     }
     takes_requests(&modes)?;
+    if let Some(address) = &asked.webhook {
+        check_address("webhook", address)?;
+    }
     let patron = sharing
         .patron(style.and_then(|style| style.shared_key))
         .await?;
@@ -79,9 +82,6 @@ pub async fn ask(
         settings,
         modes: modes.clone(),
     };
-    if let Some(address) = &asked.webhook {
-        check_address("webhook", address)?;
-    }
     let asking = Asking {
         caller: &caller,
         pays: patron.as_ref().unwrap_or(&caller),
@@ -92,6 +92,7 @@ pub async fn ask(
         end_user: asked.proxied_account.as_deref(),
     };
     asking.check_end_user()?;
+    asked.check_number_of_sources(known(&caller, &alias(&caller)).asker)?;
     let whose = Whose {
         workers: targets(&rigs, asked.targets(), asked.worker_blacklist).await?,
         is_hidden: door.is_hidden(&caller),
