@@ -117,6 +117,23 @@ async fn a_maintenance_switch_during_a_pop() {
     assert_eq!(look(&app, &before).await["finished"], 1);
 }
 
+#[tokio::test]
+async fn maintenance_ends_images_that_wait_and_not_those_that_are_drawn() {
+    let app = App::start().await;
+    let id = images::ask(&app, json!({"params": {"n": 3}})).await;
+    let popped = images::pop(&app, json!({})).await;
+    switch(&app, json!({"maintenance_mode": true})).await;
+    let (status, answer) = images::submit(&app, &popped["id"], json!({})).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    let done = images::until_done(&app, &id).await;
+    assert_eq!(
+        (&done["finished"], &done["waiting"], &done["faulted"]),
+        (&json!(1), &json!(0), &json!(false)),
+        "{done}"
+    );
+    assert!(images::pop(&app, json!({})).await["id"].is_null());
+}
+
 /// A request from that address.
 async fn from(app: &App, address: &str, method: Method, path: &str, key: &str) -> Answer {
     let mut asked = request(method, path, &[("apikey", key)], Body::empty());
