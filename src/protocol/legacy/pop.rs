@@ -13,6 +13,8 @@ pub const UNKNOWN_AGENT: &str = "unknown:0:unknown";
 /// Words of a worker's blacklist that count, and of each so many characters.
 const MOST_WORDS: usize = 200;
 const LONGEST_WORD: usize = 15;
+/// Models that one may say it has; of hundreds, fewer count.
+const MOST_MODELS: usize = 2000;
 
 body! {
     /// `POST /v2/generate/pop`
@@ -38,7 +40,7 @@ body! {
         may {
             blacklist: Vec<String> = list(text(..)),
             priority_usernames: Vec<String> = list(text(..)),
-            models: Vec<String> = list(text(3..=255)),
+            models: Vec<String> = list(text(3..=255)).at_most(MOST_MODELS),
         }
     }
 }
@@ -60,7 +62,7 @@ body! {
         may {
             softprompts: Vec<String> = list(text(..)),
             priority_usernames: Vec<String> = list(text(..)),
-            models: Vec<String> = list(text(3..=255)),
+            models: Vec<String> = list(text(3..=255)).at_most(MOST_MODELS),
         }
     }
 }
@@ -121,9 +123,9 @@ mod tests {
         InterrogationPopInput, PopInputImage, PopInputText, ResponseModelMessagePop, user_in_alias,
     };
     use crate::protocol::job::UnixMillis;
-    use crate::protocol::legacy::Body;
     use crate::protocol::legacy::date::Date;
     use crate::protocol::legacy::schemas::{assert_fits, assert_reads};
+    use crate::protocol::legacy::{Body, Refusal};
 
     #[test]
     fn pops_are_read_as_the_contract_says() {
@@ -145,6 +147,15 @@ mod tests {
         let pop = PopInputImage::read(json!({"name": "w", "blacklist": words})).unwrap();
         assert_eq!(pop.unwanted_words().count(), 200);
         assert!(pop.unwanted_words().all(|word| word.len() == 15));
+    }
+
+    #[test]
+    fn a_worker_has_hundreds_of_models_and_not_thousands() {
+        let serves = |count: usize| json!({"name": "w", "models": vec!["model"; count]});
+        assert!(PopInputImage::read(serves(2000)).is_ok());
+        let many = "found 2001 items, wanted an array of at most 2000 items";
+        let expected = Err(Refusal::invalid("models", many));
+        assert_eq!(PopInputText::read(serves(2001)), expected);
     }
 
     #[test]

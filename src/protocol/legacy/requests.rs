@@ -2,10 +2,13 @@
 
 use crate::protocol::job::RequestId;
 
+use super::rules::{List, Text, list, text};
 use super::tables::{reply, words};
 
 /// Of the workers a request names so many count, the rest are left aside.
 const MOST_TARGETS: usize = 5;
+/// Models that one request may name. Each is looked up, counted and held against the workers that are here.
+const MOST_MODELS: usize = 100;
 
 reply! {
     /// 202 of an async request; of a dry run 200, with nothing but `kudos`.
@@ -89,6 +92,11 @@ impl RequestAsync {
     }
 }
 
+/// The models that a request names.
+pub fn model_names() -> List<Text> {
+    list(text(..)).at_most(MOST_MODELS)
+}
+
 pub fn targets(workers: Option<&[String]>) -> &[String] {
     let workers = workers.unwrap_or_default();
     &workers[..workers.len().min(MOST_TARGETS)]
@@ -100,7 +108,10 @@ mod tests {
 
     use super::{RequestAsync, RequestSingleWarning, RequestStatusCheck, Warning, targets};
     use crate::protocol::job::RequestId;
+    use crate::protocol::legacy::image::request::GenerationInputImage;
     use crate::protocol::legacy::schemas::assert_fits;
+    use crate::protocol::legacy::text::request::GenerationInputText;
+    use crate::protocol::legacy::{Body, Refusal};
 
     #[test]
     fn a_dry_run_is_answered_with_its_price_alone() {
@@ -128,5 +139,17 @@ mod tests {
         assert_eq!(targets(Some(&seven)).len(), 5);
         assert_eq!(targets(Some(&seven[..2])).len(), 2);
         assert!(targets(None).is_empty());
+    }
+
+    #[test]
+    fn a_request_names_so_many_models() {
+        fn check<B: Body>() {
+            let read = |count: usize| B::read(json!({"prompt": "p", "models": vec!["m"; count]}));
+            assert!(read(100).is_ok());
+            let many = "found 101 items, wanted an array of at most 100 items";
+            assert_eq!(read(101).err(), Some(Refusal::invalid("models", many)));
+        }
+        check::<GenerationInputText>();
+        check::<GenerationInputImage>();
     }
 }

@@ -11,6 +11,9 @@ use crate::protocol::openai::shape::whole as whole_number;
 use super::body::{Body, Entries, Reading};
 use super::words::{self, Word};
 
+/// Items of a list of which nothing else is said. What is read of each is asked of others, some of it of everybody.
+const MOST_ITEMS: usize = 1000;
+
 pub trait Rule<T> {
     fn read(&self, value: Value, reading: &mut Reading) -> Option<T>;
 
@@ -42,8 +45,10 @@ pub struct Number {
 /// One word of a closed list.
 pub struct OneOf;
 
+/// No list is without an end.
 pub struct List<R> {
     items: R,
+    most: usize,
     unique: bool,
 }
 
@@ -110,6 +115,7 @@ pub fn word() -> OneOf {
 pub fn list<R>(items: R) -> List<R> {
     List {
         items,
+        most: MOST_ITEMS,
         unique: false,
     }
 }
@@ -134,6 +140,11 @@ impl Whole {
 }
 
 impl<R> List<R> {
+    #[must_use]
+    pub fn at_most(self, most: usize) -> Self {
+        Self { most, ..self }
+    }
+
     #[must_use]
     pub fn unique(self) -> Self {
         Self {
@@ -268,6 +279,14 @@ impl<T, R: Rule<T>> Rule<Vec<T>> for List<R> {
             reading.refuse(&value, self.wanted());
             return None;
         };
+        if items.len() > self.most {
+            reading.note(format!(
+                "found {} items, wanted {}",
+                items.len(),
+                self.wanted()
+            ));
+            return None;
+        }
         let twice = self.unique && stands_twice(&items);
         if twice {
             reading.note("an item stands twice, wanted each once".to_owned());
@@ -284,7 +303,7 @@ impl<T, R: Rule<T>> Rule<Vec<T>> for List<R> {
     }
 
     fn wanted(&self) -> String {
-        "an array".to_owned()
+        format!("an array of at most {} items", self.most)
     }
 }
 
@@ -352,5 +371,24 @@ impl<B: Body> Rule<B> for Inner {
 
     fn wanted(&self) -> String {
         "an object".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::protocol::legacy::interrogation::ModelInterrogationInputImage;
+    use crate::protocol::legacy::{Body, Refusal};
+
+    #[test]
+    fn a_list_ends_somewhere_and_a_longer_one_is_one_complaint() {
+        let read = |count: usize| {
+            let forms = vec![json!({"name": "caption"}); count];
+            ModelInterrogationInputImage::read(json!({"source_image": "", "forms": forms}))
+        };
+        assert_eq!(read(1000).unwrap().forms.unwrap().len(), 1000);
+        let many = "found 1001 items, wanted an array of at most 1000 items";
+        assert_eq!(read(1001).unwrap_err(), Refusal::invalid("forms", many));
     }
 }

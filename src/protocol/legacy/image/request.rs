@@ -1,6 +1,6 @@
 //! What a client asks for when it wants images.
 
-use crate::protocol::legacy::requests::targets;
+use crate::protocol::legacy::requests::{model_names, targets};
 use crate::protocol::legacy::rules::{flag, inner, list, number, text, word};
 use crate::protocol::legacy::tables::body;
 use crate::protocol::legacy::words::SourceProcessing;
@@ -24,7 +24,7 @@ body! {
             censor_nsfw: bool = flag() => true,
             worker_blacklist: bool = flag() => false,
             /// An empty list means any model.
-            models: Vec<String> = list(text(..)) => vec!["stable_diffusion".to_owned()],
+            models: Vec<String> = model_names() => vec!["stable_diffusion".to_owned()],
             source_processing: SourceProcessing = word() => SourceProcessing::Img2Img,
             r2: bool = flag() => true,
             shared: bool = flag() => false,

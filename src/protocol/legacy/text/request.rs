@@ -1,7 +1,7 @@
 //! What a client asks for when it wants text.
 
 use crate::protocol::legacy::image::request::ExtraSourceImage;
-use crate::protocol::legacy::requests::targets;
+use crate::protocol::legacy::requests::{model_names, targets};
 use crate::protocol::legacy::rules::{flag, inner, list, text};
 use crate::protocol::legacy::tables::body;
 
@@ -21,7 +21,7 @@ body! {
             slow_workers: bool = flag() => true,
             worker_blacklist: bool = flag() => false,
             /// An empty list means any model.
-            models: Vec<String> = list(text(..)) => Vec::new(),
+            models: Vec<String> = model_names() => Vec::new(),
             dry_run: bool = flag() => false,
             disable_batching: bool = flag() => false,
             allow_downgrade: bool = flag() => false,
