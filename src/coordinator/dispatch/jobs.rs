@@ -161,6 +161,12 @@ impl Entry {
         }
     }
 
+    /// An earlier process may have given it out. Once somebody was given it here it is known who has it, and whoever
+    /// has failed it does not get it back by saying that it was out before.
+    pub fn may_be_out_already(&self) -> bool {
+        self.job.durable && self.earlier > 0 && self.history.attempts == 0
+    }
+
     pub fn has_output(&self) -> bool {
         self.delivered.events > 0
     }

@@ -81,10 +81,8 @@ impl Dispatcher {
     }
 
     fn claimable(&self, jobs: &[JobId]) -> Option<(JobId, &Entry)> {
-        // Who brings the whole of it cannot go on with what a client has read of another's.
-        let waits = |entry: &Entry| {
-            entry.job.durable && !entry.has_output() && matches!(entry.state, State::Queued)
-        };
+        let waits =
+            |entry: &Entry| entry.may_be_out_already() && matches!(entry.state, State::Queued);
         let mut here = jobs.iter().filter_map(|job| self.jobs.get_key_value(job));
         let found = here.find(|(_, entry)| waits(entry));
         found.map(|(job, entry)| (*job, entry))

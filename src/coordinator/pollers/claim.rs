@@ -1,6 +1,6 @@
 //! A worker brings a job that an earlier process of ours has given it. Pops are not written down, so nobody here knows;
 //! but the job is on disk and waits again, its id is known to whoever was given it and to nobody else, and the work is
-//! done: it is taken, unless somebody was faster.
+//! done: it is taken, unless somebody was given it since.
 
 use std::sync::Arc;
 
@@ -32,6 +32,10 @@ impl Pollers {
         }
         let poller = self.claimant(owner).await?;
         let mut poller = poller.lock().await;
+        if self.is_doubted(&poller) {
+            // Nothing it makes is believed.
+            return Err(NotTaken::Unknown);
+        }
         let news = match poller.is_known() {
             true => None,
             false => Some(poller.introduce(&self.0.names, &self.0.switchboard)),

@@ -840,6 +840,22 @@ async fn a_later_attempt_is_brought_to_a_coordinator_that_began_anew() {
 }
 
 #[tokio::test]
+async fn what_a_worker_has_given_up_is_not_its_own_by_a_guess_at_its_next_id() {
+    let app = App::start().await;
+    ask(&app, json!({})).await;
+    let popped = pop(&app, json!({})).await;
+    let faulted = json!({"generation": "", "state": "faulted"});
+    assert_eq!(submit(&app, &popped["id"], faulted).await.0, StatusCode::OK);
+    let given: JobId = serde_json::from_value(popped["id"].clone()).unwrap();
+    for later in 1..16 {
+        let guessed = JobId(uuid::Uuid::from_u128(given.0.as_u128() ^ later));
+        let (code, answer) = submit(&app, &json!(guessed), json!({})).await;
+        assert_eq!(code, StatusCode::NOT_FOUND, "{answer}");
+    }
+    assert!(pop(&app, json!({"name": "another"})).await["id"].is_string());
+}
+
+#[tokio::test]
 async fn what_is_given_out_once_more_after_a_new_beginning_has_another_id() {
     let (app, id, before) = left_out(App::start().await, 1).await;
     let popped = pop(&app, json!({"name": "second"})).await;

@@ -62,19 +62,23 @@ impl World {
         }
     }
 
-    /// Brings a job that an earlier process has given it: it is its own if it waits, and not if somebody has it.
+    /// Brings a job that an earlier process has given it: it is its own if it waits, and not if somebody was given it since.
     fn claim(&mut self, index: usize, session: SessionId) {
         let Some(&job) = self.random.pick(&self.clients.open) else {
             return;
         };
-        let entry = self.dispatcher.jobs.get(&job);
-        if entry.is_none_or(|entry| entry.job.kind != self.pollers[index].kind) {
+        let Some(entry) = self.dispatcher.jobs.get(&job) else {
+            return;
+        };
+        if entry.job.kind != self.pollers[index].kind {
             return;
         }
+        let may_be_out = entry.may_be_out_already();
         let wants = Wants::only(vec![job]);
         self.give(Input::Pop { session, wants });
         for offer in std::mem::take(&mut self.popped) {
             assert_eq!(offer.job.id, job, "it was given something else");
+            assert!(may_be_out, "it was never out, or somebody has had it");
             self.note("claimed");
             let brought = Brought {
                 session,
