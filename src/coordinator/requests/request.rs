@@ -15,8 +15,8 @@ use crate::coordinator::dispatch::Standing;
 use crate::coordinator::storage::{RequestRow, Store};
 use crate::coordinator::switchboard::{JobStream, JobWatch, Stage};
 use crate::protocol::job::{
-    AccountId, Body, Event, Hidden, Job, JobId, Kind, Kudos, LegacySampling, Product, Progress,
-    RequestId, UnixMillis,
+    AccountId, Body, Event, FailureKind, Hidden, Job, JobId, Kind, Kudos, LegacySampling, Product,
+    Progress, RequestId, UnixMillis,
 };
 
 /// For so long workers of an earlier process may not have come yet: as long as one that polls counts as online.
@@ -155,6 +155,25 @@ impl Request {
             held: false,
             fee: row.fee,
             charged: Mutex::default(),
+        }
+    }
+
+    /// Nobody knows any more what was asked for, and whoever asks after it finds that it has failed.
+    pub(super) fn unreadable(row: &RequestRow) -> Self {
+        let output = Output {
+            job: JobId::random(),
+            seed: None,
+            legacy: None,
+            form: None,
+            watch: Mutex::default(),
+            product: Mutex::default(),
+            progress: Mutex::default(),
+            ended: OnceLock::from(Ended::Failed(FailureKind::Internal.row().code.into())),
+        };
+        let told = (Wishes::default(), Standing::default());
+        Self {
+            outputs: vec![output],
+            ..Self::new(row, told, &[], &[], Vec::new())
         }
     }
 

@@ -39,7 +39,8 @@ impl Requests {
                 }
                 Err(error) => {
                     // Its id is a secret.
-                    warn!("a stored request cannot be read any more: {error}");
+                    warn!("a stored request cannot be read any more, and has failed: {error}");
+                    self.follow(Request::unreadable(&one.request), &[], Vec::new(), None);
                     continue;
                 }
             }

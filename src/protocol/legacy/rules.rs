@@ -345,7 +345,7 @@ impl Rule<Value> for TextOrFree {
     }
 }
 
-/// As deep as the JSON is, and that ends at 128 levels.
+/// As deep as the JSON is, and that ends somewhere.
 fn look_for_nul(value: &Value, reading: &mut Reading) {
     match value {
         Value::String(text) => reading.look_for_nul(text),

@@ -1,8 +1,9 @@
 //! Untrusted bytes to JSON. What [`serde_json`] lets pass and we do not: a key that stands twice, where two
 //! programs on the way would read two different requests, and values without end, since each costs much more
-//! memory than it has bytes.
+//! memory than it has bytes; and nesting that comes near its 128 levels, since what is read here is stored and sent
+//! inside of something, and has to be read there again.
 //!
-//! Nesting stops at its 128 levels; NaN, infinities, numbers beyond a double, lone surrogates and broken UTF-8
+//! NaN, infinities, numbers beyond a double, lone surrogates and broken UTF-8
 //! are refused by it too.
 
 use std::cell::Cell;
@@ -17,6 +18,9 @@ use super::nearest::shortened;
 
 /// Values of one body, a number in a list counted as one. The longest prompts have a few thousand.
 pub const MOST_VALUES: usize = 500_000;
+
+/// Levels of nesting. What we put around it has far fewer than there are between this and what [`serde_json`] reads.
+pub const DEEPEST: usize = 100;
 
 /// How many more values may be read.
 #[derive(Debug)]
@@ -55,7 +59,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Problem> {
     }
     let mut reader = serde_json::Deserializer::from_str(text);
     let budget = Budget::default();
-    let value = Strict(&budget).deserialize(&mut reader);
+    let value = Strict::new(&budget).deserialize(&mut reader);
     value
         .and_then(|value| reader.end().map(|()| value))
         .map_err(|error| Problem::malformed(format!("the body is not JSON: {error}")))
@@ -65,7 +69,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Problem> {
 /// times as large as the text, so several texts share a budget.
 pub fn object(text: &str, budget: &Budget) -> Result<Option<Map<String, Value>>, TooMany> {
     let mut reader = serde_json::Deserializer::from_str(text);
-    let value = Strict(budget).deserialize(&mut reader);
+    let value = Strict::new(budget).deserialize(&mut reader);
     match value.and_then(|value| reader.end().map(|()| value)) {
         Ok(Value::Object(entries)) => Ok(Some(entries)),
         Err(_) if budget.is_spent() => Err(TooMany),
@@ -73,15 +77,35 @@ pub fn object(text: &str, budget: &Budget) -> Result<Option<Map<String, Value>>,
     }
 }
 
-/// Reads strictly, as long as values are left.
+/// Reads strictly, as long as values and levels are left.
 #[derive(Clone, Copy)]
-struct Strict<'a>(&'a Budget);
+struct Strict<'a> {
+    budget: &'a Budget,
+    levels: usize,
+}
+
+impl<'a> Strict<'a> {
+    fn new(budget: &'a Budget) -> Self {
+        Self {
+            budget,
+            levels: DEEPEST,
+        }
+    }
+
+    /// For what is in a list or an object.
+    fn inside<E: Error>(self) -> Result<Self, E> {
+        let levels = self.levels.checked_sub(1);
+        let levels = levels
+            .ok_or_else(|| E::custom(format!("it is nested deeper than {DEEPEST} levels")))?;
+        Ok(Self { levels, ..self })
+    }
+}
 
 impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        let taken = self.0.take_one();
+        let taken = self.budget.take_one();
         taken.map_err(|TooMany| {
             D::Error::custom(format!("it holds more than {MOST_VALUES} values"))
         })?;
@@ -128,21 +152,23 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let inside = self.inside()?;
         let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(self)? {
+        while let Some(item) = items.next_element_seed(inside)? {
             list.push(item);
         }
         Ok(Value::Array(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let inside = self.inside()?;
         let mut map = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
             if map.contains_key(&key) {
                 let key = shortened(&key);
                 return Err(A::Error::custom(format!("the key {key:?} stands twice")));
             }
-            let value = entries.next_value_seed(self)?;
+            let value = entries.next_value_seed(inside)?;
             map.insert(key, value);
         }
         Ok(Value::Object(map))
@@ -151,9 +177,9 @@ impl<'de> Visitor<'de> for Strict<'_> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::{Budget, TooMany, object, parse};
+    use super::{Budget, DEEPEST, TooMany, object, parse};
 
     fn check(body: impl AsRef<[u8]>, expected: &str) {
         let problem = parse(body.as_ref()).unwrap_err();
@@ -186,8 +212,25 @@ mod tests {
 
     #[test]
     fn a_hundred_thousand_levels_are_refused() {
-        check("[".repeat(100_000), "recursion limit");
-        check(r#"{"a":"#.repeat(100_000), "recursion limit");
+        check("[".repeat(100_000), "deeper than 100 levels");
+        check(r#"{"a":"#.repeat(100_000), "deeper than 100 levels");
+    }
+
+    #[test]
+    fn what_is_as_deep_as_it_may_be_can_be_read_inside_of_something_else() {
+        let nested = |levels: usize| {
+            [
+                r#"{"a":"#.repeat(levels),
+                "0".to_owned(),
+                "}".repeat(levels),
+            ]
+            .concat()
+        };
+        check(nested(DEEPEST + 1), "deeper than 100 levels");
+        let deep = parse(nested(DEEPEST).as_bytes()).unwrap();
+        let inside = json!({"job": {"body": [deep]}});
+        let again: Value = serde_json::from_str(&inside.to_string()).unwrap();
+        assert_eq!(again, inside);
     }
 
     #[test]

@@ -131,3 +131,27 @@ async fn a_text_that_was_popped_before_its_time_was_over_is_taken_and_read_after
     let read = super::until(&app, &short, |status| status["done"] == true).await;
     assert_eq!(read["generations"][0]["text"], " in time");
 }
+
+#[tokio::test]
+async fn what_nobody_can_read_any_more_has_failed_and_is_not_gone() {
+    let app = App::start().await;
+    let asked_now = ask(&app, json!({})).await;
+    let (row, id) = (row(&app, &asked_now).await, RequestId::random());
+    let broken = RequestRow {
+        id,
+        body: "{".to_owned(),
+        ..row
+    };
+    app.store.accept(broken, Dues::default()).await.unwrap();
+    let app = app.anew().await;
+    let at = format!("{TEXT}/{id}");
+    let (code, status) = call(&app, Method::GET, &at, Value::Null).await;
+    assert_eq!(code, StatusCode::OK, "{status}");
+    assert_eq!(
+        (&status["done"], &status["faulted"]),
+        (&json!(true), &json!(true))
+    );
+    let whole = format!("{TEXT}/{asked_now}");
+    let (_, status) = call(&app, Method::GET, &whole, Value::Null).await;
+    assert_eq!(status["waiting"], 1);
+}

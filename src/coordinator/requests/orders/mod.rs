@@ -428,31 +428,54 @@ mod tests {
     use crate::coordinator::storage::RequestRow;
     use crate::protocol::job::RequestId;
     use crate::protocol::legacy::Body as _;
+    use crate::protocol::legacy::interrogation::ModelInterrogationInputImage;
     use crate::protocol::legacy::text::request::GenerationInputText;
+    use crate::protocol::openai::json::DEEPEST;
+
+    /// What is written down of it.
+    fn row(order: &Order, standing: Standing) -> RequestRow {
+        let new = order.request(standing, None, &Names::default());
+        RequestRow {
+            id: new.id,
+            account: new.account,
+            kind: new.kind,
+            body: new.body,
+            accepted_at: wall_clock(),
+            expires_at: new.expires_at,
+            cancelled: false,
+            fee: new.fee,
+        }
+    }
+
+    fn order(asked: Asked) -> Order {
+        let payer = Payer::of(&Caller::anonymous(), None, false, wall_clock()).unwrap();
+        Order::new(RequestId::random(), &payer, asked)
+    }
 
     #[test]
     fn what_waits_behind_the_others_or_is_short_of_kudos_still_is_when_it_is_read_again() {
-        let payer = Payer::of(&Caller::anonymous(), None, false, wall_clock()).unwrap();
         let asked = GenerationInputText::read(json!({"prompt": "p"})).unwrap();
-        let order = Order::new(RequestId::random(), &payer, Asked::text(asked));
+        let order = order(Asked::text(asked));
         for (priority, short) in [(Priority::Low, true), (Priority::Normal, false)] {
             let standing = Standing {
                 priority,
                 short,
                 ..Standing::default()
             };
-            let new = order.request(standing, None, &Names::default());
-            let row = RequestRow {
-                id: new.id,
-                account: new.account,
-                kind: new.kind,
-                body: new.body,
-                accepted_at: wall_clock(),
-                expires_at: new.expires_at,
-                cancelled: false,
-                fee: new.fee,
-            };
-            assert_eq!(Order::read(&row).unwrap().standing(), standing);
+            let again = Order::read(&row(&order, standing)).unwrap();
+            assert_eq!(again.standing(), standing);
         }
+    }
+
+    #[test]
+    fn what_is_as_deep_as_a_body_may_be_is_read_again() {
+        let levels = DEEPEST - 4;
+        let deep = "[".repeat(levels) + &"]".repeat(levels);
+        let forms = format!(r#"[{{"name": "caption", "payload": {{"deep": {deep}}}}}]"#);
+        let body = format!(r#"{{"source_image": "", "forms": {forms}}}"#);
+        let asked = ModelInterrogationInputImage::parse(body.as_bytes()).unwrap();
+        let order = order(Asked::forms(asked, (1, 1)));
+        let again = Order::read(&row(&order, Standing::default())).unwrap();
+        assert_eq!(again.asked.stored(), order.asked.stored());
     }
 }
