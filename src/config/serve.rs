@@ -48,7 +48,7 @@ settings! {
         jobs_in_flight: Option<usize> where (1..=1_000_000); unset "no limit",
         /// Whether prompts go to workers of the public network without the keys, tokens and passwords in them.
         scrub_secrets: bool = true,
-        /// Texts of one account that wait or run at the same time, of requests that are polled for. Raise it for accounts of whole services.
+        /// Texts of one account that wait for a worker at the same time, of requests that are polled for. Raise it for accounts of whole services.
         polled_texts: usize where (1..=1_000_000) = 30,
         /// Whether the poll API takes requests with the key 0000000000, which everybody knows. Set it for a network that is open to all.
         anonymous: bool = false,

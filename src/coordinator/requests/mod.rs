@@ -8,6 +8,7 @@
 //! | [`orders`] | what is kept of it, and the jobs that it becomes: one file for each kind |
 //! | [`results`] | what was made, as its client is handed it |
 //! | `follow` | the task that listens to its jobs |
+//! | `places` | how many jobs one may have here, those at the door among them |
 //! | `holds` | kudos that are kept for it until it has ended |
 //! | `shelves` | where they are found, and when they are forgotten |
 //! | `restore` | what an earlier process has left on disk |
@@ -15,6 +16,7 @@
 mod follow;
 mod holds;
 pub mod orders;
+mod places;
 mod request;
 mod restore;
 pub mod results;
@@ -22,10 +24,11 @@ mod shelves;
 
 pub use holds::Kept;
 pub use orders::Order;
+pub use places::{Counted, NoPlace, Place};
 pub use request::{Counts, Ended, Made, Output, Request, Wishes};
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -43,6 +46,7 @@ use crate::protocol::job::{AccountId, Job, Kind, Kudos, RequestId, UnixMillis};
 use crate::tasks::Tasks;
 
 use follow::Follower;
+use places::Places;
 use shelves::Shelves;
 
 /// What has expired is looked for this often.
@@ -70,6 +74,7 @@ struct Inner {
     webhooks: Webhooks,
     tasks: Tasks,
     shelves: RwLock<Shelves>,
+    places: Mutex<Places>,
 }
 
 /// One that is at the door. Its jobs are durable and of one account and kind.
@@ -90,6 +95,8 @@ pub struct NewRequest {
     pub dues: Dues,
     /// What is kept of the account's kudos and of the key's until it has ended, if anything is.
     pub kept: Vec<Kept>,
+    /// Where it is counted until it is taken.
+    pub place: Option<Place>,
     pub expires_at: UnixMillis,
 }
 
@@ -114,6 +121,7 @@ impl Requests {
             webhooks,
             tasks: tasks.clone(),
             shelves: RwLock::default(),
+            places: Mutex::default(),
         }));
         let (swept, stopping) = (requests.clone(), tasks.stopping());
         tasks.start(async move {
@@ -150,7 +158,10 @@ impl Requests {
         new.kept.into_iter().for_each(Kept::accepted);
         let wishes = (new.wishes, new.standing);
         let request = Request::new(&row, wishes, &new.jobs, &streams, Vec::new());
-        Ok(self.follow(request, &new.jobs, streams, new.webhook))
+        let request = Arc::new(request);
+        self.take_in(&request, new.place);
+        self.follow(&request, &new.jobs, streams, new.webhook);
+        Ok(request)
     }
 
     pub fn find(&self, id: RequestId) -> Option<Arc<Request>> {
@@ -191,22 +202,13 @@ impl Requests {
         self.read().unfinished(account).cloned().collect()
     }
 
-    /// How many jobs wait or run for such requests of an account.
-    pub fn open_jobs(&self, account: AccountId, counts: impl Fn(&Request) -> bool) -> usize {
-        let shelves = self.read();
-        let unfinished = shelves.unfinished(account);
-        let counted = unfinished.filter(|request| counts(request));
-        counted.map(|request| request.open_jobs()).sum()
-    }
-
     fn follow(
         &self,
-        request: Request,
+        request: &Arc<Request>,
         jobs: &[Arc<Job>],
         streams: Vec<JobStream>,
         webhook: Option<Arc<str>>,
-    ) -> Arc<Request> {
-        let request = Arc::new(request);
+    ) {
         let Inner {
             tasks, switchboard, ..
         } = &*self.0;
@@ -219,7 +221,6 @@ impl Requests {
             told: request.is_cancelled(),
             ended: move |request: &Request| keeper.lessen(request),
         };
-        self.write().add(&request);
         if let Some(address) = webhook {
             self.0.webhooks.follow(request.clone(), address);
         }
@@ -231,7 +232,6 @@ impl Requests {
                 requests.finish(&followed).await;
             }
         });
-        request
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Shelves> {

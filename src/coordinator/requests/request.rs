@@ -40,7 +40,7 @@ pub struct Request {
     pub standing: Standing,
     /// In the order they were asked for.
     pub outputs: Vec<Output>,
-    /// That any of its jobs may be made by; kept where the crowd at a model matters, and else empty.
+    /// That any of its jobs may be made by, in order; kept where the crowd at a model matters, and else empty.
     models: Vec<Arc<str>>,
     cancelled: CancellationToken,
     /// Rises whenever something has come of it.
@@ -177,8 +177,9 @@ impl Request {
         }
     }
 
-    pub fn wants_one_of(&self, models: impl IntoIterator<Item = Arc<str>>) -> bool {
-        models.into_iter().any(|model| self.models.contains(&model))
+    pub fn wants_one_of(&self, models: &[Arc<str>]) -> bool {
+        let wants = |model| self.models.binary_search(model).is_ok();
+        models.iter().any(wants)
     }
 
     /// Later than it was, whenever a worker takes one of its jobs or brings one.
@@ -275,7 +276,9 @@ impl Request {
         self.outputs.iter().for_each(|output| output.watch(streams));
     }
 
+    /// Its client wants nothing more of it.
     pub(in crate::coordinator) fn cancel(&self) {
+        self.spares.store(false, Ordering::Relaxed);
         self.cancelled.cancel();
         self.note();
     }
@@ -299,7 +302,11 @@ impl Request {
         self.heard.subscribe()
     }
 
-    pub(super) fn end_waiting(&self) {
+    /// Nobody is given any more of it, and its client still wants what comes.
+    pub(in crate::coordinator) fn end_waiting(&self) {
+        if self.is_cancelled() {
+            return;
+        }
         self.spares.store(true, Ordering::Relaxed);
         self.cancelled.cancel();
     }
@@ -328,6 +335,19 @@ impl Request {
     pub(super) fn open_jobs(&self) -> usize {
         let open = self.outputs.iter().filter(|output| output.is_open());
         open.count()
+    }
+
+    /// How many of its jobs a worker may still be given.
+    pub(super) fn waiting_jobs(&self) -> usize {
+        match self.is_cancelled() {
+            true => 0,
+            false => self.counts().waiting,
+        }
+    }
+
+    /// By its client, and not because nobody is given anything.
+    pub fn is_given_up(&self) -> bool {
+        self.is_cancelled() && !self.spares.load(Ordering::Relaxed)
     }
 
     pub fn is_cancelled(&self) -> bool {

@@ -1,6 +1,7 @@
 //! What an earlier process has left on disk: what has ended is known again, what has not is queued again.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{info, warn};
@@ -13,7 +14,8 @@ use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::{Standing, Submission};
 use crate::coordinator::names::Names;
 use crate::coordinator::storage::{OpenRequest, ResultRow, StorageError};
-use crate::protocol::job::{Hidden, JobId, Kind, Product};
+use crate::coordinator::switchboard::JobStream;
+use crate::protocol::job::{Hidden, Job, JobId, Kind, Product};
 
 impl Requests {
     /// To be called once, before anybody asks. The jobs of a request have the ids they had. Each lives so long from now at
@@ -40,7 +42,7 @@ impl Requests {
                 Err(error) => {
                     // Its id is a secret.
                     warn!("a stored request cannot be read any more, and has failed: {error}");
-                    self.follow(Request::unreadable(&one.request), &[], Vec::new(), None);
+                    self.go_on(Request::unreadable(&one.request), &[], Vec::new(), None);
                     continue;
                 }
             }
@@ -109,8 +111,20 @@ impl Requests {
         let wishes = (order.wishes(), standing);
         let request = Request::new(&one.request, wishes, &jobs, &streams, ended);
         let request = request.restored(is_over);
-        self.follow(request, &jobs, streams, order.webhook());
+        self.go_on(request, &jobs, streams, order.webhook());
         queued
+    }
+
+    fn go_on(
+        &self,
+        request: Request,
+        jobs: &[Arc<Job>],
+        streams: Vec<JobStream>,
+        webhook: Option<Arc<str>>,
+    ) {
+        let request = Arc::new(request);
+        self.take_in(&request, None);
+        self.follow(&request, jobs, streams, webhook);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
+use muster::coordinator::state::DoorSettings;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -93,6 +94,29 @@ async fn forms_are_asked_for_popped_answered_and_read_as_they_were_sent() {
         (code.as_u16(), &answer["rc"]),
         (400, &json!("DuplicateGen"))
     );
+}
+
+#[tokio::test]
+async fn an_account_may_have_so_many_forms_waiting_or_with_workers() {
+    let settings = DoorSettings {
+        polled_texts: 1,
+        ..DoorSettings::default()
+    };
+    let app = App::with(settings).await;
+    ask(&app, &["caption"; 10]).await;
+    let popped = pop(&app, &["caption"], 5).await;
+    assert_eq!(popped["forms"].as_array().unwrap().len(), 5);
+    let one = json!({"source_image": PNG, "forms": [{"name": "nsfw"}]});
+    let (status, answer) = post(&app, ASYNC, one).await;
+    assert_eq!(
+        (status.as_u16(), &answer["rc"]),
+        (429, &json!("TooManyPrompts"))
+    );
+    for form in popped["forms"].as_array().unwrap() {
+        let (status, answer) = submit(&app, &form["id"], json!("a cat")).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+    }
+    ask(&app, &["nsfw"; 5]).await;
 }
 
 #[tokio::test]

@@ -697,6 +697,37 @@ async fn an_account_may_have_so_many_texts_waiting() {
 }
 
 #[tokio::test]
+async fn what_a_worker_has_taken_of_an_account_leaves_room_for_more() {
+    let settings = DoorSettings {
+        polled_texts: 2,
+        ..DoorSettings::default()
+    };
+    let app = App::with(settings).await;
+    ask(&app, json!({"n": 2})).await;
+    assert!(pop(&app, "w1").await["id"].is_string());
+    ask(&app, json!({})).await;
+    let (status, answer) = post(&app, ASYNC, json!({"prompt": "p"})).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{answer}");
+}
+
+#[tokio::test]
+async fn of_many_that_come_at_once_as_many_are_taken_as_there_is_room_for() {
+    let settings = DoorSettings {
+        polled_texts: 4,
+        ..DoorSettings::default()
+    };
+    let app = App::with(settings).await;
+    let tries = (0..20).map(|_| post(&app, ASYNC, json!({"prompt": "p"})));
+    let answers = futures_util::future::join_all(tries).await;
+    let (taken, refused): (Vec<_>, Vec<_>) = answers
+        .into_iter()
+        .partition(|(status, _)| *status == StatusCode::ACCEPTED);
+    assert_eq!(taken.len(), 4);
+    let full = |(_, answer): &(StatusCode, Value)| answer["rc"] == "TooManyPrompts";
+    assert!(refused.iter().all(full), "{refused:?}");
+}
+
+#[tokio::test]
 async fn an_unknown_request_is_not_found() {
     let app = App::start().await;
     for id in [

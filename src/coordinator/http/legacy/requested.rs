@@ -8,7 +8,9 @@ use crate::coordinator::dispatch;
 use crate::coordinator::kudos::Payer;
 use crate::coordinator::modes::{ModeSet, Modes};
 use crate::coordinator::names::Names;
-use crate::coordinator::requests::{NotAccepted, Order, Request, Requests};
+use crate::coordinator::requests::{
+    Counted, NoPlace, NotAccepted, Order, Place, Request, Requests,
+};
 use crate::coordinator::rigs::Rigs;
 use crate::coordinator::state::DoorSettings;
 use crate::protocol::job::{Kind, RequestId, Targets};
@@ -35,37 +37,45 @@ impl Asking<'_> {
         Code::OnlyServiceAccountProxy.when(self.end_user().is_some() && !is_service)
     }
 
-    /// As many jobs of a kind may wait or run for an account as its limit says; of a service, for each of its people. For
-    /// all who have no key as many of the models that are asked for now, so that a crowded one keeps nobody from others.
-    pub fn leave_room(&self, requests: &Requests, settings: &DoorSettings) -> Result<(), Refusal> {
+    /// As many texts or images may wait for an account as its limit says, and ten times as many forms may wait or be made;
+    /// of a service, for each of its people. For all who have no key as many of the models that are asked for now, so that
+    /// a crowded one keeps nobody from others. What has found room keeps its place until it is taken; where there is no
+    /// limit nobody needs one.
+    pub fn leave_room(
+        &self,
+        requests: &Requests,
+        settings: &DoorSettings,
+    ) -> Result<Option<Place>, Refusal> {
         let most = self.most(settings);
         if most == usize::MAX {
-            return Ok(());
+            return Ok(None);
         }
         let (name, most) = match self.kind {
-            Kind::Text => ("texts", most),
+            Kind::Text => ("texts are waiting", most),
             // A form is little work.
-            Kind::Interrogation => ("forms", most.saturating_mul(10)),
-            _ => ("images", most),
+            Kind::Interrogation => ("forms are waiting or being made", most.saturating_mul(10)),
+            _ => ("images are waiting", most),
         };
-        let open = requests.open_jobs(self.payer.account, |request| {
-            request.kind == self.kind
-                && request.wishes.end_user.as_deref() == self.end_user()
-                && self.is_beside(request, &settings.names)
-        });
-        if open.saturating_add(self.jobs as usize) <= most {
-            return Ok(());
-        }
-        let message = format!(
-            "{open} of your {name} are waiting or being made, and {most} may be; {} more do not fit",
-            self.jobs
-        );
-        Err(Refusal::new(Code::TooManyPrompts, message))
+        let place = requests.place(self.counted(&settings.names), self.jobs as usize, most);
+        place.map(Some).map_err(|NoPlace(open)| {
+            let message = format!(
+                "{open} of your {name}, and {most} may be; {} more do not fit",
+                self.jobs
+            );
+            Refusal::new(Code::TooManyPrompts, message)
+        })
     }
 
-    fn is_beside(&self, request: &Request, names: &Names) -> bool {
-        let models = self.models.iter().map(|name| names.id(name));
-        self.payer.account != ANONYMOUS || self.models.is_empty() || request.wants_one_of(models)
+    /// What it is counted with. To whoever asks what is in an image all forms are alike.
+    fn counted(&self, names: &Names) -> Counted {
+        let is_of_a_model = self.payer.account == ANONYMOUS && self.kind != Kind::Interrogation;
+        let models = self.models.iter().filter(|_| is_of_a_model);
+        Counted {
+            account: self.payer.account,
+            kind: self.kind,
+            end_user: self.end_user().map(Arc::from),
+            models: models.map(|name| names.id(name)).collect(),
+        }
     }
 
     /// Whoever asks with a key that cannot pay shares the room of all who have none.
@@ -125,9 +135,31 @@ pub fn unavailable() -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::{dispatch, refusal};
+    use super::{Asking, Caller, Kind, Names, Payer, dispatch, refusal};
+    use crate::coordinator::clock::wall_clock;
     use crate::coordinator::requests::NotAccepted;
     use crate::protocol::legacy::Code;
+
+    #[test]
+    fn who_has_no_key_is_counted_by_models_and_never_by_forms() {
+        let caller = Caller::anonymous();
+        let payer = Payer::of(&caller, None, false, wall_clock()).unwrap();
+        let models = ["caption".to_owned()];
+        let counted = |kind| {
+            let asking = Asking {
+                caller: &caller,
+                pays: &caller,
+                payer: &payer,
+                kind,
+                jobs: 1,
+                models: &models,
+                end_user: None,
+            };
+            asking.counted(&Names::default()).models.len()
+        };
+        let kinds = [Kind::Text, Kind::Image, Kind::Interrogation];
+        assert_eq!(kinds.map(counted), [1, 1, 0]);
+    }
 
     #[test]
     fn who_has_as_many_jobs_as_the_operator_allows_is_told_to_wait_for_them() {

@@ -91,7 +91,7 @@ pub async fn ask(
     };
     asked.check_batch(is_trusted)?;
     // As many as whoever pays may have.
-    asking.leave_room(&requests, &settings)?;
+    let place = asking.leave_room(&requests, &settings)?;
     door.keep_out_blocked()?;
     asked.check(is_trusted)?;
     door.refuse_raiders(&caller, &modes)?;
@@ -113,6 +113,7 @@ pub async fn ask(
     let order = Order::new(id, &payer, Asked::text(asked)).for_workers(whose);
     let request = NewRequest {
         kept: of_key.into_iter().chain(kept).collect(),
+        place,
         ..order.request(payer.standing, style, &settings.names)
     };
     let accepted = requests.accept(request).await;

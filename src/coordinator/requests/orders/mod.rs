@@ -194,6 +194,7 @@ impl Order {
                 shared_key: self.shared_key,
             },
             kept: Vec::new(),
+            place: None,
             expires_at: self.expires_at,
         }
     }

@@ -21,7 +21,7 @@ use crate::coordinator::kudos::Payer;
 use crate::coordinator::modes::Modes;
 use crate::coordinator::pictures::Sources;
 use crate::coordinator::requests::orders::{Asked, Whose};
-use crate::coordinator::requests::{Order, Requests};
+use crate::coordinator::requests::{NewRequest, Order, Requests};
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::switchboard::Switchboard;
 use crate::protocol::job::{Kind, RequestId};
@@ -58,7 +58,7 @@ pub async fn ask(
         models: &forms,
         end_user: None,
     };
-    asking.leave_room(&requests, &settings)?;
+    let place = asking.leave_room(&requests, &settings)?;
     door.refuse_raiders(&caller, &modes)?;
     door.refuse_blocked_clients()?;
     // Not the one that replies and logs name: whoever knows this one may read the answers.
@@ -69,7 +69,10 @@ pub async fn ask(
         ..Whose::default()
     };
     let order = Order::new(id, &payer, Asked::forms(asked, size)).for_workers(whose);
-    let request = order.request(payer.standing, None, &settings.names);
+    let request = NewRequest {
+        place,
+        ..order.request(payer.standing, None, &settings.names)
+    };
     let accepted = requests.accept(request).await;
     let accepted = accepted.map_err(|error| refusal(&error))?;
     let is_possible = progress::is_possible(&accepted, &board).await;

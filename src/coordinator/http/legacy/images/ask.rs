@@ -25,7 +25,7 @@ use crate::coordinator::modes::Modes;
 use crate::coordinator::people::Alias;
 use crate::coordinator::pictures::Sources;
 use crate::coordinator::requests::orders::{Asked, Whose};
-use crate::coordinator::requests::{NewRequest, Order, Requests};
+use crate::coordinator::requests::{NewRequest, Order, Place, Requests};
 use crate::coordinator::rigs::Rigs;
 use crate::coordinator::sharing::Sharing;
 use crate::coordinator::state::DoorSettings;
@@ -98,7 +98,7 @@ pub async fn ask(
         is_hidden: door.is_hidden(&caller),
     };
     asked.check_batch(known(&caller, &alias(&caller)).asker)?;
-    asking.leave_room(&counter.requests, &counter.settings)?;
+    let place = asking.leave_room(&counter.requests, &counter.settings)?;
     door.keep_out_blocked()?;
     door.refuse_raiders(&caller, &modes)?;
     door.refuse_blocked_clients()?;
@@ -109,14 +109,14 @@ pub async fn ask(
         let priced = RequestAsync::priced(paying::estimate(&asked) + more);
         return Ok(reply::json(StatusCode::OK, &priced));
     }
-    let answer = counter.accept(payer, asked, style, whose).await?;
+    let answer = counter.accept((payer, place), asked, style, whose).await?;
     Ok(reply::json(StatusCode::ACCEPTED, &answer))
 }
 
 impl Counter {
     async fn accept(
         &self,
-        mut payer: Payer,
+        (mut payer, place): (Payer, Option<Place>),
         mut asked: GenerationInputImage,
         style: Option<Use>,
         whose: Whose,
@@ -144,6 +144,7 @@ impl Counter {
         let order = Order::new(id, &payer, Asked::image(asked)).for_workers(whose);
         let request = NewRequest {
             kept: of_key.into_iter().chain(kept).collect(),
+            place,
             ..order.request(payer.standing, style, names)
         };
         let accepted = self.requests.accept(request).await;

@@ -1,0 +1,172 @@
+//! How many jobs whoever asks has here already. A request that is at the door counts as if it had been taken: of many that
+//! come at once no more are let in than there is room for.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use super::{Request, Requests};
+use crate::protocol::job::{AccountId, Kind};
+
+/// Which jobs are counted against the limit of whoever asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counted {
+    pub account: AccountId,
+    pub kind: Kind,
+    /// The one of its own people for whom a service asks.
+    pub end_user: Option<Arc<str>>,
+    /// Those alone that one of these may be made by; all, if there are none.
+    pub models: Vec<Arc<str>>,
+}
+
+/// Room for a request that is at the door, until this is dropped or the request is taken.
+#[derive(Debug)]
+pub struct Place {
+    requests: Requests,
+    key: Option<Key>,
+}
+
+/// There are so many already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoPlace(pub usize);
+
+type Key = (AccountId, u64);
+
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    kept: BTreeMap<Key, (Counted, usize)>,
+    last: u64,
+}
+
+impl Requests {
+    /// A place for so many jobs, if there are no more than `most` with them.
+    pub fn place(&self, counted: Counted, jobs: usize, most: usize) -> Result<Place, NoPlace> {
+        // Held while those that are here are counted, and while a place becomes one of them: none counts twice or never.
+        let mut places = self.places();
+        let here = self.counted(&counted);
+        let key = places.keep(counted, jobs, here, most)?;
+        Ok(Place {
+            requests: self.clone(),
+            key: Some(key),
+        })
+    }
+
+    fn counted(&self, counted: &Counted) -> usize {
+        let shelves = self.read();
+        let unfinished = shelves.unfinished(counted.account);
+        let its = unfinished.filter(|request| counted.counts(request));
+        its.map(|request| counted.jobs_of(request)).sum()
+    }
+
+    /// The request is where others find it, and needs no place any more.
+    pub(super) fn take_in(&self, request: &Arc<Request>, place: Option<Place>) {
+        let mut places = self.places();
+        self.write().add(request);
+        if let Some(key) = place.and_then(|mut place| place.key.take()) {
+            places.kept.remove(&key);
+        }
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.requests.places().kept.remove(&key);
+        }
+    }
+}
+
+impl Places {
+    fn keep(
+        &mut self,
+        counted: Counted,
+        jobs: usize,
+        here: usize,
+        most: usize,
+    ) -> Result<Key, NoPlace> {
+        let its = (counted.account, 0)..=(counted.account, u64::MAX);
+        let kept = self.kept.range(its).map(|(_, kept)| kept);
+        let at_the_door = kept.filter(|(other, _)| counted.counts_with(other));
+        let open = here + at_the_door.map(|(_, jobs)| jobs).sum::<usize>();
+        if open.saturating_add(jobs) > most {
+            return Err(NoPlace(open));
+        }
+        self.last += 1;
+        let key = (counted.account, self.last);
+        self.kept.insert(key, (counted, jobs));
+        Ok(key)
+    }
+}
+
+impl Counted {
+    fn counts(&self, request: &Request) -> bool {
+        request.kind == self.kind
+            && request.wishes.end_user == self.end_user
+            && (self.models.is_empty() || request.wants_one_of(&self.models))
+    }
+
+    fn counts_with(&self, other: &Self) -> bool {
+        let is_beside = |model| self.models.contains(model);
+        other.kind == self.kind
+            && other.end_user == self.end_user
+            && (self.models.is_empty() || other.models.iter().any(is_beside))
+    }
+
+    /// Of a text or an image only what still waits for a worker; a form counts until it is done.
+    fn jobs_of(&self, request: &Request) -> usize {
+        match self.kind {
+            Kind::Interrogation => request.open_jobs(),
+            _ => request.waiting_jobs(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counted, NoPlace, Places};
+    use crate::protocol::job::{AccountId, Kind};
+
+    fn counted(account: i64, models: &[&str]) -> Counted {
+        Counted {
+            account: AccountId(account),
+            kind: Kind::Image,
+            end_user: None,
+            models: models.iter().map(|model| (*model).into()).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_at_the_door_counts_like_what_is_here() {
+        let mut places = Places::default();
+        let first = places.keep(counted(1, &[]), 3, 4, 10).unwrap();
+        assert_eq!(places.keep(counted(1, &[]), 4, 4, 10), Err(NoPlace(7)));
+        places.keep(counted(1, &[]), 3, 4, 10).unwrap();
+        places.keep(counted(2, &[]), 10, 0, 10).unwrap();
+        places.kept.remove(&first);
+        places.keep(counted(1, &[]), 3, 4, 10).unwrap();
+        assert_eq!(places.keep(counted(1, &[]), 1, 4, 10), Err(NoPlace(10)));
+    }
+
+    #[test]
+    fn others_of_an_account_count_where_they_are_of_the_same_kind_person_and_models() {
+        let mut places = Places::default();
+        places.keep(counted(1, &["crowded"]), 5, 0, 5).unwrap();
+        let mut full = |counted| places.keep(counted, 5, 0, 5).is_err();
+        assert!(full(counted(1, &["quiet", "crowded"])));
+        assert!(full(counted(1, &[])));
+        assert!(!full(counted(1, &["quiet"])));
+        let form = Counted {
+            kind: Kind::Interrogation,
+            ..counted(1, &[])
+        };
+        assert!(!full(form));
+        let person = Counted {
+            end_user: Some("carol".into()),
+            ..counted(1, &[])
+        };
+        assert!(!full(person));
+    }
+}
