@@ -54,7 +54,7 @@ async fn tell(webhooks: &Webhooks, request: &Request, output: &Output, address: 
     let Some(Ended::Made(made)) = output.ended() else {
         return;
     };
-    if request.is_cancelled() {
+    if request.is_given_up() {
         return;
     }
     let charged = webhooks.store.charged_for(output.job).await;
@@ -89,7 +89,7 @@ impl Told<'_> {
         let text = results::text(self.output, self.made);
         WebhookText {
             text: text.text,
-            seed: self.output.seed.map(u64::cast_signed),
+            seed: Some(text.seed),
             state: text.state,
             worker_id: text.worker_id,
             worker_name: text.worker_name,

@@ -17,7 +17,7 @@ use crate::coordinator::names::Names;
 use crate::coordinator::requests::orders::Asked;
 use crate::coordinator::requests::{Ended, Made, Order, Request};
 use crate::coordinator::storage::{Location, RequestRow, Store};
-use crate::protocol::job::{self, Kudos, Product, RequestId};
+use crate::protocol::job::{self, Kudos, Note, Product, RequestId};
 use crate::protocol::legacy::Body;
 use crate::protocol::legacy::image::request::GenerationInputImage;
 use crate::protocol::legacy::interrogation::ModelInterrogationInputImage;
@@ -212,6 +212,47 @@ async fn what_was_there_before_and_what_is_cancelled_is_not_told() {
     let said = place.said(1).await;
     assert_eq!(said.len(), 1);
     assert_eq!(said[0]["request"], last.id.to_string());
+}
+
+#[tokio::test]
+async fn what_a_worker_was_busy_with_when_nobody_was_given_more_is_told() {
+    let place = place(&ok("", "")).await;
+    let request = request(2);
+    place.follow(&request);
+    request.end_waiting();
+    end(&request, 0, Ended::Cancelled);
+    end(&request, 1, made());
+    let said = place.said(1).await;
+    assert_eq!(said[0]["id"], request.outputs[1].job.to_string());
+    // Unless its client does not want it any more.
+    let (unwanted, last) = (self::request(2), self::request(1));
+    unwanted.end_waiting();
+    unwanted.cancel();
+    for request in [&unwanted, &last] {
+        place.follow(request);
+    }
+    end(&unwanted, 0, made());
+    end(&last, 0, made());
+    let said = place.said(2).await;
+    assert_eq!(said[1]["request"], last.id.to_string());
+}
+
+#[tokio::test]
+async fn a_text_is_told_with_the_seed_that_its_worker_has_used() {
+    let place = place(&ok("", "")).await;
+    let request = request(1);
+    place.follow(&request);
+    let note = Note {
+        seed: Some(-7),
+        ..Note::default()
+    };
+    let text = job::Text {
+        text: "once".to_owned(),
+        note,
+    };
+    end(&request, 0, made_of(Product::Text(text)));
+    let told = place.said(1).await.remove(0);
+    assert_eq!(told["seed"], -7);
 }
 
 #[tokio::test]
