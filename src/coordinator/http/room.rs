@@ -12,6 +12,8 @@ use crate::protocol::job::FailureKind;
 /// All requests together may take as much as this many of the largest. One alone always fits: it is there as the
 /// client's words, as JSON, and once for each choice.
 const LARGEST_REQUESTS: usize = 32;
+/// What takes less than this until its jobs have ended is not counted: it is little, and there is much of it.
+const LITTLE: usize = 256 << 10;
 /// What is counted.
 const KIB: usize = 1 << 10;
 
@@ -43,6 +45,16 @@ impl Memory {
 }
 
 impl Room {
+    /// For what is kept of a request in so many copies; nothing, where that is little.
+    pub fn for_copies(mut self, bytes: usize, copies: usize) -> Result<Option<Self>, ApiError> {
+        let bytes = bytes.saturating_mul(copies);
+        if bytes < LITTLE {
+            return Ok(None);
+        }
+        self.cover(bytes)?;
+        Ok(Some(self))
+    }
+
     /// Grows to so many bytes.
     pub fn cover(&mut self, bytes: usize) -> Result<(), ApiError> {
         let taken = self
@@ -88,5 +100,18 @@ mod tests {
         assert!(full.retry_after.is_some());
         drop(one);
         other.cover(13 << 20).unwrap();
+    }
+
+    #[test]
+    fn what_is_kept_takes_room_where_it_is_much() {
+        let memory = Memory::new(&DoorSettings {
+            largest_request: 1 << 20,
+            ..DoorSettings::default()
+        });
+        let kept = |bytes, copies| memory.room().for_copies(bytes, copies);
+        assert!(kept(1 << 10, 21).unwrap().is_none());
+        let _large = kept(1 << 20, 21).unwrap().unwrap();
+        assert!(kept(1 << 20, 12).is_err());
+        assert!(kept(1 << 20, 11).unwrap().is_some());
     }
 }

@@ -27,6 +27,7 @@ pub use orders::Order;
 pub use places::{Counted, NoPlace, Place};
 pub use request::{Counts, Ended, Made, Output, Request, Wishes};
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
@@ -97,6 +98,8 @@ pub struct NewRequest {
     pub kept: Vec<Kept>,
     /// Where it is counted until it is taken.
     pub place: Option<Place>,
+    /// What it takes of something that others count, until its jobs have ended.
+    pub memory: Option<Box<dyn Any + Send>>,
     pub expires_at: UnixMillis,
 }
 
@@ -160,7 +163,7 @@ impl Requests {
         let request = Request::new(&row, wishes, &new.jobs, &streams, Vec::new());
         let request = Arc::new(request);
         self.take_in(&request, new.place);
-        self.follow(&request, &new.jobs, streams, new.webhook);
+        self.follow(&request, &new.jobs, streams, (new.webhook, new.memory));
         Ok(request)
     }
 
@@ -207,7 +210,7 @@ impl Requests {
         request: &Arc<Request>,
         jobs: &[Arc<Job>],
         streams: Vec<JobStream>,
-        webhook: Option<Arc<str>>,
+        (webhook, memory): (Option<Arc<str>>, Option<Box<dyn Any + Send>>),
     ) {
         let Inner {
             tasks, switchboard, ..
@@ -228,6 +231,7 @@ impl Requests {
         let (requests, followed) = (self.clone(), request.clone());
         tasks.start(async move {
             following.await;
+            drop(memory);
             if followed.has_ended() {
                 requests.finish(&followed).await;
             }

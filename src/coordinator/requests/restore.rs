@@ -124,7 +124,7 @@ impl Requests {
     ) {
         let request = Arc::new(request);
         self.take_in(&request, None);
-        self.follow(&request, jobs, streams, webhook);
+        self.follow(&request, jobs, streams, (webhook, None));
     }
 }
 

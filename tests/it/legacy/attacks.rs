@@ -5,9 +5,11 @@ use axum::http::{Method, StatusCode};
 use muster::coordinator::http::{Answers, ROUTES};
 use muster::coordinator::state::DoorSettings;
 use serde_json::{Value, json};
+use tokio::task::yield_now;
+use tokio::time::Instant;
 
 use super::{ASYNC, SUBMIT, ask, call, forms, images, look, pop, post, submit};
-use crate::support::app::{Answer, App, request};
+use crate::support::app::{Answer, App, PATIENCE, request};
 
 /// What a text is replaced by.
 const TEXTS: [&str; 7] = [
@@ -306,6 +308,38 @@ async fn bodies_that_are_too_large_are_refused_on_every_route() {
         let answer = send(&app, method, path, body).await;
         assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE, "{path}");
         assert_sound(answer, path).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_kept_of_requests_takes_memory_until_their_jobs_have_ended() {
+    let app = App::with(DoorSettings {
+        largest_request: 1 << 20,
+        polled_texts: 100,
+        ..DoorSettings::default()
+    })
+    .await;
+    let long = json!({"prompt": "p".repeat(900 << 10), "params": {"n": 20}});
+    let ask = async || post(&app, ASYNC, long.clone()).await;
+    let (status, first) = ask().await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{first}");
+    let (status, full) = ask().await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{full}");
+    let at = format!(
+        "/api/v2/generate/text/status/{}",
+        first["id"].as_str().unwrap()
+    );
+    let (status, _) = call(&app, Method::DELETE, &at, Value::Null).await;
+    assert_eq!(status, StatusCode::OK);
+    let began = Instant::now();
+    loop {
+        let (status, answer) = ask().await;
+        if status == StatusCode::ACCEPTED {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{status} {answer}");
+        // What is refused at once lets nobody else have the thread.
+        yield_now().await;
     }
 }
 

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `refused` | refusals in the words of this API |
 //! | `asked` | what stands in a URL |
+//! | `body` | what was sent with it, and the memory that takes |
 //! | `mask`, `headers` | `X-Fields` on whatever is answered, and the headers of it |
 //! | `text` | text requests: asked, looked at, cancelled |
 //! | `streamed` | the same for a client that would rather listen than ask again |
@@ -21,6 +22,7 @@
 //! | `service` | the service about itself |
 
 mod asked;
+mod body;
 pub mod forms;
 mod headers;
 pub mod images;

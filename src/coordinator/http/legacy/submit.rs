@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
+use super::body::read;
 use super::refused::Refused;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
@@ -13,14 +14,14 @@ use crate::coordinator::pollers::{Made, NotTaken, Pollers};
 use crate::protocol::job::{Hidden, JobId, Note, Product, Remark, Text};
 use crate::protocol::legacy::submit::{GenerationSubmitted, MOST_REMARKS, SubmitInputText};
 use crate::protocol::legacy::words::SubmitState;
-use crate::protocol::legacy::{Body, Code, Refusal};
+use crate::protocol::legacy::{Code, Refusal};
 
 pub async fn submit(
     State(pollers): State<Pollers>,
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
-    let brought = SubmitInputText::parse(&whole?.bytes)?;
+    let (brought, _room) = read::<SubmitInputText>(whole)?;
     let remarks = brought.gen_metadata.as_ref().map_or(0, Vec::len);
     if remarks > MOST_REMARKS {
         let message = format!("{remarks} entries of gen_metadata came, and {MOST_REMARKS} may");

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 
+use super::body::{read, with_memory};
 use super::moderation::Door;
 use super::paying::{self, Till};
 use super::progress;
@@ -37,7 +38,7 @@ use crate::protocol::legacy::requests::RequestAsync;
 use crate::protocol::legacy::text::request::GenerationInputText;
 use crate::protocol::legacy::text::status::{GenerationText, RequestStatusText};
 use crate::protocol::legacy::webhook::check_address;
-use crate::protocol::legacy::{Body, Code, Refusal};
+use crate::protocol::legacy::{Code, Refusal};
 use crate::tasks::Tasks;
 
 /// `POST /api/v2/generate/text/async`
@@ -50,7 +51,7 @@ pub async fn ask(
     Admitted(caller): Admitted,
     body: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
-    let asked = GenerationInputText::parse(&body?.bytes)?;
+    let (asked, room) = read::<GenerationInputText>(body)?;
     // A style would hide it.
     Code::MissingPrompt.when(asked.prompt.is_empty())?;
     let (mut asked, style) = styles.text(asked).await.map_err(Refusal::from)?;
@@ -116,7 +117,7 @@ pub async fn ask(
         place,
         ..order.request(payer.standing, style, &settings.names)
     };
-    let accepted = requests.accept(request).await;
+    let accepted = requests.accept(with_memory(request, room)?).await;
     let accepted = accepted.map_err(|error| refusal(&error))?;
     let mut answer = RequestAsync::accepted(id, 0.0);
     let is_possible = progress::is_possible(&accepted, &board).await;

@@ -195,6 +195,7 @@ impl Order {
             },
             kept: Vec::new(),
             place: None,
+            memory: None,
             expires_at: self.expires_at,
         }
     }

@@ -7,6 +7,8 @@ use crate::protocol::legacy::error::{Code, Refusal};
 use super::params::ModelGenerationInputText;
 use super::request::GenerationInputText;
 
+/// In bytes: four for each token of the longest context there is.
+const LONGEST_PROMPT: usize = 4 << 20;
 const FULL_SAMPLER_ORDER: usize = 7;
 const MOST_STOPS: usize = 128;
 const MOST_STOP_CHARACTERS: usize = 2000;
@@ -15,6 +17,7 @@ impl GenerationInputText {
     /// Everything that can be said no to without looking at the queue, the kudos or the filters.
     pub fn check(&self, trusted: bool) -> Result<(), Refusal> {
         Code::MissingPrompt.when(self.prompt.is_empty())?;
+        check_length(&self.prompt)?;
         self.check_batch(trusted)?;
         self.params.check()?;
         let images = self
@@ -38,6 +41,17 @@ impl ModelGenerationInputText {
     }
 }
 
+/// Not where it is read: a style may have made it longer, and what was accepted is read again.
+fn check_length(prompt: &str) -> Result<(), Refusal> {
+    match prompt.len() {
+        0..=LONGEST_PROMPT => Ok(()),
+        length => {
+            let wanted = format!("found {length} bytes, wanted at most {LONGEST_PROMPT}");
+            Err(Refusal::invalid("prompt", wanted))
+        }
+    }
+}
+
 /// What a request and a style are held to alike.
 pub fn check_sampling(order: Option<&[i64]>, stops: Option<&[String]>) -> Result<(), Refusal> {
     let short = |order: &[i64]| order.iter().collect::<BTreeSet<_>>().len() < FULL_SAMPLER_ORDER;
@@ -52,8 +66,9 @@ pub fn check_sampling(order: Option<&[i64]>, stops: Option<&[String]>) -> Result
 mod tests {
     use serde_json::{Value, json};
 
+    use super::LONGEST_PROMPT;
     use crate::protocol::legacy::text::request::GenerationInputText;
-    use crate::protocol::legacy::{Body, Code};
+    use crate::protocol::legacy::{Body, Code, Refusal};
 
     fn check(body: Value, expected: Option<Code>) {
         let request = GenerationInputText::read(body.clone()).unwrap();
@@ -62,6 +77,20 @@ mod tests {
             .err()
             .and_then(|refusal| refusal.code());
         assert_eq!(found, expected, "{body}");
+    }
+
+    #[test]
+    fn no_prompt_is_longer_than_the_longest_context() {
+        let check = |length: usize| {
+            let body = json!({"prompt": "p".repeat(length)});
+            GenerationInputText::read(body).unwrap().check(false)
+        };
+        assert_eq!(check(LONGEST_PROMPT), Ok(()));
+        let long = "found 4194305 bytes, wanted at most 4194304";
+        assert_eq!(
+            check(LONGEST_PROMPT + 1),
+            Err(Refusal::invalid("prompt", long))
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
+use super::super::body::{read, with_memory};
 use super::super::images::look_at;
 use super::super::moderation::Door;
 use super::super::progress;
@@ -25,7 +26,6 @@ use crate::coordinator::requests::{NewRequest, Order, Requests};
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::switchboard::Switchboard;
 use crate::protocol::job::{Kind, RequestId};
-use crate::protocol::legacy::Body;
 use crate::protocol::legacy::interrogation::{
     ModelInterrogationInputImage, RequestInterrogationResponse,
 };
@@ -41,7 +41,7 @@ pub async fn ask(
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
-    let mut asked = ModelInterrogationInputImage::parse(&whole?.bytes)?;
+    let (mut asked, room) = read::<ModelInterrogationInputImage>(whole)?;
     takes_requests(&modes)?;
     if let Some(address) = &asked.webhook {
         check_address("webhook", address)?;
@@ -73,7 +73,7 @@ pub async fn ask(
         place,
         ..order.request(payer.standing, None, &settings.names)
     };
-    let accepted = requests.accept(request).await;
+    let accepted = requests.accept(with_memory(request, room)?).await;
     let accepted = accepted.map_err(|error| refusal(&error))?;
     let is_possible = progress::is_possible(&accepted, &board).await;
     let message = notice(&order, &modes, is_possible);

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
 
+use super::super::body::read;
 use super::super::images::uploaded;
 use super::super::moderation::Door;
 use super::super::refused::Refused;
@@ -179,7 +180,7 @@ pub async fn submit(
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
-    let brought = InterrogationSubmitInput::parse(&whole?.bytes)?;
+    let (brought, _room) = read::<InterrogationSubmitInput>(whole)?;
     let job = brought.id.parse().map(JobId);
     let job = job.map_err(|_| Refusal::unknown_job(&brought.id))?;
     let attempts = pollers.attempts(caller.account, job).await;

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
+use super::super::body::{read, with_memory};
 use super::super::moderation::Door;
 use super::super::paying::{Till, cover, crowd, kudos, surcharge};
 use super::super::progress;
@@ -19,6 +20,7 @@ use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
+use crate::coordinator::http::room::Room;
 use crate::coordinator::kudos::Payer;
 use crate::coordinator::moderation::{Medium, Prompt};
 use crate::coordinator::modes::Modes;
@@ -32,12 +34,12 @@ use crate::coordinator::state::DoorSettings;
 use crate::coordinator::styles::{Styles, Use};
 use crate::coordinator::switchboard::Switchboard;
 use crate::protocol::job::{Kind, RequestId};
+use crate::protocol::legacy::Refusal;
 use crate::protocol::legacy::image::check::{Asker, Known};
 use crate::protocol::legacy::image::reference;
 use crate::protocol::legacy::image::request::GenerationInputImage;
 use crate::protocol::legacy::requests::{RequestAsync, RequestSingleWarning, Warning};
 use crate::protocol::legacy::webhook::check_address;
-use crate::protocol::legacy::{Body, Refusal};
 
 /// Where it goes and what it is held against.
 pub struct Counter {
@@ -57,7 +59,7 @@ pub async fn ask(
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
-    let asked = GenerationInputImage::parse(&whole?.bytes)?;
+    let (asked, room) = read::<GenerationInputImage>(whole)?;
     let (mut asked, style) = styles.image(asked).await.map_err(Refusal::from)?;
     if caller.roles.contains(Roles::EDUCATION) {
         for_a_class(&mut asked);
@@ -109,18 +111,20 @@ pub async fn ask(
         let priced = RequestAsync::priced(paying::estimate(&asked) + more);
         return Ok(reply::json(StatusCode::OK, &priced));
     }
-    let answer = counter.accept((payer, place), asked, style, whose).await?;
+    let answer = counter
+        .accept((payer, place, room), asked, style, whose)
+        .await?;
     Ok(reply::json(StatusCode::ACCEPTED, &answer))
 }
 
 impl Counter {
     async fn accept(
         &self,
-        (mut payer, place): (Payer, Option<Place>),
+        (mut payer, place, room): (Payer, Option<Place>, Room),
         mut asked: GenerationInputImage,
         style: Option<Use>,
         whose: Whose,
-    ) -> Result<RequestAsync, Refusal> {
+    ) -> Result<RequestAsync, Refused> {
         // Not the one that replies and logs name: whoever knows this one may see the images.
         let id = RequestId::random();
         let more = surcharge(asked.extra_source_images().len(), style.as_ref(), &payer);
@@ -147,7 +151,7 @@ impl Counter {
             place,
             ..order.request(payer.standing, style, names)
         };
-        let accepted = self.requests.accept(request).await;
+        let accepted = self.requests.accept(with_memory(request, room)?).await;
         let accepted = accepted.map_err(|error| refusal(&error))?;
         let mut answer = RequestAsync::accepted(id, price);
         let is_possible = progress::is_possible(&accepted, &self.board).await;

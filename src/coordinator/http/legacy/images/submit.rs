@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
+use super::super::body::read;
 use super::super::refused::Refused;
 use super::super::submit::not_taken;
 use super::sources;
@@ -20,7 +21,7 @@ use crate::protocol::legacy::submit::{
     GenerationSubmitted, MOST_REMARKS, SubmitInputImage, UPLOADED,
 };
 use crate::protocol::legacy::words::{SubmitState, Word};
-use crate::protocol::legacy::{Body, Code, Refusal};
+use crate::protocol::legacy::{Code, Refusal};
 
 pub async fn submit(
     State(pollers): State<Pollers>,
@@ -29,7 +30,7 @@ pub async fn submit(
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
-    let brought = SubmitInputImage::parse(&whole?.bytes)?;
+    let (brought, _room) = read::<SubmitInputImage>(whole)?;
     let remarks = brought.gen_metadata.as_ref().map_or(0, Vec::len);
     if remarks > MOST_REMARKS {
         let message = format!("{remarks} entries of gen_metadata came, and {MOST_REMARKS} may");
