@@ -1,0 +1,107 @@
+use super::{CONTROL, Vocabulary, VocabularyKind};
+use crate::runtime::text::{Begins, Detokenizer, Tokenizer};
+
+fn decode(tokenizer: &Tokenizer, begins: Begins, ids: &[u32]) -> String {
+    let mut detokenizer = Detokenizer::new(tokenizer.pieces(), begins);
+    let mut out = String::new();
+    ids.iter()
+        .for_each(|&id| detokenizer.push(tokenizer.pieces(), id, &mut out));
+    out
+}
+
+fn tokens(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|&text| text.to_owned()).collect()
+}
+
+fn sentence_piece() -> Tokenizer {
+    let mut all = tokens(&["<unk>", "<s>", "</s>"]);
+    all.extend((0..=255).map(|byte| format!("<0x{byte:02X}>")));
+    let words = [
+        "▁", "H", "e", "l", "o", "▁H", "el", "lo", "ello", "▁Hello", "▁l", "ll",
+    ];
+    all.extend(tokens(&words));
+    let score = |id: usize| if id < 264 { 0.0 } else { -(id as f64) };
+    let vocabulary = Vocabulary {
+        kind: VocabularyKind::SentencePiece {
+            scores: (0..all.len()).map(score).collect(),
+        },
+        types: [
+            vec![2, CONTROL, CONTROL],
+            vec![6; 256],
+            vec![1; words.len()],
+        ]
+        .concat(),
+        tokens: all,
+        bos: Some(1),
+        unknown: Some(0),
+        ..Vocabulary::default()
+    };
+    Tokenizer::new(vocabulary.tokenizer().unwrap()).unwrap()
+}
+
+#[test]
+fn sentence_piece_merges_by_score_and_falls_back_to_bytes() {
+    let tokenizer = sentence_piece();
+    let ids = tokenizer.encode("Hello é", true).unwrap();
+    let texts: Vec<_> = ids.iter().map(|&id| tokenizer.token(id).unwrap()).collect();
+    assert_eq!(texts, ["<s>", "▁Hello", "▁", "<0xC3>", "<0xA9>"]);
+    assert_eq!(decode(&tokenizer, Begins::Fresh, &ids), "Hello é");
+    assert_eq!(decode(&tokenizer, Begins::AfterPrompt, &ids), " Hello é");
+}
+
+fn byte_pairs(pre: &str) -> Vocabulary {
+    let mut all: Vec<String> = ('!'..='~')
+        .chain('\u{a1}'..='\u{ac}')
+        .chain('\u{ae}'..='\u{143}')
+        .map(String::from)
+        .collect();
+    let first = all.len();
+    all.extend(tokens(&["12", "123", "ab", "Ġab", "<|end|>"]));
+    Vocabulary {
+        kind: VocabularyKind::BytePairs {
+            pre: pre.to_owned(),
+            merges: tokens(&["1 2", "12 3", "a b", "Ġ ab"]),
+        },
+        types: [vec![1; first + 4], vec![CONTROL]].concat(),
+        bos: Some(first as u32 + 4),
+        tokens: all,
+        ..Vocabulary::default()
+    }
+}
+
+fn check(pre: &str, text: &str, wanted: &[&str]) {
+    let tokenizer = Tokenizer::new(byte_pairs(pre).tokenizer().unwrap()).unwrap();
+    let ids = tokenizer.encode(text, true).unwrap();
+    let texts: Vec<_> = ids.iter().map(|&id| tokenizer.token(id).unwrap()).collect();
+    assert_eq!(texts, wanted, "{pre}");
+    assert_eq!(
+        decode(&tokenizer, Begins::Fresh, &ids),
+        text.replace("<|end|>", "")
+    );
+}
+
+#[test]
+fn each_pre_tokenizer_cuts_in_its_own_way() {
+    check(
+        "llama-bpe",
+        "ab 123<|end|>",
+        &["<|end|>", "ab", "Ġ", "123", "<|end|>"],
+    );
+    check(
+        "qwen2",
+        "ab 123<|end|> ab",
+        &["ab", "Ġ", "1", "2", "3", "<|end|>", "Ġab"],
+    );
+    check("default", "ab é", &["ab", "Ġ", "Ã", "©"]);
+    check("default", "ab 123", &["ab", "Ġ", "123"]);
+    check("smollm", "ab 123 ab", &["ab", "Ġ", "1", "2", "3", "Ġab"]);
+}
+
+#[test]
+fn an_unknown_pre_tokenizer_is_refused_by_name() {
+    let error = byte_pairs("klingon").tokenizer().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "tokenizer.ggml.pre: found klingon, and this program knows llama-bpe, qwen2, smollm, gpt-2 and default"
+    );
+}
