@@ -171,7 +171,89 @@ pub fn loader(device: Device) -> super::engine::Loader {
 
 #[cfg(test)]
 mod tests {
-    use super::{CacheRoom, LoadError, pages};
+    use std::path::Path;
+    use std::thread;
+
+    use serde_json::json;
+
+    use super::{CacheRoom, LoadError, ModelSource, open_language, pages};
+    use crate::networks::weights::{Checkpoint, GgufValue, GgufWriter, fuzz::fuzz};
+    use crate::runtime::{Chat, Prompt};
+
+    fn texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> GgufValue {
+        let texts = texts.into_iter().map(str::to_owned);
+        GgufValue::List(texts.map(GgufValue::Text).collect())
+    }
+
+    /// A file of nothing but a vocabulary, `words` first in it, and a chat template.
+    fn text_side(model: &str, words: &[&str], key: &str, value: GgufValue) -> Vec<u8> {
+        let letters: Vec<String> = ('!'..='~').map(String::from).collect();
+        let words = ["<unk>", "<s>", "</s>"]
+            .into_iter()
+            .chain(words.iter().copied());
+        let tokens: Vec<&str> = words.chain(letters.iter().map(String::as_str)).collect();
+        let kind = |id| GgufValue::Signed(if id < 3 { 3 } else { 1 });
+        let template = "{{ bos_token }}{% for m in messages %}{{ m.content | trim }}{% endfor %}";
+        let mut writer = GgufWriter::default();
+        writer
+            .text("tokenizer.ggml.model", model)
+            .unsigned("tokenizer.ggml.unknown_token_id", 0)
+            .unsigned("tokenizer.ggml.bos_token_id", 1)
+            .unsigned("tokenizer.ggml.eos_token_id", 2)
+            .value("tokenizer.ggml.add_bos_token", GgufValue::Bool(true))
+            .text("tokenizer.chat_template", template)
+            .value(key, value)
+            .value(
+                "tokenizer.ggml.token_type",
+                GgufValue::List((0..tokens.len()).map(kind).collect()),
+            )
+            .value("tokenizer.ggml.tokens", texts(tokens));
+        let mut file = Vec::new();
+        writer.write(&mut file, |_| Ok(Vec::new())).unwrap();
+        file
+    }
+
+    /// A chat read as a loaded model would read it.
+    fn read_a_chat(path: &Path) -> Option<Vec<u32>> {
+        let checkpoint = Checkpoint::open(path).ok()?;
+        let language = open_language(&ModelSource::new(path), &checkpoint).ok()?;
+        let chat = Chat {
+            messages: vec![json!({"role": "user", "content": "hello there"})],
+            ..Chat::default()
+        };
+        let prompt = Prompt::Chat(chat);
+        // A thread keeps a cache of each tokenizer it ever used, so each gets a thread.
+        let read = thread::scope(|scope| scope.spawn(|| language.prompt_tokens(&prompt)).join());
+        read.unwrap().ok()
+    }
+
+    fn check_fuzzed(valid: &[u8]) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.gguf");
+        fuzz(valid, 1000, |file| {
+            std::fs::write(&path, file).unwrap();
+            match read_a_chat(&path) {
+                Some(_) => None,
+                None => Some(()),
+            }
+        });
+    }
+
+    #[test]
+    fn fuzzed_byte_pairs_and_templates_are_refused_or_read() {
+        let words = ["Ġ", "he", "ll", "hell", "Ġt", "re"];
+        let merges = texts(["h e", "l l", "he ll", "Ġ t", "r e"]);
+        check_fuzzed(&text_side("gpt2", &words, "tokenizer.ggml.merges", merges));
+    }
+
+    #[test]
+    fn fuzzed_sentence_pieces_and_templates_are_refused_or_read() {
+        let words = ["▁", "▁h", "el", "lo", "▁hello", "▁t", "he", "<0x0A>"];
+        // One for each word, each letter and each token before them.
+        let scores = (0..3 + words.len() + 94).map(|id| GgufValue::Float(-(id as f64)));
+        let scores = GgufValue::List(scores.collect());
+        check_fuzzed(&text_side("llama", &words, "tokenizer.ggml.scores", scores));
+    }
 
     #[test]
     fn the_cache_is_counted_in_whole_pages() {

@@ -8,7 +8,7 @@ pub(in crate::networks) mod convert;
 mod cursor;
 mod error;
 #[cfg(test)]
-pub(in crate::networks) mod fuzz;
+pub mod fuzz;
 mod gguf;
 mod header;
 mod mapping;

@@ -42,11 +42,26 @@ const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 const UNKNOWN: u64 = 2;
 
+/// The longest tokens of real files are runs of a hundred spaces or dashes. What a token is put together from
+/// takes the square of its length to find.
+const MAX_TOKEN_BYTES: usize = 1 << 10;
+/// All tokens together: four times the largest vocabulary's.
+const MAX_TOKENS_BYTES: usize = 16 << 20;
+/// Control and user-defined tokens together, which are looked for in every text by an automaton that takes a
+/// hundred times their bytes. Real files have thousands of such tokens.
+const MAX_ADDED_BYTES: usize = 1 << 20;
+/// Pairs of tokens that make a token, with what it takes to keep them; the largest vocabulary's take a quarter.
+const MAX_PAIR_BYTES: usize = 128 << 20;
+/// As much of a broken merge is shown.
+const SHOWN_CHARS: usize = 40;
+
 const LLAMA_3_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN_2_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 impl Vocabulary {
     pub fn tokenizer(&self) -> Result<tokenizers::Tokenizer, TextError> {
+        let added = self.added_tokens();
+        self.check_tokens(&added)?;
         let mut tokenizer = match &self.kind {
             VocabularyKind::BytePairs { pre, merges } => self.byte_pairs(pre, merges)?,
             VocabularyKind::SentencePiece { scores } => self.sentence_piece(scores)?,
@@ -55,18 +70,33 @@ impl Vocabulary {
             tokenizer
                 .with_post_processor(Some(part::<tokenizers::PostProcessorWrapper>(processor)?));
         }
-        tokenizer.add_tokens(self.added_tokens()).map_err(broken)?;
+        tokenizer.add_tokens(added).map_err(broken)?;
         Ok(tokenizer)
+    }
+
+    fn check_tokens(&self, added: &[AddedToken]) -> Result<(), TextError> {
+        let lengths = self.tokens.iter().map(String::len);
+        if let Some((length, id)) = lengths.clone().zip(0_usize..).max() {
+            check_bytes(&format!("token {id}"), length, MAX_TOKEN_BYTES)?;
+        }
+        check_bytes("all tokens", lengths.sum(), MAX_TOKENS_BYTES)?;
+        let added = added.iter().map(|token| token.content.len()).sum();
+        check_bytes(
+            "all control and user-defined tokens",
+            added,
+            MAX_ADDED_BYTES,
+        )
     }
 
     fn byte_pairs(&self, pre: &str, merges: &[String]) -> Result<tokenizers::Tokenizer, TextError> {
         let words = Words::named(pre)?;
+        let ids = self.ids();
         let merges = merges
             .iter()
-            .map(|merge| pair(merge))
+            .map(|merge| pair(merge, &ids))
             .collect::<Result<Merges, _>>()?;
         let model = BPE::builder()
-            .vocab_and_merges(self.ids(), merges)
+            .vocab_and_merges(ids, merges)
             .ignore_merges(words == Words::Llama3)
             .build()
             .map_err(broken)?;
@@ -86,7 +116,7 @@ impl Vocabulary {
 
     fn sentence_piece(&self, scores: &[f64]) -> Result<tokenizers::Tokenizer, TextError> {
         let mut model = BPE::builder()
-            .vocab_and_merges(self.ids(), self.merges_by(scores))
+            .vocab_and_merges(self.ids(), self.merges_by(scores)?)
             .byte_fallback(true)
             .fuse_unk(true);
         if let Some(unknown) = self.unknown.and_then(|id| self.tokens.get(id as usize)) {
@@ -126,23 +156,24 @@ impl Vocabulary {
     }
 
     /// Every way to put a token together from two others, the best token first.
-    fn merges_by(&self, scores: &[f64]) -> Merges {
+    fn merges_by(&self, scores: &[f64]) -> Result<Merges, TextError> {
         let ids: HashMap<&str, usize> = self.tokens.iter().map(String::as_str).zip(0..).collect();
         let score = |id: usize| scores.get(id).copied().unwrap_or(f64::NEG_INFINITY);
         let mut merges = Vec::new();
+        let mut bytes = 0;
         for (id, token) in self.tokens.iter().enumerate() {
             for (cut, _) in token.char_indices().skip(1) {
                 let (left, right) = token.split_at(cut);
                 if ids.contains_key(left) && ids.contains_key(right) {
                     merges.push((id, left, right));
+                    bytes += token.len() + size_of::<(String, String)>();
                 }
             }
+            check_bytes("the pairs that make a token", bytes, MAX_PAIR_BYTES)?;
         }
         merges.sort_by(|a, b| score(b.0).total_cmp(&score(a.0)).then(a.0.cmp(&b.0)));
-        merges
-            .iter()
-            .map(|&(_, left, right)| (left.to_owned(), right.to_owned()))
-            .collect()
+        let owned = |&(_, left, right): &(usize, &str, &str)| (left.to_owned(), right.to_owned());
+        Ok(merges.iter().map(owned).collect())
     }
 
     fn added_tokens(&self) -> Vec<AddedToken> {
@@ -231,14 +262,24 @@ fn byte_level(use_regex: bool) -> Value {
     json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": use_regex})
 }
 
-fn pair(merge: &str) -> Result<(String, String), TextError> {
-    let (left, right) = merge.split_once(' ').ok_or_else(|| {
-        TextError::broken(
-            "tokenizer.ggml.merges",
-            format!("found {merge:?}, wanted two tokens"),
-        )
+/// Two tokens that make a third. The builder takes the last for granted and panics where they are longer together
+/// than every token.
+fn pair(merge: &str, ids: &Vocab) -> Result<(String, String), TextError> {
+    let make_a_token = |(left, right): &(&str, &str)| ids.contains_key(&format!("{left}{right}"));
+    let (left, right) = merge.split_once(' ').filter(make_a_token).ok_or_else(|| {
+        let shown: String = merge.chars().take(SHOWN_CHARS).collect();
+        let reason = format!("found {shown:?}, wanted two tokens that make a third");
+        TextError::broken("tokenizer.ggml.merges", reason)
     })?;
     Ok((left.to_owned(), right.to_owned()))
+}
+
+fn check_bytes(what: &str, found: usize, most: usize) -> Result<(), TextError> {
+    if found <= most {
+        return Ok(());
+    }
+    let reason = format!("found {found} bytes in {what}, wanted at most {most}");
+    Err(TextError::broken("tokenizer.ggml.tokens", reason))
 }
 
 fn part<T: DeserializeOwned>(json: Value) -> Result<T, TextError> {

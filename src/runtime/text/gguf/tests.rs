@@ -97,11 +97,60 @@ fn each_pre_tokenizer_cuts_in_its_own_way() {
     check("smollm", "ab 123 ab", &["ab", "Ġ", "1", "2", "3", "Ġab"]);
 }
 
+fn check_refused(vocabulary: &Vocabulary, wanted: &str) {
+    let error = vocabulary.tokenizer().unwrap_err().to_string();
+    assert_eq!(error, wanted);
+}
+
+#[test]
+fn merges_that_make_no_token_are_refused() {
+    let mut vocabulary = byte_pairs("default");
+    vocabulary.kind = VocabularyKind::BytePairs {
+        pre: "default".to_owned(),
+        merges: tokens(&["<|end|> <|end|>"]),
+    };
+    check_refused(
+        &vocabulary,
+        "tokenizer.ggml.merges is broken: found \"<|end|> <|end|>\", wanted two tokens that make a third",
+    );
+}
+
+#[test]
+fn vocabularies_that_would_take_forever_are_refused() {
+    let pieces = |texts: Vec<String>| Vocabulary {
+        types: vec![1; texts.len()],
+        tokens: texts,
+        ..Vocabulary::default()
+    };
+    check_refused(
+        &pieces(vec!["a".to_owned(), "ab".repeat(1000)]),
+        "tokenizer.ggml.tokens is broken: found 2000 bytes in token 1, wanted at most 1024",
+    );
+    let many = (0..16 << 10).map(|id| format!("{id:01024}"));
+    check_refused(
+        &pieces(many.chain(["a".to_owned()]).collect()),
+        "tokenizer.ggml.tokens is broken: found 16777217 bytes in all tokens, wanted at most 16777216",
+    );
+    let runs = (1..=1024).map(|length| "a".repeat(length));
+    check_refused(
+        &pieces(runs.collect()),
+        "tokenizer.ggml.tokens is broken: found 134640220 bytes in the pairs that make a token, wanted at most 134217728",
+    );
+    let control = (0..1025).map(|id| format!("{id:01024}")).collect();
+    let control = Vocabulary {
+        types: vec![CONTROL; 1025],
+        ..pieces(control)
+    };
+    check_refused(
+        &control,
+        "tokenizer.ggml.tokens is broken: found 1049600 bytes in all control and user-defined tokens, wanted at most 1048576",
+    );
+}
+
 #[test]
 fn an_unknown_pre_tokenizer_is_refused_by_name() {
-    let error = byte_pairs("klingon").tokenizer().unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "tokenizer.ggml.pre: found klingon, and this program knows llama-bpe, qwen2, smollm, gpt-2 and default"
+    check_refused(
+        &byte_pairs("klingon"),
+        "tokenizer.ggml.pre: found klingon, and this program knows llama-bpe, qwen2, smollm, gpt-2 and default",
     );
 }
