@@ -3,6 +3,11 @@
 //! Templates come with downloaded models, so they are given a bounded number of instructions and of output
 //! bytes, no files and no other templates. Python's string methods and JSON spelling are kept, because the
 //! templates were written against them.
+//!
+//! What a template builds on its way to the output is not bounded: the engine counts an operator, a filter or a
+//! captured block as one instruction, however long the string or list that comes of it. A template that doubles
+//! a string in a loop, or puts a list into itself, ends the process where memory or stack end. No template that
+//! was written to be used does so whatever the messages, but one from a repository that nobody trusts can.
 
 mod clock;
 mod json;
@@ -18,7 +23,7 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 use super::TextError;
 use crate::runtime::Chat;
 
-/// Instructions of one rendering: a template spends about a hundred on a message.
+/// Instructions of one rendering: a template spends about a hundred on a message. Ends loops, not strings.
 const FUEL: u64 = 5_000_000;
 const MAX_RENDERED_BYTES: usize = 16 << 20;
 const MAX_TEMPLATE_BYTES: usize = 1 << 20;
