@@ -141,19 +141,31 @@ impl File<'_> {
 
     fn rope_scaling(&self, dims: usize) -> Result<RopeScaling, Flaw> {
         let key = self.key("rope.scaling.type");
-        let factors = self.rope_factors(dims)?;
-        match (self.metadata.text(&key), factors) {
-            (None | Some("none"), Some(factors)) => Ok(RopeScaling::Factors(factors)),
-            (None | Some("none"), None) => Ok(RopeScaling::None),
-            (Some("linear"), None) => Ok(RopeScaling::Linear {
-                factor: self.float("rope.scaling.factor")?.unwrap_or(1.0),
-            }),
-            (Some("linear"), Some(_)) => {
-                let found = format!("linear and the tensor {ROPE_FACTORS}");
+        // A file that names a factor and no type means this one.
+        let factor = match self.metadata.text(&key).unwrap_or("linear") {
+            "none" => None,
+            "linear" => self.linear_factor()?,
+            other => return Err(Flaw::unsupported(key, other, "none and linear")),
+        };
+        match (factor, self.rope_factors(dims)?) {
+            (None, None) => Ok(RopeScaling::None),
+            (None, Some(factors)) => Ok(RopeScaling::Factors(factors)),
+            (Some(factor), None) => Ok(RopeScaling::Linear { factor }),
+            (Some(factor), Some(_)) => {
+                let found = format!("a factor of {factor} and the tensor {ROPE_FACTORS}");
+                let key = self.key("rope.scaling.factor");
                 Err(Flaw::unsupported(key, found, "one of them"))
             }
-            (Some(other), _) => Err(Flaw::unsupported(key, other, "none and linear")),
         }
+    }
+
+    /// What positions are divided by, under its name of today or its first; zero stands for nothing.
+    fn linear_factor(&self) -> Result<Option<f64>, Flaw> {
+        let factor = match self.float("rope.scaling.factor")? {
+            Some(factor) => Some(factor),
+            None => self.float("rope.scale_linear")?,
+        };
+        Ok(factor.filter(|factor| ![0.0, 1.0].contains(factor)))
     }
 
     fn rope_factors(&self, dims: usize) -> Result<Option<Vec<f32>>, Flaw> {
@@ -225,5 +237,82 @@ pub fn describe(spec: &DecoderSpec, writer: &mut GgufWriter) {
     if let RopeScaling::Linear { factor } = spec.rope.scaling {
         writer.text(key("rope.scaling.type"), "linear");
         writer.float(key("rope.scaling.factor"), factor);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The scaling of a file that says this besides.
+    fn scaling(says: impl FnOnce(&mut GgufWriter)) -> Result<RopeScaling, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.gguf");
+        let spec = DecoderSpec::named("tiny").unwrap();
+        let mut writer = GgufWriter::default();
+        describe(&spec, &mut writer);
+        let name = Naming::Gguf.weight(Role::Embedding);
+        let shape = [spec.vocab_size, spec.hidden_size];
+        writer.tensor(name, &shape, GgmlDType::F32);
+        says(&mut writer);
+        let sizes = [spec.vocab_size * spec.hidden_size, spec.rope.dims / 2];
+        let file = std::fs::File::create(&path).unwrap();
+        let numbers = |count: usize| vec![1f32; count].into_iter();
+        let bytes = |index: usize| Ok(numbers(sizes[index]).flat_map(f32::to_le_bytes).collect());
+        writer.write(file, bytes).unwrap();
+        let spec = Checkpoint::open(&path).unwrap().spec();
+        spec.map(|spec| spec.rope.scaling)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_factor_scales_under_each_of_its_names() {
+        let four = Ok(RopeScaling::Linear { factor: 4.0 });
+        let factor = |writer: &mut GgufWriter, key: &str, factor| {
+            writer.float(format!("llama.rope.{key}"), factor);
+        };
+        assert_eq!(
+            scaling(|writer| factor(writer, "scaling.factor", 4.0)),
+            four
+        );
+        assert_eq!(scaling(|writer| factor(writer, "scale_linear", 4.0)), four);
+        let none = Ok(RopeScaling::None);
+        assert_eq!(
+            scaling(|writer| factor(writer, "scaling.factor", 1.0)),
+            none
+        );
+        assert_eq!(scaling(|writer| factor(writer, "scale_linear", 0.0)), none);
+        let typed = |kind: &'static str| {
+            scaling(move |writer| {
+                writer.text("llama.rope.scaling.type", kind);
+                factor(writer, "scaling.factor", 4.0);
+            })
+        };
+        assert_eq!(typed("linear"), four);
+        assert_eq!(typed("none"), none);
+        let error = typed("yarn").unwrap_err();
+        assert!(
+            error.contains(
+                "llama.rope.scaling.type: found yarn, and this program knows none and linear"
+            ),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_factor_beside_a_tensor_of_them_is_refused() {
+        let dims = DecoderSpec::named("tiny").unwrap().rope.dims;
+        let both = |factor| {
+            scaling(move |writer| {
+                writer.float("llama.rope.scaling.factor", factor);
+                writer.tensor(ROPE_FACTORS, &[dims / 2], GgmlDType::F32);
+            })
+        };
+        assert_eq!(both(1.0), Ok(RopeScaling::Factors(vec![1.0; dims / 2])));
+        let error = both(4.0).unwrap_err();
+        assert!(
+            error.contains("found a factor of 4 and the tensor rope_freqs.weight"),
+            "{error}"
+        );
     }
 }
