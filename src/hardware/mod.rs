@@ -1,16 +1,19 @@
 //! What machine this is: plain data, taken once, knowing nothing of models. How busy its cards are is asked again.
 //!
 //! `probe()` never fails: what could not be read is absent, and `notes` says why in words for the owner.
-//! Limits put on this process (affinity, control groups) count: what it cannot use is not there.
+//! Limits put on this process (affinity, control groups, `CUDA_VISIBLE_DEVICES`) count: what it cannot use is not
+//! there.
 
 mod cpu;
 mod disk;
 mod memory;
 mod nvml;
 pub mod readings;
+mod visible;
 
 pub use disk::{Disk, disk, is_writable};
 pub use nvml::Cards;
+pub use visible::CudaEnvironment;
 
 use readings::{Graphics, NoDriver, Readings};
 
@@ -49,6 +52,7 @@ pub struct Driver {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gpu {
+    /// The number that CUDA knows it by.
     pub index: u32,
     pub name: String,
     pub uuid: Option<String>,

@@ -7,22 +7,33 @@ use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use nvml_wrapper::{Device, Nvml};
 
 use super::readings::{CardReading, NoDriver, Readings};
-use super::{GpuLoad, GpuProcess};
+use super::{CudaEnvironment, GpuLoad, GpuProcess};
 
 /// The cards, to be asked again and again: opening the library takes longer than hundreds of questions.
-pub struct Cards(Nvml);
+pub struct Cards {
+    nvml: Nvml,
+    /// Where NVML has those that this process may use.
+    shown: Vec<usize>,
+}
 
 impl Cards {
     /// None where there is no driver that answers.
     pub fn open() -> Option<Self> {
-        open().ok().map(Self)
+        let nvml = open().ok()?;
+        let count = nvml.device_count().unwrap_or(0);
+        let uuid = |index| nvml.device_by_index(index).ok()?.uuid().ok();
+        let uuids: Vec<_> = (0..count).map(uuid).collect();
+        let shown = CudaEnvironment::read().shown(&uuids);
+        Some(Self { nvml, shown })
     }
 
-    /// How busy they are now, by index. A card that does not answer is left out.
+    /// How busy they are now, in the order of their numbers. A card that does not answer is left out.
     pub fn loads(&self) -> Vec<GpuLoad> {
-        let count = self.0.device_count().unwrap_or(0);
-        let loads = (0..count).filter_map(|index| load(&self.0, index));
-        loads.collect()
+        let shown = self
+            .shown
+            .iter()
+            .filter_map(|&index| u32::try_from(index).ok());
+        shown.filter_map(|index| load(&self.nvml, index)).collect()
     }
 }
 
@@ -45,6 +56,7 @@ pub fn read() -> Result<Readings, NoDriver> {
         driver_version: nvml.sys_driver_version().ok(),
         cuda_version: nvml.sys_cuda_driver_version().ok(),
         cards: (0..count).map(|index| card(&nvml, index)).collect(),
+        environment: CudaEnvironment::read(),
     })
 }
 

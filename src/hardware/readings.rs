@@ -1,6 +1,6 @@
 //! What NVML says about graphics cards, in its own units, and what it means. Pure: machines can be made up.
 
-use super::{Driver, Gpu, GpuProcess};
+use super::{CudaEnvironment, Driver, Gpu, GpuProcess};
 
 /// Everything asked of NVML, once.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,6 +10,7 @@ pub struct Readings {
     pub cuda_version: Option<i32>,
     /// By index; a card that could not be opened is the reason why.
     pub cards: Vec<Result<CardReading, String>>,
+    pub environment: CudaEnvironment,
 }
 
 /// One card. What it would not tell is `None`: cheap cards have no power sensor, containers hide processes.
@@ -64,12 +65,19 @@ fn cards(readings: Readings) -> Graphics {
             .notes
             .push("the NVIDIA driver sees no card; models run on the CPU".to_owned());
     }
-    for (index, card) in (0..).zip(readings.cards) {
-        match card.and_then(|card| gpu(index, card)) {
+    let uuid = |card: &Result<CardReading, String>| card.as_ref().ok()?.uuid.clone();
+    let uuids: Vec<_> = readings.cards.iter().map(uuid).collect();
+    let shown = readings.environment.shown(&uuids);
+    found
+        .notes
+        .extend(readings.environment.notes(&shown, uuids.len()));
+    for (number, index) in (0..).zip(shown) {
+        let card = readings.cards[index].clone();
+        match card.and_then(|card| gpu(number, card)) {
             Ok(gpu) => found.gpus.push(gpu),
             Err(reason) => found
                 .notes
-                .push(format!("card {index} cannot be used: {reason}")),
+                .push(format!("card {number} cannot be used: {reason}")),
         }
     }
     found

@@ -88,6 +88,35 @@ fn a_card_that_hides_all_but_its_memory_is_of_use() {
 }
 
 #[test]
+fn cards_have_the_numbers_that_cuda_gives_them() {
+    let mut readings = readings(vec![Ok(rtx_3070()), Ok(rtx_3090()), Ok(h200())]).unwrap();
+    readings.environment.visible = Some("2,1".to_owned());
+    let machine = machine(Ok(readings));
+    let cards: Vec<_> = machine
+        .gpus
+        .iter()
+        .map(|gpu| (gpu.index, gpu.name.as_str()))
+        .collect();
+    assert_eq!(cards, [(0, "NVIDIA H200"), (1, "NVIDIA GeForce RTX 3090")]);
+    assert_eq!(
+        machine.notes,
+        ["CUDA_VISIBLE_DEVICES is \"2,1\": 2 of 3 cards are used, and numbered in its order"]
+    );
+}
+
+#[test]
+fn hidden_cards_are_not_there() {
+    let mut readings = readings(vec![Ok(rtx_3070())]).unwrap();
+    readings.environment.visible = Some(String::new());
+    let machine = machine(Ok(readings));
+    assert!(machine.gpus.is_empty());
+    assert_eq!(
+        machine.notes,
+        ["CUDA_VISIBLE_DEVICES is \"\" and hides every card; models run on the CPU"]
+    );
+}
+
+#[test]
 fn probe_describes_this_machine_for_people_and_for_programs() {
     let text = worker(&["probe"]).run().ok();
     for word in ["processor", "thread", "memory", "free of"] {

@@ -2,7 +2,7 @@
 //! data sheets; what is free, drawn and hot is invented.
 
 use muster::hardware::readings::{CardReading, NoDriver, Readings};
-use muster::hardware::{Cpu, GpuProcess, Machine, Memory, assemble};
+use muster::hardware::{Cpu, CudaEnvironment, GpuProcess, Machine, Memory, assemble};
 
 pub const MIB: u64 = 1 << 20;
 
@@ -29,6 +29,7 @@ pub fn readings(cards: Vec<Result<CardReading, String>>) -> Result<Readings, NoD
         driver_version: Some("580.95.05".to_owned()),
         cuda_version: Some(13_000),
         cards,
+        environment: CudaEnvironment::default(),
     })
 }
 
