@@ -69,6 +69,31 @@ impl AttentionPlan {
     }
 }
 
+/// The sizes of a layer's attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttentionShape {
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head_dim: usize,
+    /// What keys and values are stored as.
+    pub stored: DType,
+}
+
+/// What attention takes of a device other than the CPU besides its operands and pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AttentionScratch {
+    pub bytes: u64,
+    /// And for each token of the longest sequence.
+    pub bytes_per_token: u64,
+}
+
+impl AttentionShape {
+    /// For steps of up to so many new tokens in sequences of up to `context`.
+    pub fn scratch(&self, new_tokens: usize, context: usize) -> AttentionScratch {
+        cuda::scratch(self, new_tokens, context)
+    }
+}
+
 /// What differs between layers that attend.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AttentionOptions {

@@ -20,7 +20,10 @@ mod matrix;
 mod norm;
 mod rope;
 
-pub use attention::{AttentionOptions, AttentionPlan, LayerPages, Span, paged_attention};
+pub use attention::{
+    AttentionOptions, AttentionPlan, AttentionScratch, AttentionShape, LayerPages, Span,
+    paged_attention,
+};
 pub use gates::{gelu_erf_mul, gelu_mul, silu_mul};
 pub use matrix::PackedMatrix;
 pub use norm::{add_rms_norm, rms_norm};

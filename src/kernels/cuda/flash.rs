@@ -40,7 +40,12 @@ impl Lengths {
 const MOST_HEAD_DIM: usize = 512;
 const HEAD_DIM_STEP: usize = 8;
 
-/// `None` where it cannot be used: not on a GPU, f32 pages, or heads of an odd size.
+/// Not f32 pages, and no heads of an odd size.
+pub fn takes(stored: DType, head_dim: usize) -> bool {
+    stored != DType::F32 && head_dim <= MOST_HEAD_DIM && head_dim.is_multiple_of(HEAD_DIM_STEP)
+}
+
+/// `None` where it cannot be used: not on a GPU, or pages it does not take.
 pub fn attend(
     q: &Tensor,
     pages: &Pages,
@@ -48,8 +53,7 @@ pub fn attend(
     options: AttentionOptions,
 ) -> Result<Option<Tensor>> {
     let dtype = pages.keys.dtype();
-    let fits = pages.head_dim <= MOST_HEAD_DIM && pages.head_dim.is_multiple_of(HEAD_DIM_STEP);
-    if !q.device().is_cuda() || dtype == DType::F32 || !fits {
+    if !q.device().is_cuda() || !takes(dtype, pages.head_dim) {
         return Ok(None);
     }
     let shape = ((), PAGE_TOKENS, pages.kv_heads, pages.head_dim);

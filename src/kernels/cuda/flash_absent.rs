@@ -1,6 +1,6 @@
 //! Stands where paged flash attention is not built in: nothing is done, and the caller gathers pages instead.
 
-use candle_core::{Device, Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor};
 
 use super::{Pages, Plan};
 use crate::{AttentionOptions, Span};
@@ -13,6 +13,10 @@ impl Lengths {
     pub fn new(_: &[Span], _: &Device) -> Result<Self> {
         Ok(Self)
     }
+}
+
+pub fn takes(_: DType, _: usize) -> bool {
+    false
 }
 
 pub fn attend(_: &Tensor, _: &Pages, plan: &Plan, _: AttentionOptions) -> Result<Option<Tensor>> {

@@ -9,9 +9,18 @@
 #[cfg_attr(not(feature = "flash-attn"), path = "flash_absent.rs")]
 mod flash;
 
+use std::ops::Range;
+
 use candle_core::{D, DType, Device, Result, Tensor, bail};
 
-use super::{AttentionOptions, PAGE_TOKENS, Span};
+use super::{AttentionOptions, AttentionScratch, AttentionShape, PAGE_TOKENS, Span};
+
+/// So much of the scores, which are f32, is computed at once: the queries of a prompt take turns.
+const MAX_SCORES_BYTES: usize = 32 << 20;
+/// How often the scores are there at once: masked, less their largest, as powers, divided by their sum, and the mask.
+const SCORES_COPIES: u64 = 5;
+/// A number of a gathered key, and one of a value as it is stored, as f32, and again in order.
+const GATHERED_BYTES: u64 = 4 + 4 + 4 + 4;
 
 /// One layer's keys and values, `[pages * PAGE_TOKENS, kv_heads * head_dim]` each.
 #[derive(Debug)]
@@ -143,7 +152,24 @@ pub fn paged_attention(
     pages.write(k, v, &plan.slots)?;
     match flash::attend(q, pages, plan, options)? {
         Some(result) => Ok(result),
-        None => attend_gathered(q, pages, plan, options),
+        None => attend_gathered(q, pages, plan, options, MAX_SCORES_BYTES),
+    }
+}
+
+/// What the above takes besides its operands.
+pub fn scratch(shape: &AttentionShape, new_tokens: usize, context: usize) -> AttentionScratch {
+    if flash::takes(shape.stored, shape.head_dim) {
+        return AttentionScratch::default();
+    }
+    // One query's scores, which are computed at once whatever they take.
+    let row_bytes = (shape.heads * size_of::<f32>()) as u64;
+    let scores = row_bytes
+        .saturating_mul(new_tokens as u64)
+        .saturating_mul(context as u64);
+    let width = (shape.kv_heads * shape.head_dim) as u64;
+    AttentionScratch {
+        bytes: SCORES_COPIES * scores.min(MAX_SCORES_BYTES as u64),
+        bytes_per_token: SCORES_COPIES * row_bytes + GATHERED_BYTES * width,
     }
 }
 
@@ -152,6 +178,7 @@ fn attend_gathered(
     pages: &Pages,
     plan: &Plan,
     options: AttentionOptions,
+    most_scores_bytes: usize,
 ) -> Result<Tensor> {
     let mut results = Vec::with_capacity(plan.spans.len());
     let mut first = 0;
@@ -159,59 +186,84 @@ fn attend_gathered(
         let rows = q.narrow(0, first, span.new_tokens)?;
         let needed = context(span).div_ceil(PAGE_TOKENS);
         let ids = plan.page_table.get(index)?.narrow(0, 0, needed)?;
-        results.push(attend_span(&rows, pages, &ids, span, options)?);
+        let (heads, tokens) = (q.dim(1)?, context(span));
+        let keys = pages.gathered(&pages.keys, &ids, tokens)?;
+        let values = pages.gathered(&pages.values, &ids, tokens)?;
+        let row_bytes = heads * tokens * size_of::<f32>();
+        let at_once = (most_scores_bytes / row_bytes.max(1)).max(1);
+        for start in (0..span.new_tokens).step_by(at_once) {
+            let count = at_once.min(span.new_tokens - start);
+            let position = span.past_tokens + start;
+            let rows = rows.narrow(0, start, count)?;
+            let positions = position..position + count;
+            results.push(attend_rows(&rows, &keys, &values, positions, options)?);
+        }
         first += span.new_tokens;
     }
     Tensor::cat(&results, 0)?.to_dtype(q.dtype())
 }
 
-fn attend_span(
+/// What some of a sequence's new tokens gather from its keys and values.
+fn attend_rows(
     q: &Tensor,
-    pages: &Pages,
-    ids: &Tensor,
-    span: &Span,
+    keys: &Tensor,
+    values: &Tensor,
+    positions: Range<usize>,
     options: AttentionOptions,
 ) -> Result<Tensor> {
     let (new, heads, head_dim) = q.dims3()?;
-    let (kv_heads, total) = (pages.kv_heads, context(span));
-    let keys = pages.gathered(&pages.keys, ids, total)?;
-    let values = pages.gathered(&pages.values, ids, total)?;
-    let group = heads / kv_heads;
-    let queries = q
-        .to_dtype(DType::F32)?
-        .transpose(0, 1)?
-        .contiguous()?
-        .reshape((kv_heads, group * new, head_dim))?;
-    let mut scores = (queries.matmul(&keys.t()?)? * f64::from(options.scale))?;
-    if let Some(cap) = options.softcap.map(f64::from) {
-        scores = ((scores / cap)?.tanh()? * cap)?;
-    }
-    let hidden = hidden(span, options, q.device())?;
-    let scores = scores
-        .reshape((heads, new, total))?
-        .broadcast_add(&hidden)?;
+    let (kv_heads, total, _) = keys.dims3()?;
+    let scores = masked_scores(q, keys, positions, options)?;
     let weights = candle_nn::ops::softmax(&scores, D::Minus1)?;
     weights
-        .reshape((kv_heads, group * new, total))?
-        .matmul(&values)?
+        .reshape((kv_heads, heads / kv_heads * new, total))?
+        .matmul(values)?
         .reshape((heads, new, head_dim))?
         .transpose(0, 1)?
         .contiguous()
 }
 
-/// Zero where a new token may see a token of the context, minus infinity elsewhere: `[1, new, context]`.
-fn hidden(span: &Span, options: AttentionOptions, device: &Device) -> Result<Tensor> {
-    let total = context(span);
+/// How much each query makes of each key, f32 `[heads, new, context]`. Nothing else is left when it returns.
+fn masked_scores(
+    q: &Tensor,
+    keys: &Tensor,
+    positions: Range<usize>,
+    options: AttentionOptions,
+) -> Result<Tensor> {
+    let (new, heads, head_dim) = q.dims3()?;
+    let (kv_heads, total, _) = keys.dims3()?;
+    let queries = q
+        .to_dtype(DType::F32)?
+        .transpose(0, 1)?
+        .contiguous()?
+        .reshape((kv_heads, heads / kv_heads * new, head_dim))?;
+    let mut scores = (queries.matmul(&keys.t()?)? * f64::from(options.scale))?;
+    if let Some(cap) = options.softcap.map(f64::from) {
+        scores = ((scores / cap)?.tanh()? * cap)?;
+    }
+    let hidden = hidden(positions, total, options, q.device())?;
+    scores.reshape((heads, new, total))?.broadcast_add(&hidden)
+}
+
+/// Zero where the token at a position may see a token of the context, minus infinity elsewhere:
+/// `[1, positions, context]`.
+fn hidden(
+    positions: Range<usize>,
+    total: usize,
+    options: AttentionOptions,
+    device: &Device,
+) -> Result<Tensor> {
     let window = options.window.unwrap_or(total);
-    let mut mask = Vec::with_capacity(span.new_tokens * total);
-    for position in span.past_tokens..total {
+    let new = positions.len();
+    let mut mask = Vec::with_capacity(new * total);
+    for position in positions {
         let seen = (position + 1).saturating_sub(window)..=position;
         mask.extend((0..total).map(|past| match seen.contains(&past) {
             true => 0f32,
             false => f32::NEG_INFINITY,
         }));
     }
-    Tensor::from_vec(mask, (1, span.new_tokens, total), device)
+    Tensor::from_vec(mask, (1, new, total), device)
 }
 
 #[cfg(test)]
@@ -238,12 +290,32 @@ mod tests {
             let (q, k, v) = (random(6), random(2), random(2));
             let plan = Plan::new(&spans, &device).unwrap();
             let found = paged_attention(&q, &k, &v, &ours, &plan, options).unwrap();
+            // Three queries at once, or two where the context is longer.
+            let in_turns = attend_gathered(&q, &ours, &plan, options, 3 * 6 * 40 * 4).unwrap();
             let plan = AttentionPlan::new(spans, &device).unwrap();
             let wanted =
                 crate::paged_attention(&q, &k, &v, &mut reference, &plan, options).unwrap();
-            let gap = (found - wanted).unwrap().abs().unwrap().max_all().unwrap();
-            assert!(gap.to_scalar::<f32>().unwrap() < 1e-5);
+            for found in [found, in_turns] {
+                let gap = (found - &wanted).unwrap().abs().unwrap();
+                let gap = gap.max_all().unwrap().to_scalar::<f32>().unwrap();
+                assert!(gap < 1e-5, "{gap}");
+            }
         }
+    }
+
+    #[test]
+    fn long_contexts_take_more_for_each_token_and_no_more_at_once() {
+        let shape = AttentionShape {
+            heads: 32,
+            kv_heads: 8,
+            head_dim: 128,
+            stored: DType::F32,
+        };
+        let short = shape.scratch(16, 100);
+        assert_eq!(short.bytes, 5 * 32 * 16 * 100 * 4);
+        let long = shape.scratch(512, 1 << 26);
+        assert_eq!(long.bytes, 5 * 32 << 20);
+        assert_eq!(long.bytes_per_token, 5 * 32 * 4 + 16 * 8 * 128);
     }
 
     #[test]
