@@ -5,6 +5,7 @@ use candle_core::quantized::GgmlDType;
 
 use super::load::{LoadError, ModelSource};
 use super::{DeviceChoice, EngineLimits};
+use crate::kernels::AttentionScratch;
 use crate::networks::text::{DecoderSpec, LoadOptions};
 use crate::networks::weights::{Checkpoint, TensorType};
 
@@ -12,8 +13,9 @@ use crate::networks::weights::{Checkpoint, TensorType};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footprint {
     pub weight_bytes: u64,
+    /// Keys and values, and on a GPU what it takes besides for each token of a sequence.
     pub kv_bytes_per_token: u64,
-    /// Activations and logits of the largest step.
+    /// Activations and logits of the largest step, and on a GPU its scores.
     pub workspace_bytes: u64,
     /// The most tokens the model was made for.
     pub context: usize,
@@ -34,13 +36,29 @@ impl Footprint {
         let options = LoadOptions {
             quantize: source.quantize,
             dtype: source.dtype,
+            context: source.context,
+        };
+        let stored = kv_dtype(&checkpoint, source, on_cpu);
+        let attention = match on_cpu {
+            true => AttentionScratch::default(),
+            false => on_card(&spec, stored, limits),
         };
         Ok(Self {
             weight_bytes: checkpoint.weight_bytes(on_cpu, &options)?,
-            kv_bytes_per_token: spec.kv_bytes_per_token(kv_dtype(&checkpoint, source, on_cpu)),
-            workspace_bytes: workspace_bytes(&spec, limits),
+            kv_bytes_per_token: spec.kv_bytes_per_token(stored) + attention.bytes_per_token,
+            workspace_bytes: workspace_bytes(&spec, limits).saturating_add(attention.bytes),
             context: spec.context,
         })
+    }
+}
+
+/// What a GPU holds besides: scores and gathered keys of the sequence that is attended to, and the rope's table. No
+/// sequence is longer than there is room for keys and values, so what they take for each token is part of that.
+fn on_card(spec: &DecoderSpec, stored: DType, limits: &EngineLimits) -> AttentionScratch {
+    let attention = spec.attention_scratch(stored, limits.prefill_chunk);
+    AttentionScratch {
+        bytes_per_token: attention.bytes_per_token + spec.rope_bytes_per_token(),
+        ..attention
     }
 }
 
@@ -105,6 +123,24 @@ mod tests {
         });
         assert!(quantized.weight_bytes < dense.weight_bytes);
         assert!(wide.weight_bytes >= dense.weight_bytes);
+    }
+
+    #[test]
+    fn a_card_holds_scores_and_the_table_of_the_rope_besides() {
+        let limits = EngineLimits::default();
+        let on_cpu = measure(tiny());
+        let on_card = Footprint::measure(&tiny(), DeviceChoice::Cuda(0), &limits).unwrap();
+        let spec = Checkpoint::open(&tiny().path).unwrap().spec().unwrap();
+        let attention = spec.attention_scratch(DType::F16, limits.prefill_chunk);
+        assert_eq!(
+            on_card.workspace_bytes,
+            on_cpu.workspace_bytes + attention.bytes
+        );
+        let cosines_and_sines = 2 * (spec.rope.dims as u64 / 2) * 4;
+        assert_eq!(
+            on_card.kv_bytes_per_token,
+            spec.kv_bytes_per_token(DType::F16) + attention.bytes_per_token + cosines_and_sines
+        );
     }
 
     #[tokio::test]

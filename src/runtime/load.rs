@@ -93,12 +93,13 @@ pub fn load_decoder(
     let checkpoint = Checkpoint::open(&source.path)?;
     let spec = checkpoint.spec()?;
     let language = open_language(source, &checkpoint)?;
+    let context = source.context.unwrap_or(spec.context).min(spec.context);
     let options = LoadOptions {
         quantize: source.quantize,
         dtype: source.dtype,
+        context: Some(context),
     };
     let decoder = Decoder::load(&checkpoint, device, &options, progress)?;
-    let context = source.context.unwrap_or(spec.context).min(spec.context);
     let pages = pages(
         source.cache,
         context,

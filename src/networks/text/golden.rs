@@ -31,7 +31,7 @@ pub fn load(name: &str, dtype: Option<DType>) -> Decoder {
     let checkpoint = Checkpoint::open(&fixture(name)).unwrap();
     let options = LoadOptions {
         dtype,
-        quantize: None,
+        ..LoadOptions::default()
     };
     Decoder::load(&checkpoint, &Device::Cpu, &options, &mut |_, _| {}).unwrap()
 }
@@ -53,6 +53,24 @@ pub fn one_sequence(tokens: &[u32], past: usize) -> Batch {
 pub fn best(logits: &Tensor) -> Vec<u32> {
     let best = logits.argmax(candle_core::D::Minus1).unwrap();
     best.to_vec1().unwrap()
+}
+
+#[test]
+fn a_sequence_is_no_longer_than_somebody_wants() {
+    let checkpoint = Checkpoint::open(&fixture("tiny-llama")).unwrap();
+    let options = LoadOptions {
+        context: Some(4),
+        ..LoadOptions::default()
+    };
+    let decoder = Decoder::load(&checkpoint, &Device::Cpu, &options, &mut |_, _| {}).unwrap();
+    let mut pages = decoder.new_pages(1, DType::F32).unwrap();
+    let mut run = |tokens: &[u32]| decoder.forward(&one_sequence(tokens, 0), &mut pages);
+    run(&[1, 2, 3, 4]).unwrap();
+    let error = run(&[1, 2, 3, 4, 5]).unwrap_err().to_string();
+    assert!(
+        error.contains("a sequence of 5 tokens does not fit the context of 4"),
+        "{error}"
+    );
 }
 
 struct Golden {

@@ -144,7 +144,7 @@ fn quantized_logits_do_not_depend_on_the_company() {
         let checkpoint = Checkpoint::open(&fixture("tiny-llama")).unwrap();
         let options = LoadOptions {
             quantize: Some(quantize),
-            dtype: None,
+            ..LoadOptions::default()
         };
         let decoder = Decoder::load(&checkpoint, &Device::Cpu, &options, &mut |_, _| {}).unwrap();
         check(&format!("{quantize:?}"), &decoder);

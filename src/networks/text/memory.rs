@@ -82,7 +82,11 @@ mod tests {
             let checkpoint = Checkpoint::open(&fixture(name)).unwrap();
             for quantize in [None, Some(Quantize::Q8_0), Some(Quantize::Q4K)] {
                 for dtype in [None, Some(DType::F32)] {
-                    let options = LoadOptions { quantize, dtype };
+                    let options = LoadOptions {
+                        quantize,
+                        dtype,
+                        context: None,
+                    };
                     let told = checkpoint.weight_bytes(true, &options).unwrap();
                     let progress = &mut |_, _| {};
                     let decoder =

@@ -117,7 +117,7 @@ fn quantizing_while_loading_keeps_the_logits_near() {
     let check = |quantize, most| {
         let options = LoadOptions {
             quantize: Some(quantize),
-            dtype: None,
+            ..LoadOptions::default()
         };
         let (mut reports, mut whole) = (0, 0);
         let progress = &mut |done: u64, total: u64| {

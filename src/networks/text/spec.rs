@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Result};
 
 use super::family::Family;
-use crate::kernels::{RopeStyle, RopeTable};
+use crate::kernels::{AttentionScratch, AttentionShape, RopeStyle, RopeTable};
 
 /// Everything the one decoder needs to know to be a Llama, a Mistral or a Qwen.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,6 +83,22 @@ impl DecoderSpec {
 
     pub fn kv_bytes_per_token(&self, dtype: DType) -> u64 {
         2 * (self.layers * self.kv_size() * dtype.size_in_bytes()) as u64
+    }
+
+    /// What the table of cosines and sines takes on a device where it is made for the whole context.
+    pub fn rope_bytes_per_token(&self) -> u64 {
+        (self.rope.dims * size_of::<f32>()) as u64
+    }
+
+    /// What attention takes of a device other than the CPU, with so many new tokens in a step.
+    pub fn attention_scratch(&self, stored: DType, new_tokens: usize) -> AttentionScratch {
+        let shape = AttentionShape {
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            stored,
+        };
+        shape.scratch(new_tokens, self.context)
     }
 
     /// The numbers in all matrices that a token is multiplied by, the output's included.

@@ -25,6 +25,8 @@ pub struct LoadOptions {
     pub quantize: Option<Quantize>,
     /// Hold dense weights as this type: f32, f16 or bf16. `None` leaves them as they are stored.
     pub dtype: Option<DType>,
+    /// The most tokens of one sequence, when less than the model could.
+    pub context: Option<usize>,
 }
 
 /// Told how many bytes of the weights are on the device, and how many there are.
@@ -55,7 +57,9 @@ impl Decoder {
         options: &LoadOptions,
         progress: Progress<'_>,
     ) -> Result<Self, CheckpointError> {
-        let spec = checkpoint.spec()?;
+        let mut spec = checkpoint.spec()?;
+        // A GPU holds a table as long as the context, which need not be as long as a header says.
+        spec.context = options.context.unwrap_or(spec.context).min(spec.context);
         let naming = checkpoint.naming();
         Self::from_source(checkpoint, naming, spec, device, options, progress)
     }
