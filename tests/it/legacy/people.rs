@@ -165,6 +165,37 @@ async fn a_key_finds_its_user_and_an_unknown_one_nobody() {
 }
 
 #[tokio::test]
+async fn what_is_asked_for_without_an_account_is_listed_for_nobody() {
+    let app = in_development(&[]).await;
+    let boss = user(
+        &app,
+        json!({"username": "boss", "oauth_id": "boss", "moderator": true}),
+    )
+    .await;
+    let (anonymous, boss) = ("0000000000", boss["api_key"].as_str().unwrap());
+    let path = "/api/v2/generate/text/async";
+    for key in [anonymous, boss] {
+        let (status, asked) = call_as(&app, key, Method::POST, path, json!({"prompt": "p"})).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{asked}");
+    }
+    for (key, path) in [
+        (anonymous, FIND),
+        (anonymous, "/api/v2/users/0"),
+        ("", "/api/v2/users/0"),
+        (boss, "/api/v2/users/0"),
+    ] {
+        let (status, seen) = get(&app, key, path).await;
+        assert_eq!((status, &seen["id"]), (StatusCode::OK, &json!(0)));
+        assert!(seen.get("active_generations").is_none(), "{path}: {seen}");
+    }
+    let (_, own) = get(&app, boss, FIND).await;
+    assert_eq!(
+        own["active_generations"]["text"].as_array().unwrap().len(),
+        1
+    );
+}
+
+#[tokio::test]
 async fn strangers_the_user_and_moderators_see_more_and_more() {
     let app = in_development(&[]).await;
     let alice = named(&app, "alice").await;

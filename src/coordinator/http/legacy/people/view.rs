@@ -1,6 +1,6 @@
 //! A user as strangers, the user and moderators see them: each sees what the one before does, and more.
 
-use crate::coordinator::accounts::Roles;
+use crate::coordinator::accounts::{ANONYMOUS, Roles};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::people::{Alias, People, Sources};
 use crate::coordinator::requests::Requests;
@@ -23,6 +23,16 @@ pub enum View {
     Moderator,
 }
 
+impl View {
+    /// Everybody holds the key of the account that all without one share: nobody is themselves there.
+    fn of(self, account: AccountId) -> Self {
+        match (self, account) {
+            (Self::Own, ANONYMOUS) => Self::Stranger,
+            (view, _) => view,
+        }
+    }
+}
+
 /// What a view is made of, beside the user.
 pub struct Viewer<'a> {
     pub people: &'a People,
@@ -33,6 +43,7 @@ pub struct Viewer<'a> {
 
 impl Viewer<'_> {
     pub async fn look(&self, person: PersonRow, view: View) -> Result<UserDetails, StorageError> {
+        let view = view.of(person.account);
         let sources = self.people.sources(&person).await?;
         let workers = self.people.workers(person.account).await?;
         let mut details = self.public(&person, &sources, workers.len());
@@ -97,7 +108,9 @@ impl Viewer<'_> {
     }
 
     fn add_own(&self, person: &PersonRow, details: &mut UserDetails) {
-        details.active_generations = Some(active(self.requests, person.account));
+        // Whose they are nobody knows, and whoever knows the id of one may have what it brings.
+        let is_shared = person.account == ANONYMOUS;
+        details.active_generations = (!is_shared).then(|| active(self.requests, person.account));
         details.vpn = Some(person.roles.contains(Roles::VPN));
         details.special = Some(person.roles.contains(Roles::SPECIAL));
         details.contact = person.contact.clone();
