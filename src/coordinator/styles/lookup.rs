@@ -33,6 +33,8 @@ pub enum NoStyle {
     #[error("no style is left in the collection")]
     Empty,
     #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
     Storage(#[from] StorageError),
 }
 
@@ -152,7 +154,7 @@ impl Chosen {
             params: &**params,
             models: &recipe.models,
         };
-        Ok(around.apply(asked))
+        Ok(around.apply(asked)?)
     }
 
     /// What it makes of a request for images.
@@ -166,7 +168,7 @@ impl Chosen {
             params: &**params,
             models: &recipe.models,
         };
-        Ok(around.apply(asked))
+        Ok(around.apply(asked)?)
     }
 
     /// To be written down where the request is accepted.
@@ -186,6 +188,7 @@ impl From<NoStyle> for Refusal {
             NoStyle::Unknown => Code::StyleNotFound.into(),
             NoStyle::Empty => Self::new(Code::StyleNotFound, none.to_string()),
             NoStyle::OtherMaking => Code::StyleMismatch.into(),
+            NoStyle::Refused(refusal) => refusal,
             NoStyle::Storage(_) => {
                 Self::plain(503, "the store cannot be read now, try again later")
             }

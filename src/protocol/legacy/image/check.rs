@@ -15,6 +15,8 @@ const NEED_SOURCE: [&str; 2] = ["Stable Diffusion 2 Depth", "pix2pix"];
 const PIX2PIX: &str = "pix2pix";
 /// Models of one user, and of nobody else: `horde_special::name#id`.
 const SPECIAL: &str = "horde_special";
+/// What has no spaces is long, too, from so many bytes on.
+pub const LONGEST_PROMPT: usize = 64 << 10;
 
 /// What a request does not say about itself.
 #[derive(Clone, Copy)]
@@ -66,11 +68,9 @@ impl GenerationInputImage {
     /// A style or a filter may have left nothing of it.
     fn check_prompt(&self) -> Result<(), Refusal> {
         const MOST_WORDS: usize = 7500;
-        // What has no spaces is long, too.
-        const MOST_BYTES: usize = 64 << 10;
         Code::MissingPrompt.when(self.prompt.is_empty())?;
         let words = self.prompt.split_whitespace().take(MOST_WORDS + 1).count();
-        let too_long = words > MOST_WORDS || self.prompt.len() > MOST_BYTES;
+        let too_long = words > MOST_WORDS || self.prompt.len() > LONGEST_PROMPT;
         Code::InvalidPromptSize.when(too_long)?;
         check_names(&self.models)
     }

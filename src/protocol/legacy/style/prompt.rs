@@ -1,6 +1,7 @@
 //! What a style makes of a prompt: its template with the client's words in it.
 
 use crate::protocol::legacy::error::{Code, Refusal};
+use crate::protocol::legacy::image::check::LONGEST_PROMPT;
 
 use super::{MOST_MODELS, MOST_TAGS};
 
@@ -12,54 +13,67 @@ pub const IMAGE_VARIABLES: [&str; 2] = ["{p}", "{np}"];
 pub const TEXT_TEMPLATE: &str = "{p}";
 pub const TEXT_VARIABLES: [&str; 1] = ["{p}"];
 
+/// What a style makes of a text's prompt may have so many bytes: as many as the longest context that can be asked for
+/// holds tokens, and four for each.
+const LONGEST_TEXT: usize = 4 << 20;
+/// A template may name its variables so often, all together.
+const MOST_PLACES: usize = 16;
+
 /// The prompt of an image. A template that has no place for what should not be seen gets one at `{np}`.
-pub fn image(template: &str, prompt: &str) -> String {
+pub fn image(template: &str, prompt: &str) -> Result<String, Refusal> {
     let (wanted, unwanted) = prompt.split_once(NEGATIVE).unwrap_or((prompt, ""));
     let unwanted = match template.contains(NEGATIVE) || unwanted.is_empty() {
         true => unwanted.to_owned(),
         false => format!("{NEGATIVE}{unwanted}"),
     };
-    fill(template, |variable| match variable {
-        "p" => Some(wanted.to_owned()),
-        "np" => Some(unwanted.clone()),
+    let parts = filled(template, |variable| match variable {
+        "p" => Some(wanted),
+        "np" => Some(unwanted.as_str()),
         _ => None,
-    })
+    });
+    joined(&parts, LONGEST_PROMPT)
 }
 
 /// The prompt of a text. Variables nobody fills become nothing.
-pub fn text(template: &str, prompt: &str) -> String {
-    fill(template, |variable| match variable {
-        "p" => Some(prompt.to_owned()),
-        word if is_word(word) => Some(String::new()),
+pub fn text(template: &str, prompt: &str) -> Result<String, Refusal> {
+    let parts = filled(template, |variable| match variable {
+        "p" => Some(prompt),
+        word if is_word(word) => Some(""),
         _ => None,
-    })
+    });
+    joined(&parts, LONGEST_TEXT)
 }
 
-/// Replaces what stands in braces, once: what was put in is not looked into. `None` leaves the braces as they are.
-fn fill(template: &str, value: impl Fn(&str) -> Option<String>) -> String {
-    let mut filled = String::with_capacity(template.len());
+/// The template in parts, of which those that stood in braces are replaced, once: what was put in is not looked into.
+/// `None` leaves the braces as they are.
+fn filled<'a>(template: &'a str, value: impl Fn(&str) -> Option<&'a str>) -> Vec<&'a str> {
+    let mut parts = Vec::new();
     let mut rest = template;
     while let Some(open) = rest.find('{') {
         let (before, from_brace) = rest.split_at(open);
-        filled.push_str(before);
-        let inside = &from_brace[1..];
+        parts.push(before);
+        let (brace, inside) = from_brace.split_at(1);
         let found = inside
             .find(['{', '}'])
             .filter(|end| inside[*end..].starts_with('}'))
             .and_then(|end| Some((value(&inside[..end])?, &inside[end + 1..])));
-        match found {
-            Some((value, after)) => {
-                filled.push_str(&value);
-                rest = after;
-            }
-            None => {
-                filled.push('{');
-                rest = inside;
-            }
-        }
+        let (part, after) = found.unwrap_or((brace, inside));
+        parts.push(part);
+        rest = after;
     }
-    filled.push_str(rest);
-    filled
+    parts.push(rest);
+    parts
+}
+
+/// In one, if it has at most so many bytes: a short request may name a style that repeats it.
+fn joined(parts: &[&str], most: usize) -> Result<String, Refusal> {
+    let length = parts.iter().map(|part| part.len());
+    let length = length.fold(0, usize::saturating_add);
+    if length > most {
+        let message = format!("in its style the prompt has {length} bytes, wanted at most {most}");
+        return Err(Refusal::new(Code::InvalidPromptSize, message));
+    }
+    Ok(parts.concat())
 }
 
 fn is_word(name: &str) -> bool {
@@ -70,10 +84,16 @@ fn is_word(name: &str) -> bool {
 }
 
 pub fn check_template(template: &str, variables: &[&str]) -> Result<(), Refusal> {
-    match variables.iter().all(|variable| template.contains(variable)) {
-        true => Ok(()),
-        false => Err(Code::StylePromptMissingVars.into()),
+    let places = |variable: &&str| template.matches(*variable).count();
+    Code::StylePromptMissingVars.when(variables.iter().map(places).any(|places| places == 0))?;
+    let places: usize = variables.iter().map(places).sum();
+    if places > MOST_PLACES {
+        let message = format!(
+            "the prompt of the style names its variables {places} times, wanted at most {MOST_PLACES}"
+        );
+        return Err(Refusal::new(Code::BadRequest, message));
     }
+    Ok(())
 }
 
 pub fn check_lists(models: Option<&[String]>, tags: Option<&[String]>) -> Result<(), Refusal> {
@@ -90,12 +110,17 @@ pub fn check_lists(models: Option<&[String]>, tags: Option<&[String]>) -> Result
 
 #[cfg(test)]
 mod tests {
-    use super::{image, text};
+    use super::{
+        IMAGE_VARIABLES, LONGEST_PROMPT, LONGEST_TEXT, MOST_PLACES, TEXT_VARIABLES, check_template,
+        image, text,
+    };
+    use crate::protocol::legacy::{Code, Refusal};
 
     #[test]
     fn an_image_style_has_a_place_for_both_parts() {
-        let check =
-            |template, prompt, expected: &str| assert_eq!(image(template, prompt), expected);
+        let check = |template, prompt, expected: &str| {
+            assert_eq!(image(template, prompt).unwrap(), expected)
+        };
         check("oil, {p}{np}", "a cat###a dog", "oil, a cat###a dog");
         check("oil, {p}{np}", "a cat", "oil, a cat");
         check(
@@ -109,16 +134,57 @@ mod tests {
 
     #[test]
     fn what_a_client_writes_is_not_a_variable() {
-        assert_eq!(image("{p}|{np}", "{np}###{p}"), "{np}|###{p}");
-        assert_eq!(text("<{p}>", "{p}{x}"), "<{p}{x}>");
+        assert_eq!(image("{p}|{np}", "{np}###{p}").unwrap(), "{np}|###{p}");
+        assert_eq!(text("<{p}>", "{p}{x}").unwrap(), "<{p}{x}>");
     }
 
     #[test]
     fn a_text_style_loses_what_nobody_fills() {
         assert_eq!(
-            text("{system}Q: {p}\nA:{x} {not a word}", "why?"),
+            text("{system}Q: {p}\nA:{x} {not a word}", "why?").unwrap(),
             "Q: why?\nA: {not a word}"
         );
-        assert_eq!(text("{p", "x"), "{p");
+        assert_eq!(text("{p", "x").unwrap(), "{p");
+    }
+
+    fn code<T>(result: Result<T, Refusal>) -> Option<Code> {
+        result.err().and_then(|refusal| refusal.code())
+    }
+
+    #[test]
+    fn a_style_repeats_a_prompt_only_up_to_the_longest_there_is() {
+        let all = "{p}".repeat(21_000);
+        let check = |made: Result<String, Refusal>, most: usize, fits: bool| match fits {
+            true => assert_eq!(made.unwrap().len(), most),
+            false => assert_eq!(code(made), Some(Code::InvalidPromptSize)),
+        };
+        let (half, long) = ("x".repeat(LONGEST_PROMPT / 2), "x".repeat(4 << 20));
+        check(image("{p}{p}{np}", &half), LONGEST_PROMPT, true);
+        check(image("{p}{p}{np}.", &half), LONGEST_PROMPT, false);
+        check(image(&all, &long), LONGEST_PROMPT, false);
+        check(text("{p}", &long), LONGEST_TEXT, true);
+        check(text("{p}.", &long), LONGEST_TEXT, false);
+        check(text(&all, &long), LONGEST_TEXT, false);
+    }
+
+    #[test]
+    fn a_template_names_its_variables_a_few_times() {
+        let named = |times: usize| "{p}".repeat(times);
+        let check = |template: &str, variables: &[&str], expected| {
+            assert_eq!(code(check_template(template, variables)), expected);
+        };
+        check(&named(MOST_PLACES), &TEXT_VARIABLES, None);
+        check(
+            &named(MOST_PLACES + 1),
+            &TEXT_VARIABLES,
+            Some(Code::BadRequest),
+        );
+        let both = format!("{}{{np}}", named(MOST_PLACES));
+        check(&both, &IMAGE_VARIABLES, Some(Code::BadRequest));
+        check(
+            &named(MOST_PLACES + 1),
+            &IMAGE_VARIABLES,
+            Some(Code::StylePromptMissingVars),
+        );
     }
 }

@@ -2,6 +2,7 @@
 //! client's words. Of the client's parameters only the number of outputs stays, and the size of an image when the
 //! style has none.
 
+use crate::protocol::legacy::Refusal;
 use crate::protocol::legacy::image::params::{
     ModelGenerationInputImage, ModelStyleInputParamsImage,
 };
@@ -21,26 +22,24 @@ pub struct Around<'a, P> {
 }
 
 impl Around<'_, ModelStyleInputParamsImage> {
-    #[must_use]
-    pub fn apply(&self, asked: GenerationInputImage) -> GenerationInputImage {
-        GenerationInputImage {
-            prompt: prompt::image(self.prompt, &asked.prompt),
+    pub fn apply(&self, asked: GenerationInputImage) -> Result<GenerationInputImage, Refusal> {
+        Ok(GenerationInputImage {
+            prompt: prompt::image(self.prompt, &asked.prompt)?,
             params: self.params.over(&asked.params),
             models: self.models.to_vec(),
             ..asked
-        }
+        })
     }
 }
 
 impl Around<'_, ModelStyleInputParamsText> {
-    #[must_use]
-    pub fn apply(&self, asked: GenerationInputText) -> GenerationInputText {
-        GenerationInputText {
-            prompt: prompt::text(self.prompt, &asked.prompt),
+    pub fn apply(&self, asked: GenerationInputText) -> Result<GenerationInputText, Refusal> {
+        Ok(GenerationInputText {
+            prompt: prompt::text(self.prompt, &asked.prompt)?,
             params: self.params.over(&asked.params),
             models: self.models.to_vec(),
             ..asked
-        }
+        })
     }
 }
 
@@ -131,7 +130,9 @@ mod tests {
             models: &["painter".to_owned()],
         };
         let asked = json!({"prompt": "a cat###a dog", "params": asked, "nsfw": false});
-        let styled = around.apply(GenerationInputImage::read(asked).unwrap());
+        let styled = around
+            .apply(GenerationInputImage::read(asked).unwrap())
+            .unwrap();
         serde_json::to_value(styled).unwrap()
     }
 
@@ -179,7 +180,9 @@ mod tests {
             "prompt": "why?", "models": ["mine"],
             "params": {"n": 2, "max_length": 300, "temperature": 2.0, "top_k": 5},
         });
-        let styled = around.apply(GenerationInputText::read(asked).unwrap());
+        let styled = around
+            .apply(GenerationInputText::read(asked).unwrap())
+            .unwrap();
         assert_eq!(
             (styled.prompt.as_str(), styled.models.as_slice()),
             ("Q: why?\nA:", around.models)
