@@ -32,7 +32,7 @@ impl Pollers {
         }
         let poller = self.claimant(owner).await?;
         let mut poller = poller.lock().await;
-        if self.is_doubted(&poller) {
+        if self.0.rigs.is_doubted(poller.row.id) {
             // Nothing it makes is believed.
             return Err(NotTaken::Unknown);
         }

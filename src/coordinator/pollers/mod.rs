@@ -145,8 +145,9 @@ impl Pollers {
         let said = poller.news_for(&ask);
         self.0.rigs.check_in(poller.row.id, said).await;
         let news = poller.take_in(ask, &self.0.names, &self.0.switchboard);
+        let is_doubted = self.0.rigs.is_doubted(poller.row.id);
         let wants = Wants {
-            decoys: self.is_doubted(&poller).then(|| poller.shown()),
+            decoys: is_doubted.then(|| poller.shown()),
             ..wants
         };
         let popped = self.ask(&mut poller, news, wants).await?;
@@ -308,15 +309,9 @@ impl Pollers {
         }
     }
 
-    /// Whether it is paused: what it makes for others is thrown away, and it is not told.
-    fn is_doubted(&self, poller: &Poller) -> bool {
-        let decided = self.0.rigs.decided(poller.row.id);
-        decided.paused && decided.maintenance.is_none()
-    }
-
     /// In maintenance it is told so; one that is paused is not.
     fn explain_own_only(&self, poller: &Poller) -> Result<(), NotServed> {
-        match self.0.rigs.decided(poller.row.id).maintenance {
+        match self.0.rigs.maintenance(poller.row.id) {
             Some(note) => Err(NotServed::Maintenance(note)),
             None => Ok(()),
         }

@@ -38,7 +38,7 @@ use super::modes::ModeSet;
 use super::names::Names;
 use super::state::DoorSettings;
 use super::storage::{
-    Decided, Decision, Joined, RigChange, RigRow, Said, StorageError, Store, TeamShare, WorkerRow,
+    Decision, Joined, RigChange, RigRow, Said, StorageError, Store, TeamShare, WorkerRow,
 };
 use super::switchboard::Switchboard;
 use crate::protocol::job::{AccountId, Targets, WorkerId};
@@ -191,9 +191,14 @@ impl Rigs {
         self.0.store.keys_revision()
     }
 
-    /// What was decided about a worker, as far as it was met.
-    pub fn decided(&self, worker: WorkerId) -> Decided {
-        self.0.records.decided(worker)
+    /// Whether a worker is paused: what it makes for others is thrown away, and it is not told.
+    pub fn is_doubted(&self, worker: WorkerId) -> bool {
+        self.0.records.is_doubted(worker)
+    }
+
+    /// What a worker in maintenance is told.
+    pub fn maintenance(&self, worker: WorkerId) -> Option<String> {
+        self.0.records.maintenance(worker)
     }
 
     /// The workers of these ids, or all but those. Nothing if one of them is not known.

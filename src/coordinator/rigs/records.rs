@@ -11,7 +11,7 @@ use crate::coordinator::kudos::Prices;
 use crate::coordinator::moderation::Reason;
 use crate::coordinator::modes::{ModeSet, Reading};
 use crate::coordinator::names::Names;
-use crate::coordinator::storage::{Decided, RigNews, RigRow, Said, TeamShare};
+use crate::coordinator::storage::{RigNews, RigRow, Said, TeamShare};
 use crate::protocol::job::WorkerId;
 use crate::protocol::legacy::words::Trade;
 
@@ -77,10 +77,14 @@ impl Records {
         self.live().entry(worker).or_default().check_in(seen);
     }
 
-    pub fn decided(&self, worker: WorkerId) -> Decided {
+    pub fn is_doubted(&self, worker: WorkerId) -> bool {
         let live = self.live();
-        let live = live.get(&worker);
-        live.map(|live| live.decided.clone()).unwrap_or_default()
+        let decided = live.get(&worker).map(|live| &live.decided);
+        decided.is_some_and(|decided| decided.paused && decided.maintenance.is_none())
+    }
+
+    pub fn maintenance(&self, worker: WorkerId) -> Option<String> {
+        self.live().get(&worker)?.decided.maintenance.clone()
     }
 
     pub fn trade(&self, worker: WorkerId) -> Option<Trade> {

@@ -19,7 +19,7 @@ body! {
             filter_type: i64 = whole(10..=29),
         }
         fills { replacement: String = text(..) => String::new(), }
-        may { description: String = text(..), }
+        may { description: String = text(..=1000), }
     }
 }
 
@@ -29,7 +29,7 @@ body! {
         may {
             regex: String = text(..),
             filter_type: i64 = whole(10..=29),
-            description: String = text(..),
+            description: String = text(..=1000),
             replacement: String = text(..),
         }
     }
@@ -114,6 +114,15 @@ mod tests {
         assert_reads::<PromptCheckInput>("PromptCheckInput");
         assert_reads::<PutNewFilter>("PutNewFilter");
         assert_reads::<PatchExistingFilter>("PatchExistingFilter");
+    }
+
+    #[test]
+    fn what_a_filter_is_for_is_said_in_a_few_words() {
+        let body =
+            |length| json!({"regex": "x", "filter_type": 10, "description": "ä".repeat(length)});
+        assert!(PutNewFilter::read(body(1000)).is_ok());
+        assert!(PutNewFilter::read(body(1001)).is_err());
+        assert!(PatchExistingFilter::read(body(1001)).is_err());
     }
 
     #[test]

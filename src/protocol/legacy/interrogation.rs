@@ -82,13 +82,13 @@ body! {
     /// `POST /v2/interrogate/submit`
     pub struct InterrogationSubmitInput {
         needs {
-            id: String = text(..),
+            id: String = text(..=255),
             /// The specification says a string, public workers send an object: what was sent is kept and answered.
             result: Value = text_or_object(),
         }
         fills {
             /// `faulted` queues the form again; anything else is a delivery.
-            state: String = text(..) => "ok".to_owned(),
+            state: String = text(..=255) => "ok".to_owned(),
         }
     }
 }

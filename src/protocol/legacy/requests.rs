@@ -94,7 +94,7 @@ impl RequestAsync {
 
 /// The models that a request names.
 pub fn model_names() -> List<Text> {
-    list(text(..)).at_most(MOST_MODELS)
+    list(text(..=255)).at_most(MOST_MODELS)
 }
 
 pub fn targets(workers: Option<&[String]>) -> &[String] {

@@ -16,7 +16,7 @@ body! {
     pub struct SubmitInputImage {
         needs {
             seed: i64 = whole(..),
-            id: String = text(..),
+            id: String = text(..=255),
             /// [`UPLOADED`], or base64.
             generation: String = text(..),
         }
@@ -33,7 +33,7 @@ body! {
     /// `POST /v2/generate/text/submit`
     pub struct SubmitInputText {
         needs {
-            id: String = text(..),
+            id: String = text(..=255),
             generation: String = text(..),
         }
         fills {
@@ -50,7 +50,7 @@ body! {
     /// `POST /v2/generate/progress`
     pub struct ProgressInput {
         needs {
-            id: String = text(..),
+            id: String = text(..=255),
             current_step: i64 = whole(..),
             total_steps: i64 = whole(..),
         }

@@ -23,7 +23,7 @@ body! {
     pub struct ModifyWorkerInput {
         may {
             maintenance: bool = flag(),
-            maintenance_msg: String = text(..),
+            maintenance_msg: String = text(..=1000),
             paused: bool = flag(),
             info: String = text(..=1000),
             name: String = text(5..=100),
@@ -234,6 +234,14 @@ mod tests {
         assert_reads::<WorkerMessageInput>("WorkerMessageInput");
         let message = WorkerMessageInput::read(json!({"message": "m"})).unwrap();
         assert_eq!(message.expiry, 12);
+    }
+
+    #[test]
+    fn what_a_worker_is_told_in_maintenance_has_an_end() {
+        let read = |length| {
+            ModifyWorkerInput::read(json!({"maintenance_msg": "ä".repeat(length)})).is_ok()
+        };
+        assert!(read(1000) && !read(1001));
     }
 
     #[test]

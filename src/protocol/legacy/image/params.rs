@@ -38,7 +38,7 @@ body! {
         may {
             /// See [`Self::steps`].
             steps: u32 = whole(1..=500),
-            seed: String = text(..),
+            seed: String = text(..=255),
             seed_variation: u32 = whole(1..=1000),
             control_type: ControlType = word(),
             extra_texts: Vec<ExtraText> = list(inner()),
@@ -118,8 +118,9 @@ body! {
     /// A text for a workflow.
     pub struct ExtraText {
         may {
-            reference: String = text(3..),
-            text: String = text(1..),
+            reference: String = text(3..=255),
+            /// No QR code holds more.
+            text: String = text(1..=7089),
         }
     }
 }

@@ -34,11 +34,11 @@ body! {
             allow_downgrade: bool = flag() => false,
         }
         may {
-            workers: Vec<String> = list(text(..)),
+            workers: Vec<String> = list(text(..=255)),
             source_image: String = text(..),
             source_mask: String = text(..),
             extra_source_images: Vec<ExtraSourceImage> = list(inner()),
-            proxied_account: String = text(..),
+            proxied_account: String = text(..=255),
             webhook: String = text(10..=1024),
             style: String = text(3..=1024),
         }

@@ -51,6 +51,33 @@ fn everything_that_is_wrong_is_said_at_once_under_its_path() {
 }
 
 #[test]
+fn no_text_beside_the_prompt_is_without_end() {
+    let long = "x".repeat(10_000);
+    for (body, path) in [
+        (json!({"models": [long]}), "models.0"),
+        (json!({"workers": [long]}), "workers.0"),
+        (json!({"proxied_account": long}), "proxied_account"),
+        (json!({"params": {"seed": long}}), "params.seed"),
+        (
+            json!({"params": {"extra_texts": [{"reference": long}]}}),
+            "params.extra_texts.0.reference",
+        ),
+        (
+            json!({"params": {"extra_texts": [{"text": long}]}}),
+            "params.extra_texts.0.text",
+        ),
+    ] {
+        let mut asked = body;
+        asked["prompt"] = json!("p");
+        let Err(Refusal::Invalid(errors)) = GenerationInputImage::read(asked) else {
+            panic!("{path} was taken");
+        };
+        let paths: Vec<_> = errors.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(paths, [path]);
+    }
+}
+
+#[test]
 fn a_body_that_is_no_object_is_refused_as_a_whole() {
     for body in [json!([]), json!("x"), Value::Null] {
         let refusal = GenerationInputImage::read(body).unwrap_err();

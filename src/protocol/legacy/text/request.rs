@@ -28,11 +28,11 @@ body! {
             extra_slow_workers: bool = flag() => false,
         }
         may {
-            softprompt: String = text(1..),
-            workers: Vec<String> = list(text(..)),
-            proxied_account: String = text(..),
+            softprompt: String = text(1..=255),
+            workers: Vec<String> = list(text(..=255)),
+            proxied_account: String = text(..=255),
             extra_source_images: Vec<ExtraSourceImage> = list(inner()),
-            webhook: String = text(..),
+            webhook: String = text(..=1024),
             style: String = text(3..=1024),
         }
     }
