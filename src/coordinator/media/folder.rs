@@ -128,9 +128,11 @@ impl Folder {
             writing.write_all(&bytes).await?;
         }
         sent.end(ticket)?;
+        // What could not be written any more is told here alone: what follows would say nothing of it.
+        writing.flush().await?;
         writing.sync_all().await?;
-        let path = path.clone();
-        let kept = self.blocking(move |folder| folder.take_in(&path, key));
+        let (path, bytes) = (path.clone(), sent.bytes);
+        let kept = self.blocking(move |folder| folder.take_in(&path, key, bytes));
         match kept.await? {
             true => Ok(sent.bytes),
             false => Err(Unaccepted::Used),
@@ -164,8 +166,13 @@ impl Folder {
         }
     }
 
-    /// Gives a part its name, unless something has it or had it.
-    fn take_in(&self, part: &Path, key: Key) -> io::Result<bool> {
+    /// Gives a part its name, unless something has it or had it, or not all of it is there.
+    fn take_in(&self, part: &Path, key: Key, bytes: u64) -> io::Result<bool> {
+        let there = fs::metadata(part)?.len();
+        if there != bytes {
+            let message = format!("{bytes} bytes came, and {there} are on the disk");
+            return Err(io::Error::other(message));
+        }
         match fs::hard_link(part, self.path(key)) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
             linked => linked?,
@@ -311,4 +318,27 @@ fn remove_before(folder: &Path, before: SystemTime) -> io::Result<u64> {
         }
     }
     Ok(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use uuid::Uuid;
+
+    use super::Folder;
+    use crate::coordinator::media::{Area, Key, Kind};
+
+    #[test]
+    fn what_is_not_all_there_gets_no_name() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        let key = Key::new(Area::Results, Uuid::nil(), 1, Kind::Webp);
+        let mut part = folder.part().unwrap();
+        part.file.write_all(b"RIFF").unwrap();
+        assert!(folder.take_in(&part.path, key, 5).is_err());
+        assert!(!folder.path(key).exists());
+        assert!(folder.take_in(&part.path, key, 4).unwrap());
+        assert!(folder.path(key).exists());
+    }
 }
