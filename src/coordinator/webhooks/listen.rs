@@ -7,14 +7,10 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use super::Webhooks;
+use super::told::Told;
 use crate::coordinator::clock::wall_clock;
-use crate::coordinator::media::Media;
-use crate::coordinator::requests::results::{self, Shape};
-use crate::coordinator::requests::{Ended, Made, Output, Request};
-use crate::protocol::job::{JobId, Kind};
-use crate::protocol::legacy::interrogation::FormState;
-use crate::protocol::legacy::webhook::{WebhookAlchemy, WebhookImage, WebhookText};
-use crate::protocol::legacy::words::named;
+use crate::coordinator::requests::{Ended, Request};
+use crate::protocol::job::JobId;
 
 /// What has come before is not told of: it was, or it went with the process that should have.
 pub fn known(request: &Request) -> HashSet<JobId> {
@@ -32,9 +28,9 @@ pub async fn listen(
     let mut news = request.news();
     let mut listening = pin!(async {
         while told.len() < request.outputs.len() {
-            for output in &request.outputs {
+            for (index, output) in request.outputs.iter().enumerate() {
                 if output.ended().is_some() && told.insert(output.job) {
-                    tell(&webhooks, &request, output, &address).await;
+                    tell(&webhooks, &request, index, &address).await;
                 }
             }
             if told.len() < request.outputs.len() && news.changed().await.is_err() {
@@ -50,87 +46,17 @@ pub async fn listen(
     }
 }
 
-async fn tell(webhooks: &Webhooks, request: &Request, output: &Output, address: &Arc<str>) {
-    let Some(Ended::Made(made)) = output.ended() else {
-        return;
-    };
-    if request.is_given_up() {
+async fn tell(webhooks: &Webhooks, request: &Arc<Request>, index: usize, address: &Arc<str>) {
+    let output = &request.outputs[index];
+    if request.is_given_up() || !matches!(output.ended(), Some(Ended::Made(_))) {
         return;
     }
     let charged = webhooks.store.charged_for(output.job).await;
     let charged = charged.unwrap_or_default().0 as f64 / 1000.0;
-    let told = Told {
-        request,
-        output,
-        made,
+    webhooks.tell(Told {
+        address: address.clone(),
+        request: request.clone(),
+        index,
         kudos: charged.round(),
-    };
-    match request.kind {
-        Kind::Text => webhooks.tell(address, &told.text()),
-        Kind::Image => webhooks.tell(address, &told.image(&webhooks.media).await),
-        Kind::Interrogation => match told.form(&webhooks.media).await {
-            Some(form) => webhooks.tell(address, &form),
-            None => false,
-        },
-        _ => false,
-    };
-}
-
-/// A result, and what it has cost.
-struct Told<'a> {
-    request: &'a Request,
-    output: &'a Output,
-    made: &'a Made,
-    kudos: f64,
-}
-
-impl Told<'_> {
-    fn text(&self) -> WebhookText {
-        let text = results::text(self.output, self.made);
-        WebhookText {
-            text: text.text,
-            seed: Some(text.seed),
-            state: text.state,
-            worker_id: text.worker_id,
-            worker_name: text.worker_name,
-            model: text.model,
-            id: self.output.job,
-            gen_metadata: text.gen_metadata,
-            request: self.request.id,
-            kudos: self.kudos,
-        }
-    }
-
-    async fn image(&self, media: &Media) -> WebhookImage {
-        let shape = match self.request.wishes.links {
-            true => Shape::Links,
-            false => Shape::Inline,
-        };
-        let image = results::image(self.output, self.made, shape, media).await;
-        WebhookImage {
-            img: image.img,
-            seed: results::drawn_seed(self.output, self.made).cast_signed(),
-            censored: image.censored,
-            worker_id: image.worker_id,
-            worker_name: image.worker_name,
-            model: image.model,
-            id: self.output.job,
-            gen_metadata: image.gen_metadata,
-            request: self.request.id,
-            kudos: self.kudos,
-        }
-    }
-
-    async fn form(&self, media: &Media) -> Option<WebhookAlchemy> {
-        Some(WebhookAlchemy {
-            form: self.output.form().and_then(named)?,
-            state: FormState::Done,
-            result: results::found(self.made, media).await,
-            worker_id: self.made.worker_id,
-            worker_name: Some(self.made.worker.to_string()),
-            id: self.output.job,
-            request: self.request.id,
-            kudos: self.kudos,
-        })
-    }
+    });
 }

@@ -3,6 +3,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `listen` | waits for the results of one request |
+//! | `told` | a result that is to be told, and how |
 //! | `deliver` | one call: its attempts, and what is tried again |
 //!
 //! Each result is told of at most once, for texts, images and questions alike. A call that finds no place in the queue
@@ -12,6 +13,7 @@
 
 mod deliver;
 mod listen;
+mod told;
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +21,6 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::Serialize;
 use tokio::sync::{Semaphore, mpsc};
 use tracing::warn;
 
@@ -29,13 +30,13 @@ use super::requests::Request;
 use super::storage::Store;
 use crate::tasks::Tasks;
 
+use told::Told;
+
 /// Where calls are queued. Clones share the queue.
 #[derive(Debug, Clone)]
 pub struct Webhooks {
-    calls: mpsc::Sender<Call>,
+    calls: mpsc::Sender<Told>,
     store: Store,
-    /// Where images are.
-    media: Media,
     tasks: Tasks,
 }
 
@@ -46,7 +47,7 @@ struct Call {
     body: Bytes,
 }
 
-/// Calls that wait (F-117 of the poll API).
+/// Results that wait to be told (F-117 of the poll API): what is said of them is written when they are called for.
 const QUEUE: usize = 256;
 /// Addresses that are called at the same time: a slow one keeps few others waiting.
 const AT_ONCE: usize = 16;
@@ -54,11 +55,10 @@ const AT_ONCE: usize = 16;
 impl Webhooks {
     pub fn start(egress: Egress, store: Store, media: Media, tasks: &Tasks) -> Self {
         let (calls, waiting) = mpsc::channel(QUEUE);
-        tasks.start(call_on(waiting, egress, tasks.clone()));
+        tasks.start(call_on(waiting, egress, media, tasks.clone()));
         Self {
             calls,
             store,
-            media,
             tasks: tasks.clone(),
         }
     }
@@ -73,34 +73,28 @@ impl Webhooks {
         });
     }
 
-    /// Whether there was a place in the queue.
-    fn tell(&self, address: &Arc<str>, body: &impl Serialize) -> bool {
-        let Ok(body) = serde_json::to_vec(body) else {
-            return false;
-        };
-        let call = Call {
-            address: address.clone(),
-            body: body.into(),
-        };
-        let told = self.calls.try_send(call).is_ok();
-        if !told {
+    fn tell(&self, told: Told) {
+        if self.calls.try_send(told).is_err() {
             warn!("a webhook was dropped: {QUEUE} are waiting already");
         }
-        told
     }
 }
 
-async fn call_on(mut waiting: mpsc::Receiver<Call>, egress: Egress, tasks: Tasks) {
+async fn call_on(mut waiting: mpsc::Receiver<Told>, egress: Egress, media: Media, tasks: Tasks) {
     let (places, stopping) = (Arc::new(Semaphore::new(AT_ONCE)), tasks.stopping());
     let mut next = async || {
         let place = places.clone().acquire_owned().await.ok()?;
         Some((place, waiting.recv().await?))
     };
-    while let Some(Some((place, call))) = stopping.run_until_cancelled(next()).await {
-        let (egress, stopping) = (egress.clone(), stopping.clone());
+    while let Some(Some((place, told))) = stopping.run_until_cancelled(next()).await {
+        let (egress, media, stopping) = (egress.clone(), media.clone(), stopping.clone());
         tasks.start(async move {
             let _place = place;
-            let delivering = deliver::deliver(&egress, &call);
+            let delivering = async {
+                if let Some(call) = told.call(&media).await {
+                    deliver::deliver(&egress, &call).await;
+                }
+            };
             stopping.run_until_cancelled(delivering).await
         });
     }

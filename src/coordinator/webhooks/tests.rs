@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
+use super::told::Told;
 use super::{Webhooks, deliver};
 use crate::coordinator::accounts::Caller;
 use crate::coordinator::clock::wall_clock;
@@ -175,6 +176,34 @@ async fn an_image_is_told_as_a_link_or_whole_as_its_client_wanted_it() {
         assert_eq!(told["request"], request.id.to_string());
         assert!(told["img"].as_str().unwrap().starts_with(shown), "{told}");
     }
+}
+
+#[tokio::test]
+async fn what_waits_to_be_told_holds_no_image() {
+    let place = place(&ok("", "")).await;
+    let key = Key::new(Area::Results, uuid::Uuid::from_u128(9), 1, Format::Webp);
+    let asked = GenerationInputImage::read(json!({"prompt": "a cat", "r2": false})).unwrap();
+    let request = request_of(Asked::image(asked));
+    let product = Product::Media(job::Media {
+        key: key.to_string(),
+        ..job::Media::default()
+    });
+    end(&request, 0, made_of(product));
+    let waiting = Told {
+        address: place.server.url().into(),
+        request,
+        index: 0,
+        kudos: 0.0,
+    };
+    let image = async || {
+        let call = waiting.call(&place.media).await.unwrap();
+        let said: Value = serde_json::from_slice(&call.body).unwrap();
+        said["img"].clone()
+    };
+    assert_eq!(image().await, "N/A");
+    let stored = place.media.put(key, b"RIFF".as_slice().into()).await;
+    stored.unwrap();
+    assert_eq!(image().await, "UklGRg==");
 }
 
 #[tokio::test]
