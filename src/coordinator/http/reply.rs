@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -11,7 +12,21 @@ use crate::coordinator::error::ApiError;
 use crate::protocol::job::FailureKind;
 use crate::protocol::openai::error;
 
+use super::room::Room;
+
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Text on its way.
+struct Sent {
+    text: Vec<u8>,
+    _room: Room,
+}
+
+impl AsRef<[u8]> for Sent {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
 
 /// A JSON value as a response.
 #[derive(Debug)]
@@ -51,8 +66,22 @@ impl IntoResponse for ApiError {
 
 /// What a dialect answers, whatever its type.
 pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
+    json_as(status, body, Body::from)
+}
+
+/// The same for a large one, whose room is taken until the last of it is sent.
+pub fn json_in(room: Room, status: StatusCode, body: &impl Serialize) -> Response {
+    let sent = |text| Body::from(Bytes::from_owner(Sent { text, _room: room }));
+    json_as(status, body, sent)
+}
+
+fn json_as(
+    status: StatusCode,
+    body: &impl Serialize,
+    sent: impl FnOnce(Vec<u8>) -> Body,
+) -> Response {
     match serde_json::to_vec(body) {
-        Ok(text) => written(status, text),
+        Ok(text) => written(status, sent(text)),
         Err(_) => {
             let message = "the reply cannot be written";
             ApiError::new(FailureKind::Internal, message).into_response()
@@ -61,12 +90,36 @@ pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
 }
 
 pub fn with_status(status: StatusCode, value: &Value) -> Response {
-    written(status, value.to_string().into_bytes())
+    written(status, value.to_string().into())
 }
 
-fn written(status: StatusCode, text: Vec<u8>) -> Response {
-    let mut response = Response::new(Body::from(text));
+fn written(status: StatusCode, body: Body) -> Response {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+
+    use super::json_in;
+    use crate::coordinator::http::room::Memory;
+    use crate::coordinator::state::DoorSettings;
+
+    #[test]
+    fn a_large_reply_takes_its_room_until_it_is_sent() {
+        let memory = Memory::new(&DoorSettings {
+            largest_request: 1 << 10,
+            ..DoorSettings::default()
+        });
+        let all = 32 << 10;
+        let mut room = memory.room();
+        room.cover(all).unwrap();
+        let reply = json_in(room, StatusCode::OK, &"text");
+        assert!(memory.room().cover(1).is_err());
+        drop(reply);
+        assert!(memory.room().cover(all).is_ok());
+    }
 }

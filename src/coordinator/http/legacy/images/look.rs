@@ -8,8 +8,10 @@ use super::super::moderation::Door;
 use super::super::progress;
 use super::super::refused::Refused;
 use super::super::requested::{find, unavailable};
+use crate::coordinator::error::ApiError;
 use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::reply;
+use crate::coordinator::http::room::{Memory, Room};
 use crate::coordinator::media::Media;
 use crate::coordinator::requests::results::{Shape, image};
 use crate::coordinator::requests::{Ended, Request, Requests};
@@ -17,7 +19,7 @@ use crate::coordinator::storage::Store;
 use crate::coordinator::switchboard::Switchboard;
 use crate::protocol::job::Kind;
 use crate::protocol::legacy::Code;
-use crate::protocol::legacy::image::status::RequestStatusImage;
+use crate::protocol::legacy::image::status::{GenerationImage, RequestStatusImage};
 
 /// `GET /api/v2/generate/check/{id}`
 pub async fn check(
@@ -48,7 +50,7 @@ pub async fn status(
     State(requests): State<Requests>,
     State(board): State<Switchboard>,
     State(store): State<Store>,
-    State(media): State<Media>,
+    (State(media), State(memory)): (State<Media>, State<Memory>),
     path: Named,
 ) -> Result<Response, Refused> {
     let request = find(&requests, &path, Kind::Image).await?;
@@ -56,8 +58,10 @@ pub async fn status(
         true => Shape::Links,
         false => Shape::Inline,
     };
-    let status = look(&request, shape, &media, &board, &store).await;
-    Ok(reply::json(StatusCode::OK, &status))
+    let mut room = memory.room();
+    let generations = generations(&request, shape, &media, &mut room).await?;
+    let status = look(&request, generations, &board, &store).await;
+    Ok(reply::json_in(room, StatusCode::OK, &status))
 }
 
 /// `DELETE /api/v2/generate/status/{id}`: as it was just before. The images are in the reply, whatever was asked for:
@@ -66,29 +70,47 @@ pub async fn cancel(
     State(requests): State<Requests>,
     State(board): State<Switchboard>,
     State(store): State<Store>,
-    State(media): State<Media>,
+    (State(media), State(memory)): (State<Media>, State<Memory>),
     path: Named,
 ) -> Result<Response, Refused> {
     let request = find(&requests, &path, Kind::Image).await?;
-    let status = look(&request, Shape::Inline, &media, &board, &store).await;
+    let mut room = memory.room();
+    let generations = generations(&request, Shape::Inline, &media, &mut room).await?;
+    let status = look(&request, generations, &board, &store).await;
     let cancelled = requests.cancel(&request).await;
     cancelled.map_err(|_| unavailable())?;
-    Ok(reply::json(StatusCode::OK, &status))
+    Ok(reply::json_in(room, StatusCode::OK, &status))
+}
+
+/// A reply holds its images twice for a moment: as they are, and as they are written.
+const COPIES: usize = 2;
+
+/// What was made, as far as there is room for it beside what all others are told and ask.
+async fn generations(
+    request: &Request,
+    shape: Shape,
+    media: &Media,
+    room: &mut Room,
+) -> Result<Vec<GenerationImage>, ApiError> {
+    let mut generations = Vec::with_capacity(request.outputs.len());
+    let mut bytes = 0;
+    for output in &request.outputs {
+        if let Some(Ended::Made(made)) = output.ended() {
+            let image = image(output, made, shape, media).await;
+            bytes += image.img.len();
+            room.cover(bytes * COPIES)?;
+            generations.push(image);
+        }
+    }
+    Ok(generations)
 }
 
 async fn look(
     request: &Request,
-    shape: Shape,
-    media: &Media,
+    generations: Vec<GenerationImage>,
     board: &Switchboard,
     store: &Store,
 ) -> RequestStatusImage {
-    let mut generations = Vec::with_capacity(request.outputs.len());
-    for output in &request.outputs {
-        if let Some(Ended::Made(made)) = output.ended() {
-            generations.push(image(output, made, shape, media).await);
-        }
-    }
     RequestStatusImage {
         generations,
         shared: request.wishes.shared,
