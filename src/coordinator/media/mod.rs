@@ -213,10 +213,20 @@ impl Media {
 
     /// An address to which one object may be sent with `PUT`, for a while. [`Media::take_in`] says whether it was.
     pub async fn upload_link(&self, key: Key, valid_for: Duration) -> Result<String, MediaError> {
+        self.upload_link_up_to(u64::MAX, key, valid_for).await
+    }
+
+    /// The same for an object of at most so many bytes, as far as the place can tell.
+    pub async fn upload_link_up_to(
+        &self,
+        most: u64,
+        key: Key,
+        valid_for: Duration,
+    ) -> Result<String, MediaError> {
         let valid_for = valid_for.min(self.inner.keep);
         let ticket = Ticket {
             key,
-            most: self.inner.largest,
+            most: self.inner.largest.min(most),
         };
         Ok(match &self.inner.place {
             Place::Folder(_, signer) => signer.upload(ticket, wall_clock().after(valid_for)),

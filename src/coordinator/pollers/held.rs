@@ -5,12 +5,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::chat::Turn;
 use crate::coordinator::dispatch::{Offer, SessionId};
 use crate::protocol::job::{AccountId, JobId};
+use crate::protocol::legacy::image::drawn::most_pixels;
 
 /// How long after its time a job is known here.
 const KNOWN: Duration = Duration::from_secs(3600);
@@ -68,6 +70,10 @@ pub struct Out {
     pub decoy: bool,
     /// What it is to be read by, where it is part of a chat.
     pub turn: Option<Arc<Turn>>,
+    /// The most pixels of what is drawn for it.
+    pub pixels: u64,
+    /// Whoever brings it is heard alone.
+    pub alone: Arc<Mutex<()>>,
     owner: AccountId,
     /// How long it may be kept without a word.
     patience: Duration,
@@ -98,6 +104,8 @@ impl Held {
             claimed: false,
             decoy: false,
             turn: Turn::of(offer, longest).map(Arc::new),
+            pixels: most_pixels(&offer.job),
+            alone: Arc::default(),
             owner,
             patience,
             ends: until + KNOWN,

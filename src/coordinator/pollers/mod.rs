@@ -23,6 +23,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::OwnedMutexGuard;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
@@ -85,6 +86,10 @@ pub struct Attempts {
     pub id: JobId,
     pub job: JobId,
     pub numbers: Vec<u32>,
+    /// The most pixels of what is drawn for it.
+    pub pixels: u64,
+    /// Nobody else is heard who brings the same, until this is dropped.
+    _alone: OwnedMutexGuard<()>,
 }
 
 /// What a worker has made of a job.
@@ -236,9 +241,14 @@ impl Pollers {
     }
 
     /// Which attempts at a job the one may be that this account's worker has, the likeliest first: of one that an earlier
-    /// process gave out nobody knows which it was.
+    /// process gave out nobody knows which it was. Looking at an image takes a while: of several that are brought for one
+    /// job at the same time the first is looked at, and the others only if it was not taken.
     pub async fn attempts(&self, owner: AccountId, id: JobId) -> Result<Attempts, NotTaken> {
-        let out = self.out(owner, id).await?;
+        let before = self.out(owner, id).await?;
+        let alone = before.alone.lock_owned().await;
+        let out = self
+            .held()
+            .take(called(before.job, before.attempt), owner)?;
         Ok(Attempts {
             id: called(out.job, out.attempt),
             job: out.job,
@@ -246,6 +256,8 @@ impl Pollers {
                 true => (1..=ATTEMPTS).rev().collect(),
                 false => vec![out.attempt],
             },
+            pixels: out.pixels,
+            _alone: alone,
         })
     }
 

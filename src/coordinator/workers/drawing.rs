@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::coordinator::dispatch::Offer;
 use crate::coordinator::media::{Area, Key, Kind, Media};
 use crate::protocol::job::{self, Failure, FailureKind, ImageRequest, Lora};
+use crate::protocol::legacy::image::drawn::most_bytes;
 use crate::protocol::link::{MediaResult, UploadSlot};
 
 /// How long such links are good, as the public protocol says.
@@ -46,7 +47,8 @@ pub struct Drawing {
 pub fn of(offer: &Offer, image: &ImageRequest, media: Option<&Media>) -> Result<Drawing, Failure> {
     let media = media.ok_or_else(no_store)?;
     let key = Key::new(Area::Results, offer.job.id.0, offer.attempt, Kind::Webp);
-    let link = media.upload_link(key, UPLOADS).now_or_never();
+    let most = most_bytes(&offer.job);
+    let link = media.upload_link_up_to(most, key, UPLOADS).now_or_never();
     let mut payload = flat(image);
     if let Some(source) = &image.source {
         payload.insert(

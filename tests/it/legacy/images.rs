@@ -323,6 +323,38 @@ async fn what_is_no_image_is_no_result() {
 }
 
 #[tokio::test]
+async fn a_result_is_as_large_as_it_was_asked_for_or_enlarged_where_that_was() {
+    let app = App::start().await;
+    let plain = json!({"params": {"width": 512, "height": 512}});
+    let enlarged = json!({"params": {"post_processing": ["RealESRGAN_x4plus"]}});
+    for (asked, expected) in [(plain, StatusCode::BAD_REQUEST), (enlarged, StatusCode::OK)] {
+        ask(&app, asked).await;
+        let popped = pop(&app, json!({"allow_post_processing": true})).await;
+        let drawn = json!({"generation": png(1100, 1100)});
+        let (status, answer) = submit(&app, &popped["id"], drawn).await;
+        assert_eq!(status, expected, "{answer}");
+        let (status, _) = submit(&app, &popped["id"], json!({})).await;
+        assert_ne!(status, expected, "it is taken once");
+    }
+}
+
+#[tokio::test]
+async fn a_link_takes_no_more_than_an_image_of_its_size() {
+    let app = App::start().await;
+    ask(&app, json!({})).await;
+    let popped = pop(&app, json!({})).await;
+    let mut junk = b"RIFF....WEBP".to_vec();
+    junk.resize((5 << 20) + 1, 0);
+    let sent = |bytes: Vec<u8>| {
+        let link = path(&popped["r2_upload"]);
+        app.send(request(Method::PUT, &link, &[], bytes.into()))
+    };
+    assert_eq!(sent(junk).await.status, StatusCode::PAYLOAD_TOO_LARGE);
+    let image = STANDARD.decode(WEBP).unwrap();
+    assert_eq!(sent(image).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
 async fn cancelling_returns_the_images_in_the_reply_even_where_links_were_asked_for() {
     let app = App::start().await;
     let id = ask(&app, json!({"params": {"n": 2}})).await;

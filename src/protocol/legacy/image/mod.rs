@@ -7,12 +7,14 @@
 //! | [`status`] | what clients read back |
 //! | [`payload`] | what a worker is given |
 //! | [`metadata`] | what a worker remarks about an image |
+//! | [`drawn`] | how large what is drawn may be |
 //! | [`check`] | which parameters go together |
 //! | [`baseline`] | what family a model belongs to |
 //! | [`mod@reference`] | models that are known by their names |
 
 pub mod baseline;
 pub mod check;
+pub mod drawn;
 pub mod metadata;
 pub mod params;
 pub mod payload;

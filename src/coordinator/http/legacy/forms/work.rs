@@ -24,6 +24,7 @@ use crate::coordinator::modes::Modes;
 use crate::coordinator::pollers::{Ask, Made, Pollers, id_of};
 use crate::coordinator::storage::Said;
 use crate::protocol::job::{Body as JobBody, Capabilities, JobId, Kind, Product, Reach};
+use crate::protocol::legacy::image::drawn::most_bytes;
 use crate::protocol::legacy::interrogation::{
     Form, InterrogationPopFormPayload, InterrogationPopPayload, InterrogationSubmitInput,
     NoValidInterrogationsFound,
@@ -147,7 +148,8 @@ async fn payload(offer: &Offer, media: &Media) -> Result<InterrogationPopFormPay
     let r2_upload = match form.post_processor() {
         Some(_) => {
             let key = key(offer.job.id, offer.attempt);
-            Some(media.upload_link(key, LINKS).await?)
+            let link = media.upload_link_up_to(most_bytes(&offer.job), key, LINKS);
+            Some(link.await?)
         }
         None => None,
     };

@@ -10,6 +10,7 @@ use crate::coordinator::media::{Area, Key, Kind as Format, Media, MediaError};
 use crate::coordinator::pollers::{Given, id_of};
 use crate::protocol::job::Body as JobBody;
 use crate::protocol::legacy::Body;
+use crate::protocol::legacy::image::drawn::most_bytes;
 use crate::protocol::legacy::image::payload::{
     GenerationPayloadImage, ModelPayloadImage, NoValidRequestFoundImage,
 };
@@ -56,7 +57,10 @@ impl Ways<'_> {
         let mut links = Vec::with_capacity(offers.len());
         for offer in offers {
             let key = Key::new(Area::Results, offer.job.id.0, offer.attempt, Format::Webp);
-            links.push(self.media.upload_link(key, LINKS).await?);
+            let link = self
+                .media
+                .upload_link_up_to(most_bytes(&offer.job), key, LINKS);
+            links.push(link.await?);
         }
         Ok(Some(links))
     }

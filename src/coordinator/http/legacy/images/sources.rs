@@ -10,9 +10,8 @@ use crate::protocol::legacy::image::request::GenerationInputImage;
 use crate::protocol::legacy::words::SourceProcessing;
 use crate::protocol::legacy::{Code, Refusal};
 
-/// The most bytes of a drawn image, and its pixels: workers enlarge images by up to four in each direction.
+/// The most bytes of a drawn image.
 const MOST_BYTES: usize = 64 << 20;
-const DRAWN: Bounds = Bounds::Pixels(16 * 3072 * 3072);
 
 /// Takes in the images of a request and puts their keys in their place.
 pub async fn take(
@@ -60,9 +59,9 @@ pub async fn look_at(
 }
 
 /// What a worker brings in its submit.
-pub async fn decoded(pictures: &Pictures, text: &str) -> Result<Bytes, Refusal> {
+pub async fn decoded(pictures: &Pictures, text: &str, most_pixels: u64) -> Result<Bytes, Refusal> {
     let prepared = pictures
-        .prepare_text(text.to_owned(), MOST_BYTES, DRAWN)
+        .prepare_text(text.to_owned(), MOST_BYTES, Bounds::Pixels(most_pixels))
         .await;
     let refusal = |error| Refusal::new(Code::ImageValidationFailed, format!("{error}"));
     prepared.map(|prepared| prepared.webp).map_err(refusal)

@@ -14,7 +14,7 @@ use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::media::{Area, Key, Kind as Format, Media};
 use crate::coordinator::pictures::Pictures;
-use crate::coordinator::pollers::{Made, Pollers};
+use crate::coordinator::pollers::{Attempts, Made, Pollers};
 use crate::protocol::job::{self, JobId, Product, Remark};
 use crate::protocol::legacy::image::metadata::{GenerationMetadataImage, hidden};
 use crate::protocol::legacy::submit::{
@@ -40,11 +40,9 @@ pub async fn submit(
     let job = job.map_err(|_| Refusal::unknown_job(&brought.id))?;
     let attempts = pollers.attempts(caller.account, job).await;
     let attempts = attempts.map_err(|not| not_taken(not, job))?;
-    let key = |number| Key::new(Area::Results, attempts.job.0, number, Format::Webp);
-    let keys: Vec<Key> = attempts.numbers.iter().copied().map(key).collect();
     let made = match brought.state {
         SubmitState::Faulted => Made::Fault,
-        _ => made(&brought, &keys, &media, &pictures).await?,
+        _ => made(&brought, &attempts, &media, &pictures).await?,
     };
     let reward = pollers.bring(caller.account, attempts.id, made).await;
     let reward = reward.map_err(|not| not_taken(not, job))?;
@@ -57,14 +55,16 @@ pub async fn submit(
 /// Under a name that only this attempt has: whoever comes too late takes nobody's place.
 async fn made(
     brought: &SubmitInputImage,
-    keys: &[Key],
+    attempts: &Attempts,
     media: &Media,
     pictures: &Pictures,
 ) -> Result<Made, Refusal> {
-    let key = match (&*brought.generation, keys) {
+    let key = |number| Key::new(Area::Results, attempts.job.0, number, Format::Webp);
+    let keys: Vec<Key> = attempts.numbers.iter().copied().map(key).collect();
+    let key = match (&*brought.generation, &*keys) {
         (UPLOADED, keys) => sources::uploaded(media, keys).await?,
         (image, [key, ..]) => {
-            let image = sources::decoded(pictures, image).await?;
+            let image = sources::decoded(pictures, image, attempts.pixels).await?;
             let stored = media.put(*key, image).await;
             stored.map_err(|_| sources::no_store())?;
             *key

@@ -1,0 +1,101 @@
+//! How large what is drawn for a job may be: whoever draws it is a stranger, and it is kept for whoever asked.
+
+use crate::protocol::job::{Body, Job};
+
+/// Post-processors make an image up to four times as long and as wide.
+const ENLARGED: u64 = 4 * 4;
+/// An image may have as many pixels whatever was asked for: some workers draw no small ones.
+const LEAST_PIXELS: u64 = 1 << 20;
+/// Not even noise takes more as webp, beside what is said of it.
+const BYTES_A_PIXEL: u64 = 4;
+const ASIDE: u64 = 1 << 20;
+
+pub fn most_pixels(job: &Job) -> u64 {
+    let area = |width: u32, height: u32| u64::from(width) * u64::from(height);
+    let (asked, is_enlarged) = match &job.body {
+        Body::Text(_) => (0, false),
+        Body::Image(image) => (area(image.width, image.height), is_processed(job)),
+        Body::Form(form) => (area(form.width, form.height), true),
+    };
+    let times = if is_enlarged { ENLARGED } else { 1 };
+    asked.saturating_mul(times).max(LEAST_PIXELS)
+}
+
+pub fn most_bytes(job: &Job) -> u64 {
+    let pixels = most_pixels(job).saturating_mul(BYTES_A_PIXEL);
+    pixels.saturating_add(ASIDE)
+}
+
+/// Only who asked in the words of this API can have asked for more than the drawing.
+fn is_processed(job: &Job) -> bool {
+    let original = job.original.as_ref();
+    let asked = original.map(|original| &original.body["params"]["post_processing"]);
+    let asked = asked.and_then(|asked| asked.as_array());
+    asked.is_some_and(|asked| !asked.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::{ASIDE, LEAST_PIXELS, most_bytes, most_pixels};
+    use crate::protocol::job::{
+        AccountId, Body, FormRequest, Formats, ImageRequest, Job, JobId, Kind, Limits, ModelChoice,
+        Original, Privacy, RequestId, UnixMillis,
+    };
+
+    fn job(kind: Kind, body: Body, params: Value) -> Job {
+        Job {
+            id: JobId::random(),
+            request: RequestId::random(),
+            account: AccountId(1),
+            shared_key: None,
+            kind,
+            model: ModelChoice(vec!["tiny".into()]),
+            body,
+            limits: Limits::default(),
+            privacy: Privacy::Anyone,
+            deadline: UnixMillis(i64::MAX),
+            durable: true,
+            prefixes: Vec::new(),
+            original: Some(Original {
+                format: Formats::LEGACY,
+                body: Arc::new(json!({"params": params})),
+            }),
+        }
+    }
+
+    fn image(side: u32, params: Value) -> Job {
+        let image = ImageRequest {
+            width: side,
+            height: side,
+            ..ImageRequest::default()
+        };
+        job(Kind::Image, Body::Image(Box::new(image)), params)
+    }
+
+    #[test]
+    fn an_image_is_as_large_as_it_was_asked_for_or_enlarged_where_that_was() {
+        let check = |job: Job, pixels: u64| {
+            assert_eq!(most_pixels(&job), pixels);
+            assert_eq!(most_bytes(&job), 4 * pixels + ASIDE);
+        };
+        check(image(64, json!({})), LEAST_PIXELS);
+        check(image(2048, json!({})), 2048 * 2048);
+        check(image(2048, json!({"post_processing": []})), 2048 * 2048);
+        let enlarged = json!({"post_processing": ["RealESRGAN_x4plus"]});
+        check(image(2048, enlarged), 8192 * 8192);
+        let form = FormRequest {
+            form: "strip_background".to_owned(),
+            payload: None,
+            image: String::new(),
+            width: 1024,
+            height: 1024,
+            slow_workers: true,
+        };
+        let form = job(Kind::Interrogation, Body::Form(Box::new(form)), json!({}));
+        check(form, 4096 * 4096);
+    }
+}
