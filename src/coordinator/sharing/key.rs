@@ -14,7 +14,7 @@ pub struct SharedKey {
     pub budget: Option<Kudos>,
     pub utilized: Kudos,
     pub expires_at: Option<UnixMillis>,
-    /// It belongs to styles, or did: it works through them only.
+    /// It pays for styles: as long as it does, it works through them only.
     pub has_styles: bool,
     pub limits: JobLimits,
 }

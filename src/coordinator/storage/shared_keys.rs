@@ -33,13 +33,15 @@ struct Removal {
     owner: AccountId,
 }
 
-/// The columns of a [`SharedKey`], and what follows.
+/// The columns of a [`SharedKey`], and what follows. Whether it pays for styles the styles say: its own column for that
+/// is of earlier versions.
 macro_rules! select_keys {
     ($rest:literal) => {
         concat!(
             "SELECT shared_keys.id, owner, accounts.name AS owner_name, shared_keys.name, budget, utilized, \
              expires_at, max_image_pixels, max_image_steps, max_text_tokens, \
-             for_styles FROM shared_keys JOIN accounts ON accounts.id = shared_keys.owner ",
+             (SELECT COUNT(*) FROM styles WHERE styles.shared_key = shared_keys.id) AS styles \
+             FROM shared_keys JOIN accounts ON accounts.id = shared_keys.owner ",
             $rest
         )
     };
@@ -254,7 +256,7 @@ impl Stored for SharedKey {
             budget: number("budget")?.map(Kudos),
             utilized: Kudos(row.try_get("utilized")?),
             expires_at: number("expires_at")?.map(UnixMillis),
-            has_styles: row.try_get::<i64, _>("for_styles")? != 0,
+            has_styles: row.try_get::<i64, _>("styles")? > 0,
             limits: JobLimits {
                 image_pixels: row.try_get("max_image_pixels")?,
                 image_steps: row.try_get("max_image_steps")?,

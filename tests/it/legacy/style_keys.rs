@@ -70,7 +70,8 @@ async fn what_is_made_with_a_style_its_author_pays_and_the_key() {
     // The limits of a key do not hold for what the key's owner has written.
     let limited = json!({"kudos": 50, "max_text_tokens": 16});
     let key = key_of(&app, &alice, limited).await;
-    assert_eq!(make(&app, &alice, "letters", &key).await.0, StatusCode::OK);
+    let (status, made) = make(&app, &alice, "letters", &key).await;
+    assert_eq!(status, StatusCode::OK, "{made}");
     serve(&app, ask(&app, &bob.key, json!({})).await).await;
     let spent = 100_000 - app.store.spendable(alice.account).await.unwrap().0;
     assert!(spent > 1000, "{spent}");
@@ -88,6 +89,17 @@ async fn what_is_made_with_a_style_its_author_pays_and_the_key() {
     refused(&nobody, 401, "InvalidAPIKey");
     let sums = app.store.ledger_sums().await.unwrap();
     assert_eq!((sums.entries, sums.wrong_jobs), (Kudos(0), 0));
+    let path = format!("{TEXT}/{}", made["id"].as_str().unwrap());
+    let (status, _) = call_as(&app, &alice.key, Method::DELETE, &path, Value::Null).await;
+    assert_eq!(status, StatusCode::OK);
+    let direct = json!({"prompt": "p", "models": ["tiny"], "params": {"max_length": 16}});
+    let direct = call_as(&app, &key, Method::POST, ASYNC, direct).await;
+    assert_eq!(
+        direct.0,
+        StatusCode::ACCEPTED,
+        "it opens again: {}",
+        direct.1
+    );
 }
 
 #[tokio::test]

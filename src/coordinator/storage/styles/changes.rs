@@ -95,7 +95,6 @@ impl Change for NewStyle {
             if let Err(not) = insert(row, connection).await? {
                 return Ok(Err(not));
             }
-            bind_key(self.shared_key, connection).await?;
             write_words(self.id, "tag", &recipe.tags, connection).await?;
             write_words(self.id, "model", &recipe.models, connection).await?;
             Ok(Ok(()))
@@ -136,7 +135,6 @@ impl Change for Changed {
             if let Err(not) = update(row, "styles", self.id, connection).await? {
                 return Ok(Err(not));
             }
-            bind_key(self.shared_key, connection).await?;
             if let Some(tags) = &change.tags {
                 write_words(self.id, "tag", tags, connection).await?;
             }
@@ -199,18 +197,6 @@ async fn has_key(
     };
     let found = found.bind(key.to_string()).bind(account).bind(style);
     Ok(found.fetch_optional(connection).await?.is_some())
-}
-
-/// Everybody knows it from here on, so it works through styles only.
-async fn bind_key(
-    key: Option<SharedKeyId>,
-    connection: &mut AnyConnection,
-) -> Result<(), StorageError> {
-    if let Some(key) = key {
-        let bound = sqlx::query("UPDATE shared_keys SET for_styles = 1 WHERE id = $1");
-        bound.bind(key.to_string()).execute(connection).await?;
-    }
-    Ok(())
 }
 
 /// Instead of those that were there.
