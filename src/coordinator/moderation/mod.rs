@@ -47,6 +47,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
@@ -78,6 +79,8 @@ struct Inner {
     followed: Followed,
     rules: Rules,
     whereabouts: Whereabouts,
+    /// For those who look at what is long.
+    places: Arc<Semaphore>,
 }
 
 /// What the operator has set down.
@@ -118,6 +121,11 @@ pub enum Blocked {
     Corrupt,
     /// To be rewritten, it has so many characters and may have [`LONGEST`].
     TooLong(usize),
+    /// So many bytes are not looked at.
+    Unread {
+        found: usize,
+        most: usize,
+    },
 }
 
 /// Why a filter is not written.
@@ -136,8 +144,17 @@ const LONGEST_REPLACEMENT: usize = 1000;
 const MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Up to so many bytes times filters are looked at where the request is; more goes to a thread for computing.
 const AT_ONCE: usize = 50_000;
+/// As many are looked at there at a time: each is there about ten times meanwhile, in all its forms.
+const JUDGED_TOGETHER: usize = 4;
 /// What one more piece of a talk costs beside its bytes.
 const PIECE: usize = 100;
+
+/// How large something is that is looked at, and may be.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    bytes: usize,
+    most: usize,
+}
 
 /// What may be found of what is looked at.
 trait Judged: Send + 'static {
@@ -172,6 +189,7 @@ impl Moderation {
             whereabouts: Whereabouts::start(store.clone(), tasks),
             store,
             rules,
+            places: Arc::new(Semaphore::new(JUDGED_TOGETHER)),
         });
         follow::start(&inner, tasks);
         Ok(Self(inner))
@@ -197,10 +215,13 @@ impl Moderation {
             may_be_rewritten: prompt.may_be_rewritten || is_always_rewritten(who.roles),
             for_adults: self.is_for_adults(prompt.models, who),
         };
-        let (length, for_adults) = (case.prompt.len(), case.for_adults);
+        let size = Size {
+            bytes: case.prompt.len(),
+            most: case.medium.longest(),
+        };
+        let for_adults = case.for_adults;
         let judge = move |filters: &Filters| verdict::of(&case, filters);
-        let judged = self.judge(length, for_adults, judge).await;
-        match judged {
+        match self.judge(size, for_adults, judge).await? {
             None | Some(Verdict::AsItIs) => Ok(None),
             Some(Verdict::Rewritten(prompt)) => Ok(Some(prompt)),
             Some(not) => Err(self.refuse(not, who).await),
@@ -220,10 +241,14 @@ impl Moderation {
             may_be_rewritten: is_always_rewritten(who.roles),
             for_adults: self.is_for_adults(models, who),
         };
-        let length = talk.pieces.iter().map(|piece| PIECE + piece.text.len());
-        let (length, for_adults) = (length.sum(), talk.for_adults);
+        let bytes = talk.pieces.iter().map(|piece| PIECE + piece.text.len());
+        let size = Size {
+            bytes: bytes.sum(),
+            most: Medium::Text.longest(),
+        };
+        let for_adults = talk.for_adults;
         let judge = move |filters: &Filters| talk::of_talk(&talk, filters);
-        match self.judge(length, for_adults, judge).await {
+        match self.judge(size, for_adults, judge).await? {
             None | Some(Spoken::AsItIs) => Ok(Vec::new()),
             Some(Spoken::Rewritten(pieces)) => Ok(pieces),
             Some(Spoken::Not(not)) => Err(self.refuse(not, who).await),
@@ -237,20 +262,37 @@ impl Moderation {
     /// Nothing, where there is nothing to be said against anything.
     async fn judge<V: Judged>(
         &self,
-        length: usize,
+        Size { bytes, most }: Size,
         for_adults: bool,
         judge: impl FnOnce(&Filters) -> V + Send + 'static,
-    ) -> Option<V> {
+    ) -> Result<Option<V>, Blocked> {
         let filters = self.0.followed.filters();
         if !for_adults && !filters.can_block() {
-            return None;
+            return Ok(None);
         }
-        if length.saturating_mul(filters.len() + 1) <= AT_ONCE {
-            return Some(judge(&filters));
+        if bytes > most {
+            return Err(Blocked::Unread { found: bytes, most });
         }
-        let judged = spawn_blocking(move || judge(&filters)).await;
+        if bytes.saturating_mul(filters.len() + 1) <= AT_ONCE {
+            return Ok(Some(judge(&filters)));
+        }
+        let judged = self.working(move || judge(&filters)).await;
         // What could not be looked at is not served.
-        Some(judged.unwrap_or(V::UNSEEN))
+        Ok(Some(judged.unwrap_or(V::UNSEEN)))
+    }
+
+    /// Off the async threads, a few at a time.
+    async fn working<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let place = self.0.places.clone().acquire_owned().await;
+        // The place is taken until the work is done, whoever stops waiting for it.
+        let work = move || {
+            let _place = place;
+            work()
+        };
+        spawn_blocking(work).await.ok()
     }
 
     async fn refuse(&self, not: Verdict, who: &Asker) -> Blocked {
@@ -289,7 +331,7 @@ impl Moderation {
     /// How suspicious a prompt looks, to all filters or to those of one type.
     pub async fn suspicion_of(&self, prompt: String, kind: Option<i64>) -> Suspicion {
         let filters = self.0.followed.filters();
-        let tested = spawn_blocking(move || filters.test(&prompt, kind)).await;
+        let tested = self.working(move || filters.test(&prompt, kind)).await;
         tested.unwrap_or_default()
     }
 

@@ -11,6 +11,7 @@ use super::forms::{Forms, words};
 use super::letters::folded;
 use super::pattern::Pattern;
 use super::youth;
+use crate::protocol::legacy::image::check::LONGEST_PROMPT;
 
 /// At this suspicion a prompt is not taken as it is.
 pub const TOO_SUSPICIOUS: u32 = 2;
@@ -36,6 +37,17 @@ pub struct Case {
 pub enum Medium {
     Image,
     Text,
+}
+
+impl Medium {
+    /// The most bytes of a prompt that are looked at: those of the longest there is for an image, or as many as the longest
+    /// context holds tokens, and four for each.
+    pub fn longest(self) -> usize {
+        match self {
+            Self::Image => LONGEST_PROMPT,
+            Self::Text => 4 << 20,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

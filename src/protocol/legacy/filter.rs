@@ -6,7 +6,7 @@ use super::tables::{body, reply, with_nulls};
 body! {
     /// `POST /v2/filters`: what would be said to this prompt?
     pub struct PromptCheckInput {
-        needs { prompt: String = text(..), }
+        needs { prompt: String = text(..=1_048_576), }
         may { filter_type: i64 = whole(..), }
     }
 }

@@ -129,7 +129,14 @@ fn visit_arguments(text: &mut String, said: Said, visit: Visit<'_>) {
 }
 
 fn explain(blocked: Blocked) -> ApiError {
+    let kind = match blocked {
+        Blocked::Unread { .. } => FailureKind::TooLarge,
+        _ => FailureKind::ContentRefused,
+    };
     let message = match blocked {
+        Blocked::Unread { found, most } => {
+            format!("the messages take {found} bytes, wanted at most {most}")
+        }
         Blocked::Corrupt => "the filters of this service let nobody ask for this".to_owned(),
         Blocked::TooLong(characters) => format!(
             "a message has to be rewritten, and has {characters} characters: wanted at most {LONGEST}"
@@ -137,7 +144,7 @@ fn explain(blocked: Blocked) -> ApiError {
     };
     ApiError {
         param: Some("messages".into()),
-        ..ApiError::new(FailureKind::ContentRefused, message)
+        ..ApiError::new(kind, message)
     }
 }
 

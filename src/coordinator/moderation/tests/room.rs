@@ -4,14 +4,15 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use crate::coordinator::accounts::{ANONYMOUS, Roles};
 use crate::coordinator::address::Network;
 use crate::coordinator::moderation::{
-    Asker, Blocked, Mark, Medium, Moderation, NoPattern, NotWritten, Prompt, Reason, Rules,
-    TOO_MUCH,
+    Asker, Blocked, Mark, Medium, Moderation, NoPattern, NotWritten, Piece, Prompt, Reason, Rules,
+    Said, TOO_MUCH,
 };
 use crate::coordinator::storage::{
     FilterChange, FilterChanged, FilterMade, FilterRow, Location, NewFilter, Store,
@@ -168,6 +169,51 @@ async fn what_a_moderator_decided_is_not_shortened_by_a_prompt() {
 }
 
 #[tokio::test]
+async fn what_is_too_long_to_be_looked_at_is_refused_where_it_would_be() {
+    let house = House::new();
+    let (moderation, store) = house.process().await;
+    let alice = asker(&store, Roles::USER, "192.0.2.7").await;
+    let most = Medium::Image.longest();
+    let (longest, longer) = ("a".repeat(most), "a".repeat(most + 1));
+    assert_eq!(ask(&moderation, &longer, &alice).await, Ok(None));
+    make(&moderation, 10, "dark").await;
+    make(&moderation, 20, "side").await;
+    assert_eq!(ask(&moderation, &longest, &alice).await, Ok(None));
+    let found = most + 1;
+    let unread = Err(Blocked::Unread { found, most });
+    assert_eq!(ask(&moderation, &longer, &alice).await, unread);
+    let piece = |length| {
+        let text = "a".repeat(length);
+        let said = Said::ByClient;
+        moderation.examine_talk(vec![Piece { text, said }], &[], &alice)
+    };
+    assert!(matches!(
+        piece(Medium::Text.longest()).await,
+        Err(Blocked::Unread { .. })
+    ));
+}
+
+#[tokio::test]
+async fn what_is_long_is_looked_at_a_few_at_a_time() {
+    let house = House::new();
+    let (moderation, store) = house.process().await;
+    make(&moderation, 10, "dark").await;
+    make(&moderation, 20, "side").await;
+    let alice = asker(&store, Roles::USER, "192.0.2.7").await;
+    let long = format!("the dark side {}", "a ".repeat(25_000));
+    let places = moderation.0.places.clone();
+    let all = u32::try_from(places.available_permits()).unwrap();
+    let taken = places.acquire_many(all).await.unwrap();
+    assert!(ask(&moderation, &long, &alice).now_or_never().is_none());
+    assert_eq!(
+        ask(&moderation, "the dark side", &alice).await,
+        Err(Blocked::Corrupt)
+    );
+    drop(taken);
+    assert_eq!(ask(&moderation, &long, &alice).await, Err(Blocked::Corrupt));
+}
+
+#[tokio::test]
 async fn models_that_are_marked_and_classes_are_treated_on_their_own() {
     let house = House::new();
     let (moderation, store) = house.process().await;
@@ -210,10 +256,14 @@ async fn long_prompts_are_looked_at_elsewhere_with_the_same_result() {
     make(&moderation, 20, "side").await;
     let moderator = asker(&store, Roles::MODERATOR, "192.0.2.7").await;
     let long = format!("{} the dark side", "x ".repeat(100_000));
-    assert_eq!(
-        ask(&moderation, &long, &moderator).await,
-        Err(Blocked::Corrupt)
-    );
+    let prompt = Prompt {
+        text: &long,
+        medium: Medium::Text,
+        may_be_rewritten: false,
+        models: &["plain".to_owned()],
+    };
+    let examined = moderation.examine(prompt, &moderator).await;
+    assert_eq!(examined, Err(Blocked::Corrupt));
 }
 
 #[tokio::test]

@@ -81,6 +81,10 @@ impl Door {
                 );
                 Refusal::new(Code::BadRequest, message)
             }
+            Blocked::Unread { found, most } => {
+                let message = format!("the prompt has {found} bytes, wanted at most {most}");
+                Refusal::new(Code::InvalidPromptSize, message)
+            }
         })
     }
 }
