@@ -21,7 +21,7 @@ body! {
             nsfw: bool = flag() => false,
             tags: Vec<String> = list(text(1..=25)) => Vec::new(),
             /// One to five.
-            models: Vec<String> = list(text(1..)) => Vec::new(),
+            models: Vec<String> = list(text(1..=255)) => Vec::new(),
         }
         may {
             info: String = text(10..=1000),
@@ -41,7 +41,7 @@ body! {
             public: bool = flag(),
             nsfw: bool = flag(),
             tags: Vec<String> = list(text(1..=25)),
-            models: Vec<String> = list(text(1..)),
+            models: Vec<String> = list(text(1..=255)),
             sharedkey: String = text(36..=36),
         }
     }
