@@ -43,6 +43,13 @@ pub enum HubError {
         found: String,
         wanted: String,
     },
+    /// The catalog and the hub disagree, whether its bytes are here or not.
+    #[error("{file} on the hub has the hash {found} and {wanted} was wanted: it is another file")]
+    OtherHash {
+        file: FilePath,
+        found: String,
+        wanted: String,
+    },
     #[error("{file} on the hub has {found} bytes and {wanted} were wanted: it is another file")]
     WrongSize {
         file: FilePath,

@@ -19,7 +19,9 @@ use super::{
 pub struct State {
     pub files: usize,
     pub present: usize,
-    /// Of the files that are present.
+    /// Files of these names with another hash than the one that is stated. They are of no use.
+    pub wrong: usize,
+    /// Of the files that are present, and of the wrong ones.
     pub bytes: u64,
 }
 
@@ -38,6 +40,13 @@ pub enum Checked {
     },
 }
 
+/// What is on disk under the name of a file.
+struct Lying {
+    path: PathBuf,
+    /// Whether it is the file that is meant.
+    is_meant: bool,
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Removed {
     pub bytes: u64,
@@ -48,29 +57,26 @@ pub struct Removed {
 
 impl Hub {
     pub fn state(&self, source: &Source) -> State {
-        let present: Vec<u64> = source
-            .files
-            .iter()
-            .filter_map(|file| Some(self.present(source, file)?.metadata().ok()?.len()))
-            .collect();
+        let files = source.files.iter();
+        let lying: Vec<Lying> = files.filter_map(|file| self.lying(source, file)).collect();
+        let present = lying.iter().filter(|lying| lying.is_meant).count();
+        let size = |lying: &Lying| lying.path.metadata().map_or(0, |metadata| metadata.len());
         State {
             files: source.files.len(),
-            present: present.len(),
-            bytes: present.iter().sum(),
+            present,
+            wrong: lying.len() - present,
+            bytes: lying.iter().map(size).sum(),
         }
     }
 
     /// Compares the bytes of a file with every hash that is known of it. Reads the whole file.
     pub fn verify(&self, source: &Source, file: &SourceFile) -> Result<Checked, HubError> {
-        let Some(path) = self.present(source, file) else {
+        let Some(Lying { path, .. }) = self.lying(source, file) else {
             return Ok(Checked::Missing);
         };
         let etag = cache::blob_name(&path).unwrap_or_default();
-        let recorded = Record::read(&self.settings.records_dir, &source.repository)
-            .file(&file.path)
-            .filter(|recorded| recorded.etag == etag);
-        let known = file.sha256.clone().into_iter();
-        let expected = Expected::new(&etag, known.chain(recorded.map(|file| file.sha256)));
+        let known = self.known_hash(&source.repository, &file.path, &etag);
+        let expected = Expected::new(&etag, file.sha256.clone().into_iter().chain(known));
         let digests = digest::of_file(&path).map_err(HubError::disk(&path))?;
         Ok(match expected.mismatch(&digests) {
             Some((found, wanted)) => Checked::Wrong { found, wanted },
@@ -87,7 +93,7 @@ impl Hub {
         let record = Record::read(&self.settings.records_dir, &source.repository);
         let mut removed = Removed::default();
         for file in &source.files {
-            let Some(path) = self.present(source, file) else {
+            let Some(Lying { path, .. }) = self.lying(source, file) else {
                 continue;
             };
             if !all && record.file(&file.path).is_none() {
@@ -112,6 +118,26 @@ impl Hub {
         commits
             .iter()
             .find_map(|commit| self.file_of(source, commit, file))
+    }
+
+    /// The file that is meant or, without it, the one in its place that has another hash.
+    fn lying(&self, source: &Source, file: &SourceFile) -> Option<Lying> {
+        if let Some(path) = self.present(source, file) {
+            return Some(Lying {
+                path,
+                is_meant: true,
+            });
+        }
+        let commits = self.commits(source);
+        let mut asked = commits
+            .iter()
+            .filter(|commit| self.is_asked(source, commit));
+        asked.find_map(|commit| {
+            Some(Lying {
+                path: self.sized_file_of(source, commit, file)?,
+                is_meant: false,
+            })
+        })
     }
 }
 

@@ -16,6 +16,7 @@ mod extents;
 mod keep;
 mod part;
 mod progress;
+mod proof;
 mod pull;
 mod record;
 mod remote;
@@ -183,22 +184,35 @@ impl Hub {
             .collect()
     }
 
-    /// A file of one of those commits, if it is here and the one that is meant. Another commit than the pinned one
-    /// will do where the hash is known: other programs bring whatever is newest.
+    /// A file of one of those commits, if it is here and the one that is meant. Where its hash is stated, that alone
+    /// decides, and another commit than the pinned one will do: other programs bring whatever is newest.
     fn file_of(&self, source: &Source, commit: &Revision, file: &SourceFile) -> Option<PathBuf> {
-        let cached = self.cached(&source.repository);
-        let path = cached.file(commit, &file.path)?;
-        let found = path.metadata().ok()?.len();
-        let pinned = source.revision.as_ref();
-        let is_pinned =
-            pinned.is_none_or(|pinned| cached.commit_of(pinned).as_ref() == Some(commit));
-        let has_hash = || {
-            let wanted = file.sha256.as_ref().map(Sha256::as_str);
-            wanted.is_some() && cache::blob_name(&path).as_deref() == wanted
+        let path = self.sized_file_of(source, commit, file)?;
+        let is_meant = match &file.sha256 {
+            Some(wanted) => self.has_hash(source, file, &path, wanted),
+            None => self.is_asked(source, commit),
         };
-        let is_meant =
-            file.size_bytes.is_none_or(|wanted| wanted == found) && (is_pinned || has_hash());
         is_meant.then_some(path)
+    }
+
+    /// What lies under the name of a file at one of those commits, if it has the size that is stated.
+    fn sized_file_of(
+        &self,
+        source: &Source,
+        commit: &Revision,
+        file: &SourceFile,
+    ) -> Option<PathBuf> {
+        let path = self.cached(&source.repository).file(commit, &file.path)?;
+        let found = path.metadata().ok()?.len();
+        let has_size = file.size_bytes.is_none_or(|wanted| wanted == found);
+        has_size.then_some(path)
+    }
+
+    /// Whether a commit is the pinned one, or any will do.
+    fn is_asked(&self, source: &Source, commit: &Revision) -> bool {
+        let cached = self.cached(&source.repository);
+        let pinned = source.revision.as_ref();
+        pinned.is_none_or(|pinned| cached.commit_of(pinned).as_ref() == Some(commit))
     }
 }
 

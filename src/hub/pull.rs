@@ -8,13 +8,13 @@ use tokio::time::{Duration, sleep};
 use super::{
     Hub, Pulled,
     cache::{BlobLock, CachedRepository},
-    digest::{self, Digests, Expected},
+    digest::{Digests, Expected},
     disk,
     download::Download,
     error::HubError,
     part::Part,
     progress::Event,
-    record::{self, Record, RecordedFile},
+    record::{self, RecordedFile},
     remote::{Line, RemoteFile},
     retry::Trouble,
     source::{Revision, Source, SourceFile},
@@ -148,11 +148,9 @@ impl Pull<'_> {
             .await
             .map_err(|cause| self.cannot_create(&folder, remote, cause))?;
         let _lock = self.lock(remote).await?;
-        let here = blob
-            .metadata()
-            .is_ok_and(|metadata| metadata.len() == remote.size);
-        if !here {
-            let sha256 = self.download(wanted, remote, &blob).await?;
+        let expected = self.expected(wanted, remote)?;
+        if !self.is_here(wanted, remote, &blob).await? {
+            let sha256 = self.download(&expected, remote, &blob).await?;
             self.record(remote, sha256)?;
         }
         self.line
@@ -186,11 +184,10 @@ impl Pull<'_> {
 
     async fn download(
         &self,
-        wanted: &SourceFile,
+        expected: &Expected,
         remote: &RemoteFile,
         blob: &Path,
     ) -> Result<Digests, Trouble> {
-        let expected = self.expected(wanted, remote)?;
         let open = || {
             Part::open(blob, remote.size).map_err(|cause| self.cannot_create(blob, remote, cause))
         };
@@ -206,7 +203,7 @@ impl Pull<'_> {
             self.line
                 .progress
                 .report(Event::Verifying { file: &remote.path });
-            let digests = self.digests(&part).await?;
+            let digests = self.digests(part.path()).await?;
             let Some((found, wanted)) = expected.mismatch(&digests) else {
                 let finished = part.finish(blob.to_owned()).await;
                 finished.map_err(|cause| self.cannot_create(blob, remote, cause))?;
@@ -240,41 +237,6 @@ impl Pull<'_> {
         }
         .run()
         .await
-    }
-
-    async fn digests(&self, part: &Part) -> Result<Digests, HubError> {
-        let path = part.path().to_owned();
-        let read = tokio::task::spawn_blocking({
-            let path = path.clone();
-            move || digest::of_file(&path)
-        });
-        // Nobody waits for the reader when it is stopped; what it reads stays.
-        let digests = tokio::select! {
-            biased;
-            () = self.line.stop.cancelled() => return Err(HubError::Stopped),
-            digests = read => digests,
-        };
-        digests
-            .unwrap_or_else(|error| Err(error.into()))
-            .map_err(HubError::disk(path))
-    }
-
-    /// The hashes that the catalog, the first pull and the hub itself say. They must agree before a byte comes.
-    fn expected(&self, wanted: &SourceFile, remote: &RemoteFile) -> Result<Expected, HubError> {
-        let record = Record::read(&self.hub.settings.records_dir, &self.source.repository);
-        let recorded = record
-            .file(&wanted.path)
-            .filter(|file| file.etag == remote.etag);
-        let known = wanted.sha256.clone().into_iter();
-        let expected = Expected::new(&remote.etag, known.chain(recorded.map(|file| file.sha256)));
-        match expected.contradiction() {
-            Some((found, wanted)) => Err(HubError::WrongHash {
-                file: remote.path.clone(),
-                found,
-                wanted,
-            }),
-            None => Ok(expected),
-        }
     }
 
     fn record(&self, remote: &RemoteFile, digests: Digests) -> Result<(), HubError> {

@@ -8,7 +8,8 @@ use std::{
 };
 
 use muster::hub::{
-    Event, FilePath, Hub, HubError, HubSettings, Patience, Progress, Pulled, Source, SourceFile,
+    Checked, Event, FilePath, Hub, HubError, HubSettings, Patience, Progress, Pulled, Source,
+    SourceFile,
 };
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -103,6 +104,13 @@ fn source(files: &[&str]) -> Source {
             .map(|file| SourceFile::from(file.parse::<FilePath>().unwrap()))
             .collect(),
     }
+}
+
+/// One file, with its hash as a catalog states it.
+fn stating(file: &str, sha256: &str) -> Source {
+    let mut source = source(&[file]);
+    source.files[0].sha256 = Some(sha256.parse().unwrap());
+    source
 }
 
 #[tokio::test]
@@ -386,8 +394,76 @@ async fn a_file_that_is_not_the_one_in_the_catalog_is_refused_before_it_comes() 
         .pull_with(place.settings(&hub), &wanted)
         .await
         .unwrap_err();
-    assert!(matches!(error, HubError::WrongHash { .. }), "{error}");
+    assert!(matches!(error, HubError::OtherHash { .. }), "{error}");
     assert_eq!(hub.served_bytes(), 0);
+}
+
+#[tokio::test]
+async fn a_file_that_is_here_is_held_to_the_hash_in_the_catalog() {
+    let hub = FakeHub::start();
+    let weights = noise(100, 1);
+    hub.large_file("model.gguf", weights.clone());
+    let place = Place::new();
+    let pulled = place.pull(&hub, &["model.gguf"]).await.unwrap();
+    let here = Hub::new(place.settings(&hub));
+
+    let right = stating("model.gguf", &sha256(&weights));
+    assert_eq!(here.locate(&right), Some(pulled));
+
+    let other = stating("model.gguf", &"0".repeat(64));
+    assert_eq!(here.locate(&other), None);
+    let state = here.state(&other);
+    assert_eq!((state.present, state.wrong, state.bytes), (0, 1, 100));
+    let checked = here.verify(&other, &other.files[0]).unwrap();
+    assert!(matches!(checked, Checked::Wrong { .. }), "{checked:?}");
+    let error = place
+        .pull_with(place.settings(&hub), &other)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, HubError::OtherHash { .. }), "{error}");
+    assert_eq!(hub.served_bytes(), 100);
+    assert_eq!(here.remove(&other, false).unwrap().bytes, 100);
+}
+
+#[tokio::test]
+async fn a_file_named_by_git_is_known_by_the_record_of_its_pull_and_else_by_its_bytes() {
+    let hub = FakeHub::start();
+    hub.small_file("config.json", "{}");
+    let place = Place::new();
+    place.pull(&hub, &["config.json"]).await.unwrap();
+    let right = stating("config.json", &sha256(b"{}"));
+    let other = stating("config.json", &"0".repeat(64));
+    for is_recorded in [true, false] {
+        if !is_recorded {
+            fs::remove_dir_all(place.folder.path().join("records")).unwrap();
+        }
+        let here = Hub::new(place.settings(&hub));
+        assert!(here.locate(&right).is_some(), "recorded: {is_recorded}");
+        assert_eq!(here.locate(&other), None, "recorded: {is_recorded}");
+        let error = place
+            .pull_with(place.settings(&hub), &other)
+            .await
+            .unwrap_err();
+        assert!(matches!(error, HubError::OtherHash { .. }), "{error}");
+    }
+    assert_eq!(hub.served_bytes(), 2, "it came once");
+}
+
+#[tokio::test]
+async fn a_spoilt_file_comes_again_where_its_hash_is_stated() {
+    let hub = FakeHub::start();
+    hub.small_file("config.json", "{}");
+    let place = Place::new();
+    place.pull(&hub, &["config.json"]).await.unwrap();
+    fs::remove_dir_all(place.folder.path().join("records")).unwrap();
+    let blobs = place.cache().join("models--org--model/blobs");
+    fs::write(blobs.join(git_sha1(b"{}")), "[]").unwrap();
+
+    let wanted = stating("config.json", &sha256(b"{}"));
+    let pulled = place.pull_with(place.settings(&hub), &wanted).await;
+
+    assert_eq!(fs::read(&pulled.unwrap().files[0]).unwrap(), b"{}");
+    assert!(place.event("Restarted").contains("spoilt"));
 }
 
 #[tokio::test]

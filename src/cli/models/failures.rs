@@ -10,6 +10,7 @@ impl From<HubError> for Failure {
     fn from(error: HubError) -> Self {
         let exit = match &error {
             HubError::WrongHash { .. }
+            | HubError::OtherHash { .. }
             | HubError::WrongSize { .. }
             | HubError::KeepsChanging { .. } => Exit::BadData,
             HubError::NotFound { .. } | HubError::NothingUsable { .. } => Exit::NotFound,
@@ -39,6 +40,9 @@ fn advice(error: &HubError) -> Option<&'static str> {
         }
         HubError::Unreachable { .. } => {
             Some("what came so far stays; HF_ENDPOINT names another hub, HTTPS_PROXY a proxy")
+        }
+        HubError::OtherHash { .. } => {
+            Some("an earlier pull pins its commit until `worker models rm` removes what it brought")
         }
         HubError::Denied { .. } => Some("HF_TOKEN holds the token, made on the hub under settings"),
         _ => None,

@@ -43,18 +43,21 @@ impl Place {
                 OnDisk {
                     files: state.files,
                     present: state.present,
+                    wrong: state.wrong,
                     bytes: state.bytes,
                 }
             }
             Source::Path(path) => OnDisk {
                 files: 1,
                 present: usize::from(path.exists()),
+                wrong: 0,
                 bytes: path.metadata().map_or(0, |metadata| metadata.len()),
             },
             // It came with the program, so it is always here.
             Source::Embedded(model) => OnDisk {
                 files: model.files(),
                 present: model.files(),
+                wrong: 0,
                 bytes: model.bytes(),
             },
         }
@@ -71,11 +74,17 @@ fn most_memory(machine: &Machine) -> u64 {
 pub struct OnDisk {
     pub files: usize,
     pub present: usize,
+    /// In the place of a file, with another hash than the catalog states.
+    pub wrong: usize,
     pub bytes: u64,
 }
 
 impl OnDisk {
     pub fn is_whole(self) -> bool {
         self.files > 0 && self.present == self.files
+    }
+
+    pub fn is_nothing(self) -> bool {
+        self.present + self.wrong == 0
     }
 }

@@ -49,10 +49,9 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
         .iter()
         .map(|named| place.state(&named.source).bytes)
         .sum();
-    if bytes == 0
-        && present
-            .iter()
-            .all(|named| place.state(&named.source).present == 0)
+    if present
+        .iter()
+        .all(|named| place.state(&named.source).is_nothing())
     {
         return Err(absent(&args.name));
     }

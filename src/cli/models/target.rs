@@ -75,7 +75,7 @@ impl<'a> Target<'a> {
 /// The sources of a model that are at least partly here.
 pub fn present_of(entry: &Entry, place: &Place) -> Vec<Named> {
     let sources = entry.sources.iter();
-    let here = sources.filter(|(_, source)| place.state(source).present > 0);
+    let here = sources.filter(|(_, source)| !place.state(source).is_nothing());
     here.map(|(quantization, source)| named(entry, quantization, source))
         .collect()
 }

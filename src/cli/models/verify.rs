@@ -82,7 +82,7 @@ fn chosen(args: &Args, place: &Place) -> Result<Vec<Named>, Failure> {
         let present = Target::parse(name, place)?.present(place)?;
         if present
             .iter()
-            .all(|named| place.state(&named.source).present == 0)
+            .all(|named| place.state(&named.source).is_nothing())
         {
             return Err(absent(name));
         }
