@@ -28,31 +28,30 @@ pub fn choose(
     listing: &[FilePath],
     wanted: Option<&str>,
 ) -> Result<Vec<FilePath>, HubError> {
-    match wanted {
-        Some(wanted) => named(repository, listing, wanted),
-        None => whole(repository, listing),
-    }
+    let Some(wanted) = wanted else {
+        return whole(repository, listing);
+    };
+    let weights = || listing.iter().filter(|file| file.is_weights());
+    named(repository, listing, wanted)?.ok_or_else(|| which(repository, weights()))
 }
 
-fn named(
+/// The file with this path or this part in its name, and what belongs to it. `None` where there is none.
+pub fn named(
     repository: &Repository,
     listing: &[FilePath],
     wanted: &str,
-) -> Result<Vec<FilePath>, HubError> {
+) -> Result<Option<Vec<FilePath>>, HubError> {
     if let Some(file) = listing.iter().find(|file| file.as_str() == wanted) {
         let is_bare = file.is_weights() && !file.is_gguf();
         let companions = listing.iter().filter(|file| is_bare && is_companion(file));
-        return Ok(companions.chain([file]).cloned().collect());
+        return Ok(Some(companions.chain([file]).cloned().collect()));
     }
     let wanted = wanted.to_lowercase();
     let matches = |file: &&FilePath| file.as_str().to_lowercase().contains(&wanted);
     let found: Vec<&FilePath> = ggufs(listing).filter(matches).collect();
     match found.as_slice() {
-        [file] => Ok(vec![(*file).clone()]),
-        [] => Err(which(
-            repository,
-            listing.iter().filter(|file| file.is_weights()),
-        )),
+        [file] => Ok(Some(vec![(*file).clone()])),
+        [] => Ok(None),
         several => Err(which(repository, several.iter().copied())),
     }
 }

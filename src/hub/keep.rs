@@ -8,6 +8,7 @@ use std::{
 use super::{
     Hub, HubError,
     cache::{self, CachedRepository},
+    choose,
     digest::{self, Expected},
     part,
     record::{self, Record},
@@ -142,6 +143,27 @@ impl Hub {
 }
 
 impl Hub {
+    /// Those files on disk that [`Hub::choose`] would choose for a name; without one, all that are here and of use.
+    /// `None` where there is none.
+    pub fn choose_on_disk(
+        &self,
+        repository: &Repository,
+        wanted: Option<&str>,
+    ) -> Result<Option<Source>, HubError> {
+        let Some((commit, here)) = self.on_disk(repository) else {
+            return Ok(None);
+        };
+        let files = match wanted {
+            Some(wanted) => choose::named(repository, &here, wanted)?,
+            None => Some(here),
+        };
+        Ok(files.map(|files| Source {
+            repository: repository.clone(),
+            revision: Some(commit),
+            files: files.into_iter().map(SourceFile::from).collect(),
+        }))
+    }
+
     /// The commit of a repository that was last asked for, and its files that are here and of use.
     pub fn on_disk(&self, repository: &Repository) -> Option<(Revision, Vec<FilePath>)> {
         let cached = self.cached(repository);

@@ -410,6 +410,36 @@ fn removing_frees_what_was_pulled_and_nothing_else() {
 }
 
 #[test]
+fn what_pull_takes_by_a_part_of_its_name_verify_and_rm_take_too() {
+    let user = User::with_model(noise(5000, 1));
+    user.hub.large_file("model-q4_k_m.gguf", noise(3000, 2));
+    user.types(&["pull", "org/model:q8_0", "org/model:q4_k_m"])
+        .run()
+        .ok();
+    let said = user.types(&["verify", "org/model:Q8_0"]).run().ok();
+    assert_eq!(said, "right    org/model:Q8_0  model-q8_0.gguf\n");
+    for command in [
+        &["verify", "org/model:gguf"][..],
+        &["rm", "org/model:gguf", "--yes"],
+    ] {
+        user.types(command)
+            .run()
+            .fails(2, "model-q4_k_m.gguf, model-q8_0.gguf; name one");
+        let absent = command.iter().map(|word| word.replace("gguf", "q5"));
+        let absent: Vec<String> = absent.collect();
+        let absent: Vec<&str> = absent.iter().map(String::as_str).collect();
+        user.types(&absent)
+            .run()
+            .fails(66, "nothing of org/model:q5 is on disk");
+    }
+    let removed = user.json(&["rm", "org/model:q4_k_m", "--yes"]);
+    assert_eq!(
+        removed["removed"],
+        serde_json::json!(["org/model/model-q4_k_m.gguf"])
+    );
+}
+
+#[test]
 fn what_another_program_brought_is_kept_unless_told() {
     let user = User::new();
     let commit = "d".repeat(40);

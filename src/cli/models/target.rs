@@ -3,7 +3,7 @@
 use crate::{
     catalog::{Entry, FindError, Source},
     cli::{Exit, Failure},
-    hub::{self, Repository},
+    hub::Repository,
 };
 
 use super::place::Place;
@@ -54,19 +54,9 @@ impl<'a> Target<'a> {
                     Some(file) => format!("{repository}:{file}"),
                     None => repository.to_string(),
                 };
-                let Some((commit, files)) = place.hub.on_disk(repository) else {
-                    return Err(absent(&name));
-                };
-                let is_meant = |path: &hub::FilePath| file.is_none_or(|file| path.as_str() == file);
-                let source = hub::Source {
-                    repository: repository.clone(),
-                    revision: Some(commit),
-                    files: files.into_iter().filter(is_meant).map(Into::into).collect(),
-                };
-                Ok(vec![Named {
-                    name,
-                    source: Source::Hub(source),
-                }])
+                let source = place.hub.choose_on_disk(repository, *file)?;
+                let source = Source::Hub(source.ok_or_else(|| absent(&name))?);
+                Ok(vec![Named { name, source }])
             }
         }
     }
