@@ -13,9 +13,19 @@ pub struct Candidate {
     pub name: String,
     pub quantization: String,
     /// The quantization is not the usual one: the usual one does not fit.
-    pub is_smaller: bool,
+    pub is_unusual: bool,
     pub total_bytes: u64,
     pub is_here: bool,
+}
+
+impl Candidate {
+    /// As a configuration names it: the usual quantization needs no mention.
+    pub fn served(&self) -> String {
+        match self.is_unusual {
+            true => format!("{}:{}", self.name, self.quantization),
+            false => self.name.clone(),
+        }
+    }
 }
 
 /// On a processor more than this answers slower than people read.
@@ -29,7 +39,7 @@ pub fn candidates(place: &Place, config: &Config, room: &Room) -> Vec<Candidate>
         Some(Candidate {
             name: entry.id.clone(),
             quantization: name.to_owned(),
-            is_smaller: name != entry.default_quantization,
+            is_unusual: name != entry.default_quantization,
             total_bytes: fit.total_bytes,
             is_here: place.locate(&format!("{}:{name}", entry.id)).is_ok(),
         })
@@ -105,7 +115,7 @@ mod tests {
         Candidate {
             name: name.to_owned(),
             quantization: "q4_k_m".to_owned(),
-            is_smaller: false,
+            is_unusual: false,
             total_bytes: gib << 30,
             is_here,
         }

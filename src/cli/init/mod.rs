@@ -12,7 +12,6 @@ use super::{Exit, Failure, Root, output};
 use crate::config::{Config, DeviceSetting};
 use crate::daemon::fit::room;
 use crate::hardware::{self, Machine};
-use choose::Candidate;
 use questions::Questions;
 use write::Choices;
 
@@ -138,16 +137,8 @@ fn exists(file: &Path) -> Failure {
 
 fn tell(file: &Path, choices: &Choices) -> Result<(), Failure> {
     output::line(format!("wrote {}", file.display()))?;
-    let missing: Vec<&Candidate> = choices
-        .models
-        .iter()
-        .filter(|model| !model.is_here)
-        .collect();
-    for model in &missing {
-        output::line(format!("next: worker models pull {}", model.name))?;
+    for step in choices.next_steps(file) {
+        output::line(step)?;
     }
-    if choices.models.is_empty() {
-        output::line("no model is chosen: name some under models.serve")?;
-    }
-    output::line(format!("next: worker --config {}", file.display()))
+    Ok(())
 }

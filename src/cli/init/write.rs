@@ -20,6 +20,19 @@ pub struct Choices {
 }
 
 impl Choices {
+    /// What is left to do once this is written down.
+    pub fn next_steps(&self, file: &Path) -> Vec<String> {
+        let missing = self.models.iter().filter(|model| !model.is_here);
+        let pulls = missing.map(|model| format!("next: worker models pull {}", model.served()));
+        let nothing = self.models.is_empty();
+        let nothing =
+            nothing.then(|| "no model is chosen: name some under models.serve".to_owned());
+        pulls
+            .chain(nothing)
+            .chain([format!("next: worker --config {}", file.display())])
+            .collect()
+    }
+
     pub fn text(&self, machine: &Machine) -> String {
         let cards: Vec<&str> = machine.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
         let memory = quantity::bytes(machine.memory.total_bytes);
@@ -49,7 +62,7 @@ impl Choices {
         let names: Vec<String> = self
             .models
             .iter()
-            .map(|model| quoted(&served(model)))
+            .map(|model| quoted(&model.served()))
             .collect();
         text += &format!(
             "serve = [{}]\n\n[engine]\ndevice = {}\n",
@@ -60,14 +73,6 @@ impl Choices {
             text += "\n[hub]\noffline = true\n";
         }
         text
-    }
-}
-
-/// The usual quantization needs no mention.
-fn served(model: &Candidate) -> String {
-    match model.is_smaller {
-        true => format!("{}:{}", model.name, model.quantization),
-        false => model.name.clone(),
     }
 }
 
@@ -135,6 +140,41 @@ fn publish(draft: &Path, file: &Path, replace: bool) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::cli::Exit;
+
+    #[test]
+    fn what_is_to_be_pulled_is_what_was_written() {
+        let candidate = |name: &str, is_unusual, is_here| Candidate {
+            name: name.to_owned(),
+            quantization: "q4_k_m".to_owned(),
+            is_unusual,
+            total_bytes: 1 << 30,
+            is_here,
+        };
+        let choices = Choices {
+            name: "attic".to_owned(),
+            device: DeviceSetting::Auto,
+            models: vec![
+                candidate("tight", true, false),
+                candidate("roomy", false, false),
+                candidate("here", true, true),
+            ],
+            data_dir: None,
+            offline: false,
+        };
+        let text = choices.text(&crate::hardware::probe());
+        assert!(
+            text.contains(r#"serve = ["tight:q4_k_m", "roomy", "here:q4_k_m"]"#),
+            "{text}"
+        );
+        assert_eq!(
+            choices.next_steps(Path::new("worker.toml")),
+            [
+                "next: worker models pull tight:q4_k_m",
+                "next: worker models pull roomy",
+                "next: worker --config worker.toml",
+            ]
+        );
+    }
 
     #[test]
     fn a_file_that_appeared_meanwhile_is_not_overwritten() {
