@@ -149,6 +149,11 @@ impl Entry {
             })
     }
 
+    /// The source of the quantization that the owner prefers, where the model has it.
+    pub fn preferred(&self, quantization: Option<&str>) -> Option<(&str, &Source)> {
+        self.source(Some(quantization?)).ok()
+    }
+
     /// Memory for weights, `MINIMUM_CONTEXT` tokens and the work itself. An estimate from the model's shape;
     /// the fit before loading counts from the file's own header.
     pub fn minimum_memory_bytes(&self, quantization: &str) -> Option<u64> {

@@ -28,6 +28,11 @@ pub struct Catalog {
     entries: Vec<Entry>,
 }
 
+/// The words for quantizations that an entry may use.
+pub fn quantizations() -> impl Iterator<Item = &'static str> {
+    entry::QUANTIZATIONS.iter().map(|(word, _)| *word)
+}
+
 /// An entry that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::Failure;
 use crate::catalog::Catalog;
-use crate::config::Config;
+use crate::config::{Config, Quantization};
 use crate::daemon::locate::{LocateError, Located, Shelves, locate};
 use crate::hub::{Hub, HubSettings};
 
@@ -12,7 +12,7 @@ pub struct Place {
     pub catalog: Catalog,
     pub hub: Hub,
     unpacked: PathBuf,
-    preferred: Option<String>,
+    preferred: Option<&'static str>,
 }
 
 impl Place {
@@ -21,7 +21,7 @@ impl Place {
             catalog: Catalog::open(config.models.dir.as_deref())?,
             hub: Hub::new(hub_settings(config)),
             unpacked: config.worker.data_dir.join("models"),
-            preferred: config.models.quantization.clone(),
+            preferred: config.models.quantization.map(Quantization::word),
         })
     }
 
@@ -31,7 +31,7 @@ impl Place {
             catalog: &self.catalog,
             hub: &self.hub,
             unpacked: &self.unpacked,
-            preferred: self.preferred.as_deref(),
+            preferred: self.preferred,
         };
         locate(wanted, shelves)
     }

@@ -35,7 +35,7 @@ pub use engine::{DeviceSetting, EngineConfig};
 pub use example::example;
 pub use hub::HubConfig;
 pub use media::MediaConfig;
-pub use models::{ModelsConfig, Served, is_path};
+pub use models::{ModelsConfig, Quantization, Served, is_path};
 pub use nearest::nearest;
 pub use network::Networks;
 pub use owner::OwnerConfig;

@@ -12,9 +12,43 @@ settings! {
         /// The models to load: names of the catalog (`worker models list`), NAME:QUANTIZATION, or paths of .gguf files and model folders.
         serve: Served = [],
         /// Which quantization to take where a model has several. Set it to trade speed for quality.
-        quantization: Option<String>; unset "the model's own choice, or a smaller one that fits",
+        quantization: Option<Quantization>; unset "the model's own choice, or a smaller one that fits",
         /// A folder with catalog entries (*.toml) of your own, which add to the built-in ones or replace them.
         dir: Option<PathBuf>; unset "only the built-in catalog",
+    }
+}
+
+/// How weights are stored, by the word that the catalog has for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quantization(&'static str);
+
+impl Quantization {
+    /// All that an entry of the catalog may have.
+    pub const WORDS: &[&str] = &[
+        "f32", "f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q5_k_s", "q5_0", "q4_k_m", "q4_k_s",
+        "q4_0", "q3_k_m", "q2_k",
+    ];
+
+    pub fn word(self) -> &'static str {
+        self.0
+    }
+}
+
+impl Value for Quantization {
+    fn wanted() -> String {
+        let words: Vec<String> = Self::WORDS.iter().map(|word| quote(word)).collect();
+        format!("one of {}", words.join(", "))
+    }
+
+    fn parse(raw: &Raw, _: &Place<'_>) -> Result<Self, String> {
+        let text = raw.text().unwrap_or_default().trim();
+        let mut words = Self::WORDS.iter().copied();
+        let word = words.find(|word| word.eq_ignore_ascii_case(text));
+        word.map(Self).ok_or_else(String::new)
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(quote(self.0))
     }
 }
 

@@ -10,8 +10,8 @@ use super::fit::{Room, Wishes, quantization};
 use crate::catalog::{Catalog, Source};
 use crate::hub::{Event, Hub, Progress};
 
-/// Downloads the quantization that is named or, where none is, one that fits: what cannot fit is refused before it
-/// is brought. Being dropped stops it, and what came so far stays.
+/// Downloads the quantization that is named or preferred or, where none is, one that fits: what cannot fit is refused
+/// before it is brought. Being dropped stops it, and what came so far stays.
 pub async fn fetch(
     wanted: &str,
     preferred: Option<&str>,
@@ -21,7 +21,7 @@ pub async fn fetch(
     hub: &Hub,
 ) -> Result<(), DaemonError> {
     let (entry, named) = catalog.find_with_quantization(wanted)?;
-    let preferred = preferred.filter(|name| entry.sources.contains_key(*name));
+    let preferred = entry.preferred(preferred).map(|(name, _)| name);
     let chosen = match named.or(preferred) {
         Some(named) => named,
         None => match quantization(entry, wishes, room) {

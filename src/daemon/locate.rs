@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use tracing::warn;
+
 use crate::catalog::{
     Catalog, Defaults, Entry, FindError, Source, UnknownQuantization, UnpackError,
 };
@@ -59,14 +61,15 @@ pub fn locate(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
 
 fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError> {
     let (entry, named) = shelves.catalog.find_with_quantization(wanted)?;
-    let path = match named {
-        Some(named) => files(entry.source(Some(named))?.1, shelves),
-        None => usual_first(entry, shelves.preferred)
-            .into_iter()
-            .find_map(|source| files(source, shelves).transpose())
-            .transpose(),
+    let path = match (named, entry.preferred(shelves.preferred)) {
+        (Some(named), _) => files(entry.source(Some(named))?.1, shelves)?,
+        (None, Some((preferred, source))) => match files(source, shelves)? {
+            Some(path) => Some(path),
+            None => Some(instead_of(preferred, entry, shelves)?),
+        },
+        (None, None) => any(entry, shelves)?,
     };
-    let path = path?.ok_or_else(|| LocateError::NotHere {
+    let path = path.ok_or_else(|| LocateError::NotHere {
         name: wanted.to_owned(),
     })?;
     let defaults = sampling(&entry.defaults);
@@ -79,16 +82,37 @@ fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
     })
 }
 
-/// The sources of an entry: the preferred quantization, then the usual one, then whatever there is.
-fn usual_first<'a>(entry: &'a Entry, preferred: Option<&str>) -> Vec<&'a Source> {
+/// What stands in for the preferred quantization: nothing while that can still be brought here.
+fn instead_of(
+    preferred: &str,
+    entry: &Entry,
+    shelves: Shelves<'_>,
+) -> Result<PathBuf, LocateError> {
+    let name = format!("{}:{preferred}", entry.id);
+    let path = match shelves.hub.settings().offline {
+        true => any(entry, shelves)?,
+        false => None,
+    };
+    match path {
+        Some(path) => {
+            warn!(
+                "{name} is preferred and not here: offline, {} stands in for it",
+                path.display()
+            );
+            Ok(path)
+        }
+        None => Err(LocateError::NotHere { name }),
+    }
+}
+
+/// The usual quantization of an entry or, if that is not here, whatever is.
+fn any(entry: &Entry, shelves: Shelves<'_>) -> Result<Option<PathBuf>, UnpackError> {
     let mut sources: Vec<_> = entry.sources.iter().collect();
-    sources.sort_by_key(|(name, _)| {
-        (
-            preferred != Some(name.as_str()),
-            **name != entry.default_quantization,
-        )
-    });
-    sources.into_iter().map(|(_, source)| source).collect()
+    sources.sort_by_key(|(name, _)| **name != entry.default_quantization);
+    let mut here = sources
+        .into_iter()
+        .filter_map(|(_, source)| files(source, shelves).transpose());
+    here.next().transpose()
 }
 
 /// What to open: the file of a model in one file, else the folder of its files.
@@ -133,5 +157,68 @@ fn sampling(defaults: &Defaults) -> Sampling {
         min_p: defaults.min_p,
         repetition_penalty: defaults.repetition_penalty,
         ..Sampling::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hub::HubSettings;
+
+    /// A model with two files of its owner's, the usual one in 8 bits.
+    const ENTRY: &str = r#"
+        id = "small"
+        family = "llama"
+        kind = "text"
+        licence = "Apache-2.0"
+        context = 8192
+        default_quantization = "q8_0"
+        names = { v1 = ["small"], legacy = ["koboldcpp/small"] }
+        shape = { parameters = 1_000_000, layers = 2, kv_heads = 2, head_dim = 64 }
+        sources = { q8_0 = { path = "small-q8_0.gguf" }, q4_k_m = { path = "small-q4_k_m.gguf" } }
+    "#;
+
+    /// The file taken for a preference while these are here, or why there is none.
+    fn check(here: &[&str], preferred: Option<&str>, offline: bool, expected: Result<&str, &str>) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("small.toml"), ENTRY).unwrap();
+        for name in here {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let endpoint = "http://127.0.0.1:9".parse().unwrap();
+        let settings = HubSettings::new(endpoint, folder.path().join("hub"), folder.path());
+        let shelves = Shelves {
+            catalog: &Catalog::open(Some(folder.path())).unwrap(),
+            hub: &Hub::new(HubSettings {
+                offline,
+                ..settings
+            }),
+            unpacked: folder.path(),
+            preferred,
+        };
+        match (locate("small", shelves), expected) {
+            (Ok(found), Ok(name)) => assert_eq!(found.source.path, folder.path().join(name)),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+            (found, expected) => panic!("found {found:?}, expected {expected:?}"),
+        }
+    }
+
+    const BOTH: &[&str] = &["small-q8_0.gguf", "small-q4_k_m.gguf"];
+
+    #[test]
+    fn the_preferred_quantization_is_taken_and_else_the_usual_one() {
+        check(BOTH, Some("q4_k_m"), false, Ok("small-q4_k_m.gguf"));
+        check(BOTH, None, false, Ok("small-q8_0.gguf"));
+        check(&BOTH[1..], None, false, Ok("small-q4_k_m.gguf"));
+    }
+
+    #[test]
+    fn another_one_stands_in_only_where_the_preferred_one_cannot_be_had() {
+        let only_eight_bits = &BOTH[..1];
+        let missing = Err("small:q4_k_m is in the catalog");
+        check(only_eight_bits, Some("q4_k_m"), false, missing);
+        check(only_eight_bits, Some("q4_k_m"), true, Ok(BOTH[0]));
+        check(&[], Some("q4_k_m"), true, missing);
+        check(only_eight_bits, Some("bf16"), false, Ok(BOTH[0]));
     }
 }

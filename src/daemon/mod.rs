@@ -30,7 +30,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use crate::catalog::Catalog;
-use crate::config::{Config, show_duration};
+use crate::config::{Config, Quantization, show_duration};
 use crate::hardware::{self, Machine};
 use crate::hub::Hub;
 use crate::runtime::{ModelInfo, Runtime};
@@ -114,7 +114,7 @@ async fn here(
     catalog: &Catalog,
     hub: &Hub,
 ) -> Result<Located, DaemonError> {
-    let preferred = config.models.quantization.as_deref();
+    let preferred = config.models.quantization.map(Quantization::word);
     let unpacked = config.worker.data_dir.join("models");
     let shelves = Shelves {
         catalog,

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use muster::config::{
-    Config, ConfigError, CoordinatorConfig, Environment, Flag, Loaded, Setting, Sources, example,
-    sections,
+    Config, ConfigError, CoordinatorConfig, Environment, Flag, Loaded, Quantization, Setting,
+    Sources, example, sections,
 };
 
 use proptest::prelude::*;
@@ -279,6 +279,27 @@ fn a_wrong_value_is_named_with_its_line_and_what_was_wanted() {
     check(
         "[models]\nserve = \"one\"\n",
         "worker.toml:2: models.serve must be a list of models such as [\"qwen3-0.6b\", \"./tiny.gguf\"], found \"one\"",
+    );
+}
+
+#[test]
+fn a_quantization_is_a_word_that_the_catalog_knows_in_any_case() {
+    let known: Vec<&str> = muster::catalog::quantizations().collect();
+    assert_eq!(Quantization::WORDS, known);
+    let preferred = |text: &str| {
+        let variables = [("MUSTER_MODELS_QUANTIZATION", text)];
+        let config = load("", &variables, &[]).map(|loaded| loaded.config);
+        config.map(|config| config.models.quantization.map(Quantization::word))
+    };
+    assert_eq!(preferred("Q8_0").unwrap(), Some("q8_0"));
+    assert_eq!(preferred("").unwrap(), None);
+    let words: Vec<String> = known.iter().map(|word| format!("{word:?}")).collect();
+    assert_eq!(
+        preferred("q8").unwrap_err().to_string(),
+        format!(
+            "MUSTER_MODELS_QUANTIZATION: models.quantization must be one of {}, found q8",
+            words.join(", ")
+        )
     );
 }
 

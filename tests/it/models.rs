@@ -335,6 +335,32 @@ fn entries_of_the_owners_are_listed_and_broken_ones_named() {
 }
 
 #[test]
+fn a_pull_without_a_quantization_takes_the_preferred_one_if_the_model_has_it() {
+    let user = User::with_model(noise(1000, 1));
+    user.hub.large_file("model-q4_k_m.gguf", noise(500, 2));
+    let folder = tempfile::tempdir().unwrap();
+    let entry = include_str!("../../models/smollm2-135m-instruct.toml").replace("smollm2", "mine");
+    let (entry, _) = entry.split_once("[sources").unwrap();
+    let entry =
+        ["q8_0", "q4_k_m"]
+            .into_iter()
+            .fold(entry.replace("SmolLM2", "Mine"), |entry, name| {
+                let file = format!("files = [{{ path = \"model-{name}.gguf\" }}]");
+                format!("{entry}[sources.{name}]\nrepository = \"org/model\"\n{file}\n")
+            });
+    fs::write(folder.path().join("mine.toml"), entry).unwrap();
+    let pull = |preferred: &str| {
+        let pull = user
+            .types(&["pull", "mine-135m-instruct"])
+            .env("MUSTER_MODELS_DIR", folder.path().to_str().unwrap())
+            .env("MUSTER_MODELS_QUANTIZATION", preferred);
+        pull.run().ok()
+    };
+    assert!(pull("Q4_K_M").starts_with("mine-135m-instruct:q4_k_m is here"));
+    assert!(pull("bf16").starts_with("mine-135m-instruct:q8_0 is here"));
+}
+
+#[test]
 fn show_tells_all_that_is_known_of_a_model() {
     let user = User::new();
     let shown = user.types(&["show", "QWEN/qwen3-4b"]).run().ok();

@@ -62,10 +62,10 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
 }
 
 fn row(entry: &Entry, quantization: &str, source: &Source, place: &Place) -> [String; 6] {
-    let mark = if *quantization == entry.default_quantization {
-        " *"
-    } else {
-        ""
+    let taken = place.source(entry, None);
+    let mark = match taken.is_ok_and(|(taken, _)| taken == quantization) {
+        true => " *",
+        false => "",
     };
     let needs = entry.minimum_memory_bytes(quantization);
     [

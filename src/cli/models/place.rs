@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use crate::{
-    catalog::{Catalog, Source},
+    catalog::{Catalog, Entry, Source, UnknownQuantization},
     cli::{Failure, Root, place::hub_settings},
+    config::Quantization,
     hardware::{self, Machine},
     hub::Hub,
 };
@@ -15,6 +16,7 @@ pub struct Place {
     pub quiet: bool,
     /// Where the models that came with the program are unpacked.
     pub unpacked: PathBuf,
+    preferred: Option<&'static str>,
     memory_bytes: u64,
 }
 
@@ -26,8 +28,22 @@ impl Place {
             hub: Hub::new(hub_settings(&config)),
             quiet: root.quiet,
             unpacked: config.worker.data_dir.join("models"),
+            preferred: config.models.quantization.map(Quantization::word),
             memory_bytes: most_memory(&hardware::probe()),
         })
+    }
+
+    /// The source of the quantization that is named; else of the preferred one if the model has it, else of its
+    /// usual one.
+    pub fn source<'a>(
+        &self,
+        entry: &'a Entry,
+        named: Option<&str>,
+    ) -> Result<(&'a str, &'a Source), UnknownQuantization> {
+        match (named, entry.preferred(self.preferred)) {
+            (None, Some(preferred)) => Ok(preferred),
+            (named, _) => entry.source(named),
+        }
     }
 
     /// Whether so much memory is here at all: on one device or, without any, on the machine.

@@ -70,7 +70,7 @@ fn pull(name: &str, target: &Target<'_>, place: &Place) -> Result<PulledReport, 
     let stop = CancellationToken::new();
     let (name, revision, files) = match target {
         Target::Entry(entry, quantization) => {
-            let (quantization, source) = entry.source(*quantization)?;
+            let (quantization, source) = place.source(entry, *quantization)?;
             let name = format!("{}:{quantization}", entry.id);
             match source {
                 Source::Path(path) => (name, None, vec![path.clone()]),
