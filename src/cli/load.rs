@@ -1,11 +1,9 @@
 //! One model on one device, for commands that use it themselves.
 
 use std::future::Future;
-use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
+use super::meter::Meter;
 use super::{Exit, Failure};
 use crate::config::Config;
 use crate::daemon::Device;
@@ -27,7 +25,7 @@ pub fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T
     result
 }
 
-/// Loads a model that fits, showing how far it is where somebody watches.
+/// Loads a model that fits, showing how far it is.
 pub async fn load(
     config: &Config,
     located: Located,
@@ -37,25 +35,11 @@ pub async fn load(
     // One job alone needs no room for others.
     config.engine.max_running = 1;
     let mut device = Device::start(&config, &hardware::probe())?;
-    let bar = bar(&located.name, is_shown);
-    let watched = bar.clone();
+    let meter = Arc::new(Meter::new(format!("loading {}", located.name), is_shown));
+    let watched = Arc::clone(&meter);
     let info = device
-        .load(located, move |done, total| {
-            watched.set_length(total);
-            watched.set_position(done);
-        })
+        .load(located, move |done, total| watched.set(done, total))
         .await;
-    bar.finish_and_clear();
+    meter.end();
     Ok((device.into_runtime(), info?))
-}
-
-fn bar(name: &str, is_shown: bool) -> ProgressBar {
-    let target = match is_shown && io::stderr().is_terminal() {
-        true => ProgressDrawTarget::stderr(),
-        false => ProgressDrawTarget::hidden(),
-    };
-    let style = ProgressStyle::with_template("loading {msg} [{bar:30}] {bytes} of {total_bytes}");
-    ProgressBar::with_draw_target(Some(0), target)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        .with_message(name.to_owned())
 }

@@ -20,6 +20,7 @@ mod init;
 mod key;
 mod load;
 mod man;
+mod meter;
 mod models;
 pub mod output;
 mod place;

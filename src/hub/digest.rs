@@ -65,12 +65,14 @@ impl Expected {
     }
 }
 
-/// Reads the whole file; not for an async thread.
-pub fn of_file(path: &Path) -> io::Result<Digests> {
+/// Reads the whole file; not for an async thread. Whoever watches is told how many bytes of how many are read.
+pub fn of_file(path: &Path, watched: &mut dyn FnMut(u64, u64)) -> io::Result<Digests> {
     let mut file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let mut done = 0;
     let mut sha256 = Sha256Hasher::new();
     let mut git_sha1 = Sha1::new();
-    git_sha1.update(format!("blob {}\0", file.metadata()?.len()));
+    git_sha1.update(format!("blob {size}\0"));
     let mut buffer = vec![0; 1024 * 1024];
     loop {
         match file.read(&mut buffer)? {
@@ -78,6 +80,8 @@ pub fn of_file(path: &Path) -> io::Result<Digests> {
             count => {
                 sha256.update(&buffer[..count]);
                 git_sha1.update(&buffer[..count]);
+                done += count as u64;
+                watched(done, size);
             }
         }
     }
@@ -101,7 +105,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("hello");
         std::fs::write(&path, "hello\n").unwrap();
-        let digests = of_file(&path).unwrap();
+        let mut told = Vec::new();
+        let digests = of_file(&path, &mut |done, size| told.push((done, size))).unwrap();
+        assert_eq!(told, [(6, 6)]);
         // `sha256sum` and `git hash-object` of the same bytes.
         let sha256 = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
         let sha1 = "ce013625030ba8dba906f756967f9e9ca394464a";

@@ -70,15 +70,20 @@ impl Hub {
         }
     }
 
-    /// Compares the bytes of a file with every hash that is known of it. Reads the whole file.
-    pub fn verify(&self, source: &Source, file: &SourceFile) -> Result<Checked, HubError> {
+    /// Compares the bytes of a file with every hash that is known of it. Reads the whole file, and tells how far it is.
+    pub fn verify(
+        &self,
+        source: &Source,
+        file: &SourceFile,
+        watched: &mut dyn FnMut(u64, u64),
+    ) -> Result<Checked, HubError> {
         let Some(Lying { path, .. }) = self.lying(source, file) else {
             return Ok(Checked::Missing);
         };
         let etag = cache::blob_name(&path).unwrap_or_default();
         let known = self.known_hash(&source.repository, &file.path, &etag);
         let expected = Expected::new(&etag, file.sha256.clone().into_iter().chain(known));
-        let digests = digest::of_file(&path).map_err(HubError::disk(&path))?;
+        let digests = digest::of_file(&path, watched).map_err(HubError::disk(&path))?;
         Ok(match expected.mismatch(&digests) {
             Some((found, wanted)) => Checked::Wrong { found, wanted },
             None if expected.is_known() => Checked::Right,

@@ -414,7 +414,9 @@ async fn a_file_that_is_here_is_held_to_the_hash_in_the_catalog() {
     assert_eq!(here.locate(&other), None);
     let state = here.state(&other);
     assert_eq!((state.present, state.wrong, state.bytes), (0, 1, 100));
-    let checked = here.verify(&other, &other.files[0]).unwrap();
+    let checked = here
+        .verify(&other, &other.files[0], &mut |_, _| {})
+        .unwrap();
     assert!(matches!(checked, Checked::Wrong { .. }), "{checked:?}");
     let error = place
         .pull_with(place.settings(&hub), &other)

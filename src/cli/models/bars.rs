@@ -6,15 +6,12 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::{
-    cli::quantity,
+    cli::{meter, quantity},
     hub::{Event, Progress, Unwatched},
 };
-
-const TEMPLATE: &str =
-    "{msg}\n[{wide_bar}] {binary_bytes} of {binary_total_bytes} {binary_bytes_per_sec} {eta}";
 
 /// What suits where standard error goes.
 pub fn progress(quiet: bool) -> Box<dyn Progress> {
@@ -33,12 +30,8 @@ struct Bar {
 
 impl Bar {
     fn new() -> Self {
-        let bar = ProgressBar::new(0);
-        if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
-            bar.set_style(style.progress_chars("=> "));
-        }
         Self {
-            bar,
+            bar: ProgressBar::new(0).with_style(meter::style()),
             received: Mutex::default(),
         }
     }

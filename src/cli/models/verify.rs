@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{
     catalog::Source,
-    cli::{Exit, Failure, output, quantity},
+    cli::{Exit, Failure, meter::Meter, output, quantity},
     hub::Checked,
 };
 
@@ -56,7 +56,10 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
             Source::Embedded(_) | Source::Path(_) => continue,
         };
         for file in &source.files {
-            let checked = place.hub.verify(source, file)?;
+            let meter = Meter::new(format!("reading {}", file.path), !place.quiet);
+            let mut watched = |done, total| meter.set(done, total);
+            let checked = place.hub.verify(source, file, &mut watched)?;
+            meter.end();
             let report = report(&named.name, file.path.to_string(), checked);
             if !args.json {
                 show(&report)?;
