@@ -168,7 +168,7 @@ async fn a_pull_that_is_interrupted_says_that_nothing_is_lost() {
         .status();
     assert!(interrupt.unwrap().success());
     pull.until_it_says("error: stopped; what is here stays");
-    assert_eq!(pull.child.wait().unwrap().code(), Some(1));
+    assert_eq!(pull.child.wait().unwrap().code(), Some(130));
     user.hub.until_alone().await;
     let here = user.journaled_bytes();
     assert!(here >= 16 * MIB as u64, "{here}");

@@ -23,7 +23,7 @@ impl From<HubError> for Failure {
                 Exit::CannotWrite
             }
             HubError::BadName(_) | HubError::WhichFile { .. } => Exit::Usage,
-            HubError::Stopped => Exit::Failed,
+            HubError::Stopped => Exit::Interrupted,
         };
         let failure = Self::new(exit, &error);
         match advice(&error) {
