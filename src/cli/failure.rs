@@ -196,8 +196,8 @@ impl From<LocateError> for Failure {
 
 impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Self {
-        let exit = match &error {
-            LoadError::Checkpoint(error) => checkpoint_exit(error),
+        let exit = match error {
+            LoadError::Checkpoint(error) => return error.into(),
             LoadError::Text(_) => Exit::BadData,
             LoadError::CacheTooSmall { .. } | LoadError::Device(_) => Exit::Unavailable,
             LoadError::AlreadyLoaded { .. } | LoadError::Stopped => Exit::Failed,
@@ -235,14 +235,17 @@ impl From<runtime::Failure> for Failure {
     }
 }
 
-fn checkpoint_exit(error: &CheckpointError) -> Exit {
-    match error {
-        CheckpointError::NotFound { .. } => Exit::NotFound,
-        CheckpointError::Unreadable { .. } => Exit::Failed,
-        CheckpointError::Device { .. } => Exit::Unavailable,
-        CheckpointError::Refused { .. }
-        | CheckpointError::Broken { .. }
-        | CheckpointError::Unsupported { .. } => Exit::BadData,
+impl From<CheckpointError> for Failure {
+    fn from(error: CheckpointError) -> Self {
+        let exit = match &error {
+            CheckpointError::NotFound { .. } => Exit::NotFound,
+            CheckpointError::Unreadable { .. } => Exit::Failed,
+            CheckpointError::Device { .. } => Exit::Unavailable,
+            CheckpointError::Refused { .. }
+            | CheckpointError::Broken { .. }
+            | CheckpointError::Unsupported { .. } => Exit::BadData,
+        };
+        Self::new(exit, error)
     }
 }
 

@@ -108,3 +108,20 @@ fn what_cannot_be_measured_is_refused_in_words() {
         .run()
         .fails(69, "GPU 99");
 }
+
+#[test]
+fn an_unsupported_model_ends_bench_and_generate_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let tiny = format!("{}/tests/fixtures/tiny-llama", env!("CARGO_MANIFEST_DIR"));
+    for name in ["config.json", "model.safetensors", "tokenizer.json"] {
+        fs::copy(format!("{tiny}/{name}"), folder.path().join(name)).unwrap();
+    }
+    let config = fs::read_to_string(format!("{tiny}/config.json")).unwrap();
+    let config = config.replace("LlamaForCausalLM", "MambaForCausalLM");
+    fs::write(folder.path().join("config.json"), config).unwrap();
+    let folder = folder.path().to_str().unwrap();
+    bench(&[folder]).run().fails(65, "MambaForCausalLM");
+    worker(&["generate", folder, "Hello"])
+        .run()
+        .fails(65, "MambaForCausalLM");
+}

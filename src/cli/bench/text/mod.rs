@@ -16,7 +16,7 @@ use super::memory;
 use super::place::{Place, first_line};
 use crate::cli::{Exit, Failure, output};
 use crate::networks::text::{Decoder, DecoderSpec, LoadOptions, Synthetic, SyntheticQuant};
-use crate::networks::weights::{Checkpoint, CheckpointError};
+use crate::networks::weights::Checkpoint;
 
 /// Measure text generation: tokens per second, and the share of what this machine could do at best.
 #[derive(Debug, clap::Args)]
@@ -157,14 +157,13 @@ fn phases(args: &Args) -> Vec<Phase> {
 
 fn decoder(args: &Args, device: &Device) -> Result<Decoder, Failure> {
     if let Some(shape) = &args.synthetic {
-        return Decoder::synthetic(spec(shape)?, args.quant, device)
-            .map_err(|error| cannot_load(&error));
+        return Ok(Decoder::synthetic(spec(shape)?, args.quant, device)?);
     }
     let file = args.file.as_deref().unwrap_or(Path::new(""));
-    let checkpoint = Checkpoint::open(file).map_err(|error| cannot_load(&error))?;
+    let checkpoint = Checkpoint::open(file)?;
     let options = LoadOptions::default();
-    Decoder::load(&checkpoint, device, &options, &mut |_, _| {})
-        .map_err(|error| cannot_load(&error))
+    let decoder = Decoder::load(&checkpoint, device, &options, &mut |_, _| {})?;
+    Ok(decoder)
 }
 
 fn spec(shape: &str) -> Result<DecoderSpec, Failure> {
@@ -237,16 +236,6 @@ fn file_bytes(file: &Path) -> Option<u64> {
 
 fn failed(error: &candle_core::Error) -> Failure {
     Failure::new(Exit::Failed, first_line(error))
-}
-
-fn cannot_load(error: &CheckpointError) -> Failure {
-    let exit = match error {
-        CheckpointError::NotFound { .. } => Exit::NotFound,
-        CheckpointError::Broken { .. } | CheckpointError::Refused { .. } => Exit::BadData,
-        CheckpointError::Unsupported { .. } => Exit::Unavailable,
-        CheckpointError::Unreadable { .. } | CheckpointError::Device { .. } => Exit::Failed,
-    };
-    Failure::new(exit, error)
 }
 
 #[cfg(test)]
