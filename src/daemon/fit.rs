@@ -81,7 +81,7 @@ const LEAST_CONTEXT: usize = 1024;
 const TOKENS_PER_JOB: usize = 1024;
 
 /// Activations, logits and the program itself, where only the catalog is known.
-const USUAL_WORKSPACE_BYTES: u64 = 256 << 20;
+pub const USUAL_WORKSPACE_BYTES: u64 = 256 << 20;
 
 impl Wishes {
     pub fn of(engine: &EngineConfig) -> Self {

@@ -100,13 +100,47 @@ fn what_cannot_be_measured_is_refused_in_words() {
         .fails(2, "takes 4096");
     bench(&["--synthetic", "tiny", "--batch", "0"])
         .run()
-        .fails(2, "at least 1");
+        .fails(2, "found 0, and every number");
+    let too_many = usize::MAX.to_string();
+    for option in ["--prefill", "--batch", "--context", "--steps", "--repeat"] {
+        bench(&["--synthetic", "tiny", option, &too_many])
+            .run()
+            .fails(2, "must be from 1 to 16777216");
+    }
     bench(&["--synthetic", "tiny", "--write", "/proc/nowhere"])
         .run()
         .fails(73, "/proc/nowhere");
     bench(&["--synthetic", "tiny", "--device", "cuda:99"])
         .run()
         .fails(69, "GPU 99");
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_the_arithmetic() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = written(&folder);
+    for subject in [&["--synthetic", "tiny"][..], &[&file]] {
+        let contexts = ["--batch", "16000000", "--context", "4000"];
+        let said = bench(&[subject, &contexts].concat())
+            .run()
+            .fails(69, "does not fit: it needs");
+        assert!(said.contains("this machine has"), "{said}");
+    }
+}
+
+#[test]
+fn the_configuration_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("worker.toml");
+    let run = |text: &str| {
+        fs::write(&file, text).unwrap();
+        let config = ["--config", file.to_str().unwrap(), "--json"];
+        bench(&[&["--synthetic", "tiny"], QUICK, &config].concat()).run()
+    };
+    let report: Value = serde_json::from_str(&run("[engine]\nthreads = 3\n").ok()).unwrap();
+    assert_eq!(report["limits"]["threads"], 3);
+    run("[engine]\nthread = 3\n").fails(78, "unknown setting engine.thread");
+    run("[owner]\nkeep_free = \"1024 TiB\"\n").fails(69, "this machine has 0.00 GiB left");
 }
 
 #[test]

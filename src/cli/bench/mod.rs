@@ -6,7 +6,7 @@ mod memory;
 mod place;
 mod text;
 
-use super::{Failure, Root};
+use super::{Failure, Root, threads};
 
 /// Measure this machine.
 #[derive(Debug, clap::Args)]
@@ -21,8 +21,11 @@ enum What {
     Text(text::Args),
 }
 
-pub fn run(args: Args, _: &Root) -> Result<(), Failure> {
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    root.start_log()?;
+    let config = root.load()?.config;
+    threads::settle(&config)?;
     match args.what {
-        What::Text(args) => text::run(&args),
+        What::Text(args) => text::run(&args, &config, !root.quiet),
     }
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use candle_core::Device;
 
 use crate::cli::Failure;
+use crate::config::DeviceSetting;
 use crate::hardware;
 
 /// Where a model runs.
@@ -17,6 +18,14 @@ pub enum Place {
 }
 
 impl Place {
+    /// As a configuration would name it.
+    pub fn setting(self) -> DeviceSetting {
+        match self {
+            Self::Cpu => DeviceSetting::Cpu,
+            Self::Cuda(number) => DeviceSetting::Cuda(Some(number)),
+        }
+    }
+
     pub fn open(self) -> Result<Device, Failure> {
         match self {
             Self::Cpu => Ok(Device::Cpu),

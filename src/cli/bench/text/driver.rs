@@ -159,7 +159,8 @@ impl Course {
         }
     }
 
-    fn pages(self, phase: Phase) -> usize {
+    /// What the phase takes of the cache.
+    pub fn pages(self, phase: Phase) -> usize {
         match phase {
             Phase::Prefill(tokens) => tokens.div_ceil(PAGE_TOKENS),
             Phase::Decode(streams) => streams * self.pages_per_stream(),

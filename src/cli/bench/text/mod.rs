@@ -2,9 +2,13 @@
 
 mod driver;
 mod report;
+mod room;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use candle_core::Device;
 
@@ -14,7 +18,9 @@ use super::figures::Figure;
 use super::limits::Limits;
 use super::memory;
 use super::place::{Place, first_line};
+use crate::cli::meter::Meter;
 use crate::cli::{Exit, Failure, output};
+use crate::config::Config;
 use crate::networks::text::{Decoder, DecoderSpec, LoadOptions, Synthetic, SyntheticQuant};
 use crate::networks::weights::Checkpoint;
 
@@ -78,13 +84,17 @@ Examples:
   worker bench text --synthetic llama-3.2-1b --quant q8_0 --prefill 512 --batch 1,8,32
   worker bench text --synthetic llama-3.2-1b --quant q4_k_m --write model.gguf";
 
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &Args, config: &Config, is_shown: bool) -> Result<(), Failure> {
     check(args)?;
+    let is_shown = is_shown && !args.json;
     match (&args.synthetic, &args.write) {
-        (Some(shape), Some(file)) => write(&spec(shape)?, args.quant, file),
-        _ => measure(args),
+        (Some(shape), Some(file)) => write(&spec(shape)?, args.quant, file, is_shown),
+        _ => measure(args, config, is_shown),
     }
 }
+
+/// More of anything is a typing error; so much of everything can still be counted.
+const MOST: usize = 1 << 24;
 
 /// What the command line's own grammar cannot say.
 fn check(args: &Args) -> Result<(), Failure> {
@@ -93,31 +103,60 @@ fn check(args: &Args) -> Result<(), Failure> {
             .iter()
             .chain(&args.batch)
             .chain([&args.context, &args.steps, &args.repeat]);
-    match counts.min() {
-        Some(0) => Err(Failure::new(
+    let mut wrong = counts.filter(|count| !(1..=MOST).contains(*count));
+    match wrong.next() {
+        Some(found) => Err(Failure::new(
             Exit::Usage,
-            "found 0, and every number of tokens, streams, steps and repeats must be at least 1",
+            format!(
+                "found {found}, and every number of tokens, streams, steps and repeats must be from 1 to {MOST}"
+            ),
         )),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 
-fn write(spec: &DecoderSpec, quant: SyntheticQuant, file: &Path) -> Result<(), Failure> {
-    Synthetic::new(spec.clone(), quant)
-        .write_gguf(file)
-        .map_err(|error| Failure::writing(file, &error))?;
+fn write(
+    spec: &DecoderSpec,
+    quant: SyntheticQuant,
+    file: &Path,
+    is_shown: bool,
+) -> Result<(), Failure> {
+    let made = Synthetic::new(spec.clone(), quant);
+    let meter = Meter::new(format!("writing {}", file.display()), is_shown);
+    let total = room::weight_bytes(&made);
+    let written = watching(file, total, &meter, || made.write_gguf(file));
+    meter.end();
+    written.map_err(|error| Failure::writing(file, &error))?;
     output::line(format!("wrote {}", file.display()))
 }
 
-fn measure(args: &Args) -> Result<(), Failure> {
+/// How often a growing file is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Does the work that writes a file, and tells how far it has grown.
+fn watching<T>(file: &Path, total: u64, meter: &Meter, work: impl FnOnce() -> T) -> T {
+    let (working, over) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while over.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                meter.set(file_bytes(file).unwrap_or(0), total);
+            }
+        });
+        let result = work();
+        drop(working);
+        result
+    })
+}
+
+fn measure(args: &Args, config: &Config, is_shown: bool) -> Result<(), Failure> {
     let phases = phases(args);
     let device = args.device.open()?;
-    let decoder = decoder(args, &device)?;
-    fits(decoder.spec(), args)?;
     let course = Course {
         context: args.context,
         steps: args.steps,
     };
+    room::check(args, course, &phases, config)?;
+    let decoder = decoder(args, &device, is_shown)?;
     let mut driver = Driver::new(decoder, course, &phases).map_err(|error| failed(&error))?;
     let speeds = speeds(&mut driver, &phases, args.repeat).map_err(|error| failed(&error))?;
     // Before the machine's limits are measured, which takes memory of its own.
@@ -155,15 +194,18 @@ fn phases(args: &Args) -> Vec<Phase> {
         .collect()
 }
 
-fn decoder(args: &Args, device: &Device) -> Result<Decoder, Failure> {
+fn decoder(args: &Args, device: &Device, is_shown: bool) -> Result<Decoder, Failure> {
     if let Some(shape) = &args.synthetic {
         return Ok(Decoder::synthetic(spec(shape)?, args.quant, device)?);
     }
     let file = args.file.as_deref().unwrap_or(Path::new(""));
     let checkpoint = Checkpoint::open(file)?;
     let options = LoadOptions::default();
-    let decoder = Decoder::load(&checkpoint, device, &options, &mut |_, _| {})?;
-    Ok(decoder)
+    let meter = Meter::new(format!("loading {}", file.display()), is_shown);
+    let mut watched = |done, total| meter.set(done, total);
+    let decoder = Decoder::load(&checkpoint, device, &options, &mut watched);
+    meter.end();
+    Ok(decoder?)
 }
 
 fn spec(shape: &str) -> Result<DecoderSpec, Failure> {
@@ -174,26 +216,6 @@ fn spec(shape: &str) -> Result<DecoderSpec, Failure> {
             format!("no shape is called {shape}; there are {}", known.join(", ")),
         )
     })
-}
-
-fn fits(spec: &DecoderSpec, args: &Args) -> Result<(), Failure> {
-    let longest = args
-        .prefill
-        .iter()
-        .copied()
-        .chain([args.context + args.steps])
-        .max()
-        .unwrap_or(0);
-    match longest > spec.context {
-        true => Err(Failure::new(
-            Exit::Usage,
-            format!(
-                "{longest} tokens were asked for and the model takes {}",
-                spec.context
-            ),
-        )),
-        false => Ok(()),
-    }
 }
 
 /// In turns, so that whatever else the machine does falls on all phases alike; once beforehand to warm up.
