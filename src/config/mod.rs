@@ -5,7 +5,8 @@
 //! known key, `worker config check` and `worker.example.toml` all come from that declaration.
 //!
 //! A value comes from the flag, else `MUSTER_<SECTION>_<KEY>`, else the file, else a variable other programs
-//! share with us (`HF_TOKEN`), else the default. All problems are found in one pass.
+//! share with us (`HF_TOKEN`), else the default. Sections that may be repeated come from the file alone. All problems
+//! are found in one pass.
 
 mod choice;
 mod coordinator;
