@@ -3,6 +3,7 @@
 
 mod bringing;
 mod cancelling;
+mod claiming;
 mod connections;
 mod failures;
 mod outlooks;
