@@ -24,11 +24,29 @@ pub struct Follower<E> {
     pub request: Arc<Request>,
     pub switchboard: Switchboard,
     pub stopping: CancellationToken,
-    /// Its jobs know that it is cancelled. What was cancelled when it came here has no jobs but those that workers are
-    /// busy with.
-    pub told: bool,
+    /// What its jobs know.
+    pub told: Told,
     /// Hears that a job has ended.
     pub ended: E,
+}
+
+/// Which jobs of a request know that nothing more is wanted of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Told {
+    Nobody,
+    /// Those that waited.
+    Waiting,
+    Everybody,
+}
+
+impl Told {
+    /// What is cancelled when it comes here has no jobs but those that workers are busy with.
+    pub fn of(request: &Request) -> Self {
+        match request.is_cancelled() {
+            true => Self::Everybody,
+            false => Self::Nobody,
+        }
+    }
 }
 
 impl<E: Fn(&Request)> Follower<E> {
@@ -49,6 +67,10 @@ impl<E: Fn(&Request)> Follower<E> {
                 jobs: left.into_iter().map(|job| again(job, request)).collect(),
                 standing: request.standing,
             };
+            if self.told > Told::Nobody {
+                // From here on they are kept for their workers, whoever gives them up.
+                self.told = Told::Everybody;
+            }
             let queued = self.switchboard.submit(submission).await;
             streams = queued.unwrap_or_default();
             request.watch(&streams);
@@ -63,10 +85,14 @@ impl<E: Fn(&Request)> Follower<E> {
             select! {
                 biased;
                 () = self.stopping.cancelled() => return,
-                () = request.cancelled(), if !self.told => {
-                    self.told = true;
-                    let given_up = streams.iter().filter(|stream| request.gives_up(stream.job()));
-                    given_up.for_each(JobStream::cancel);
+                () = request.given_up(), if self.told < Told::Everybody => {
+                    self.told = Told::Everybody;
+                    streams.iter().for_each(JobStream::cancel);
+                }
+                () = request.cancelled(), if self.told < Told::Waiting => {
+                    self.told = Told::Waiting;
+                    let waiting = streams.iter().filter(|stream| request.waits(stream.job()));
+                    waiting.for_each(JobStream::cancel);
                 }
                 next = next(streams) => {
                     let Some((job, delivery)) = next else { return };

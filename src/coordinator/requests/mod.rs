@@ -46,7 +46,7 @@ use super::webhooks::Webhooks;
 use crate::protocol::job::{AccountId, Job, Kind, Kudos, RequestId, UnixMillis};
 use crate::tasks::Tasks;
 
-use follow::Follower;
+use follow::{Follower, Told};
 use places::Places;
 use shelves::Shelves;
 
@@ -220,8 +220,7 @@ impl Requests {
             request: request.clone(),
             switchboard: switchboard.clone(),
             stopping: tasks.stopping(),
-            // Seen before anybody else can cancel it.
-            told: request.is_cancelled(),
+            told: Told::of(request),
             ended: move |request: &Request| keeper.lessen(request),
         };
         if let Some(address) = webhook {

@@ -1,6 +1,6 @@
 //! One request as somebody who asks sees it: what each of its jobs has come to.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -42,11 +42,12 @@ pub struct Request {
     pub outputs: Vec<Output>,
     /// That any of its jobs may be made by, in order; kept where the crowd at a model matters, and else empty.
     models: Vec<Arc<str>>,
+    /// Nobody is given any more of it.
     cancelled: CancellationToken,
+    /// By its client, who does not want what workers are busy with either.
+    given_up: CancellationToken,
     /// Rises whenever something has come of it.
     heard: watch::Sender<u64>,
-    /// Jobs that workers are busy with go on although it is cancelled.
-    spares: AtomicBool,
     /// What it has cost beside its jobs.
     fee: Kudos,
     /// When it was taken over from an earlier process, if it was.
@@ -149,8 +150,8 @@ impl Request {
                 _ => Vec::new(),
             },
             cancelled: CancellationToken::new(),
+            given_up: CancellationToken::new(),
             heard: watch::Sender::new(0),
-            spares: AtomicBool::new(false),
             restored: None,
             held: false,
             fee: row.fee,
@@ -208,7 +209,7 @@ impl Request {
 
     pub(super) fn restored(self, cancelled: bool) -> Self {
         if cancelled {
-            self.cancelled.cancel();
+            self.cancel();
         }
         Self {
             restored: Some(Instant::now()),
@@ -278,7 +279,7 @@ impl Request {
 
     /// Its client wants nothing more of it.
     pub(in crate::coordinator) fn cancel(&self) {
-        self.spares.store(false, Ordering::Relaxed);
+        self.given_up.cancel();
         self.cancelled.cancel();
         self.note();
     }
@@ -302,23 +303,23 @@ impl Request {
         self.heard.subscribe()
     }
 
-    /// Nobody is given any more of it, and its client still wants what comes.
+    /// Nobody is given any more of it. Its client still wants what comes, unless it has been cancelled.
     pub(in crate::coordinator) fn end_waiting(&self) {
-        if self.is_cancelled() {
-            return;
-        }
-        self.spares.store(true, Ordering::Relaxed);
         self.cancelled.cancel();
     }
 
-    /// Whether a cancel is meant for this job.
-    pub(super) fn gives_up(&self, job: JobId) -> bool {
+    /// As far as anybody knows, no worker has this job.
+    pub(super) fn waits(&self, job: JobId) -> bool {
         let waits = |output: &Output| output.stage() == Stage::Waiting;
-        !self.spares.load(Ordering::Relaxed) || self.output(job).is_none_or(waits)
+        self.output(job).is_none_or(waits)
     }
 
     pub(super) async fn cancelled(&self) {
         self.cancelled.cancelled().await;
+    }
+
+    pub(super) async fn given_up(&self) {
+        self.given_up.cancelled().await;
     }
 
     /// Nothing more comes of it.
@@ -347,7 +348,7 @@ impl Request {
 
     /// By its client, and not because nobody is given anything.
     pub fn is_given_up(&self) -> bool {
-        self.is_cancelled() && !self.spares.load(Ordering::Relaxed)
+        self.given_up.is_cancelled()
     }
 
     pub fn is_cancelled(&self) -> bool {

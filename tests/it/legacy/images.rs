@@ -15,7 +15,7 @@ use muster::protocol::job::{AccountId, JobId, Kudos, RequestId};
 use muster::protocol::legacy::image::request::GenerationInputImage;
 use muster::protocol::legacy::{Body as _, Code};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{call, call_as, post};
 use crate::support::app::{App, BASE, PATIENCE, request};
@@ -757,11 +757,19 @@ async fn nobody_online_is_told_and_no_reason_to_refuse() {
 
 /// A media worker of the public network.
 async fn painter(app: &App) -> Rig {
+    painter_with(app, &[]).await
+}
+
+/// One that speaks these extensions.
+async fn painter_with(app: &App, extensions: &[&str]) -> Rig {
     let mut rig = app.dial().await;
-    let registration = json!({
+    let mut registration = json!({
         "apikey": app.key, "name": "painter", "models": ["tiny"], "job_types": ["image", "video"],
         "bridge_agent": "painter/1",
     });
+    if !extensions.is_empty() {
+        registration["ext"] = json!({"v": 1, "want": extensions});
+    }
     rig.send(registration).await;
     assert_eq!(rig.next().await["type"], "ready");
     rig
@@ -810,6 +818,30 @@ async fn a_worker_on_a_socket_draws_what_is_polled_for_and_its_progress_shows_in
     );
     let fetched = app.get(&path(&image["img"])).await;
     assert_eq!(fetched.bytes().await, STANDARD.decode(WEBP).unwrap());
+}
+
+#[tokio::test]
+async fn what_is_given_up_after_maintenance_began_is_drawn_no_further() {
+    let app = App::start().await;
+    let mut rig = painter_with(&app, &["cancel2"]).await;
+    let id = ask(&app, json!({"params": {"n": 2}})).await;
+    let drawn = rig.job().await;
+    let on = json!({"maintenance_mode": true});
+    call(&app, Method::PUT, "/api/v2/status/modes", on).await;
+    let request = app.requests.find(RequestId(id.parse().unwrap())).unwrap();
+    let mut news = request.news();
+    while request.counts().waiting > 0 {
+        timeout(PATIENCE, news.changed()).await.unwrap().unwrap();
+    }
+    assert_eq!(request.counts().processing, 1);
+    let path = format!("/api/v2/generate/status/{id}");
+    let (status, answer) = call(&app, Method::DELETE, &path, Value::Null).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    let cancel = rig.frame().await;
+    assert_eq!(
+        (&cancel["type"], &cancel["id"], &cancel["why"]),
+        (&json!("cancel"), &drawn["id"], &json!("client"))
+    );
 }
 
 #[tokio::test]
