@@ -40,9 +40,10 @@ pub enum Told {
 }
 
 impl Told {
-    /// What is cancelled when it comes here has no jobs but those that workers are busy with.
+    /// What was cancelled before its jobs were queued has none but those that workers are busy with. Whatever is cancelled
+    /// since has jobs to be told, also before anybody follows it.
     pub fn of(request: &Request) -> Self {
-        match request.is_cancelled() {
+        match request.is_held() {
             true => Self::Everybody,
             false => Self::Nobody,
         }
@@ -209,7 +210,7 @@ fn made(output: &Output, hidden: Option<Hidden>) -> Made {
 mod tests {
     use std::time::Duration;
 
-    use super::again;
+    use super::{Told, again};
     use crate::coordinator::clock::wall_clock;
     use crate::coordinator::requests::request::tests::asked;
     use crate::protocol::job::{Targets, WorkerId};
@@ -222,6 +223,18 @@ mod tests {
         assert_eq!((job.id, job.deadline), (jobs[0].id, request.expires_at()));
         assert!(job.deadline > wall_clock().after(Duration::from_secs(60)));
         assert!(job.limits.targets.is_everybody());
+    }
+
+    #[test]
+    fn what_is_cancelled_before_it_is_followed_has_jobs_to_be_told() {
+        let request = || asked(wall_clock()).0;
+        let (ended, given_up) = (request(), request());
+        ended.end_waiting();
+        given_up.cancel();
+        for request in [request(), ended, given_up, request().restored(false)] {
+            assert_eq!(Told::of(&request), Told::Nobody);
+        }
+        assert_eq!(Told::of(&request().restored(true)), Told::Everybody);
     }
 
     #[test]

@@ -218,6 +218,11 @@ impl Request {
         }
     }
 
+    /// Its jobs were queued for nobody but the workers that have them.
+    pub(super) fn is_held(&self) -> bool {
+        self.held
+    }
+
     /// An earlier process knew workers that may just be busy with it, and come here when they have it.
     pub fn awaits_workers(&self) -> bool {
         let waits = |since: Instant| since.elapsed() < RETURN;
