@@ -102,9 +102,11 @@ impl<E: Fn(&Request)> Follower<E> {
                         if matches!(output.ended(), Some(Ended::Made(_))) {
                             request.renew();
                         }
-                        if request.has_failed() {
-                            // As if its client had cancelled: what workers are busy with may still come.
-                            request.cancel();
+                        if request.has_failed() && self.told < Told::Everybody {
+                            // What workers are busy with may still come, and its client is told of it.
+                            request.end_waiting();
+                            self.told = Told::Everybody;
+                            streams.iter().for_each(JobStream::cancel);
                         }
                         if output.ended().is_some() {
                             (self.ended)(request);

@@ -52,7 +52,7 @@ pub struct Request {
     fee: Kudos,
     /// When it was taken over from an earlier process, if it was.
     restored: Option<Instant>,
-    /// It had been cancelled by then: what is open of it is with workers, as far as anybody knows.
+    /// It had been cancelled by then, or had failed: what is open of it is with workers, as far as anybody knows.
     held: bool,
     /// What its jobs have cost, and how many had ended when that was asked.
     charged: Mutex<(usize, Kudos)>,
@@ -211,9 +211,12 @@ impl Request {
         if cancelled {
             self.cancel();
         }
+        if self.has_failed() {
+            self.end_waiting();
+        }
         Self {
             restored: Some(Instant::now()),
-            held: cancelled,
+            held: self.is_cancelled(),
             ..self
         }
     }
@@ -351,7 +354,7 @@ impl Request {
         }
     }
 
-    /// By its client, and not because nobody is given anything.
+    /// By its client, and not because nobody is given anything or because it has failed.
     pub fn is_given_up(&self) -> bool {
         self.given_up.is_cancelled()
     }

@@ -110,7 +110,7 @@ impl Requests {
         };
         let wishes = (order.wishes(), standing);
         let request = Request::new(&one.request, wishes, &jobs, &streams, ended);
-        let request = request.restored(is_over);
+        let request = request.restored(one.request.cancelled);
         self.go_on(request, &jobs, streams, order.webhook());
         queued
     }

@@ -402,6 +402,13 @@ async fn a_text_that_failed_for_good_ends_its_request_and_leaves_what_is_finishe
     assert!(answer["reward"].as_f64().unwrap() > 0.0);
     let status = until(&app, &id, |status| status["finished"] == 2).await;
     assert_eq!(status["faulted"], true);
+    assert!(!is_given_up(&app, &id));
+}
+
+/// Its client is told of nothing more.
+fn is_given_up(app: &App, id: &str) -> bool {
+    let request = app.requests.find(RequestId(id.parse().unwrap()));
+    request.unwrap().is_given_up()
 }
 
 #[tokio::test]
@@ -417,6 +424,10 @@ async fn what_failed_for_good_before_the_coordinator_began_anew_is_given_to_nobo
         "{status}"
     );
     assert!(pop(&app, "w4").await["id"].is_null());
+    assert!(!is_given_up(&app, &id));
+    let path = format!("{STATUS}/{id}");
+    call(&app, Method::DELETE, &path, Value::Null).await;
+    assert!(is_given_up(&app, &id));
 }
 
 #[tokio::test]
