@@ -55,7 +55,7 @@ impl Dispatcher {
             self.ask(id, wants.most);
             match wants.only.is_empty() {
                 true => self.give_all(id, wants, out),
-                false => self.claim(id, &wants.only, out),
+                false => self.claim(id, wants, out),
             }
             self.ask(id, 0);
         }
@@ -63,12 +63,15 @@ impl Dispatcher {
 
     /// A worker brings what an earlier process has given it: the job waits again, and is its own as if it had just
     /// been offered. It has shown that it serves it.
-    fn claim(&mut self, id: WorkerId, jobs: &[JobId], out: &mut Vec<Effect>) {
-        let Some((job, entry)) = self.claimable(jobs) else {
+    fn claim(&mut self, id: WorkerId, wants: &Wants, out: &mut Vec<Effect>) {
+        let Some((job, entry)) = self.claimable(&wants.only) else {
             return;
         };
+        let account = entry.ticket.account;
         let (lane, wanted) = (entry.lane, entry.job.model.0.clone());
-        let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.has_room()) else {
+        let may_bring =
+            |worker: &Worker| worker.has_room() && (!wants.own_only || worker.owner == account);
+        let Some(worker) = self.workers.get_mut(&id).filter(|it| may_bring(it)) else {
             return;
         };
         let model = worker.model_among(&wanted);

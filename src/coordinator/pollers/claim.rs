@@ -2,17 +2,17 @@
 //! but the job is on disk and waits again, its id is known to whoever was given it and to nobody else, and the work is
 //! done: it is taken, unless somebody was given it since.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use tokio::sync::Mutex;
-use tokio::time::Instant;
 
 use super::held::{NotTaken, Out, called};
 use super::poller::Poller;
 use super::{ATTEMPTS, NotServed, Pollers, id_of};
 use crate::coordinator::dispatch::Wants;
 use crate::coordinator::storage::WorkerRow;
-use crate::protocol::job::{AccountId, JobId};
+use crate::protocol::job::{AccountId, JobId, WorkerId};
 
 impl Pollers {
     /// The job, as if a worker of this account had just been given it.
@@ -32,15 +32,15 @@ impl Pollers {
         }
         let poller = self.claimant(owner).await?;
         let mut poller = poller.lock().await;
-        if self.0.rigs.is_doubted(poller.row.id) {
-            // Nothing it makes is believed.
-            return Err(NotTaken::Unknown);
-        }
+        let wants = Wants {
+            own_only: self.is_doubted(poller.row.id).await?,
+            ..Wants::only(jobs)
+        };
         let news = match poller.is_known() {
             true => None,
             false => Some(poller.introduce(&self.0.names, &self.0.switchboard)),
         };
-        let asked = self.ask(&mut poller, news, Wants::only(jobs)).await;
+        let asked = self.ask(&mut poller, news, wants).await;
         let mut popped = asked.map_err(|not| match not {
             NotServed::Unavailable => NotTaken::Unavailable,
             _ => NotTaken::Unknown,
@@ -54,37 +54,54 @@ impl Pollers {
         held.take(id, owner)
     }
 
-    /// A worker of this account that may have been given it: the one that came last, as far as anybody knows. One that
-    /// is on a socket brings nothing here.
+    /// A worker of this account that may have been given it: the one that came last, as far as anybody knows, of those that
+    /// are believed; where none is, the last of all, and it brings what its owner asked for. One that is on a socket brings
+    /// nothing here.
     async fn claimant(&self, owner: AccountId) -> Result<Arc<Mutex<Poller>>, NotTaken> {
-        if let Some(poller) = self.latest_of(owner) {
-            return Ok(poller);
+        let here = self.latest_of(owner);
+        for (worker, poller) in &here {
+            if !self.is_doubted(*worker).await? {
+                return Ok(poller.clone());
+            }
         }
         let rows = self.0.store.newest_workers(owner).await;
-        let rows = rows.map_err(|_| NotTaken::Unavailable)?;
+        let mut rows = rows.map_err(|_| NotTaken::Unavailable)?;
         let online = self.0.switchboard.overview();
-        let is_here = |row: &WorkerRow| online.workers.iter().any(|it| it.id == row.id);
-        let row = rows.into_iter().find(|row| !is_here(row));
-        let row = row.ok_or(NotTaken::Unknown)?;
+        rows.retain(|row| online.workers.iter().all(|it| it.id != row.id));
+        for row in &rows {
+            if !self.is_doubted(row.id).await? {
+                return Ok(self.known(row.clone()));
+            }
+        }
+        let here = here.into_iter().map(|(_, poller)| poller);
+        let stored = rows.into_iter().map(|row| self.known(row));
+        here.chain(stored).next().ok_or(NotTaken::Unknown)
+    }
+
+    /// Whether nothing that it makes for others is believed. It may not have come since the start.
+    async fn is_doubted(&self, worker: WorkerId) -> Result<bool, NotTaken> {
+        let recalled = self.0.rigs.recall(worker).await;
+        recalled.map_err(|_| NotTaken::Unavailable)?;
+        Ok(self.0.rigs.is_doubted(worker))
+    }
+
+    fn known(&self, row: WorkerRow) -> Arc<Mutex<Poller>> {
         let mut by_name = self.by_name();
         let known = by_name.entry(row.name.as_str().into());
         let known = known.or_insert_with(|| Arc::new(Mutex::new(Poller::new(row))));
-        Ok(known.clone())
+        known.clone()
     }
 
-    /// Of those that came since the start. One that is just being served has come now.
-    fn latest_of(&self, owner: AccountId) -> Option<Arc<Mutex<Poller>>> {
-        let seen = |poller: &Arc<Mutex<Poller>>| {
-            let Ok(poller) = poller.try_lock() else {
-                return None;
-            };
-            (poller.row.owner == owner).then_some(poller.seen)
+    /// Those that came since the start, the last one first, without any that is just being served.
+    fn latest_of(&self, owner: AccountId) -> Vec<(WorkerId, Arc<Mutex<Poller>>)> {
+        let its = |known: &Arc<Mutex<Poller>>| {
+            let poller = known.try_lock().ok()?;
+            let is_its = poller.row.owner == owner;
+            is_its.then(|| (poller.seen, poller.row.id, known.clone()))
         };
-        let by_name = self.by_name();
-        let its = by_name
-            .values()
-            .filter_map(|poller| Some((seen(poller)?, poller)));
-        let latest = its.max_by_key(|(seen, _): &(Instant, _)| *seen);
-        latest.map(|(_, poller)| poller.clone())
+        let mut latest: Vec<_> = self.by_name().values().filter_map(its).collect();
+        latest.sort_unstable_by_key(|(seen, ..)| Reverse(*seen));
+        let latest = latest.into_iter();
+        latest.map(|(_, worker, poller)| (worker, poller)).collect()
     }
 }

@@ -141,6 +141,9 @@ impl Pollers {
         }
         let poller = self.poller(caller, &ask).await?;
         let mut poller = poller.lock().await;
+        // It may be known here only for what it has brought.
+        let recalled = self.0.rigs.recall(poller.row.id).await;
+        recalled.map_err(|_| NotServed::Unavailable)?;
         self.check(&poller, caller, &ask)?;
         if wants.own_only {
             self.0.rigs.suspect_of(poller.row.id, Reason::UnsafeAddress);

@@ -118,13 +118,21 @@ impl Rigs {
         };
         if is_new {
             self.0.records.welcome(row.id);
-        } else if !self.0.records.knows(row.id) {
-            self.relearn(row.id).await?;
+        } else {
+            self.recall(row.id).await?;
         }
         if let Some(reason) = suspicion {
             self.suspect_of(row.id, reason);
         }
         Ok(row)
+    }
+
+    /// What was decided about a worker counts from here on, though it may not have come yet.
+    pub async fn recall(&self, worker: WorkerId) -> Result<(), StorageError> {
+        match self.0.records.knows(worker) {
+            true => Ok(()),
+            false => self.relearn(worker).await,
+        }
     }
 
     /// Something was seen of a worker that counts once.

@@ -247,6 +247,81 @@ async fn only_a_moderator_pauses_a_worker_which_then_works_for_nobody() {
     assert_eq!(pop(&app, "w2").await["payload"]["prompt"], "Once upon");
 }
 
+async fn pause(app: &App, name: &str) {
+    let (status, answer) = put(app, name, json!({"paused": true})).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+}
+
+/// A worker of this account comes, and wants a text of this model.
+async fn pop_of(app: &App, key: &str, name: &str, model: &str) -> Value {
+    let mut body = worker(name);
+    body["models"] = json!([model]);
+    let (status, popped) = call_as(app, key, Method::POST, POP, body).await;
+    assert_eq!(status, StatusCode::OK, "{popped}");
+    popped
+}
+
+/// Somebody of this account brings what it was given.
+async fn bring(app: &App, key: &str, id: &Value) -> StatusCode {
+    let body = json!({"id": id, "generation": "a text", "seed": 1});
+    call_as(app, key, Method::POST, super::SUBMIT, body).await.0
+}
+
+#[tokio::test]
+async fn what_a_paused_worker_brings_to_a_coordinator_that_began_anew_is_not_taken() {
+    let app = App::start().await;
+    let mine = owner(&app, Roles::USER).await;
+    let id = ask(&app, json!({})).await;
+    let popped = pop_of(&app, &mine, "w1", "tiny").await;
+    pause(&app, "w1").await;
+    let app = app.anew().await;
+    assert_eq!(
+        bring(&app, &mine, &popped["id"]).await,
+        StatusCode::NOT_FOUND
+    );
+    assert_eq!(super::look(&app, &id).await["finished"], 0);
+    // And it is shown copies, as it was before.
+    let shown = pop_of(&app, &mine, "w1", "tiny").await;
+    assert_eq!(bring(&app, &mine, &shown["id"]).await, StatusCode::OK);
+    assert_eq!(super::look(&app, &id).await["finished"], 0);
+    assert!(pop(&app, "w2").await["id"].is_string());
+}
+
+/// A worker of an account has a text out that somebody asked for by this key, and another one is paused; the next
+/// process has seen the paused one only.
+async fn beside_a_paused_one(app: App, mine: &str, asks: &str, name: &str) -> (App, String, Value) {
+    let body = json!({"prompt": "Once upon", "models": ["tiny"]});
+    let (status, asked) = call_as(&app, asks, Method::POST, super::ASYNC, body).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{asked}");
+    let popped = pop_of(&app, mine, name, "tiny").await;
+    assert!(popped["id"].is_string(), "{popped}");
+    pop_of(&app, mine, "paused", "other").await;
+    pause(&app, "paused").await;
+    let app = app.anew().await;
+    assert!(pop_of(&app, mine, "paused", "other").await["id"].is_null());
+    let id = asked["id"].as_str().unwrap().to_owned();
+    (app, id, popped["id"].clone())
+}
+
+#[tokio::test]
+async fn beside_a_paused_worker_another_of_its_owner_brings_what_an_earlier_process_gave_it() {
+    let app = App::start().await;
+    let (mine, theirs) = (owner(&app, Roles::USER).await, app.key.clone());
+    let (app, id, job) = beside_a_paused_one(app, &mine, &theirs, "honest").await;
+    assert_eq!(bring(&app, &mine, &job).await, StatusCode::OK);
+    let status = until(&app, &id, |status| status["finished"] == 1).await;
+    assert_eq!(status["generations"][0]["worker_name"], "honest");
+}
+
+#[tokio::test]
+async fn a_paused_worker_brings_what_its_owner_asked_an_earlier_process_for() {
+    let app = App::start().await;
+    let mine = owner(&app, Roles::USER).await;
+    let (app, id, job) = beside_a_paused_one(app, &mine, &mine, "paused").await;
+    assert_eq!(bring(&app, &mine, &job).await, StatusCode::OK);
+    until(&app, &id, |status| status["finished"] == 1).await;
+}
+
 #[tokio::test]
 async fn a_worker_is_not_deleted_while_somebody_may_read_what_it_made() {
     let app = App::start().await;

@@ -6,7 +6,7 @@ use super::{Desk, done, failed, is_delivered, secs, token};
 use crate::coordinator::dispatch::{
     Input, MOST_ATTEMPTS, Offer, SessionId, Standing, Submission, Wants,
 };
-use crate::protocol::job::{Job, JobId, ModelChoice, UnixMillis};
+use crate::protocol::job::{AccountId, Job, JobId, ModelChoice, UnixMillis};
 
 impl Desk {
     fn claim(&mut self, session: SessionId, job: JobId) -> Vec<Offer> {
@@ -42,6 +42,23 @@ fn a_job_that_waits_is_taken_from_the_worker_that_brings_it_whatever_it_serves()
     desk.say(&offer, token(1)).say(&offer, done());
     assert!(is_delivered(&desk.end()));
     desk.assert_nothing_left();
+}
+
+#[test]
+fn who_is_not_believed_brings_unasked_what_its_owner_wants_and_nothing_else() {
+    for (account, is_taken) in [(1, false), (101, true)] {
+        let mut desk = Desk::new();
+        let session = desk.poller(1);
+        let mut job = desk.stored_job();
+        job.account = AccountId(account);
+        let wants = Wants {
+            own_only: true,
+            ..Wants::only(vec![desk.restored(job)])
+        };
+        desk.take();
+        desk.put(Input::Pop { session, wants });
+        assert_eq!(!desk.offers().is_empty(), is_taken);
+    }
 }
 
 #[test]
