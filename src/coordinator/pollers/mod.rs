@@ -16,6 +16,9 @@ mod claim;
 mod held;
 mod poller;
 
+#[cfg(test)]
+mod tests;
+
 pub use held::NotTaken;
 pub use poller::{Ask, NotServed};
 
@@ -61,6 +64,7 @@ struct Inner {
     store: Store,
     names: Names,
     meter: Meter,
+    tasks: Tasks,
     /// Each behind a lock of its own: the pops of one worker come one after the other.
     by_name: Mutex<HashMap<Arc<str>, Arc<tokio::sync::Mutex<Poller>>>>,
     held: Mutex<Held>,
@@ -124,6 +128,7 @@ impl Pollers {
             rigs,
             names,
             meter: Meter::start(tasks),
+            tasks: tasks.clone(),
             by_name: Mutex::default(),
             held: Mutex::default(),
         }));
@@ -191,18 +196,50 @@ impl Pollers {
 
     /// Returns when it is on disk.
     pub async fn bring(&self, owner: AccountId, id: JobId, made: Made) -> Result<Kudos, NotTaken> {
+        self.bring_holding((), owner, id, made).await
+    }
+
+    /// As one of these attempts: nobody else is heard before it is known whether this was taken.
+    pub async fn bring_alone(
+        &self,
+        owner: AccountId,
+        attempts: Attempts,
+        made: Made,
+    ) -> Result<Kudos, NotTaken> {
+        let id = attempts.id;
+        self.bring_holding(attempts, owner, id, made).await
+    }
+
+    /// What has begun goes on though whoever brings it hangs up.
+    async fn bring_holding(
+        &self,
+        held: impl Send + 'static,
+        owner: AccountId,
+        id: JobId,
+        made: Made,
+    ) -> Result<Kudos, NotTaken> {
         let out = self.out(owner, id).await?;
-        let id = called(out.job, out.attempt);
         if out.decoy {
-            self.held().brought(id);
+            self.held().brought(called(out.job, out.attempt));
             return Ok(Kudos(0));
         }
+        let pollers = self.clone();
+        let bringing = self.0.tasks.start(async move {
+            let brought = pollers.hand_over(&out, made).await;
+            drop(held);
+            brought
+        });
+        bringing.await.unwrap_or(Err(NotTaken::Unavailable))
+    }
+
+    async fn hand_over(&self, out: &Out, made: Made) -> Result<Kudos, NotTaken> {
+        let id = called(out.job, out.attempt);
         let is_whole = matches!(made, Made::Brought { .. });
-        let (made, finish) = self.read(&out, made).await;
+        let (made, finish) = self.read(out, made).await;
         let brought = Brought {
             job: out.job,
             attempt: out.attempt,
-            frames: frames(&out, made, finish),
+            frames: frames(out, made, finish),
         };
         match self.0.switchboard.bring(brought).await {
             Ok(Receipt::Taken(reward)) => {

@@ -10,6 +10,7 @@ use crate::coordinator::accounts::Roles;
 use crate::coordinator::kudos::{Cause, Posting, escrow_of, owner_of};
 use crate::coordinator::storage::keys::touch_keys;
 use crate::coordinator::storage::postings::post;
+use crate::coordinator::storage::rigs::resume_all_of;
 use crate::coordinator::storage::write::Change;
 use crate::coordinator::storage::{StorageError, Store};
 use crate::protocol::job::{AccountId, Kudos, UnixMillis};
@@ -47,7 +48,7 @@ impl Store {
         self.change(attended).await
     }
 
-    /// Who is trusted from now on, and has been paid what waited for that.
+    /// Who is trusted from now on: has been paid what waited for that, and has no paused workers.
     pub async fn promote(&self, promotion: Promotion) -> Result<Vec<AccountId>, StorageError> {
         self.change(promotion).await
     }
@@ -119,6 +120,7 @@ impl Change for Promotion {
                 }
                 trust(account, roles, self.now, connection).await?;
                 if !roles.contains(Roles::TRUSTED) {
+                    resume_all_of(account, connection).await?;
                     promoted.push(account);
                 }
             }

@@ -44,7 +44,7 @@ pub async fn submit(
         SubmitState::Faulted => Made::Fault,
         _ => made(&brought, &attempts, &media, &pictures).await?,
     };
-    let reward = pollers.bring(caller.account, attempts.id, made).await;
+    let reward = pollers.bring_alone(caller.account, attempts, made).await;
     let reward = reward.map_err(|not| not_taken(not, job))?;
     let answer = GenerationSubmitted {
         reward: reward.0 as f64 / 1000.0,

@@ -1,0 +1,145 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::select;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
+
+use super::{Ask, Made, NotTaken, Pollers};
+use crate::coordinator::accounts::Caller;
+use crate::coordinator::clock::wall_clock;
+use crate::coordinator::dispatch::{Settings, Standing, Submission, Wants};
+use crate::coordinator::kudos::Payer;
+use crate::coordinator::metering::Counted;
+use crate::coordinator::names::Names;
+use crate::coordinator::requests::Order;
+use crate::coordinator::requests::orders::Asked;
+use crate::coordinator::rigs::{Records, Rigs};
+use crate::coordinator::state::DoorSettings;
+use crate::coordinator::storage::{Location, NewLogin, Said, Store};
+use crate::coordinator::switchboard::{Books, JobStream, Switchboard};
+use crate::protocol::job::{Capabilities, JobId, Kind, Kudos, Product, Reach, RequestId};
+use crate::protocol::legacy::Body as _;
+use crate::protocol::legacy::text::request::GenerationInputText;
+use crate::tasks::Tasks;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A store that settles when it is let to, and says when it is asked to.
+struct Ledger {
+    asked: Arc<Notify>,
+    open: Arc<Semaphore>,
+}
+
+impl Ledger {
+    fn closed() -> Self {
+        Self {
+            asked: Arc::default(),
+            open: Arc::new(Semaphore::new(0)),
+        }
+    }
+
+    fn books(&self) -> Books {
+        let (asked, open) = (self.asked.clone(), self.open.clone());
+        Books::new(move |_, _: Counted| {
+            let (asked, open) = (asked.clone(), open.clone());
+            async move {
+                asked.notify_one();
+                open.acquire().await.unwrap().forget();
+                Ok(Kudos(1))
+            }
+        })
+    }
+}
+
+struct Place {
+    pollers: Pollers,
+    board: Switchboard,
+    caller: Caller,
+    _folder: TempDir,
+    _tasks: Tasks,
+}
+
+async fn place(ledger: &Ledger) -> Place {
+    let (tasks, folder) = (Tasks::default(), tempfile::tempdir().unwrap());
+    let location = Location::in_folder(folder.path());
+    let store = Store::open(&location, &tasks).await.unwrap();
+    let login = NewLogin {
+        name: "alice".to_owned(),
+        login: "alice".to_owned(),
+        kudos: None,
+        now: wall_clock(),
+    };
+    let mut caller = Caller::anonymous();
+    caller.account = store.log_in(login).await.unwrap().account;
+    let board = Switchboard::start(Settings::default(), ledger.books(), &tasks);
+    let (records, doors) = (Records::new(store.modes()), DoorSettings::default());
+    let rigs = Rigs::start(records, board.clone(), store, &doors, &tasks);
+    Place {
+        pollers: Pollers::start(board.clone(), rigs, Names::default(), &tasks),
+        board,
+        caller,
+        _folder: folder,
+        _tasks: tasks,
+    }
+}
+
+impl Place {
+    /// A worker has it, by this id.
+    async fn text_that_is_out(&self) -> (JobId, Vec<JobStream>) {
+        let payer = Payer::of(&Caller::anonymous(), None, false, wall_clock()).unwrap();
+        let asked = json!({"prompt": "p", "models": ["tiny"]});
+        let asked = Asked::text(GenerationInputText::read(asked).unwrap());
+        let order = Order::new(RequestId::random(), &payer, asked);
+        let submission = Submission {
+            jobs: order.jobs(&Names::default()),
+            standing: Standing::default(),
+        };
+        let streams = self.board.submit(submission).await.unwrap();
+        let popped = self.pollers.pop(&self.caller, ask(), Wants::most(1)).await;
+        let mut given = popped.unwrap();
+        given.offers.keep();
+        (given.ids()[0], streams)
+    }
+}
+
+fn ask() -> Ask {
+    Ask {
+        name: "rig".into(),
+        agent: "test:1:url".into(),
+        kind: Kind::Text,
+        models: vec!["tiny".into()],
+        capabilities: Capabilities::TIMELY,
+        reach: Reach {
+            window: 4096,
+            output: 512,
+            ..Reach::default()
+        },
+        threads: 1,
+        softprompts: Vec::new(),
+        prefers: Vec::new(),
+        said: Said::default(),
+    }
+}
+
+#[tokio::test]
+async fn what_is_brought_is_known_as_that_though_its_worker_has_hung_up() {
+    let ledger = Ledger::closed();
+    let place = place(&ledger).await;
+    let (owner, (id, _streams)) = (place.caller.account, place.text_that_is_out().await);
+    let attempts = place.pollers.attempts(owner, id).await.unwrap();
+    let made = Made::Brought {
+        product: Product::from("a text".to_owned()),
+        hidden: None,
+    };
+    let bringing = place.pollers.bring_alone(owner, attempts, made);
+    select! {
+        brought = bringing => panic!("it is not on disk yet: {brought:?}"),
+        () = ledger.asked.notified() => {}
+    }
+    ledger.open.add_permits(1);
+    let again = timeout(PATIENCE, place.pollers.attempts(owner, id)).await;
+    assert_eq!(again.unwrap().unwrap_err(), NotTaken::Already);
+}
