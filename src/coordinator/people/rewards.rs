@@ -13,7 +13,7 @@ use crate::coordinator::kudos::{MOST, Presence, Prices};
 use crate::coordinator::rigs::Rigs;
 use crate::coordinator::storage::{Attended, Promotion, StorageError, Store};
 use crate::coordinator::switchboard::{Switchboard, WorkerOnline};
-use crate::protocol::job::{Capabilities, Formats, Kind, Kudos};
+use crate::protocol::job::{AccountId, Capabilities, Formats, Kind, Kudos};
 use crate::protocol::legacy::agent::BridgeAgent;
 use crate::tasks::Tasks;
 
@@ -63,20 +63,21 @@ impl Rewards {
 
     async fn give_on(self) {
         let (mut attendance, mut looked) = (Attendance::default(), Instant::now());
+        let mut untold = Vec::new();
         for tick in 1_u32.. {
             sleep(TICK).await;
             let now = Instant::now();
             self.pay_those_there(&mut attendance, now - looked).await;
             looked = now;
-            if let Err(error) = self.give(tick).await {
+            if let Err(error) = self.give(tick, &mut untold).await {
                 warn!("rewards wait: {error}");
             }
         }
     }
 
-    async fn give(&self, tick: u32) -> Result<(), StorageError> {
+    async fn give(&self, tick: u32, untold: &mut Vec<AccountId>) -> Result<(), StorageError> {
         match self.trust_after {
-            Some(earned) => self.promote(earned).await?,
+            Some(earned) => self.promote(earned, untold).await?,
             None => self.store.release_escrows(wall_clock()).await?,
         }
         if self.gives_months && tick.is_multiple_of(MONTHS) {
@@ -85,7 +86,12 @@ impl Rewards {
         Ok(())
     }
 
-    async fn promote(&self, earned: Kudos) -> Result<(), StorageError> {
+    /// Of those who were promoted others here are told, now or the next time.
+    async fn promote(
+        &self,
+        earned: Kudos,
+        untold: &mut Vec<AccountId>,
+    ) -> Result<(), StorageError> {
         let now = wall_clock();
         let promotion = Promotion {
             earned,
@@ -94,16 +100,20 @@ impl Rewards {
             now,
         };
         let promoted = self.store.promote(promotion).await?;
-        if promoted.is_empty() {
+        if !promoted.is_empty() {
+            info!(
+                "{} owners of workers are trusted from now on",
+                promoted.len()
+            );
+        }
+        untold.extend(promoted);
+        if untold.is_empty() {
             return Ok(());
         }
-        info!(
-            "{} owners of workers are trusted from now on",
-            promoted.len()
-        );
         self.accounts.catch_up().await?;
-        for owner in promoted {
-            self.rigs.resume_all_of(owner).await?;
+        while let Some(owner) = untold.last() {
+            self.rigs.relearn_all_of(*owner).await?;
+            untold.pop();
         }
         Ok(())
     }
@@ -258,10 +268,14 @@ mod tests {
             let rig = rewards.rigs.find(worker.public_id).await.unwrap();
             rig.unwrap().row.decided.paused
         };
-        rewards.promote(Kudos(30_001)).await.unwrap();
-        assert!(is_paused().await);
-        rewards.promote(Kudos(30_000)).await.unwrap();
-        assert!(!is_paused().await);
+        rewards.rigs.recall(worker.id).await.unwrap();
+        let mut untold = Vec::new();
+        let mut promote = async |earned| rewards.promote(earned, &mut untold).await.unwrap();
+        promote(Kudos(30_001)).await;
+        assert!(is_paused().await && rewards.rigs.is_doubted(worker.id));
+        promote(Kudos(30_000)).await;
+        assert!(!is_paused().await && !rewards.rigs.is_doubted(worker.id));
+        assert!(untold.is_empty());
     }
 
     #[test]

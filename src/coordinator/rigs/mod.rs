@@ -155,15 +155,12 @@ impl Rigs {
         }
     }
 
-    /// Whoever is trusted has no paused workers.
-    pub async fn resume_all_of(&self, owner: AccountId) -> Result<(), StorageError> {
-        for rig in self.of(owner).await? {
-            if rig.row.decided.paused {
-                let change = RigChange {
-                    paused: Some(false),
-                    ..RigChange::default()
-                };
-                self.change(&rig, change).await?;
+    /// What was decided about the workers of an account has changed on disk, and counts from here on.
+    pub async fn relearn_all_of(&self, owner: AccountId) -> Result<(), StorageError> {
+        for row in self.0.store.rigs_of(owner).await? {
+            if self.0.records.knows(row.id) {
+                self.0.records.learn(&row);
+                self.tell(row.id).await;
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ use crate::coordinator::accounts::Roles;
 use crate::coordinator::kudos::{Cause, MOST, Posting, escrow_of};
 use crate::coordinator::storage::keys::touch_keys;
 use crate::coordinator::storage::postings::post;
+use crate::coordinator::storage::rigs::resume_all_of;
 use crate::coordinator::storage::suspicions::forgive;
 use crate::coordinator::storage::values::storable;
 use crate::coordinator::storage::write::Change;
@@ -168,12 +169,15 @@ impl Changing {
         Ok(())
     }
 
-    /// Whoever becomes trusted is paid what has waited for that.
+    /// Whoever becomes trusted is paid what has waited for that, and has no paused workers.
     async fn change_roles(
         &self,
         before: Roles,
         connection: &mut AnyConnection,
     ) -> Result<(), StorageError> {
+        if self.change.gains.contains(Roles::TRUSTED) {
+            resume_all_of(self.account, connection).await?;
+        }
         let after = before.with(self.change.gains).without(self.change.loses);
         if after == before {
             return Ok(());

@@ -8,7 +8,7 @@ use crate::coordinator::storage::teams::exists;
 use crate::coordinator::storage::values::without_zeros;
 use crate::coordinator::storage::write::Change;
 use crate::coordinator::storage::{StorageError, Store};
-use crate::protocol::job::WorkerId;
+use crate::protocol::job::{AccountId, WorkerId};
 
 /// Only what is named changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,6 +55,18 @@ impl Store {
     pub async fn delete_rig(&self, worker: WorkerId) -> Result<(), StorageError> {
         self.change(Delete(worker)).await
     }
+}
+
+/// Whoever becomes trusted has no paused workers.
+pub async fn resume_all_of(
+    owner: AccountId,
+    connection: &mut AnyConnection,
+) -> Result<(), StorageError> {
+    let resumed = sqlx::query(
+        "UPDATE rigs SET paused = 0 WHERE paused = 1 AND worker IN (SELECT id FROM workers WHERE owner = $1)",
+    );
+    resumed.bind(owner.0).execute(connection).await?;
+    Ok(())
 }
 
 impl Change for Decide {

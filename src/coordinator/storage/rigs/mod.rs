@@ -9,7 +9,7 @@
 mod decide;
 mod save;
 
-pub use decide::{Decision, RigChange};
+pub use decide::{Decision, RigChange, resume_all_of};
 pub use save::{RigNews, Tally, TeamShare};
 
 use sqlx::any::AnyRow;

@@ -20,6 +20,7 @@ on_both_engines! {
     a_charge_below_the_floor_is_forgiven_and_the_books_stay_sound,
     what_is_kept_back_is_paid_when_its_owner_is_trusted,
     only_old_accounts_that_nobody_suspects_are_promoted,
+    who_becomes_trusted_has_no_paused_workers_from_then_on,
     months_are_paid_once_each_and_moderators_more,
     months_in_which_nobody_was_to_be_given_any_are_not_caught_up_with,
     no_month_is_worth_more_than_can_be_given_at_once,
@@ -152,6 +153,46 @@ async fn only_old_accounts_that_nobody_suspects_are_promoted(scratch: Scratch) {
     assert_eq!((person.kudos, person.escrow), (Kudos(74_000), Kudos(0)));
     assert_eq!(promote(0, NOW.after(DAY)).await, []);
     sound(&store).await;
+}
+
+async fn who_becomes_trusted_has_no_paused_workers_from_then_on(scratch: Scratch) {
+    let store = scratch.open().await;
+    let (asks, works) = two(&store).await;
+    let paused = async |owner, name| {
+        let worker = store.worker(name, owner, NOW).await.unwrap();
+        let change = RigChange {
+            paused: Some(true),
+            ..RigChange::default()
+        };
+        store.decide(worker.id, change).await.unwrap();
+        worker.public_id
+    };
+    let (first, second) = (paused(works, "w").await, paused(asks, "v").await);
+    let are_paused = async || {
+        let rigs = [store.rig(first).await, store.rig(second).await];
+        rigs.map(|rig| rig.unwrap().unwrap().decided.paused)
+    };
+    let attended = Attended {
+        worker: first,
+        worth: Kudos(30_000),
+        at_once: false,
+        now: NOW,
+    };
+    store.pay_attendance(attended).await.unwrap();
+    let promotion = Promotion {
+        earned: Kudos(30_000),
+        born_before: NOW.after(DAY),
+        suspicion: 5,
+        now: NOW,
+    };
+    assert_eq!(store.promote(promotion).await.unwrap(), [works]);
+    assert_eq!(are_paused().await, [false, true]);
+    let change = PersonChange {
+        gains: Roles::TRUSTED,
+        ..PersonChange::default()
+    };
+    store.change_person(asks, change, NOW).await.unwrap();
+    assert_eq!(are_paused().await, [false, false]);
 }
 
 async fn months_are_paid_once_each_and_moderators_more(scratch: Scratch) {

@@ -50,7 +50,7 @@ pub async fn modify(
     let changed = people.change(found.account, change).await;
     let changed = changed.map_err(unreadable)?.ok_or(Code::UserNotFound)?;
     if gains_trust {
-        rigs.resume_all_of(found.account).await?;
+        rigs.relearn_all_of(found.account).await?;
     }
     Ok(reply::json(
         StatusCode::OK,
