@@ -111,15 +111,15 @@ mod tests {
     #[test]
     fn a_large_reply_takes_its_room_until_it_is_sent() {
         let memory = Memory::new(&DoorSettings {
-            largest_request: 1 << 10,
+            largest_request: 1 << 20,
             ..DoorSettings::default()
         });
-        let all = 32 << 10;
-        let mut room = memory.room();
+        let (much, all) = (1 << 20, 64 << 20);
+        let mut room = memory.room_to_tell();
         room.cover(all).unwrap();
         let reply = json_in(room, StatusCode::OK, &"text");
-        assert!(memory.room().cover(1).is_err());
+        assert!(memory.room_to_tell().cover(much).is_err());
         drop(reply);
-        assert!(memory.room().cover(all).is_ok());
+        assert!(memory.room_to_tell().cover(all).is_ok());
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::{ASYNC, SUBMIT, ask, call, forms, images, look, pop, post, submit};
+use super::{ASYNC, SUBMIT, ask, call, forms, images, look, pop, post, submit, until};
 use crate::support::app::{Answer, App, PATIENCE, request};
 
 /// What a text is replaced by.
@@ -341,6 +341,28 @@ async fn what_is_kept_of_requests_takes_memory_until_their_jobs_have_ended() {
         // What is refused at once lets nobody else have the thread.
         yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn large_requests_that_wait_keep_neither_workers_nor_others_out() {
+    let app = App::with(DoorSettings {
+        largest_request: 512 << 10,
+        polled_texts: 100,
+        ..DoorSettings::default()
+    })
+    .await;
+    let id = ask(&app, json!({})).await;
+    for n in [20, 10] {
+        let long = json!({"prompt": "p".repeat(500 << 10), "models": ["served by nobody"], "params": {"n": n}});
+        post(&app, ASYNC, long).await;
+    }
+    let large = json!({"prompt": "p".repeat(400 << 10), "models": ["tiny"], "dry_run": true});
+    let (status, answer) = post(&app, ASYNC, large).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    let popped = pop(&app, "w1").await;
+    let (status, answer) = submit(&app, &popped["id"], "text").await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    until(&app, &id, |status| status["done"] == true).await;
 }
 
 #[tokio::test]

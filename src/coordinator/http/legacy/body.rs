@@ -9,17 +9,17 @@ use crate::protocol::legacy::Body;
 
 use super::refused::Refused;
 
-/// What a body says; whoever keeps that keeps the room, too.
+/// What a body says; whoever holds that holds the room, too.
 pub fn read<B: Body>(whole: Result<Whole, ApiError>) -> Result<(B, Room), Refused> {
     let Whole { bytes, room } = whole?;
     Ok((B::parse(&bytes)?, room))
 }
 
-/// The request with the memory that it takes until its jobs have ended: as it is written down, and once for each job.
-pub fn with_memory(new: NewRequest, room: Room) -> Result<NewRequest, ApiError> {
-    let room = room.for_copies(new.body.len(), 1 + new.jobs.len())?;
+/// The request with the memory that so many copies of it take until its jobs have ended.
+pub fn with_memory(new: NewRequest, copies: usize, room: &Room) -> Result<NewRequest, ApiError> {
+    let kept = room.keep(new.body.len().saturating_mul(copies))?;
     Ok(NewRequest {
-        memory: room.map(|room| Box::new(room) as _),
+        memory: Some(Box::new(kept)),
         ..new
     })
 }

@@ -117,7 +117,9 @@ pub async fn ask(
         place,
         ..order.request(payer.standing, style, &settings.names)
     };
-    let accepted = requests.accept(with_memory(request, room)?).await;
+    // Each job has the prompt.
+    let copies = request.jobs.len();
+    let accepted = requests.accept(with_memory(request, copies, &room)?).await;
     let accepted = accepted.map_err(|error| refusal(&error))?;
     let mut answer = RequestAsync::accepted(id, 0.0);
     let is_possible = progress::is_possible(&accepted, &board).await;

@@ -57,13 +57,13 @@ struct Read {
     room: Room,
 }
 
-/// A request that was read, what was made of it, and the memory all of it takes.
+/// A request that was read, what was made of it, and the memory all of it takes until its jobs have ended.
 struct Taken {
     request: ChatRequest,
     routing: Option<Routing>,
     seed: u64,
     jobs: Vec<Arc<Job>>,
-    room: Room,
+    kept: Room,
 }
 
 pub async fn complete(
@@ -103,7 +103,7 @@ pub async fn complete(
     models.learn(&request.model);
     let ids = job_ids(&streams);
     let head = Head::new(arrival.id, created, request.model.clone());
-    let choices = Choices::new(streams, seed, taken.routing, taken.room);
+    let choices = Choices::new(streams, seed, taken.routing, taken.kept);
     let answer = match request.stream {
         Some(_) => Relay::new(&request, &head, choices, &settings).open().await,
         None => gather(&request, &head, choices).await,
@@ -154,14 +154,10 @@ impl Known {
 
 impl Taken {
     fn of(read: Read, order: &Order, known: &Known) -> Result<Self, ApiError> {
-        let Read {
-            body,
-            size,
-            mut room,
-        } = read;
+        let Read { body, size, room } = read;
         let mut request = ChatRequest::read(body.clone(), Strictness::Refuse)?;
         // As the client wrote it, for strangers' workers, and for each choice.
-        room.cover(size.saturating_mul(2 + request.choices as usize))?;
+        let kept = room.keep(size.saturating_mul(2 + request.choices as usize))?;
         let requested = request.model.clone();
         request.model = known.model(&request);
         let routing = Auto::called(&requested).map(|_| Routing {
@@ -173,7 +169,7 @@ impl Taken {
             seed: order.seed_of(&request),
             jobs: order.jobs(&request, for_strangers(body)),
             request,
-            room,
+            kept,
         })
     }
 }

@@ -18,7 +18,7 @@ pub struct Choices {
     /// Bytes of text that have come.
     size: usize,
     /// What the request takes as long as its jobs may need it.
-    _room: Room,
+    _kept: Room,
 }
 
 /// All choices together. A worker that never ends its answer does not fill the memory of a door that gathers it.
@@ -33,14 +33,14 @@ pub enum Next {
 }
 
 impl Choices {
-    pub fn new(streams: Vec<JobStream>, seed: u64, routing: Option<Routing>, room: Room) -> Self {
+    pub fn new(streams: Vec<JobStream>, seed: u64, routing: Option<Routing>, kept: Room) -> Self {
         Self {
             streams: streams.into_iter().map(Some).collect(),
             turn: 0,
             seed,
             routing,
             size: 0,
-            _room: room,
+            _kept: kept,
         }
     }
 

@@ -73,7 +73,8 @@ pub async fn ask(
         place,
         ..order.request(payer.standing, None, &settings.names)
     };
-    let accepted = requests.accept(with_memory(request, room)?).await;
+    // Each job has its own form.
+    let accepted = requests.accept(with_memory(request, 1, &room)?).await;
     let accepted = accepted.map_err(|error| refusal(&error))?;
     let is_possible = progress::is_possible(&accepted, &board).await;
     let message = notice(&order, &modes, is_possible);

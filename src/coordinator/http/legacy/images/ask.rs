@@ -151,7 +151,10 @@ impl Counter {
             place,
             ..order.request(payer.standing, style, names)
         };
-        let accepted = self.requests.accept(with_memory(request, room)?).await;
+        // Each job has the prompt, and all of them what else was said.
+        let copies = 1 + request.jobs.len();
+        let request = with_memory(request, copies, &room)?;
+        let accepted = self.requests.accept(request).await;
         let accepted = accepted.map_err(|error| refusal(&error))?;
         let mut answer = RequestAsync::accepted(id, price);
         let is_possible = progress::is_possible(&accepted, &self.board).await;

@@ -58,7 +58,7 @@ pub async fn status(
         true => Shape::Links,
         false => Shape::Inline,
     };
-    let mut room = memory.room();
+    let mut room = memory.room_to_tell();
     let generations = generations(&request, shape, &media, &mut room).await?;
     let status = look(&request, generations, &board, &store).await;
     Ok(reply::json_in(room, StatusCode::OK, &status))
@@ -74,7 +74,7 @@ pub async fn cancel(
     path: Named,
 ) -> Result<Response, Refused> {
     let request = find(&requests, &path, Kind::Image).await?;
-    let mut room = memory.room();
+    let mut room = memory.room_to_tell();
     let generations = generations(&request, Shape::Inline, &media, &mut room).await?;
     let status = look(&request, generations, &board, &store).await;
     let cancelled = requests.cancel(&request).await;
