@@ -44,7 +44,13 @@ pub fn text(output: &Output, made: &Made) -> GenerationText {
     }
 }
 
-pub async fn image(output: &Output, made: &Made, shape: Shape, media: &Media) -> GenerationImage {
+/// An image in the shape that is chosen for so many stored bytes, before any of them is read.
+pub async fn image(
+    output: &Output,
+    made: &Made,
+    shape: impl FnOnce(u64) -> Shape,
+    media: &Media,
+) -> GenerationImage {
     let drawn = made.product.media();
     let remarks = drawn.map_or(&[][..], |drawn| &drawn.remarks);
     let img = match drawn.and_then(|drawn| drawn.key.parse().ok()) {
@@ -84,12 +90,14 @@ pub async fn found(made: &Made, media: &Media) -> Option<Value> {
 }
 
 /// Nothing, if the store has lost it.
-async fn stored(key: Key, shape: Shape, media: &Media) -> Option<String> {
+async fn stored(key: Key, shape: impl FnOnce(u64) -> Shape, media: &Media) -> Option<String> {
     // What a worker on a socket has uploaded is looked at when somebody wants it. A link to nothing is none.
-    if let Ok(None) = media.take_in(key).await {
-        return None;
-    }
-    match shape {
+    let bytes = match media.take_in(key).await {
+        Ok(bytes) => bytes?,
+        // What cannot be looked at is hardly read either.
+        Err(_) => 0,
+    };
+    match shape(bytes) {
         Shape::Links => media.download_link(key, LINKS).await.ok(),
         Shape::Inline => {
             let bytes = media.get(key).await.ok().flatten()?;

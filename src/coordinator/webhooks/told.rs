@@ -63,7 +63,7 @@ impl Told {
             true => Shape::Links,
             false => Shape::Inline,
         };
-        let image = results::image(output, made, shape, media).await;
+        let image = results::image(output, made, |_| shape, media).await;
         WebhookImage {
             img: image.img,
             seed: results::drawn_seed(output, made).cast_signed(),

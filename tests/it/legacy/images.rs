@@ -11,6 +11,7 @@ use muster::coordinator::media::Key;
 use muster::coordinator::names::Names;
 use muster::coordinator::requests::Order;
 use muster::coordinator::requests::orders::Asked;
+use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::{AccountId, JobId, Kudos, RequestId};
 use muster::protocol::legacy::image::request::GenerationInputImage;
 use muster::protocol::legacy::{Body as _, Code};
@@ -131,6 +132,13 @@ fn path(link: &Value) -> String {
     link.strip_prefix(BASE).unwrap().to_owned()
 }
 
+/// What a link is for.
+fn key(link: &Value) -> Key {
+    let path = path(link);
+    let key = path.strip_prefix("/media/").unwrap();
+    key.split('?').next().unwrap().parse().unwrap()
+}
+
 async fn upload(app: &App, link: &Value) -> StatusCode {
     let bytes = STANDARD.decode(WEBP).unwrap();
     let sent = request(
@@ -229,9 +237,7 @@ async fn an_image_that_the_store_has_lost_is_not_there_whatever_way_it_was_to_co
         assert_eq!(code, StatusCode::OK, "{answer}");
         let image = until_done(&app, &id).await["generations"][0]["img"].clone();
         assert_ne!(image, "N/A");
-        let link = path(&popped["r2_upload"]);
-        let key = link.strip_prefix("/media/").unwrap();
-        let key: Key = key.split('?').next().unwrap().parse().unwrap();
+        let key = key(&popped["r2_upload"]);
         app.media.delete(key).await.unwrap();
         let status = read(&app, "status", &id).await;
         assert_eq!(status["generations"][0]["img"], "N/A", "{status}");
@@ -372,6 +378,69 @@ async fn cancelling_returns_the_images_in_the_reply_even_where_links_were_asked_
         (&json!(0), &json!(1))
     );
     assert!(pop(&app, json!({})).await["id"].is_null());
+}
+
+/// Replies find no room beside one large image.
+async fn with_little_room() -> App {
+    App::with(DoorSettings {
+        largest_request: 16 << 10,
+        ..DoorSettings::default()
+    })
+    .await
+}
+
+/// The id of a request of which one image is there, a large one.
+async fn drawn_large(app: &App, more: Value) -> String {
+    let id = ask(app, more).await;
+    let popped = pop(app, json!({})).await;
+    assert!(upload(app, &popped["r2_upload"]).await.is_success());
+    let (code, answer) = submit(app, &popped["id"], json!({"generation": "R2"})).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    until(app, &id, |status| status["finished"] == 1).await;
+    let large = vec![0; 60_000];
+    let key = key(&popped["r2_upload"]);
+    app.media.put(key, large.into()).await.unwrap();
+    id
+}
+
+fn of(id: &str) -> String {
+    format!("/api/v2/generate/status/{id}")
+}
+
+#[tokio::test]
+async fn replies_that_nobody_reads_keep_others_from_images_in_theirs_and_from_nothing_else() {
+    let app = with_little_room().await;
+    let linked = drawn_large(&app, json!({"r2": true})).await;
+    let whole = drawn_large(&app, json!({"r2": false})).await;
+    let unread = app.get(&of(&whole)).await;
+    assert_eq!(unread.status, StatusCode::OK);
+    let refused = app.get(&of(&whole)).await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(app.get(&of(&linked)).await.status, StatusCode::OK);
+    ask(&app, json!({})).await;
+    assert!(pop(&app, json!({})).await["id"].is_string());
+    drop(unread);
+    assert_eq!(app.get(&of(&whole)).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_request_is_cancelled_also_where_a_reply_has_no_room_for_its_images() {
+    let app = with_little_room().await;
+    let id = drawn_large(&app, json!({"r2": false, "params": {"n": 2}})).await;
+    let unread = app.get(&of(&id)).await;
+    let (code, status) = call(&app, Method::DELETE, &of(&id), Value::Null).await;
+    assert_eq!(code, StatusCode::OK, "{status}");
+    assert_eq!(
+        (&status["waiting"], &status["finished"]),
+        (&json!(1), &json!(1)),
+        "as it was just before"
+    );
+    let link = &status["generations"][0]["img"];
+    assert_eq!(app.get(&path(link)).await.status, StatusCode::OK);
+    assert_eq!(read(&app, "check", &id).await["waiting"], 0);
+    assert!(pop(&app, json!({})).await["id"].is_null());
+    drop(unread);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use crate::coordinator::http::reply;
 use crate::coordinator::http::room::{Memory, Room};
 use crate::coordinator::media::Media;
 use crate::coordinator::requests::results::{Shape, image};
-use crate::coordinator::requests::{Ended, Request, Requests};
+use crate::coordinator::requests::{Ended, Made, Output, Request, Requests};
 use crate::coordinator::storage::Store;
 use crate::coordinator::switchboard::Switchboard;
 use crate::protocol::job::Kind;
@@ -58,14 +58,21 @@ pub async fn status(
         true => Shape::Links,
         false => Shape::Inline,
     };
-    let mut room = memory.room_to_tell();
-    let generations = generations(&request, shape, &media, &mut room).await?;
-    let status = look(&request, generations, &board, &store).await;
-    Ok(reply::json_in(room, StatusCode::OK, &status))
+    let mut telling = Telling::new(shape, &memory);
+    let generations = telling.generations(made(&request), &media).await;
+    if let Some(full) = telling.full {
+        return Err(full.into());
+    }
+    let status = RequestStatusImage {
+        generations,
+        shared: request.wishes.shared,
+        progress: progress::of(&request, &board, &store).await,
+    };
+    Ok(reply::json_in(telling.room, StatusCode::OK, &status))
 }
 
 /// `DELETE /api/v2/generate/status/{id}`: as it was just before. The images are in the reply, whatever was asked for:
-/// nobody comes for them later.
+/// nobody comes for them later. Where they find no room there, links to them are.
 pub async fn cancel(
     State(requests): State<Requests>,
     State(board): State<Switchboard>,
@@ -74,46 +81,80 @@ pub async fn cancel(
     path: Named,
 ) -> Result<Response, Refused> {
     let request = find(&requests, &path, Kind::Image).await?;
-    let mut room = memory.room_to_tell();
-    let generations = generations(&request, Shape::Inline, &media, &mut room).await?;
-    let status = look(&request, generations, &board, &store).await;
+    let made = made(&request);
+    let progress = progress::of(&request, &board, &store).await;
     let cancelled = requests.cancel(&request).await;
     cancelled.map_err(|_| unavailable())?;
-    Ok(reply::json_in(room, StatusCode::OK, &status))
+    let mut telling = Telling::new(Shape::Inline, &memory);
+    let status = RequestStatusImage {
+        generations: telling.generations(made, &media).await,
+        shared: request.wishes.shared,
+        progress,
+    };
+    Ok(reply::json_in(telling.room, StatusCode::OK, &status))
+}
+
+fn made(request: &Request) -> Vec<(&Output, &Made)> {
+    let made = request.outputs.iter();
+    let made = made.filter_map(|output| match output.ended() {
+        Some(Ended::Made(made)) => Some((output, made)),
+        _ => None,
+    });
+    made.collect()
 }
 
 /// A reply holds its images twice for a moment: as they are, and as they are written.
-const COPIES: usize = 2;
+const COPIES: u64 = 2;
 
-/// What was made, as far as there is room for it beside what all others are told and ask.
-async fn generations(
-    request: &Request,
+/// Images on their way into a reply.
+struct Telling {
     shape: Shape,
-    media: &Media,
-    room: &mut Room,
-) -> Result<Vec<GenerationImage>, ApiError> {
-    let mut generations = Vec::with_capacity(request.outputs.len());
-    let mut bytes = 0;
-    for output in &request.outputs {
-        if let Some(Ended::Made(made)) = output.ended() {
-            let image = image(output, made, shape, media).await;
-            bytes += image.img.len();
-            room.cover(bytes * COPIES)?;
-            generations.push(image);
-        }
-    }
-    Ok(generations)
+    room: Room,
+    bytes: u64,
+    /// Why one of them is a link that should be whole.
+    full: Option<ApiError>,
 }
 
-async fn look(
-    request: &Request,
-    generations: Vec<GenerationImage>,
-    board: &Switchboard,
-    store: &Store,
-) -> RequestStatusImage {
-    RequestStatusImage {
-        generations,
-        shared: request.wishes.shared,
-        progress: progress::of(request, board, store).await,
+impl Telling {
+    fn new(shape: Shape, memory: &Memory) -> Self {
+        Self {
+            shape,
+            room: memory.room_to_tell(),
+            bytes: 0,
+            full: None,
+        }
+    }
+
+    async fn generations(
+        &mut self,
+        made: Vec<(&Output, &Made)>,
+        media: &Media,
+    ) -> Vec<GenerationImage> {
+        let mut generations = Vec::with_capacity(made.len());
+        for (output, made) in made {
+            generations.push(image(output, made, |stored| self.shape(stored), media).await);
+        }
+        generations
+    }
+
+    /// As it should be told, if there is room for so many bytes of it in base64.
+    fn shape(&mut self, stored: u64) -> Shape {
+        if self.shape == Shape::Links {
+            return Shape::Links;
+        }
+        let bytes = self.bytes + stored.div_ceil(3) * 4 * COPIES;
+        match self
+            .room
+            .cover(usize::try_from(bytes).unwrap_or(usize::MAX))
+        {
+            Ok(()) => {
+                self.bytes = bytes;
+                Shape::Inline
+            }
+            Err(full) => {
+                self.full = Some(full);
+                Shape::Links
+            }
+        }
     }
 }
