@@ -1,5 +1,7 @@
 //! Errors and JSON as responses.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
@@ -19,7 +21,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// Text on its way.
 struct Sent {
     text: Vec<u8>,
-    _room: Room,
+    _room: Arc<Room>,
 }
 
 impl AsRef<[u8]> for Sent {
@@ -69,10 +71,18 @@ pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
     json_as(status, body, Body::from)
 }
 
-/// The same for a large one, whose room is taken until the last of it is sent.
+/// The same for a large one, whose room is taken until the last of it is sent. Whoever puts another body in its place finds
+/// the room among the extensions.
 pub fn json_in(room: Room, status: StatusCode, body: &impl Serialize) -> Response {
-    let sent = |text| Body::from(Bytes::from_owner(Sent { text, _room: room }));
-    json_as(status, body, sent)
+    let room = Arc::new(room);
+    let mut response = json_as(status, body, |text| body_in(room.clone(), text));
+    response.extensions_mut().insert(room);
+    response
+}
+
+/// Takes the room until the last of the text is sent.
+pub fn body_in(room: Arc<Room>, text: Vec<u8>) -> Body {
+    Body::from(Bytes::from_owner(Sent { text, _room: room }))
 }
 
 fn json_as(

@@ -425,6 +425,23 @@ async fn replies_that_nobody_reads_keep_others_from_images_in_theirs_and_from_no
 }
 
 #[tokio::test]
+async fn a_reply_of_which_only_some_fields_are_wanted_takes_its_room_too() {
+    let app = with_little_room().await;
+    let id = drawn_large(&app, json!({"r2": false})).await;
+    let masked = [("x-fields", "generations{img}")];
+    let ask = || app.send(request(Method::GET, &of(&id), &masked, Body::empty()));
+    let unread = ask().await;
+    assert_eq!(unread.status, StatusCode::OK);
+    assert_eq!(ask().await.status, StatusCode::SERVICE_UNAVAILABLE);
+    drop(unread);
+    let answer = ask().await.json().await;
+    let fields = answer.as_object().unwrap();
+    assert_eq!(fields.len(), 1);
+    let image = answer["generations"][0]["img"].as_str().unwrap();
+    assert_eq!(STANDARD.decode(image).unwrap(), [0; 60_000]);
+}
+
+#[tokio::test]
 async fn a_request_is_cancelled_also_where_a_reply_has_no_room_for_its_images() {
     let app = with_little_room().await;
     let id = drawn_large(&app, json!({"r2": false, "params": {"n": 2}})).await;

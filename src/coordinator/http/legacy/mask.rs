@@ -1,6 +1,8 @@
 //! `X-Fields`: the reader of a reply says which of its fields it wants. It counts for whatever was done, not for
 //! refusals.
 
+use std::sync::Arc;
+
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::HeaderName;
@@ -11,6 +13,8 @@ use serde_json::Value;
 
 use super::refused::Refused;
 use crate::coordinator::error::ApiError;
+use crate::coordinator::http::reply::body_in;
+use crate::coordinator::http::room::Room;
 use crate::protocol::job::FailureKind;
 use crate::protocol::legacy::fields::Mask;
 
@@ -45,7 +49,15 @@ async fn masked(response: Response, mask: &Mask) -> Response {
         return ApiError::new(FailureKind::Internal, message).into_response();
     };
     let body = match serde_json::from_slice::<Value>(&bytes) {
-        Ok(value) => Body::from(mask.apply(value).to_string()),
+        Ok(value) => {
+            // There were two of it before, and are not more now.
+            drop(bytes);
+            let text = mask.apply(value).to_string();
+            match parts.extensions.remove::<Arc<Room>>() {
+                Some(room) => body_in(room, text.into()),
+                None => Body::from(text),
+            }
+        }
         // Nothing to mask, such as an empty body.
         Err(_) => Body::from(bytes),
     };
