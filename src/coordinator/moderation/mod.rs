@@ -79,8 +79,15 @@ struct Inner {
     followed: Followed,
     rules: Rules,
     whereabouts: Whereabouts,
-    /// For those who look at what is long.
-    places: Arc<Semaphore>,
+    places: Places,
+}
+
+/// For those who look at what is long.
+#[derive(Debug)]
+struct Places {
+    long: Arc<Semaphore>,
+    /// What takes long itself keeps nobody else waiting.
+    longest: Arc<Semaphore>,
 }
 
 /// What the operator has set down.
@@ -146,6 +153,9 @@ const MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
 const AT_ONCE: usize = 50_000;
 /// As many are looked at there at a time: each is there about ten times meanwhile, in all its forms.
 const JUDGED_TOGETHER: usize = 4;
+/// Of those that have more than so many bytes fewer are, beside the others.
+const LONG: usize = 64 << 10;
+const LONGER_TOGETHER: usize = 2;
 /// What one more piece of a talk costs beside its bytes.
 const PIECE: usize = 100;
 
@@ -169,6 +179,15 @@ impl Judged for Spoken {
     const UNSEEN: Self = Self::Not(verdict::EMPTY);
 }
 
+impl Places {
+    fn of(&self, bytes: usize) -> &Arc<Semaphore> {
+        match bytes > LONG {
+            true => &self.longest,
+            false => &self.long,
+        }
+    }
+}
+
 impl Rules {
     /// Whether a request for these models may go to one that is marked. One for any model may.
     fn may_reach_marked(&self, models: &[String]) -> bool {
@@ -189,7 +208,10 @@ impl Moderation {
             whereabouts: Whereabouts::start(store.clone(), tasks),
             store,
             rules,
-            places: Arc::new(Semaphore::new(JUDGED_TOGETHER)),
+            places: Places {
+                long: Arc::new(Semaphore::new(JUDGED_TOGETHER)),
+                longest: Arc::new(Semaphore::new(LONGER_TOGETHER)),
+            },
         });
         follow::start(&inner, tasks);
         Ok(Self(inner))
@@ -276,17 +298,18 @@ impl Moderation {
         if bytes.saturating_mul(filters.len() + 1) <= AT_ONCE {
             return Ok(Some(judge(&filters)));
         }
-        let judged = self.working(move || judge(&filters)).await;
+        let judged = self.working(bytes, move || judge(&filters)).await;
         // What could not be looked at is not served.
         Ok(Some(judged.unwrap_or(V::UNSEEN)))
     }
 
-    /// Off the async threads, a few at a time.
+    /// On so many bytes, off the async threads, a few at a time.
     async fn working<T: Send + 'static>(
         &self,
+        bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let place = self.0.places.clone().acquire_owned().await;
+        let place = self.0.places.of(bytes).clone().acquire_owned().await;
         // The place is taken until the work is done, whoever stops waiting for it.
         let work = move || {
             let _place = place;
@@ -331,7 +354,9 @@ impl Moderation {
     /// How suspicious a prompt looks, to all filters or to those of one type.
     pub async fn suspicion_of(&self, prompt: String, kind: Option<i64>) -> Suspicion {
         let filters = self.0.followed.filters();
-        let tested = self.working(move || filters.test(&prompt, kind)).await;
+        let bytes = prompt.len();
+        let test = move || filters.test(&prompt, kind);
+        let tested = self.working(bytes, test).await;
         tested.unwrap_or_default()
     }
 

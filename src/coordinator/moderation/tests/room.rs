@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use tempfile::TempDir;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
 use crate::coordinator::accounts::{ANONYMOUS, Roles};
@@ -193,6 +195,30 @@ async fn what_is_too_long_to_be_looked_at_is_refused_where_it_would_be() {
     ));
 }
 
+fn all_of(places: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    let all = u32::try_from(places.available_permits()).unwrap();
+    places.clone().try_acquire_many_owned(all).unwrap()
+}
+
+#[tokio::test]
+async fn what_is_long_does_not_wait_for_what_is_much_longer() {
+    let house = House::new();
+    let (moderation, store) = house.process().await;
+    make(&moderation, 10, "dark").await;
+    make(&moderation, 20, "side").await;
+    let alice = asker(&store, Roles::USER, "192.0.2.7").await;
+    let talk = |length| {
+        let text = format!("the dark side {}", "a ".repeat(length));
+        let said = Said::ByClient;
+        moderation.examine_talk(vec![Piece { text, said }], &[], &alice)
+    };
+    let taken = all_of(&moderation.0.places.longest);
+    assert!(talk(40_000).now_or_never().is_none());
+    assert_eq!(talk(25_000).await, Err(Blocked::Corrupt));
+    drop(taken);
+    assert_eq!(talk(40_000).await, Err(Blocked::Corrupt));
+}
+
 #[tokio::test]
 async fn what_is_long_is_looked_at_a_few_at_a_time() {
     let house = House::new();
@@ -201,9 +227,7 @@ async fn what_is_long_is_looked_at_a_few_at_a_time() {
     make(&moderation, 20, "side").await;
     let alice = asker(&store, Roles::USER, "192.0.2.7").await;
     let long = format!("the dark side {}", "a ".repeat(25_000));
-    let places = moderation.0.places.clone();
-    let all = u32::try_from(places.available_permits()).unwrap();
-    let taken = places.acquire_many(all).await.unwrap();
+    let taken = all_of(&moderation.0.places.long);
     assert!(ask(&moderation, &long, &alice).now_or_never().is_none());
     assert_eq!(
         ask(&moderation, "the dark side", &alice).await,
