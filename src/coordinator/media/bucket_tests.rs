@@ -133,6 +133,21 @@ async fn what_is_of_another_kind_or_too_large_is_taken_away_again() {
 }
 
 #[tokio::test]
+async fn what_is_larger_than_its_link_was_for_is_taken_away_again() {
+    let tasks = Tasks::default();
+    let (media, key) = (bucket(HOUR, &tasks).await, key());
+    let most = u64::try_from(WEBP.len()).unwrap();
+    let link = media.upload_link_up_to(most, key, HOUR).await.unwrap();
+    let larger = [WEBP, b"."].concat();
+    assert!(put(&link, &larger).await.contains("200"));
+    let refused = media.take_in_up_to(most, key).await.unwrap_err();
+    assert!(matches!(refused, Unaccepted::TooLarge { most: told } if told == most));
+    assert_eq!(media.take_in(key).await.unwrap(), None);
+    assert!(put(&link, WEBP).await.contains("200"));
+    assert_eq!(media.take_in_up_to(most, key).await.unwrap(), Some(most));
+}
+
+#[tokio::test]
 async fn links_to_a_bucket_are_not_served_here_and_end_with_what_they_lead_to() {
     let tasks = Tasks::default();
     let (media, key) = (bucket(HOUR, &tasks).await, key());

@@ -216,7 +216,7 @@ impl Media {
         self.upload_link_up_to(u64::MAX, key, valid_for).await
     }
 
-    /// The same for an object of at most so many bytes, as far as the place can tell.
+    /// The same for an object of at most so many bytes. A bucket cannot be told: there [`Media::take_in_up_to`] refuses more.
     pub async fn upload_link_up_to(
         &self,
         most: u64,
@@ -236,9 +236,15 @@ impl Media {
 
     /// Takes over what came by an upload link: its length, or `None` when nothing has come. May be asked again.
     pub async fn take_in(&self, key: Key) -> Result<Option<u64>, Unaccepted> {
+        self.take_in_up_to(u64::MAX, key).await
+    }
+
+    /// The same of an object of at most so many bytes, as its upload link was for.
+    pub async fn take_in_up_to(&self, most: u64, key: Key) -> Result<Option<u64>, Unaccepted> {
+        let most = self.inner.largest.min(most);
         match &self.inner.place {
             Place::Folder(folder, _) => Ok(folder.size(key).await?),
-            Place::Bucket(bucket) => bucket.take_in(key, self.inner.largest).await,
+            Place::Bucket(bucket) => bucket.take_in(key, most).await,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::protocol::job::{Body, Job};
 
-/// Post-processors make an image up to four times as long and as wide.
+/// Post-processors make an image up to four times as long and as wide: one of them may enlarge it.
 const ENLARGED: u64 = 4 * 4;
 /// An image may have as many pixels whatever was asked for: some workers draw no small ones.
 const LEAST_PIXELS: u64 = 1 << 20;
@@ -22,8 +22,12 @@ pub fn most_pixels(job: &Job) -> u64 {
 }
 
 pub fn most_bytes(job: &Job) -> u64 {
-    let pixels = most_pixels(job).saturating_mul(BYTES_A_PIXEL);
-    pixels.saturating_add(ASIDE)
+    bytes_of(most_pixels(job))
+}
+
+/// The most bytes of an image of so many pixels.
+pub fn bytes_of(pixels: u64) -> u64 {
+    pixels.saturating_mul(BYTES_A_PIXEL).saturating_add(ASIDE)
 }
 
 /// Only who asked in the words of this API can have asked for more than the drawing.

@@ -192,7 +192,7 @@ pub async fn submit(
         false => {
             let key = |number: &u32| key(attempts.job, *number);
             let keys: Vec<Key> = attempts.numbers.iter().map(key).collect();
-            let image = uploaded_to(&media, &keys).await;
+            let image = uploaded_to(&media, &keys, attempts.pixels).await;
             let image = image.map(|key| key.to_string());
             let found = json!({"result": brought.result, "image": image.unwrap_or_default()});
             Made::Brought {
@@ -210,11 +210,11 @@ pub async fn submit(
 }
 
 /// Where the image is that it may have made, looked for only where that is not certain.
-async fn uploaded_to(media: &Media, keys: &[Key]) -> Option<Key> {
+async fn uploaded_to(media: &Media, keys: &[Key], most_pixels: u64) -> Option<Key> {
     match keys {
         [] => None,
         [key] => Some(*key),
-        keys => uploaded(media, keys).await.ok(),
+        keys => uploaded(media, keys, most_pixels).await.ok(),
     }
 }
 

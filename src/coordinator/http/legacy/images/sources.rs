@@ -6,6 +6,7 @@ use bytes::Bytes;
 use crate::coordinator::media::{Area, Key, Kind as Format, Media, Unaccepted};
 use crate::coordinator::pictures::{Bounds, Pictures, Role, SourceError, Sources, is_address};
 use crate::protocol::job::RequestId;
+use crate::protocol::legacy::image::drawn::bytes_of;
 use crate::protocol::legacy::image::request::GenerationInputImage;
 use crate::protocol::legacy::words::SourceProcessing;
 use crate::protocol::legacy::{Code, Refusal};
@@ -69,9 +70,10 @@ pub async fn decoded(pictures: &Pictures, text: &str, most_pixels: u64) -> Resul
 
 /// The first of them that a worker has uploaded something to; the last, if it has not. Whether it did is its client's to
 /// see, what it is is not.
-pub async fn uploaded(media: &Media, keys: &[Key]) -> Result<Key, Refusal> {
+pub async fn uploaded(media: &Media, keys: &[Key], most_pixels: u64) -> Result<Key, Refusal> {
+    let most = bytes_of(most_pixels);
     for key in keys {
-        match media.take_in(*key).await {
+        match media.take_in_up_to(most, *key).await {
             Ok(Some(_)) => return Ok(*key),
             Ok(None) => {}
             Err(Unaccepted::Store(_)) => return Err(no_store()),

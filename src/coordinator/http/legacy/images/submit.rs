@@ -62,7 +62,7 @@ async fn made(
     let key = |number| Key::new(Area::Results, attempts.job.0, number, Format::Webp);
     let keys: Vec<Key> = attempts.numbers.iter().copied().map(key).collect();
     let key = match (&*brought.generation, &*keys) {
-        (UPLOADED, keys) => sources::uploaded(media, keys).await?,
+        (UPLOADED, keys) => sources::uploaded(media, keys, attempts.pixels).await?,
         (image, [key, ..]) => {
             let image = sources::decoded(pictures, image, attempts.pixels).await?;
             let stored = media.put(*key, image).await;
