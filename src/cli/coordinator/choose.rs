@@ -1,7 +1,8 @@
 //! Which models `worker up` serves: those asked for, else the best that is here and quick on this machine.
 
 use super::offer::Offer;
-use crate::cli::init::choose::{candidates, quick};
+use crate::cli::init::choose::quick;
+use crate::cli::init::search::{candidates, ready};
 use crate::cli::place::Place;
 use crate::cli::{Failure, up};
 use crate::config::Config;
@@ -34,20 +35,24 @@ pub fn choose(
             better: None,
         });
     }
-    let all = candidates(place, config, device.room());
-    let quick = quick(&all, device.room().device);
-    let best = quick
-        .iter()
-        .find(|candidate| candidate.is_here && candidate.name != OWN);
+    let ready = ready(place, config, device.room());
+    let best = ready.iter().find(|candidate| candidate.name != OWN);
     let name = best.map_or(OWN.to_owned(), |best| {
         format!("{}:{}", best.name, best.quantization)
     });
     let better = match best {
-        None if !config.hub.offline => quick.first().filter(|first| first.name != OWN),
+        None if !config.hub.offline => offer(config, place, device),
         _ => None,
     };
     Ok(Choice {
         models: vec![place.locate(&name)?],
-        better: better.map(|candidate| Offer::of(candidate, place)),
+        better,
     })
+}
+
+/// The largest model that fits and would be quick.
+fn offer(config: &Config, place: &Place, device: &Device) -> Option<Offer> {
+    let all = candidates(place, config, device.room());
+    let first = *quick(&all, device.room().device).first()?;
+    (first.name != OWN).then(|| Offer::of(first, place))
 }

@@ -1,10 +1,8 @@
-//! Which models of the catalog fit this machine, and which to propose.
+//! Which of the models that fit this machine to propose, and which were chosen.
 
-use crate::cli::place::Place;
 use crate::cli::quantity;
 use crate::cli::table::Table;
-use crate::config::{Config, Quantization, nearest};
-use crate::daemon::fit::{Needs, Room, Wishes, fit, quantization};
+use crate::config::nearest;
 use crate::runtime::DeviceChoice;
 
 /// A model that fits.
@@ -12,7 +10,7 @@ use crate::runtime::DeviceChoice;
 pub struct Candidate {
     pub name: String,
     pub quantization: String,
-    /// The quantization is not the usual one: that does not fit, or another is preferred.
+    /// The model's name alone may stand for another quantization: this is not the usual one, or another is preferred.
     pub is_unusual: bool,
     pub total_bytes: u64,
     pub is_here: bool,
@@ -31,40 +29,21 @@ impl Candidate {
 /// On a processor more than this answers slower than people read.
 const MOST_ON_A_CPU_BYTES: u64 = 2 << 30;
 
-/// The models of the catalog that fit, largest first.
-pub fn candidates(place: &Place, config: &Config, room: &Room) -> Vec<Candidate> {
-    let wishes = Wishes::of(&config.engine);
-    let fitting = place.catalog.entries().iter().filter_map(|entry| {
-        let is_here = |name: &str| place.locate(&format!("{}:{name}", entry.id)).is_ok();
-        let preferred = entry.preferred(config.models.quantization.map(Quantization::word));
-        let preferred = preferred.filter(|(name, _)| !config.hub.offline || is_here(name));
-        let (name, fit) = match preferred {
-            Some((name, _)) => (name, fit(Needs::of_entry(entry, name)?, wishes, room).ok()?),
-            None => quantization(entry, wishes, room).ok()?,
-        };
-        Some(Candidate {
-            name: entry.id.clone(),
-            quantization: name.to_owned(),
-            is_unusual: name != entry.default_quantization,
-            total_bytes: fit.total_bytes,
-            is_here: is_here(name),
-        })
-    });
-    let mut candidates: Vec<Candidate> = fitting.collect();
-    candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.total_bytes));
-    candidates
-}
-
 /// Those that will also be quick on this device.
 pub fn quick(candidates: &[Candidate], device: DeviceChoice) -> Vec<&Candidate> {
-    let most = match device {
-        DeviceChoice::Cpu => MOST_ON_A_CPU_BYTES,
-        DeviceChoice::Cuda(_) => u64::MAX,
-    };
+    let most = most_bytes(device);
     candidates
         .iter()
         .filter(|candidate| candidate.total_bytes <= most)
         .collect()
+}
+
+/// The largest model that is quick on this device.
+pub fn most_bytes(device: DeviceChoice) -> u64 {
+    match device {
+        DeviceChoice::Cpu => MOST_ON_A_CPU_BYTES,
+        DeviceChoice::Cuda(_) => u64::MAX,
+    }
 }
 
 /// The largest quick one that is already here; else the largest quick one.
@@ -116,7 +95,6 @@ fn known(word: &str, candidates: &[Candidate]) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Sources;
 
     fn candidate(name: &str, gib: u64, is_here: bool) -> Candidate {
         Candidate {
@@ -126,41 +104,6 @@ mod tests {
             total_bytes: gib << 30,
             is_here,
         }
-    }
-
-    #[test]
-    fn a_model_is_proposed_in_the_preferred_quantization_if_it_has_that() {
-        let home = tempfile::tempdir().unwrap();
-        let variables = [
-            ("HOME", home.path().to_str().unwrap()),
-            ("MUSTER_MODELS_QUANTIZATION", "Q4_K_M"),
-        ];
-        let sources = Sources {
-            environment: variables
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .into(),
-            ..Sources::default()
-        };
-        let config = Config::load(&sources).unwrap().config;
-        let room = Room {
-            device: DeviceChoice::Cpu,
-            place: "this machine".to_owned(),
-            free_bytes: 1 << 40,
-        };
-        let place = Place::open(&config).unwrap();
-        let all = candidates(&place, &config, &room);
-        for entry in place.catalog.entries() {
-            let Some(found) = all.iter().find(|candidate| candidate.name == entry.id) else {
-                continue;
-            };
-            let wanted = match entry.sources.contains_key("q4_k_m") {
-                true => "q4_k_m",
-                false => entry.default_quantization.as_str(),
-            };
-            assert_eq!(found.quantization, wanted, "{}", entry.id);
-            assert_eq!(found.is_unusual, wanted != entry.default_quantization);
-        }
-        assert!(all.iter().any(|candidate| candidate.is_unusual), "{all:?}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod choose;
 mod questions;
+pub mod search;
 mod write;
 
 use std::io::{self, IsTerminal};
@@ -77,7 +78,7 @@ fn ask(
     let place = Place::open(config)?;
     let room = room(machine, device, &config.owner, cfg!(feature = "cuda"))
         .map_err(crate::daemon::DaemonError::from)?;
-    let candidates = choose::candidates(&place, config, &room);
+    let candidates = search::candidates(&place, config, &room);
     questions.show(&choose::table(&candidates))?;
     let proposed = choose::proposal(&candidates, room.device);
     let names = questions.ask(

@@ -1,0 +1,234 @@
+//! Which models of the catalog fit this machine, and in which quantization.
+
+use std::cmp::Reverse;
+
+use super::choose::Candidate;
+use crate::catalog::Entry;
+use crate::cli::place::Place;
+use crate::config::{Config, Quantization};
+use crate::daemon::fit::{Fit, Needs, Room, Wishes, fit, quantization};
+
+/// The models of the catalog that fit, largest first: each in the preferred quantization or, where that cannot be had,
+/// in the usual one or a smaller one.
+pub fn candidates(place: &Place, config: &Config, room: &Room) -> Vec<Candidate> {
+    let search = Search::new(place, config, room);
+    search.all(|entry| search.proposed(entry))
+}
+
+/// The models that are here, fit and are quick, largest first: in the preferred or the usual quantization, or in what
+/// there is. Only `up` asks for them.
+#[cfg(any(test, feature = "coordinator"))]
+pub fn ready(place: &Place, config: &Config, room: &Room) -> Vec<Candidate> {
+    let search = Search::new(place, config, room);
+    search.all(|entry| search.ready(entry))
+}
+
+/// Where models are looked for, and for what.
+struct Search<'a> {
+    place: &'a Place,
+    preferred: Option<&'static str>,
+    is_offline: bool,
+    wishes: Wishes,
+    room: &'a Room,
+}
+
+impl<'a> Search<'a> {
+    fn new(place: &'a Place, config: &Config, room: &'a Room) -> Self {
+        Self {
+            place,
+            preferred: config.models.quantization.map(Quantization::word),
+            is_offline: config.hub.offline,
+            wishes: Wishes::of(&config.engine),
+            room,
+        }
+    }
+
+    /// What is chosen of each entry, largest first.
+    fn all(&self, choose: impl Fn(&'a Entry) -> Option<(&'a str, Fit)>) -> Vec<Candidate> {
+        let chosen = self.place.catalog.entries().iter().filter_map(|entry| {
+            let (name, fit) = choose(entry)?;
+            Some(Candidate {
+                name: entry.id.clone(),
+                quantization: name.to_owned(),
+                is_unusual: name != entry.default_quantization || self.is_second(entry, name),
+                total_bytes: fit.total_bytes,
+                is_here: self.is_here(entry, name),
+            })
+        });
+        let mut candidates: Vec<Candidate> = chosen.collect();
+        candidates.sort_by_key(|candidate| Reverse(candidate.total_bytes));
+        candidates
+    }
+
+    fn proposed(&self, entry: &'a Entry) -> Option<(&'a str, Fit)> {
+        let can_be_had = |name: &&str| !self.is_offline || self.is_here(entry, name);
+        let preferred = self.preferred(entry).filter(can_be_had);
+        let preferred = preferred.and_then(|name| self.fitted(entry, name));
+        preferred.or_else(|| quantization(entry, self.wishes, self.room).ok())
+    }
+
+    #[cfg(any(test, feature = "coordinator"))]
+    fn ready(&self, entry: &'a Entry) -> Option<(&'a str, Fit)> {
+        let most = super::choose::most_bytes(self.room.device);
+        let names = entry.sources.keys().map(String::as_str);
+        let fitting = names.filter_map(|name| self.fitted(entry, name));
+        let ready =
+            fitting.filter(|(name, fit)| fit.total_bytes <= most && self.is_here(entry, name));
+        ready.min_by_key(|(name, fit)| {
+            let is_usual = *name == entry.default_quantization;
+            (
+                self.is_second(entry, name),
+                !is_usual,
+                Reverse(fit.total_bytes),
+            )
+        })
+    }
+
+    fn fitted(&self, entry: &Entry, name: &'a str) -> Option<(&'a str, Fit)> {
+        let needs = Needs::of_entry(entry, name)?;
+        Some((name, fit(needs, self.wishes, self.room).ok()?))
+    }
+
+    fn preferred(&self, entry: &'a Entry) -> Option<&'a str> {
+        Some(entry.preferred(self.preferred)?.0)
+    }
+
+    /// Whether another quantization of the model is preferred.
+    fn is_second(&self, entry: &Entry, name: &str) -> bool {
+        let preferred = entry.preferred(self.preferred);
+        preferred.is_some_and(|(preferred, _)| preferred != name)
+    }
+
+    fn is_here(&self, entry: &Entry, name: &str) -> bool {
+        self.place.locate(&format!("{}:{name}", entry.id)).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::config::Sources;
+    use crate::runtime::DeviceChoice;
+
+    /// A model of a billion parameters, the usual one in 4 bits.
+    const ENTRY: &str = r#"
+        id = "small"
+        family = "llama"
+        kind = "text"
+        licence = "Apache-2.0"
+        context = 8192
+        default_quantization = "q4_k_m"
+        names = { v1 = ["small"], legacy = ["koboldcpp/small"] }
+        shape = { parameters = 1_000_000_000, layers = 2, kv_heads = 2, head_dim = 64 }
+        [sources]
+        bf16 = { path = "small-bf16.gguf" }
+        q8_0 = { path = "small-q8_0.gguf" }
+        q4_k_m = { path = "small-q4_k_m.gguf" }
+    "#;
+
+    /// Somebody's machine, where they prefer a quantization and have these files of the model.
+    struct Owner {
+        _home: TempDir,
+        config: Config,
+        room: Room,
+    }
+
+    impl Owner {
+        fn new(preferred: &str, here: &[&str]) -> Self {
+            let home = tempfile::tempdir().unwrap();
+            std::fs::write(home.path().join("small.toml"), ENTRY).unwrap();
+            for name in here {
+                std::fs::write(home.path().join(format!("small-{name}.gguf")), "").unwrap();
+            }
+            let folder = home.path().to_str().unwrap();
+            let variables = [
+                ("HOME", folder),
+                ("MUSTER_MODELS_DIR", folder),
+                ("MUSTER_MODELS_QUANTIZATION", preferred),
+            ];
+            let sources = Sources {
+                environment: variables
+                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                    .into(),
+                ..Sources::default()
+            };
+            let room = Room {
+                device: DeviceChoice::Cpu,
+                place: "this machine".to_owned(),
+                free_bytes: 1 << 40,
+            };
+            Self {
+                config: Config::load(&sources).unwrap().config,
+                _home: home,
+                room,
+            }
+        }
+
+        fn with_room(mut self, free_bytes: u64) -> Self {
+            self.room.free_bytes = free_bytes;
+            self
+        }
+
+        fn place(&self) -> Place {
+            Place::open(&self.config).unwrap()
+        }
+
+        /// As what the model is served, of these.
+        fn small(candidates: &[Candidate]) -> Option<String> {
+            let mut all = candidates.iter();
+            all.find(|candidate| candidate.name == "small")
+                .map(Candidate::served)
+        }
+
+        fn proposed(&self) -> Option<String> {
+            Self::small(&candidates(&self.place(), &self.config, &self.room))
+        }
+
+        fn ready(&self) -> Option<String> {
+            Self::small(&ready(&self.place(), &self.config, &self.room))
+        }
+    }
+
+    #[test]
+    fn a_model_is_proposed_in_the_preferred_quantization_if_it_has_that() {
+        let owner = Owner::new("Q4_K_M", &[]);
+        let place = owner.place();
+        let all = candidates(&place, &owner.config, &owner.room);
+        for entry in place.catalog.entries() {
+            let Some(found) = all.iter().find(|candidate| candidate.name == entry.id) else {
+                continue;
+            };
+            let wanted = match entry.sources.contains_key("q4_k_m") {
+                true => "q4_k_m",
+                false => entry.default_quantization.as_str(),
+            };
+            assert_eq!(found.quantization, wanted, "{}", entry.id);
+            assert_eq!(found.is_unusual, wanted != entry.default_quantization);
+        }
+        assert!(all.iter().any(|candidate| candidate.is_unusual), "{all:?}");
+    }
+
+    #[test]
+    fn a_model_whose_preferred_quantization_does_not_fit_is_proposed_in_one_that_does() {
+        let served = |preferred, bytes| Owner::new(preferred, &[]).with_room(bytes).proposed();
+        assert_eq!(served("bf16", 8 << 30).unwrap(), "small:bf16");
+        // The name alone would be the preferred quantization, which was found not to fit.
+        assert_eq!(served("bf16", 2 << 30).unwrap(), "small:q4_k_m");
+        assert_eq!(served("", 2 << 30).unwrap(), "small");
+        assert_eq!(served("bf16", 1 << 28), None);
+    }
+
+    #[test]
+    fn what_is_here_is_ready_although_another_quantization_is_preferred() {
+        let ready = |preferred, here: &[&str]| Owner::new(preferred, here).ready();
+        assert_eq!(ready("q8_0", &["q4_k_m"]).unwrap(), "small:q4_k_m");
+        assert_eq!(ready("q8_0", &["q4_k_m", "q8_0"]).unwrap(), "small:q8_0");
+        assert_eq!(ready("", &["q4_k_m", "q8_0"]).unwrap(), "small");
+        assert_eq!(ready("", &["q8_0"]).unwrap(), "small:q8_0");
+        assert_eq!(ready("q8_0", &[]), None);
+        // It fits, and a processor would be slow with it.
+        assert_eq!(ready("bf16", &["bf16", "q4_k_m"]).unwrap(), "small:q4_k_m");
+    }
+}
