@@ -314,7 +314,7 @@ mod tests {
         let short = shape.scratch(16, 100);
         assert_eq!(short.bytes, 5 * 32 * 16 * 100 * 4);
         let long = shape.scratch(512, 1 << 26);
-        assert_eq!(long.bytes, 5 * 32 << 20);
+        assert_eq!(long.bytes, 5 * (32 << 20));
         assert_eq!(long.bytes_per_token, 5 * 32 * 4 + 16 * 8 * 128);
     }
 
