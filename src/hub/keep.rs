@@ -93,15 +93,23 @@ impl Hub {
         })
     }
 
-    /// Takes away the files of a source: those that were pulled from here, or those of other programs too.
+    /// Takes away the files of a source: those that were pulled from here, or those of other programs too. What stands
+    /// beside weights stays for as long as there are others that need it.
     pub fn remove(&self, source: &Source, all: bool) -> Result<Removed, HubError> {
         let cached = self.cached(&source.repository);
         let record = Record::read(&self.settings.records_dir, &source.repository);
         let mut removed = Removed::default();
-        for file in &source.files {
+        let is_weights = |file: &&SourceFile| file.path.is_weights();
+        let (weights, others): (Vec<_>, Vec<_>) = source.files.iter().partition(is_weights);
+        let are_companions = !weights.is_empty();
+        for file in weights.into_iter().chain(others) {
             let Some(Lying { path, .. }) = self.lying(source, file) else {
                 continue;
             };
+            let is_companion = are_companions && !file.path.is_weights();
+            if is_companion && self.is_needed(source, &path) {
+                continue;
+            }
             if !all && record.file(&file.path).is_none() {
                 removed.kept.push(file.path.clone());
                 continue;
@@ -116,6 +124,19 @@ impl Hub {
         record::forget(records_dir, &source.repository, &removed.files)
             .map_err(HubError::disk(records_dir))?;
         Ok(removed)
+    }
+
+    /// Whether there are weights in the snapshot of a file that are of no use without what stands beside them.
+    fn is_needed(&self, source: &Source, path: &Path) -> bool {
+        let cached = self.cached(&source.repository);
+        let commits = self.commits(source).into_iter();
+        let mut snapshots = commits.map(|commit| cached.snapshot(&commit));
+        let Some(snapshot) = snapshots.find(|snapshot| path.starts_with(snapshot)) else {
+            return false;
+        };
+        let mut left = Vec::new();
+        list_files(&snapshot, "", &mut left);
+        left.iter().any(|file| file.is_weights() && !file.is_gguf())
     }
 
     /// Where one file is, in the best commit that has it.

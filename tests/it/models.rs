@@ -466,6 +466,27 @@ fn what_pull_takes_by_a_part_of_its_name_verify_and_rm_take_too() {
 }
 
 #[test]
+fn removing_a_model_leaves_what_another_of_its_repository_needs() {
+    let user = User::new();
+    for companion in ["config.json", "tokenizer.json"] {
+        user.hub.small_file(companion, companion);
+    }
+    user.hub.large_file("model.safetensors", noise(5000, 1));
+    user.hub.large_file("other.safetensors", noise(3000, 2));
+    let [model, other] = ["model", "other"].map(|name| format!("org/model:{name}.safetensors"));
+    user.types(&["pull", &model, &other]).run().ok();
+    let removed = user.json(&["rm", &model, "--yes"]);
+    assert_eq!(
+        removed["removed"],
+        serde_json::json!(["org/model/model.safetensors"])
+    );
+    user.types(&["verify", &other]).run().ok();
+    let removed = user.json(&["rm", &other, "--yes"]);
+    assert_eq!(removed["removed"].as_array().unwrap().len(), 3, "{removed}");
+    assert!(!user.repository().exists(), "nothing is left of it");
+}
+
+#[test]
 fn what_another_program_brought_is_kept_unless_told() {
     let user = User::new();
     let commit = "d".repeat(40);
