@@ -46,7 +46,7 @@ impl Device {
         let fitted =
             fit(needs, self.wishes, &self.room).map_err(|refusal| DaemonError::DoesNotFit {
                 model: name.clone(),
-                refusal,
+                refusal: Box::new(refusal),
             })?;
         source.context = Some(fitted.context);
         source.cache = CacheRoom::Tokens(fitted.kv_tokens);
@@ -80,11 +80,17 @@ pub fn needs(
     room: &Room,
     limits: &EngineLimits,
 ) -> Result<Needs, DaemonError> {
-    let footprint = Footprint::measure(source, room.device, limits)?;
-    Ok(Needs {
-        weight_bytes: footprint.weight_bytes,
-        kv_bytes_per_token: footprint.kv_bytes_per_token,
-        workspace_bytes: footprint.workspace_bytes,
-        context: footprint.context,
-    })
+    Ok(Footprint::measure(source, room.device, limits)?.into())
+}
+
+impl From<Footprint> for Needs {
+    fn from(footprint: Footprint) -> Self {
+        Self {
+            weight_bytes: footprint.weight_bytes,
+            kv_bytes_per_token: footprint.kv_bytes_per_token,
+            workspace_bytes: footprint.workspace_bytes,
+            scratch_bytes_per_token: footprint.scratch_bytes_per_token,
+            context: footprint.context,
+        }
+    }
 }

@@ -18,7 +18,10 @@ pub enum DaemonError {
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error("{model} does not fit: it {refusal}")]
-    DoesNotFit { model: String, refusal: Refusal },
+    DoesNotFit {
+        model: String,
+        refusal: Box<Refusal>,
+    },
     #[error("coordinator: {0}")]
     Address(#[from] AddressError),
     #[error("coordinator {host}: no key is set, and it takes no worker without one")]

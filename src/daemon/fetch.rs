@@ -29,7 +29,7 @@ pub async fn fetch(
             Err(Some(refusal)) => {
                 return Err(DaemonError::DoesNotFit {
                     model: wanted.to_owned(),
-                    refusal,
+                    refusal: Box::new(refusal),
                 });
             }
             Err(None) => &entry.default_quantization,

@@ -25,6 +25,8 @@ pub struct Needs {
     pub weight_bytes: u64,
     pub kv_bytes_per_token: u64,
     pub workspace_bytes: u64,
+    /// What the work takes besides for each token of the longest sequence: on a GPU.
+    pub scratch_bytes_per_token: u64,
     /// The most tokens the model was made for.
     pub context: usize,
 }
@@ -54,6 +56,8 @@ pub struct Refusal {
     pub needs: Needs,
     pub tokens: usize,
     pub kv_bytes: u64,
+    /// What the work takes with so many tokens.
+    pub workspace_bytes: u64,
     pub room: Room,
 }
 
@@ -81,7 +85,7 @@ const LEAST_CONTEXT: usize = 1024;
 const TOKENS_PER_JOB: usize = 1024;
 
 /// Activations, logits and the program itself, where only the catalog is known.
-pub const USUAL_WORKSPACE_BYTES: u64 = 256 << 20;
+const USUAL_WORKSPACE_BYTES: u64 = 256 << 20;
 
 impl Wishes {
     pub fn of(engine: &EngineConfig) -> Self {
@@ -92,9 +96,14 @@ impl Wishes {
         }
     }
 
+    /// The most tokens of one job, where there is room.
+    fn longest(&self, needs: &Needs) -> usize {
+        self.context.unwrap_or(needs.context).min(needs.context)
+    }
+
     /// How many tokens of keys and values are wanted, and how many will do.
     fn tokens(&self, needs: &Needs) -> (usize, usize) {
-        let longest = self.context.unwrap_or(needs.context).min(needs.context);
+        let longest = self.longest(needs);
         if let Some(bytes) = self.kv_bytes {
             let tokens =
                 usize::try_from(bytes / needs.kv_bytes_per_token.max(1)).unwrap_or(usize::MAX);
@@ -121,6 +130,7 @@ impl Needs {
             weight_bytes: entry.weight_bytes(quantization)?,
             kv_bytes_per_token: kv_numbers.checked_mul(2)?,
             workspace_bytes: USUAL_WORKSPACE_BYTES,
+            scratch_bytes_per_token: 0,
             context: usize::try_from(entry.context).ok()?,
         })
     }
@@ -132,13 +142,32 @@ impl Needs {
     fn kv_bytes(&self, tokens: usize) -> u64 {
         self.kv_bytes_per_token.saturating_mul(tokens as u64)
     }
+
+    /// What the work takes while no sequence is longer than this.
+    fn work_bytes(&self, longest: usize) -> u64 {
+        let scratch = self.scratch_bytes_per_token.saturating_mul(longest as u64);
+        self.workspace_bytes.saturating_add(scratch)
+    }
+
+    /// How many tokens of keys and values these bytes hold beside the scratch of sequences of up to `longest`.
+    fn tokens_in(&self, bytes: u64, longest: usize) -> u64 {
+        let scratch = self.scratch_bytes_per_token;
+        let beside = bytes.checked_sub(scratch.saturating_mul(longest as u64));
+        let tokens = beside.map(|bytes| bytes / self.kv_bytes_per_token.max(1));
+        match tokens.filter(|tokens| *tokens >= longest as u64) {
+            Some(tokens) => tokens,
+            // No sequence is longer than there is room for its keys and values.
+            None => bytes / self.kv_bytes_per_token.saturating_add(scratch).max(1),
+        }
+    }
 }
 
 /// Whether a model fits into what a device has left, and with how much room for its jobs.
 pub fn fit(needs: Needs, wishes: Wishes, room: &Room) -> Result<Fit, Refusal> {
     let (wanted, least) = wishes.tokens(&needs);
+    let longest = wishes.longest(&needs);
     let left = room.free_bytes.checked_sub(needs.fixed_bytes());
-    let possible = left.map_or(0, |bytes| bytes / needs.kv_bytes_per_token.max(1));
+    let possible = left.map_or(0, |bytes| needs.tokens_in(bytes, longest));
     let kv_tokens = usize::try_from(possible).unwrap_or(usize::MAX).min(wanted);
     if left.is_none() || kv_tokens < least || kv_tokens == 0 {
         let tokens = least.max(1);
@@ -146,19 +175,18 @@ pub fn fit(needs: Needs, wishes: Wishes, room: &Room) -> Result<Fit, Refusal> {
             needs,
             tokens,
             kv_bytes: needs.kv_bytes(tokens),
+            workspace_bytes: needs.work_bytes(tokens.min(longest)),
             room: room.clone(),
         });
     }
+    let context = longest.min(kv_tokens);
     let kv_bytes = needs.kv_bytes(kv_tokens);
+    let held_bytes = needs.weight_bytes.saturating_add(kv_bytes);
     Ok(Fit {
-        context: wishes
-            .context
-            .unwrap_or(needs.context)
-            .min(needs.context)
-            .min(kv_tokens),
+        context,
         kv_tokens,
         kv_bytes,
-        total_bytes: needs.fixed_bytes().saturating_add(kv_bytes),
+        total_bytes: held_bytes.saturating_add(needs.work_bytes(context)),
     })
 }
 
@@ -246,16 +274,18 @@ impl fmt::Display for Refusal {
             needs,
             tokens,
             kv_bytes,
+            workspace_bytes,
             room,
         } = self;
-        let total = needs.fixed_bytes().saturating_add(*kv_bytes);
+        let held_bytes = needs.weight_bytes.saturating_add(*kv_bytes);
+        let total = held_bytes.saturating_add(*workspace_bytes);
         write!(
             f,
             "needs {} GiB = {} weights + {} KV for {tokens} tokens + {} workspace; {} has {} GiB left for models",
             gib(total),
             gib(needs.weight_bytes),
             gib(*kv_bytes),
-            gib(needs.workspace_bytes),
+            gib(*workspace_bytes),
             room.place,
             gib(room.free_bytes),
         )

@@ -6,17 +6,19 @@ use candle_core::quantized::GgmlDType;
 use super::load::{LoadError, ModelSource};
 use super::{DeviceChoice, EngineLimits};
 use crate::kernels::AttentionScratch;
-use crate::networks::text::{DecoderSpec, LoadOptions};
-use crate::networks::weights::{Checkpoint, TensorType};
+use crate::networks::text::{DecoderSpec, LoadOptions, Synthetic};
+use crate::networks::weights::{Checkpoint, TensorHeader, TensorSource, TensorType};
 
 /// Bytes on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footprint {
     pub weight_bytes: u64,
-    /// Keys and values, and on a GPU what it takes besides for each token of a sequence.
     pub kv_bytes_per_token: u64,
     /// Activations and logits of the largest step, and on a GPU its scores.
     pub workspace_bytes: u64,
+    /// What a GPU takes besides for each token of the longest sequence: scores and gathered keys of the one that is
+    /// attended to, and the rope's table.
+    pub scratch_bytes_per_token: u64,
     /// The most tokens the model was made for.
     pub context: usize,
 }
@@ -38,41 +40,56 @@ impl Footprint {
             dtype: source.dtype,
             context: source.context,
         };
-        let stored = kv_dtype(&checkpoint, source, on_cpu);
-        let attention = match on_cpu {
-            true => AttentionScratch::default(),
-            false => on_card(&spec, stored, limits),
-        };
-        Ok(Self {
-            weight_bytes: checkpoint.weight_bytes(on_cpu, &options)?,
-            kv_bytes_per_token: spec.kv_bytes_per_token(stored) + attention.bytes_per_token,
-            workspace_bytes: workspace_bytes(&spec, limits).saturating_add(attention.bytes),
-            context: spec.context,
-        })
+        let stored = kv_dtype(checkpoint.tensors(), &options, on_cpu);
+        let weight_bytes = checkpoint.weight_bytes(on_cpu, &options)?;
+        Ok(Self::of(&spec, weight_bytes, stored, device, limits))
     }
-}
 
-/// What a GPU holds besides: scores and gathered keys of the sequence that is attended to, and the rope's table. No
-/// sequence is longer than there is room for keys and values, so what they take for each token is part of that.
-fn on_card(spec: &DecoderSpec, stored: DType, limits: &EngineLimits) -> AttentionScratch {
-    let attention = spec.attention_scratch(stored, limits.prefill_chunk);
-    AttentionScratch {
-        bytes_per_token: attention.bytes_per_token + spec.rope_bytes_per_token(),
-        ..attention
+    /// What a made-up decoder will take.
+    pub fn of_synthetic(made: &Synthetic, device: DeviceChoice, limits: &EngineLimits) -> Self {
+        let on_cpu = device == DeviceChoice::Cpu;
+        let stored = kv_dtype(made.headers(), &LoadOptions::default(), on_cpu);
+        Self::of(
+            made.spec(),
+            made.weight_bytes(on_cpu),
+            stored,
+            device,
+            limits,
+        )
+    }
+
+    fn of(
+        spec: &DecoderSpec,
+        weight_bytes: u64,
+        stored: DType,
+        device: DeviceChoice,
+        limits: &EngineLimits,
+    ) -> Self {
+        let (attention, rope_bytes_per_token) = match device {
+            DeviceChoice::Cpu => (AttentionScratch::default(), 0),
+            DeviceChoice::Cuda(_) => (
+                spec.attention_scratch(stored, limits.prefill_chunk),
+                spec.rope_bytes_per_token(),
+            ),
+        };
+        Self {
+            weight_bytes,
+            kv_bytes_per_token: spec.kv_bytes_per_token(stored),
+            workspace_bytes: workspace_bytes(spec, limits).saturating_add(attention.bytes),
+            scratch_bytes_per_token: attention.bytes_per_token + rope_bytes_per_token,
+            context: spec.context,
+        }
     }
 }
 
 /// Keys and values are as exact as the weights on the CPU, and half as wide everywhere else.
-fn kv_dtype(checkpoint: &Checkpoint, source: &ModelSource, on_cpu: bool) -> DType {
+fn kv_dtype(headers: &[TensorHeader], options: &LoadOptions, on_cpu: bool) -> DType {
     let stored_f32 = || {
-        let mut matrices = checkpoint
-            .tensors()
-            .iter()
-            .filter(|header| header.shape.len() == 2);
+        let mut matrices = headers.iter().filter(|header| header.shape.len() == 2);
         matrices.all(|header| header.dtype == TensorType::Weight(GgmlDType::F32))
     };
-    let is_f32 = source.quantize.is_none()
-        && source
+    let is_f32 = options.quantize.is_none()
+        && options
             .dtype
             .map_or_else(stored_f32, |dtype| dtype == DType::F32);
     if on_cpu && is_f32 {
@@ -100,6 +117,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::networks::text::SyntheticQuant;
     use crate::networks::weights::Quantize;
 
     fn measure(source: ModelSource) -> Footprint {
@@ -138,9 +156,34 @@ mod tests {
         );
         let cosines_and_sines = 2 * (spec.rope.dims as u64 / 2) * 4;
         assert_eq!(
-            on_card.kv_bytes_per_token,
-            spec.kv_bytes_per_token(DType::F16) + attention.bytes_per_token + cosines_and_sines
+            on_card.scratch_bytes_per_token,
+            attention.bytes_per_token + cosines_and_sines
         );
+        assert_eq!(
+            on_card.kv_bytes_per_token,
+            spec.kv_bytes_per_token(DType::F16)
+        );
+        assert_eq!(on_cpu.scratch_bytes_per_token, 0);
+    }
+
+    #[test]
+    fn a_made_up_decoder_takes_what_a_file_of_it_takes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tiny.gguf");
+        let limits = EngineLimits {
+            prefill_chunk: 4000,
+            ..EngineLimits::default()
+        };
+        for quant in [SyntheticQuant::Q8_0, SyntheticQuant::F32] {
+            let made = Synthetic::new(DecoderSpec::named("tiny").unwrap(), quant);
+            made.write_gguf(&file).unwrap();
+            for device in [DeviceChoice::Cpu, DeviceChoice::Cuda(0)] {
+                assert_eq!(
+                    Footprint::of_synthetic(&made, device, &limits),
+                    Footprint::measure(&ModelSource::new(&file), device, &limits).unwrap()
+                );
+            }
+        }
     }
 
     #[tokio::test]

@@ -17,6 +17,7 @@ const EIGHT_BILLION: Needs = Needs {
     weight_bytes: 49 * GIB / 10,
     kv_bytes_per_token: 2 * 32 * 8 * 128 * 2,
     workspace_bytes: 3 * GIB / 10,
+    scratch_bytes_per_token: 0,
     context: 131_072,
 };
 
@@ -161,6 +162,42 @@ fn a_tight_place_shortens_the_context_down_to_what_is_of_use() {
     assert!(tight(1023).is_err());
 }
 
+/// Besides, on a card without an attention of its own, as much for each token as keys and values take.
+const WITH_SCRATCH: Needs = Needs {
+    scratch_bytes_per_token: EIGHT_BILLION.kv_bytes_per_token,
+    ..EIGHT_BILLION
+};
+
+#[test]
+fn a_budget_for_keys_and_values_buys_nothing_else() {
+    let wishes = Wishes {
+        context: Some(4096),
+        kv_bytes: Some(GIB),
+        ..SIXTEEN_JOBS
+    };
+    let fitted = fit(WITH_SCRATCH, wishes, &room_of(40 * GIB)).unwrap();
+    assert_eq!((fitted.kv_tokens, fitted.kv_bytes), (8192, GIB));
+    // What no sequence is longer than is held once, whatever the number of jobs.
+    let fixed = WITH_SCRATCH.weight_bytes + WITH_SCRATCH.workspace_bytes;
+    assert_eq!(fitted.total_bytes, fixed + GIB + GIB / 2);
+    let tight = room_of(fixed + GIB);
+    let refusal = fit(WITH_SCRATCH, wishes, &tight).unwrap_err();
+    assert_eq!(
+        refusal.workspace_bytes,
+        WITH_SCRATCH.workspace_bytes + GIB / 2
+    );
+    assert!(refusal.to_string().contains("0.80 workspace"), "{refusal}");
+}
+
+#[test]
+fn a_tight_place_shortens_what_is_held_for_each_token_too() {
+    let fixed = WITH_SCRATCH.weight_bytes + WITH_SCRATCH.workspace_bytes;
+    let room = room_of(fixed + 3000 * 2 * WITH_SCRATCH.kv_bytes_per_token);
+    let fitted = fit(WITH_SCRATCH, SIXTEEN_JOBS, &room).unwrap();
+    assert_eq!((fitted.context, fitted.kv_tokens), (3000, 3000));
+    assert_eq!(fitted.total_bytes, room.free_bytes);
+}
+
 #[test]
 fn a_budget_for_keys_and_values_is_kept() {
     let wishes = Wishes {
@@ -205,13 +242,16 @@ proptest! {
         weight_bytes in 0_u64..1 << 45,
         kv_bytes_per_token in 0_u64..1 << 24,
         workspace_bytes in 0_u64..1 << 40,
+        scratch_bytes_per_token in 0_u64..1 << 24,
         context in 0_usize..1 << 22,
         wish in proptest::option::of(0_usize..1 << 22),
         kv_bytes in proptest::option::of(0_u64..1 << 45),
         max_running in 0_usize..4096,
         free in 0_u64..1 << 46,
     ) {
-        let needs = Needs { weight_bytes, kv_bytes_per_token, workspace_bytes, context };
+        let needs = Needs {
+            weight_bytes, kv_bytes_per_token, workspace_bytes, scratch_bytes_per_token, context,
+        };
         let wishes = Wishes { context: wish, kv_bytes, max_running };
         match fit(needs, wishes, &room_of(free)) {
             Ok(fit) => {

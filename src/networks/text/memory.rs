@@ -2,8 +2,13 @@
 
 use candle_core::{DType, quantized::GgmlDType};
 
-use super::{LoadOptions, family::Role};
-use crate::networks::weights::{Checkpoint, CheckpointError, TensorHeader, TensorType, convert};
+use super::{
+    LoadOptions, Synthetic,
+    family::{Naming, Role},
+};
+use crate::networks::weights::{
+    Checkpoint, CheckpointError, TensorHeader, TensorSource, TensorType, convert,
+};
 
 impl Checkpoint {
     /// The bytes that the weights will take when loaded so, from the headers alone: what
@@ -14,13 +19,41 @@ impl Checkpoint {
         options: &LoadOptions,
     ) -> Result<u64, CheckpointError> {
         let tied = self.spec()?.tied_embeddings;
-        let embedding = self.naming().weight(Role::Embedding);
-        let head = self.naming().weight(Role::Head);
+        let named = Named {
+            headers: self.tensors(),
+            naming: self.naming(),
+            tied,
+        };
+        Ok(named.bytes(on_cpu, options))
+    }
+}
+
+impl Synthetic {
+    /// The same of weights that are made up.
+    pub fn weight_bytes(&self, on_cpu: bool) -> u64 {
+        let named = Named {
+            headers: self.headers(),
+            naming: Naming::Gguf,
+            tied: self.spec().tied_embeddings,
+        };
+        named.bytes(on_cpu, &LoadOptions::default())
+    }
+}
+
+/// The headers of a decoder's tensors, and how they are called.
+struct Named<'a> {
+    headers: &'a [TensorHeader],
+    naming: Naming,
+    tied: bool,
+}
+
+impl Named<'_> {
+    fn bytes(&self, on_cpu: bool, options: &LoadOptions) -> u64 {
+        let tied = self.tied;
+        let embedding = self.naming.weight(Role::Embedding);
+        let head = self.naming.weight(Role::Head);
         let held = |header, quantize| held_bytes(header, options.dtype, quantize);
-        let matrices = self
-            .tensors()
-            .iter()
-            .filter(|header| header.shape.len() == 2);
+        let matrices = self.headers.iter().filter(|header| header.shape.len() == 2);
         let bytes = matrices.map(|header| {
             let is_embedding = header.name == embedding;
             let is_head = header.name == head || (is_embedding && tied);
@@ -40,7 +73,7 @@ impl Checkpoint {
             };
             table + multiplied
         });
-        Ok(bytes.sum())
+        bytes.sum()
     }
 }
 

@@ -68,6 +68,10 @@ impl Synthetic {
         made
     }
 
+    pub fn spec(&self) -> &DecoderSpec {
+        &self.spec
+    }
+
     /// Writes the decoder as a GGUF file, with a vocabulary that any program can read.
     pub fn write_gguf(&self, path: &Path) -> io::Result<()> {
         let mut writer = GgufWriter::default();
