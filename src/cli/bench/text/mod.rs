@@ -194,13 +194,21 @@ fn phases(args: &Args) -> Vec<Phase> {
         .collect()
 }
 
+/// A decoder of no longer context than is measured: a GPU holds a table as long as that.
 fn decoder(args: &Args, device: &Device, is_shown: bool) -> Result<Decoder, Failure> {
+    let context = room::longest(args);
     if let Some(shape) = &args.synthetic {
-        return Ok(Decoder::synthetic(spec(shape)?, args.quant, device)?);
+        let spec = spec(shape)?;
+        let context = context.min(spec.context);
+        let spec = DecoderSpec { context, ..spec };
+        return Ok(Decoder::synthetic(spec, args.quant, device)?);
     }
     let file = args.file.as_deref().unwrap_or(Path::new(""));
     let checkpoint = Checkpoint::open(file)?;
-    let options = LoadOptions::default();
+    let options = LoadOptions {
+        context: Some(context),
+        ..LoadOptions::default()
+    };
     let meter = Meter::new(format!("loading {}", file.display()), is_shown);
     let mut watched = |done, total| meter.set(done, total);
     let decoder = Decoder::load(&checkpoint, device, &options, &mut watched);
@@ -262,7 +270,31 @@ fn failed(error: &candle_core::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn a_decoder_is_made_for_the_longest_sequence_that_is_measured() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tiny-llama");
+        for subject in [&["--synthetic", "tiny"][..], &[file]] {
+            for (lengths, longest) in [
+                (["--prefill=40,20", "--context=33", "--steps=2"], 40),
+                (["--prefill=20", "--context=33", "--steps=9"], 42),
+            ] {
+                let words = [&["bench"], subject, &lengths].concat();
+                let args = Line::try_parse_from(words).unwrap().args;
+                let decoder = decoder(&args, &Device::Cpu, false).unwrap();
+                assert_eq!(decoder.spec().context, longest);
+            }
+        }
+    }
 
     #[test]
     fn an_unknown_shape_is_answered_with_the_known_ones() {
