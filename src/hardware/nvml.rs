@@ -12,8 +12,15 @@ use super::{CudaEnvironment, GpuLoad, GpuProcess};
 /// The cards, to be asked again and again: opening the library takes longer than hundreds of questions.
 pub struct Cards {
     nvml: Nvml,
-    /// Where NVML has those that this process may use.
-    shown: Vec<usize>,
+    /// Those that this process may use.
+    shown: Vec<Known>,
+}
+
+/// How NVML knows a card.
+enum Known {
+    At(u32),
+    /// A slice of a card, by its UUID.
+    Slice(String),
 }
 
 impl Cards {
@@ -23,22 +30,35 @@ impl Cards {
         let count = nvml.device_count().unwrap_or(0);
         let uuid = |index| nvml.device_by_index(index).ok()?.uuid().ok();
         let uuids: Vec<_> = (0..count).map(uuid).collect();
-        let shown = CudaEnvironment::read().shown(&uuids);
+        let environment = CudaEnvironment::read();
+        let shown = match environment.slice() {
+            Some(uuid) => vec![Known::Slice(uuid.to_owned())],
+            None => {
+                let indices = environment.shown(&uuids).into_iter();
+                let indices = indices.filter_map(|index| u32::try_from(index).ok());
+                indices.map(Known::At).collect()
+            }
+        };
         Some(Self { nvml, shown })
     }
 
     /// How busy they are now, in the order of their numbers. A card that does not answer is left out.
     pub fn loads(&self) -> Vec<GpuLoad> {
-        let shown = self
-            .shown
-            .iter()
-            .filter_map(|&index| u32::try_from(index).ok());
-        shown.filter_map(|index| load(&self.nvml, index)).collect()
+        let devices = self.shown.iter().map(|known| known.open(&self.nvml));
+        devices.filter_map(|device| load(&device.ok()?)).collect()
     }
 }
 
-fn load(nvml: &Nvml, index: u32) -> Option<GpuLoad> {
-    let device = nvml.device_by_index(index).ok()?;
+impl Known {
+    fn open<'a>(&self, nvml: &'a Nvml) -> Result<Device<'a>, NvmlError> {
+        match self {
+            Self::At(index) => nvml.device_by_index(*index),
+            Self::Slice(uuid) => nvml.device_by_uuid(uuid.as_str()),
+        }
+    }
+}
+
+fn load(device: &Device<'_>) -> Option<GpuLoad> {
     let memory = device.memory_info().ok()?;
     let rates = device.utilization_rates().ok();
     Some(GpuLoad {
@@ -52,11 +72,16 @@ fn load(nvml: &Nvml, index: u32) -> Option<GpuLoad> {
 pub fn read() -> Result<Readings, NoDriver> {
     let nvml = open().map_err(why_not)?;
     let count = nvml.device_count().map_err(why_not)?;
+    let environment = CudaEnvironment::read();
+    let slice = environment.slice().map(str::to_owned);
     Ok(Readings {
         driver_version: nvml.sys_driver_version().ok(),
         cuda_version: nvml.sys_cuda_driver_version().ok(),
-        cards: (0..count).map(|index| card(&nvml, index)).collect(),
-        environment: CudaEnvironment::read(),
+        cards: (0..count)
+            .map(|index| card(&nvml, &Known::At(index)))
+            .collect(),
+        slice: slice.map(|uuid| card(&nvml, &Known::Slice(uuid))),
+        environment,
     })
 }
 
@@ -78,10 +103,8 @@ fn why_not(error: NvmlError) -> NoDriver {
     }
 }
 
-fn card(nvml: &Nvml, index: u32) -> Result<CardReading, String> {
-    let device = nvml
-        .device_by_index(index)
-        .map_err(|error| error.to_string())?;
+fn card(nvml: &Nvml, known: &Known) -> Result<CardReading, String> {
+    let device = known.open(nvml).map_err(|error| error.to_string())?;
     Ok(CardReading {
         name: device.name().ok(),
         uuid: device.uuid().ok(),
@@ -91,6 +114,7 @@ fn card(nvml: &Nvml, index: u32) -> Result<CardReading, String> {
             .map(|memory| (memory.total, memory.free)),
         compute_capability: device
             .cuda_compute_capability()
+            .or_else(|_| device.mig_parent_device()?.cuda_compute_capability())
             .ok()
             .map(|version| (version.major, version.minor)),
         power_milliwatts: device.power_usage().ok(),

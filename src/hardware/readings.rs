@@ -10,6 +10,8 @@ pub struct Readings {
     pub cuda_version: Option<i32>,
     /// By index; a card that could not be opened is the reason why.
     pub cards: Vec<Result<CardReading, String>>,
+    /// The slice of a card that the environment names.
+    pub slice: Option<Result<CardReading, String>>,
     pub environment: CudaEnvironment,
 }
 
@@ -60,6 +62,14 @@ fn cards(readings: Readings) -> Graphics {
         driver: driver(&readings),
         ..Graphics::default()
     };
+    if let Some(slice) = readings.slice {
+        let name = readings.environment.slice().unwrap_or_default();
+        found.notes.push(format!(
+            "CUDA_VISIBLE_DEVICES names {name}: this slice of a card is card 0, and the only one"
+        ));
+        found.add(0, slice);
+        return found;
+    }
     if readings.cards.is_empty() {
         found
             .notes
@@ -72,15 +82,20 @@ fn cards(readings: Readings) -> Graphics {
         .notes
         .extend(readings.environment.notes(&shown, uuids.len()));
     for (number, index) in (0..).zip(shown) {
-        let card = readings.cards[index].clone();
+        found.add(number, readings.cards[index].clone());
+    }
+    found
+}
+
+impl Graphics {
+    fn add(&mut self, number: u32, card: Result<CardReading, String>) {
         match card.and_then(|card| gpu(number, card)) {
-            Ok(gpu) => found.gpus.push(gpu),
-            Err(reason) => found
+            Ok(gpu) => self.gpus.push(gpu),
+            Err(reason) => self
                 .notes
                 .push(format!("card {number} cannot be used: {reason}")),
         }
     }
-    found
 }
 
 fn driver(readings: &Readings) -> Option<Driver> {

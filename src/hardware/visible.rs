@@ -6,7 +6,7 @@
 /// What the environment says about cards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CudaEnvironment {
-    /// `CUDA_VISIBLE_DEVICES`: numbers, or the beginnings of UUIDs.
+    /// `CUDA_VISIBLE_DEVICES`: numbers, the beginnings of UUIDs, or the UUID of a slice.
     pub visible: Option<String>,
     /// `CUDA_DEVICE_ORDER`.
     pub order: Option<String>,
@@ -19,6 +19,12 @@ impl CudaEnvironment {
             visible: read("CUDA_VISIBLE_DEVICES"),
             order: read("CUDA_DEVICE_ORDER"),
         }
+    }
+
+    /// The slice of a card (MIG) that is named. CUDA shows one alone, and nothing besides.
+    pub fn slice(&self) -> Option<&str> {
+        let first = self.visible.as_deref()?.split(',').next()?.trim();
+        first.starts_with("MIG-").then_some(first)
     }
 
     /// Where in NVML's order the cards are that CUDA counts, in CUDA's order. What follows an entry that means no
@@ -116,6 +122,17 @@ mod tests {
         check("0,3,1", &[0]);
         check("0,1,1,2", &[0, 1]);
         check("MIG-1,0", &[]);
+    }
+
+    #[test]
+    fn a_slice_is_shown_alone() {
+        let slice = |text: &str| visible(text).slice().map(str::to_owned);
+        assert_eq!(slice("MIG-1, MIG-2").as_deref(), Some("MIG-1"));
+        assert_eq!(slice(" MIG-1,0").as_deref(), Some("MIG-1"));
+        for text in ["0,MIG-1", "GPU-aa10-1", ""] {
+            assert_eq!(slice(text), None);
+        }
+        assert_eq!(CudaEnvironment::default().slice(), None);
     }
 
     #[test]

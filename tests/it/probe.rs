@@ -105,6 +105,34 @@ fn cards_have_the_numbers_that_cuda_gives_them() {
 }
 
 #[test]
+fn a_slice_of_a_card_is_the_only_card() {
+    let uuid = "MIG-1f2e3d4c-0000-5000-8000-000000000000";
+    let slice = CardReading {
+        name: Some("NVIDIA H200 MIG 1g.18gb".to_owned()),
+        uuid: Some(uuid.to_owned()),
+        memory: Some((16 << 30, 15 << 30)),
+        ..CardReading::default()
+    };
+    let mut readings = readings(vec![Ok(h200())]).unwrap();
+    readings.environment.visible = Some(uuid.to_owned());
+    readings.slice = Some(Ok(slice));
+    let sliced = machine(Ok(readings.clone()));
+    let [gpu] = sliced.gpus.as_slice() else {
+        panic!("found {:?}", sliced.gpus);
+    };
+    assert_eq!((gpu.index, gpu.memory_free_bytes), (0, 15 << 30));
+    assert_eq!(
+        sliced.notes,
+        [format!(
+            "CUDA_VISIBLE_DEVICES names {uuid}: this slice of a card is card 0, and the only one"
+        )]
+    );
+    readings.slice = Some(Err("not found".to_owned()));
+    let notes = machine(Ok(readings)).notes;
+    assert_eq!(notes[1], "card 0 cannot be used: not found");
+}
+
+#[test]
 fn hidden_cards_are_not_there() {
     let mut readings = readings(vec![Ok(rtx_3070())]).unwrap();
     readings.environment.visible = Some(String::new());

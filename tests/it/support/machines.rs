@@ -29,6 +29,7 @@ pub fn readings(cards: Vec<Result<CardReading, String>>) -> Result<Readings, NoD
         driver_version: Some("580.95.05".to_owned()),
         cuda_version: Some(13_000),
         cards,
+        slice: None,
         environment: CudaEnvironment::default(),
     })
 }

@@ -4,15 +4,16 @@ use std::path::Path;
 
 use super::driver::{Course, Phase};
 use super::{Args, model_name, spec};
+use crate::cli::bench::place::Place;
 use crate::cli::{Exit, Failure};
-use crate::config::Config;
-use crate::daemon::fit::{Needs, Room, Wishes, fit, room};
+use crate::config::{Config, OwnerConfig};
+use crate::daemon::fit::{Needs, NoDevice, Room, Wishes, fit, room};
 use crate::daemon::{DaemonError, needs};
-use crate::hardware;
+use crate::hardware::{self, Machine};
 use crate::kernels::PAGE_TOKENS;
 use crate::networks::text::Synthetic;
 use crate::networks::weights::TensorSource;
-use crate::runtime::{EngineLimits, Footprint, ModelSource};
+use crate::runtime::{DeviceChoice, EngineLimits, Footprint, ModelSource};
 
 /// Refuses before anything is loaded what would not fit.
 pub fn check(
@@ -21,10 +22,9 @@ pub fn check(
     phases: &[Phase],
     config: &Config,
 ) -> Result<(), Failure> {
-    let machine = hardware::probe();
-    let device = args.device.setting();
-    let room =
-        room(&machine, device, &config.owner, cfg!(feature = "cuda")).map_err(DaemonError::from)?;
+    let has_cuda = cfg!(feature = "cuda");
+    let room = left(&hardware::probe(), args.device, &config.owner, has_cuda)
+        .map_err(DaemonError::from)?;
     let needs = needed(args, &room)?;
     check_context(needs.context, args)?;
     let pages = phases.iter().map(|phase| course.pages(*phase)).max();
@@ -41,6 +41,23 @@ pub fn check(
             model_name(args)
         ))
         .hint("a smaller quantization, --context or --batch may fit")),
+    }
+}
+
+/// What the device that was opened has left. Of one that NVML does not know, nobody can tell: CUDA alone decides.
+fn left(
+    machine: &Machine,
+    place: Place,
+    owner: &OwnerConfig,
+    has_cuda: bool,
+) -> Result<Room, NoDevice> {
+    match (room(machine, place.setting(), owner, has_cuda), place) {
+        (Err(NoDevice::Missing { .. }), Place::Cuda(number)) => Ok(Room {
+            device: DeviceChoice::Cuda(number),
+            place: place.to_string(),
+            free_bytes: u64::MAX,
+        }),
+        (room, _) => room,
     }
 }
 
@@ -83,4 +100,29 @@ fn needed(args: &Args, room: &Room) -> Result<Needs, Failure> {
 /// Of the file that holds them.
 pub fn weight_bytes(made: &Synthetic) -> u64 {
     made.headers().iter().map(|header| header.bytes).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Sources;
+
+    #[test]
+    fn a_device_that_only_cuda_knows_is_not_refused() {
+        let sources = Sources {
+            environment: [("HOME".to_owned(), "/home/ada".to_owned())].into(),
+            ..Sources::default()
+        };
+        let owner = Config::load(&sources).unwrap().config.owner;
+        let machine = Machine {
+            gpus: Vec::new(),
+            ..hardware::probe()
+        };
+        let found = left(&machine, Place::Cuda(0), &owner, true).unwrap();
+        assert_eq!(found.device, DeviceChoice::Cuda(0));
+        assert_eq!(found.free_bytes, u64::MAX);
+        let found = left(&machine, Place::Cpu, &owner, true).unwrap();
+        assert_eq!(found.device, DeviceChoice::Cpu);
+        assert!(left(&machine, Place::Cuda(0), &owner, false).is_err());
+    }
 }
