@@ -349,15 +349,24 @@ fn a_pull_without_a_quantization_takes_the_preferred_one_if_the_model_has_it() {
                 format!("{entry}[sources.{name}]\nrepository = \"org/model\"\n{file}\n")
             });
     fs::write(folder.path().join("mine.toml"), entry).unwrap();
-    let pull = |preferred: &str| {
-        let pull = user
-            .types(&["pull", "mine-135m-instruct"])
+    let types = |words: &[&str], preferred: &str| {
+        let typed = user
+            .types(words)
             .env("MUSTER_MODELS_DIR", folder.path().to_str().unwrap())
             .env("MUSTER_MODELS_QUANTIZATION", preferred);
-        pull.run().ok()
+        typed.run().ok()
     };
-    assert!(pull("Q4_K_M").starts_with("mine-135m-instruct:q4_k_m is here"));
-    assert!(pull("bf16").starts_with("mine-135m-instruct:q8_0 is here"));
+    for (preferred, taken) in [("Q4_K_M", "q4_k_m"), ("bf16", "q8_0")] {
+        let said = types(&["pull", "mine-135m-instruct"], preferred);
+        let here = format!("mine-135m-instruct:{taken} is here");
+        assert!(said.starts_with(&here), "{said}");
+        let list: Value = serde_json::from_str(&types(&["list", "--json"], preferred)).unwrap();
+        let mut models = list.as_array().unwrap().iter();
+        let mine = models.find(|model| model["id"] == "mine-135m-instruct");
+        for source in mine.unwrap()["sources"].as_array().unwrap() {
+            assert_eq!(source["is_chosen"], source["quantization"] == taken);
+        }
+    }
 }
 
 #[test]

@@ -41,6 +41,8 @@ struct DefaultsReport {
 #[derive(Serialize)]
 struct SourceReport<'a> {
     quantization: &'a str,
+    /// Whether `pull` takes this one where none is named.
+    is_chosen: bool,
     repository: Option<&'a str>,
     revision: Option<&'a str>,
     path: Option<&'a PathBuf>,
@@ -97,6 +99,7 @@ fn source_report<'a>(
     place: &Place,
 ) -> SourceReport<'a> {
     let state = place.state(source);
+    let pulled = place.source(entry, None);
     let minimum_memory_bytes = entry.minimum_memory_bytes(quantization);
     let (hub, path) = match source {
         Source::Hub(hub) => (Some(hub), None),
@@ -113,6 +116,7 @@ fn source_report<'a>(
     });
     SourceReport {
         quantization,
+        is_chosen: pulled.is_ok_and(|(name, _)| name == quantization),
         repository: hub.map(|hub| hub.repository.as_str()),
         revision: hub.and_then(|hub| Some(hub.revision.as_ref()?.as_str())),
         path,
