@@ -49,6 +49,8 @@ pub enum HubError {
         file: FilePath,
         found: String,
         wanted: String,
+        /// It was pulled before, and that pull decides about the commit.
+        is_pinned: bool,
     },
     #[error("{file} on the hub has {found} bytes and {wanted} were wanted: it is another file")]
     WrongSize {

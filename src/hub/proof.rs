@@ -57,7 +57,7 @@ impl Pull<'_> {
         let stated = wanted.sha256.clone().into_iter();
         let expected = Expected::new(&remote.etag, stated.chain(self.known(remote)));
         match expected.contradiction() {
-            Some((found, wanted)) => Err(other_hash(remote, found, wanted)),
+            Some((found, wanted)) => Err(self.other_hash(remote, found, wanted)),
             None => Ok(expected),
         }
     }
@@ -82,7 +82,7 @@ impl Pull<'_> {
             return Ok(true);
         }
         if digests.git_sha1.eq_ignore_ascii_case(&remote.etag) {
-            return Err(other_hash(remote, digests.sha256, stated));
+            return Err(self.other_hash(remote, digests.sha256, stated));
         }
         self.line.progress.report(Event::Restarted {
             file: &remote.path,
@@ -94,6 +94,21 @@ impl Pull<'_> {
     fn known(&self, remote: &RemoteFile) -> Option<Sha256> {
         let repository = &self.source.repository;
         self.hub.known_hash(repository, &remote.path, &remote.etag)
+    }
+
+    fn other_hash(
+        &self,
+        remote: &RemoteFile,
+        found: impl ToString,
+        wanted: impl ToString,
+    ) -> HubError {
+        let record = Record::read(&self.hub.settings.records_dir, &self.source.repository);
+        HubError::OtherHash {
+            file: remote.path.clone(),
+            found: found.to_string(),
+            wanted: wanted.to_string(),
+            is_pinned: self.source.revision.is_none() && record.file(&remote.path).is_some(),
+        }
     }
 
     pub async fn digests(&self, path: &Path) -> Result<Digests, HubError> {
@@ -110,13 +125,5 @@ impl Pull<'_> {
         digests
             .unwrap_or_else(|error| Err(error.into()))
             .map_err(HubError::disk(path))
-    }
-}
-
-fn other_hash(remote: &RemoteFile, found: impl ToString, wanted: impl ToString) -> HubError {
-    HubError::OtherHash {
-        file: remote.path.clone(),
-        found: found.to_string(),
-        wanted: wanted.to_string(),
     }
 }

@@ -370,6 +370,30 @@ fn a_pull_without_a_quantization_takes_the_preferred_one_if_the_model_has_it() {
 }
 
 #[test]
+fn who_states_another_hash_than_the_hub_is_told_what_to_change() {
+    let user = User::with_model(noise(1000, 1));
+    let folder = tempfile::tempdir().unwrap();
+    let entry = include_str!("../../models/smollm2-135m-instruct.toml").replace("smollm2", "mine");
+    let (entry, _) = entry.split_once("[sources").unwrap();
+    let hash = "0".repeat(64);
+    let source = format!("files = [{{ path = \"model-q8_0.gguf\", sha256 = \"{hash}\" }}]");
+    let source = format!("[sources.q8_0]\nrepository = \"org/model\"\n{source}\n");
+    let entry = entry.replace("SmolLM2", "Mine") + &source;
+    fs::write(folder.path().join("mine.toml"), entry).unwrap();
+    let refused = || {
+        user.types(&["pull", "mine-135m-instruct:q8_0", "-q"])
+            .env("MUSTER_MODELS_DIR", folder.path().to_str().unwrap())
+            .run()
+            .fails(65, "it is another file")
+    };
+    let said = refused();
+    assert!(said.contains("states a sha256 or a revision"), "{said}");
+    user.types(&["pull", "org/model"]).run().ok();
+    let said = refused();
+    assert!(said.contains("an earlier pull pins its commit"), "{said}");
+}
+
+#[test]
 fn show_tells_all_that_is_known_of_a_model() {
     let user = User::new();
     let shown = user.types(&["show", "QWEN/qwen3-4b"]).run().ok();

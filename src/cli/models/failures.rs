@@ -41,8 +41,13 @@ fn advice(error: &HubError) -> Option<&'static str> {
         HubError::Unreachable { .. } => {
             Some("what came so far stays; HF_ENDPOINT names another hub, HTTPS_PROXY a proxy")
         }
-        HubError::OtherHash { .. } => {
+        HubError::OtherHash {
+            is_pinned: true, ..
+        } => {
             Some("an earlier pull pins its commit until `worker models rm` removes what it brought")
+        }
+        HubError::OtherHash { .. } => {
+            Some("its entry in the catalog states a sha256 or a revision that is not the hub's")
         }
         HubError::Denied { .. } => Some("HF_TOKEN holds the token, made on the hub under settings"),
         _ => None,
