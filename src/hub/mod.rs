@@ -83,7 +83,7 @@ impl Hub {
         progress: &dyn Progress,
         stop: &CancellationToken,
     ) -> Result<Pulled, HubError> {
-        if let Some(found) = self.locate(source) {
+        if let Some(found) = self.located(source, stop).await? {
             return Ok(found);
         }
         let pull = pull::Pull {
@@ -94,6 +94,23 @@ impl Hub {
         };
         survive_file_size_limits();
         pull.run().await
+    }
+
+    /// [`Self::locate`] on a thread of its own: it may have to read large files for their hashes.
+    async fn located(
+        &self,
+        source: &Source,
+        stop: &CancellationToken,
+    ) -> Result<Option<Pulled>, HubError> {
+        let (hub, source) = (Self::new(self.settings.clone()), source.clone());
+        let found = tokio::task::spawn_blocking(move || hub.locate(&source));
+        // Nobody waits for the reader when it is stopped.
+        tokio::select! {
+            () = stop.cancelled() => Err(HubError::Stopped),
+            found = found => {
+                found.map_err(|error| HubError::disk(&self.settings.cache_dir)(error.into()))
+            }
+        }
     }
 
     /// The files of a repository that make a model: one that is named by its path or a part of it, or the only
@@ -179,9 +196,11 @@ impl Hub {
     fn commits(&self, source: &Source) -> Vec<Revision> {
         let cached = self.cached(&source.repository);
         let asked = self.pinned(source).into_iter().chain([Revision::main()]);
-        asked
+        let mut commits: Vec<_> = asked
             .filter_map(|revision| cached.commit_of(&revision))
-            .collect()
+            .collect();
+        commits.dedup();
+        commits
     }
 
     /// A file of one of those commits, if it is here and the one that is meant. Where its hash is stated, that alone

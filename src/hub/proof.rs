@@ -3,7 +3,7 @@
 //! The hub names large files by their SHA-256, and the blob's name is then proof enough. Of other names only the record
 //! of the first pull tells the SHA-256, and where there is none the bytes have to be read.
 
-use std::path::Path;
+use std::{fs, io, path::Path};
 
 use super::{
     Hub, cache,
@@ -11,7 +11,7 @@ use super::{
     error::HubError,
     progress::Event,
     pull::Pull,
-    record::Record,
+    record::{self, Record, Stamp},
     remote::RemoteFile,
     source::{FilePath, Repository, Sha256, Source, SourceFile},
 };
@@ -29,9 +29,24 @@ impl Hub {
         match self.known_hash(&source.repository, &file.path, &name) {
             Some(known) => known == *wanted,
             None => {
-                digest::of_file(path, &mut |_, _| {}).is_ok_and(|digests| digests.sha256 == *wanted)
+                let read = self.read_hash(&source.repository, path);
+                read.is_ok_and(|read| read == *wanted)
             }
         }
+    }
+
+    /// The SHA-256 of a file's bytes, which are read once for as long as nobody writes them.
+    fn read_hash(&self, repository: &Repository, path: &Path) -> io::Result<Sha256> {
+        let records_dir = &self.settings.records_dir;
+        let path = fs::canonicalize(path)?;
+        let stamp = Stamp::of(&path)?;
+        if let Some(known) = Record::read(records_dir, repository).hash_read(&path, stamp) {
+            return Ok(known);
+        }
+        let sha256 = digest::of_file(&path, &mut |_, _| {})?.sha256;
+        // Where nothing can be recorded it is read again.
+        let _ = record::add_read(records_dir, repository, &path, stamp, &sha256);
+        Ok(sha256)
     }
 
     /// The SHA-256 of a blob as its name tells it or, where that is another one, as its pull wrote it down.
@@ -77,6 +92,9 @@ impl Pull<'_> {
             Some(stated) if has_size && self.known(remote).is_none() => stated,
             _ => return Ok(has_size),
         };
+        self.line
+            .progress
+            .report(Event::Verifying { file: &remote.path });
         let digests = self.digests(blob).await?;
         if digests.sha256 == *stated {
             return Ok(true);

@@ -1,11 +1,13 @@
 //! What was learnt at the first pull of a source that pins nothing: the commit and the hashes.
 //!
 //! From then on the source is pinned to them, as if the catalog had said so. Removing the model forgets them.
+//! Beside them stand the hashes of files that other programs brought, which were read for it: reading takes long.
 
 use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::{self, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -17,6 +19,9 @@ use super::source::{FilePath, Repository, Revision, Sha256};
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Record {
     files: BTreeMap<String, Pulled>,
+    /// By where they lie on this machine.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    read: BTreeMap<PathBuf, Read>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +30,35 @@ struct Pulled {
     etag: String,
     size: u64,
     sha256: String,
+}
+
+/// What was read of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Read {
+    #[serde(flatten)]
+    stamp: Stamp,
+    sha256: String,
+}
+
+/// What changes whenever a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    size: u64,
+    inode: u64,
+    modified_secs: i64,
+    modified_nanos: i64,
+}
+
+impl Stamp {
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let metadata = path.metadata()?;
+        Ok(Self {
+            size: metadata.len(),
+            inode: metadata.ino(),
+            modified_secs: metadata.mtime(),
+            modified_nanos: metadata.mtime_nsec(),
+        })
+    }
 }
 
 /// A file as it was at its pull.
@@ -51,6 +85,14 @@ impl Record {
             size: pulled.size,
             sha256: pulled.sha256.parse().ok()?,
         })
+    }
+
+    /// The hash of a file that was read when it was as it is now.
+    pub fn hash_read(&self, path: &Path, stamp: Stamp) -> Option<Sha256> {
+        let read = self.read.get(path)?;
+        (read.stamp == stamp)
+            .then(|| read.sha256.parse().ok())
+            .flatten()
     }
 
     /// A commit that files were pulled from; the greatest number of them, when there are several.
@@ -84,7 +126,24 @@ pub fn add(
     change(records_dir, repository, |record| record.insert(path, file))
 }
 
-/// Takes files out of the record of a repository.
+/// Adds to the record of a repository what was read of a file.
+pub fn add_read(
+    records_dir: &Path,
+    repository: &Repository,
+    path: &Path,
+    stamp: Stamp,
+    sha256: &Sha256,
+) -> io::Result<()> {
+    let read = Read {
+        stamp,
+        sha256: sha256.to_string(),
+    };
+    change(records_dir, repository, |record| {
+        record.read.insert(path.to_owned(), read);
+    })
+}
+
+/// Takes files out of the record of a repository, and what was read of those that are gone.
 pub fn forget<'a>(
     records_dir: &Path,
     repository: &Repository,
@@ -94,6 +153,7 @@ pub fn forget<'a>(
         for path in paths {
             record.files.remove(path.as_str());
         }
+        record.read.retain(|path, _| path.exists());
     })
 }
 
@@ -112,7 +172,8 @@ fn change(
     }
     let mut record = Record::read(records_dir, repository);
     edit(&mut record);
-    if record.files.is_empty() && !path.exists() {
+    let is_empty = record.files.is_empty() && record.read.is_empty();
+    if is_empty && !path.exists() {
         return Ok(());
     }
     let new = path.with_extension("new");

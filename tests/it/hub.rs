@@ -452,6 +452,32 @@ async fn a_file_named_by_git_is_known_by_the_record_of_its_pull_and_else_by_its_
 }
 
 #[tokio::test]
+async fn a_file_is_read_for_its_hash_once_until_somebody_writes_it() {
+    let hub = FakeHub::start();
+    hub.small_file("config.json", "{}");
+    let place = Place::new();
+    place.pull(&hub, &["config.json"]).await.unwrap();
+    fs::remove_dir_all(place.folder.path().join("records")).unwrap();
+    let wanted = stating("config.json", &sha256(b"{}"));
+    let here = Hub::new(place.settings(&hub));
+    assert!(here.locate(&wanted).is_some());
+
+    let blobs = place.cache().join("models--org--model/blobs");
+    let blob = blobs.join(git_sha1(b"{}"));
+    let before = fs::metadata(&blob).unwrap().modified().unwrap();
+    fs::write(&blob, "[]").unwrap();
+    let modified = |time| {
+        let file = fs::File::options().write(true).open(&blob).unwrap();
+        file.set_modified(time).unwrap();
+    };
+    // As if nobody had written it: who read it again would notice.
+    modified(before);
+    assert!(here.locate(&wanted).is_some());
+    modified(before + Duration::from_secs(1));
+    assert_eq!(here.locate(&wanted), None);
+}
+
+#[tokio::test]
 async fn a_spoilt_file_comes_again_where_its_hash_is_stated() {
     let hub = FakeHub::start();
     hub.small_file("config.json", "{}");
