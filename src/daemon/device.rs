@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::DaemonError;
-use super::fit::{Needs, Room, Wishes, fit, room};
+use super::fit::{Fit, Needs, Room, Wishes, fit, room};
 use super::locate::Located;
 use crate::config::Config;
 use crate::hardware::Machine;
@@ -41,18 +41,22 @@ impl Device {
         located: Located,
         progress: impl FnMut(u64, u64) + Send + 'static,
     ) -> Result<Arc<ModelInfo>, DaemonError> {
+        let fitted = self.fit(&located)?;
         let Located { name, mut source } = located;
-        let needs = needs(&source, &self.room, &self.limits)?;
-        let fitted =
-            fit(needs, self.wishes, &self.room).map_err(|refusal| DaemonError::DoesNotFit {
-                model: name.clone(),
-                refusal: Box::new(refusal),
-            })?;
         source.context = Some(fitted.context);
         source.cache = CacheRoom::Tokens(fitted.kv_tokens);
         let info = self.runtime.load(&name, source, progress).await?;
         self.room = self.room.clone().after(&fitted);
         Ok(info)
+    }
+
+    /// Whether a model fits into what is left, by its header.
+    pub fn fit(&self, located: &Located) -> Result<Fit, DaemonError> {
+        let needs = needs(&located.source, &self.room, &self.limits)?;
+        fit(needs, self.wishes, &self.room).map_err(|refusal| DaemonError::DoesNotFit {
+            model: located.name.clone(),
+            refusal: Box::new(refusal),
+        })
     }
 
     /// What it has left.

@@ -1,7 +1,9 @@
 //! Which models `worker up` serves: those asked for, else the best that is here and quick on this machine.
 
+use tracing::warn;
+
 use super::offer::Offer;
-use crate::cli::init::choose::quick;
+use crate::cli::init::choose::{Candidate, quick};
 use crate::cli::init::search::{candidates, ready};
 use crate::cli::place::Place;
 use crate::cli::{Failure, up};
@@ -36,18 +38,30 @@ pub fn choose(
         });
     }
     let ready = ready(place, config, device.room());
-    let best = ready.iter().find(|candidate| candidate.name != OWN);
-    let name = best.map_or(OWN.to_owned(), |best| {
-        format!("{}:{}", best.name, best.quantization)
-    });
+    let mut others = ready.iter().filter(|candidate| candidate.name != OWN);
+    let best = others.find_map(|candidate| usable(candidate, place, device));
     let better = match best {
         None if !config.hub.offline => offer(config, place, device),
         _ => None,
     };
+    let best = best.map_or_else(|| place.locate(OWN), Ok)?;
     Ok(Choice {
-        models: vec![place.locate(&name)?],
+        models: vec![best],
         better,
     })
+}
+
+/// Its files say exactly what it takes, and whether they are whole.
+fn usable(candidate: &Candidate, place: &Place, device: &Device) -> Option<Located> {
+    let name = format!("{}:{}", candidate.name, candidate.quantization);
+    let located = place.locate(&name).ok()?;
+    match device.fit(&located) {
+        Ok(_) => Some(located),
+        Err(error) => {
+            warn!("{name} is here and is not served: {error}");
+            None
+        }
+    }
 }
 
 /// The largest model that fits and would be quick.

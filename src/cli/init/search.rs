@@ -15,12 +15,15 @@ pub fn candidates(place: &Place, config: &Config, room: &Room) -> Vec<Candidate>
     search.all(|entry| search.proposed(entry))
 }
 
-/// The models that are here, fit and are quick, largest first: in the preferred or the usual quantization, or in what
+/// The models that are here, fit and are quick, those of most parameters first: in the preferred or the usual quantization, or in what
 /// there is. Only `up` asks for them.
 #[cfg(any(test, feature = "coordinator"))]
 pub fn ready(place: &Place, config: &Config, room: &Room) -> Vec<Candidate> {
     let search = Search::new(place, config, room);
-    search.all(|entry| search.ready(entry))
+    let mut ready = search.all(|entry| search.ready(entry));
+    // However few bits a number has, more of them make the better model.
+    ready.sort_by_key(|candidate| Reverse(search.parameters(candidate)));
+    ready
 }
 
 /// Where models are looked for, and for what.
@@ -82,6 +85,12 @@ impl<'a> Search<'a> {
                 Reverse(fit.total_bytes),
             )
         })
+    }
+
+    #[cfg(any(test, feature = "coordinator"))]
+    fn parameters(&self, candidate: &Candidate) -> u64 {
+        let entry = self.place.catalog.find(&candidate.name);
+        entry.map_or(0, |entry| entry.shape.parameters)
     }
 
     fn fitted(&self, entry: &Entry, name: &'a str) -> Option<(&'a str, Fit)> {
@@ -218,6 +227,21 @@ mod tests {
         assert_eq!(served("bf16", 2 << 30).unwrap(), "small:q4_k_m");
         assert_eq!(served("", 2 << 30).unwrap(), "small");
         assert_eq!(served("bf16", 1 << 28), None);
+    }
+
+    #[test]
+    fn the_larger_model_comes_first_though_it_takes_less() {
+        let mut owner = Owner::new("", &["bf16"]);
+        owner.room.device = DeviceChoice::Cuda(0);
+        let folder = owner.config.models.dir.clone().unwrap();
+        let large = ENTRY.replace("1_000_000_000", "3_000_000_000");
+        let large = large.replace("small", "large");
+        std::fs::write(folder.join("large.toml"), large).unwrap();
+        std::fs::write(folder.join("large-q4_k_m.gguf"), "").unwrap();
+        let all = ready(&owner.place(), &owner.config, &owner.room);
+        let of = |name| all.iter().position(|candidate| candidate.name == name);
+        let (large, small) = (of("large").unwrap(), of("small").unwrap());
+        assert!(large < small && all[large].total_bytes < all[small].total_bytes);
     }
 
     #[test]
