@@ -11,7 +11,7 @@ use super::forms::{Forms, words};
 use super::letters::folded;
 use super::pattern::Pattern;
 use super::youth;
-use crate::protocol::legacy::image::check::LONGEST_PROMPT;
+use crate::protocol::legacy::{image, text};
 
 /// At this suspicion a prompt is not taken as it is.
 pub const TOO_SUSPICIOUS: u32 = 2;
@@ -40,12 +40,11 @@ pub enum Medium {
 }
 
 impl Medium {
-    /// The most bytes of a prompt that are looked at: those of the longest there is for an image, or as many as the longest
-    /// context holds tokens, and four for each.
+    /// The most bytes of a prompt that are looked at: of the longest there is.
     pub fn longest(self) -> usize {
         match self {
-            Self::Image => LONGEST_PROMPT,
-            Self::Text => 4 << 20,
+            Self::Image => image::check::LONGEST_PROMPT,
+            Self::Text => text::check::LONGEST_PROMPT,
         }
     }
 }

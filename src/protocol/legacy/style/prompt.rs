@@ -1,7 +1,8 @@
 //! What a style makes of a prompt: its template with the client's words in it.
 
 use crate::protocol::legacy::error::{Code, Refusal};
-use crate::protocol::legacy::image::check::LONGEST_PROMPT;
+use crate::protocol::legacy::image::check::LONGEST_PROMPT as LONGEST_IMAGE_PROMPT;
+use crate::protocol::legacy::text::check::LONGEST_PROMPT as LONGEST_TEXT_PROMPT;
 
 use super::{MOST_MODELS, MOST_TAGS};
 
@@ -13,9 +14,6 @@ pub const IMAGE_VARIABLES: [&str; 2] = ["{p}", "{np}"];
 pub const TEXT_TEMPLATE: &str = "{p}";
 pub const TEXT_VARIABLES: [&str; 1] = ["{p}"];
 
-/// What a style makes of a text's prompt may have so many bytes: as many as the longest context that can be asked for
-/// holds tokens, and four for each.
-const LONGEST_TEXT: usize = 4 << 20;
 /// A template may name its variables so often, all together.
 const MOST_PLACES: usize = 16;
 
@@ -31,7 +29,7 @@ pub fn image(template: &str, prompt: &str) -> Result<String, Refusal> {
         "np" => Some(unwanted.as_str()),
         _ => None,
     });
-    joined(&parts, LONGEST_PROMPT)
+    joined(&parts, LONGEST_IMAGE_PROMPT)
 }
 
 /// The prompt of a text. Variables nobody fills become nothing.
@@ -41,7 +39,7 @@ pub fn text(template: &str, prompt: &str) -> Result<String, Refusal> {
         word if is_word(word) => Some(""),
         _ => None,
     });
-    joined(&parts, LONGEST_TEXT)
+    joined(&parts, LONGEST_TEXT_PROMPT)
 }
 
 /// The template in parts, of which those that stood in braces are replaced, once: what was put in is not looked into.
@@ -111,8 +109,8 @@ pub fn check_lists(models: Option<&[String]>, tags: Option<&[String]>) -> Result
 #[cfg(test)]
 mod tests {
     use super::{
-        IMAGE_VARIABLES, LONGEST_PROMPT, LONGEST_TEXT, MOST_PLACES, TEXT_VARIABLES, check_template,
-        image, text,
+        IMAGE_VARIABLES, LONGEST_IMAGE_PROMPT, LONGEST_TEXT_PROMPT, MOST_PLACES, TEXT_VARIABLES,
+        check_template, image, text,
     };
     use crate::protocol::legacy::{Code, Refusal};
 
@@ -158,13 +156,13 @@ mod tests {
             true => assert_eq!(made.unwrap().len(), most),
             false => assert_eq!(code(made), Some(Code::InvalidPromptSize)),
         };
-        let (half, long) = ("x".repeat(LONGEST_PROMPT / 2), "x".repeat(4 << 20));
-        check(image("{p}{p}{np}", &half), LONGEST_PROMPT, true);
-        check(image("{p}{p}{np}.", &half), LONGEST_PROMPT, false);
-        check(image(&all, &long), LONGEST_PROMPT, false);
-        check(text("{p}", &long), LONGEST_TEXT, true);
-        check(text("{p}.", &long), LONGEST_TEXT, false);
-        check(text(&all, &long), LONGEST_TEXT, false);
+        let (half, long) = ("x".repeat(LONGEST_IMAGE_PROMPT / 2), "x".repeat(4 << 20));
+        check(image("{p}{p}{np}", &half), LONGEST_IMAGE_PROMPT, true);
+        check(image("{p}{p}{np}.", &half), LONGEST_IMAGE_PROMPT, false);
+        check(image(&all, &long), LONGEST_IMAGE_PROMPT, false);
+        check(text("{p}", &long), LONGEST_TEXT_PROMPT, true);
+        check(text("{p}.", &long), LONGEST_TEXT_PROMPT, false);
+        check(text(&all, &long), LONGEST_TEXT_PROMPT, false);
     }
 
     #[test]

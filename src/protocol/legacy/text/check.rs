@@ -7,8 +7,8 @@ use crate::protocol::legacy::error::{Code, Refusal};
 use super::params::ModelGenerationInputText;
 use super::request::GenerationInputText;
 
-/// In bytes: four for each token of the longest context there is.
-const LONGEST_PROMPT: usize = 4 << 20;
+/// In bytes: four for each token of the longest context that can be asked for.
+pub const LONGEST_PROMPT: usize = 4 << 20;
 const FULL_SAMPLER_ORDER: usize = 7;
 const MOST_STOPS: usize = 128;
 const MOST_STOP_CHARACTERS: usize = 2000;
