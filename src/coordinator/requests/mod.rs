@@ -103,6 +103,22 @@ pub struct NewRequest {
     pub expires_at: UnixMillis,
 }
 
+impl NewRequest {
+    /// What is written down of it as it is accepted. The body goes there.
+    pub fn take_row(&mut self) -> RequestRow {
+        RequestRow {
+            id: self.id,
+            account: self.account,
+            kind: self.kind,
+            body: std::mem::take(&mut self.body),
+            accepted_at: wall_clock(),
+            expires_at: self.expires_at,
+            cancelled: false,
+            fee: self.fee,
+        }
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum NotAccepted {
     #[error("{0}")]
@@ -134,7 +150,7 @@ impl Requests {
     }
 
     /// Queued and on disk when this returns.
-    pub async fn accept(&self, new: NewRequest) -> Result<Arc<Request>, NotAccepted> {
+    pub async fn accept(&self, mut new: NewRequest) -> Result<Arc<Request>, NotAccepted> {
         let submission = Submission {
             jobs: new.jobs.clone(),
             standing: new.standing,
@@ -146,16 +162,7 @@ impl Requests {
                 streams.map_err(NotAccepted::Refused)?
             }
         };
-        let row = RequestRow {
-            id: new.id,
-            account: new.account,
-            kind: new.kind,
-            body: new.body,
-            accepted_at: wall_clock(),
-            expires_at: new.expires_at,
-            cancelled: false,
-            fee: new.fee,
-        };
+        let row = new.take_row();
         // Should the store fail, the streams are dropped here, which cancels the jobs.
         self.0.store.accept(row.clone(), new.dues).await?;
         new.kept.into_iter().for_each(Kept::accepted);

@@ -17,8 +17,8 @@ use crate::coordinator::media::{Area, Key, Kind as Format, Links, Media, MediaSe
 use crate::coordinator::names::Names;
 use crate::coordinator::requests::orders::Asked;
 use crate::coordinator::requests::{Ended, Made, Order, Request};
-use crate::coordinator::storage::{Location, RequestRow, Store};
-use crate::protocol::job::{self, Kudos, Note, Product, RequestId};
+use crate::coordinator::storage::{Location, Store};
+use crate::protocol::job::{self, Note, Product, RequestId};
 use crate::protocol::legacy::Body;
 use crate::protocol::legacy::image::request::GenerationInputImage;
 use crate::protocol::legacy::interrogation::ModelInterrogationInputImage;
@@ -91,17 +91,8 @@ fn request(texts: u32) -> Arc<Request> {
 fn request_of(asked: Asked) -> Arc<Request> {
     let payer = Payer::of(&Caller::anonymous(), None, false, wall_clock()).unwrap();
     let order = Order::new(RequestId::random(), &payer, asked);
-    let new = order.request(Standing::default(), None, &Names::default());
-    let row = RequestRow {
-        id: new.id,
-        account: new.account,
-        kind: new.kind,
-        body: new.body,
-        accepted_at: wall_clock(),
-        expires_at: new.expires_at,
-        cancelled: false,
-        fee: Kudos(0),
-    };
+    let mut new = order.request(Standing::default(), None, &Names::default());
+    let row = new.take_row();
     let wishes = (new.wishes, new.standing);
     Request::new(&row, wishes, &new.jobs, &[], Vec::new()).into()
 }

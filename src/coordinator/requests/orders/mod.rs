@@ -436,17 +436,8 @@ mod tests {
 
     /// What is written down of it.
     fn row(order: &Order, standing: Standing) -> RequestRow {
-        let new = order.request(standing, None, &Names::default());
-        RequestRow {
-            id: new.id,
-            account: new.account,
-            kind: new.kind,
-            body: new.body,
-            accepted_at: wall_clock(),
-            expires_at: new.expires_at,
-            cancelled: false,
-            fee: new.fee,
-        }
+        let mut new = order.request(standing, None, &Names::default());
+        new.take_row()
     }
 
     fn order(asked: Asked) -> Order {
