@@ -8,22 +8,19 @@ use crate::cli::place::Place;
 use crate::config::{Config, Quantization};
 use crate::daemon::fit::{Fit, Needs, Room, Wishes, fit, quantization};
 
-/// The models of the catalog that fit, largest first: each in the preferred quantization or, where that cannot be had,
+/// The models of the catalog that fit, those of most parameters first: each in the preferred quantization or, where that cannot be had,
 /// in the usual one or a smaller one.
 pub fn candidates(place: &Place, config: &Config, room: &Room) -> Vec<Candidate> {
     let search = Search::new(place, config, room);
     search.all(|entry| search.proposed(entry))
 }
 
-/// The models that are here, fit and are quick, those of most parameters first: in the preferred or the usual quantization, or in what
-/// there is. Only `up` asks for them.
+/// The models that are here, fit and are quick, in the same order: in the preferred or the usual quantization, or in
+/// what there is. Only `up` asks for them.
 #[cfg(any(test, feature = "coordinator"))]
 pub fn ready(place: &Place, config: &Config, room: &Room) -> Vec<Candidate> {
     let search = Search::new(place, config, room);
-    let mut ready = search.all(|entry| search.ready(entry));
-    // However few bits a number has, more of them make the better model.
-    ready.sort_by_key(|candidate| Reverse(search.parameters(candidate)));
-    ready
+    search.all(|entry| search.ready(entry))
 }
 
 /// Where models are looked for, and for what.
@@ -46,9 +43,11 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What is chosen of each entry, largest first.
+    /// What is chosen of each entry, the best first: however few bits a number has, more of them make the better model.
     fn all(&self, choose: impl Fn(&'a Entry) -> Option<(&'a str, Fit)>) -> Vec<Candidate> {
-        let chosen = self.place.catalog.entries().iter().filter_map(|entry| {
+        let mut entries: Vec<&Entry> = self.place.catalog.entries().iter().collect();
+        entries.sort_by_key(|entry| Reverse(entry.shape.parameters));
+        let chosen = entries.into_iter().filter_map(|entry| {
             let (name, fit) = choose(entry)?;
             Some(Candidate {
                 name: entry.id.clone(),
@@ -58,9 +57,7 @@ impl<'a> Search<'a> {
                 is_here: self.is_here(entry, name),
             })
         });
-        let mut candidates: Vec<Candidate> = chosen.collect();
-        candidates.sort_by_key(|candidate| Reverse(candidate.total_bytes));
-        candidates
+        chosen.collect()
     }
 
     fn proposed(&self, entry: &'a Entry) -> Option<(&'a str, Fit)> {
@@ -85,12 +82,6 @@ impl<'a> Search<'a> {
                 Reverse(fit.total_bytes),
             )
         })
-    }
-
-    #[cfg(any(test, feature = "coordinator"))]
-    fn parameters(&self, candidate: &Candidate) -> u64 {
-        let entry = self.place.catalog.find(&candidate.name);
-        entry.map_or(0, |entry| entry.shape.parameters)
     }
 
     fn fitted(&self, entry: &Entry, name: &'a str) -> Option<(&'a str, Fit)> {
