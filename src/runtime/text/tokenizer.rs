@@ -1,5 +1,6 @@
 //! Text to tokens, by the model's own `tokenizer.json` or the vocabulary in its GGUF file.
 
+use std::panic::catch_unwind;
 use std::path::Path;
 
 use super::TextError;
@@ -15,8 +16,7 @@ pub struct Tokenizer {
 impl Tokenizer {
     pub fn open(path: &Path) -> Result<Self, TextError> {
         let bytes = std::fs::read(path).map_err(|error| TextError::unreadable(path, &error))?;
-        let inner = tokenizers::Tokenizer::from_bytes(bytes);
-        let inner = inner.map_err(|error| TextError::broken(path.display(), error))?;
+        let inner = read(&bytes).map_err(|reason| TextError::broken(path.display(), reason))?;
         Self::new(inner).map_err(|error| error.in_file(path))
     }
 
@@ -54,6 +54,13 @@ impl Tokenizer {
     pub fn pieces(&self) -> &Pieces {
         &self.pieces
     }
+}
+
+/// The library panics at some of what no program writes, as a merge that is longer than every token.
+fn read(bytes: &[u8]) -> Result<tokenizers::Tokenizer, String> {
+    let read = catch_unwind(|| tokenizers::Tokenizer::from_bytes(bytes));
+    let read = read.map_err(|_| "its vocabulary, merges and prefixes do not fit together")?;
+    read.map_err(|error| error.to_string())
 }
 
 /// How a vocabulary writes bytes that are not text.
@@ -162,4 +169,23 @@ fn byte_table() -> [Option<u8>; 512] {
         }
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merges_that_do_not_fit_the_vocabulary_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokenizer.json");
+        let text =
+            r#"{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": [["a", "b"]]}}"#;
+        std::fs::write(&path, text).unwrap();
+
+        let refused = Tokenizer::open(&path).map(drop).unwrap_err().to_string();
+
+        assert!(refused.contains("tokenizer.json is broken"), "{refused}");
+        assert!(refused.contains("do not fit together"), "{refused}");
+    }
 }
