@@ -28,7 +28,7 @@ pub enum NotTaken {
     /// Another account's worker has it.
     NotYours,
     Already,
-    /// Its time was over, or its client has left.
+    /// It was given back, its time was over, or its client has left.
     TakenAway,
     Unavailable,
 }
@@ -170,6 +170,11 @@ impl Held {
             out.ends = Instant::now() + DELIVERED;
             self.ends.insert((out.ends, id));
         }
+    }
+
+    /// Its worker could not do it, and brings nothing more of it.
+    pub fn given_back(&mut self, id: JobId) {
+        self.turn(id, State::TakenAway);
     }
 
     /// Dispatch would not have it: somebody was faster, even if that was the same worker.

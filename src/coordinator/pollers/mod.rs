@@ -220,7 +220,11 @@ impl Pollers {
     ) -> Result<Kudos, NotTaken> {
         let out = self.out(owner, id).await?;
         if out.decoy {
-            self.held().brought(called(out.job, out.attempt));
+            let id = called(out.job, out.attempt);
+            match made {
+                Made::Brought { .. } => self.held().brought(id),
+                Made::Fault => self.held().given_back(id),
+            }
             return Ok(Kudos(0));
         }
         let pollers = self.clone();
@@ -247,7 +251,7 @@ impl Pollers {
                 match is_whole {
                     true => held.delivered(id),
                     // The job may wait again, and the store has nothing of it.
-                    false => held.brought(id),
+                    false => held.given_back(id),
                 }
                 Ok(reward)
             }

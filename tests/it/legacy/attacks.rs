@@ -509,7 +509,7 @@ async fn a_job_that_was_given_back_is_nobodys_to_bring_and_its_place_is_not_take
     let (status, late) = submit(&app, &first["id"], "late").await;
     assert_eq!(
         (status, &late["rc"]),
-        (StatusCode::BAD_REQUEST, &json!("DuplicateGen"))
+        (StatusCode::BAD_REQUEST, &json!("AbortedGen"))
     );
     let second = pop(&app, "w2").await;
     assert_ne!(second["id"], first["id"], "an id for each attempt");

@@ -362,7 +362,7 @@ async fn a_fault_puts_the_job_back_and_the_next_worker_gets_it() {
     let (code, late) = submit(&app, &popped["id"], "late").await;
     assert_eq!(
         (code, &late["rc"]),
-        (StatusCode::BAD_REQUEST, &json!("DuplicateGen"))
+        (StatusCode::BAD_REQUEST, &json!("AbortedGen"))
     );
 }
 
