@@ -14,8 +14,8 @@ use super::{
 use crate::coordinator::egress::{Egress, Limits, Schemes};
 use crate::tasks::Tasks;
 
-const HOUR: Duration = Duration::from_secs(3600);
-const WEBP: &[u8] = b"RIFF\x10\0\0\0WEBPVP8 and so on";
+pub const HOUR: Duration = Duration::from_secs(3600);
+pub const WEBP: &[u8] = b"RIFF\x10\0\0\0WEBPVP8 and so on";
 
 fn server() -> String {
     std::env::var("MUSTER_TEST_S3").expect(
@@ -24,7 +24,7 @@ fn server() -> String {
     )
 }
 
-async fn bucket(keep: Duration, tasks: &Tasks) -> Media {
+pub async fn bucket(keep: Duration, tasks: &Tasks) -> Media {
     let place = BucketSettings {
         name: "muster".to_owned(),
         region: "us-east-1".to_owned(),
@@ -44,12 +44,12 @@ async fn bucket(keep: Duration, tasks: &Tasks) -> Media {
 }
 
 /// One that no other test has.
-fn key() -> Key {
+pub fn key() -> Key {
     Key::new(Area::Results, Uuid::new_v4(), 1, Kind::Webp)
 }
 
 /// Sends an object as public workers do: without a type.
-async fn put(link: &str, bytes: &[u8]) -> String {
+pub async fn put(link: &str, bytes: &[u8]) -> String {
     let url = Url::parse(link).unwrap();
     let (host, port) = (url.host_str().unwrap(), url.port().unwrap());
     let mut socket = TcpStream::connect((host, port)).await.unwrap();

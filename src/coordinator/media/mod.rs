@@ -16,7 +16,7 @@
 
 mod bucket;
 #[cfg(test)]
-mod bucket_tests;
+pub mod bucket_tests;
 mod folder;
 mod key;
 mod link;

@@ -114,6 +114,14 @@ fn remark(remark: &Remark) -> Option<GenerationMetadataImage> {
     })
 }
 
+/// Whether its worker says that it has uploaded an image.
+pub fn is_uploaded(result: &Value) -> bool {
+    match result {
+        Value::Object(fields) => fields.values().any(|one| one == UPLOADED),
+        result => result == UPLOADED,
+    }
+}
+
 fn link_in(result: &mut Value, link: &str) {
     match result {
         Value::String(text) if text == UPLOADED => link.clone_into(text),

@@ -193,6 +193,8 @@ async fn what_failed_waits_again_and_what_is_cancelled_is_not_given_out() {
     let (code, answer) = post(&app, SUBMIT, fault).await;
     assert_eq!((code, &answer["reward"]), (StatusCode::OK, &json!(0.0)));
     until(&app, &id, |status| status["forms"][0]["state"] == "waiting").await;
+    let (code, late) = submit(&app, &popped["forms"][0]["id"], json!("a cat")).await;
+    assert_eq!((code.as_u16(), &late["rc"]), (400, &json!("DuplicateGen")));
     let path = format!("{STATUS}/{id}");
     let (code, status) = call(&app, Method::DELETE, &path, Value::Null).await;
     assert_eq!(code, StatusCode::OK);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::body::read;
 use super::super::images::uploaded;
@@ -21,7 +21,8 @@ use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::media::{Area, Key, Kind as Format, Media};
 use crate::coordinator::modes::Modes;
-use crate::coordinator::pollers::{Ask, Made, Pollers, id_of};
+use crate::coordinator::pollers::{Ask, Made, NotTaken, Pollers, id_of};
+use crate::coordinator::requests::results::is_uploaded;
 use crate::coordinator::storage::Said;
 use crate::protocol::job::{Body as JobBody, Capabilities, JobId, Kind, Product, Reach};
 use crate::protocol::legacy::image::drawn::most_bytes;
@@ -186,13 +187,13 @@ pub async fn submit(
     let job = brought.id.parse().map(JobId);
     let job = job.map_err(|_| Refusal::unknown_job(&brought.id))?;
     let attempts = pollers.attempts(caller.account, job).await;
-    let attempts = attempts.map_err(|not| not_taken(not, job))?;
+    let attempts = attempts.map_err(|not| not_heard(not, job))?;
     let made = match brought.state == SubmitState::Faulted.word() {
         true => Made::Fault,
         false => {
             let key = |number: &u32| key(attempts.job, *number);
             let keys: Vec<Key> = attempts.numbers.iter().map(key).collect();
-            let image = uploaded_to(&media, &keys, attempts.pixels).await;
+            let image = image_of(&brought.result, &media, &keys, attempts.pixels).await?;
             let image = image.map(|key| key.to_string());
             let found = json!({"result": brought.result, "image": image.unwrap_or_default()});
             Made::Brought {
@@ -202,19 +203,31 @@ pub async fn submit(
         }
     };
     let reward = pollers.bring_alone(caller.account, attempts, made).await;
-    let reward = reward.map_err(|not| not_taken(not, job))?;
+    let reward = reward.map_err(|not| not_heard(not, job))?;
     let answer = GenerationSubmitted {
         reward: reward.0 as f64 / 1000.0,
     };
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
-/// Where the image is that it may have made, looked for only where that is not certain.
-async fn uploaded_to(media: &Media, keys: &[Key], most_pixels: u64) -> Option<Key> {
-    match keys {
-        [] => None,
-        [key] => Some(*key),
-        keys => uploaded(media, keys, most_pixels).await.ok(),
+/// The image that it has made, if its worker says that there is one.
+async fn image_of(
+    result: &Value,
+    media: &Media,
+    keys: &[Key],
+    most_pixels: u64,
+) -> Result<Option<Key>, Refusal> {
+    match is_uploaded(result) {
+        true => uploaded(media, keys, most_pixels).await.map(Some),
+        false => Ok(None),
+    }
+}
+
+/// Workers that look at images know one name for all that is not heard any more.
+fn not_heard(not: NotTaken, job: JobId) -> Refusal {
+    match not {
+        NotTaken::TakenAway => not_taken(NotTaken::Already, job),
+        not => not_taken(not, job),
     }
 }
 
@@ -222,8 +235,38 @@ async fn uploaded_to(media: &Media, keys: &[Key], most_pixels: u64) -> Option<Ke
 mod tests {
     use serde_json::json;
 
-    use super::{Capabilities, InterrogationPopInput, ask};
+    use super::{Capabilities, InterrogationPopInput, ask, image_of};
+    use crate::coordinator::media::bucket_tests::{HOUR, WEBP, bucket, key, put};
     use crate::protocol::legacy::Body as _;
+    use crate::tasks::Tasks;
+
+    const PIXELS: u64 = 1;
+
+    #[tokio::test]
+    async fn an_image_that_was_made_anew_is_taken_in_when_its_worker_says_that_it_is_there() {
+        let tasks = Tasks::default();
+        let (media, keys) = (bucket(HOUR, &tasks).await, [key()]);
+        let link = media.upload_link(keys[0], HOUR).await.unwrap();
+        assert!(put(&link, WEBP).await.contains("200"));
+        let caption = json!({"caption": "a cat"});
+        let none = image_of(&caption, &media, &keys, PIXELS).await;
+        assert!(matches!(none, Ok(None)));
+        for result in [json!({"GFPGAN": "R2"}), json!("R2")] {
+            let image = image_of(&result, &media, &keys, PIXELS).await;
+            assert!(matches!(image, Ok(Some(key)) if key == keys[0]));
+        }
+        assert_eq!(media.get(keys[0]).await.unwrap().as_deref(), Some(WEBP));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_image_is_refused() {
+        let tasks = Tasks::default();
+        let (media, keys) = (bucket(HOUR, &tasks).await, [key()]);
+        let link = media.upload_link(keys[0], HOUR).await.unwrap();
+        assert!(put(&link, b"<svg/>").await.contains("200"));
+        let image = image_of(&json!("R2"), &media, &keys, PIXELS).await;
+        assert!(image.is_err());
+    }
 
     #[test]
     fn nobody_who_looks_at_images_is_very_slow() {
