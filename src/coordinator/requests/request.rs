@@ -18,6 +18,7 @@ use crate::protocol::job::{
     AccountId, Body, Event, FailureKind, Hidden, Job, JobId, Kind, Kudos, LegacySampling, Product,
     Progress, RequestId, UnixMillis,
 };
+use crate::protocol::legacy::image::drawn::most_bytes;
 
 /// For so long workers of an earlier process may not have come yet: as long as one that polls counts as online.
 const RETURN: Duration = Duration::from_secs(300);
@@ -65,6 +66,8 @@ pub struct Output {
     pub seed: Option<u64>,
     legacy: Option<LegacySampling>,
     form: Option<String>,
+    /// The most bytes of what is drawn for it.
+    drawn: u64,
     watch: Mutex<Option<JobWatch>>,
     product: Mutex<Product>,
     progress: Mutex<Option<Progress>>,
@@ -166,6 +169,7 @@ impl Request {
             seed: None,
             legacy: None,
             form: None,
+            drawn: 0,
             watch: Mutex::default(),
             product: Mutex::default(),
             progress: Mutex::default(),
@@ -392,6 +396,7 @@ impl Output {
                 Body::Form(form) => Some(form.form.clone()),
                 _ => None,
             },
+            drawn: most_bytes(job),
             watch: Mutex::default(),
             product: Mutex::default(),
             progress: Mutex::default(),
@@ -409,6 +414,11 @@ impl Output {
     /// What is to be done with an image, where that was asked.
     pub fn form(&self) -> Option<&str> {
         self.form.as_deref()
+    }
+
+    /// The most bytes of what is drawn for it, as links to bring it by are for.
+    pub fn most_drawn(&self) -> u64 {
+        self.drawn
     }
 
     fn watch(&self, streams: &[JobStream]) {

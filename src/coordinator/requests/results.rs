@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::{Made, Output};
-use crate::coordinator::media::{Key, Media};
+use crate::coordinator::media::{Key, Media, Unaccepted};
 use crate::protocol::job::Remark;
 use crate::protocol::legacy::image::metadata::GenerationMetadataImage;
 use crate::protocol::legacy::image::status::{GenerationImage, LOST};
@@ -54,7 +54,7 @@ pub async fn image(
     let drawn = made.product.media();
     let remarks = drawn.map_or(&[][..], |drawn| &drawn.remarks);
     let img = match drawn.and_then(|drawn| drawn.key.parse().ok()) {
-        Some(key) => stored(key, shape, media).await,
+        Some(key) => stored(key, output.most_drawn(), shape, media).await,
         None => None,
     };
     GenerationImage {
@@ -89,13 +89,19 @@ pub async fn found(made: &Made, media: &Media) -> Option<Value> {
     Some(result)
 }
 
-/// Nothing, if the store has lost it.
-async fn stored(key: Key, shape: impl FnOnce(u64) -> Shape, media: &Media) -> Option<String> {
+/// Nothing, if the store has lost it, or if it was nothing to be taken in.
+async fn stored(
+    key: Key,
+    most: u64,
+    shape: impl FnOnce(u64) -> Shape,
+    media: &Media,
+) -> Option<String> {
     // What a worker on a socket has uploaded is looked at when somebody wants it. A link to nothing is none.
-    let bytes = match media.take_in(key).await {
+    let bytes = match media.take_in_up_to(most, key).await {
         Ok(bytes) => bytes?,
         // What cannot be looked at is hardly read either.
-        Err(_) => 0,
+        Err(Unaccepted::Store(_)) => 0,
+        Err(_) => return None,
     };
     match shape(bytes) {
         Shape::Links => media.download_link(key, LINKS).await.ok(),
@@ -131,5 +137,27 @@ fn link_in(result: &mut Value, link: &str) {
             }
         }),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Shape, stored};
+    use crate::coordinator::media::bucket_tests::{HOUR, WEBP, bucket, key, put};
+    use crate::tasks::Tasks;
+
+    #[tokio::test]
+    async fn what_is_larger_than_its_job_or_no_image_has_no_link() {
+        let tasks = Tasks::default();
+        let media = bucket(HOUR, &tasks).await;
+        let most = u64::try_from(WEBP.len()).unwrap();
+        let larger = [WEBP, b"."].concat();
+        for (sent, is_taken) in [(WEBP, true), (&larger, false), (b"<svg/>", false)] {
+            let key = key();
+            let link = media.upload_link(key, HOUR).await.unwrap();
+            assert!(put(&link, sent).await.contains("200"));
+            let link = stored(key, most, |_| Shape::Links, &media).await;
+            assert_eq!(link.is_some(), is_taken);
+        }
     }
 }
