@@ -20,6 +20,8 @@ enum Finding {
     WorkerSilent,
     /// The worker talks, but not about this job.
     JobSilent,
+    /// It talks about this job, and has had it for as long as anybody may.
+    KeptTooLong,
     GraceOver,
     /// Its worker has not come back so far.
     Orphaned,
@@ -180,13 +182,15 @@ impl Dispatcher {
             State::Running(_) => {}
         }
         match self.look_at(job, due) {
-            Finding::Expired => self.stop(job, Outcome::Expired, CancelReason::Timeout, out),
+            Finding::Expired => {
+                self.note_dropped(job);
+                self.stop(job, Outcome::Expired, CancelReason::Timeout, out);
+            }
             Finding::WorkerSilent => self.close_silent(job, out),
-            Finding::JobSilent => {
-                let failure =
-                    Failure::new(FailureKind::Stalled, "the worker fell silent on this job");
-                self.cancel_on_worker(job, CancelReason::Superseded, out);
-                self.attempt_failed(job, failure, out);
+            Finding::JobSilent => self.stalled(job, "the worker fell silent on this job", out),
+            Finding::KeptTooLong => {
+                let why = "the worker has kept this job for longer than it lives";
+                self.stalled(job, why, out);
             }
             Finding::GraceOver => self.take_back(job, Gone::Lost, out),
             Finding::Orphaned => self.look_after_orphan(job, out),
@@ -199,6 +203,11 @@ impl Dispatcher {
             }
             Finding::TooEarly => self.set_alarm(job),
         }
+    }
+
+    fn stalled(&mut self, job: JobId, why: &'static str, out: &mut Vec<Effect>) {
+        self.cancel_on_worker(job, CancelReason::Superseded, out);
+        self.attempt_failed(job, Failure::new(FailureKind::Stalled, why), out);
     }
 
     fn look_at(&self, job: JobId, due: Mono) -> Finding {
@@ -217,6 +226,12 @@ impl Dispatcher {
             Phase::Orphaned { look, .. } if look <= now => return Finding::Orphaned,
             Phase::Orphaned { .. } => return Finding::TooEarly,
             Phase::Live => {}
+        }
+        if self
+            .kept_until(entry, lease)
+            .is_some_and(|until| until <= now)
+        {
+            return Finding::KeptTooLong;
         }
         if self.silent_from(entry, lease) > now {
             return Finding::TooEarly;

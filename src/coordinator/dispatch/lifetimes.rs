@@ -1,12 +1,14 @@
 //! How long requests live that are asked for later: each time a worker takes one of their jobs or brings one, all of them
-//! have their whole time again. What was made is there as long as what is still to come.
+//! have their whole time again. What was made is there as long as what is still to come. One worker keeps a job for one
+//! life of it at most.
 
 use std::time::Duration;
 
 use crate::protocol::job::{Capabilities, JobId, Kind, WorkerId};
 
 use super::Dispatcher;
-use super::jobs::{Entry, State};
+use super::clock::Mono;
+use super::jobs::{Entry, Lease, State};
 use super::workers::Worker;
 
 /// What a very slow worker takes lives so long.
@@ -20,11 +22,30 @@ impl Dispatcher {
         let Some((entry, worker)) = self.jobs.get(&job).zip(self.workers.get(&worker)) else {
             return;
         };
-        let life = entry.job.limits.life.map(|life| match worker.is_timely() {
-            true => life.max(patience(entry, worker).unwrap_or_default()),
-            false => SLOW_LIFE,
-        });
+        let life = life_with(entry, worker);
         self.renew(job, life);
+    }
+
+    /// When a worker that polls has had the job for a whole life of it: whatever it says meanwhile, and however long others
+    /// make its request live.
+    pub(super) fn kept_until(&self, entry: &Entry, lease: &Lease) -> Option<Mono> {
+        let worker = self.workers.get(&lease.worker)?;
+        let life = life_with(entry, worker).filter(|_| worker.polls())?;
+        Some(lease.offered + life.min(self.settings.longest_life))
+    }
+
+    /// The job expires in the hands of a worker that polls and had all the time in which it has to speak: it has dropped it.
+    pub(super) fn note_dropped(&mut self, job: JobId) {
+        let now = self.now.mono;
+        let held = self.jobs.get(&job).and_then(|entry| {
+            let lease = entry.lease()?;
+            let worker = self.workers.get(&lease.worker)?;
+            let patience = patience(entry, worker).unwrap_or(self.settings.poll_patience);
+            (worker.polls() && lease.offered + patience <= now).then_some(lease.worker)
+        });
+        if let Some((worker, entry)) = held.zip(self.jobs.get_mut(&job)) {
+            entry.history.dropped.push(worker);
+        }
     }
 
     /// A worker has brought the job.
@@ -49,6 +70,14 @@ impl Dispatcher {
             }
         }
     }
+}
+
+/// How long it lives from when this worker takes it.
+fn life_with(entry: &Entry, worker: &Worker) -> Option<Duration> {
+    entry.job.limits.life.map(|life| match worker.is_timely() {
+        true => life.max(patience(entry, worker).unwrap_or_default()),
+        false => SLOW_LIFE,
+    })
 }
 
 /// How long a worker that polls may keep the job without a word, if the job says so.

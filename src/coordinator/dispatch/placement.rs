@@ -214,7 +214,11 @@ impl Dispatcher {
             State::Queued => entry.expires,
             State::Settling(settling) => settling.due(),
             State::Running(lease) => match lease.phase {
-                Phase::Live => entry.expires.min(self.silent_from(entry, lease)),
+                Phase::Live => {
+                    let due = entry.expires.min(self.silent_from(entry, lease));
+                    self.kept_until(entry, lease)
+                        .map_or(due, |until| due.min(until))
+                }
                 Phase::Orphaned { look, until } => entry.expires.min(look).min(until),
                 Phase::Cancelling { until, .. } => until,
             },

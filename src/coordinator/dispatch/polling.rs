@@ -19,6 +19,9 @@ use super::workers::{Profile, Worker};
 /// How many jobs of a lane are looked at for one that a worker takes: some of each account.
 const LOOK: usize = 1024;
 
+/// Jobs that a worker has out for each of its threads: a full batch that it is at, and one that it has fetched ahead.
+pub const MOST_OUT: usize = 2 * 20;
+
 /// Why jobs that wait are not for a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Skip {
@@ -52,10 +55,15 @@ impl Dispatcher {
     /// The job that is next for this worker, and its siblings: all of one request.
     pub(super) fn pop(&mut self, session: SessionId, wants: &Wants, out: &mut Vec<Effect>) {
         if let Some(&id) = self.sessions.get(&session) {
-            self.ask(id, wants.most);
             match wants.only.is_empty() {
-                true => self.give_all(id, wants, out),
-                false => self.claim(id, wants, out),
+                true => {
+                    self.ask(id, wants.most.min(self.left(id)));
+                    self.give_all(id, wants, out);
+                }
+                false => {
+                    self.ask(id, wants.most);
+                    self.claim(id, wants, out);
+                }
             }
             self.ask(id, 0);
         }
@@ -186,6 +194,16 @@ impl Dispatcher {
 
     pub(super) fn polls(&self, worker: WorkerId) -> bool {
         self.workers.get(&worker).is_some_and(Worker::polls)
+    }
+
+    /// How many more jobs it may have out. What it brings unasked it has made already.
+    fn left(&self, id: WorkerId) -> u32 {
+        let left = |worker: &Worker| {
+            let most = worker.slots.saturating_mul(MOST_OUT);
+            most.saturating_sub(worker.running.len())
+        };
+        let left = self.workers.get(&id).map_or(0, left);
+        u32::try_from(left).unwrap_or(u32::MAX)
     }
 
     fn ask(&mut self, id: WorkerId, most: u32) {

@@ -117,12 +117,6 @@ pub struct Speed {
 
 impl Worker {
     pub fn new(registration: &Registration, now: Mono) -> Self {
-        let multi = registration.extensions.multi;
-        let slots = if multi {
-            registration.slots.clamp(1, MOST_SLOTS)
-        } else {
-            1
-        };
         Self {
             id: registration.worker,
             owner: registration.owner,
@@ -134,7 +128,7 @@ impl Worker {
             softprompts: registration.softprompts.clone(),
             terms: Terms::default(),
             models: served_models(registration),
-            slots: slots as usize,
+            slots: slots(registration),
             running: BTreeSet::new(),
             asked: registration.polls.map(|_| 0),
             heard: now,
@@ -238,6 +232,7 @@ impl Worker {
         self.profile = Profile::of(registration);
         self.agent = registration.agent.clone();
         self.prefers = preferred(registration);
+        self.slots = slots(registration);
         self.softprompts.clone_from(&registration.softprompts);
         if self.running.is_empty() {
             self.models.clear();
@@ -281,6 +276,13 @@ impl Worker {
         }
         self.speed
             .reported(report.prefill_per_second, report.decode_per_second);
+    }
+}
+
+fn slots(registration: &Registration) -> usize {
+    match registration.extensions.multi {
+        true => registration.slots.clamp(1, MOST_SLOTS) as usize,
+        false => 1,
     }
 }
 

@@ -6,6 +6,7 @@ mod cancelling;
 mod claiming;
 mod connections;
 mod failures;
+mod hoarding;
 mod outlooks;
 mod owning;
 mod placing;

@@ -391,7 +391,7 @@ fn stored_jobs_are_parked_when_the_coordinator_leaves() {
 const LIFE: u64 = 600;
 
 impl Desk {
-    fn living(&mut self, siblings: usize) -> Vec<crate::protocol::job::JobId> {
+    pub fn living(&mut self, siblings: usize) -> Vec<crate::protocol::job::JobId> {
         let mut jobs: Vec<Job> = (0..siblings).map(|_| self.stored_job()).collect();
         let request = jobs[0].request;
         for job in &mut jobs {
@@ -406,7 +406,7 @@ impl Desk {
         ids
     }
 
-    fn timely_poller(&mut self, worker: i64, capabilities: Capabilities) -> SessionId {
+    pub fn timely_poller(&mut self, worker: i64, capabilities: Capabilities) -> SessionId {
         let mut registration = self.poller_registration(worker, POLLING);
         registration.capabilities = capabilities;
         self.connect(registration)
