@@ -12,10 +12,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 
 use crate::protocol::job::{Body, Event, Job, TextInput};
+use crate::protocol::legacy::written::MOST_KEPT;
 use crate::tasks::Tasks;
 
-/// Of longer texts the beginning is counted, and the rest taken to be like it.
-const MOST_COUNTED: usize = 1 << 20;
+/// Of longer texts the beginning is counted, and the rest taken to be like it. Of what is stored all is counted.
+const MOST_COUNTED: usize = MOST_KEPT;
 /// Texts up to here are counted at once, which takes some ten microseconds.
 const SHORT: usize = 1 << 10;
 /// Longer texts are counted among themselves, so that no other job waits for them.

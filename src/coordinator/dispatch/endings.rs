@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::job::{Failure, FailureKind, JobId, Kind, Usage};
+use crate::protocol::job::{Failure, FailureKind, JobId, Kind, Usage, WorkerId};
 
 use super::Dispatcher;
 use super::clock::Mono;
@@ -159,14 +159,19 @@ impl Dispatcher {
 
     fn abandon(&mut self, job: JobId, patience: Duration) -> Option<super::jobs::Lease> {
         let lease = self.release(job)?;
+        self.mute(lease.worker, job, patience);
+        Some(lease)
+    }
+
+    /// One that does not number attempts may go on with this job, and would swallow another.
+    pub(super) fn mute(&mut self, id: WorkerId, job: JobId, patience: Duration) {
         let until = self.now.mono + patience;
-        if let Some(worker) = self.workers.get_mut(&lease.worker)
+        if let Some(worker) = self.workers.get_mut(&id)
             && !worker.extensions.multi
         {
             worker.hold = Some(Hold::Muted { job, until });
-            self.set_worker_alarm(lease.worker);
+            self.set_worker_alarm(id);
         }
-        Some(lease)
     }
 
     pub(super) fn job_alarm(&mut self, job: JobId, due: Mono, out: &mut Vec<Effect>) {

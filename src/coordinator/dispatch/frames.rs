@@ -2,9 +2,12 @@
 //! attempt (where attempts are named), and is the next in order (where frames are numbered). Everything else is
 //! a stray: late, repeated, or about somebody else's job.
 
+use std::borrow::Cow;
+
 use crate::protocol::job::{
     Event, Failure, FailureKind, FinishReason, Formats, JobId, Kind, Kudos, Usage, WorkerId,
 };
+use crate::protocol::legacy::written::most_bytes;
 
 use super::Dispatcher;
 use super::effect::{Effect, Outcome};
@@ -37,14 +40,7 @@ impl Dispatcher {
         match self.standing(&frame, out) {
             Standing::Counts => self.said(frame.job, worker, frame.said, out),
             Standing::Cancelling => self.said_while_cancelling(frame.job, worker, frame.said, out),
-            Standing::OutOfOrder if self.is_cancelling(frame.job) => {
-                self.cancel_confirmed(frame.job, None, out);
-            }
-            Standing::OutOfOrder => {
-                let failure = Failure::new(FailureKind::WorkerFailed, "the worker skipped frames");
-                self.cancel_on_worker(frame.job, super::CancelReason::Superseded, out);
-                self.attempt_failed(frame.job, failure, out);
-            }
+            Standing::OutOfOrder => self.break_off(frame.job, "the worker skipped frames", out),
             Standing::Stray => self.stray(&frame, worker, out),
             Standing::Repeated => {}
         }
@@ -96,6 +92,22 @@ impl Dispatcher {
         }
     }
 
+    /// What its worker says cannot become a result: it is told to stop.
+    fn break_off(&mut self, job: JobId, why: impl Into<Cow<'static, str>>, out: &mut Vec<Effect>) {
+        if self.is_cancelling(job) {
+            return self.cancel_confirmed(job, None, out);
+        }
+        let lease = self.jobs.get(&job).and_then(|entry| entry.lease());
+        let worker = lease.map(|lease| lease.worker);
+        self.cancel_on_worker(job, super::CancelReason::Superseded, out);
+        let failure = Failure::new(FailureKind::WorkerFailed, why);
+        self.attempt_failed(job, failure, out);
+        if let Some(worker) = worker {
+            // It may not stop at once.
+            self.mute(worker, job, self.settings.mute_patience);
+        }
+    }
+
     fn said(&mut self, job: JobId, worker: WorkerId, said: Said, out: &mut Vec<Effect>) {
         match said {
             Said::Alive => {}
@@ -107,6 +119,10 @@ impl Dispatcher {
     }
 
     fn relay(&mut self, job: JobId, worker: WorkerId, event: Event, out: &mut Vec<Effect>) {
+        if let Some((bytes, most)) = self.too_long(job, &event) {
+            let why = format!("the worker wrote {bytes} bytes, and the job takes {most}");
+            return self.break_off(job, why, out);
+        }
         let tells_tokens = self
             .workers
             .get(&worker)
@@ -133,6 +149,17 @@ impl Dispatcher {
         if entry.delivered.admit(&event, tells_tokens) {
             out.push(Effect::Relay { job, event });
         }
+    }
+
+    /// With this text it has more bytes than its job can need, as far as it is kept for whoever asked.
+    fn too_long(&self, job: JobId, event: &Event) -> Option<(usize, usize)> {
+        let entry = self.jobs.get(&job).filter(|entry| entry.job.durable)?;
+        let Event::Token(token) = event else {
+            return None;
+        };
+        let bytes = entry.delivered.bytes.saturating_add(token.text.len());
+        let most = most_bytes(&entry.job);
+        (bytes > most).then_some((bytes, most))
     }
 
     fn done(&mut self, job: JobId, finish: FinishReason, usage: Usage, out: &mut Vec<Effect>) {

@@ -114,6 +114,8 @@ pub struct Delivered {
     pub events: u64,
     pub tokens: Vec<u32>,
     pub text: String,
+    /// Of all text, kept or not.
+    pub bytes: usize,
     /// Part of the output came without its tokens, or is too long to keep: nobody else can go on from it.
     pub opaque: bool,
 }
@@ -263,6 +265,7 @@ impl Delivered {
 
     fn note(&mut self, ids: &[u32], text: &str, tells_tokens: bool) {
         self.events += 1;
+        self.bytes = self.bytes.saturating_add(text.len());
         let kept = 4 * (self.tokens.len() + ids.len()) + self.text.len() + text.len();
         self.opaque |= !tells_tokens || kept > MOST_KEPT;
         if self.opaque {

@@ -13,6 +13,7 @@ use super::chat::Turn;
 use crate::coordinator::dispatch::{Offer, SessionId};
 use crate::protocol::job::{AccountId, JobId};
 use crate::protocol::legacy::image::drawn::most_pixels;
+use crate::protocol::legacy::written::most_bytes;
 
 /// How long after its time a job is known here.
 const KNOWN: Duration = Duration::from_secs(3600);
@@ -30,6 +31,11 @@ pub enum NotTaken {
     Already,
     /// It was given back, its time was over, or its client has left.
     TakenAway,
+    /// It is so long, and what its job takes is not. Its worker has it still.
+    TooLong {
+        bytes: usize,
+        most: usize,
+    },
     Unavailable,
 }
 
@@ -72,6 +78,8 @@ pub struct Out {
     pub turn: Option<Arc<Turn>>,
     /// The most pixels of what is drawn for it.
     pub pixels: u64,
+    /// The most bytes of what is written for it.
+    pub written: usize,
     /// Whoever brings it is heard alone.
     pub alone: Arc<Mutex<()>>,
     owner: AccountId,
@@ -105,6 +113,7 @@ impl Held {
             decoy: false,
             turn: Turn::of(offer, longest).map(Arc::new),
             pixels: most_pixels(&offer.job),
+            written: most_bytes(&offer.job),
             alone: Arc::default(),
             owner,
             patience,

@@ -219,6 +219,7 @@ impl Pollers {
         made: Made,
     ) -> Result<Kudos, NotTaken> {
         let out = self.out(owner, id).await?;
+        check_length(&out, &made)?;
         if out.decoy {
             let id = called(out.job, out.attempt);
             match made {
@@ -476,6 +477,19 @@ impl Pollers {
 
     fn held(&self) -> MutexGuard<'_, Held> {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is longer than its job can need is not kept for whoever asked.
+fn check_length(out: &Out, made: &Made) -> Result<(), NotTaken> {
+    let bytes = match made {
+        Made::Brought { product, .. } => product.text().len(),
+        Made::Fault => 0,
+    };
+    let most = out.written;
+    match bytes > most {
+        true => Err(NotTaken::TooLong { bytes, most }),
+        false => Ok(()),
     }
 }
 

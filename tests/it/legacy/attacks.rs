@@ -438,6 +438,24 @@ async fn images_that_are_none_or_too_much_are_refused_before_they_are_drawn() {
 }
 
 #[tokio::test]
+async fn a_text_that_is_longer_than_its_job_can_need_is_refused_and_a_shorter_one_is_taken() {
+    let app = App::start().await;
+    let id = ask(&app, json!({})).await;
+    let popped = pop(&app, "w1").await;
+    let long = "x".repeat((64 << 10) + 1);
+    let (status, answer) = submit(&app, &popped["id"], &long).await;
+    assert_eq!(
+        (status, &answer["rc"]),
+        (StatusCode::BAD_REQUEST, &json!("BadRequest")),
+        "{answer}"
+    );
+    let (status, _) = submit(&app, &popped["id"], &long[1..]).await;
+    assert_eq!(status, StatusCode::OK);
+    let status = super::until(&app, &id, |status| status["done"] == true).await;
+    assert_eq!(status["generations"][0]["text"], long[1..]);
+}
+
+#[tokio::test]
 async fn no_spelling_of_a_private_address_is_fetched_from() {
     let app = App::start().await;
     for host in [

@@ -7,6 +7,7 @@ mod claiming;
 mod connections;
 mod failures;
 mod hoarding;
+mod lengths;
 mod outlooks;
 mod owning;
 mod placing;

@@ -68,6 +68,10 @@ pub fn not_taken(not: NotTaken, job: JobId) -> Refusal {
         NotTaken::NotYours => Code::WrongCredentials.into(),
         NotTaken::Already => Refusal::already_submitted(job),
         NotTaken::TakenAway => Refusal::taken_away(job),
+        NotTaken::TooLong { bytes, most } => {
+            let message = format!("the result has {bytes} bytes, and its job takes {most}");
+            Refusal::new(Code::BadRequest, message)
+        }
         NotTaken::Unavailable => {
             Refusal::plain(503, "the result cannot be written down now, bring it again")
         }

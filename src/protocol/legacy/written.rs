@@ -1,0 +1,83 @@
+//! How long what is written for a job may be: whoever writes it is a stranger, and it is kept for whoever asked.
+
+use crate::protocol::job::{Body, Job};
+
+/// Of a longer text the disk keeps the beginning only.
+pub const MOST_KEPT: usize = 1 << 20;
+/// No vocabulary has longer tokens.
+const BYTES_A_TOKEN: usize = 256;
+/// A text may have as many whatever was asked for: some workers write on a while, and of what is found in an image
+/// nobody says how long it is.
+const LEAST_BYTES: usize = 64 << 10;
+
+pub fn most_bytes(job: &Job) -> usize {
+    let tokens = match &job.body {
+        Body::Text(text) => text.max_tokens.or(job.limits.output_tokens),
+        Body::Image(_) | Body::Form(_) => Some(0),
+    };
+    let bytes = tokens.map_or(MOST_KEPT, |tokens| {
+        (tokens as usize).saturating_mul(BYTES_A_TOKEN)
+    });
+    bytes.clamp(LEAST_BYTES, MOST_KEPT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BYTES_A_TOKEN, LEAST_BYTES, MOST_KEPT, most_bytes};
+    use crate::protocol::job::{
+        AccountId, Body, FormRequest, Job, JobId, Kind, Limits, ModelChoice, Privacy, RequestId,
+        TextRequest, UnixMillis,
+    };
+    use crate::protocol::legacy::Body as _;
+    use crate::protocol::legacy::text::request::GenerationInputText;
+
+    fn job(kind: Kind, body: Body, output_tokens: Option<u32>) -> Job {
+        Job {
+            id: JobId::random(),
+            request: RequestId::random(),
+            account: AccountId(1),
+            shared_key: None,
+            kind,
+            model: ModelChoice(vec!["tiny".into()]),
+            body,
+            limits: Limits {
+                output_tokens,
+                ..Limits::default()
+            },
+            privacy: Privacy::Anyone,
+            deadline: UnixMillis(i64::MAX),
+            durable: true,
+            prefixes: Vec::new(),
+            original: None,
+        }
+    }
+
+    fn text(max_tokens: Option<u32>, limit: Option<u32>) -> Job {
+        let asked = GenerationInputText::read(serde_json::json!({"prompt": "p"}));
+        let text = TextRequest {
+            max_tokens,
+            ..asked.unwrap().text(0)
+        };
+        job(Kind::Text, Body::Text(Box::new(text)), limit)
+    }
+
+    #[test]
+    fn a_text_is_as_long_as_its_tokens_may_be_and_as_what_is_kept_of_it() {
+        let check = |job: Job, bytes: usize| assert_eq!(most_bytes(&job), bytes);
+        check(text(Some(16), None), LEAST_BYTES);
+        check(text(Some(1024), None), 1024 * BYTES_A_TOKEN);
+        check(text(None, Some(1024)), 1024 * BYTES_A_TOKEN);
+        check(text(Some(u32::MAX), None), MOST_KEPT);
+        check(text(None, None), MOST_KEPT);
+        let form = FormRequest {
+            form: "caption".to_owned(),
+            payload: None,
+            image: String::new(),
+            width: 1,
+            height: 1,
+            slow_workers: true,
+        };
+        let form = job(Kind::Interrogation, Body::Form(Box::new(form)), None);
+        check(form, LEAST_BYTES);
+    }
+}
