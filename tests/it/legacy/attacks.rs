@@ -456,6 +456,33 @@ async fn a_text_that_is_longer_than_its_job_can_need_is_refused_and_a_shorter_on
 }
 
 #[tokio::test]
+async fn replies_that_nobody_reads_keep_others_from_long_texts_and_no_cancel_from_its_work() {
+    let settings = DoorSettings {
+        largest_request: 16 << 10,
+        ..DoorSettings::default()
+    };
+    let app = App::with(settings).await;
+    let id = ask(&app, json!({"n": 4})).await;
+    for _ in 0..3 {
+        let popped = pop(&app, "w1").await;
+        let (status, answer) = submit(&app, &popped["id"], &"x".repeat(14_000)).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+    }
+    super::until(&app, &id, |status| status["finished"] == 3).await;
+    let path = format!("{}/{id}", super::STATUS);
+    let unread = app.get(&path).await;
+    assert_eq!(unread.status, StatusCode::OK);
+    let refused = app.get(&path).await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    let (refused, _) = call(&app, Method::DELETE, &path, Value::Null).await;
+    assert_eq!(refused, StatusCode::SERVICE_UNAVAILABLE);
+    drop(unread);
+    let status = super::until(&app, &id, |status| status["waiting"] == 0).await;
+    assert_eq!(status["generations"].as_array().unwrap().len(), 3);
+    assert!(pop(&app, "w1").await["id"].is_null());
+}
+
+#[tokio::test]
 async fn no_spelling_of_a_private_address_is_fetched_from() {
     let app = App::start().await;
     for host in [

@@ -236,6 +236,29 @@ async fn a_result_that_is_longer_than_any_is_refused_and_a_shorter_one_is_taken(
 }
 
 #[tokio::test]
+async fn replies_that_nobody_reads_keep_others_from_long_results() {
+    let settings = DoorSettings {
+        largest_request: 16 << 10,
+        ..DoorSettings::default()
+    };
+    let app = App::with(settings).await;
+    let id = ask(&app, &["caption"; 3]).await;
+    let popped = pop(&app, &["caption"], 3).await;
+    for form in popped["forms"].as_array().unwrap() {
+        let (code, answer) = submit(&app, &form["id"], json!("x".repeat(14_000))).await;
+        assert_eq!(code, StatusCode::OK, "{answer}");
+    }
+    until(&app, &id, |status| status["state"] == "done").await;
+    let path = format!("{STATUS}/{id}");
+    let unread = app.get(&path).await;
+    assert_eq!(unread.status, StatusCode::OK);
+    let refused = app.get(&path).await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    drop(unread);
+    assert_eq!(app.get(&path).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
 async fn a_form_comes_back_three_times_and_the_next_failure_is_its_last() {
     let app = App::start().await;
     let id = ask(&app, &["caption"]).await;

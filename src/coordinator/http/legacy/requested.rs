@@ -5,16 +5,21 @@ use std::sync::Arc;
 use super::asked::Named;
 use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
 use crate::coordinator::dispatch;
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::room::{Memory, Room};
 use crate::coordinator::kudos::Payer;
 use crate::coordinator::modes::{ModeSet, Modes};
 use crate::coordinator::names::Names;
 use crate::coordinator::requests::{
-    Counted, NoPlace, NotAccepted, Order, Place, Request, Requests,
+    Counted, Ended, Made, NoPlace, NotAccepted, Order, Output, Place, Request, Requests,
 };
 use crate::coordinator::rigs::Rigs;
 use crate::coordinator::state::DoorSettings;
 use crate::protocol::job::{Kind, RequestId, Targets};
 use crate::protocol::legacy::{Code, Refusal};
+
+/// A reply holds its texts twice for a moment: as they are, and as they are written.
+const COPIES: usize = 2;
 
 /// Who asks for how many jobs.
 pub struct Asking<'a> {
@@ -106,6 +111,25 @@ pub async fn find(requests: &Requests, path: &Named, kind: Kind) -> Result<Arc<R
     let found = found.ok_or(Code::RequestNotFound)?;
     found.catch_up().await;
     Ok(found)
+}
+
+/// What is there of it so far.
+pub fn made(request: &Request) -> Vec<(&Output, &Made)> {
+    let made = request.outputs.iter();
+    let made = made.filter_map(|output| match output.ended() {
+        Some(Ended::Made(made)) => Some((output, made)),
+        _ => None,
+    });
+    made.collect()
+}
+
+/// For a reply with these texts.
+pub fn room_to_tell(made: &[(&Output, &Made)], memory: &Memory) -> Result<Room, ApiError> {
+    let texts = made.iter().map(|(_, made)| made.product.text().len());
+    let bytes: usize = texts.sum();
+    let mut room = memory.room_to_tell();
+    room.cover(bytes.saturating_mul(COPIES))?;
+    Ok(room)
 }
 
 /// What whoever asked should know: that nobody who is online can serve it, or that not all of it is honoured

@@ -11,7 +11,7 @@ use super::moderation::Door;
 use super::paying::{self, Till};
 use super::progress;
 use super::refused::Refused;
-use super::requested::{Asking, find, notice, refusal, targets, unavailable};
+use super::requested::{Asking, find, made, notice, refusal, room_to_tell, targets, unavailable};
 use super::service::takes_requests;
 use super::streamed::{self, Source};
 use crate::coordinator::accounts::{Caller, Roles};
@@ -21,12 +21,13 @@ use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::reply;
+use crate::coordinator::http::room::Memory;
 use crate::coordinator::kudos::Payer;
 use crate::coordinator::moderation::{Medium, Prompt};
 use crate::coordinator::modes::Modes;
 use crate::coordinator::requests::orders::{Asked, Whose};
 use crate::coordinator::requests::results;
-use crate::coordinator::requests::{Ended, NewRequest, Order, Output, Request, Requests};
+use crate::coordinator::requests::{Made, NewRequest, Order, Output, Request, Requests};
 use crate::coordinator::rigs::Rigs;
 use crate::coordinator::sharing::Sharing;
 use crate::coordinator::state::DoorSettings;
@@ -133,7 +134,7 @@ pub async fn status(
     State(board): State<Switchboard>,
     State(store): State<Store>,
     State(settings): State<Arc<DoorSettings>>,
-    State(tasks): State<Tasks>,
+    (State(memory), State(tasks)): (State<Memory>, State<Tasks>),
     headers: HeaderMap,
     path: Named,
 ) -> Result<Response, Refused> {
@@ -146,22 +147,36 @@ pub async fn status(
         };
         return Ok(streamed::open(source, settings.heartbeat, tasks.stopping()));
     }
-    let status = look(&request, &board, &store).await;
-    Ok(reply::json(StatusCode::OK, &status))
+    let progress = progress::of(&request, &board, &store).await;
+    let made = made(&request);
+    let room = room_to_tell(&made, &memory)?;
+    let status = RequestStatusText {
+        progress,
+        generations: generations(&made),
+    };
+    Ok(reply::json_in(room, StatusCode::OK, &status))
 }
 
-/// `DELETE /api/v2/generate/text/status/{id}`: as it was just before.
+/// `DELETE /api/v2/generate/text/status/{id}`: as it was just before. Where that finds no room in a reply it is
+/// cancelled all the same, and may be asked for again.
 pub async fn cancel(
     State(requests): State<Requests>,
     State(board): State<Switchboard>,
     State(store): State<Store>,
+    State(memory): State<Memory>,
     path: Named,
 ) -> Result<Response, Refused> {
     let request = find(&requests, &path, Kind::Text).await?;
-    let status = look(&request, &board, &store).await;
+    let progress = progress::of(&request, &board, &store).await;
+    let made = made(&request);
     let cancelled = requests.cancel(&request).await;
     cancelled.map_err(|_| unavailable())?;
-    Ok(reply::json(StatusCode::OK, &status))
+    let room = room_to_tell(&made, &memory)?;
+    let status = RequestStatusText {
+        progress,
+        generations: generations(&made),
+    };
+    Ok(reply::json_in(room, StatusCode::OK, &status))
 }
 
 /// The request with its prompt as it may be served.
@@ -190,13 +205,12 @@ pub(super) async fn look(
 ) -> RequestStatusText {
     RequestStatusText {
         progress: progress::of(request, board, store).await,
-        generations: request.outputs.iter().filter_map(generation).collect(),
+        generations: generations(&made(request)),
     }
 }
 
-fn generation(output: &Output) -> Option<GenerationText> {
-    match output.ended() {
-        Some(Ended::Made(made)) => Some(results::text(output, made)),
-        _ => None,
-    }
+fn generations(made: &[(&Output, &Made)]) -> Vec<GenerationText> {
+    let made = made.iter();
+    made.map(|(output, made)| results::text(output, made))
+        .collect()
 }

@@ -6,9 +6,10 @@ use axum::response::Response;
 use serde_json::Value;
 
 use super::super::refused::Refused;
-use super::super::requested::{find, unavailable};
+use super::super::requested::{find, made, room_to_tell, unavailable};
 use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::reply;
+use crate::coordinator::http::room::Memory;
 use crate::coordinator::media::Media;
 use crate::coordinator::requests::results::found;
 use crate::coordinator::requests::{Ended, Output, Request, Requests};
@@ -22,24 +23,28 @@ use crate::protocol::legacy::words::named;
 /// `GET /api/v2/interrogate/status/{id}`
 pub async fn status(
     State(requests): State<Requests>,
-    State(media): State<Media>,
+    (State(media), State(memory)): (State<Media>, State<Memory>),
     path: Named,
 ) -> Result<Response, Refused> {
     let request = find(&requests, &path, Kind::Interrogation).await?;
-    Ok(reply::json(StatusCode::OK, &look(&request, &media).await))
+    let room = room_to_tell(&made(&request), &memory)?;
+    let status = look(&request, &media).await;
+    Ok(reply::json_in(room, StatusCode::OK, &status))
 }
 
 /// `DELETE /api/v2/interrogate/status/{id}`: as it is afterwards. A worker that is at a form is paid when it brings it, as
 /// for texts and images, and not for having begun: what is paid has been made, once.
 pub async fn cancel(
     State(requests): State<Requests>,
-    State(media): State<Media>,
+    (State(media), State(memory)): (State<Media>, State<Memory>),
     path: Named,
 ) -> Result<Response, Refused> {
     let request = find(&requests, &path, Kind::Interrogation).await?;
     let cancelled = requests.cancel(&request).await;
     cancelled.map_err(|_| unavailable())?;
-    Ok(reply::json(StatusCode::OK, &look(&request, &media).await))
+    let room = room_to_tell(&made(&request), &memory)?;
+    let status = look(&request, &media).await;
+    Ok(reply::json_in(room, StatusCode::OK, &status))
 }
 
 async fn look(request: &Request, media: &Media) -> InterrogationStatus {

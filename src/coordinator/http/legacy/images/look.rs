@@ -7,14 +7,14 @@ use axum::response::Response;
 use super::super::moderation::Door;
 use super::super::progress;
 use super::super::refused::Refused;
-use super::super::requested::{find, unavailable};
+use super::super::requested::{find, made, unavailable};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::reply;
 use crate::coordinator::http::room::{Memory, Room};
 use crate::coordinator::media::Media;
 use crate::coordinator::requests::results::{Shape, image};
-use crate::coordinator::requests::{Ended, Made, Output, Request, Requests};
+use crate::coordinator::requests::{Made, Output, Requests};
 use crate::coordinator::storage::Store;
 use crate::coordinator::switchboard::Switchboard;
 use crate::protocol::job::Kind;
@@ -92,15 +92,6 @@ pub async fn cancel(
         progress,
     };
     Ok(reply::json_in(telling.room, StatusCode::OK, &status))
-}
-
-fn made(request: &Request) -> Vec<(&Output, &Made)> {
-    let made = request.outputs.iter();
-    let made = made.filter_map(|output| match output.ended() {
-        Some(Ended::Made(made)) => Some((output, made)),
-        _ => None,
-    });
-    made.collect()
 }
 
 /// A reply holds its images twice for a moment: as they are, and as they are written.
