@@ -69,6 +69,12 @@ impl Payer {
         }
     }
 
+    /// Whoever asks as those who have no key may do so only where they may.
+    pub fn admitted(self, anonymous: bool) -> Result<Self, Refusal> {
+        Code::SharedKeyEmpty.when(self.account == ANONYMOUS && !anonymous)?;
+        Ok(self)
+    }
+
     pub fn shared_key(&self) -> Option<SharedKeyId> {
         self.key.as_ref().map(|key| key.id)
     }

@@ -58,6 +58,15 @@ async fn pop_image(app: &App) -> Value {
     popped
 }
 
+/// Those who have no key may ask as well.
+async fn open_to_all(settings: DoorSettings) -> App {
+    App::with(DoorSettings {
+        anonymous: true,
+        ..settings
+    })
+    .await
+}
+
 #[track_caller]
 fn accepted((status, body): (StatusCode, Value)) -> String {
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");
@@ -142,6 +151,14 @@ async fn a_shared_key_is_refused_where_it_cannot_pay() {
     let poor = shared_key(&app, &alice, json!({"kudos": 1})).await;
     let small = shared_key(&app, &alice, json!({"max_text_tokens": 20})).await;
     refused(&ask(&app, &empty, json!({})).await, 403, "SharedKeyEmpty");
+    // Nobody asks as anonymous here.
+    let downgraded = json!({"allow_downgrade": true});
+    refused(
+        &ask(&app, &empty, downgraded.clone()).await,
+        403,
+        "SharedKeyEmpty",
+    );
+    refused(&draw(&app, &empty, downgraded).await, 403, "SharedKeyEmpty");
     refused(
         &ask(&app, &poor, json!({})).await,
         403,
@@ -157,7 +174,7 @@ async fn a_shared_key_is_refused_where_it_cannot_pay() {
 
 #[tokio::test]
 async fn who_takes_less_for_an_empty_key_waits_as_anonymous() {
-    let app = App::start().await;
+    let app = open_to_all(DoorSettings::default()).await;
     let alice = Person::new(&app, "alice", Roles::USER).await;
     alice.can_give(&app, 100).await;
     let empty = shared_key(&app, &alice, json!({"kudos": 0})).await;
@@ -464,7 +481,7 @@ async fn an_empty_key_gives_nobody_more_room_than_all_who_have_none() {
         polled_texts: 2,
         ..DoorSettings::default()
     };
-    let app = App::with(settings).await;
+    let app = open_to_all(settings).await;
     let alice = Person::new(&app, "alice", Roles::USER).await;
     let empty = shared_key(&app, &alice, json!({"kudos": 0})).await;
     let twenty = json!({"allow_downgrade": true, "params": {"n": 20}});

@@ -65,12 +65,13 @@ pub async fn ask(
     let patron = sharing
         .patron(style.and_then(|style| style.shared_key))
         .await?;
-    let mut payer = Payer::of(
+    let payer = Payer::of(
         &caller,
         patron.as_ref(),
         asked.allow_downgrade,
         wall_clock(),
     )?;
+    let mut payer = payer.admitted(settings.anonymous)?;
     let asking = Asking {
         caller: &caller,
         pays: patron.as_ref().unwrap_or(&caller),

@@ -77,6 +77,7 @@ pub async fn ask(
         asked.allow_downgrade,
         wall_clock(),
     )?;
+    let payer = payer.admitted(settings.anonymous)?;
     let counter = Counter {
         requests,
         board,
