@@ -148,6 +148,16 @@ impl Caller {
         }
     }
 
+    /// Whether it is shown what only its account may see. A key for a worker is not, nor one that only asks for work.
+    pub fn sees_own(&self) -> bool {
+        self.may(Scopes::ACCOUNT_READ) && self.worker_name.is_none()
+    }
+
+    /// Whether it is shown what only moderators may see.
+    pub fn sees_all(&self) -> bool {
+        self.sees_own() && self.roles.moderates()
+    }
+
     /// Whether its key is good for a worker of this name.
     pub fn is_for_worker(&self, name: &str) -> bool {
         let bound = self.worker_name.as_deref();

@@ -22,7 +22,8 @@ use super::open::Open;
 #[derive(Debug, Clone)]
 pub struct Admitted(pub Arc<Caller>);
 
-/// Whoever comes to a route that is for anyone: with a key that is known, or without one.
+/// Whoever comes to a route that is for anyone: with a key that is known, or without one. No guard has asked what the
+/// key is good for: what not everybody may see is for those who [`Caller::sees_own`] or [`Caller::sees_all`].
 #[derive(Debug, Clone)]
 pub struct Visitor(pub Option<Arc<Caller>>);
 

@@ -2,10 +2,12 @@
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
+use muster::coordinator::accounts::{KeyOrder, Roles, Scopes};
 use muster::coordinator::state::{Development, DoorSettings};
 use serde_json::{Value, json};
 
 use super::call_as;
+use super::money::Person;
 use crate::support::app::{App, request};
 
 const TEST_USER: &str = "/api/v2/dev/test-user";
@@ -236,6 +238,50 @@ async fn strangers_the_user_and_moderators_see_more_and_more() {
             (StatusCode::NOT_FOUND, &json!("UserNotFound")),
             "{nobody}"
         );
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_for_reading_its_account_sees_what_strangers_see() {
+    let app = App::start().await;
+    let boss = Person::new(&app, "boss", Roles::ADMINISTRATOR).await;
+    let alice = Person::new(&app, "alice", Roles::USER).await;
+    let asked = json!({"prompt": "p", "models": ["tiny"]});
+    let path = "/api/v2/generate/text/async";
+    let (status, asked) = call_as(&app, &boss.key, Method::POST, path, asked).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{asked}");
+    let path = "/api/v2/sharedkeys";
+    let (status, shared) = call_as(&app, &boss.key, Method::PUT, path, json!({})).await;
+    assert_eq!(status, StatusCode::OK, "{shared}");
+    let own = get(&app, &boss.key, FIND).await.1.to_string();
+    for secret in [&asked["id"], &shared["id"]] {
+        assert!(own.contains(secret.as_str().unwrap()), "{own}");
+    }
+    let of_boss = format!("/api/v2/users/{}", boss.account.0);
+    let of_alice = format!("/api/v2/users/{}", alice.account.0);
+    let fields = async |key: &str, path: &str| {
+        let (status, seen) = get(&app, key, path).await;
+        assert_eq!(status, StatusCode::OK, "{seen}");
+        let fields = seen.as_object().unwrap().keys().cloned();
+        fields.collect::<Vec<String>>()
+    };
+    let strangers = (fields("", &of_boss).await, fields("", &of_alice).await);
+    let rig = Some("rig-2".to_owned());
+    for (scopes, worker_name) in [
+        (Scopes::WORKER_CONNECT, rig.clone()),
+        (Scopes::ALL, rig),
+        (Scopes::INFERENCE_SUBMIT, None),
+    ] {
+        let order = KeyOrder {
+            scopes,
+            worker_name,
+            ..KeyOrder::default()
+        };
+        let key = app.accounts.create_key(boss.account, order).await.unwrap();
+        let key = key.text.expose();
+        assert_eq!(fields(key, FIND).await, strangers.0, "{scopes:?}");
+        assert_eq!(fields(key, &of_boss).await, strangers.0, "{scopes:?}");
+        assert_eq!(fields(key, &of_alice).await, strangers.1, "{scopes:?}");
     }
 }
 

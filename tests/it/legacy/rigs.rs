@@ -78,8 +78,14 @@ async fn a_moderator_sees_whose_a_worker_is() {
     assert!(deep["owner"].as_str().unwrap().starts_with("admin#"));
     assert_eq!(deep["paused"], false);
     let plain = owner(&app, Roles::USER).await;
-    let (_, shallow) = call_as(&app, &plain, Method::GET, &path, Value::Null).await;
-    assert!(shallow.get("owner").is_none());
+    // A moderator's, but to connect a worker with.
+    let lesser = app.key_for(Scopes::WORKER_CONNECT).await;
+    for key in [plain, lesser] {
+        let (_, shallow) = call_as(&app, &key, Method::GET, &path, Value::Null).await;
+        for deep in ["owner", "paused", "ipaddr", "suspicious"] {
+            assert!(shallow.get(deep).is_none(), "{deep}: {shallow}");
+        }
+    }
     let (status, _) = call_as(&app, &"A".repeat(22), Method::GET, &path, Value::Null).await;
     assert_eq!(status, StatusCode::OK);
 }

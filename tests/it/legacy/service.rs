@@ -52,6 +52,8 @@ async fn modes_are_read_without_a_key_but_for_a_raid_and_by_moderators_whole() {
     let user = key_of(&app, Roles::USER).await;
     check(&user, StatusCode::FORBIDDEN, "NotModerator").await;
     check("0000000000", StatusCode::FORBIDDEN, "NotModerator").await;
+    let of_worker = app.key_for(Scopes::WORKER_CONNECT).await;
+    check(&of_worker, StatusCode::FORBIDDEN, "NotModerator").await;
     check(&"A".repeat(22), StatusCode::UNAUTHORIZED, "InvalidAPIKey").await;
 }
 

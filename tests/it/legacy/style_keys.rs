@@ -1,7 +1,7 @@
 //! Styles whose author pays for their uses, with a shared key.
 
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::Roles;
+use muster::coordinator::accounts::{KeyOrder, Roles, Scopes};
 use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::Kudos;
 use serde_json::{Value, json};
@@ -164,7 +164,13 @@ async fn only_a_good_key_of_its_author_pays_for_a_style() {
     let listed = shown(&app, &alice.key, IMAGE).await;
     assert_eq!(listed, json!([style]));
     // Whoever knows a key may spend it.
-    for stranger in ["", "0000000000", "wrong", &bob.key] {
+    let order = KeyOrder {
+        scopes: Scopes::WORKER_CONNECT,
+        ..KeyOrder::default()
+    };
+    let of_worker = app.accounts.create_key(alice.account, order).await.unwrap();
+    let of_worker = of_worker.text.expose();
+    for stranger in ["", "0000000000", "wrong", &bob.key, of_worker] {
         let one = shown(&app, stranger, &path).await;
         assert!(one.get("shared_key").is_none(), "{one}");
         assert_eq!(shown(&app, stranger, IMAGE).await, json!([one]));

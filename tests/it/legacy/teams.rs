@@ -146,8 +146,11 @@ async fn an_unknown_team_is_404_and_one_team_is_for_no_key_or_a_moderators() {
     let path = team(&app, &app.key, "the rigs").await;
     let shown = call(&app, Method::GET, &path, Value::Null).await;
     assert_eq!(shown.0, StatusCode::OK);
-    let shown = call_as(&app, &plain, Method::GET, &path, Value::Null).await;
-    check(shown, 403, "NotModerator");
+    let of_worker = app.key_for(Scopes::WORKER_CONNECT).await;
+    for key in [plain, of_worker] {
+        let shown = call_as(&app, &key, Method::GET, &path, Value::Null).await;
+        check(shown, 403, "NotModerator");
+    }
     let shown = call_as(&app, &"A".repeat(22), Method::GET, &path, Value::Null).await;
     check(shown, 401, "InvalidAPIKey");
 }

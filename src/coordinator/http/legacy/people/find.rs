@@ -27,7 +27,7 @@ const LAST_PAGE: u32 = 10_000;
 
 /// `GET /api/v2/find_user`: whoever holds a key, as they see themselves. A key that nobody holds is a user that is not
 /// found, not a wrong key: clients ask this to learn whether a key is any good. Whoever holds a key that a user has
-/// handed to others sees that user as strangers do.
+/// handed to others, or one that is not for reading the account, sees that user as strangers do.
 pub async fn find_user(
     State(people): State<People>,
     State(requests): State<Requests>,
@@ -42,7 +42,7 @@ pub async fn find_user(
     let shared = sharing.find(&key).await?;
     let (account, view) = match &shared {
         Some(key) => (key.owner, View::Stranger),
-        None => (holder(&accounts, &settings, &key).await?, View::Own),
+        None => holder(&accounts, &settings, &key).await?,
     };
     let found = people.find(account).await.map_err(unreadable)?;
     let found = found.ok_or(Code::UserNotFound)?;
@@ -59,12 +59,13 @@ async fn holder(
     accounts: &Accounts,
     settings: &DoorSettings,
     key: &str,
-) -> Result<AccountId, Refusal> {
+) -> Result<(AccountId, View), Refusal> {
     if key == ANONYMOUS_KEY && settings.anonymous {
-        return Ok(ANONYMOUS);
+        return Ok((ANONYMOUS, View::Stranger));
     }
     match accounts.authenticate(key).await {
-        Ok(caller) => Ok(caller.account),
+        Ok(caller) if caller.sees_own() => Ok((caller.account, View::Own)),
+        Ok(caller) => Ok((caller.account, View::Stranger)),
         Err(Denied::UnknownKey) => Err(Code::UserNotFound.into()),
         Err(Denied::Unavailable) => Err(Refusal::plain(503, "keys cannot be looked up right now")),
     }
@@ -101,8 +102,8 @@ pub async fn show(
     let Visitor(visitor) = visitor?;
     let found = person(&people, path.text("id")).await?;
     let view = match visitor {
-        Some(caller) if caller.roles.moderates() => View::Moderator,
-        Some(caller) if caller.account == found.account => View::Own,
+        Some(caller) if caller.sees_all() => View::Moderator,
+        Some(caller) if caller.sees_own() && caller.account == found.account => View::Own,
         _ => View::Stranger,
     };
     let viewer = viewer(&people, &requests, &settings);

@@ -77,6 +77,7 @@ async fn with_keys<K: Kind>(
 ) -> Result<Vec<K::Shown>, Refusal> {
     // A key that is not known is nobody's.
     let viewer = viewer.ok().and_then(|Visitor(caller)| caller);
+    let viewer = viewer.filter(|caller| caller.sees_own());
     let is_own = |style: &&Style| viewer.as_ref().is_some_and(|it| it.account == style.owner);
     let own = styles.iter().filter(is_own);
     let ids: Vec<_> = own.filter_map(|style| style.shared_key).collect();

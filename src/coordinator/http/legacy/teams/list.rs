@@ -6,7 +6,6 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use crate::coordinator::accounts::Roles;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Visitor;
 use crate::coordinator::http::legacy::asked::Named;
@@ -35,7 +34,7 @@ pub async fn show(
 ) -> Result<Response, Refused> {
     let squad = teams.look(path.text("id")).await?;
     let Visitor(visitor) = visitor?;
-    Code::NotModerator.when(visitor.is_some_and(|caller| !caller.has(Roles::MODERATOR)))?;
+    Code::NotModerator.when(visitor.is_some_and(|caller| !caller.sees_all()))?;
     Ok(reply::json(StatusCode::OK, &details(squad)))
 }
 
