@@ -33,15 +33,16 @@ pub fn forgiven<'a, T: ?Sized>(
         let amount = missing.min(entry.amount.0.saturating_neg());
         if amount > 0 {
             *balance += amount;
-            forgiven.extend(both(entry.account, amount).map(|entry| (*of, entry)));
+            let entries = forgive(entry.account, Kudos(amount));
+            forgiven.extend(entries.map(|entry| (*of, entry)));
         }
     }
     forgiven
 }
 
 /// The house pays, the account is paid.
-fn both(account: AccountId, amount: i64) -> [Entry; 2] {
-    [(HOUSE, -amount), (account, amount)].map(|(account, amount)| Entry {
+pub fn forgive(account: AccountId, amount: Kudos) -> [Entry; 2] {
+    [(HOUSE, -amount.0), (account, amount.0)].map(|(account, amount)| Entry {
         account,
         worker: None,
         reason: Reason::Forgiven,

@@ -37,7 +37,7 @@ mod uptime;
 mod tests;
 
 pub use escrow::{escrow_of, owner_of, withheld};
-pub use floor::{Fallen, forgiven};
+pub use floor::{Fallen, forgive, forgiven};
 pub use giving::{Gift, Giving, NotGiven};
 pub use image::{Control, Drawing, Terms, activation_fee, agent_factor};
 pub use interrogation::{form_charge, form_reward, tiles};

@@ -21,6 +21,8 @@ pub struct Payer {
     /// The key is that of a style, which makes what it likes.
     by_style: bool,
     is_trusted: bool,
+    /// The key has less left than the request may cost.
+    falls_short: bool,
     /// A key that cannot pay is taken all the same: the request waits behind the others then.
     allow_downgrade: bool,
 }
@@ -65,6 +67,7 @@ impl Payer {
             key: caller.shared.clone(),
             by_style: false,
             is_trusted: caller.roles.contains(Roles::TRUSTED),
+            falls_short: false,
             allow_downgrade,
         }
     }
@@ -96,11 +99,17 @@ impl Payer {
         key.map(|key| key.id)
     }
 
-    /// Its shared key has less left than that.
+    /// Its shared key has less left than that: it pays no more, and what it pays for waits behind the others.
     pub fn fall_short(&mut self) -> Result<(), Refusal> {
         Code::SharedKeyInsufficientKudos.when(!self.allow_downgrade)?;
+        self.falls_short = true;
         self.standing.priority = Priority::Low;
+        self.standing.short = true;
         Ok(())
+    }
+
+    pub fn falls_short(&self) -> bool {
+        self.falls_short
     }
 
     fn turned_anonymous(self) -> Self {

@@ -80,7 +80,7 @@ pub enum Reason {
     Escrow,
     /// The house is paid.
     Fee,
-    /// The house pays what a requester does not have.
+    /// The house pays what a requester does not have, or the shared key that it was asked with.
     Forgiven,
     /// A requester pays for a request beside its jobs.
     Request,

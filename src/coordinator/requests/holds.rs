@@ -6,7 +6,7 @@ use tracing::{debug, warn};
 use super::{Request, Requests};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::storage::{Hold, Purse, StorageError};
-use crate::protocol::job::{Kudos, RequestId, UnixMillis};
+use crate::protocol::job::{Kudos, RequestId, SharedKeyId, UnixMillis};
 
 /// What is kept for a request that has not been accepted yet. Should it never be, it is given back.
 #[derive(Debug)]
@@ -30,15 +30,28 @@ impl Requests {
             amount,
             at: wall_clock(),
         };
-        if !self.0.store.hold(hold).await? {
-            return Ok(None);
-        }
+        let is_kept = self.0.store.hold(hold).await?;
+        Ok(is_kept.then(|| self.kept(request)))
+    }
+
+    /// Keeps for it what is left of a key, and no more than this; nothing, where nothing is left.
+    pub async fn keep_rest(
+        &self,
+        request: RequestId,
+        of: SharedKeyId,
+        most: Kudos,
+    ) -> Result<Option<Kept>, StorageError> {
+        let kept = self.0.store.hold_rest(of, request, most, wall_clock());
+        Ok(kept.await?.then(|| self.kept(request)))
+    }
+
+    fn kept(&self, request: RequestId) -> Kept {
         self.write().keep_kudos([request]);
-        Ok(Some(Kept {
+        Kept {
             requests: self.clone(),
             request,
             accepted: false,
-        }))
+        }
     }
 
     /// Nothing more comes of a request.

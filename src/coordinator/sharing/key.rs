@@ -12,6 +12,8 @@ pub struct SharedKey {
     pub name: Option<String>,
     /// What is left of it; none is no limit.
     pub budget: Option<Kudos>,
+    /// Of that, what is kept for requests that have not ended.
+    pub held: Kudos,
     pub utilized: Kudos,
     pub expires_at: Option<UnixMillis>,
     /// It pays for styles: as long as it does, it works through them only.
@@ -46,8 +48,9 @@ pub struct KeyChange {
 }
 
 impl SharedKey {
+    /// Whether nothing is left of it for one more request.
     pub fn is_empty(&self) -> bool {
-        self.budget.is_some_and(|left| left.0 <= 0)
+        self.budget.is_some_and(|budget| budget <= self.held)
     }
 
     pub fn is_expired(&self, now: UnixMillis) -> bool {

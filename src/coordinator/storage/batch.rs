@@ -4,17 +4,16 @@
 use sqlx::AnyConnection;
 
 use crate::coordinator::kudos::{Entry, Posting, Settlement, forgiven};
-use crate::protocol::job::{Kudos, SharedKeyId};
+use crate::protocol::job::AccountId;
 
 use super::StorageError;
+use super::budgets::{Charge, spend};
 use super::entries::{Booked, Forgiven, book};
 use super::fees;
-use super::holds::charged_to_key;
 use super::records::note_records;
 use super::requests::{Accept, insert_requests};
 use super::script::Script;
 use super::settlements::{insert_settled, note_forgiven};
-use super::shared_keys::spend;
 use super::stats;
 use super::styles::write_use;
 
@@ -51,15 +50,14 @@ impl<'a> Batch<'a> {
         stats::note(&self.settled, &mut script);
         let entries = self.entries();
         let fallen = book(&entries, script, connection).await?;
-        let forgiven = forgiven(&entries, &fallen);
+        let beyond = spend(self.charges(), connection).await?;
+        // First, so that nothing of a charge is forgiven twice.
+        let entries = [beyond.clone(), entries].concat();
+        let forgiven = [beyond, forgiven(&entries, &fallen)].concat();
         let sums = Forgiven::of_entries(&forgiven);
         let mut script = Script::default();
         note_forgiven(&self.settled, &sums, &mut script);
         book(&forgiven, script, connection).await?;
-        spend(self.by_key(), connection).await?;
-        for (accept, _) in self.accepted_by_key() {
-            charged_to_key(accept.id(), accept.fee().amount, connection).await?;
-        }
         self.write_uses(&sums, connection).await
     }
 
@@ -96,15 +94,32 @@ impl<'a> Batch<'a> {
     }
 
     /// What was asked for with keys that are shared.
-    fn by_key(&self) -> impl Iterator<Item = (SharedKeyId, Kudos)> {
-        let settled = self.settled.iter();
-        let charges = settled.filter_map(|it| Some((it.shared_key?, it.charge)));
-        let accepted = self.accepted_by_key();
-        charges.chain(accepted.map(|(accept, key)| (key, accept.fee().amount)))
+    fn charges(&self) -> Vec<Charge<'_>> {
+        let settled = self.settled.iter().filter_map(|settlement| {
+            Some(Charge {
+                key: settlement.shared_key?,
+                request: settlement.request,
+                account: settlement.account,
+                amount: settlement.charge,
+                booked: *settlement,
+            })
+        });
+        let accepted = self.accepted.iter().filter_map(|accept| {
+            let fee = accept.fee();
+            Some(Charge {
+                key: accept.dues().shared_key?,
+                request: accept.id(),
+                account: fee.account,
+                amount: fee.amount,
+                booked: self.fees_of(fee.account)?,
+            })
+        });
+        settled.chain(accepted).collect()
     }
 
-    fn accepted_by_key(&self) -> impl Iterator<Item = (&'a Accept, SharedKeyId)> {
-        let accepted = self.accepted.iter();
-        accepted.filter_map(|accept| Some((*accept, accept.dues().shared_key?)))
+    /// The posting of what an account's requests cost at once, if they cost anything.
+    fn fees_of(&self, account: AccountId) -> Option<&Posting> {
+        let is_its = |posting: &&Posting| posting.moves.iter().any(|(whose, _)| *whose == account);
+        self.fees.iter().find(is_its)
     }
 }

@@ -142,8 +142,9 @@ impl Store {
         self.change(Release(request)).await
     }
 
-    /// One of so many open jobs of a request has ended: its share of what is kept is not kept any more, since what it has
-    /// cost is paid by now.
+    /// One of so many open jobs of a request has ended: its share of what is kept of an account is not kept any more, since
+    /// what it has cost is paid by now. Of a key that went where the job was settled, and what is over goes with the
+    /// request.
     pub async fn release_share(&self, request: RequestId, open: usize) -> Result<(), StorageError> {
         let open = i64::try_from(open).unwrap_or(i64::MAX);
         self.change(ReleaseShare { request, open }).await
@@ -241,10 +242,7 @@ impl Change for ReleaseShare {
     ) -> BoxFuture<'a, Result<(), StorageError>> {
         Box::pin(async move {
             let share = |kept: Kudos| Kudos(kept.0 / self.open.max(1));
-            for book in &BOOKS {
-                book.lessen(self.request, share, connection).await?;
-            }
-            Ok(())
+            OF_ACCOUNTS.lessen(self.request, share, connection).await
         })
     }
 }

@@ -6,7 +6,7 @@
 //! | `migrate` | the schema and its versions (`migrations/`) |
 //! | `writer`, `work`, `write` | the one writer; what it writes under one commit; a write as a value |
 //! | `script`, `values`, `rows` | many rows in one statement and many statements in one call, and what comes out of them |
-//! | `settlements`, `entries`, `postings`, `fees`, `holds`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `workers`, `rigs`, `teams`, `messages`, `ledger` | one file a noun |
+//! | `settlements`, `entries`, `postings`, `fees`, `holds`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `budgets`, `workers`, `rigs`, `teams`, `messages`, `ledger` | one file a noun |
 //! | `styles`, `collections`, `named` | styles of users, collections of them, and what both have in common |
 //! | `pulse`, `revisions`, `modes` | whether the store answers, and what another process has changed |
 //! | `stats` | what was made, by kind and model, in spans of time |
@@ -22,6 +22,7 @@
 mod accounts;
 mod addresses;
 mod batch;
+mod budgets;
 mod collections;
 mod dialect;
 mod entries;

@@ -1,12 +1,10 @@
 //! Keys that users hand to others. What a request may cost is kept of the budget until it has ended
-//! ([`super::holds`]), and what is spent is taken from it where the job is settled ([`super::settlements`]); what is sent
-//! to one is added in the transaction of the posting.
-
-use std::collections::BTreeMap;
+//! ([`super::holds`]), and what is spent is taken from it where the job is settled ([`super::budgets`]); what is sent to
+//! one is added in the transaction of the posting.
 
 use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
-use sqlx::{AnyConnection, AssertSqlSafe, Executor, Row};
+use sqlx::{AnyConnection, AssertSqlSafe, Row};
 
 use crate::coordinator::kudos::{Posted, Posting};
 use crate::coordinator::sharing::{KeyChange, NewKey, SharedKey};
@@ -38,7 +36,7 @@ struct Removal {
 macro_rules! select_keys {
     ($rest:literal) => {
         concat!(
-            "SELECT shared_keys.id, owner, accounts.name AS owner_name, shared_keys.name, budget, utilized, \
+            "SELECT shared_keys.id, owner, accounts.name AS owner_name, shared_keys.name, budget, held, utilized, \
              expires_at, max_image_pixels, max_image_steps, max_text_tokens, \
              (SELECT COUNT(*) FROM styles WHERE styles.shared_key = shared_keys.id) AS styles \
              FROM shared_keys JOIN accounts ON accounts.id = shared_keys.owner ",
@@ -113,27 +111,6 @@ impl Store {
         })
         .await
     }
-}
-
-/// What jobs have cost that were asked for with shared keys.
-pub async fn spend(
-    charges: impl Iterator<Item = (SharedKeyId, Kudos)>,
-    connection: &mut AnyConnection,
-) -> Result<(), StorageError> {
-    let mut sums = BTreeMap::new();
-    for (key, charge) in charges {
-        *sums.entry(key).or_insert(0) += charge.0;
-    }
-    for (key, sum) in sums {
-        // More than is left of it is its owner's loss.
-        let spent = sqlx::query(
-            "UPDATE shared_keys SET utilized = utilized + $1, \
-             budget = CASE WHEN budget < $1 THEN 0 ELSE budget - $1 END WHERE id = $2",
-        );
-        let spent = spent.bind(sum).bind(key.to_string());
-        connection.execute(spent).await?;
-    }
-    Ok(())
 }
 
 impl Change for NewKey {
@@ -254,6 +231,7 @@ impl Stored for SharedKey {
             owner_name: row.try_get("owner_name")?,
             name: row.try_get("name")?,
             budget: number("budget")?.map(Kudos),
+            held: Kudos(row.try_get("held")?),
             utilized: Kudos(row.try_get("utilized")?),
             expires_at: number("expires_at")?.map(UnixMillis),
             has_styles: row.try_get::<i64, _>("styles")? > 0,

@@ -173,6 +173,43 @@ async fn a_shared_key_is_refused_where_it_cannot_pay() {
 }
 
 #[tokio::test]
+async fn who_takes_less_than_a_key_can_pay_costs_its_owner_no_more_than_the_budget() {
+    let app = App::start().await;
+    let alice = Person::new(&app, "alice", Roles::USER).await;
+    alice.can_give(&app, 100).await;
+    let key = shared_key(&app, &alice, json!({"kudos": 2})).await;
+    let three = json!({"allow_downgrade": true, "params": {"n": 3}});
+    let id = accepted(ask(&app, &key, three).await);
+    for _ in 0..3 {
+        let popped = pop(&app, "w1").await;
+        let (status, paid) = submit(&app, &popped["id"], " a time.").await;
+        assert_eq!(status, StatusCode::OK, "{paid}");
+    }
+    until(&app, &id, |status| status["done"] == true).await;
+    assert_eq!(alice.left(&app).await, 98);
+    let key = shown(&app, &key).await;
+    assert_eq!((&key["utilized"], &key["kudos"]), (&json!(2), &json!(0)));
+    let sums = app.store.ledger_sums().await.unwrap();
+    assert_eq!(
+        (sums.entries, sums.wrong_jobs, sums.wrong_balances),
+        (Kudos(0), 0, 0)
+    );
+}
+
+#[tokio::test]
+async fn what_a_key_cannot_pay_for_is_not_kept_of_its_owner() {
+    let app = App::start().await;
+    let alice = Person::new(&app, "alice", Roles::USER).await;
+    alice.can_give(&app, 100).await;
+    let key = shared_key(&app, &alice, json!({"kudos": 5})).await;
+    accepted(draw(&app, &key, json!({"allow_downgrade": true})).await);
+    assert_eq!(app.store.held(alice.account).await.unwrap(), Kudos(0));
+    let popped = pop_image(&app).await;
+    let steps = popped["payload"]["ddim_steps"].as_i64().unwrap();
+    assert!(steps < 50, "it becomes smaller: {popped}");
+}
+
+#[tokio::test]
 async fn who_takes_less_for_an_empty_key_waits_as_anonymous() {
     let app = open_to_all(DoorSettings::default()).await;
     let alice = Person::new(&app, "alice", Roles::USER).await;
@@ -511,10 +548,12 @@ async fn of_many_at_once_as_many_are_taken_as_a_shared_key_can_pay_for() {
         refused(other, 403, "SharedKeyInsufficientKudos");
     }
     assert_eq!(app.store.holding().await.unwrap().len(), 3);
-    // Who takes less waits behind the others, and nothing is kept.
-    accepted(ask(&app, &key, json!({"allow_downgrade": true})).await);
-    assert_eq!(app.store.holding().await.unwrap().len(), 3);
-    for one in taken {
+    // Who takes less waits behind the others, and what is left is kept.
+    let downgraded = json!({"allow_downgrade": true});
+    let last = ask(&app, &key, downgraded.clone()).await;
+    assert_eq!(app.store.holding().await.unwrap().len(), 4);
+    refused(&ask(&app, &key, downgraded).await, 403, "SharedKeyEmpty");
+    for one in taken.into_iter().chain([last]) {
         let path = format!("{STATUS}/{}", accepted(one));
         call_as(&app, "", Method::DELETE, &path, Value::Null).await;
     }

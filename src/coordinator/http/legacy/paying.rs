@@ -13,7 +13,8 @@ use crate::protocol::job::{Kind, Kudos, RequestId};
 use crate::protocol::legacy::text::request::GenerationInputText;
 use crate::protocol::legacy::{Code, Refusal};
 
-/// Keeps of the payer's shared key what a request may cost, if its budget has an end.
+/// Keeps of the payer's shared key what a request may cost, if its budget has an end. Where less is left, and whoever
+/// asked takes that, all of it is kept: the key never pays more.
 pub async fn cover(
     payer: &mut Payer,
     price: Kudos,
@@ -25,10 +26,15 @@ pub async fn cover(
     };
     let kept = requests.keep(request, Purse::Key(key), price).await;
     let kept = kept.map_err(|_| unavailable())?;
-    if kept.is_none() {
-        payer.fall_short()?;
+    if kept.is_some() {
+        return Ok(kept);
     }
-    Ok(kept)
+    payer.fall_short()?;
+    let rest = requests.keep_rest(request, key, price).await;
+    let rest = rest.map_err(|_| unavailable())?;
+    // Others were faster.
+    Code::SharedKeyEmpty.when(rest.is_none())?;
+    Ok(rest)
 }
 
 /// Where kudos are kept for a request until it has ended.
@@ -41,8 +47,11 @@ pub struct Till<'a> {
 }
 
 impl Till<'_> {
-    /// Nothing, where there is not enough.
+    /// Nothing, where there is not enough. What a shared key cannot pay its owner does not pay either.
     pub async fn keep(&self, amount: Kudos) -> Result<Option<Kept>, Refusal> {
+        if self.payer.falls_short() {
+            return Ok(None);
+        }
         let purse = Purse::Account(self.payer.account);
         let kept = self.requests.keep(self.request, purse, amount).await;
         kept.map_err(|_| unavailable())

@@ -1,6 +1,7 @@
 //! One suite for both engines: every test here runs on SQLite and on PostgreSQL, each on a database of its own.
 
 mod books;
+mod budgets;
 mod fees;
 mod forgetting;
 mod holds;

@@ -1,10 +1,10 @@
-//! Keys that are handed to others: few, and spent where jobs are settled.
+//! Keys that are handed to others: few, and changed by their owners.
 
 use futures_util::future::join_all;
 use uuid::Uuid;
 
 use super::on_both_engines;
-use super::scratch::{SOUND, Scratch, settlement};
+use super::scratch::{Scratch, settlement};
 use crate::coordinator::accounts::Roles;
 use crate::coordinator::kudos::{Cause, Posted, Posting, Settlement};
 use crate::coordinator::sharing::{KeyChange, NewKey};
@@ -15,7 +15,6 @@ use crate::protocol::legacy::shared_key::JobLimits;
 on_both_engines! {
     nobody_has_more_keys_than_they_may,
     a_key_is_changed_by_its_owner_and_only_where_asked,
-    jobs_are_charged_to_their_key_down_to_nothing,
     a_key_without_a_budget_counts_what_is_spent,
     what_is_sent_to_a_key_raises_its_budget_with_its_owners_balance,
 }
@@ -115,21 +114,6 @@ async fn a_key_is_changed_by_its_owner_and_only_where_asked(scratch: Scratch) {
     );
     assert_eq!(store.remove_shared_key(made.id, made.owner).await, Ok(true));
     assert_eq!(store.shared_key(made.id).await, Ok(None));
-}
-
-async fn jobs_are_charged_to_their_key_down_to_nothing(scratch: Scratch) {
-    let store = scratch.open().await;
-    let key = created(&store, Some(5)).await;
-    let job = job_of(&key);
-    for _ in 0..3 {
-        // However often it is settled.
-        store.settle(job.clone()).await.unwrap();
-    }
-    assert_eq!(left(&store, &key).await, (Some(Kudos(2000)), Kudos(3000)));
-    let jobs = (0..40).map(|_| store.settle(job_of(&key)));
-    assert!(join_all(jobs).await.iter().all(Result::is_ok));
-    assert_eq!(left(&store, &key).await, (Some(Kudos(0)), Kudos(41 * 3000)));
-    assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
 }
 
 async fn a_key_without_a_budget_counts_what_is_spent(scratch: Scratch) {

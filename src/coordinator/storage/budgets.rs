@@ -1,0 +1,160 @@
+//! What shared keys pay: for requests where they are accepted, for jobs where they are settled. A key pays no more than
+//! is left of its budget beside what is kept of it for other requests. What is charged beyond that the house pays, as it
+//! does below a floor.
+
+use futures_util::future::BoxFuture;
+use sqlx::{AnyConnection, Executor, Row};
+
+use crate::coordinator::kudos::{Entry, forgive};
+use crate::protocol::job::{AccountId, Kudos, RequestId, SharedKeyId, UnixMillis};
+
+use super::entries::Booked;
+use super::holds::{Hold, Purse, charged_to_key};
+use super::write::Change;
+use super::{StorageError, Store};
+
+/// What a job or a request has cost that was asked for with a key.
+pub struct Charge<'a> {
+    pub key: SharedKeyId,
+    pub request: RequestId,
+    pub account: AccountId,
+    pub amount: Kudos,
+    /// Under which it stands in the ledger.
+    pub booked: &'a dyn Booked,
+}
+
+/// What is left of a key, to be kept for a request that may cost more.
+#[derive(Debug)]
+struct Rest {
+    key: SharedKeyId,
+    request: RequestId,
+    most: Kudos,
+    at: UnixMillis,
+}
+
+/// What a key has; without a budget there is no end of it.
+struct Means {
+    budget: Option<i64>,
+    held: i64,
+}
+
+impl Store {
+    /// Keeps of a key what is left of it beside what is held already, and no more than this: whether there was anything.
+    pub async fn hold_rest(
+        &self,
+        key: SharedKeyId,
+        request: RequestId,
+        most: Kudos,
+        at: UnixMillis,
+    ) -> Result<bool, StorageError> {
+        let rest = Rest {
+            key,
+            request,
+            most,
+            at,
+        };
+        self.change(rest).await
+    }
+}
+
+/// Takes from the keys what they have; the entries by which the house pays for the rest.
+pub async fn spend<'a>(
+    mut charges: Vec<Charge<'a>>,
+    connection: &mut AnyConnection,
+) -> Result<Vec<(&'a dyn Booked, Entry)>, StorageError> {
+    // In the order of the keys, as everybody locks them.
+    charges.sort_by_key(|charge| charge.key);
+    let mut forgiven = Vec::new();
+    for charge in charges {
+        let paid = take(&charge, connection).await?;
+        let rest = Kudos(charge.amount.0 - paid.0);
+        if rest.0 > 0 {
+            let entries = forgive(charge.account, rest);
+            forgiven.extend(entries.map(|entry| (charge.booked, entry)));
+        }
+    }
+    Ok(forgiven)
+}
+
+/// As much of it as the key can pay, which is kept for the request no more.
+async fn take(charge: &Charge<'_>, connection: &mut AnyConnection) -> Result<Kudos, StorageError> {
+    let means = means(charge.key, connection).await?;
+    let kept = kept_for(charge.request, connection).await?;
+    let left = match means {
+        Some(means) => means.left().map(|left| left + kept.unwrap_or(0)),
+        // Of a key that was taken back since there is what is kept; where nothing is, it had no end.
+        None => kept,
+    };
+    let paid = left.map_or(charge.amount, |left| {
+        Kudos(charge.amount.0.min(left.max(0)))
+    });
+    let spent = sqlx::query(
+        "UPDATE shared_keys SET utilized = utilized + $1, budget = budget - $1 WHERE id = $2",
+    );
+    let spent = spent.bind(paid.0).bind(charge.key.to_string());
+    connection.execute(spent).await?;
+    charged_to_key(charge.request, paid, connection).await?;
+    Ok(paid)
+}
+
+/// Nothing, where the key is no more. Until the transaction ends nobody else changes it.
+async fn means(
+    key: SharedKeyId,
+    connection: &mut AnyConnection,
+) -> Result<Option<Means>, StorageError> {
+    let row = "UPDATE shared_keys SET held = held WHERE id = $1 RETURNING budget, held";
+    let rows = sqlx::query(row).bind(key.to_string());
+    let rows = rows.fetch_all(connection).await?;
+    let Some(row) = rows.first() else {
+        return Ok(None);
+    };
+    Ok(Some(Means {
+        budget: row.try_get("budget")?,
+        held: row.try_get("held")?,
+    }))
+}
+
+/// What is kept of its key for a request, if anything ever was.
+async fn kept_for(
+    request: RequestId,
+    connection: &mut AnyConnection,
+) -> Result<Option<i64>, StorageError> {
+    let row = sqlx::query("SELECT amount FROM key_holds WHERE request = $1");
+    let row = row.bind(request.to_string());
+    let row = row.fetch_optional(connection).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
+}
+
+impl Means {
+    /// Beside what is kept of it.
+    fn left(&self) -> Option<i64> {
+        self.budget.map(|budget| budget - self.held)
+    }
+}
+
+impl Change for Rest {
+    type Answer = bool;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<bool, StorageError>> {
+        Box::pin(async move {
+            let Some(means) = means(self.key, connection).await? else {
+                return Ok(false);
+            };
+            let most = self.most.0;
+            let amount = means.left().map_or(most, |left| left.min(most));
+            if amount <= 0 {
+                return Ok(false);
+            }
+            let hold = Hold {
+                request: self.request,
+                of: Purse::Key(self.key),
+                amount: Kudos(amount),
+                at: self.at,
+            };
+            hold.apply(connection).await
+        })
+    }
+}
