@@ -9,7 +9,7 @@ use axum::http::HeaderMap;
 use axum::http::header::CONTENT_LENGTH;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::coordinator::error::ApiError;
 use crate::coordinator::state::DoorSettings;
@@ -23,6 +23,29 @@ pub struct Whole {
     pub bytes: Bytes,
     pub room: Room,
 }
+
+/// How long a body is waited for: so long for each piece of it, and for all of it no longer than it takes at the slowest
+/// pace.
+#[derive(Debug)]
+pub struct Patience {
+    each: Duration,
+    /// Without the time in which nobody waits for it.
+    left: Duration,
+}
+
+/// A body that did not come to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    #[error("the body broke off")]
+    Off,
+    #[error("nothing more of the body came for {} s", .0.as_secs())]
+    Silence(Duration),
+    #[error("the body came more slowly than {} KiB a second", SLOWEST >> 10)]
+    Slow,
+}
+
+/// In bytes a second. A bad line still sends more.
+const SLOWEST: u32 = 16 << 10;
 
 /// What is read of a body nobody wants, so that its sender gets to read the answer.
 const DISCARDED_BYTES: usize = 256 << 20;
@@ -40,8 +63,8 @@ where
         let settings = Arc::<DoorSettings>::from_ref(state);
         let announced = announced(request.headers());
         let mut body = request.into_body();
-        let mut room = Memory::from_ref(state).room();
-        let read = read(&mut body, announced, &settings, &mut room).await;
+        let room = Memory::from_ref(state).room();
+        let read = read(&mut body, announced, &settings, room).await;
         if let Err(error) = &read
             && matches!(
                 error.failure.kind,
@@ -50,7 +73,7 @@ where
         {
             discard(body).await;
         }
-        read.map(|bytes| Self { bytes, room })
+        read
     }
 }
 
@@ -75,38 +98,59 @@ async fn read(
     body: &mut Body,
     announced: Option<usize>,
     settings: &DoorSettings,
-    room: &mut Room,
-) -> Result<Bytes, ApiError> {
+    mut room: Room,
+) -> Result<Whole, ApiError> {
     let most = settings.largest_request;
     if announced.is_some_and(|length| length > most) {
         return Err(too_large(most));
     }
     let mut whole = BytesMut::new();
-    while let Some(frame) = next(body, settings.body_patience).await? {
+    let mut patience = Patience::new(settings.body_patience);
+    while let Some(frame) = patience.next(body).await? {
         if frame.len() > most - whole.len() {
             return Err(too_large(most));
         }
         room.cover(whole.len() + frame.len())?;
         if whole.is_empty() && body.is_end_stream() {
-            return Ok(frame);
+            return Ok(Whole { bytes: frame, room });
         }
         whole.extend_from_slice(&frame);
     }
-    Ok(whole.freeze())
+    let bytes = whole.freeze();
+    Ok(Whole { bytes, room })
 }
 
-async fn next(body: &mut Body, patience: Duration) -> Result<Option<Bytes>, ApiError> {
-    let frame = timeout(patience, body.frame()).await.map_err(|_| {
-        let waited = format!("nothing more of the body came for {} s", patience.as_secs());
-        ApiError::new(FailureKind::InvalidRequest, waited).with_status(408)
-    })?;
-    match frame {
-        None => Ok(None),
-        Some(Ok(frame)) => Ok(Some(frame.into_data().unwrap_or_default())),
-        Some(Err(_)) => Err(ApiError::new(
-            FailureKind::InvalidRequest,
-            "the body broke off",
-        )),
+impl Patience {
+    pub fn new(each: Duration) -> Self {
+        Self { each, left: each }
+    }
+
+    /// What comes next, none at the end.
+    pub async fn next(&mut self, body: &mut Body) -> Result<Option<Bytes>, Broken> {
+        let began = Instant::now();
+        let frame = timeout(self.each.min(self.left), body.frame()).await;
+        let frame = frame.map_err(|_| match self.left < self.each {
+            true => Broken::Slow,
+            false => Broken::Silence(self.each),
+        })?;
+        let Some(frame) = frame.transpose().map_err(|_| Broken::Off)? else {
+            return Ok(None);
+        };
+        let piece = frame.into_data().unwrap_or_default();
+        let earned = piece.len() as f64 / f64::from(SLOWEST);
+        let left = self.left.saturating_sub(began.elapsed());
+        self.left = left + Duration::from_secs_f64(earned);
+        Ok(Some(piece))
+    }
+}
+
+impl From<Broken> for ApiError {
+    fn from(broken: Broken) -> Self {
+        let error = Self::new(FailureKind::InvalidRequest, broken.to_string());
+        match broken {
+            Broken::Off => error,
+            Broken::Silence(_) | Broken::Slow => error.with_status(408),
+        }
     }
 }
 
@@ -117,4 +161,72 @@ fn announced(headers: &HeaderMap) -> Option<usize> {
 fn too_large(most: usize) -> ApiError {
     let message = format!("the body is larger than {most} bytes");
     ApiError::new(FailureKind::TooLarge, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::time::Duration;
+
+    use axum::body::Body;
+    use bytes::Bytes;
+    use futures_util::stream;
+    use tokio::time::{Instant, sleep};
+
+    use super::{Whole, read};
+    use crate::coordinator::error::ApiError;
+    use crate::coordinator::http::room::Memory;
+    use crate::coordinator::state::DoorSettings;
+
+    const KIB: usize = 1 << 10;
+
+    fn settings() -> DoorSettings {
+        DoorSettings {
+            largest_request: 1 << 20,
+            ..DoorSettings::default()
+        }
+    }
+
+    /// At first so much, then so many pieces of a size, each after a while.
+    fn dripping(first: usize, pieces: usize, size: usize, each: Duration) -> Body {
+        let sent = stream::unfold(0, move |sent| async move {
+            if sent > pieces {
+                return None;
+            }
+            let size = match sent {
+                0 => first,
+                _ => {
+                    sleep(each).await;
+                    size
+                }
+            };
+            let piece = Bytes::from(vec![b'x'; size]);
+            Some((Ok::<_, io::Error>(piece), sent + 1))
+        });
+        Body::from_stream(sent)
+    }
+
+    async fn read_with(memory: &Memory, mut body: Body) -> Result<Whole, ApiError> {
+        read(&mut body, None, &settings(), memory.room()).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_trickles_is_given_up_however_often_a_byte_comes() {
+        let memory = Memory::new(&settings());
+        let began = Instant::now();
+        let trickle = dripping(160 * KIB, 1000, 1, Duration::from_secs(22));
+        let error = read_with(&memory, trickle).await.unwrap_err();
+        assert_eq!(error.status(), 408);
+        assert!(error.to_string().contains("16 KiB a second"), "{error}");
+        // Half a minute, and ten seconds for what did come.
+        assert_eq!(began.elapsed().as_secs(), 40);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_comes_slowly_from_a_bad_line_is_read() {
+        let memory = Memory::new(&settings());
+        let slow = dripping(0, 40, 20 * KIB, Duration::from_secs(1));
+        let whole = read_with(&memory, slow).await.unwrap();
+        assert_eq!(whole.bytes.len(), 800 * KIB);
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::extract::rejection::PathRejection;
@@ -14,10 +13,8 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
-use http_body_util::BodyExt;
 use serde_json::json;
 use tokio::io::AsyncReadExt;
-use tokio::time::timeout;
 use tracing::warn;
 
 use crate::coordinator::error::ApiError;
@@ -25,7 +22,7 @@ use crate::coordinator::media::{BadLink, Download, Interrupted, Media, Unaccepte
 use crate::coordinator::state::DoorSettings;
 use crate::protocol::job::FailureKind;
 
-use super::body::discard;
+use super::body::{Broken, Patience, discard};
 use super::reply::Reply;
 
 /// What is read of a file at once.
@@ -62,9 +59,10 @@ pub async fn upload(
 ) -> Result<Reply, ApiError> {
     let key = name(key)?;
     let (parts, mut body) = request.into_parts();
-    let sent = stream::unfold(&mut body, |body| async {
-        let frame = next(body, settings.body_patience).await?;
-        Some((frame, body))
+    let patience = Patience::new(settings.body_patience);
+    let sent = stream::unfold((&mut body, patience), |(body, mut patience)| async move {
+        let frame = next(body, &mut patience).await?;
+        Some((frame, (body, patience)))
     });
     let query = query.unwrap_or_default();
     let kind = content_type(&parts.headers);
@@ -87,17 +85,25 @@ fn content_type(headers: &HeaderMap) -> Option<&str> {
     named.split(';').next().map(str::trim)
 }
 
-async fn next(body: &mut Body, patience: Duration) -> Option<Result<Bytes, Interrupted>> {
+async fn next(body: &mut Body, patience: &mut Patience) -> Option<Result<Bytes, Interrupted>> {
     if body.is_end_stream() {
         return None;
     }
-    let frame = match timeout(patience, body.frame()).await {
-        Err(_) => Err(Interrupted::Silence),
-        Ok(None) => return None,
-        Ok(Some(Err(_))) => Err(Interrupted::BrokeOff),
-        Ok(Some(Ok(frame))) => Ok(frame.into_data().unwrap_or_default()),
-    };
-    Some(frame)
+    patience
+        .next(body)
+        .await
+        .map_err(Interrupted::from)
+        .transpose()
+}
+
+impl From<Broken> for Interrupted {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Off => Self::BrokeOff,
+            Broken::Silence(_) => Self::Silence,
+            Broken::Slow => Self::Slow,
+        }
+    }
 }
 
 fn pieces(file: File) -> impl stream::Stream<Item = std::io::Result<Bytes>> {
@@ -130,7 +136,7 @@ fn refused(why: Unaccepted) -> ApiError {
     match why {
         Unaccepted::Used => error.with_status(409),
         Unaccepted::OtherKind { .. } => error.with_status(415),
-        Unaccepted::Interrupted(Interrupted::Silence) => error.with_status(408),
+        Unaccepted::Interrupted(Interrupted::Silence | Interrupted::Slow) => error.with_status(408),
         _ => error,
     }
 }

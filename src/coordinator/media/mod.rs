@@ -123,6 +123,8 @@ pub enum Interrupted {
     BrokeOff,
     #[error("nothing more of the body came for a while")]
     Silence,
+    #[error("the body came too slowly")]
+    Slow,
 }
 
 /// An object on its way out.
