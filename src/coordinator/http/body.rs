@@ -104,6 +104,7 @@ async fn read(
     if announced.is_some_and(|length| length > most) {
         return Err(too_large(most));
     }
+    room.cover(0)?;
     let mut whole = BytesMut::new();
     let mut patience = Patience::new(settings.body_patience);
     while let Some(frame) = patience.next(body).await? {

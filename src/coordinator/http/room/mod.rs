@@ -1,8 +1,9 @@
 //! How much memory requests and their replies may take together, from the first byte of a body to the last of an answer.
 //! Many large ones at once are refused, and the process keeps what it has.
 //!
-//! Each of three stages has memory of its own, so that requests that wait long keep nobody out of the door, and clients that
-//! read slowly keep nobody waiting: workers empty a queue that takes all it may. What is little takes no room.
+//! Each stage has memory of its own, so that requests that wait long keep nobody out of the door, and clients that read
+//! slowly keep nobody waiting: workers empty a queue that takes all it may. Small requests have some of their own, too, and
+//! find it where large ones find none. What is little in other stages takes no room.
 
 use std::sync::Arc;
 
@@ -21,15 +22,18 @@ pub struct Memory(Arc<Stages>);
 
 #[derive(Debug)]
 struct Stages {
+    small: Pool,
     passing: Pool,
     kept: Pool,
     told: Pool,
 }
 
 /// What room is taken for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// A request that is read and looked at.
+    /// A request that is read and looked at, from its beginning.
+    Small,
+    /// The same, once there is more of it.
     Passing,
     /// What is left of it until its jobs have ended.
     Kept,
@@ -53,17 +57,19 @@ pub struct Room {
 
 impl Memory {
     pub fn new(settings: &DoorSettings) -> Self {
-        let pool = |stage: Stage| Pool::new(settings.largest_request, stage.largest_requests());
+        let largest =
+            |requests: usize| Pool::new(settings.largest_request.saturating_mul(requests));
         Self(Arc::new(Stages {
-            passing: pool(Stage::Passing),
-            kept: pool(Stage::Kept),
-            told: pool(Stage::Told),
+            small: Pool::new(MOST_SMALL * SMALL),
+            passing: largest(PASSING),
+            kept: largest(KEPT),
+            told: largest(TOLD),
         }))
     }
 
     /// For a request, nothing yet.
     pub fn room(&self) -> Room {
-        self.room_for(Stage::Passing)
+        self.room_for(Stage::Small)
     }
 
     /// For a reply, nothing yet.
@@ -81,46 +87,76 @@ impl Memory {
 
     fn pool(&self, stage: Stage) -> &Pool {
         match stage {
+            Stage::Small => &self.0.small,
             Stage::Passing => &self.0.passing,
             Stage::Kept => &self.0.kept,
             Stage::Told => &self.0.told,
         }
     }
+
+    fn take(&self, stage: Stage, kib: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+        let full = || ApiError::new(FailureKind::QueueFull, stage.full());
+        self.pool(stage).take(kib).ok_or_else(full)
+    }
 }
 
 impl Pool {
-    fn new(largest_request: usize, largest_requests: usize) -> Self {
-        let most_kib = largest_request.saturating_mul(largest_requests) / KIB;
-        let most_kib = most_kib.clamp(1, Semaphore::MAX_PERMITS);
+    fn new(most_bytes: usize) -> Self {
+        let most_kib = (most_bytes / KIB).clamp(1, Semaphore::MAX_PERMITS);
         Self {
             free: Arc::new(Semaphore::new(most_kib)),
             most_kib,
         }
     }
+
+    fn take(&self, kib: usize) -> Option<OwnedSemaphorePermit> {
+        let kib = u32::try_from(kib).unwrap_or(u32::MAX);
+        self.free.clone().try_acquire_many_owned(kib).ok()
+    }
 }
 
+/// All together may take as much as this many of the largest requests. One is passed in a dozen forms while it is looked
+/// at, and kept once for each of its jobs.
+const PASSING: usize = 12;
+const KEPT: usize = 12;
+const TOLD: usize = 8;
+/// A request with fewer bytes takes as much as if it had them all: most of what it takes is not its bytes.
+const SMALL: usize = 16 << 10;
+/// So many of those at once.
+const MOST_SMALL: usize = 8192;
+
 impl Stage {
-    /// All together may take as much as this many of the largest requests. One is passed in a dozen forms while it is looked
-    /// at, and kept once for each of its jobs.
-    const fn largest_requests(self) -> usize {
+    /// The stage of what has grown to so many bytes.
+    const fn grown_to(self, bytes: usize) -> Self {
         match self {
-            Self::Passing | Self::Kept => 12,
-            Self::Told => 8,
+            Self::Small if bytes >= SMALL => Self::Passing,
+            stage => stage,
         }
     }
 
     /// What takes fewer bytes is not counted: it is little, and there is much of it.
     const fn little(self) -> usize {
         match self {
-            Self::Passing => 16 << 10,
+            Self::Small => 0,
+            Self::Passing => SMALL,
             Self::Told => 64 << 10,
             Self::Kept => 256 << 10,
         }
     }
 
+    fn counted_kib(self, bytes: usize) -> usize {
+        match self {
+            Self::Small => SMALL / KIB,
+            stage if bytes < stage.little() => 0,
+            _ => bytes.div_ceil(KIB),
+        }
+    }
+
     const fn full(self) -> &'static str {
         match self {
-            Self::Passing => "the requests that are here take all the memory there is for them",
+            Self::Small | Self::Passing => {
+                "the requests that are here take all the memory there is for them"
+            }
             Self::Kept => "the requests that wait take all the memory there is for them",
             Self::Told => "the replies on their way take all the memory there is for them",
         }
@@ -137,34 +173,33 @@ impl Room {
 
     /// Grows to so many bytes. What needs more than there is gets all of it, while nobody else has any.
     pub fn cover(&mut self, bytes: usize) -> Result<(), ApiError> {
-        if bytes < self.stage.little() {
-            return Ok(());
-        }
-        let pool = self.memory.pool(self.stage);
-        let taken = self
-            .taken
-            .as_ref()
-            .map_or(0, OwnedSemaphorePermit::num_permits);
-        let wanted = bytes.div_ceil(KIB).min(pool.most_kib);
+        let stage = self.stage.grown_to(bytes);
+        let taken = if stage == self.stage { self.kib() } else { 0 };
+        let most = self.memory.pool(stage).most_kib;
+        let wanted = stage.counted_kib(bytes).min(most);
         let missing = wanted.saturating_sub(taken);
         if missing == 0 {
             return Ok(());
         }
-        let missing = u32::try_from(missing).unwrap_or(u32::MAX);
-        let more = pool.free.clone().try_acquire_many_owned(missing);
-        let full = |_| ApiError::new(FailureKind::QueueFull, self.stage.full());
-        let more = more.map_err(full)?;
+        let more = self.memory.take(stage, missing)?;
         match &mut self.taken {
-            Some(taken) => taken.merge(more),
-            None => self.taken = Some(more),
+            Some(taken) if stage == self.stage => taken.merge(more),
+            taken => *taken = Some(more),
         }
+        self.stage = stage;
         Ok(())
+    }
+
+    fn kib(&self) -> usize {
+        self.taken
+            .as_ref()
+            .map_or(0, OwnedSemaphorePermit::num_permits)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Memory, Room, Stage};
+    use super::{KEPT, MOST_SMALL, Memory, PASSING, Room, SMALL, Stage, TOLD};
     use crate::coordinator::error::ApiError;
     use crate::coordinator::state::DoorSettings;
 
@@ -176,7 +211,12 @@ mod tests {
     }
 
     fn all(stage: Stage) -> usize {
-        stage.largest_requests() << 20
+        match stage {
+            Stage::Small => MOST_SMALL * SMALL,
+            Stage::Passing => PASSING << 20,
+            Stage::Kept => KEPT << 20,
+            Stage::Told => TOLD << 20,
+        }
     }
 
     #[test]
@@ -218,6 +258,26 @@ mod tests {
             small.cover(stage.little() - 1).unwrap();
             assert!(small.cover(stage.little()).is_err(), "{stage:?}");
         }
+    }
+
+    #[test]
+    fn small_requests_are_counted_from_their_beginning() {
+        let memory = memory();
+        let take = |bytes| {
+            let mut room = memory.room();
+            room.cover(bytes).map(|()| room)
+        };
+        let mut small: Vec<Room> = (0..MOST_SMALL).map(|_| take(0).unwrap()).collect();
+        assert_eq!(take(0).unwrap_err().status(), 503);
+        // What is covered already is theirs, and large ones have room of their own.
+        small[0].cover(SMALL - 1).unwrap();
+        let large = take(SMALL).unwrap();
+        // One that has grown leaves its place.
+        small[0].cover(SMALL).unwrap();
+        let other = take(1).unwrap();
+        assert!(take(1).is_err());
+        drop((large, other));
+        assert!(take(1).is_ok());
     }
 
     #[test]
