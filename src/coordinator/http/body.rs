@@ -7,7 +7,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::{FromRef, FromRequest, Request};
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_LENGTH;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout};
 
@@ -15,7 +15,7 @@ use crate::coordinator::error::ApiError;
 use crate::coordinator::state::DoorSettings;
 use crate::protocol::job::FailureKind;
 
-use super::room::{Memory, Room};
+use super::room::{LetGo, Memory, Room};
 
 /// All of a body, and the memory it takes.
 #[derive(Debug)]
@@ -105,20 +105,30 @@ async fn read(
         return Err(too_large(most));
     }
     room.cover(0)?;
-    let mut whole = BytesMut::new();
+    let coming = room.carry(Vec::new());
     let mut patience = Patience::new(settings.body_patience);
-    while let Some(frame) = patience.next(body).await? {
-        if frame.len() > most - whole.len() {
+    let mut length = 0;
+    loop {
+        let frame = tokio::select! {
+            frame = patience.next(body) => frame?,
+            () = coming.let_go() => return Err(LetGo.into()),
+        };
+        let Some(frame) = frame else {
+            let (bytes, room) = coming.unload()?;
+            let bytes = bytes.into();
+            return Ok(Whole { bytes, room });
+        };
+        if frame.len() > most - length {
             return Err(too_large(most));
         }
-        room.cover(whole.len() + frame.len())?;
-        if whole.is_empty() && body.is_end_stream() {
+        if length == 0 && body.is_end_stream() {
+            let (_, mut room) = coming.unload()?;
+            room.cover(frame.len())?;
             return Ok(Whole { bytes: frame, room });
         }
-        whole.extend_from_slice(&frame);
+        coming.take_in(&frame)?;
+        length += frame.len();
     }
-    let bytes = whole.freeze();
-    Ok(Whole { bytes, room })
 }
 
 impl Patience {
@@ -172,7 +182,7 @@ mod tests {
     use axum::body::Body;
     use bytes::Bytes;
     use futures_util::stream;
-    use tokio::time::{Instant, sleep};
+    use tokio::time::{Instant, sleep, timeout};
 
     use super::{Whole, read};
     use crate::coordinator::error::ApiError;
@@ -229,5 +239,23 @@ mod tests {
         let slow = dripping(0, 40, 20 * KIB, Duration::from_secs(1));
         let whole = read_with(&memory, slow).await.unwrap();
         assert_eq!(whole.bytes.len(), 800 * KIB);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dozen_bodies_that_stand_still_do_not_stop_another() {
+        let memory = Memory::new(&settings());
+        let almost = || dripping(1024 * KIB - 1, 1, 1, Duration::from_secs(29));
+        let twelve = futures_util::future::join_all((0..12).map(|_| read_with(&memory, almost())));
+        let another = async {
+            sleep(Duration::from_secs(20)).await;
+            let large = read_with(&memory, dripping(512 * KIB, 1, KIB, Duration::ZERO));
+            // It takes no time.
+            timeout(Duration::from_secs(1), large).await.unwrap()
+        };
+        let (twelve, another) = tokio::join!(twelve, another);
+        assert_eq!(another.unwrap().bytes.len(), 513 * KIB);
+        let given_up: Vec<ApiError> = twelve.into_iter().filter_map(Result::err).collect();
+        assert_eq!(given_up.len(), 1);
+        assert_eq!(given_up[0].status(), 408);
     }
 }

@@ -1,12 +1,15 @@
 //! Errors and JSON as responses.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -14,21 +17,25 @@ use crate::coordinator::error::ApiError;
 use crate::protocol::job::FailureKind;
 use crate::protocol::openai::error;
 
-use super::room::Room;
+use super::room::{LetGo, Room, Transit};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Text on its way.
-struct Sent {
-    text: Vec<u8>,
-    _room: Arc<Room>,
+/// A large text on its way, and its room. It leaves in pieces that are copied, so that it is gone when others need its room,
+/// whatever the connection still holds.
+#[derive(Debug, Clone)]
+pub struct Told {
+    transit: Arc<Transit>,
+    length: usize,
 }
 
-impl AsRef<[u8]> for Sent {
-    fn as_ref(&self) -> &[u8] {
-        &self.text
-    }
+/// What is left of it.
+struct Pieces {
+    transit: Arc<Transit>,
+    left: usize,
 }
+
+const PIECE: usize = 64 << 10;
 
 /// A JSON value as a response.
 #[derive(Debug)]
@@ -68,35 +75,24 @@ impl IntoResponse for ApiError {
 
 /// What a dialect answers, whatever its type.
 pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
-    json_as(status, body, Body::from)
+    serde_json::to_vec(body).map_or_else(unwritable, |text| written(status, text.into()))
 }
 
 /// The same for a large one, whose room is taken until the last of it is sent. Whoever puts another body in its place finds
-/// the room among the extensions.
+/// it among the extensions.
 pub fn json_in(room: Room, status: StatusCode, body: &impl Serialize) -> Response {
-    let room = Arc::new(room);
-    let mut response = json_as(status, body, |text| body_in(room.clone(), text));
-    response.extensions_mut().insert(room);
-    response
+    let told = |text| {
+        let told = Told::new(room, text);
+        let mut response = written(status, told.body());
+        response.extensions_mut().insert(told);
+        response
+    };
+    serde_json::to_vec(body).map_or_else(unwritable, told)
 }
 
-/// Takes the room until the last of the text is sent.
-pub fn body_in(room: Arc<Room>, text: Vec<u8>) -> Body {
-    Body::from(Bytes::from_owner(Sent { text, _room: room }))
-}
-
-fn json_as(
-    status: StatusCode,
-    body: &impl Serialize,
-    sent: impl FnOnce(Vec<u8>) -> Body,
-) -> Response {
-    match serde_json::to_vec(body) {
-        Ok(text) => written(status, sent(text)),
-        Err(_) => {
-            let message = "the reply cannot be written";
-            ApiError::new(FailureKind::Internal, message).into_response()
-        }
-    }
+fn unwritable(_: serde_json::Error) -> Response {
+    let message = "the reply cannot be written";
+    ApiError::new(FailureKind::Internal, message).into_response()
 }
 
 pub fn with_status(status: StatusCode, value: &Value) -> Response {
@@ -110,26 +106,122 @@ fn written(status: StatusCode, body: Body) -> Response {
     response
 }
 
+impl Told {
+    pub fn new(room: Room, text: Vec<u8>) -> Self {
+        Self {
+            length: text.len(),
+            transit: Arc::new(room.carry(text)),
+        }
+    }
+
+    pub fn body(&self) -> Body {
+        Body::new(Pieces {
+            transit: self.transit.clone(),
+            left: self.length,
+        })
+    }
+
+    /// All of it and its room, while nothing of it is sent.
+    pub fn unload(&self) -> Result<(Vec<u8>, Room), LetGo> {
+        self.transit.unload()
+    }
+}
+
+impl hyper::body::Body for Pieces {
+    type Data = Bytes;
+    type Error = LetGo;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, LetGo>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        let piece = self.transit.give_out(PIECE);
+        self.left -= piece.as_ref().map_or(self.left, Bytes::len);
+        Poll::Ready(Some(piece.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left as u64)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use axum::http::StatusCode;
+    use std::time::Duration;
 
-    use super::json_in;
+    use axum::body::Body;
+    use axum::http::StatusCode;
+    use axum::response::Response;
+    use http_body_util::BodyExt;
+    use tokio::time::advance;
+
+    use super::{PIECE, json_in};
     use crate::coordinator::http::room::Memory;
     use crate::coordinator::state::DoorSettings;
 
+    const MUCH: usize = 1 << 20;
+    const ALL: usize = 8 << 20;
+
+    fn memory() -> Memory {
+        Memory::new(&DoorSettings {
+            largest_request: MUCH,
+            ..DoorSettings::default()
+        })
+    }
+
+    fn is_room(memory: &Memory, bytes: usize) -> bool {
+        memory.room_to_tell().cover(bytes).is_ok()
+    }
+
+    /// It takes all the room there is.
+    fn large_reply(memory: &Memory) -> Response {
+        let mut room = memory.room_to_tell();
+        room.cover(ALL).unwrap();
+        json_in(room, StatusCode::OK, &"x".repeat(MUCH))
+    }
+
+    async fn next(body: &mut Body) -> Option<usize> {
+        let frame = body.frame().await?.ok()?;
+        Some(frame.into_data().unwrap().len())
+    }
+
     #[test]
     fn a_large_reply_takes_its_room_until_it_is_sent() {
-        let memory = Memory::new(&DoorSettings {
-            largest_request: 1 << 20,
-            ..DoorSettings::default()
-        });
-        let (much, all) = (1 << 20, 64 << 20);
-        let mut room = memory.room_to_tell();
-        room.cover(all).unwrap();
-        let reply = json_in(room, StatusCode::OK, &"text");
-        assert!(memory.room_to_tell().cover(much).is_err());
+        let memory = memory();
+        let reply = large_reply(&memory);
+        assert!(!is_room(&memory, MUCH));
         drop(reply);
-        assert!(memory.room_to_tell().cover(all).is_ok());
+        assert!(is_room(&memory, ALL));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_stands_still_loses_its_reply_when_others_need_the_room() {
+        let memory = memory();
+        let mut body = large_reply(&memory).into_body();
+        assert_eq!(next(&mut body).await, Some(PIECE));
+        advance(Duration::from_secs(60)).await;
+        assert!(is_room(&memory, MUCH));
+        let lost = body.frame().await.unwrap().unwrap_err();
+        assert!(lost.to_string().contains("others needed the memory"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_goes_on_gets_all_of_its_reply_whoever_needs_the_room() {
+        let memory = memory();
+        let mut body = large_reply(&memory).into_body();
+        let mut read = 0;
+        while let Some(bytes) = next(&mut body).await {
+            read += bytes;
+            assert_eq!(is_room(&memory, MUCH), read == MUCH + 2);
+            advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(read, MUCH + 2);
     }
 }

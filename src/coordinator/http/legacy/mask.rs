@@ -1,19 +1,18 @@
 //! `X-Fields`: the reader of a reply says which of its fields it wants. It counts for whatever was done, not for
 //! refusals.
 
-use std::sync::Arc;
-
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::HeaderName;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde_json::Value;
 
 use super::refused::Refused;
 use crate::coordinator::error::ApiError;
-use crate::coordinator::http::reply::body_in;
+use crate::coordinator::http::reply::Told;
 use crate::coordinator::http::room::Room;
 use crate::protocol::job::FailureKind;
 use crate::protocol::legacy::fields::Mask;
@@ -44,7 +43,8 @@ async fn masked(response: Response, mask: &Mask) -> Response {
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    let Ok(bytes) = to_bytes(body, LONGEST_REPLY).await else {
+    let told = parts.extensions.remove::<Told>();
+    let Some((bytes, room)) = whole(told, body).await else {
         let message = "the reply is too long to be masked";
         return ApiError::new(FailureKind::Internal, message).into_response();
     };
@@ -53,8 +53,8 @@ async fn masked(response: Response, mask: &Mask) -> Response {
             // There were two of it before, and are not more now.
             drop(bytes);
             let text = mask.apply(value).to_string();
-            match parts.extensions.remove::<Arc<Room>>() {
-                Some(room) => body_in(room, text.into()),
+            match room {
+                Some(room) => Told::new(room, text.into()).body(),
                 None => Body::from(text),
             }
         }
@@ -63,4 +63,15 @@ async fn masked(response: Response, mask: &Mask) -> Response {
     };
     parts.headers.remove(CONTENT_LENGTH);
     Response::from_parts(parts, body)
+}
+
+/// All that is told, and the room it takes if it is large.
+async fn whole(told: Option<Told>, body: Body) -> Option<(Bytes, Option<Room>)> {
+    match told {
+        Some(told) => {
+            let (text, room) = told.unload().ok()?;
+            Some((text.into(), Some(room)))
+        }
+        None => Some((to_bytes(body, LONGEST_REPLY).await.ok()?, None)),
+    }
 }

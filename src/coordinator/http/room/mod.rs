@@ -4,6 +4,14 @@
 //! Each stage has memory of its own, so that requests that wait long keep nobody out of the door, and clients that read
 //! slowly keep nobody waiting: workers empty a queue that takes all it may. Small requests have some of their own, too, and
 //! find it where large ones find none. What is little in other stages takes no room.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `transit` | what is on its way from a client or to one, and gives way where others find no room |
+
+mod transit;
+
+pub use transit::{LetGo, Transit};
 
 use std::sync::Arc;
 
@@ -12,6 +20,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::state::DoorSettings;
 use crate::protocol::job::FailureKind;
+
+use transit::Transits;
 
 /// What is counted.
 const KIB: usize = 1 << 10;
@@ -26,6 +36,7 @@ struct Stages {
     passing: Pool,
     kept: Pool,
     told: Pool,
+    transits: Transits,
 }
 
 /// What room is taken for.
@@ -64,6 +75,7 @@ impl Memory {
             passing: largest(PASSING),
             kept: largest(KEPT),
             told: largest(TOLD),
+            transits: Transits::default(),
         }))
     }
 
@@ -94,9 +106,17 @@ impl Memory {
         }
     }
 
+    /// What is free, or becomes free when clients that stand still give way.
     fn take(&self, stage: Stage, kib: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+        let pool = self.pool(stage);
+        let after_others = || {
+            // Some more than that: looking for them costs more than letting them go.
+            let enough = kib.max(pool.most_kib / 64);
+            self.0.transits.give_way(stage, enough);
+            pool.take(kib)
+        };
         let full = || ApiError::new(FailureKind::QueueFull, stage.full());
-        self.pool(stage).take(kib).ok_or_else(full)
+        pool.take(kib).or_else(after_others).ok_or_else(full)
     }
 }
 
@@ -188,6 +208,11 @@ impl Room {
         }
         self.stage = stage;
         Ok(())
+    }
+
+    /// What is on its way in it.
+    pub fn carry(self, bytes: Vec<u8>) -> Transit {
+        Transit::new(self, bytes)
     }
 
     fn kib(&self) -> usize {
