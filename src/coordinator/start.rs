@@ -140,6 +140,7 @@ impl Coordinator {
             media,
             records,
         };
+        let connections = Connections::behind(&settings.doors.trusted_proxies);
         let doors = doors(shelves, accounts, switchboard, settings.doors, grace, tasks).await?;
         let (accounts, switchboard) = (doors.accounts.clone(), doors.switchboard.clone());
         let rewards = Rewards {
@@ -155,7 +156,7 @@ impl Coordinator {
         let workers = doors.workers.clone();
         let has_tls = tls.is_some();
         let router = http::router(doors);
-        serve(listener, router, tls, Connections::default(), tasks);
+        serve(listener, router, tls, connections, tasks);
         info!("listening on {address}");
         Ok(Self {
             address,

@@ -1,12 +1,11 @@
 //! The accept loop.
 
 use std::io;
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
@@ -16,6 +15,7 @@ use crate::tasks::Tasks;
 
 use super::connection::Connection;
 use super::peer::Peer;
+use super::place::{Full, Place, Places};
 use super::{Connections, Tls};
 
 /// What every connection comes through.
@@ -24,7 +24,7 @@ pub struct Door {
     router: Router,
     tls: Option<Tls>,
     connections: Connections,
-    room: Arc<Semaphore>,
+    places: Places,
     tasks: Tasks,
 }
 
@@ -36,7 +36,7 @@ impl Door {
         Self {
             router,
             tls,
-            room: Arc::new(Semaphore::new(connections.most.min(Semaphore::MAX_PERMITS))),
+            places: Places::new(&connections),
             connections,
             tasks,
         }
@@ -59,18 +59,19 @@ impl Door {
     }
 
     fn let_in(&self, stream: TcpStream) {
-        match self.room.clone().try_acquire_owned() {
-            Ok(place) => self.start(stream, place),
-            Err(_) => turn_away(&stream, self.tls.is_some()),
+        let address = stream.peer_addr().ok();
+        match self.places.take(address.map(|address| address.ip())) {
+            Ok(place) => self.start(stream, address, place),
+            Err(full) => turn_away(&stream, full, self.tls.is_some()),
         }
     }
 
-    fn start(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
+    fn start(&self, stream: TcpStream, address: Option<SocketAddr>, place: Place) {
         let connection = Connection {
             router: self.router.clone(),
             patience: self.connections.header_patience,
             idle: self.connections.idle,
-            address: stream.peer_addr().ok(),
+            address,
             stopping: self.tasks.stopping(),
         };
         let tls = self.tls.clone();
@@ -107,11 +108,11 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 /// Says so as far as that takes no waiting; what speaks TLS would not understand it.
-fn turn_away(stream: &TcpStream, speaks_tls: bool) {
+fn turn_away(stream: &TcpStream, full: Full, speaks_tls: bool) {
     if speaks_tls {
         return;
     }
-    let full = Failure::new(FailureKind::QueueFull, "too many connections are open");
+    let full = Failure::new(FailureKind::QueueFull, full.to_string());
     let body = error::body(&full, None).to_string();
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n\

@@ -8,8 +8,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
+
+use super::place::Place;
 
 #[derive(Debug)]
 pub struct Activity {
@@ -29,7 +30,7 @@ pub struct Work(Arc<Activity>);
 pub struct Watched<S> {
     stream: S,
     activity: Arc<Activity>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Activity {
@@ -91,7 +92,7 @@ impl Drop for Work {
 }
 
 impl<S> Watched<S> {
-    pub fn new(stream: S, activity: Arc<Activity>, place: OwnedSemaphorePermit) -> Self {
+    pub fn new(stream: S, activity: Arc<Activity>, place: Place) -> Self {
         Self {
             stream,
             activity,

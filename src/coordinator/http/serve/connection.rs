@@ -15,13 +15,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::debug;
 
 use super::activity::{Activity, Watched, Work};
 use super::peer::Peer;
+use super::place::Place;
 use crate::coordinator::http::address::PeerAddress;
 
 #[derive(Debug)]
@@ -40,12 +40,12 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 /// What was made already is taken within this.
 const LAST_READS: Duration = Duration::from_millis(500);
 /// Requests of one HTTP/2 connection at once.
-const MOST_STREAMS: u32 = 1024;
+const MOST_STREAMS: u32 = 128;
 const LARGEST_HEAD: usize = 64 << 10;
 
 impl Connection {
     /// Serves the stream, which is its peer's, plain or encrypted.
-    pub async fn serve<S>(self, stream: S, peer: Peer, place: OwnedSemaphorePermit)
+    pub async fn serve<S>(self, stream: S, peer: Peer, place: Place)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {

@@ -6,6 +6,7 @@
 //! | `accept` | the loop |
 //! | `connection` | one of them, HTTP/1.1 or HTTP/2 |
 //! | `activity` | when it last did anything |
+//! | `place` | how many there are, of all and of one household |
 //! | `peer` | its TCP stream, and whether the other side has gone |
 //! | `tls` | certificates from files |
 
@@ -13,6 +14,7 @@ mod accept;
 mod activity;
 mod connection;
 mod peer;
+mod place;
 mod tls;
 
 #[cfg(test)]
@@ -20,11 +22,13 @@ mod tests;
 
 pub use tls::{Tls, TlsError};
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use axum::Router;
 use tokio::net::TcpListener;
 
+use crate::coordinator::address::Network;
 use crate::tasks::Tasks;
 
 /// How connections are treated.
@@ -32,6 +36,10 @@ use crate::tasks::Tasks;
 pub struct Connections {
     /// As many at once; one more gets a 503.
     pub most: usize,
+    /// As many at once of one address, or of one customer's network.
+    pub most_of_household: usize,
+    /// Whose are not counted so: this machine's, and those of proxies, who bring everybody.
+    pub of_many: Vec<Network>,
     /// How long a connection may take to say what it wants.
     pub header_patience: Duration,
     /// A connection nothing happens on is closed.
@@ -42,9 +50,24 @@ impl Default for Connections {
     fn default() -> Self {
         Self {
             most: 16_384,
+            most_of_household: 1024,
+            of_many: vec![
+                // 127.0.0.0/8
+                Network::of(Ipv4Addr::LOCALHOST.into(), 96 + 8),
+                Network::of(Ipv6Addr::LOCALHOST.into(), 128),
+            ],
             header_patience: Duration::from_secs(15),
             idle: Duration::from_secs(120),
         }
+    }
+}
+
+impl Connections {
+    /// Behind these proxies.
+    pub fn behind(proxies: &[Network]) -> Self {
+        let mut connections = Self::default();
+        connections.of_many.extend(proxies);
+        connections
     }
 }
 

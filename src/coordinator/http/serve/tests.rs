@@ -148,6 +148,20 @@ async fn one_connection_too_many_is_told_so() {
 }
 
 #[tokio::test]
+async fn one_connection_too_many_of_one_address_is_told_so() {
+    let connections = Connections {
+        most_of_household: 2,
+        of_many: Vec::new(),
+        ..Connections::default()
+    };
+    let server = Server::start(connections, None).await;
+    let _kept = [server.connect().await, server.connect().await];
+    let answer = read(&mut server.connect().await).await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("from your address"), "{answer}");
+}
+
+#[tokio::test]
 async fn a_stop_lets_running_requests_end_and_accepts_no_others() {
     let server = Server::start(Connections::default(), None).await;
     let mut idle = server.connect().await;

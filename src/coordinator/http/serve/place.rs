@@ -1,0 +1,156 @@
+//! Places for connections: so many in all, and so many for each household, so that nobody alone takes them all.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Connections;
+use crate::coordinator::address::Network;
+
+#[derive(Debug)]
+pub struct Places {
+    free: Arc<Semaphore>,
+    households: Households,
+    most_of_household: usize,
+    of_many: Vec<Network>,
+}
+
+/// That of one connection, until this is dropped.
+#[derive(Debug)]
+pub struct Place {
+    _one: OwnedSemaphorePermit,
+    _of_household: Option<OfHousehold>,
+}
+
+/// Why there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Full {
+    #[error("too many connections are open")]
+    All,
+    #[error("too many connections are open from your address")]
+    Household,
+}
+
+/// How many each has open.
+#[derive(Debug, Clone, Default)]
+struct Households(Arc<Mutex<HashMap<Network, usize>>>);
+
+#[derive(Debug)]
+struct OfHousehold {
+    households: Households,
+    network: Network,
+}
+
+impl Places {
+    pub fn new(connections: &Connections) -> Self {
+        let most = connections.most.min(Semaphore::MAX_PERMITS);
+        Self {
+            free: Arc::new(Semaphore::new(most)),
+            households: Households::default(),
+            most_of_household: connections.most_of_household,
+            of_many: connections.of_many.clone(),
+        }
+    }
+
+    /// One that comes from there, if that is known.
+    pub fn take(&self, address: Option<IpAddr>) -> Result<Place, Full> {
+        let counted = address.filter(|address| !self.is_of_many(*address));
+        let of_household = counted.map(|address| self.of_household(address));
+        let of_household = of_household.transpose()?;
+        let one = self.free.clone().try_acquire_owned();
+        Ok(Place {
+            _one: one.map_err(|_| Full::All)?,
+            _of_household: of_household,
+        })
+    }
+
+    fn is_of_many(&self, address: IpAddr) -> bool {
+        self.of_many.iter().any(|network| network.contains(address))
+    }
+
+    fn of_household(&self, address: IpAddr) -> Result<OfHousehold, Full> {
+        let network = Network::around(address);
+        let mut open = self.households.open();
+        let count = open.entry(network).or_default();
+        if *count >= self.most_of_household {
+            return Err(Full::Household);
+        }
+        *count += 1;
+        Ok(OfHousehold {
+            households: self.households.clone(),
+            network,
+        })
+    }
+}
+
+impl Households {
+    fn open(&self) -> MutexGuard<'_, HashMap<Network, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for OfHousehold {
+    fn drop(&mut self) {
+        let mut open = self.households.open();
+        if let Some(count) = open.get_mut(&self.network) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.network);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Full, Place, Places};
+    use crate::coordinator::address::Network;
+    use crate::coordinator::http::serve::Connections;
+
+    fn places() -> Places {
+        let proxy = Network::parse("10.0.0.0/8").unwrap();
+        Places::new(&Connections {
+            most: 6,
+            most_of_household: 2,
+            ..Connections::behind(&[proxy])
+        })
+    }
+
+    fn take(places: &Places, address: &str) -> Result<Place, Full> {
+        places.take(Some(address.parse().unwrap()))
+    }
+
+    #[test]
+    fn one_household_does_not_take_the_places_of_others() {
+        let places = places();
+        let one = take(&places, "192.0.2.1").unwrap();
+        let _other = take(&places, "::ffff:192.0.2.1").unwrap();
+        assert_eq!(take(&places, "192.0.2.1").unwrap_err(), Full::Household);
+        let _neighbour = take(&places, "192.0.2.2").unwrap();
+        drop(one);
+        let _again = take(&places, "192.0.2.1").unwrap();
+        assert!(take(&places, "192.0.2.1").is_err());
+    }
+
+    #[test]
+    fn addresses_of_one_customer_are_counted_together() {
+        let places = places();
+        let _kept = ["2001:db8::1", "2001:db8::2"].map(|address| take(&places, address).unwrap());
+        assert_eq!(take(&places, "2001:db8::3").unwrap_err(), Full::Household);
+        assert!(take(&places, "2001:db8:0:1::3").is_ok());
+    }
+
+    #[test]
+    fn proxies_and_this_machine_take_as_many_as_there_are() {
+        for address in ["10.1.2.3", "127.0.0.1", "::1"] {
+            let places = places();
+            let kept: Vec<Place> = (0..6).map(|_| take(&places, address).unwrap()).collect();
+            assert_eq!(take(&places, "192.0.2.1").unwrap_err(), Full::All);
+            assert_eq!(take(&places, address).unwrap_err(), Full::All);
+            drop(kept);
+            assert!(places.households.open().is_empty());
+        }
+    }
+}
