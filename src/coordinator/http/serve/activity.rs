@@ -1,12 +1,16 @@
-//! When a connection last did anything: bytes moved, or a request that is being worked on.
+//! When a connection last did anything: bytes that moved, and a request or a reply that got on. What keeps a connection
+//! alive, by HTTP/2's pings or by a few bytes in a minute, moves bytes and gets nothing on.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use axum::body::{Body, HttpBody};
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep};
 
@@ -15,14 +19,25 @@ use super::place::Place;
 #[derive(Debug)]
 pub struct Activity {
     start: Instant,
-    /// Milliseconds after the start.
-    last: AtomicU64,
+    /// When bytes moved, in milliseconds after the start.
+    moved: AtomicU64,
+    /// When something got on.
+    got_on: AtomicU64,
     working: AtomicUsize,
 }
 
 /// A request that is being worked on, until this is dropped.
 #[derive(Debug)]
 pub struct Work(Arc<Activity>);
+
+/// A reply that gets on by being taken. It comes in pieces, for a large one says nothing before its end.
+#[derive(Debug)]
+pub struct Taken {
+    body: Body,
+    /// Of the frame that came last.
+    rest: Bytes,
+    activity: Arc<Activity>,
+}
 
 /// A stream that notes when bytes move. It keeps its place among the connections, also after it has become a
 /// worker's socket.
@@ -33,11 +48,14 @@ pub struct Watched<S> {
     _place: Place,
 }
 
+const PIECE: usize = 64 << 10;
+
 impl Activity {
     pub fn new() -> Self {
         Self {
             start: Instant::now(),
-            last: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
+            got_on: AtomicU64::new(0),
             working: AtomicUsize::new(0),
         }
     }
@@ -47,10 +65,10 @@ impl Activity {
         Work(self.clone())
     }
 
-    /// Returns when nothing has happened for so long.
+    /// Returns when nothing has got on for so long.
     pub async fn idle_for(&self, patience: Duration) {
         self.until(patience, || match self.working.load(Ordering::Acquire) {
-            0 => self.still(),
+            0 => self.since(&self.got_on),
             _ => Duration::ZERO,
         })
         .await;
@@ -58,7 +76,7 @@ impl Activity {
 
     /// Returns when no byte has moved for so long, whatever is being worked on.
     pub async fn still_for(&self, patience: Duration) {
-        self.until(patience, || self.still()).await;
+        self.until(patience, || self.since(&self.moved)).await;
     }
 
     async fn until(&self, patience: Duration, passed: impl Fn() -> Duration) {
@@ -71,23 +89,78 @@ impl Activity {
         }
     }
 
-    /// Since the last byte moved.
-    fn still(&self) -> Duration {
-        let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
+    /// As if something had got on just now.
+    pub fn get_on(&self) {
+        self.note(&self.got_on);
+    }
+
+    fn since(&self, last: &AtomicU64) -> Duration {
+        let last = Duration::from_millis(last.load(Ordering::Relaxed));
         self.start.elapsed().saturating_sub(last)
     }
 
-    fn note(&self) {
+    fn note(&self, last: &AtomicU64) {
         let millis = self.start.elapsed().as_millis();
         let millis = u64::try_from(millis).unwrap_or(u64::MAX);
-        self.last.store(millis, Ordering::Relaxed);
+        last.store(millis, Ordering::Relaxed);
+    }
+}
+
+impl Work {
+    /// It is done, and this is its reply.
+    pub fn replied(self, body: Body) -> Taken {
+        Taken {
+            body,
+            rest: Bytes::new(),
+            activity: self.0.clone(),
+        }
     }
 }
 
 impl Drop for Work {
     fn drop(&mut self) {
-        self.0.note();
-        self.0.working.fetch_sub(1, Ordering::AcqRel);
+        let activity = &self.0;
+        activity.note(&activity.moved);
+        activity.get_on();
+        activity.working.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl HttpBody for Taken {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                end => return Poll::Ready(end),
+            }
+        }
+        self.activity.get_on();
+        let length = self.rest.len().min(PIECE);
+        let piece = self.rest.split_to(length);
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (rest, body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut all = SizeHint::new();
+        all.set_lower(body.lower().saturating_add(rest));
+        if let Some(upper) = body.upper() {
+            all.set_upper(upper.saturating_add(rest));
+        }
+        all
     }
 }
 
@@ -102,7 +175,7 @@ impl<S> Watched<S> {
 
     fn noting<T>(&self, moved: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if let Poll::Ready(Ok(_)) = &moved {
-            self.activity.note();
+            self.activity.note(&self.activity.moved);
         }
         moved
     }
@@ -148,5 +221,83 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use axum::body::{Body, HttpBody};
+    use http_body_util::BodyExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::{Instant, sleep};
+
+    use super::{Activity, PIECE, Watched};
+    use crate::coordinator::http::serve::Connections;
+    use crate::coordinator::http::serve::place::Places;
+
+    const IDLE: Duration = Duration::from_secs(120);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_is_only_kept_alive_is_idle() {
+        let activity = Arc::new(Activity::new());
+        let place = Places::new(&Connections::default()).take(None).unwrap();
+        let (mut client, stream) = tokio::io::duplex(64);
+        let mut watched = Watched::new(stream, activity.clone(), place);
+        let pings = async {
+            for _ in 0..100 {
+                sleep(Duration::from_secs(20)).await;
+                client.write_all(b"ping").await.unwrap();
+                watched.read_exact(&mut [0; 4]).await.unwrap();
+            }
+        };
+        tokio::select! {
+            () = activity.idle_for(IDLE) => {}
+            () = pings => panic!("it is still here"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_that_is_taken_bit_by_bit_is_no_idle_connection() {
+        let activity = Arc::new(Activity::new());
+        let began = Instant::now();
+        let mut reply = activity.work().replied(Body::from(vec![0; 4 * PIECE]));
+        let reading = async {
+            for _ in 0..4 {
+                sleep(Duration::from_secs(100)).await;
+                let piece = reply.frame().await.unwrap().unwrap();
+                assert_eq!(piece.into_data().unwrap().len(), PIECE);
+            }
+            assert!(reply.frame().await.is_none());
+        };
+        tokio::join!(activity.idle_for(IDLE), reading);
+        assert_eq!(began.elapsed().as_secs(), 400 + IDLE.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_worked_on_is_no_idle_connection() {
+        let activity = Arc::new(Activity::new());
+        let began = Instant::now();
+        let work = activity.work();
+        let working = async {
+            sleep(10 * IDLE).await;
+            drop(work);
+        };
+        tokio::join!(activity.idle_for(IDLE), working);
+        assert_eq!(began.elapsed().as_secs(), 11 * IDLE.as_secs());
+    }
+
+    #[tokio::test]
+    async fn a_large_reply_says_how_long_it_is_and_what_is_left_of_it() {
+        let mut reply = Arc::new(Activity::new())
+            .work()
+            .replied(Body::from(vec![0; PIECE + 1]));
+        for left in [PIECE + 1, 1, 0] {
+            assert_eq!(reply.size_hint().exact(), Some(left as u64));
+            assert_eq!(reply.is_end_stream(), left == 0);
+            reply.frame().await;
+        }
     }
 }

@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::response::Response;
-use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -19,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::debug;
 
-use super::activity::{Activity, Watched, Work};
+use super::activity::{Activity, Taken, Watched, Work};
 use super::peer::Peer;
 use super::place::Place;
 use crate::coordinator::http::address::PeerAddress;
@@ -71,6 +70,7 @@ impl Connection {
             Some(ended) => ended,
             None => {
                 serving.as_mut().graceful_shutdown();
+                activity.get_on();
                 tokio::select! {
                     ended = serving => ended,
                     // Whoever still takes something may go on taking it; whoever does not is left.
@@ -111,8 +111,7 @@ async fn answer(
     router: Router,
     work: Work,
     request: Request<Incoming>,
-) -> Result<Response, Infallible> {
-    let answer = router.oneshot(request.map(Body::new)).await;
-    drop(work);
-    answer
+) -> Result<Response<Taken>, Infallible> {
+    let answer = router.oneshot(request.map(Body::new)).await?;
+    Ok(answer.map(|body| work.replied(body)))
 }
