@@ -76,7 +76,8 @@ const CHECKING: &[Rate] = &[Rate::per_second(10).each_path()];
 const IMAGES: &[Rate] = &[Rate::per_minute(10).each_thing()];
 const TEXTS: &[Rate] = &[Rate::per_minute(60).each_thing()];
 const FORMS: &[Rate] = &[Rate::per_second(10).each_thing()];
-const RATING: &[Rate] = &[Rate::per_minute(5).each_path()];
+/// Whoever makes up ids comes under the second: it takes no key, and a body.
+const RATING: &[Rate] = &[Rate::per_minute(5).each_path(), Rate::per_minute(90)];
 const WORKING: &[Rate] = &[Rate::per_second(60)];
 const STEPPING: &[Rate] = &[Rate::per_second(30)];
 const GIVING: &[Rate] = &[

@@ -199,6 +199,21 @@ async fn the_full_status_of_images_is_shown_ten_times_a_minute() {
 }
 
 #[tokio::test]
+async fn ratings_are_limited_whatever_ids_are_made_up() {
+    let app = limited().await;
+    let rate = async |id: usize| {
+        let path = format!("/api/v2/generate/rate/00000000-0000-0000-0000-{id:012}");
+        from(&app, "192.0.2.1", Method::POST, &path, &app.key).await
+    };
+    for id in 0..90 {
+        assert_ne!(rate(id).await.status, StatusCode::TOO_MANY_REQUESTS);
+    }
+    let answer = rate(90).await;
+    assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(answer.json().await["message"], "90 per 1 minute");
+}
+
+#[tokio::test]
 async fn the_shortest_limit_is_named_and_a_known_address_may_ask_more_often() {
     let app = limited().await;
     let user = key_of(&app, Roles::USER).await;
