@@ -8,6 +8,7 @@
 //! | [`orders`] | what is kept of it, and the jobs that it becomes: one file for each kind |
 //! | [`results`] | what was made, as its client is handed it |
 //! | `follow` | the task that listens to its jobs |
+//! | `known` | which models there are |
 //! | `places` | how many jobs one may have here, those at the door among them |
 //! | `holds` | kudos that are kept for it until it has ended |
 //! | `shelves` | where they are found, and when they are forgotten |
@@ -15,6 +16,7 @@
 
 mod follow;
 mod holds;
+mod known;
 pub mod orders;
 mod places;
 mod request;
@@ -23,6 +25,7 @@ pub mod results;
 mod shelves;
 
 pub use holds::Kept;
+pub use known::Known;
 pub use orders::Order;
 pub use places::{Counted, NoPlace, Place};
 pub use request::{Counts, Ended, Made, Output, Request, Wishes};

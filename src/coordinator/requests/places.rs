@@ -4,18 +4,21 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use super::known::Known;
 use super::{Request, Requests};
 use crate::protocol::job::{AccountId, Kind};
 
 /// Which jobs are counted against the limit of whoever asks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Counted {
     pub account: AccountId,
     pub kind: Kind,
     /// The one of its own people for whom a service asks.
     pub end_user: Option<Arc<str>>,
-    /// Those alone that one of these may be made by; all, if there are none.
+    /// Those alone that one of these may be made by, or that are strange; all, if there is neither.
     pub models: Vec<Arc<str>>,
+    /// Those that a model is named for which is not among these: however many names are made up, they are counted as one.
+    pub strange_to: Option<Known>,
 }
 
 /// Room for a request that is at the door, until this is dropped or the request is taken.
@@ -105,14 +108,27 @@ impl Counted {
     fn counts(&self, request: &Request) -> bool {
         request.kind == self.kind
             && request.wishes.end_user == self.end_user
-            && (self.models.is_empty() || request.wants_one_of(&self.models))
+            && (self.counts_all()
+                || request.wants_one_of(&self.models)
+                || self.finds_strange(request.models()))
     }
 
     fn counts_with(&self, other: &Self) -> bool {
         let is_beside = |model| self.models.contains(model);
         other.kind == self.kind
             && other.end_user == self.end_user
-            && (self.models.is_empty() || other.models.iter().any(is_beside))
+            && (self.counts_all()
+                || other.models.iter().any(is_beside)
+                || self.strange_to.is_some() && other.strange_to.is_some())
+    }
+
+    fn counts_all(&self) -> bool {
+        self.models.is_empty() && self.strange_to.is_none()
+    }
+
+    fn finds_strange(&self, models: &[Arc<str>]) -> bool {
+        let known = self.strange_to.as_ref();
+        known.is_some_and(|known| models.iter().any(|model| !known.knows(model)))
     }
 
     /// Of a text or an image only what still waits for a worker; a form counts until it is done.
@@ -126,7 +142,7 @@ impl Counted {
 
 #[cfg(test)]
 mod tests {
-    use super::{Counted, NoPlace, Places};
+    use super::{Counted, Known, NoPlace, Places};
     use crate::protocol::job::{AccountId, Kind};
 
     fn counted(account: i64, models: &[&str]) -> Counted {
@@ -135,6 +151,14 @@ mod tests {
             kind: Kind::Image,
             end_user: None,
             models: models.iter().map(|model| (*model).into()).collect(),
+            strange_to: None,
+        }
+    }
+
+    fn strange(models: &[&str]) -> Counted {
+        Counted {
+            strange_to: Some(Known::default()),
+            ..counted(1, models)
         }
     }
 
@@ -168,5 +192,19 @@ mod tests {
             ..counted(1, &[])
         };
         assert!(!full(person));
+    }
+
+    #[test]
+    fn names_that_are_made_up_share_one_room() {
+        let mut places = Places::default();
+        places.keep(strange(&[]), 5, 0, 5).unwrap();
+        let mut full = |counted| places.keep(counted, 5, 0, 5).is_err();
+        assert!(full(strange(&[])));
+        assert!(full(strange(&["quiet"])));
+        assert!(!full(counted(1, &["quiet"])));
+        let wanted = |models: &[&str]| models.iter().map(|&model| model.into()).collect::<Vec<_>>();
+        assert!(strange(&[]).finds_strange(&wanted(&["made up"])));
+        assert!(!strange(&[]).finds_strange(&[]));
+        assert!(!counted(1, &["quiet"]).finds_strange(&wanted(&["made up"])));
     }
 }

@@ -182,6 +182,11 @@ impl Request {
         }
     }
 
+    /// Of one whose account has a limit for each of them.
+    pub fn models(&self) -> &[Arc<str>] {
+        &self.models
+    }
+
     pub fn wants_one_of(&self, models: &[Arc<str>]) -> bool {
         let wants = |model| self.models.binary_search(model).is_ok();
         models.iter().any(wants)

@@ -7,6 +7,7 @@ use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::address::Network;
 use muster::coordinator::http::PeerAddress;
+use muster::coordinator::names::Names;
 use muster::coordinator::rigs::Quotas;
 use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::Kudos;
@@ -474,6 +475,7 @@ async fn what_a_class_asks_for_is_fit_for_it_and_goes_to_trusted_workers() {
 async fn all_who_ask_without_a_key_share_the_room_of_a_model_and_not_of_all() {
     let app = App::with(DoorSettings {
         anonymous: true,
+        names: Names::of([("crowded", ["Org/Crowded"]), ("quiet", ["Org/Quiet"])]),
         ..DoorSettings::default()
     })
     .await;
@@ -493,7 +495,13 @@ async fn all_who_ask_without_a_key_share_the_room_of_a_model_and_not_of_all() {
     check(full, 429, "TooManyPrompts");
     assert_eq!(taken, 25, "500 texts");
     check(ask("quiet").await, 202, "");
-    check(ask("crowded").await, 429, "TooManyPrompts");
+    check(ask("Org/Crowded").await, 429, "TooManyPrompts");
+    // What is in no list, and served by nobody, is one room under all its names.
+    for number in 0..25 {
+        check(ask(&format!("made up {number}")).await, 202, "");
+    }
+    check(ask("another").await, 429, "TooManyPrompts");
+    check(ask("quiet").await, 202, "");
 }
 
 /// A text that this worker takes and does not make, and another does.

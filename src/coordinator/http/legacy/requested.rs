@@ -9,9 +9,8 @@ use crate::coordinator::error::ApiError;
 use crate::coordinator::http::room::{Memory, Room};
 use crate::coordinator::kudos::Payer;
 use crate::coordinator::modes::{ModeSet, Modes};
-use crate::coordinator::names::Names;
 use crate::coordinator::requests::{
-    Counted, Ended, Made, NoPlace, NotAccepted, Order, Output, Place, Request, Requests,
+    Counted, Ended, Known, Made, NoPlace, NotAccepted, Order, Output, Place, Request, Requests,
 };
 use crate::coordinator::rigs::Rigs;
 use crate::coordinator::state::DoorSettings;
@@ -44,7 +43,7 @@ impl Asking<'_> {
 
     /// As many texts or images may wait for an account as its limit says, and ten times as many forms may wait or be made;
     /// of a service, for each of its people. For all who have no key as many of the models that are asked for now, so that
-    /// a crowded one keeps nobody from others. What has found room keeps its place until it is taken; where there is no
+    /// a crowded one keeps nobody from others, and as many of all together that are none. What has found room keeps its place until it is taken; where there is no
     /// limit nobody needs one.
     pub fn leave_room(
         &self,
@@ -61,7 +60,8 @@ impl Asking<'_> {
             Kind::Interrogation => ("forms are waiting or being made", most.saturating_mul(10)),
             _ => ("images are waiting", most),
         };
-        let place = requests.place(self.counted(&settings.names), self.jobs as usize, most);
+        let counted = self.counted(|| requests.known_models(&settings.names));
+        let place = requests.place(counted, self.jobs as usize, most);
         place.map(Some).map_err(|NoPlace(open)| {
             let message = format!(
                 "{open} of your {name}, and {most} may be; {} more do not fit",
@@ -72,14 +72,17 @@ impl Asking<'_> {
     }
 
     /// What it is counted with. To whoever asks what is in an image all forms are alike.
-    fn counted(&self, names: &Names) -> Counted {
+    fn counted(&self, known: impl FnOnce() -> Known) -> Counted {
         let is_of_a_model = self.payer.account == ANONYMOUS && self.kind != Kind::Interrogation;
-        let models = self.models.iter().filter(|_| is_of_a_model);
+        let known = is_of_a_model.then(known);
+        let sorted = known.as_ref().map(|known| known.sort(self.models));
+        let (models, some_are_strange) = sorted.unwrap_or_default();
         Counted {
             account: self.payer.account,
             kind: self.kind,
             end_user: self.end_user().map(Arc::from),
-            models: models.map(|name| names.id(name)).collect(),
+            models,
+            strange_to: known.filter(|_| some_are_strange),
         }
     }
 
@@ -159,7 +162,7 @@ pub fn unavailable() -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asking, Caller, Kind, Names, Payer, dispatch, refusal};
+    use super::{Asking, Caller, Kind, Known, Payer, dispatch, refusal};
     use crate::coordinator::clock::wall_clock;
     use crate::coordinator::requests::NotAccepted;
     use crate::protocol::legacy::Code;
@@ -168,7 +171,8 @@ mod tests {
     fn who_has_no_key_is_counted_by_models_and_never_by_forms() {
         let caller = Caller::anonymous();
         let payer = Payer::of(&caller, None, false, wall_clock()).unwrap();
-        let models = ["caption".to_owned()];
+        // The one is in a list, the other is none that is known.
+        let models = ["stable_diffusion", "made up"].map(str::to_owned);
         let counted = |kind| {
             let asking = Asking {
                 caller: &caller,
@@ -179,10 +183,11 @@ mod tests {
                 models: &models,
                 end_user: None,
             };
-            asking.counted(&Names::default()).models.len()
+            let counted = asking.counted(Known::default);
+            (counted.models.len(), counted.strange_to.is_some())
         };
         let kinds = [Kind::Text, Kind::Image, Kind::Interrogation];
-        assert_eq!(kinds.map(counted), [1, 1, 0]);
+        assert_eq!(kinds.map(counted), [(1, true), (1, true), (0, false)]);
     }
 
     #[test]

@@ -1,0 +1,80 @@
+//! Models that are known to be any: those of a list, and those somebody serves now. Of others anybody may make up as many
+//! as they like.
+
+use std::sync::Arc;
+
+use super::Requests;
+use crate::coordinator::names::Names;
+use crate::coordinator::switchboard::Overview;
+use crate::protocol::legacy::image::reference;
+
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    names: Names,
+    online: Arc<Overview>,
+}
+
+impl Known {
+    /// By its id.
+    pub fn knows(&self, model: &str) -> bool {
+        self.names.listed(model).is_some()
+            || reference::knows(model)
+            || self.online.model(model).is_some()
+    }
+
+    /// The ids of those that are known, and whether there are others.
+    pub fn sort(&self, models: &[String]) -> (Vec<Arc<str>>, bool) {
+        let ids = models.iter().map(|name| self.names.id(name));
+        let (known, strange): (Vec<_>, Vec<_>) = ids.partition(|id| self.knows(id));
+        (known, !strange.is_empty())
+    }
+}
+
+impl Requests {
+    /// The models of this list, and those that are served.
+    pub fn known_models(&self, names: &Names) -> Known {
+        Known {
+            names: names.clone(),
+            online: self.0.switchboard.overview(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Known, Names};
+    use crate::coordinator::switchboard::{ModelOnline, Overview};
+    use crate::protocol::job::{Capabilities, Formats, Kind};
+
+    #[test]
+    fn what_is_listed_or_served_is_known_and_nothing_else() {
+        let served = ModelOnline {
+            name: "served".into(),
+            kinds: Kind::Text.into(),
+            formats: Formats::default(),
+            capabilities: Capabilities::default(),
+            modalities: Vec::new(),
+            context: 4096,
+            workers: 1,
+            slots: 1,
+            running: 0,
+            queued: 0,
+        };
+        let known = Known {
+            names: Names::of([("tiny", ["Org/Tiny"])]),
+            online: Overview {
+                models: vec![served],
+                ..Overview::default()
+            }
+            .into(),
+        };
+        let sort = |models: &[&str]| {
+            let models: Vec<String> = models.iter().map(ToString::to_string).collect();
+            known.sort(&models)
+        };
+        let both = vec!["tiny".into(), "served".into()];
+        assert_eq!(sort(&["Org/Tiny", "served"]), (both, false));
+        assert_eq!(sort(&["served", "x1", "x2"]), (vec!["served".into()], true));
+        assert_eq!(sort(&[]), (Vec::new(), false));
+    }
+}
