@@ -58,7 +58,7 @@ settings! {
         dev_admins: Vec<String> = [],
         /// The largest request. Lower it when memory is short.
         largest_request: Size where (1 << 10..=1 << 30) = "64 MiB",
-        /// Jobs that may wait for a worker; more are refused at once.
+        /// Jobs that may wait for a worker, half of them at most without a key; more are refused at once.
         queue: usize where (1..=10_000_000) = 100000,
         /// Days for which ended jobs and their entries in the ledger are kept, one by one; balances stay. Lower it to save room.
         retention_days: usize where (1..=36_500) = 90,

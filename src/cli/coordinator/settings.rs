@@ -6,6 +6,7 @@ use super::documents;
 use crate::catalog::Catalog;
 use crate::cli::{Exit, Failure};
 use crate::config::{Config, Networks};
+use crate::coordinator::accounts::ANONYMOUS;
 use crate::coordinator::address::Network;
 use crate::coordinator::media::{BucketSettings, MediaSettings, PlaceSettings};
 use crate::coordinator::names::Names;
@@ -23,6 +24,7 @@ pub fn for_development(config: &Config) -> Result<Settings, Failure> {
     settings.doors.requests_per_minute = None;
     settings.doors.rate_limits = false;
     settings.dispatch.in_flight_limit = None;
+    settings.dispatch.keyless = None;
     settings.doors.worker_quotas = None;
     settings.doors.anonymous = true;
     settings.doors.development = Some(Development {
@@ -67,6 +69,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
         },
         dispatch: dispatch::Settings {
             queue_limit: serve.queue,
+            keyless: Some(ANONYMOUS),
             in_flight_limit: serve.jobs_in_flight,
             ..dispatch::Settings::default()
         },

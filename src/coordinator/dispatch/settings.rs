@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
-use crate::protocol::job::Kind;
+use crate::protocol::job::{AccountId, Kind};
 
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Jobs that may wait, all accounts together.
     pub queue_limit: usize,
+    /// The account of all who have no key of their own. Half of the queue at most is its.
+    pub keyless: Option<AccountId>,
     /// Jobs one account may have here at once, waiting and running; none: as many as it likes.
     pub in_flight_limit: Option<usize>,
     /// No job lives longer than this, whatever its deadline says.
@@ -68,6 +70,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             queue_limit: 100_000,
+            keyless: None,
             in_flight_limit: None,
             longest_life: Duration::from_secs(3600),
             unserved_patience: Duration::from_secs(30),

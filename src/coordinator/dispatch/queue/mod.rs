@@ -57,6 +57,8 @@ struct Counts {
 
 #[derive(Debug, Default)]
 struct Account {
+    /// Its jobs that wait, in all lanes.
+    waiting: usize,
     in_flight: Work,
     running: u32,
     served: Mono,
@@ -77,6 +79,7 @@ impl FairQueue {
         let waiting = self.lanes.entry(lane).or_default();
         waiting.counts.add(ticket.request);
         let account = self.accounts.entry(ticket.account).or_default();
+        account.waiting += 1;
         account.line(lane).tickets.insert(ticket.key(), ticket);
         self.queued += 1;
         self.rerank(ticket.account);
@@ -89,6 +92,7 @@ impl FairQueue {
         waiting.returning.insert(key, ticket);
         waiting.counts.add(ticket.request);
         let account = self.accounts.entry(ticket.account).or_default();
+        account.waiting += 1;
         account.returning.insert(key, (lane, ticket));
         self.queued += 1;
     }
@@ -197,6 +201,12 @@ impl FairQueue {
             .map_or(0, |waiting| waiting.counts.jobs)
     }
 
+    /// How many of an account's jobs wait.
+    pub fn waiting_of(&self, account: AccountId) -> usize {
+        let account = self.accounts.get(&account);
+        account.map_or(0, |account| account.waiting)
+    }
+
     /// Of how many requests they are.
     pub fn requests_waiting(&self, lane: LaneId) -> usize {
         let waiting = self.lanes.get(&lane);
@@ -249,6 +259,7 @@ impl FairQueue {
         let removed = waiting.returning.remove(&key).is_some();
         if removed && let Some(account) = self.accounts.get_mut(&ticket.account) {
             account.returning.remove(&key);
+            account.waiting -= 1;
             self.rerank(ticket.account);
         }
         removed
@@ -262,6 +273,7 @@ impl FairQueue {
             return false;
         };
         let removed = line.tickets.remove(&ticket.key()).is_some();
+        account.waiting -= usize::from(removed);
         self.rerank(ticket.account);
         removed
     }

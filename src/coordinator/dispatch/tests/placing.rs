@@ -239,6 +239,42 @@ fn a_full_queue_says_so() {
 }
 
 #[test]
+fn who_has_no_key_leaves_half_of_the_queue_to_those_who_have_one() {
+    let settings = crate::coordinator::dispatch::Settings {
+        queue_limit: 4,
+        keyless: Some(AccountId(0)),
+        ..Default::default()
+    };
+    let mut desk = Desk::with(settings);
+    let poller = desk.poller(1);
+    let ask = |desk: &mut Desk, account| {
+        let mut job = desk.stored_job();
+        job.account = AccountId(account);
+        desk.submit(job);
+        let refused = desk.take().into_iter().find_map(|effect| match effect {
+            Effect::Refused { refusal, .. } => Some(refusal),
+            _ => None,
+        });
+        match refused {
+            None => None,
+            Some(Refusal::QueueFull { waiting }) => Some(waiting),
+            Some(refusal) => panic!("wanted a full queue, found {refusal}"),
+        }
+    };
+    assert_eq!(
+        [0, 0, 0].map(|it| ask(&mut desk, it)),
+        [None, None, Some(2)]
+    );
+    assert_eq!(
+        [7, 7, 7].map(|it| ask(&mut desk, it)),
+        [None, None, Some(4)]
+    );
+    // What a worker has is not in the queue.
+    assert_eq!(desk.pop(poller, 1)[0].job.account, AccountId(0));
+    assert_eq!([0, 0].map(|it| ask(&mut desk, it)), [None, Some(2)]);
+}
+
+#[test]
 fn unused_lanes_are_forgotten() {
     let mut desk = Desk::new();
     let session = desk.ours(1);
