@@ -31,6 +31,7 @@
 //! | [`styles`] | prompts and parameters that users make for each other |
 //! | [`stats`] | what was made, lately and ever |
 //! | [`storage`] | all SQL: what must outlast the process |
+//! | `turns` | how those who wait for the same are served in turn |
 //! | [`passkeys`] | proxies that are believed about whom they ask for |
 //! | [`address`], [`clock`] | networks of addresses; the time of day |
 //!
@@ -67,6 +68,7 @@ pub mod storage;
 pub mod styles;
 pub mod switchboard;
 pub mod teams;
+mod turns;
 pub mod webhooks;
 pub mod workers;
 

@@ -6,6 +6,9 @@
 //! | `told` | a result that is to be told, and how |
 //! | `deliver` | one call: its attempts, and what is tried again |
 //!
+//! Each account has a share of the queue and a few of the places, so that nobody's calls are dropped, or wait long, for
+//! those of another: an address may take as long as it likes to answer.
+//!
 //! Each result is told of at most once, for texts, images and questions alike. A call that finds no place in the queue
 //! is dropped, and one that nobody takes is given up: the result is with the request all the same. What was queued when
 //! the process ends is not called for again; results that come after that are, as far as their request is there.
@@ -21,13 +24,15 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 
 use super::egress::Egress;
 use super::media::Media;
 use super::requests::Request;
 use super::storage::Store;
+use super::turns::{Turn, Turns};
+use crate::protocol::job::AccountId;
 use crate::tasks::Tasks;
 
 use told::Told;
@@ -35,9 +40,21 @@ use told::Told;
 /// Where calls are queued. Clones share the queue.
 #[derive(Debug, Clone)]
 pub struct Webhooks {
-    calls: mpsc::Sender<Told>,
+    egress: Egress,
+    media: Media,
     store: Store,
+    queue: Arc<Semaphore>,
+    shares: Turns<AccountId>,
+    places: Arc<Semaphore>,
+    turns: Turns<AccountId>,
     tasks: Tasks,
+}
+
+/// A place in the queue, and one of its account's share.
+#[derive(Debug)]
+struct Waiting {
+    _place: OwnedSemaphorePermit,
+    _share: Turn<AccountId>,
 }
 
 /// One thing to say to one address.
@@ -49,16 +66,23 @@ struct Call {
 
 /// Results that wait to be told (F-117 of the poll API): what is said of them is written when they are called for.
 const QUEUE: usize = 256;
+/// Of one account.
+const SHARE: usize = QUEUE / 4;
 /// Addresses that are called at the same time: a slow one keeps few others waiting.
 const AT_ONCE: usize = 16;
+/// Of one account.
+const ITS_OWN: usize = 2;
 
 impl Webhooks {
     pub fn start(egress: Egress, store: Store, media: Media, tasks: &Tasks) -> Self {
-        let (calls, waiting) = mpsc::channel(QUEUE);
-        tasks.start(call_on(waiting, egress, media, tasks.clone()));
         Self {
-            calls,
+            egress,
+            media,
             store,
+            queue: Arc::new(Semaphore::new(QUEUE)),
+            shares: Turns::new(SHARE),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+            turns: Turns::new(ITS_OWN),
             tasks: tasks.clone(),
         }
     }
@@ -74,28 +98,32 @@ impl Webhooks {
     }
 
     fn tell(&self, told: Told) {
-        if self.calls.try_send(told).is_err() {
-            warn!("a webhook was dropped: {QUEUE} are waiting already");
-        }
-    }
-}
-
-async fn call_on(mut waiting: mpsc::Receiver<Told>, egress: Egress, media: Media, tasks: Tasks) {
-    let (places, stopping) = (Arc::new(Semaphore::new(AT_ONCE)), tasks.stopping());
-    let mut next = async || {
-        let place = places.clone().acquire_owned().await.ok()?;
-        Some((place, waiting.recv().await?))
-    };
-    while let Some(Some((place, told))) = stopping.run_until_cancelled(next()).await {
-        let (egress, media, stopping) = (egress.clone(), media.clone(), stopping.clone());
-        tasks.start(async move {
-            let _place = place;
-            let delivering = async {
-                if let Some(call) = told.call(&media).await {
-                    deliver::deliver(&egress, &call).await;
-                }
-            };
-            stopping.run_until_cancelled(delivering).await
+        let Some(waiting) = self.room_for(told.request.account) else {
+            warn!("a webhook was dropped: {QUEUE} are waiting already, or {SHARE} of its account");
+            return;
+        };
+        let (webhooks, stopping) = (self.clone(), self.tasks.stopping());
+        self.tasks.start(async move {
+            let calling = webhooks.call(told, waiting);
+            stopping.run_until_cancelled(calling).await
         });
+    }
+
+    fn room_for(&self, account: AccountId) -> Option<Waiting> {
+        let share = self.shares.turn_now(account)?;
+        let place = self.queue.clone().try_acquire_owned().ok()?;
+        Some(Waiting {
+            _place: place,
+            _share: share,
+        })
+    }
+
+    async fn call(&self, told: Told, waiting: Waiting) {
+        let _turn = self.turns.turn(told.request.account).await;
+        let _place = self.places.acquire().await;
+        drop(waiting);
+        if let Some(call) = told.call(&self.media).await {
+            deliver::deliver(&self.egress, &call).await;
+        }
     }
 }

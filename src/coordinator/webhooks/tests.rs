@@ -6,8 +6,8 @@ use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
 use super::told::Told;
-use super::{Webhooks, deliver};
-use crate::coordinator::accounts::Caller;
+use super::{ITS_OWN, SHARE, Webhooks, deliver};
+use crate::coordinator::accounts::{ANONYMOUS, Caller};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::Standing;
 use crate::coordinator::egress::Egress;
@@ -18,7 +18,7 @@ use crate::coordinator::names::Names;
 use crate::coordinator::requests::orders::Asked;
 use crate::coordinator::requests::{Ended, Made, Order, Request};
 use crate::coordinator::storage::{Location, Store};
-use crate::protocol::job::{self, Note, Product, RequestId};
+use crate::protocol::job::{self, AccountId, Note, Product, RequestId};
 use crate::protocol::legacy::Body;
 use crate::protocol::legacy::image::request::GenerationInputImage;
 use crate::protocol::legacy::interrogation::ModelInterrogationInputImage;
@@ -88,8 +88,19 @@ fn request(texts: u32) -> Arc<Request> {
     request_of(Asked::text(asked))
 }
 
+fn request_for(account: AccountId) -> Arc<Request> {
+    let asked = GenerationInputText::read(json!({"prompt": "once"})).unwrap();
+    let mut caller = Caller::anonymous();
+    caller.account = account;
+    request_by(&caller, Asked::text(asked))
+}
+
 fn request_of(asked: Asked) -> Arc<Request> {
-    let payer = Payer::of(&Caller::anonymous(), None, false, wall_clock()).unwrap();
+    request_by(&Caller::anonymous(), asked)
+}
+
+fn request_by(caller: &Caller, asked: Asked) -> Arc<Request> {
+    let payer = Payer::of(caller, None, false, wall_clock()).unwrap();
     let order = Order::new(RequestId::random(), &payer, asked);
     let mut new = order.request(Standing::default(), None, &Names::default());
     let row = new.take_row();
@@ -134,6 +145,28 @@ async fn each_result_is_told_once_as_the_contract_says() {
     }
     assert_ne!(said[0]["id"], said[1]["id"]);
     assert_eq!(place.server.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn an_account_has_a_share_of_the_queue_and_a_few_of_the_places() {
+    let place = place(&ok("", "")).await;
+    let webhooks = &place.webhooks;
+    let room = |account| webhooks.room_for(AccountId(account));
+    let hers: Vec<_> = (0..SHARE).map(|_| room(1).unwrap()).collect();
+    assert!(room(1).is_none() && room(2).is_some());
+    drop(hers);
+    assert!(room(1).is_some());
+    // Addresses of hers that do not answer keep all her places, and none of another's.
+    let tarpits = (0..ITS_OWN).map(|_| webhooks.turns.turn_now(ANONYMOUS));
+    let tarpits: Vec<_> = tarpits.map(Option::unwrap).collect();
+    let (keyless, keyed) = (request(1), request_for(AccountId(7)));
+    for request in [&keyless, &keyed] {
+        place.follow(request);
+        end(request, 0, made());
+    }
+    assert_eq!(place.said(1).await[0]["request"], keyed.id.to_string());
+    drop(tarpits);
+    assert_eq!(place.said(2).await[1]["request"], keyless.id.to_string());
 }
 
 #[tokio::test]
