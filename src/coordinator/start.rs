@@ -241,8 +241,7 @@ pub async fn doors(
         records,
     } = shelves;
     let names = settings.names.clone();
-    let pictures = Pictures::new();
-    let sources = Sources::new(Egress::new(), pictures.clone(), media.clone());
+    let sources = Sources::new(Egress::new(), media.clone());
     let workers = WorkersSettings {
         grace,
         media: Some(media.clone()),
@@ -281,7 +280,7 @@ pub async fn doors(
         switchboard,
         media,
         sources,
-        pictures,
+        pictures: Pictures::drawn(),
         store,
         tasks: tasks.clone(),
         settings: settings.into(),

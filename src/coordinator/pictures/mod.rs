@@ -8,7 +8,8 @@
 //! | `source` | the images that come along with a request: by text or by URL, to an object of the media store |
 //!
 //! Nobody's bytes are passed on: what is stored was decoded and encoded here, so it is an image, of the size it says
-//! it is, and nothing but an image. All of it happens off the async threads, a few at a time.
+//! it is, and nothing but an image. All of it happens off the async threads, a few at a time: of what users send along one
+//! image of each, and what workers bring in places of its own.
 
 mod decode;
 mod encode;
@@ -20,7 +21,7 @@ mod tests;
 
 pub use decode::{Header, Picture, decode, inspect};
 pub use encode::to_webp;
-pub use source::{Role, Source, SourceError, Sources, is_address};
+pub use source::{Role, Sender, Source, SourceError, Sources, is_address};
 pub use text::{from_base64, to_base64};
 
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub struct Pictures {
     places: Arc<Semaphore>,
     /// What their pixels may take together, in millions of them.
     room: Arc<Semaphore>,
+    most_room: u32,
 }
 
 /// What an image may be.
@@ -76,7 +78,9 @@ pub enum PictureError {
 const AT_ONCE: usize = 4;
 /// Millions of pixels, each of which takes some 16 bytes for a moment: one of the largest that is drawn, or many
 /// small ones.
-const ROOM: u32 = 160;
+const ROOM_OF_DRAWN: u32 = 160;
+/// And one of the largest that may be sent along with a request.
+const ROOM_OF_SENT: u32 = 80;
 /// The longest side that webp has.
 const LONGEST_SIDE: u32 = 16_383;
 const TILE: u32 = 512;
@@ -109,11 +113,27 @@ impl Bounds {
 }
 
 impl Pictures {
-    pub fn new() -> Self {
+    /// What workers bring: it does not wait for what users send.
+    pub fn drawn() -> Self {
+        Self::with_room_for(ROOM_OF_DRAWN)
+    }
+
+    /// What users send along.
+    pub fn sent() -> Self {
+        Self::with_room_for(ROOM_OF_SENT)
+    }
+
+    fn with_room_for(megapixels: u32) -> Self {
         Self {
             places: Arc::new(Semaphore::new(AT_ONCE)),
-            room: Arc::new(Semaphore::new(ROOM as usize)),
+            room: Arc::new(Semaphore::new(megapixels as usize)),
+            most_room: megapixels,
         }
+    }
+
+    /// How large an image says it is.
+    pub async fn measure(&self, bytes: Bytes, bounds: Bounds) -> Result<Header, PictureError> {
+        self.working(move || inspect(&bytes, bounds)).await
     }
 
     /// An image as it is stored, from a stranger's bytes.
@@ -142,8 +162,8 @@ impl Pictures {
         header: Header,
         work: impl FnOnce() -> Result<T, PictureError> + Send + 'static,
     ) -> Result<T, PictureError> {
-        let room = self.room.clone().acquire_many_owned(megapixels(header));
-        let room = room.await;
+        let pixels = megapixels(header, self.most_room);
+        let room = self.room.clone().acquire_many_owned(pixels).await;
         self.working(move || {
             let _room = room;
             work()
@@ -167,16 +187,10 @@ impl Pictures {
     }
 }
 
-impl Default for Pictures {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-fn megapixels(header: Header) -> u32 {
+fn megapixels(header: Header, most: u32) -> u32 {
     let pixels = u64::from(header.width) * u64::from(header.height);
-    let millions = u32::try_from(pixels.div_ceil(1_000_000)).unwrap_or(ROOM);
-    millions.clamp(1, ROOM)
+    let millions = u32::try_from(pixels.div_ceil(1_000_000)).unwrap_or(most);
+    millions.clamp(1, most)
 }
 
 fn prepare(bytes: &[u8], bounds: Bounds) -> Result<Prepared, PictureError> {

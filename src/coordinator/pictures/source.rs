@@ -1,10 +1,16 @@
 //! The images that come along with a request: as text or by URL, read within bounds, kept in the media store.
 
-use crate::coordinator::egress::{Egress, EgressError, Limits};
+use std::net::IpAddr;
+
+use crate::coordinator::accounts::ANONYMOUS;
+use crate::coordinator::address::Network;
+use crate::coordinator::egress::{Egress, EgressError, Fetched, Limits};
 use crate::coordinator::media::{Key, Media, MediaError};
+use crate::coordinator::turns::Turns;
+use crate::protocol::job::AccountId;
 use crate::protocol::legacy::error::{Code, Refusal};
 
-use super::{Bounds, PictureError, Pictures, Prepared};
+use super::{Bounds, Header, PictureError, Pictures, Prepared};
 
 /// Takes in what clients send along. Clones share the way out and the store.
 #[derive(Debug, Clone)]
@@ -12,6 +18,15 @@ pub struct Sources {
     egress: Egress,
     pictures: Pictures,
     media: Media,
+    /// Of each sender one image is worked at, so that nobody waits for many of another.
+    pub(super) turns: Turns<Sender>,
+}
+
+/// Whose images wait for each other: an account's, or those of a household where there is no key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sender {
+    Account(AccountId),
+    Household(Network),
 }
 
 /// What an image is for.
@@ -61,17 +76,24 @@ pub enum SourceError {
 const SENT_BYTES: usize = 32 << 20;
 
 impl Sources {
-    pub fn new(egress: Egress, pictures: Pictures, media: Media) -> Self {
+    pub fn new(egress: Egress, media: Media) -> Self {
         Self {
             egress,
-            pictures,
+            pictures: Pictures::sent(),
             media,
+            turns: Turns::new(1),
         }
     }
 
     /// Reads an image, base64 or an http(s) address, and keeps it under this key.
-    pub async fn take_in(&self, text: &str, role: Role, key: Key) -> Result<Source, SourceError> {
-        let prepared = self.read(text, role).await?;
+    pub async fn take_in(
+        &self,
+        sender: Sender,
+        text: &str,
+        role: Role,
+        key: Key,
+    ) -> Result<Source, SourceError> {
+        let prepared = self.read(sender, text, role).await?;
         self.media.put(key, prepared.webp).await?;
         Ok(Source {
             key,
@@ -80,12 +102,29 @@ impl Sources {
         })
     }
 
-    /// Reads an image and keeps nothing.
-    pub async fn read(&self, text: &str, role: Role) -> Result<Prepared, SourceError> {
+    /// The size of an image that stays at its address. Only its header is read.
+    pub async fn measure(
+        &self,
+        sender: Sender,
+        url: &str,
+        role: Role,
+    ) -> Result<Header, SourceError> {
+        let fetched = self.fetch(url).await?;
+        let _turn = self.turns.turn(sender).await;
+        let header = self.pictures.measure(fetched.bytes, role.bounds()).await;
+        header.map_err(at_its_address)
+    }
+
+    pub(super) async fn read(
+        &self,
+        sender: Sender,
+        text: &str,
+        role: Role,
+    ) -> Result<Prepared, SourceError> {
         let text = text.trim();
         let prepared = match is_address(text) {
-            true => self.fetched(text, role.bounds()).await?,
-            false => self.sent(text, role.bounds()).await?,
+            true => self.fetched(sender, text, role.bounds()).await?,
+            false => self.sent(sender, text, role.bounds()).await?,
         };
         match role {
             Role::UnmaskedInpainting if !prepared.is_transparent => Err(SourceError::NoMask),
@@ -93,18 +132,40 @@ impl Sources {
         }
     }
 
-    async fn fetched(&self, url: &str, bounds: Bounds) -> Result<Prepared, SourceError> {
-        let fetched = self.egress.fetch(url, Limits::SOURCE_IMAGE).await?;
+    async fn fetched(
+        &self,
+        sender: Sender,
+        url: &str,
+        bounds: Bounds,
+    ) -> Result<Prepared, SourceError> {
+        let fetched = self.fetch(url).await?;
+        let _turn = self.turns.turn(sender).await;
         let prepared = self.pictures.prepare(fetched.bytes, bounds).await;
-        prepared.map_err(|error| match error {
-            PictureError::Unreadable => SourceError::UrlHasNone,
-            error => error.into(),
-        })
+        prepared.map_err(at_its_address)
     }
 
-    async fn sent(&self, text: &str, bounds: Bounds) -> Result<Prepared, SourceError> {
+    async fn fetch(&self, url: &str) -> Result<Fetched, EgressError> {
+        self.egress.fetch(url, Limits::SOURCE_IMAGE).await
+    }
+
+    async fn sent(
+        &self,
+        sender: Sender,
+        text: &str,
+        bounds: Bounds,
+    ) -> Result<Prepared, SourceError> {
+        let _turn = self.turns.turn(sender).await;
         let text = text.to_owned();
         Ok(self.pictures.prepare_text(text, SENT_BYTES, bounds).await?)
+    }
+}
+
+impl Sender {
+    pub fn of(account: AccountId, address: IpAddr) -> Self {
+        match account {
+            ANONYMOUS => Self::Household(Network::around(address)),
+            account => Self::Account(account),
+        }
     }
 }
 
@@ -147,6 +208,14 @@ impl From<EgressError> for SourceError {
             EgressError::Unreachable | EgressError::TooSlow(_) => Self::NotFetched(error),
             error => Self::Url(error),
         }
+    }
+}
+
+/// What is no image is the fault of its address.
+fn at_its_address(error: PictureError) -> SourceError {
+    match error {
+        PictureError::Unreadable => SourceError::UrlHasNone,
+        error => error.into(),
     }
 }
 

@@ -1,15 +1,19 @@
 use std::io::Cursor;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use image::{DynamicImage, ImageFormat, Rgba, RgbaImage};
 use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::{
-    Bounds, PictureError, Pictures, Role, SourceError, Sources, decode, inspect, to_base64,
+    Bounds, PictureError, Pictures, Role, Sender, SourceError, Sources, decode, inspect, to_base64,
 };
+use crate::coordinator::accounts::ANONYMOUS;
 use crate::coordinator::egress::Egress;
+use crate::coordinator::egress::tests::Server;
 use crate::coordinator::media::{Area, Key, Kind, Links, Media, MediaSettings};
+use crate::protocol::job::AccountId;
 use crate::protocol::legacy::error::Code;
 use crate::tasks::Tasks;
 
@@ -52,7 +56,7 @@ fn crc(bytes: &[u8]) -> u32 {
 }
 
 async fn prepare(bytes: Vec<u8>) -> Result<super::Prepared, PictureError> {
-    let pictures = Pictures::new();
+    let pictures = Pictures::sent();
     pictures.prepare(bytes.into(), Bounds::SOURCE).await
 }
 
@@ -175,6 +179,10 @@ struct Place {
 }
 
 async fn place() -> Place {
+    reaching(Egress::new()).await
+}
+
+async fn reaching(egress: Egress) -> Place {
     let (folder, tasks) = (tempfile::tempdir().unwrap(), Tasks::default());
     let links = Links {
         secret: [1; 32],
@@ -183,7 +191,7 @@ async fn place() -> Place {
     let settings = MediaSettings::in_folder(folder.path().to_owned());
     let media = Media::open(&settings, &links, &tasks).await.unwrap();
     Place {
-        sources: Sources::new(Egress::new(), Pictures::new(), media.clone()),
+        sources: Sources::new(egress, media.clone()),
         media,
         _folder: folder,
         _tasks: tasks,
@@ -191,6 +199,8 @@ async fn place() -> Place {
 }
 
 const KEY: Key = Key::new(Area::Sources, Uuid::nil(), 0, Kind::Webp);
+const ALICE: Sender = Sender::Account(AccountId(1));
+const BOB: Sender = Sender::Account(AccountId(2));
 
 #[tokio::test]
 async fn a_source_image_is_kept_as_webp() {
@@ -198,7 +208,7 @@ async fn a_source_image_is_kept_as_webp() {
     let text = to_base64(&written(ImageFormat::Png, 64, 32, 255));
     let data = format!("data:image/png;base64,{text}");
     for text in [text, data] {
-        let source = place.sources.take_in(&text, Role::Source, KEY).await;
+        let source = place.sources.take_in(ALICE, &text, Role::Source, KEY).await;
         let source = source.unwrap();
         assert_eq!((source.width, source.height), (64, 32));
         let kept = place.media.get(source.key).await.unwrap().unwrap();
@@ -252,11 +262,13 @@ async fn each_fault_of_a_source_image_has_its_code() {
         ),
     ];
     for (text, role, code) in cases {
-        let refused = place.sources.take_in(text, role, KEY).await.unwrap_err();
+        let taken = place.sources.take_in(ALICE, text, role, KEY).await;
+        let refused = taken.unwrap_err();
         assert_eq!(refused.code(), Some(code), "{refused}");
         assert_eq!(refused.refusal().code(), Some(code));
     }
-    let taken = place.sources.read(&clear, Role::UnmaskedInpainting).await;
+    let role = Role::UnmaskedInpainting;
+    let taken = place.sources.read(ALICE, &clear, role).await;
     assert!(taken.unwrap().is_transparent);
     assert_eq!(place.media.get(KEY).await.unwrap(), None::<Bytes>);
     let large: SourceError = super::PictureError::TooLarge { most: 1 }.into();
@@ -265,10 +277,61 @@ async fn each_fault_of_a_source_image_has_its_code() {
 
 #[test]
 fn an_image_takes_room_by_its_pixels_and_the_largest_takes_all() {
-    let room = |width, height| super::megapixels(super::Header { width, height });
+    let room = |width, height| super::megapixels(super::Header { width, height }, 160);
     assert_eq!(room(1, 1), 1);
     assert_eq!(room(1024, 1024), 2);
     assert_eq!(room(3072, 3072), 10);
     assert_eq!(room(12_288, 12_288), 151);
-    assert_eq!(room(u32::MAX, u32::MAX), super::ROOM);
+    assert_eq!(room(u32::MAX, u32::MAX), 160);
+    // The largest that is to be looked at leaves room for others.
+    assert!(room(512 * 15, 512 * 17) < super::ROOM_OF_SENT);
+}
+
+#[tokio::test]
+async fn who_sends_many_images_waits_for_them_and_nobody_else_does() {
+    let place = place().await;
+    let image = to_base64(&written(ImageFormat::Png, 16, 16, 255));
+    let mine = place.sources.turns.turn(ALICE).await;
+    // However many places there are, hers wait for the one that is worked at.
+    let mut waiting = Box::pin(place.sources.read(ALICE, &image, Role::Source));
+    assert!(waiting.as_mut().now_or_never().is_none());
+    let read = place.sources.read(BOB, &image, Role::Source).await;
+    assert_eq!(read.unwrap().width, 16);
+    assert!(waiting.as_mut().now_or_never().is_none());
+    drop(mine);
+    assert_eq!(waiting.await.unwrap().width, 16);
+}
+
+#[test]
+fn without_a_key_a_household_is_one_sender() {
+    let sender = |account, address: &str| Sender::of(account, address.parse().unwrap());
+    let keyless = |address| sender(ANONYMOUS, address);
+    assert_eq!(keyless("2001:db8::1"), keyless("2001:db8::2"));
+    assert_ne!(keyless("192.0.2.1"), keyless("192.0.2.2"));
+    let keyed = |address| sender(AccountId(1), address);
+    assert_eq!(keyed("192.0.2.1"), keyed("192.0.2.2"));
+    assert_eq!(keyed("192.0.2.1"), ALICE);
+}
+
+#[tokio::test]
+async fn of_an_image_that_stays_at_its_address_the_header_is_read_and_no_more() {
+    // Nobody could open it.
+    let answer = |image: &[u8]| {
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", image.len());
+        [head.as_bytes(), image].concat()
+    };
+    let measured = async |image: &[u8]| {
+        let server = Server::start(answer(image)).await;
+        let place = reaching(Egress::permitting_own_ports([server.port])).await;
+        let role = Role::Interrogated;
+        let measured = place.sources.measure(ALICE, &server.url(), role).await;
+        measured.map(|header| (header.width, header.height))
+    };
+    let large = measured(&boast(512 * 15, 512 * 17)).await;
+    assert_eq!(large.unwrap(), (512 * 15, 512 * 17));
+    let refused = async |image: &[u8]| measured(image).await.unwrap_err().code();
+    let (none, too_large) = (b"<svg/>", boast(9000, 9000));
+    let code = Code::SourceImageResolutionExceeded;
+    assert_eq!(refused(&too_large).await, Some(code));
+    assert_eq!(refused(none).await, Some(Code::SourceImageUrlInvalid));
 }

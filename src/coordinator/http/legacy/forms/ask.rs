@@ -20,7 +20,7 @@ use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::kudos::Payer;
 use crate::coordinator::modes::Modes;
-use crate::coordinator::pictures::Sources;
+use crate::coordinator::pictures::{Sender, Sources};
 use crate::coordinator::requests::orders::{Asked, Whose};
 use crate::coordinator::requests::{NewRequest, Order, Requests};
 use crate::coordinator::state::DoorSettings;
@@ -63,7 +63,8 @@ pub async fn ask(
     door.refuse_blocked_clients()?;
     // Not the one that replies and logs name: whoever knows this one may read the answers.
     let id = RequestId::random();
-    let size = look_at(&sources, id, &mut asked.source_image).await?;
+    let sender = Sender::of(caller.account, door.address);
+    let size = look_at((&sources, sender), id, &mut asked.source_image).await?;
     let whose = Whose {
         is_hidden: door.is_hidden(&caller),
         ..Whose::default()

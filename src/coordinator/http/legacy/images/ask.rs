@@ -25,7 +25,7 @@ use crate::coordinator::kudos::Payer;
 use crate::coordinator::moderation::{Medium, Prompt};
 use crate::coordinator::modes::Modes;
 use crate::coordinator::people::Alias;
-use crate::coordinator::pictures::Sources;
+use crate::coordinator::pictures::{Sender, Sources};
 use crate::coordinator::requests::orders::{Asked, Whose};
 use crate::coordinator::requests::{NewRequest, Order, Place, Requests};
 use crate::coordinator::rigs::Rigs;
@@ -48,6 +48,8 @@ pub struct Counter {
     pub sources: Sources,
     pub settings: Arc<DoorSettings>,
     pub modes: Modes,
+    /// Of the images that come along.
+    pub sender: Sender,
 }
 
 pub async fn ask(
@@ -84,6 +86,7 @@ pub async fn ask(
         sources,
         settings,
         modes: modes.clone(),
+        sender: Sender::of(caller.account, door.address),
     };
     let asking = Asking {
         caller: &caller,
@@ -143,7 +146,7 @@ impl Counter {
             let params = &asked.params;
             limits.admit_image(params.width, params.height, params.steps())?;
         }
-        sources::take(&self.sources, id, &mut asked).await?;
+        sources::take((&self.sources, self.sender), id, &mut asked).await?;
         let price = paying::drawing(&asked).price().round();
         let mut warnings = reference::warnings(&asked.models, &asked.params);
         let order = Order::new(id, &payer, Asked::image(asked)).for_workers(whose);

@@ -4,7 +4,9 @@
 use bytes::Bytes;
 
 use crate::coordinator::media::{Area, Key, Kind as Format, Media, Unaccepted};
-use crate::coordinator::pictures::{Bounds, Pictures, Role, SourceError, Sources, is_address};
+use crate::coordinator::pictures::{
+    Bounds, Pictures, Role, Sender, SourceError, Sources, is_address,
+};
 use crate::protocol::job::RequestId;
 use crate::protocol::legacy::image::drawn::bytes_of;
 use crate::protocol::legacy::image::request::GenerationInputImage;
@@ -16,7 +18,7 @@ const MOST_BYTES: usize = 64 << 20;
 
 /// Takes in the images of a request and puts their keys in their place.
 pub async fn take(
-    sources: &Sources,
+    (sources, sender): (&Sources, Sender),
     id: RequestId,
     asked: &mut GenerationInputImage,
 ) -> Result<(), Refusal> {
@@ -32,7 +34,7 @@ pub async fn take(
     let others = mask.chain(extra).map(|image| (image, Role::Source));
     for (number, (image, role)) in (0..).zip(first.chain(others)) {
         let key = Key::new(Area::Sources, id.0, number, Format::Webp);
-        let taken = sources.take_in(image, role, key).await;
+        let taken = sources.take_in(sender, image, role, key).await;
         taken.map_err(|error| error.refusal())?;
         *image = key.to_string();
     }
@@ -42,18 +44,20 @@ pub async fn take(
 /// The size of an image that is to be looked at. One at an address stays there; any other is stored, and the text
 /// becomes its key.
 pub async fn look_at(
-    sources: &Sources,
+    (sources, sender): (&Sources, Sender),
     id: RequestId,
     image: &mut String,
 ) -> Result<(u32, u32), Refusal> {
     let refusal = |error: SourceError| error.refusal();
     *image = image.trim().to_owned();
     if is_address(image) {
-        let read = sources.read(image, Role::Interrogated).await;
-        return read.map(|read| (read.width, read.height)).map_err(refusal);
+        let size = sources.measure(sender, image, Role::Interrogated).await;
+        return size.map(|it| (it.width, it.height)).map_err(refusal);
     }
     let key = Key::new(Area::Sources, id.0, 0, Format::Webp);
-    let taken = sources.take_in(image, Role::Interrogated, key).await;
+    let taken = sources
+        .take_in(sender, image, Role::Interrogated, key)
+        .await;
     let taken = taken.map_err(refusal)?;
     *image = key.to_string();
     Ok((taken.width, taken.height))
