@@ -273,20 +273,25 @@ async fn a_form_comes_back_three_times_and_the_next_failure_is_its_last() {
 }
 
 #[tokio::test]
-async fn a_request_without_forms_is_kept_and_has_failed() {
+async fn a_request_without_forms_is_kept_and_has_failed_and_nobody_looks_at_its_image() {
     let app = App::start().await;
-    let id = ask(&app, &[]).await;
-    let status = look(&app, &id).await;
-    assert_eq!(
-        (&status["state"], &status["forms"]),
-        (&json!("faulted"), &json!([]))
-    );
+    for image in [PNG, "no base64!", "http://localhost/a.png"] {
+        let body = json!({"source_image": image, "forms": []});
+        let (code, answer) = post(&app, ASYNC, body).await;
+        assert_eq!(code, StatusCode::ACCEPTED, "{answer}");
+        let status = look(&app, answer["id"].as_str().unwrap()).await;
+        assert_eq!(
+            (&status["state"], &status["forms"]),
+            (&json!("faulted"), &json!([]))
+        );
+    }
 }
 
 #[tokio::test]
 async fn what_is_no_image_is_not_looked_at() {
     let app = App::start().await;
-    let check = async |body: Value, rc: &str| {
+    let check = async |mut body: Value, rc: &str| {
+        body["forms"] = json!([{"name": "caption"}]);
         let (status, answer) = post(&app, ASYNC, body).await;
         assert_eq!(
             (status.as_u16(), answer["rc"].as_str()),

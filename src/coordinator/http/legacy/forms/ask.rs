@@ -64,7 +64,14 @@ pub async fn ask(
     // Not the one that replies and logs name: whoever knows this one may read the answers.
     let id = RequestId::random();
     let sender = Sender::of(caller.account, door.address);
-    let size = look_at((&sources, sender), id, &mut asked.source_image).await?;
+    let size = match forms.is_empty() {
+        // It is kept and has failed (F-119 of the poll API), and nobody looks at its image.
+        true => {
+            asked.source_image.clear();
+            (0, 0)
+        }
+        false => look_at((&sources, sender), id, &mut asked.source_image).await?,
+    };
     let whose = Whose {
         is_hidden: door.is_hidden(&caller),
         ..Whose::default()
