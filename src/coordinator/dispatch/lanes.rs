@@ -91,6 +91,7 @@ pub fn coarse_context(tokens: u32) -> u32 {
 #[cfg(test)]
 impl LaneId {
     pub const FIRST: Self = Self(1);
+    pub const SECOND: Self = Self(2);
 }
 
 /// All workers and all lanes of any model are listed under this name, which no model has.

@@ -16,6 +16,8 @@ use super::pace::Pace;
 pub struct Outlook {
     /// Jobs that probably go first.
     pub ahead: usize,
+    /// Other requests of which these are.
+    pub requests_ahead: usize,
     /// Until its end, roughly.
     pub wait: Duration,
     /// Somebody online could serve it.
@@ -34,10 +36,11 @@ impl Dispatcher {
             State::Queued => {
                 let ahead = self.queue.ahead(entry.lane, &entry.ticket);
                 // Those that go first may be of any size.
-                let first = pace.time_for(Work(1000 * ahead as u64)) / online.max(1);
+                let first = pace.time_for(Work(1000 * ahead.jobs as u64)) / online.max(1);
                 let wait = until_free(lane, now) + first + pace.time_for(entry.ticket.work);
                 Outlook {
-                    ahead,
+                    ahead: ahead.jobs,
+                    requests_ahead: ahead.requests,
                     wait,
                     is_possible: online > 0,
                 }
@@ -45,11 +48,11 @@ impl Dispatcher {
             State::Running(lease) => {
                 let took = now.since(lease.offered);
                 Outlook {
-                    ahead: 0,
                     wait: pace
                         .time_for(lease.work(entry.ticket.work))
                         .saturating_sub(took),
                     is_possible: true,
+                    ..Outlook::default()
                 }
             }
             State::Settling(_) => Outlook {

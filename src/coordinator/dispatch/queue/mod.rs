@@ -2,9 +2,10 @@
 //! their own jobs in order; every operation costs a logarithm of either.
 //!
 //! Jobs that return (their worker was lost, failed or handed them back) stand in a line of their own, because
-//! they may have workers they must not meet again.
+//! they may have workers they must not meet again. One account's jobs in one lane are a `line`.
 
-use std::cmp::Ordering;
+mod line;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::job::{AccountId, JobId, RequestId};
@@ -12,6 +13,9 @@ use crate::protocol::job::{AccountId, JobId, RequestId};
 use super::clock::{Mono, Table};
 use super::fairness::{Rank, Weight, Work, rank};
 use super::lanes::LaneId;
+
+pub use line::Ahead;
+use line::{Counts, Line};
 
 /// How many jobs of an account in a lane are looked at for one that a worker may have.
 const LOOK: usize = 64;
@@ -48,13 +52,6 @@ struct Waiting {
     counts: Counts,
 }
 
-/// How much waits in a lane, kept up to date because workers that find nothing ask each time.
-#[derive(Debug, Default)]
-struct Counts {
-    jobs: usize,
-    by_request: Table<RequestId, u32>,
-}
-
 #[derive(Debug, Default)]
 struct Account {
     /// Its jobs that wait, in all lanes.
@@ -62,16 +59,8 @@ struct Account {
     in_flight: Work,
     running: u32,
     served: Mono,
-    lines: Vec<Line>,
+    lines: BTreeMap<LaneId, Line>,
     returning: BTreeMap<(Mono, u64), (LaneId, Ticket)>,
-}
-
-/// One account's jobs in one lane, and the rank under which the lane knows their head.
-#[derive(Debug)]
-struct Line {
-    lane: LaneId,
-    tickets: BTreeMap<(Mono, u64), Ticket>,
-    rank: Option<Rank>,
 }
 
 impl FairQueue {
@@ -80,9 +69,9 @@ impl FairQueue {
         waiting.counts.add(ticket.request);
         let account = self.accounts.entry(ticket.account).or_default();
         account.waiting += 1;
-        account.line(lane).tickets.insert(ticket.key(), ticket);
+        account.lines.entry(lane).or_default().push(ticket);
         self.queued += 1;
-        self.rerank(ticket.account);
+        self.rerank_in(lane, ticket.account);
     }
 
     /// Puts a job that has run before at the front, by the moment it first came.
@@ -140,10 +129,10 @@ impl FairQueue {
     pub fn of_account(&self, id: AccountId) -> impl Iterator<Item = (LaneId, Rank, Ticket)> {
         let account = self.accounts.get(&id);
         let lines = account.into_iter().flat_map(|account| &account.lines);
-        let next = lines.filter_map(|line| Some((line, line.rank?)));
-        let next = next.flat_map(|(line, rank)| {
+        let next = lines.filter_map(|(lane, line)| Some((*lane, line, line.rank?)));
+        let next = next.flat_map(|(lane, line, rank)| {
             let tickets = line.tickets.values().take(LOOK);
-            tickets.map(move |ticket| (line.lane, rank, *ticket))
+            tickets.map(move |ticket| (lane, rank, *ticket))
         });
         let returning = account
             .into_iter()
@@ -166,32 +155,35 @@ impl FairQueue {
         all
     }
 
-    /// How many of the lane probably go before this one. Accounts take turns, so of each other account as many as stand
-    /// before it in its own.
-    pub fn ahead(&self, lane: LaneId, ticket: &Ticket) -> usize {
+    /// How much of the lane probably goes before this one. Accounts take turns, so of each other account as many jobs as
+    /// stand before it in its own.
+    pub fn ahead(&self, lane: LaneId, ticket: &Ticket) -> Ahead {
         let Some(waiting) = self.lanes.get(&lane) else {
-            return 0;
+            return Ahead::default();
         };
         let key = (ticket.arrived, ticket.number);
         if waiting.returning.contains_key(&key) {
-            return waiting.returning.range(..key).count();
+            let before = waiting.returning.range(..key);
+            return Ahead::of(before.map(|(_, before)| before), ticket.request);
         }
         let before = self.line(ticket.account, lane);
-        let before = before.map_or(0, |line| line.before(ticket));
+        let before = before.map_or(Ahead::default(), |line| line.before(ticket));
         let others = waiting.heads.iter().filter(|(_, id)| *id != ticket.account);
         let lines = others
             .take(COUNTED)
             .filter_map(|(_, id)| self.line(*id, lane));
-        let of_some: usize = lines.map(|line| line.tickets.len().min(before + 1)).sum();
+        let of_some = lines
+            .map(|line| line.first(before.jobs + 1))
+            .fold(Ahead::default(), Ahead::and);
         // Where there are more accounts than one wants to count, the others are like these.
         let accounts = waiting.heads.len().max(1);
-        let of_others = of_some * accounts / accounts.min(COUNTED);
-        waiting.returning.len() + before + of_others
+        let of_others = of_some.of_all(accounts, accounts.min(COUNTED));
+        let returning = Ahead::of(waiting.returning.values(), ticket.request);
+        returning.and(before).and(of_others)
     }
 
     fn line(&self, account: AccountId, lane: LaneId) -> Option<&Line> {
-        let lines = &self.accounts.get(&account)?.lines;
-        lines.iter().find(|line| line.lane == lane)
+        self.accounts.get(&account)?.lines.get(&lane)
     }
 
     /// How many jobs wait in the lane.
@@ -210,7 +202,7 @@ impl FairQueue {
     /// Of how many requests they are.
     pub fn requests_waiting(&self, lane: LaneId) -> usize {
         let waiting = self.lanes.get(&lane);
-        waiting.map_or(0, |waiting| waiting.counts.by_request.len())
+        waiting.map_or(0, |waiting| waiting.counts.requests())
     }
 
     pub fn is_empty(&self, lane: LaneId) -> bool {
@@ -260,7 +252,7 @@ impl FairQueue {
         if removed && let Some(account) = self.accounts.get_mut(&ticket.account) {
             account.returning.remove(&key);
             account.waiting -= 1;
-            self.rerank(ticket.account);
+            self.forget_idle(ticket.account);
         }
         removed
     }
@@ -269,12 +261,12 @@ impl FairQueue {
         let Some(account) = self.accounts.get_mut(&ticket.account) else {
             return false;
         };
-        let Some(line) = account.lines.iter_mut().find(|line| line.lane == lane) else {
+        let Some(line) = account.lines.get_mut(&lane) else {
             return false;
         };
-        let removed = line.tickets.remove(&ticket.key()).is_some();
+        let removed = line.remove(ticket);
         account.waiting -= usize::from(removed);
-        self.rerank(ticket.account);
+        self.rerank_in(lane, ticket.account);
         removed
     }
 
@@ -285,98 +277,67 @@ impl FairQueue {
         }
     }
 
-    /// Brings the account's ranks in all its lanes up to date, and forgets what is empty.
+    /// Brings the account's ranks in all its lanes up to date.
     fn rerank(&mut self, id: AccountId) {
         let Some(account) = self.accounts.get_mut(&id) else {
             return;
         };
         let (in_flight, served) = (account.in_flight, account.served);
-        for line in &mut account.lines {
-            let head = line.tickets.first_key_value().map(|(_, ticket)| ticket);
-            let fresh =
-                head.map(|head| rank(head.arrived.max(served), in_flight, head.work, head.weight));
-            if fresh.cmp(&line.rank) != Ordering::Equal {
-                move_head(&mut self.lanes, line, id, fresh);
-            }
+        for (lane, line) in &mut account.lines {
+            move_head(&mut self.lanes, (*lane, id), line, (in_flight, served));
         }
-        account.lines.retain(|line| !line.tickets.is_empty());
-        if account.lines.is_empty() && account.returning.is_empty() && account.running == 0 {
+        self.forget_idle(id);
+    }
+
+    /// The same in one lane, where something of the account's has come or gone.
+    fn rerank_in(&mut self, lane: LaneId, id: AccountId) {
+        let Some(account) = self.accounts.get_mut(&id) else {
+            return;
+        };
+        let running = (account.in_flight, account.served);
+        let Some(line) = account.lines.get_mut(&lane) else {
+            return;
+        };
+        move_head(&mut self.lanes, (lane, id), line, running);
+        if line.tickets.is_empty() {
+            account.lines.remove(&lane);
+        }
+        self.forget_idle(id);
+    }
+
+    fn forget_idle(&mut self, id: AccountId) {
+        let is_idle = |account: &Account| account.waiting == 0 && account.running == 0;
+        if self.accounts.get(&id).is_some_and(is_idle) {
             self.accounts.remove(&id);
         }
     }
 }
 
-fn move_head(lanes: &mut Table<LaneId, Waiting>, line: &mut Line, id: AccountId, to: Option<Rank>) {
-    let waiting = lanes.entry(line.lane).or_default();
+/// Sees to it that the lane knows the first of the line by its rank, by what its account has running.
+fn move_head(
+    lanes: &mut Table<LaneId, Waiting>,
+    (lane, id): (LaneId, AccountId),
+    line: &mut Line,
+    (in_flight, served): (Work, Mono),
+) {
+    let head = line.tickets.first_key_value().map(|(_, ticket)| ticket);
+    let fresh = head.map(|head| rank(head.arrived.max(served), in_flight, head.work, head.weight));
+    if fresh == line.rank {
+        return;
+    }
+    let waiting = lanes.entry(lane).or_default();
     if let Some(before) = line.rank {
         waiting.heads.remove(&(before, id));
     }
-    if let Some(rank) = to {
+    if let Some(rank) = fresh {
         waiting.heads.insert((rank, id));
     }
-    line.rank = to;
-}
-
-impl Line {
-    /// How many of its jobs go before this one.
-    fn before(&self, ticket: &Ticket) -> usize {
-        let before = self.tickets.range(..ticket.key());
-        match before.take(COUNTED).count() {
-            COUNTED => self.reckon(ticket).max(COUNTED),
-            counted => counted,
-        }
-    }
-
-    /// As if its jobs had come evenly from the first to the last.
-    fn reckon(&self, ticket: &Ticket) -> usize {
-        let ends = (
-            self.tickets.first_key_value(),
-            self.tickets.last_key_value(),
-        );
-        let (Some((_, first)), Some((_, last))) = ends else {
-            return 0;
-        };
-        let since_first = |ticket: &Ticket| ticket.number.saturating_sub(first.number) as f64;
-        let part = since_first(ticket) / since_first(last).max(1.0);
-        (part.min(1.0) * (self.tickets.len() - 1) as f64) as usize
-    }
-}
-
-impl Counts {
-    fn add(&mut self, request: RequestId) {
-        self.jobs += 1;
-        *self.by_request.entry(request).or_default() += 1;
-    }
-
-    fn remove(&mut self, request: RequestId) {
-        self.jobs = self.jobs.saturating_sub(1);
-        if let Some(count) = self.by_request.get_mut(&request) {
-            *count -= 1;
-            if *count == 0 {
-                self.by_request.remove(&request);
-            }
-        }
-    }
+    line.rank = fresh;
 }
 
 impl Ticket {
     fn key(&self) -> (Mono, u64) {
         (self.order, self.number)
-    }
-}
-
-impl Account {
-    fn line(&mut self, lane: LaneId) -> &mut Line {
-        let found = self.lines.iter().position(|line| line.lane == lane);
-        let index = found.unwrap_or_else(|| {
-            self.lines.push(Line {
-                lane,
-                tickets: BTreeMap::new(),
-                rank: None,
-            });
-            self.lines.len() - 1
-        });
-        &mut self.lines[index]
     }
 }
 

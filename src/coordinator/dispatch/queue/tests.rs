@@ -6,13 +6,14 @@ use proptest::prelude::{Just, Strategy, prop_oneof};
 use proptest::{collection, prop_assert, proptest};
 use uuid::Uuid;
 
-use super::{FairQueue, Ticket};
+use super::{Ahead, FairQueue, Ticket};
 use crate::coordinator::dispatch::clock::Mono;
 use crate::coordinator::dispatch::fairness::{Rank, Standing, Weight, Work};
 use crate::coordinator::dispatch::lanes::LaneId;
 use crate::protocol::job::{AccountId, JobId, Kudos, RequestId};
 
 const LANE: LaneId = LaneId::FIRST;
+const OTHER: LaneId = LaneId::SECOND;
 
 /// A queue before some slots of equal workers.
 #[derive(Default)]
@@ -26,11 +27,30 @@ struct Counter {
 
 impl Counter {
     fn push(&mut self, account: i64, work: u64, standing: Standing) -> Ticket {
+        let request = RequestId(Uuid::from_u128((self.issued + 1).into()));
+        self.push_of(request, account, work, standing)
+    }
+
+    /// A request for so many jobs.
+    fn push_all(&mut self, account: i64, jobs: usize) -> Vec<Ticket> {
+        let request = RequestId(Uuid::from_u128((self.issued + 1).into()));
+        (0..jobs)
+            .map(|_| self.push_of(request, account, 1000, Standing::default()))
+            .collect()
+    }
+
+    fn push_of(
+        &mut self,
+        request: RequestId,
+        account: i64,
+        work: u64,
+        standing: Standing,
+    ) -> Ticket {
         self.issued += 1;
         let ticket = Ticket {
             job: JobId(Uuid::from_u128(self.issued.into())),
             account: AccountId(account),
-            request: RequestId(Uuid::from_u128(self.issued.into())),
+            request,
             arrived: self.now,
             order: self.now,
             number: self.issued,
@@ -235,7 +255,7 @@ fn places_are_counted_while_they_are_few_and_reckoned_when_they_are_many() {
     let own: Vec<Ticket> = (0..5000)
         .map(|_| counter.push(1, 1000, Standing::default()))
         .collect();
-    let ahead = |counter: &Counter, index: usize| counter.queue.ahead(LANE, &own[index]);
+    let ahead = |counter: &Counter, index: usize| counter.queue.ahead(LANE, &own[index]).jobs;
     assert_eq!((ahead(&counter, 0), ahead(&counter, 700)), (0, 700));
     assert!((3990..=4010).contains(&ahead(&counter, 4000)));
     for account in 2..=5 {
@@ -248,6 +268,45 @@ fn places_are_counted_while_they_are_few_and_reckoned_when_they_are_many() {
         counter.push(account, 1000, Standing::default());
     }
     assert!((2900..=3100).contains(&ahead(&counter, 0)));
+}
+
+#[test]
+fn requests_that_go_first_are_counted_beside_their_jobs() {
+    let mut counter = Counter::default();
+    let (five, two) = (counter.push_all(1, 5), counter.push_all(1, 2));
+    let ahead = |counter: &Counter, ticket: &Ticket| {
+        let Ahead { jobs, requests } = counter.queue.ahead(LANE, ticket);
+        (jobs, requests)
+    };
+    assert_eq!(ahead(&counter, &five[0]), (0, 0));
+    assert_eq!(ahead(&counter, &two[0]), (5, 1));
+    // Its own are no others.
+    assert_eq!(ahead(&counter, &two[1]), (6, 1));
+    let (three, one) = (counter.push_all(2, 3), counter.push_all(2, 1));
+    assert_eq!(ahead(&counter, &five[0]), (1, 1));
+    assert_eq!(ahead(&counter, &two[0]), (5 + 4, 1 + 2));
+    // Those that return go before all others.
+    for ticket in [three[0], three[1], one[0]] {
+        assert!(counter.queue.remove(LANE, &ticket));
+        counter.queue.push_returning(LANE, ticket);
+    }
+    assert_eq!(ahead(&counter, &one[0]), (2, 1));
+    assert_eq!(ahead(&counter, &two[0]), (3 + 5 + 1, 2 + 1 + 1));
+}
+
+#[test]
+fn an_account_waits_in_each_lane_by_what_it_has_running() {
+    let mut counter = Counter::default();
+    let (first, second) = (counter.push_all(1, 1), counter.push_all(1, 1));
+    assert!(counter.queue.remove(LANE, &second[0]));
+    counter.queue.push(OTHER, second[0]);
+    assert_eq!(counter.queue.ranks(LANE), counter.queue.ranks(OTHER));
+    counter.queue.start(AccountId(1), Work(1000), counter.now);
+    assert_eq!(counter.queue.ranks(LANE), counter.queue.ranks(OTHER));
+    assert_eq!(counter.queue.waiting_of(AccountId(1)), 2);
+    assert!(counter.queue.remove(LANE, &first[0]));
+    assert!(counter.queue.is_empty(LANE) && !counter.queue.is_empty(OTHER));
+    assert_eq!(counter.queue.waiting_of(AccountId(1)), 1);
 }
 
 #[test]
