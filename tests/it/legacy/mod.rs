@@ -186,6 +186,15 @@ async fn a_text_is_asked_for_popped_submitted_and_read() {
 }
 
 #[tokio::test]
+async fn a_place_in_the_queue_is_one_of_requests() {
+    let app = App::start().await;
+    let first = ask(&app, json!({"n": 5})).await;
+    let second = ask(&app, json!({})).await;
+    assert_eq!(look(&app, &first).await["queue_position"], 1);
+    assert_eq!(look(&app, &second).await["queue_position"], 2);
+}
+
+#[tokio::test]
 async fn one_pop_takes_as_many_jobs_of_a_request_as_it_says() {
     let app = App::start().await;
     let id = ask(&app, json!({"n": 3})).await;

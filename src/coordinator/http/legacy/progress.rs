@@ -31,7 +31,7 @@ pub async fn of(request: &Request, board: &Switchboard, store: &Store) -> Reques
         wait_time: wait.as_secs(),
         queue_position: match counts.waiting {
             0 => 0,
-            _ => outlook.ahead as u64 + 1,
+            _ => outlook.requests_ahead as u64 + 1,
         },
         kudos: kudos(request, counts, store).await,
         is_possible,
