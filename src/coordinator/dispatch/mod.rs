@@ -23,8 +23,8 @@
 //! slot within a second; nothing of an ended job stays behind.
 //!
 //! The cost of an input is a logarithm of the workers online and of the jobs waiting, except when a worker
-//! joins, leaves or says anew what it serves, and when one polls, which walks over the lanes it serves. What people are
-//! told, such as why a pop found nothing, walks over all lanes.
+//! joins, leaves or says anew what it serves, and when one polls, which walks over the lanes it serves. Why a pop found
+//! nothing is asked of some of the lanes; what else people are told walks over all.
 
 mod admission;
 mod affinity;

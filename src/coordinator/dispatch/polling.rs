@@ -18,6 +18,9 @@ use super::workers::{Profile, Worker};
 
 /// How many jobs of a lane are looked at for one that a worker takes: some of each account.
 const LOOK: usize = 1024;
+/// So many lanes are looked at for what waits for others; where there are more a worker is told an estimate. Clients make
+/// lanes by what they ask for, and everybody waits while they are counted.
+pub(super) const LANES: usize = 500;
 
 /// Jobs that a worker has out for each of its threads: a full batch that it is at, and one that it has fetched ahead.
 pub const MOST_OUT: usize = 2 * 20;
@@ -123,8 +126,11 @@ impl Dispatcher {
             return skipped;
         };
         let listed: BTreeSet<LaneId> = worker.listings.iter().map(|it| it.lane).collect();
-        for (id, lane) in self.lanes.iter() {
-            if !worker.profile.kinds.contains(lane.need.kind) || self.queue.is_empty(id) {
+        let lanes = self.queue.lanes();
+        let (all, looked_at) = (lanes.len(), lanes.len().min(LANES));
+        let some = lanes.take(LANES);
+        for (id, lane) in some.filter_map(|id| Some((id, self.lanes.lane(id)?))) {
+            if !worker.profile.kinds.contains(lane.need.kind) {
                 continue;
             }
             if listed.contains(&id) {
@@ -140,6 +146,9 @@ impl Dispatcher {
             for reason in reasons.into_iter().take(if all { usize::MAX } else { 1 }) {
                 *skipped.entry(reason).or_default() += waiting;
             }
+        }
+        for count in skipped.values_mut() {
+            *count = *count * all / looked_at.max(1);
         }
         skipped
     }

@@ -186,6 +186,11 @@ impl FairQueue {
         self.accounts.get(&account)?.lines.get(&lane)
     }
 
+    /// Lanes in which something waits, in an order that has to do with nothing else.
+    pub fn lanes(&self) -> impl ExactSizeIterator<Item = LaneId> {
+        self.lanes.keys().copied()
+    }
+
     /// How many jobs wait in the lane.
     pub fn waiting(&self, lane: LaneId) -> usize {
         self.lanes

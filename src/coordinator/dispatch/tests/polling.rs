@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Desk, done, done_with, failed, is_delivered, secs, token};
 use crate::coordinator::dispatch::clock::Mono;
+use crate::coordinator::dispatch::polling::LANES;
 use crate::coordinator::dispatch::{
     Effect, Extensions, Input, Offer, Outcome, Registration, SessionId, Settings, Skip, Standing,
     Submission, Wants,
@@ -436,6 +437,22 @@ fn a_request_lives_on_when_one_of_its_jobs_is_taken_or_brought() {
     desk.wait(secs(60));
     assert_eq!(desk.end(), Outcome::Expired);
     desk.assert_nothing_left();
+}
+
+#[test]
+fn of_very_many_lanes_some_are_looked_at_and_their_counts_stand_for_all() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    for number in 0..2 * LANES {
+        let mut job = desk.stored_job();
+        job.model = ModelChoice(vec![format!("other {number}").into()]);
+        desk.submit(job);
+    }
+    let skipped = desk.dispatcher.skipped(poller, &Wants::most(1));
+    assert_eq!(
+        skipped.into_iter().collect::<Vec<_>>(),
+        [(Skip::Models, 2 * LANES)]
+    );
 }
 
 #[test]
