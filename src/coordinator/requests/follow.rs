@@ -215,6 +215,7 @@ mod tests {
     use super::{Told, again};
     use crate::coordinator::clock::wall_clock;
     use crate::coordinator::requests::request::tests::asked;
+    use crate::coordinator::storage::Wanted;
     use crate::protocol::job::{Targets, WorkerId};
 
     #[test]
@@ -233,10 +234,13 @@ mod tests {
         let (ended, given_up) = (request(), request());
         ended.end_waiting();
         given_up.cancel();
-        for request in [request(), ended, given_up, request().restored(false)] {
+        let again = request().restored(Wanted::Everything);
+        for request in [request(), ended, given_up, again] {
             assert_eq!(Told::of(&request), Told::Nobody);
         }
-        assert_eq!(Told::of(&request().restored(true)), Told::Everybody);
+        for wanted in [Wanted::Begun, Wanted::Nothing] {
+            assert_eq!(Told::of(&request().restored(wanted)), Told::Everybody);
+        }
     }
 
     #[test]

@@ -43,7 +43,7 @@ use tracing::{debug, warn};
 
 use super::clock::wall_clock;
 use super::dispatch::{Refusal, Standing, Submission};
-use super::storage::{Dues, RequestRow, StorageError, Store};
+use super::storage::{Dues, RequestRow, StorageError, Store, Wanted};
 use super::switchboard::{JobStream, Switchboard};
 use super::webhooks::Webhooks;
 use crate::protocol::job::{AccountId, Job, Kind, Kudos, RequestId, UnixMillis};
@@ -116,7 +116,7 @@ impl NewRequest {
             body: std::mem::take(&mut self.body),
             accepted_at: wall_clock(),
             expires_at: self.expires_at,
-            cancelled: false,
+            wanted: Wanted::Everything,
             fee: self.fee,
         }
     }
@@ -194,7 +194,7 @@ impl Requests {
         // The writer takes many at once.
         let mut written: FuturesUnordered<_> = waiting
             .iter()
-            .map(|request| self.0.store.cancel_request(request.id))
+            .map(|request| self.0.store.end_waiting(request.id))
             .collect();
         while let Some(written) = written.next().await {
             written?;

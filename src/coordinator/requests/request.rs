@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::coordinator::accounts::ANONYMOUS;
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::Standing;
-use crate::coordinator::storage::{RequestRow, Store};
+use crate::coordinator::storage::{RequestRow, Store, Wanted};
 use crate::coordinator::switchboard::{JobStream, JobWatch, Stage};
 use crate::protocol::job::{
     AccountId, Body, Event, FailureKind, Hidden, Job, JobId, Kind, Kudos, LegacySampling, Product,
@@ -53,7 +53,7 @@ pub struct Request {
     fee: Kudos,
     /// When it was taken over from an earlier process, if it was.
     restored: Option<Instant>,
-    /// It had been cancelled by then, or had failed: what is open of it is with workers, as far as anybody knows.
+    /// Less was wanted of it by then, or it had failed: what is open of it is with workers, as far as anybody knows.
     held: bool,
     /// What its jobs have cost, and how many had ended when that was asked.
     charged: Mutex<(usize, Kudos)>,
@@ -216,9 +216,11 @@ impl Request {
         self.kept_until.fetch_max(until.0, Ordering::Relaxed);
     }
 
-    pub(super) fn restored(self, cancelled: bool) -> Self {
-        if cancelled {
-            self.cancel();
+    pub(in crate::coordinator) fn restored(self, wanted: Wanted) -> Self {
+        match wanted {
+            Wanted::Everything => {}
+            Wanted::Begun => self.end_waiting(),
+            Wanted::Nothing => self.cancel(),
         }
         if self.has_failed() {
             self.end_waiting();
@@ -530,7 +532,7 @@ pub mod tests {
     use crate::coordinator::kudos::Payer;
     use crate::coordinator::names::Names;
     use crate::coordinator::requests::orders::{Asked, Order};
-    use crate::coordinator::storage::RequestRow;
+    use crate::coordinator::storage::{RequestRow, Wanted};
     use crate::coordinator::switchboard::JobWatch;
     use crate::protocol::job::{Job, RequestId, UnixMillis};
     use crate::protocol::legacy::Body as _;
@@ -550,7 +552,7 @@ pub mod tests {
             body: new.body,
             accepted_at: wall_clock(),
             expires_at,
-            cancelled: false,
+            wanted: Wanted::Everything,
             fee: new.fee,
         };
         let wishes = (new.wishes, new.standing);
@@ -582,11 +584,15 @@ pub mod tests {
 
     #[test]
     fn what_was_cancelled_before_a_restart_is_with_workers_as_far_as_it_is_open() {
-        let counts = |cancelled| {
+        let check = |wanted, expected| {
             let (request, _) = asked(wall_clock());
-            let counts = request.restored(cancelled).counts();
-            (counts.waiting, counts.processing)
+            let request = request.restored(wanted);
+            let counts = request.counts();
+            let found = (counts.waiting, counts.processing, request.is_given_up());
+            assert_eq!(found, expected, "{wanted:?}");
         };
-        assert_eq!((counts(true), counts(false)), ((0, 2), (2, 0)));
+        check(Wanted::Everything, (2, 0, false));
+        check(Wanted::Begun, (0, 2, false));
+        check(Wanted::Nothing, (0, 2, true));
     }
 }

@@ -13,7 +13,7 @@ use super::request::{Ended, Made, Request};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::{Standing, Submission};
 use crate::coordinator::names::Names;
-use crate::coordinator::storage::{OpenRequest, ResultRow, StorageError};
+use crate::coordinator::storage::{OpenRequest, ResultRow, StorageError, Wanted};
 use crate::coordinator::switchboard::JobStream;
 use crate::protocol::job::{Hidden, Job, JobId, Kind, Product};
 
@@ -90,7 +90,7 @@ impl Requests {
         let queued = left.len();
         // One that has failed is given to nobody either.
         let has_failed = ended.iter().any(|(_, ended)| ended.is_fatal(order.kind()));
-        let is_over = one.request.cancelled || has_failed;
+        let is_over = one.request.wanted != Wanted::Everything || has_failed;
         let submission = Submission {
             jobs: match is_over {
                 true => left.iter().map(|job| kept_for_its_worker(job)).collect(),
@@ -110,7 +110,7 @@ impl Requests {
         };
         let wishes = (order.wishes(), standing);
         let request = Request::new(&one.request, wishes, &jobs, &streams, ended);
-        let request = request.restored(one.request.cancelled);
+        let request = request.restored(one.request.wanted);
         self.go_on(request, &jobs, streams, order.webhook());
         queued
     }

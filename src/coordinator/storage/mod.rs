@@ -82,7 +82,7 @@ pub use people::{
     Promotion, Records,
 };
 pub use ratings::RatingRow;
-pub use requests::{Dues, OpenRequest, RequestRow, ResultRow};
+pub use requests::{Dues, OpenRequest, RequestRow, ResultRow, Wanted};
 pub use revisions::Topic;
 pub use rigs::{
     Crew, Decided, Decision, Owner, RigChange, RigNews, RigRow, Said, Tally, Team, TeamShare,

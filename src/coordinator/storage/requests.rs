@@ -27,9 +27,21 @@ pub struct RequestRow {
     pub body: String,
     pub accepted_at: UnixMillis,
     pub expires_at: UnixMillis,
-    pub cancelled: bool,
+    pub wanted: Wanted,
     /// What it costs at once, beside its jobs.
     pub fee: Kudos,
+}
+
+/// What is still to come of a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// All that was asked for.
+    #[default]
+    Everything,
+    /// What workers were busy with when nobody was given any more of it.
+    Begun,
+    /// Its client has cancelled it.
+    Nothing,
 }
 
 /// What else is owed when a request is taken.
@@ -68,9 +80,18 @@ impl Store {
         self.write(|answer| Write::accept(accept, answer)).await
     }
 
-    /// Nothing more is to be made for it.
+    /// Its client wants nothing more of it.
     pub async fn cancel_request(&self, id: RequestId) -> Result<(), StorageError> {
-        self.change(Cancel(id)).await
+        let text = "UPDATE requests SET cancelled = $2 WHERE id = $1";
+        let wanted = Wanted::Nothing;
+        self.change(Lessen { id, wanted, text }).await
+    }
+
+    /// Nobody is given any more of it. What its client has cancelled stays cancelled.
+    pub async fn end_waiting(&self, id: RequestId) -> Result<(), StorageError> {
+        let text = "UPDATE requests SET cancelled = $2 WHERE id = $1 AND cancelled = 0";
+        let wanted = Wanted::Begun;
+        self.change(Lessen { id, wanted, text }).await
     }
 
     /// Everything that has not expired, the oldest first.
@@ -179,14 +200,19 @@ fn row(accepted: &&Accept, values: &mut Values) {
     values.whole_text(&request.body);
     values.number(request.accepted_at.0);
     values.number(request.expires_at.0);
-    values.number(request.cancelled.into());
+    values.number(request.wanted.number());
     values.number(request.fee.0);
 }
 
+/// Less is wanted of a request.
 #[derive(Debug)]
-struct Cancel(RequestId);
+struct Lessen {
+    id: RequestId,
+    wanted: Wanted,
+    text: &'static str,
+}
 
-impl Change for Cancel {
+impl Change for Lessen {
     type Answer = ();
 
     fn apply<'a>(
@@ -194,10 +220,28 @@ impl Change for Cancel {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<(), StorageError>> {
         Box::pin(async move {
-            let done = sqlx::query("UPDATE requests SET cancelled = 1 WHERE id = $1");
-            done.bind(self.0.to_string()).execute(connection).await?;
+            let done = sqlx::query(self.text).bind(self.id.to_string());
+            let done = done.bind(self.wanted.number());
+            done.execute(connection).await?;
             Ok(())
         })
+    }
+}
+
+impl Wanted {
+    /// What stands in the column `cancelled`, where 1 was all there was once.
+    fn number(self) -> i64 {
+        match self {
+            Self::Everything => 0,
+            Self::Nothing => 1,
+            Self::Begun => 2,
+        }
+    }
+
+    fn of(number: i64) -> Result<Self, StorageError> {
+        let all = [Self::Everything, Self::Nothing, Self::Begun];
+        let found = all.into_iter().find(|it| it.number() == number);
+        found.ok_or_else(|| StorageError::Broken(format!("a request is cancelled as {number}")))
     }
 }
 
@@ -213,7 +257,7 @@ fn request(row: &AnyRow) -> Result<RequestRow, StorageError> {
         body: row.try_get("body")?,
         accepted_at: UnixMillis(row.try_get("accepted_at")?),
         expires_at: UnixMillis(row.try_get("expires_at")?),
-        cancelled: row.try_get::<i64, _>("cancelled")? != 0,
+        wanted: Wanted::of(row.try_get("cancelled")?)?,
         fee: Kudos(row.try_get("fee")?),
     })
 }

@@ -17,7 +17,7 @@ use crate::coordinator::media::{Area, Key, Kind as Format, Links, Media, MediaSe
 use crate::coordinator::names::Names;
 use crate::coordinator::requests::orders::Asked;
 use crate::coordinator::requests::{Ended, Made, Order, Request};
-use crate::coordinator::storage::{Location, Store};
+use crate::coordinator::storage::{Location, Store, Wanted};
 use crate::protocol::job::{self, AccountId, Note, Product, RequestId};
 use crate::protocol::legacy::Body;
 use crate::protocol::legacy::image::request::GenerationInputImage;
@@ -288,6 +288,23 @@ async fn what_a_worker_was_busy_with_when_nobody_was_given_more_is_told() {
     end(&last, 0, made());
     let said = place.said(2).await;
     assert_eq!(said[1]["request"], last.id.to_string());
+}
+
+#[tokio::test]
+async fn what_a_worker_was_busy_with_before_a_restart_is_told_unless_its_client_gave_it_up() {
+    let place = place(&ok("", "")).await;
+    let restored = |wanted| {
+        let request = Arc::into_inner(request(1)).unwrap();
+        Arc::new(request.restored(wanted))
+    };
+    let (unwanted, begun) = (restored(Wanted::Nothing), restored(Wanted::Begun));
+    for request in [&unwanted, &begun] {
+        place.follow(request);
+        end(request, 0, made());
+    }
+    let said = place.said(1).await;
+    assert_eq!(said.len(), 1);
+    assert_eq!(said[0]["request"], begun.id.to_string());
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::accounts::Roles;
 use crate::coordinator::kudos::{Cause, Posting, Settlement};
 use crate::coordinator::sharing::NewKey;
-use crate::coordinator::storage::{Dues, Hold, Purse, RequestRow, Store};
+use crate::coordinator::storage::{Dues, Hold, Purse, RequestRow, Store, Wanted};
 use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
 use crate::protocol::legacy::shared_key::JobLimits;
 
@@ -88,7 +88,7 @@ impl Shared {
             body: "{}".to_owned(),
             accepted_at: NOON,
             expires_at: UnixMillis(NOON.0 + 1),
-            cancelled: false,
+            wanted: Wanted::Everything,
             fee: Kudos(fee * 1000),
         };
         let dues = Dues {

@@ -9,7 +9,7 @@ use super::scratch::{SOUND, Scratch};
 use crate::coordinator::accounts::Roles;
 use crate::coordinator::kudos::{Cause, Posting};
 use crate::coordinator::sharing::NewKey;
-use crate::coordinator::storage::{Dues, RequestRow, Store};
+use crate::coordinator::storage::{Dues, RequestRow, Store, Wanted};
 use crate::coordinator::styles::Use;
 use crate::protocol::job::{AccountId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
 use crate::protocol::legacy::shared_key::JobLimits;
@@ -32,7 +32,7 @@ fn request(account: AccountId, fee: i64) -> RequestRow {
         body: String::new(),
         accepted_at: NOW,
         expires_at: NOW.after(std::time::Duration::from_secs(600)),
-        cancelled: false,
+        wanted: Wanted::Everything,
         fee: Kudos(fee),
     }
 }

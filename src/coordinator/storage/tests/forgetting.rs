@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::kudos::{HOUSE, Settlement};
-use crate::coordinator::storage::{Dues, RequestRow, Store};
+use crate::coordinator::storage::{Dues, RequestRow, Store, Wanted};
 use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis, WorkerId};
 
 on_both_engines! {
@@ -155,7 +155,7 @@ async fn accept(store: &Store, id: RequestId) {
         body: "{}".to_owned(),
         accepted_at: TODAY,
         expires_at: days(1),
-        cancelled: false,
+        wanted: Wanted::Everything,
         fee: Kudos(0),
     };
     store.accept(row, Dues::default()).await.unwrap();

@@ -11,7 +11,7 @@ use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::accounts::Roles;
 use crate::coordinator::kudos::{Cause, Posted, Posting};
 use crate::coordinator::sharing::NewKey;
-use crate::coordinator::storage::{Dues, Hold, Purse, RequestRow, Store};
+use crate::coordinator::storage::{Dues, Hold, Purse, RequestRow, Store, Wanted};
 use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
 use crate::protocol::legacy::shared_key::JobLimits;
 
@@ -59,7 +59,7 @@ fn row(request: RequestId, account: AccountId) -> RequestRow {
         body: "{}".to_owned(),
         accepted_at: NOON,
         expires_at: LATER,
-        cancelled: false,
+        wanted: Wanted::Everything,
         fee: Kudos(0),
     }
 }

@@ -13,6 +13,7 @@ mod outages;
 mod people;
 mod postings;
 mod ratings;
+mod requests;
 mod rewards;
 mod rigs;
 pub mod scratch;

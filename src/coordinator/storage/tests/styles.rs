@@ -9,7 +9,7 @@ use crate::coordinator::accounts::Roles;
 use crate::coordinator::kudos::{Cause, Posting};
 use crate::coordinator::sharing::NewKey;
 use crate::coordinator::storage::{
-    CollectionChange, Dues, NewCollection, NewStyle, NotNamed, RequestRow, Store, StylePage,
+    CollectionChange, Dues, NewCollection, NewStyle, NotNamed, RequestRow, Store, StylePage, Wanted,
 };
 use crate::coordinator::styles::{
     Example, ExampleChange, NotChanged, Params, Recipe, RecipeChange, Style, Use,
@@ -284,7 +284,7 @@ async fn a_use_is_paid_as_far_as_the_floor_allows(scratch: Scratch) {
             body: String::new(),
             accepted_at: NOW,
             expires_at: NOW,
-            cancelled: false,
+            wanted: Wanted::Everything,
             fee: Kudos(fee),
         };
         let dues = Dues {
