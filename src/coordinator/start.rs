@@ -263,7 +263,7 @@ pub async fn doors(
     };
     let webhooks = Webhooks::start(Egress::new(), store.clone(), media.clone(), tasks);
     let requests = Requests::start(switchboard.clone(), store.clone(), webhooks, tasks);
-    requests.restore(&names, UNWRITTEN).await?;
+    requests.restore(&names, &media, UNWRITTEN).await?;
     let messages = Messages::open(store.clone(), rigs.clone(), &settings.name, tasks).await?;
     Ok(Doors {
         pollers: Pollers::start(switchboard.clone(), rigs.clone(), names, tasks),

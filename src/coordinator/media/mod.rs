@@ -5,6 +5,7 @@
 //! | `key` | what an object is called, and of which kind it is |
 //! | `link` | links that are good for one object, one use and a while |
 //! | `folder` | objects as files |
+//! | `holding` | objects that go when nobody needs them any more |
 //! | `bucket` | objects in a bucket of a service that speaks S3 |
 //!
 //! A link needs no key: whoever has it may do what it says. One to upload is good for one object of one kind, of a
@@ -18,6 +19,7 @@ mod bucket;
 #[cfg(test)]
 pub mod bucket_tests;
 mod folder;
+mod holding;
 mod key;
 mod link;
 
@@ -25,6 +27,7 @@ mod link;
 mod tests;
 
 pub use bucket::BucketSettings;
+pub use holding::Holding;
 pub use key::{Area, Key, Kind, NoKey};
 pub use link::BadLink;
 
@@ -45,6 +48,7 @@ use super::clock::wall_clock;
 
 use bucket::Bucket;
 use folder::Folder;
+use holding::Unwanted;
 use link::{Signer, Ticket};
 
 /// The store. Clones speak of the same one.
@@ -58,6 +62,7 @@ struct Inner {
     place: Place,
     keep: Duration,
     largest: u64,
+    unwanted: Unwanted,
 }
 
 #[derive(Debug)]
@@ -169,12 +174,15 @@ impl Media {
             place,
             keep: settings.keep,
             largest: settings.largest,
+            unwanted: Unwanted::default(),
         };
         let media = Self {
             inner: Arc::new(inner),
         };
         let (sweeping, stopping) = (media.clone(), tasks.stopping());
         tasks.start(async move { stopping.run_until_cancelled(sweeping.sweep_on()).await });
+        let (deleting, stopping) = (media.clone(), tasks.stopping());
+        tasks.start(async move { stopping.run_until_cancelled(deleting.delete_on()).await });
         Ok(media)
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream;
 use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::{Area, BadLink, Interrupted, Key, Kind, Links, Media, MediaSettings, Unaccepted};
@@ -88,6 +89,26 @@ async fn what_is_put_is_there_until_it_is_deleted() {
     place.media.delete(key(1)).await.unwrap();
     place.media.delete(key(1)).await.unwrap();
     assert_eq!(place.media.get(key(1)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn what_nobody_holds_any_more_is_deleted_without_a_trace() {
+    let place = place().await;
+    let source = |number| Key::new(Area::Sources, Uuid::from_u128(1), number, Kind::Webp);
+    for number in 1..=3 {
+        let stored = place.media.put(source(number), Bytes::from_static(b"one"));
+        stored.await.unwrap();
+    }
+    place.media.hold(vec![source(1)]).leave();
+    let mut held = place.media.hold(vec![source(2)]);
+    held.add(source(3));
+    drop(held);
+    let began = Instant::now();
+    let left = [format!("{}-1.webp", Uuid::from_u128(1))];
+    while place.files() != left {
+        assert!(began.elapsed() < HOUR / 100, "{:?}", place.files());
+        sleep(Duration::from_millis(5)).await;
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::coordinator::accounts::ANONYMOUS;
 use crate::coordinator::address::Network;
 use crate::coordinator::egress::{Egress, EgressError, Fetched, Limits};
-use crate::coordinator::media::{Key, Media, MediaError};
+use crate::coordinator::media::{Holding, Key, Media, MediaError};
 use crate::coordinator::turns::Turns;
 use crate::protocol::job::AccountId;
 use crate::protocol::legacy::error::{Code, Refusal};
@@ -83,6 +83,11 @@ impl Sources {
             media,
             turns: Turns::new(1),
         }
+    }
+
+    /// For what is to be taken in: it goes with this.
+    pub fn holding(&self) -> Holding {
+        self.media.hold(Vec::new())
     }
 
     /// Reads an image, base64 or an http(s) address, and keeps it under this key.

@@ -43,6 +43,7 @@ use tracing::{debug, warn};
 
 use super::clock::wall_clock;
 use super::dispatch::{Refusal, Standing, Submission};
+use super::media::Holding;
 use super::storage::{Dues, RequestRow, StorageError, Store, Wanted};
 use super::switchboard::{JobStream, Switchboard};
 use super::webhooks::Webhooks;
@@ -103,6 +104,8 @@ pub struct NewRequest {
     pub place: Option<Place>,
     /// What it takes of something that others count, until its jobs have ended.
     pub memory: Option<Box<dyn Any + Send>>,
+    /// The images that came along, until its jobs have ended.
+    pub sources: Option<Holding>,
     pub expires_at: UnixMillis,
 }
 
@@ -120,6 +123,14 @@ impl NewRequest {
             fee: self.fee,
         }
     }
+}
+
+/// What goes with a request until its jobs have ended.
+#[derive(Debug, Default)]
+struct Belongings {
+    webhook: Option<Arc<str>>,
+    memory: Option<Box<dyn Any + Send>>,
+    sources: Option<Holding>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -173,7 +184,12 @@ impl Requests {
         let request = Request::new(&row, wishes, &new.jobs, &streams, Vec::new());
         let request = Arc::new(request);
         self.take_in(&request, new.place);
-        self.follow(&request, &new.jobs, streams, (new.webhook, new.memory));
+        let belongings = Belongings {
+            webhook: new.webhook,
+            memory: new.memory,
+            sources: new.sources,
+        };
+        self.follow(&request, &new.jobs, streams, belongings);
         Ok(request)
     }
 
@@ -220,7 +236,7 @@ impl Requests {
         request: &Arc<Request>,
         jobs: &[Arc<Job>],
         streams: Vec<JobStream>,
-        (webhook, memory): (Option<Arc<str>>, Option<Box<dyn Any + Send>>),
+        belongings: Belongings,
     ) {
         let Inner {
             tasks, switchboard, ..
@@ -233,6 +249,11 @@ impl Requests {
             told: Told::of(request),
             ended: move |request: &Request| keeper.lessen(request),
         };
+        let Belongings {
+            webhook,
+            memory,
+            sources,
+        } = belongings;
         if let Some(address) = webhook {
             self.0.webhooks.follow(request.clone(), address);
         }
@@ -243,6 +264,8 @@ impl Requests {
             drop(memory);
             if followed.has_ended() {
                 requests.finish(&followed).await;
+            } else if let Some(sources) = sources {
+                sources.leave();
             }
         });
     }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use super::Requests;
 use super::follow::kept_for_its_worker;
 use super::orders::Order;
 use super::request::{Ended, Made, Request};
+use super::{Belongings, Requests};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::{Standing, Submission};
+use crate::coordinator::media::Media;
 use crate::coordinator::names::Names;
 use crate::coordinator::storage::{OpenRequest, ResultRow, StorageError, Wanted};
 use crate::coordinator::switchboard::JobStream;
@@ -20,7 +21,12 @@ use crate::protocol::job::{Hidden, Job, JobId, Kind, Product};
 impl Requests {
     /// To be called once, before anybody asks. The jobs of a request have the ids they had. Each lives so long from now at
     /// least: that much longer than was written down it may have been meant to.
-    pub async fn restore(&self, names: &Names, unwritten: Duration) -> Result<(), StorageError> {
+    pub async fn restore(
+        &self,
+        names: &Names,
+        media: &Media,
+        unwritten: Duration,
+    ) -> Result<(), StorageError> {
         self.remember_holds().await?;
         let open = self.still_open(unwritten).await?;
         let mut accounts: Vec<_> = open.iter().map(|one| one.request.account).collect();
@@ -37,12 +43,13 @@ impl Requests {
                         since: Some(one.request.accepted_at),
                         ..order.standing()
                     };
-                    queued += self.take_up(&one, &order, standing, names).await;
+                    queued += self.take_up((&one, &order), standing, names, media).await;
                 }
                 Err(error) => {
                     // Its id is a secret.
                     warn!("a stored request cannot be read any more, and has failed: {error}");
-                    self.go_on(Request::unreadable(&one.request), &[], Vec::new(), None);
+                    let request = Request::unreadable(&one.request);
+                    self.go_on(request, &[], Vec::new(), Belongings::default());
                     continue;
                 }
             }
@@ -72,10 +79,10 @@ impl Requests {
     /// How many of its jobs are queued again.
     async fn take_up(
         &self,
-        one: &OpenRequest,
-        order: &Order,
+        (one, order): (&OpenRequest, &Order),
         standing: Standing,
         names: &Names,
+        media: &Media,
     ) -> usize {
         let jobs = order.jobs(names);
         let results = one.results.iter().map(|row| (row.job, row));
@@ -111,7 +118,12 @@ impl Requests {
         let wishes = (order.wishes(), standing);
         let request = Request::new(&one.request, wishes, &jobs, &streams, ended);
         let request = request.restored(one.request.wanted);
-        self.go_on(request, &jobs, streams, order.webhook());
+        let belongings = Belongings {
+            webhook: order.webhook(),
+            memory: None,
+            sources: Some(media.hold(order.sources())),
+        };
+        self.go_on(request, &jobs, streams, belongings);
         queued
     }
 
@@ -120,11 +132,11 @@ impl Requests {
         request: Request,
         jobs: &[Arc<Job>],
         streams: Vec<JobStream>,
-        webhook: Option<Arc<str>>,
+        belongings: Belongings,
     ) {
         let request = Arc::new(request);
         self.take_in(&request, None);
-        self.follow(&request, jobs, streams, (webhook, None));
+        self.follow(&request, jobs, streams, belongings);
     }
 }
 

@@ -42,7 +42,7 @@ async fn again(app: &App, row: RequestRow, left: Duration) -> String {
     };
     app.store.accept(hurried, Dues::default()).await.unwrap();
     let names = Names::default();
-    let taken_up = app.requests.restore(&names, Duration::ZERO);
+    let taken_up = app.requests.restore(&names, &app.media, Duration::ZERO);
     taken_up.await.unwrap();
     id.to_string()
 }

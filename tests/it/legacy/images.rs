@@ -803,6 +803,38 @@ async fn source_images_are_kept_here_and_workers_get_links() {
     }
 }
 
+async fn until_sources(app: &App, wanted: usize) {
+    let began = Instant::now();
+    while app.sources() != wanted {
+        assert!(began.elapsed() < PATIENCE, "{} are kept", app.sources());
+        sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn source_images_go_when_their_request_is_refused_cancelled_or_drawn() {
+    let app = App::start().await;
+    let painting = |mask: &str| json!({"source_image": PNG, "source_mask": mask, "source_processing": "inpainting"});
+    let (status, answer) = post(&app, ASYNC, body(painting("no base64!"))).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
+    until_sources(&app, 0).await;
+    let cancelled = ask(&app, painting(PNG)).await;
+    assert_eq!(app.sources(), 2);
+    let at = format!("/api/v2/generate/status/{cancelled}");
+    call(&app, Method::DELETE, &at, Value::Null).await;
+    until_sources(&app, 0).await;
+    let drawn = ask(&app, painting(PNG)).await;
+    let app = app.anew().await;
+    assert_eq!(app.sources(), 2, "what waits is drawn by the next process");
+    let popped = pop(&app, json!({"models": ["tiny", "tiny inpainting"]})).await;
+    let fetched = app.get(&path(&popped["source_image"])).await;
+    assert_eq!(fetched.status, StatusCode::OK);
+    let (status, told) = submit(&app, &popped["id"], json!({})).await;
+    assert_eq!(status, StatusCode::OK, "{told}");
+    until_done(&app, &drawn).await;
+    until_sources(&app, 0).await;
+}
+
 #[tokio::test]
 async fn software_that_fetches_no_links_is_sent_the_source_images_themselves() {
     let app = App::start().await;

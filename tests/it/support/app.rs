@@ -127,6 +127,12 @@ impl App {
         }
     }
 
+    /// How many source images it keeps.
+    pub fn sources(&self) -> usize {
+        let sources = self.folder.path().join("media/sources");
+        sources.read_dir().unwrap().count()
+    }
+
     /// A key of the admin's account that is good for these.
     pub async fn key_for(&self, scopes: Scopes) -> String {
         let order = KeyOrder {

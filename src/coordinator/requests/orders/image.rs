@@ -56,6 +56,14 @@ impl ImageAsked {
         self.request.extra_source_images().len()
     }
 
+    pub fn sources(&self) -> Vec<&str> {
+        let extra = self.request.extra_source_images().iter();
+        let extra = extra.filter_map(|extra| extra.image.as_deref());
+        let source = self.request.source_image.as_deref().into_iter();
+        let mask = self.request.source_mask.as_deref();
+        source.chain(mask).chain(extra).collect()
+    }
+
     pub fn models(&self) -> &[String] {
         &self.request.models
     }

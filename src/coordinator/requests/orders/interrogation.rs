@@ -62,6 +62,10 @@ impl FormsAsked {
         self.request.webhook.as_deref()
     }
 
+    pub fn source(&self) -> &str {
+        &self.request.source_image
+    }
+
     /// To the queue a form is a model.
     pub fn models(&self) -> &[String] {
         &self.forms

@@ -23,6 +23,7 @@ use super::{NewRequest, Wishes};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::{Priority, Standing};
 use crate::coordinator::kudos::{Payer, activation_fee};
+use crate::coordinator::media::{Area, Key};
 use crate::coordinator::names::Names;
 use crate::coordinator::storage::{Dues, RequestRow};
 use crate::coordinator::styles::Use;
@@ -196,6 +197,7 @@ impl Order {
             kept: Vec::new(),
             place: None,
             memory: None,
+            sources: None,
             expires_at: self.expires_at,
         }
     }
@@ -209,6 +211,14 @@ impl Order {
     /// What of it is not honoured everywhere.
     pub fn caveat(&self) -> Option<String> {
         self.asked.caveat()
+    }
+
+    /// The images that came along, where they are kept here.
+    pub fn sources(&self) -> Vec<Key> {
+        let keys = self.asked.sources().into_iter();
+        let keys = keys.filter_map(|text| text.parse().ok());
+        keys.filter(|key: &Key| key.area() == Area::Sources)
+            .collect()
     }
 
     /// For work that is there whatever becomes of the jobs. Questions about images make none.
@@ -405,6 +415,15 @@ impl Asked {
         match self {
             Self::Text(text) => text.caveat(),
             Self::Image(_) | Self::Forms(_) => None,
+        }
+    }
+
+    /// The images that came along: keys, or the addresses of images that stay where they are.
+    fn sources(&self) -> Vec<&str> {
+        match self {
+            Self::Text(_) => Vec::new(),
+            Self::Image(image) => image.sources(),
+            Self::Forms(forms) => vec![forms.source()],
         }
     }
 

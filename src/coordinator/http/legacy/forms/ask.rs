@@ -64,11 +64,11 @@ pub async fn ask(
     // Not the one that replies and logs name: whoever knows this one may read the answers.
     let id = RequestId::random();
     let sender = Sender::of(caller.account, door.address);
-    let size = match forms.is_empty() {
+    let (size, sources) = match forms.is_empty() {
         // It is kept and has failed (F-119 of the poll API), and nobody looks at its image.
         true => {
             asked.source_image.clear();
-            (0, 0)
+            ((0, 0), sources.holding())
         }
         false => look_at((&sources, sender), id, &mut asked.source_image).await?,
     };
@@ -79,6 +79,7 @@ pub async fn ask(
     let order = Order::new(id, &payer, Asked::forms(asked, size)).for_workers(whose);
     let request = NewRequest {
         place,
+        sources: Some(sources),
         ..order.request(payer.standing, None, &settings.names)
     };
     // Each job has its own form.

@@ -146,13 +146,14 @@ impl Counter {
             let params = &asked.params;
             limits.admit_image(params.width, params.height, params.steps())?;
         }
-        sources::take((&self.sources, self.sender), id, &mut asked).await?;
+        let sources = sources::take((&self.sources, self.sender), id, &mut asked).await?;
         let price = paying::drawing(&asked).price().round();
         let mut warnings = reference::warnings(&asked.models, &asked.params);
         let order = Order::new(id, &payer, Asked::image(asked)).for_workers(whose);
         let request = NewRequest {
             kept: of_key.into_iter().chain(kept).collect(),
             place,
+            sources: Some(sources),
             ..order.request(payer.standing, style, names)
         };
         // Each job has the prompt, and all of them what else was said.

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use crate::coordinator::media::{Area, Key, Kind as Format, Media, Unaccepted};
+use crate::coordinator::media::{Area, Holding, Key, Kind as Format, Media, Unaccepted};
 use crate::coordinator::pictures::{
     Bounds, Pictures, Role, Sender, SourceError, Sources, is_address,
 };
@@ -16,12 +16,12 @@ use crate::protocol::legacy::{Code, Refusal};
 /// The most bytes of a drawn image.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Takes in the images of a request and puts their keys in their place.
+/// Takes in the images of a request and puts their keys in their place. They stay as long as what is returned.
 pub async fn take(
     (sources, sender): (&Sources, Sender),
     id: RequestId,
     asked: &mut GenerationInputImage,
-) -> Result<(), Refusal> {
+) -> Result<Holding, Refusal> {
     let painting = asked.source_processing == SourceProcessing::Inpainting;
     let role = match painting && asked.source_mask.is_none() {
         true => Role::UnmaskedInpainting,
@@ -32,35 +32,40 @@ pub async fn take(
     let extra = asked.extra_source_images.iter_mut().flatten();
     let extra = extra.filter_map(|extra| extra.image.as_mut());
     let others = mask.chain(extra).map(|image| (image, Role::Source));
+    let mut holding = sources.holding();
     for (number, (image, role)) in (0..).zip(first.chain(others)) {
         let key = Key::new(Area::Sources, id.0, number, Format::Webp);
+        holding.add(key);
         let taken = sources.take_in(sender, image, role, key).await;
         taken.map_err(|error| error.refusal())?;
         *image = key.to_string();
     }
-    Ok(())
+    Ok(holding)
 }
 
-/// The size of an image that is to be looked at. One at an address stays there; any other is stored, and the text
-/// becomes its key.
+/// The size of an image that is to be looked at. One at an address stays there; any other is stored for as long as what
+/// is returned beside, and the text becomes its key.
 pub async fn look_at(
     (sources, sender): (&Sources, Sender),
     id: RequestId,
     image: &mut String,
-) -> Result<(u32, u32), Refusal> {
+) -> Result<((u32, u32), Holding), Refusal> {
     let refusal = |error: SourceError| error.refusal();
+    let mut holding = sources.holding();
     *image = image.trim().to_owned();
     if is_address(image) {
         let size = sources.measure(sender, image, Role::Interrogated).await;
-        return size.map(|it| (it.width, it.height)).map_err(refusal);
+        let size = size.map_err(refusal)?;
+        return Ok(((size.width, size.height), holding));
     }
     let key = Key::new(Area::Sources, id.0, 0, Format::Webp);
+    holding.add(key);
     let taken = sources
         .take_in(sender, image, Role::Interrogated, key)
         .await;
     let taken = taken.map_err(refusal)?;
     *image = key.to_string();
-    Ok((taken.width, taken.height))
+    Ok(((taken.width, taken.height), holding))
 }
 
 /// What a worker brings in its submit.

@@ -1,0 +1,83 @@
+//! Objects that somebody needs for a while: whoever lets go of them has them deleted.
+
+use std::sync::{Mutex, PoisonError};
+
+use futures_util::{StreamExt, stream};
+use tokio::sync::Notify;
+use tracing::warn;
+
+use super::{Key, Media};
+
+/// These objects are deleted soon after this is dropped.
+#[derive(Debug)]
+pub struct Holding {
+    media: Media,
+    keys: Vec<Key>,
+}
+
+/// What is to be deleted. It was stored before, so it is no more than there is room for.
+#[derive(Debug, Default)]
+pub struct Unwanted {
+    keys: Mutex<Vec<Key>>,
+    some: Notify,
+}
+
+/// Objects that are deleted side by side.
+const AT_ONCE: usize = 8;
+
+impl Holding {
+    /// Also what is only about to be stored.
+    pub fn add(&mut self, key: Key) {
+        self.keys.push(key);
+    }
+
+    /// They stay: another process goes on with them.
+    pub fn leave(mut self) {
+        self.keys.clear();
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        let keys = std::mem::take(&mut self.keys);
+        self.media.inner.unwanted.add(keys);
+    }
+}
+
+impl Unwanted {
+    fn add(&self, keys: Vec<Key>) {
+        if !keys.is_empty() {
+            self.lock().extend(keys);
+            self.some.notify_one();
+        }
+    }
+
+    fn take(&self) -> Vec<Key> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Key>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Media {
+    pub fn hold(&self, keys: Vec<Key>) -> Holding {
+        let media = self.clone();
+        Holding { media, keys }
+    }
+
+    /// What could not be deleted is old one day, and goes then.
+    pub(super) async fn delete_on(self) {
+        loop {
+            self.inner.unwanted.some.notified().await;
+            let keys = stream::iter(self.inner.unwanted.take());
+            let delete = async |key| {
+                if let Err(error) = self.delete(key).await {
+                    warn!("an object that nobody needs stays for now: {error}");
+                }
+            };
+            keys.for_each_concurrent(AT_ONCE, delete).await;
+        }
+    }
+}
