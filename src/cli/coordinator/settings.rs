@@ -127,6 +127,7 @@ fn media(config: &Config) -> MediaSettings {
         }),
         keep: media.keep,
         largest: media.largest_upload.bytes,
+        spare: media.keep_free.bytes,
     }
 }
 

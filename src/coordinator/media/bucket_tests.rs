@@ -35,6 +35,7 @@ pub async fn bucket(keep: Duration, tasks: &Tasks) -> Media {
         place: PlaceSettings::Bucket(place),
         keep,
         largest: 1000,
+        spare: 0,
     };
     let links = Links {
         secret: [1; 32],

@@ -2,7 +2,7 @@
 //!
 //! What comes is written under another name, brought to the disk and then given its own: a file is whole or it is not
 //! there. A name that an upload has filled, or that was deleted, is not filled again; the same upload once more is told
-//! that it is there.
+//! that it is there. Nothing is taken while less of the disk is free than is to stay free.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -25,6 +25,8 @@ use super::{Interrupted, Unaccepted};
 #[derive(Debug, Clone)]
 pub struct Folder {
     root: PathBuf,
+    /// Bytes of its disk that stay free.
+    spare: u64,
     /// What is being uploaded right now.
     arriving: Arc<Mutex<HashSet<Key>>>,
 }
@@ -48,7 +50,7 @@ struct Arriving {
 
 impl Folder {
     /// The folder, made if it is not there.
-    pub fn open(root: &Path) -> io::Result<Self> {
+    pub fn open(root: &Path, spare: u64) -> io::Result<Self> {
         let areas = Area::ALL.map(Area::name);
         for area in areas.into_iter().chain([PARTS]) {
             let mut builder = DirBuilder::new();
@@ -59,6 +61,7 @@ impl Folder {
         }
         let folder = Self {
             root: root.to_owned(),
+            spare,
             arriving: Arc::default(),
         };
         Ok(folder)
@@ -67,6 +70,7 @@ impl Folder {
     /// Stores an object under its name, whatever was there before.
     pub async fn put(&self, key: Key, bytes: Bytes) -> io::Result<()> {
         self.blocking(move |folder| {
+            folder.check_room(bytes.len() as u64)?;
             let mut part = folder.part()?;
             part.file.write_all(&bytes)?;
             part.file.sync_all()?;
@@ -122,7 +126,11 @@ impl Folder {
         if used {
             return self.same_again(key, body).await;
         }
-        let Part { path, file } = &self.blocking(|folder| folder.part()).await?;
+        let part = |folder: &Self| {
+            folder.check_room(0)?;
+            folder.part()
+        };
+        let Part { path, file } = &self.blocking(part).await?;
         let mut writing = tokio::fs::File::from_std(file.try_clone()?);
         let mut sent = Sent::default();
         while let Some(bytes) = body.next().await {
@@ -213,6 +221,19 @@ impl Folder {
 
     fn is_used(&self, key: Key) -> bool {
         self.path(key).exists() || self.deleted(key).exists()
+    }
+
+    fn check_room(&self, bytes: u64) -> io::Result<()> {
+        let disk = rustix::fs::statvfs(&self.root)?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let wanted = self.spare.saturating_add(bytes);
+        match free < wanted {
+            true => Err(io::Error::new(
+                ErrorKind::StorageFull,
+                format!("{free} bytes of the disk are free, and {wanted} are wanted"),
+            )),
+            false => Ok(()),
+        }
     }
 
     fn part(&self) -> io::Result<Part> {
@@ -335,7 +356,7 @@ mod tests {
     #[test]
     fn what_is_not_all_there_gets_no_name() {
         let root = tempfile::tempdir().unwrap();
-        let folder = Folder::open(root.path()).unwrap();
+        let folder = Folder::open(root.path(), 0).unwrap();
         let key = Key::new(Area::Results, Uuid::nil(), 1, Kind::Webp);
         let mut part = folder.part().unwrap();
         part.file.write_all(b"RIFF").unwrap();

@@ -13,7 +13,8 @@
 //! upload counts for nothing until [`Media::take_in`] has looked at it, and what its link brings later changes
 //! nothing.
 //!
-//! Objects go after a while, whoever forgets them. No link outlives what it leads to.
+//! Objects go after a while, whoever forgets them. No link outlives what it leads to. A folder takes nothing that would
+//! fill its disk.
 
 mod bucket;
 #[cfg(test)]
@@ -79,6 +80,8 @@ pub struct MediaSettings {
     pub keep: Duration,
     /// The most bytes of one upload.
     pub largest: u64,
+    /// Bytes that stay free on the disk of a folder.
+    pub spare: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -148,6 +151,7 @@ impl MediaSettings {
             place: PlaceSettings::Folder(root),
             keep: Duration::from_secs(86_400),
             largest: 32 << 20,
+            spare: 0,
         }
     }
 }
@@ -162,7 +166,7 @@ impl Media {
         let place = match &settings.place {
             PlaceSettings::Folder(root) => {
                 let signer = Signer::new(&links.secret, &links.base);
-                Place::Folder(Folder::open(root)?, signer)
+                Place::Folder(Folder::open(root, settings.spare)?, signer)
             }
             PlaceSettings::Bucket(bucket) => {
                 let bucket = Bucket::open(bucket)?;

@@ -21,15 +21,17 @@ struct Place {
 }
 
 async fn place() -> Place {
-    place_keeping(HOUR * 24).await
+    place_keeping(HOUR * 24, 0).await
 }
 
-async fn place_keeping(keep: Duration) -> Place {
+/// For so long, and so many bytes of the disk free.
+async fn place_keeping(keep: Duration, spare: u64) -> Place {
     let folder = tempfile::tempdir().unwrap();
     let tasks = Tasks::default();
     let settings = MediaSettings {
         keep,
         largest: 1000,
+        spare,
         ..MediaSettings::in_folder(folder.path().join("media"))
     };
     let links = Links {
@@ -109,6 +111,19 @@ async fn what_nobody_holds_any_more_is_deleted_without_a_trace() {
         assert!(began.elapsed() < HOUR / 100, "{:?}", place.files());
         sleep(Duration::from_millis(5)).await;
     }
+}
+
+#[tokio::test]
+async fn a_disk_that_is_to_stay_free_takes_nothing() {
+    let place = place_keeping(HOUR, u64::MAX).await;
+    let refused = place.media.put(key(1), Bytes::from_static(b"one")).await;
+    let refused = refused.unwrap_err().to_string();
+    let wanted = format!("and {} are wanted", u64::MAX);
+    assert!(refused.ends_with(&wanted), "{refused}");
+    let link = place.media.upload_link(key(1), HOUR).await.unwrap();
+    let refused = place.upload(&link, &[WEBP]).await;
+    assert!(matches!(refused, Err(Unaccepted::Store(_))), "{refused:?}");
+    assert_eq!(place.files(), [""; 0]);
 }
 
 #[tokio::test]
@@ -202,7 +217,7 @@ async fn links_end() {
 
 #[tokio::test]
 async fn what_is_old_goes_and_what_is_young_stays() {
-    let place = place_keeping(HOUR).await;
+    let place = place_keeping(HOUR, 0).await;
     place.media.put(key(1), Bytes::new()).await.unwrap();
     place.media.put(key(2), Bytes::new()).await.unwrap();
     assert_eq!(place.media.sweep().await.unwrap(), 0);
