@@ -264,11 +264,13 @@ pub async fn doors(
     let webhooks = Webhooks::start(Egress::new(), store.clone(), media.clone(), tasks);
     let requests = Requests::start(switchboard.clone(), store.clone(), webhooks, tasks);
     requests.restore(&names, &media, UNWRITTEN).await?;
+    let moderation = Moderation::open(store.clone(), rules, tasks).await?;
+    let guards = (rigs.clone(), moderation.clone());
     let messages = Messages::open(store.clone(), rigs.clone(), &settings.name, tasks).await?;
     Ok(Doors {
         pollers: Pollers::start(switchboard.clone(), rigs.clone(), names, tasks),
-        workers: Workers::new(switchboard.clone(), accounts.clone(), rigs.clone(), workers),
-        moderation: Moderation::open(store.clone(), rules, tasks).await?,
+        workers: Workers::new(switchboard.clone(), accounts.clone(), guards, workers),
+        moderation,
         modes: Modes::start(store.clone(), requests.clone(), tasks),
         stats: Stats::start(store.clone(), tasks),
         rigs,

@@ -7,6 +7,7 @@ use futures_util::SinkExt;
 use futures_util::future::join_all;
 use muster::coordinator::accounts::{Accounts, KeyOrder, NewKey, Roles, Scopes};
 use muster::coordinator::dispatch::Settings;
+use muster::coordinator::moderation::{Moderation, Rules};
 use muster::coordinator::modes::ModeSet;
 use muster::coordinator::rigs::{Quotas, Records, Rigs};
 use muster::coordinator::state::DoorSettings;
@@ -410,8 +411,10 @@ impl House {
         let board = switchboard.clone();
         let rigs = Rigs::start(records, board, store.clone(), &doors, &tasks);
         let settings = WorkersSettings::default();
+        let moderation = Moderation::open(store.clone(), Rules::default(), &tasks).await;
+        let guards = (rigs, moderation.unwrap());
         Self {
-            workers: Workers::new(switchboard, accounts.clone(), rigs, settings),
+            workers: Workers::new(switchboard, accounts.clone(), guards, settings),
             accounts,
             store,
             tasks,

@@ -46,7 +46,8 @@ pub async fn upgrade(
             Ok(stream) => {
                 let met = |name: &Arc<str>| moderation.whereabouts().note(name, address);
                 let stream = TokioIo::new(stream);
-                workers.serve_met(stream, Vec::new(), met).await;
+                let serving = workers.serve_met(stream, Vec::new(), Some(address), met);
+                serving.await;
             }
             Err(error) => debug!("a worker's connection was not upgraded: {error}"),
         }

@@ -22,6 +22,8 @@ const TRY_AGAIN: Duration = Duration::from_millis(200);
 pub struct Followed {
     filters: RwLock<Arc<Filters>>,
     timeouts: RwLock<Arc<Timeouts>>,
+    /// Told when there are other timeouts.
+    others: watch::Sender<()>,
     /// One reads at a time, so that nothing older replaces anything newer.
     reading: Mutex<()>,
 }
@@ -31,6 +33,7 @@ impl Followed {
         let followed = Self {
             filters: RwLock::default(),
             timeouts: RwLock::default(),
+            others: watch::Sender::default(),
             reading: Mutex::default(),
         };
         followed.catch_up(store).await?;
@@ -51,6 +54,10 @@ impl Followed {
             .clone()
     }
 
+    pub fn timeouts_changed(&self) -> watch::Receiver<()> {
+        self.others.subscribe()
+    }
+
     /// Takes in all that is on disk now.
     pub async fn catch_up(&self, store: &Store) -> Result<(), StorageError> {
         let _reading = self.reading.lock().await;
@@ -59,6 +66,7 @@ impl Followed {
             .timeouts
             .write()
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(timeouts);
+        self.others.send_replace(());
         let (rows, before) = (store.filters().await?, self.filters());
         let compiled = spawn_blocking(move || Filters::compile(&rows, &before)).await;
         let compiled = compiled

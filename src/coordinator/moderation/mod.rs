@@ -47,7 +47,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
@@ -381,9 +381,11 @@ impl Moderation {
         Ok(removed)
     }
 
-    /// Whether an address hides who uses it.
-    pub fn is_unsafe(&self, address: IpAddr) -> bool {
-        self.0.rules.unsafe_networks.contain(address)
+    /// Whether whoever comes from there hides where they are, and is not known to mean well all the same.
+    pub fn is_hidden(&self, address: IpAddr, roles: Roles) -> bool {
+        let is_vouched_for =
+            roles.contains(Roles::TRUSTED) || roles.contains(Roles::VPN) || roles.moderates();
+        !is_vouched_for && self.0.rules.unsafe_networks.contain(address)
     }
 
     /// Whether a client program that calls itself so is one of those that are not served.
@@ -395,6 +397,11 @@ impl Moderation {
     /// How much longer an address is kept out.
     pub fn kept_out(&self, address: IpAddr) -> Option<Duration> {
         self.0.followed.timeouts().left(address, wall_clock())
+    }
+
+    /// Tells when addresses may be kept out that were not.
+    pub fn timeouts_changed(&self) -> watch::Receiver<()> {
+        self.0.followed.timeouts_changed()
     }
 
     /// All networks that are kept out.

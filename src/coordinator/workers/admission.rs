@@ -1,6 +1,6 @@
 //! A registration is looked at in the order the contract gives, because the order decides which refusal a peer sees:
 //! retired model, profile, audio without one, key and name missing, key unknown, its account, scope, another rig's key,
-//! name of another account, one worker too many, identity. Cool-downs are known to dispatch, which answers last.
+//! the address, name of another account, one worker too many, identity. Cool-downs are known to dispatch, which answers last.
 
 use std::time::Duration;
 
@@ -165,6 +165,14 @@ impl From<Denial> for Rejection {
             Denial::OtherRig => Self::refused(
                 RefusalCode::Scope,
                 "the key is for a worker of another name",
+            ),
+            Denial::KeptOut => Self::refused(
+                RefusalCode::Other,
+                "the worker's address is blocked for a while",
+            ),
+            Denial::Hidden => Self::refused(
+                RefusalCode::Other,
+                "the worker's address hides who uses it, and the account is not trusted",
             ),
             Denial::NameTaken => Self::refused(
                 RefusalCode::NameTaken,

@@ -2,15 +2,18 @@
 
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::select;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use crate::coordinator::accounts::{Accounts, Caller, Denied, NoOwner, Roles, Scopes};
+use crate::coordinator::moderation::{Moderation, Reason};
 use crate::coordinator::rigs::{Applicant as Owner, NotAdmitted, Rigs};
 use crate::protocol::job::{AccountId, WorkerId};
 use crate::protocol::link::Key;
@@ -24,6 +27,8 @@ pub struct Applicant {
     pub key: Key,
     pub name: Arc<str>,
     pub agent: Arc<str>,
+    /// Where it comes from; nowhere if it is of this process.
+    pub address: Option<IpAddr>,
 }
 
 /// The worker's row: the same for one name forever.
@@ -51,6 +56,10 @@ pub enum Denial {
     NoScope,
     /// The key is for a worker of another name.
     OtherRig,
+    /// Its address is kept out for a while.
+    KeptOut,
+    /// Its owner is not trusted, and its address is one that hides who uses it.
+    Hidden,
     /// The name belongs to another account.
     NameTaken,
     BadName,
@@ -76,8 +85,14 @@ impl Gate {
     }
 
     /// The real one.
-    pub fn of(accounts: Accounts, rigs: Rigs) -> Self {
-        Self::new(move |applicant| ask(accounts.clone(), rigs.clone(), applicant))
+    pub fn of(accounts: Accounts, rigs: Rigs, moderation: Moderation) -> Self {
+        Self::new(move |applicant: Applicant| {
+            let way = Way {
+                moderation: moderation.clone(),
+                address: applicant.address,
+            };
+            ask(accounts.clone(), rigs.clone(), way, applicant)
+        })
     }
 
     pub async fn ask(&self, applicant: Applicant) -> Result<Admitted, Denial> {
@@ -85,7 +100,26 @@ impl Gate {
     }
 }
 
-async fn ask(accounts: Accounts, rigs: Rigs, who: Applicant) -> Result<Admitted, Denial> {
+/// Where a worker comes from, and who decides about that.
+#[derive(Debug)]
+struct Way {
+    moderation: Moderation,
+    address: Option<IpAddr>,
+}
+
+impl Way {
+    fn check(&self, caller: &Caller) -> Result<(), Denial> {
+        match self.address {
+            Some(address) if self.moderation.kept_out(address).is_some() => Err(Denial::KeptOut),
+            Some(address) if self.moderation.is_hidden(address, caller.roles) => {
+                Err(Denial::Hidden)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+async fn ask(accounts: Accounts, rigs: Rigs, way: Way, who: Applicant) -> Result<Admitted, Denial> {
     let caller = accounts.authenticate(&who.key.0).await?;
     caller.may_own()?;
     // Public networks let clients' keys connect workers too.
@@ -95,10 +129,17 @@ async fn ask(accounts: Accounts, rigs: Rigs, who: Applicant) -> Result<Admitted,
     if !caller.is_for_worker(&who.name) {
         return Err(Denial::OtherRig);
     }
+    // From here on none is missed.
+    let changes = (rigs.keys_revision(), way.moderation.timeouts_changed());
+    let checked = way.check(&caller);
+    if checked == Err(Denial::Hidden) {
+        let account = caller.account;
+        way.moderation.suspect(account, Reason::UnsafeAddress).await;
+    }
+    checked?;
     let row = rigs.meet(&Owner::on_socket(&who.name, &caller)).await?;
     let is_trusted = caller.roles.contains(Roles::TRUSTED);
-    let changes = rigs.keys_revision();
-    let revoked = Revoked(Box::pin(revoked(accounts, caller, changes)));
+    let revoked = Revoked(Box::pin(revoked(accounts, caller, way, changes)));
     Ok(Admitted {
         worker: row.id,
         public_id: row.public_id,
@@ -108,22 +149,28 @@ async fn ask(accounts: Accounts, rigs: Rigs, who: Applicant) -> Result<Admitted,
     })
 }
 
-/// Looks again whenever any key or its account has changed, and now and then for those that expire.
+/// Looks again whenever any key or its account has changed, or who is kept out, and now and then for keys that expire.
 async fn revoked(
     accounts: Accounts,
     caller: Arc<Caller>,
-    mut changes: watch::Receiver<i64>,
+    way: Way,
+    (mut keys, mut timeouts): (watch::Receiver<i64>, watch::Receiver<()>),
 ) -> Denial {
     loop {
-        if timeout(EXPIRY_CHECK, changes.changed())
-            .await
-            .is_ok_and(|change| change.is_err())
-        {
+        let changed = select! {
+            changed = keys.changed() => changed,
+            changed = timeouts.changed() => changed,
+            () = sleep(EXPIRY_CHECK) => Ok(()),
+        };
+        if changed.is_err() {
             // The store is closing, and with it the process.
             return std::future::pending().await;
         }
         let denial = match accounts.recheck(&caller).await {
-            Ok(caller) => caller.may_own().err().map(Denial::from),
+            Ok(caller) => {
+                let may_own = caller.may_own().map_err(Denial::from);
+                may_own.and_then(|()| way.check(&caller)).err()
+            }
             Err(denied) => Some(denied.into()),
         };
         // Whoever is here stays while nobody can say.

@@ -26,6 +26,7 @@ mod wording;
 
 pub use gate::{Admitted, Applicant, Denial, Gate, Revoked};
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,7 @@ use uuid::Uuid;
 use super::accounts::Accounts;
 use super::dispatch::{Registration, Resume, SessionId};
 use super::media::Media;
+use super::moderation::Moderation;
 use super::names::Names;
 use super::rigs::Rigs;
 use super::switchboard::{Card, Gpus, Orders, Switchboard};
@@ -106,10 +108,11 @@ impl Workers {
     pub fn new(
         switchboard: Switchboard,
         accounts: Accounts,
-        rigs: Rigs,
+        (rigs, moderation): (Rigs, Moderation),
         settings: WorkersSettings,
     ) -> Self {
-        Self::behind(Gate::of(accounts, rigs), switchboard, settings)
+        let gate = Gate::of(accounts, rigs, moderation);
+        Self::behind(gate, switchboard, settings)
     }
 
     /// With any gate; usually [`Workers::new`].
@@ -122,19 +125,20 @@ impl Workers {
         }
     }
 
-    /// Serves one worker until its socket ends. What was read beyond the upgrade comes first.
+    /// Serves one worker of this process until its socket ends. What was read beyond the upgrade comes first.
     pub async fn serve<S>(&self, stream: S, read_already: Vec<u8>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        self.serve_met(stream, read_already, |_| ()).await;
+        self.serve_met(stream, read_already, None, |_| ()).await;
     }
 
-    /// The same, and tells its name as soon as it was let in.
+    /// The same of one that comes from somewhere, and tells its name as soon as it was let in.
     pub async fn serve_met<S>(
         &self,
         stream: S,
         read_already: Vec<u8>,
+        address: Option<IpAddr>,
         met: impl FnOnce(&Arc<str>) + Send,
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -152,7 +156,7 @@ impl Workers {
         );
         let mut socket = Socket::new(socket.await, self.settings.clone());
         // Boxed, because it is large and over long before the socket is.
-        let farewell = match Box::pin(self.welcome(&mut socket)).await {
+        let farewell = match Box::pin(self.welcome(&mut socket, address)).await {
             Ok((guest, revoked)) => {
                 met(&guest.name);
                 let negotiates = guest.negotiates;
@@ -166,7 +170,11 @@ impl Workers {
         Box::pin(socket.leave(farewell)).await;
     }
 
-    async fn welcome<S>(&self, socket: &mut Socket<S>) -> Result<(Guest, Revoked), Farewell>
+    async fn welcome<S>(
+        &self,
+        socket: &mut Socket<S>,
+        address: Option<IpAddr>,
+    ) -> Result<(Guest, Revoked), Farewell>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -186,7 +194,7 @@ impl Workers {
             Err(error) => return Err(refused(Rejection::unreadable(error.to_string()), false)),
         };
         let negotiates = registration.ext.is_some();
-        let admitted = self.admit(&registration).await;
+        let admitted = self.admit(&registration, address).await;
         let (admitted, peer) = admitted.map_err(|rejection| refused(rejection, negotiates))?;
         self.introduce(*registration, admitted, peer)
             .await
@@ -196,12 +204,14 @@ impl Workers {
     async fn admit(
         &self,
         registration: &link::Registration,
+        address: Option<IpAddr>,
     ) -> Result<(Admitted, Peer), Rejection> {
         admission::check(registration, &self.settings.retired_models)?;
         let admitted = self.gate.ask(Applicant {
             key: registration.key.clone(),
             name: registration.name.trim().into(),
             agent: registration.bridge_agent.as_str().into(),
+            address,
         });
         let admitted = admitted.await?;
         admission::check_proof(registration)?;

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep};
 use super::{call, call_as, post};
 use crate::support::app::{App, PATIENCE, request};
 use crate::support::contract::assert_fits;
+use crate::support::rig::Closed;
 
 const IMAGES: &str = "/api/v2/generate";
 const FORMS: &str = "/api/v2/interrogate";
@@ -620,4 +621,7 @@ async fn a_worker_on_a_socket_is_kept_out_by_its_address_like_one_that_polls() {
     let path = format!("{TEXTS}/pop");
     let answer = from(&app, "192.0.2.44", &app.key, &path, body).await;
     check(answer, 403, "TimeoutIP");
+    let told = rig.frame().await;
+    assert_eq!(told["type"], "error", "{told}");
+    assert_eq!(rig.closed().await, Closed::Code(4003));
 }

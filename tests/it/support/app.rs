@@ -171,10 +171,11 @@ impl App {
     pub async fn dial_from(&self, address: &str) -> Rig {
         let (near, far) = tokio::io::duplex(1 << 16);
         let (workers, moderation) = (self.workers.clone(), self.moderation.clone());
-        let address = address.parse().unwrap();
+        let address: std::net::IpAddr = address.parse().unwrap();
         self.tasks.start(async move {
             let met = |name: &Arc<str>| moderation.whereabouts().note(name, address);
-            workers.serve_met(near, Vec::new(), met).await;
+            let serving = workers.serve_met(near, Vec::new(), Some(address), met);
+            serving.await;
         });
         Rig {
             socket: WebSocketStream::from_raw_socket(far, Role::Client, None).await,

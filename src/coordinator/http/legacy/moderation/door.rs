@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
 
-use crate::coordinator::accounts::{Caller, Roles};
+use crate::coordinator::accounts::Caller;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::Address;
 use crate::coordinator::moderation::{Asker, Blocked, LONGEST, Moderation, Prompt};
@@ -50,9 +50,7 @@ impl Door {
 
     /// Whether whoever comes hides where they are, and is not known to mean well all the same.
     pub fn is_hidden(&self, caller: &Caller) -> bool {
-        let is_vouched_for =
-            caller.has(Roles::TRUSTED) || caller.has(Roles::VPN) || caller.roles.moderates();
-        !is_vouched_for && self.moderation.is_unsafe(self.address)
+        self.moderation.is_hidden(self.address, caller.roles)
     }
 
     /// In a raid those who hide ask for nothing.
