@@ -1,5 +1,7 @@
 //! A raid: what strangers from addresses that hide them are refused, and what nobody is told.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
@@ -7,9 +9,11 @@ use muster::coordinator::address::Network;
 use muster::coordinator::http::PeerAddress;
 use muster::coordinator::state::DoorSettings;
 use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
 
-use super::{ASYNC, POP, ask, call, pop, post, until, worker};
-use crate::support::app::{App, request};
+use super::{ASYNC, POP, SUBMIT, ask, call, pop, post, until, worker};
+use crate::support::app::{App, PATIENCE, request};
+use crate::support::rig::{Closed, public};
 
 const IMAGES: &str = "/api/v2/generate/async";
 const FORMS: &str = "/api/v2/interrogate/async";
@@ -78,6 +82,70 @@ async fn in_a_raid_untrusted_users_ask_for_nothing_from_where_they_hide() {
         let key = app.account_with(role, Scopes::ALL).await;
         let (status, _) = from(&app, HIDDEN, &key, ASYNC, &json!({"prompt": "p"})).await;
         assert_eq!(status, StatusCode::ACCEPTED, "{role:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_chat_from_where_one_hides_is_for_trusted_workers_and_in_a_raid_for_none() {
+    const CHAT: &str = "/v1/chat/completions";
+    let (app, user) = (app().await, Roles::USER);
+    let stranger = app.account_with(user, Scopes::ALL).await;
+    let untrusted = app
+        .account_with(user.with(Roles::WORKER_OWNER), Scopes::ALL)
+        .await;
+    let trusted = app
+        .account_with(user.with(Roles::TRUSTED), Scopes::ALL)
+        .await;
+    let chat = json!({"model": "tiny", "messages": [{"role": "user", "content": "hi"}]});
+    let comes = async |key: &str, name: &str| from(&app, PLAIN, key, POP, &worker(name)).await.1;
+    comes(&untrusted, "theirs").await;
+    comes(&trusted, "ours").await;
+    let work = async {
+        while comes(&untrusted, "theirs").await["skipped"]["untrusted"] != 1 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        let popped = comes(&trusted, "ours").await;
+        let brought = json!({"id": popped["id"], "generation": " hello", "seed": 1});
+        let (status, told) = from(&app, PLAIN, &trusted, SUBMIT, &brought).await;
+        assert_eq!(status, StatusCode::OK, "{told}");
+    };
+    let asked = from(&app, HIDDEN, &stranger, CHAT, &chat);
+    let ((status, answer), ()) = timeout(PATIENCE, async { tokio::join!(asked, work) })
+        .await
+        .unwrap();
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    raid(&app, true).await;
+    let (status, answer) = from(&app, HIDDEN, &stranger, CHAT, &chat).await;
+    assert_eq!(
+        (status, &answer["error"]["code"]),
+        (StatusCode::FORBIDDEN, &json!("access_denied")),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn a_socket_comes_from_where_one_hides_only_if_its_owner_is_known() {
+    let (app, user) = (app().await, Roles::USER);
+    let stranger = app
+        .account_with(user.with(Roles::WORKER_OWNER), Scopes::ALL)
+        .await;
+    let known = app.account_with(user.with(Roles::VPN), Scopes::ALL).await;
+    let comes = async |key: &str, name: &str, address: &str| {
+        let mut rig = app.dial_from(address).await;
+        let mut registration = public(name);
+        registration["apikey"] = json!(key);
+        rig.send(registration).await;
+        (rig.next().await, rig)
+    };
+    for (key, name, address) in [(&stranger, "theirs", PLAIN), (&known, "known", HIDDEN)] {
+        let (told, _rig) = comes(key, name, address).await;
+        assert_eq!(told["type"], "ready", "{told}");
+    }
+    for is_on in [false, true] {
+        raid(&app, is_on).await;
+        let (told, mut rig) = comes(&stranger, "theirs", HIDDEN).await;
+        assert_eq!(told["type"], "error", "{told}");
+        assert_eq!(rig.closed().await, Closed::Code(4003));
     }
 }
 

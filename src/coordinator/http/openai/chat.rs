@@ -19,6 +19,7 @@ use crate::coordinator::http::open::KnownModels;
 use crate::coordinator::http::reply;
 use crate::coordinator::http::room::Room;
 use crate::coordinator::moderation::{Asker, Moderation};
+use crate::coordinator::modes::{ModeSet, Modes};
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::switchboard::{JobStream, Switchboard};
 use crate::protocol::job::{FailureKind, Job};
@@ -67,9 +68,9 @@ struct Taken {
 }
 
 pub async fn complete(
-    State(board): State<Switchboard>,
-    State(models): State<Arc<KnownModels>>,
-    (State(settings), State(moderation)): (State<Arc<DoorSettings>>, State<Moderation>),
+    (State(board), State(models)): (State<Switchboard>, State<Arc<KnownModels>>),
+    State(settings): State<Arc<DoorSettings>>,
+    (State(moderation), State(modes)): (State<Moderation>, State<Modes>),
     Admitted(caller): Admitted,
     let_in: Result<LetIn, ApiError>,
     arrival: Arrival,
@@ -77,7 +78,9 @@ pub async fn complete(
 ) -> Result<Response, ApiError> {
     let whole = whole?;
     let LetIn(address) = let_in?;
-    let order = Order::new(arrival.id, caller.account, settings.clone());
+    let is_hidden = moderation.is_hidden(address, caller.roles);
+    refuse_raider(is_hidden, &modes)?;
+    let order = Order::new(arrival.id, caller.account, settings.clone()).hidden(is_hidden);
     let created = order.created();
     let known = Known {
         models: models.clone(),
@@ -113,6 +116,17 @@ pub async fn complete(
         response.headers_mut().insert(JOB_ID, ids);
     }
     Ok(response)
+}
+
+/// In a raid those who hide ask for nothing.
+fn refuse_raider(is_hidden: bool, modes: &Modes) -> Result<(), ApiError> {
+    match is_hidden && modes.are_on(ModeSet::RAID) {
+        true => Err(ApiError::new(
+            FailureKind::AccessDenied,
+            "untrusted users are not served now from addresses that hide who uses them",
+        )),
+        false => Ok(()),
+    }
 }
 
 async fn take(whole: Whole, order: Order, known: Known, watch: &Watch) -> Result<Taken, ApiError> {

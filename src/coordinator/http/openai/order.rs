@@ -22,6 +22,7 @@ pub struct Order {
     account: AccountId,
     now: UnixMillis,
     settings: Arc<DoorSettings>,
+    privacy: Privacy,
     /// For a request without a seed: a stream can go on elsewhere only if every worker draws the same.
     seed: u64,
 }
@@ -40,7 +41,17 @@ impl Order {
             now: UnixMillis::default().after(since.unwrap_or_default()),
             seed: settings.prefixes.hash_one(request) & EXACT,
             settings,
+            privacy: Privacy::Anyone,
         }
+    }
+
+    /// Asked for from an address that hides who asks, it is for workers that the operator vouches for.
+    pub fn hidden(self, is_hidden: bool) -> Self {
+        let privacy = match is_hidden {
+            true => Privacy::Trusted,
+            false => Privacy::Anyone,
+        };
+        Self { privacy, ..self }
     }
 
     /// Seconds since the epoch.
@@ -90,7 +101,7 @@ impl Order {
                 ..Limits::default()
             },
             body: Body::Text(Box::new(text)),
-            privacy: Privacy::Anyone,
+            privacy: self.privacy,
             deadline: self.now.after(self.settings.lifetime),
             durable: false,
             prefixes,
