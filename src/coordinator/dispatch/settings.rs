@@ -35,7 +35,7 @@ pub struct Settings {
     pub poll_patience: Duration,
     /// An alarm later than this means that we were asleep and the workers were not.
     pub stall_tolerance: Duration,
-    /// How long a settlement is tried before the job ends without one.
+    /// How long a settlement is tried before the job ends without one. Of a job on disk it is tried while that lives.
     pub settle_patience: Duration,
     /// A public peer counts on an ack this soon after its `done`.
     pub ack_patience: Duration,

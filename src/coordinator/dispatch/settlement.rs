@@ -1,6 +1,6 @@
 //! The last steps of a job, in the only order there is: the store has it, then the client's end and the worker's
 //! ack. An outage of the store delays both and strikes nobody; when patience runs out the job ends as undelivered,
-//! and unpaid.
+//! and unpaid. What is to be asked for later can wait for as long as it lives: given up, it would be made again.
 
 use crate::protocol::job::{AccountId, Failure, FailureKind, JobId, Kudos};
 
@@ -21,9 +21,13 @@ impl Dispatcher {
         out: &mut Vec<Effect>,
     ) {
         self.resolve_strikes(job, &outcome);
-        let give_up = self.now.mono + self.settings.settle_patience;
+        let patience = self.now.mono + self.settings.settle_patience;
         let Some(entry) = self.jobs.get_mut(&job) else {
             return;
+        };
+        let give_up = match entry.job.durable {
+            true => entry.expires.max(patience),
+            false => patience,
         };
         entry.state = State::Settling(Settling {
             outcome,
@@ -40,12 +44,19 @@ impl Dispatcher {
     pub(super) fn awaits_ack(&mut self, job: JobId, lease: &Lease) -> PendingAck {
         self.note_last_part(job, lease);
         let waits = self.hold_for_ack(job, lease);
+        let polls = self.polls(lease.worker);
+        let durable = self.jobs.get(&job).is_some_and(|it| it.job.durable);
+        let patience = match waits {
+            true => Some(self.settings.ack_patience),
+            // A socket is answered though the store is asked on.
+            false => (durable && !polls).then_some(self.settings.settle_patience),
+        };
         PendingAck {
             worker: lease.worker,
             attempt: lease.attempt,
             seq: lease.seq,
-            polled: self.polls(lease.worker).then_some(lease.session),
-            due: waits.then(|| self.now.mono + self.settings.ack_patience),
+            polled: polls.then_some(lease.session),
+            due: patience.map(|patience| self.now.mono + patience),
         }
     }
 

@@ -80,6 +80,8 @@ pub struct Out {
     pub pixels: u64,
     /// The most bytes of what is written for it.
     pub written: usize,
+    /// It was brought, and whoever did was not told whether it is written down.
+    pub unsure: bool,
     /// Whoever brings it is heard alone.
     pub alone: Arc<Mutex<()>>,
     owner: AccountId,
@@ -114,6 +116,7 @@ impl Held {
             turn: Turn::of(offer, longest).map(Arc::new),
             pixels: most_pixels(&offer.job),
             written: most_bytes(&offer.job),
+            unsure: false,
             alone: Arc::default(),
             owner,
             patience,
@@ -169,6 +172,13 @@ impl Held {
 
     pub fn brought(&mut self, id: JobId) {
         self.turn(id, State::Brought);
+    }
+
+    /// The store has not said yet whether it knows what was brought.
+    pub fn unsure(&mut self, id: JobId) {
+        if let Some(out) = self.jobs.get_mut(&id) {
+            out.unsure = true;
+        }
     }
 
     /// It was brought, and the store knows it.

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::accounts::{Caller, Roles};
 use super::dispatch::{Frame, MOST_ATTEMPTS, Offer, Said, Skipped, Wants};
@@ -52,6 +52,8 @@ const ONLINE: Duration = Duration::from_secs(300);
 /// Numbers of attempts at one job, those of an earlier process first.
 const ATTEMPTS: u32 = 2 * MOST_ATTEMPTS;
 const SWEEP: Duration = Duration::from_secs(10);
+/// Whoever brings something is told in this time that it is written down, or to bring it again.
+const WRITTEN: Duration = Duration::from_secs(25);
 
 /// All of them. Clones are the same.
 #[derive(Debug, Clone)]
@@ -65,6 +67,8 @@ struct Inner {
     names: Names,
     meter: Meter,
     tasks: Tasks,
+    /// How long whoever brings something waits for the store.
+    patience: Duration,
     /// Each behind a lock of its own: the pops of one worker come one after the other.
     by_name: Mutex<HashMap<Arc<str>, Arc<tokio::sync::Mutex<Poller>>>>,
     held: Mutex<Held>,
@@ -122,6 +126,15 @@ pub fn id_of(offer: &Offer) -> JobId {
 
 impl Pollers {
     pub fn start(switchboard: Switchboard, rigs: Rigs, names: Names, tasks: &Tasks) -> Self {
+        Self::waiting(WRITTEN, switchboard, rigs, (names, tasks))
+    }
+
+    fn waiting(
+        patience: Duration,
+        switchboard: Switchboard,
+        rigs: Rigs,
+        (names, tasks): (Names, &Tasks),
+    ) -> Self {
         let pollers = Self(Arc::new(Inner {
             switchboard,
             store: rigs.store().clone(),
@@ -129,6 +142,7 @@ impl Pollers {
             names,
             meter: Meter::start(tasks),
             tasks: tasks.clone(),
+            patience,
             by_name: Mutex::default(),
             held: Mutex::default(),
         }));
@@ -246,8 +260,9 @@ impl Pollers {
             attempt: out.attempt,
             frames: frames(out, made, finish),
         };
-        match self.0.switchboard.bring(brought).await {
-            Ok(Receipt::Taken(reward)) => {
+        let bringing = self.0.switchboard.bring(brought);
+        match timeout(self.0.patience, bringing).await {
+            Ok(Ok(Receipt::Taken(reward))) => {
                 let mut held = self.held();
                 match is_whole {
                     true => held.delivered(id),
@@ -256,9 +271,26 @@ impl Pollers {
                 }
                 Ok(reward)
             }
-            Ok(Receipt::NotWanted) => Err(self.held().refused(id)),
-            Err(_) => Err(NotTaken::Unavailable),
+            Ok(Ok(Receipt::NotWanted)) => Err(self.not_wanted(out).await),
+            // What was heard is not forgotten: the store is asked on, and whoever brings it again hears the end of it.
+            Ok(Err(_)) | Err(_) => {
+                self.held().unsure(id);
+                Err(NotTaken::Unavailable)
+            }
         }
+    }
+
+    /// What was brought before may have been written down since.
+    async fn not_wanted(&self, out: &Out) -> NotTaken {
+        let id = called(out.job, out.attempt);
+        if out.unsure {
+            match self.0.store.delivered(&[out.job]).await {
+                Err(_) => return NotTaken::Unavailable,
+                Ok(Some(true)) => self.held().delivered(id),
+                Ok(Some(false) | None) => {}
+            }
+        }
+        self.held().refused(id)
     }
 
     /// What was made, and how it ended. Who asked by the poll API counts nothing and reads what was brought.

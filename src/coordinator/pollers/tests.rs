@@ -63,6 +63,11 @@ struct Place {
 }
 
 async fn place(ledger: &Ledger) -> Place {
+    place_waiting(ledger, PATIENCE).await
+}
+
+/// Where whoever brings something waits so long for the ledger.
+async fn place_waiting(ledger: &Ledger, patience: Duration) -> Place {
     let (tasks, folder) = (Tasks::default(), tempfile::tempdir().unwrap());
     let location = Location::in_folder(folder.path());
     let store = Store::open(&location, &tasks).await.unwrap();
@@ -78,7 +83,7 @@ async fn place(ledger: &Ledger) -> Place {
     let (records, doors) = (Records::new(store.modes()), DoorSettings::default());
     let rigs = Rigs::start(records, board.clone(), store, &doors, &tasks);
     Place {
-        pollers: Pollers::start(board.clone(), rigs, Names::default(), &tasks),
+        pollers: Pollers::waiting(patience, board.clone(), rigs, (Names::default(), &tasks)),
         board,
         caller,
         _folder: folder,
@@ -124,17 +129,37 @@ fn ask() -> Ask {
     }
 }
 
+fn made() -> Made {
+    Made::Brought {
+        product: Product::from("a text".to_owned()),
+        hidden: None,
+    }
+}
+
+#[tokio::test]
+async fn what_is_brought_while_the_ledger_is_closed_is_brought_again_and_paid_once() {
+    let ledger = Ledger::closed();
+    let place = place_waiting(&ledger, Duration::from_millis(250)).await;
+    let (owner, (id, _streams)) = (place.caller.account, place.text_that_is_out().await);
+    let bring = || place.pollers.bring(owner, id, made());
+    for _ in 0..2 {
+        assert_eq!(bring().await, Err(NotTaken::Unavailable));
+    }
+    ledger.asked.notified().await;
+    // What was brought first has asked the ledger, and is answered behind what comes now.
+    let opening = async { ledger.open.add_permits(1) };
+    let (brought, ()) = tokio::join!(biased; bring(), opening);
+    assert_eq!(brought, Ok(Kudos(1)));
+    assert_eq!(bring().await, Err(NotTaken::Already));
+}
+
 #[tokio::test]
 async fn what_is_brought_is_known_as_that_though_its_worker_has_hung_up() {
     let ledger = Ledger::closed();
     let place = place(&ledger).await;
     let (owner, (id, _streams)) = (place.caller.account, place.text_that_is_out().await);
     let attempts = place.pollers.attempts(owner, id).await.unwrap();
-    let made = Made::Brought {
-        product: Product::from("a text".to_owned()),
-        hidden: None,
-    };
-    let bringing = place.pollers.bring_alone(owner, attempts, made);
+    let bringing = place.pollers.bring_alone(owner, attempts, made());
     select! {
         brought = bringing => panic!("it is not on disk yet: {brought:?}"),
         () = ledger.asked.notified() => {}

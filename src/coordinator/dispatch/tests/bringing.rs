@@ -1,7 +1,7 @@
 //! What workers that poll bring back: nothing good, or something whose writing down goes wrong.
 
 use super::polling::POLLING;
-use super::{Desk, done, failed, failure_kind, is_delivered, secs, token};
+use super::{Desk, LIFETIME, Store, done, failed, failure_kind, is_delivered, secs, token};
 use crate::coordinator::dispatch::{Effect, Input};
 use crate::protocol::job::{FailureKind, Kudos};
 
@@ -94,8 +94,33 @@ fn a_worker_whose_result_could_not_be_written_down_is_not_told_that_it_was() {
     desk.store = None;
     desk.say(&offer, token(1)).say(&offer, done());
     desk.take();
-    desk.wait(secs(30));
+    desk.wait(LIFETIME + secs(1));
     let effects = desk.take();
     assert!(effects.iter().any(|it| matches!(it, Effect::Park { .. })));
     assert!(!effects.iter().any(|it| matches!(it, Effect::Ack { .. })));
+}
+
+#[test]
+fn what_is_brought_again_while_the_store_is_down_is_settled_and_acked_once() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    let job = desk.stored();
+    let offer = desk.pop(poller, 1).remove(0);
+    desk.store = Some(Store::Fails);
+    desk.say(&offer, token(1)).say(&offer, done());
+    desk.wait(secs(60));
+    let effects = desk.take();
+    let has_left = |it: &Effect| matches!(it, Effect::Park { .. } | Effect::Ack { .. });
+    assert!(!effects.iter().any(has_left), "{effects:?}");
+    desk.say(&offer, token(1)).say(&offer, done());
+    assert!(desk.take().is_empty(), "it was heard before");
+    assert!(desk.dispatcher.owes_ack(job, offer.attempt));
+    desk.store = Some(Store::Settles);
+    desk.wait(secs(5));
+    let effects = desk.take();
+    let acks = effects.iter().filter(|it| matches!(it, Effect::Ack { .. }));
+    assert_eq!(acks.count(), 1);
+    let ends = effects.iter().filter(|it| matches!(it, Effect::End { .. }));
+    assert_eq!(ends.count(), 1);
+    desk.assert_nothing_left();
 }

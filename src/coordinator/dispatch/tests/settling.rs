@@ -1,6 +1,6 @@
 //! The store first.
 
-use super::{Desk, Store, done, failure_kind, is_delivered, secs, token};
+use super::{Desk, LIFETIME, Store, done, failure_kind, is_delivered, secs, token};
 use crate::coordinator::dispatch::{Effect, Input};
 use crate::protocol::job::{FailureKind, Kudos};
 
@@ -139,7 +139,7 @@ fn what_cannot_be_settled_is_not_called_delivered() {
 }
 
 #[test]
-fn a_stored_job_that_cannot_be_settled_is_left_on_disk() {
+fn a_stored_job_that_cannot_be_settled_for_as_long_as_it_lives_is_left_on_disk() {
     let mut desk = Desk::new();
     desk.ours(1);
     let mut job = desk.new_job();
@@ -150,17 +150,37 @@ fn a_stored_job_that_cannot_be_settled_is_left_on_disk() {
     desk.say(&offer, token(1))
         .say(&offer, done())
         .wait(secs(26));
+    let has_left = |effect: &Effect| matches!(effect, Effect::Park { .. } | Effect::End { .. });
+    let acked = |effect: &Effect| {
+        let nothing = Kudos(0);
+        matches!(effect, Effect::Ack { reward, .. } if *reward == nothing)
+    };
     let effects = desk.take();
-    assert!(
-        effects
-            .iter()
-            .any(|effect| matches!(effect, Effect::Park { .. }))
-    );
-    assert!(
-        !effects
-            .iter()
-            .any(|effect| matches!(effect, Effect::End { .. }))
-    );
+    assert!(effects.iter().any(acked), "{effects:?}");
+    assert!(!effects.iter().any(has_left), "{effects:?}");
+    desk.wait(LIFETIME + secs(1));
+    let effects = desk.take();
+    let mut left = effects.iter().filter(|effect| has_left(effect));
+    assert!(matches!(left.next(), Some(Effect::Park { .. })));
+    assert!(left.next().is_none());
+}
+
+#[test]
+fn a_stored_job_is_settled_when_the_store_comes_back_after_a_long_time() {
+    let mut desk = Desk::new();
+    desk.ours(1);
+    let mut job = desk.new_job();
+    job.durable = true;
+    desk.submit(job);
+    let offer = desk.offer();
+    desk.store = Some(Store::Fails);
+    desk.say(&offer, token(1))
+        .say(&offer, done())
+        .wait(secs(300));
+    desk.store = Some(Store::Settles);
+    desk.wait(secs(5));
+    assert!(is_delivered(&desk.end()));
+    desk.assert_nothing_left();
 }
 
 #[test]
