@@ -81,7 +81,6 @@ impl Network {
                 lease: true,
             },
             polls: None,
-            softprompts: Vec::new(),
             agent: None,
             resume: None,
         };

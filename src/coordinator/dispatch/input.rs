@@ -118,8 +118,6 @@ pub struct Registration {
     pub extensions: Extensions,
     /// It comes for its jobs, and takes this much.
     pub polls: Option<Reach>,
-    /// What it has loaded beside its models.
-    pub softprompts: Vec<Arc<str>>,
     /// What the software of one that polls calls itself.
     pub agent: Option<Arc<str>>,
     pub resume: Option<Resume>,

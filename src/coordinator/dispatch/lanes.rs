@@ -36,8 +36,6 @@ pub struct Need {
     pub trusted: bool,
     pub owner: Option<AccountId>,
     pub targets: Targets,
-    /// What a text wants loaded beside its model.
-    pub softprompt: Option<Arc<str>>,
 }
 
 /// Where a worker with room stands in a lane: the least expected wait first, equals in turn.
@@ -124,7 +122,6 @@ impl Need {
             trusted: job.privacy == Privacy::Trusted,
             owner: (job.privacy == Privacy::OwnWorkers).then_some(job.account),
             targets: job.limits.targets,
-            softprompt: job.softprompt().map(Arc::from),
         }
     }
 }
@@ -357,8 +354,7 @@ impl Lanes {
         let mut able = models
             .flat_map(|model| &model.workers)
             .filter_map(|id| workers.get(id));
-        let anybody =
-            need.owner.is_none() && need.targets.is_everybody() && need.softprompt.is_none();
+        let anybody = need.owner.is_none() && need.targets.is_everybody();
         let found = anybody || able.any(|worker| worker.can_serve(need));
         if found { Ok(()) } else { Err(Missing::Trust) }
     }

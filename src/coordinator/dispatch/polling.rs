@@ -40,8 +40,6 @@ pub enum Skip {
     Pixels,
     Steps,
     Untrusted,
-    /// They want something loaded that it has not.
-    Softprompt,
     /// They are for other workers.
     Workers,
     /// Words it does not want.
@@ -346,7 +344,6 @@ fn skips(worker: &Worker, need: &Need) -> Vec<Skip> {
             many != Capabilities::default() || reach.steps > most.steps,
             Skip::Steps,
         ),
-        (!worker.has_softprompt(need), Skip::Softprompt),
         (need.trusted && !it.trusted, Skip::Untrusted),
         (
             need.owner.is_some_and(|owner| owner != worker.owner)

@@ -29,8 +29,6 @@ pub struct Worker {
     pub agent: Option<Arc<str>>,
     /// Accounts whose jobs go first here, its owner's among them.
     pub prefers: Vec<AccountId>,
-    /// What it has loaded beside its models.
-    pub softprompts: Vec<Arc<str>>,
     pub terms: Terms,
     pub models: Vec<WorkerModel>,
     pub slots: usize,
@@ -125,7 +123,6 @@ impl Worker {
             profile: Profile::of(registration),
             agent: registration.agent.clone(),
             prefers: preferred(registration),
-            softprompts: registration.softprompts.clone(),
             terms: Terms::default(),
             models: served_models(registration),
             slots: slots(registration),
@@ -156,12 +153,6 @@ impl Worker {
         self.profile.meets(need)
             && need.owner.is_none_or(|owner| owner == self.owner)
             && need.targets.allows(self.id)
-            && self.has_softprompt(need)
-    }
-
-    pub fn has_softprompt(&self, need: &Need) -> bool {
-        let wanted = need.softprompt.as_ref();
-        wanted.is_none_or(|wanted| self.softprompts.contains(wanted))
     }
 
     /// Whether it takes a further job of any kind.
@@ -233,7 +224,6 @@ impl Worker {
         self.agent = registration.agent.clone();
         self.prefers = preferred(registration);
         self.slots = slots(registration);
-        self.softprompts.clone_from(&registration.softprompts);
         if self.running.is_empty() {
             self.models.clear();
         }

@@ -28,8 +28,6 @@ pub struct Ask {
     pub reach: Reach,
     /// Jobs it works on at a time.
     pub threads: u32,
-    /// What it has loaded beside its models.
-    pub softprompts: Vec<Arc<str>>,
     /// Accounts whose jobs go first, beside its owner's.
     pub prefers: Vec<AccountId>,
     /// All it said, for people.
@@ -191,7 +189,6 @@ impl Poller {
                 ..Extensions::default()
             },
             polls: Some(said.reach),
-            softprompts: said.softprompts,
             agent: Some(card.agent.clone()),
             resume: None,
         };
@@ -214,7 +211,6 @@ impl Ask {
             capabilities: Capabilities::default(),
             reach: Reach::default(),
             threads: 1,
-            softprompts: Vec::new(),
             prefers: Vec::new(),
             said: Said::default(),
         }

@@ -123,7 +123,6 @@ fn ask() -> Ask {
             ..Reach::default()
         },
         threads: 1,
-        softprompts: Vec::new(),
         prefers: Vec::new(),
         said: Said::default(),
     }

@@ -275,7 +275,6 @@ impl Workers {
             slots: peer.slots,
             extensions: peer.for_dispatch(),
             polls: None,
-            softprompts: Vec::new(),
             agent: None,
             resume: resume.map(|resume| self.resume(resume)),
         }

@@ -45,9 +45,6 @@ pub struct LegacySampling {
     pub frmttriminc: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub singleline: Option<bool>,
-    /// Only a worker that has it loaded may write the text.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub softprompt: Option<String>,
 }
 
 impl Sampling {
@@ -86,7 +83,6 @@ impl Sampling {
             ),
             ("smoothing_factor", other_than(legacy.smoothing_factor, 0.0)),
             ("dynatemp_range", other_than(legacy.dynatemp_range, 0.0)),
-            ("softprompt", legacy.softprompt.is_some()),
         ];
         let acting = settings.into_iter().filter(|(_, acts)| *acts);
         acting.map(|(name, _)| name).collect()
@@ -157,11 +153,6 @@ mod tests {
         };
         check(None, Some(acting), &["tfs", "sampler_order"]);
         check(Some(1.1), Some(idle()), &["rep_pen_range", "rep_pen_slope"]);
-        let soft = LegacySampling {
-            softprompt: Some("noir".to_owned()),
-            ..idle()
-        };
-        check(None, Some(soft), &["softprompt"]);
     }
 
     #[test]

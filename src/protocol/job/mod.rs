@@ -73,14 +73,6 @@ impl Job {
         }
     }
 
-    /// What a worker must have loaded beside the model.
-    pub fn softprompt(&self) -> Option<&str> {
-        match &self.body {
-            Body::Text(text) => text.sampling.legacy.as_ref()?.softprompt.as_deref(),
-            Body::Image(_) | Body::Form(_) => None,
-        }
-    }
-
     /// How much of that was done by whoever delivered it: of a text what was written, of the others all of it.
     pub fn work(&self, output_tokens: u32) -> u64 {
         match &self.body {

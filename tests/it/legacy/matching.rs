@@ -320,32 +320,23 @@ async fn software_is_given_what_it_can_do_and_told_when_it_is_too_old() {
 }
 
 #[tokio::test]
-async fn a_text_with_a_soft_prompt_goes_to_a_worker_that_names_it() {
+async fn a_soft_prompt_keeps_a_text_from_no_worker_and_its_client_is_told() {
     let app = App::start().await;
-    let body = json!({"prompt": "Once", "models": ["tiny"], "softprompt": "noir"});
-    let (status, asked) = post(&app, super::ASYNC, body).await;
-    assert_eq!(status, StatusCode::ACCEPTED, "{asked}");
-    let plain = super::pop(&app, "plain").await;
-    assert_eq!(
-        (&plain["id"], &plain["skipped"], &plain["softprompt"]),
-        (
-            &Value::Null,
-            &json!({"matching_softprompt": 1}),
-            &Value::Null
-        )
-    );
     let soft = with(
         super::worker("soft"),
         json!({"softprompts": ["haiku", "noir"]}),
     );
-    let (_, popped) = post(&app, super::POP, soft.clone()).await;
-    assert_eq!(popped["softprompt"], "noir", "{popped}");
-    assert_fits("GenerationPayloadText", &popped);
-    // What wants none is for all.
-    super::ask(&app, json!({})).await;
-    let (_, other) = post(&app, super::POP, soft).await;
-    assert_eq!(other["softprompt"], Value::Null);
-    assert!(other["id"].is_string());
+    post(&app, super::POP, soft.clone()).await;
+    for worker in [super::worker("plain"), soft] {
+        let body = json!({"prompt": "Once", "models": ["tiny"], "softprompt": "noir"});
+        let (status, asked) = post(&app, super::ASYNC, body).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{asked}");
+        assert_eq!(asked["message"], "softprompt has no effect", "{asked}");
+        let (_, popped) = post(&app, super::POP, worker).await;
+        assert!(popped["id"].is_string(), "{popped}");
+        assert_eq!(popped["softprompt"], Value::Null);
+        assert_fits("GenerationPayloadText", &popped);
+    }
 }
 
 const TEXTS: &str = "/api/v2/generate/text";

@@ -71,7 +71,6 @@ impl Puppet {
                 lease: true,
             },
             polls: None,
-            softprompts: Vec::new(),
             agent: None,
             resume: None,
         };

@@ -97,7 +97,6 @@ impl Poller {
                 pixels: u32::MAX,
                 steps: u32::MAX,
             }),
-            softprompts: Vec::new(),
             agent: None,
             resume: None,
         }

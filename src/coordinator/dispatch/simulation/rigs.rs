@@ -153,7 +153,6 @@ impl Rig {
             slots: self.slots,
             extensions: self.extensions,
             polls: None,
-            softprompts: Vec::new(),
             agent: None,
             resume,
         }

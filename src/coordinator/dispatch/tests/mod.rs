@@ -188,7 +188,6 @@ impl Desk {
             slots,
             extensions,
             polls: None,
-            softprompts: Vec::new(),
             agent: None,
             resume: None,
         }

@@ -10,8 +10,7 @@ use crate::coordinator::dispatch::{
     Submission, Wants,
 };
 use crate::protocol::job::{
-    AccountId, Body, Capabilities, FinishReason, Formats, Job, Kind, LegacySampling, ModelChoice,
-    Reach,
+    AccountId, Capabilities, FinishReason, Formats, Job, Kind, ModelChoice, Reach,
 };
 
 const REACH: Reach = Reach {
@@ -512,32 +511,4 @@ fn what_has_waited_in_an_earlier_process_has_waited() {
         _ => None,
     });
     assert_eq!(settled, Some(secs(300)));
-}
-
-#[test]
-fn a_text_that_wants_a_soft_prompt_is_for_workers_that_have_it() {
-    let mut desk = Desk::new();
-    let plain = desk.poller(1);
-    let mut registration = desk.poller_registration(2, POLLING);
-    registration.softprompts = vec!["noir".into(), "haiku".into()];
-    let soft = desk.connect(registration.clone());
-    let mut job = desk.stored_job();
-    let Body::Text(text) = &mut job.body else {
-        panic!("a text was made");
-    };
-    text.sampling.legacy = Some(Box::new(LegacySampling {
-        softprompt: Some("noir".to_owned()),
-        ..LegacySampling::default()
-    }));
-    let job = desk.submit(job);
-    assert!(desk.pop(plain, 1).is_empty());
-    let skipped = desk.dispatcher.skipped(plain, &Wants::most(1));
-    assert_eq!(skipped.get(&Skip::Softprompt), Some(&1));
-    // It has something else loaded now, and then again what it had.
-    registration.softprompts = vec!["haiku".into()];
-    desk.put(Input::Changed(registration.clone().into()));
-    assert!(desk.pop(soft, 1).is_empty());
-    registration.softprompts = vec!["noir".into()];
-    desk.put(Input::Changed(registration.into()));
-    assert_eq!(desk.pop(soft, 1)[0].job.id, job);
 }

@@ -34,8 +34,6 @@ use crate::protocol::legacy::{Body, Refusal};
 
 /// Models one worker may offer.
 const MOST_MODELS: usize = 200;
-/// Soft prompts of one worker that count.
-const MOST_SOFTPROMPTS: usize = 200;
 
 pub async fn pop(
     State(pollers): State<Pollers>,
@@ -86,8 +84,6 @@ fn reach(asked: &PopInputText) -> Reach {
 
 fn ask(asked: PopInputText, caller: &Caller, name: &str, reach: Reach) -> Result<Ask, Refusal> {
     let models = door::models(asked.models.unwrap_or_default(), caller, MOST_MODELS)?;
-    let softprompts = asked.softprompts.into_iter().flatten();
-    let softprompts = softprompts.take(MOST_SOFTPROMPTS);
     Ok(Ask {
         name: name.into(),
         said: Said {
@@ -100,7 +96,6 @@ fn ask(asked: PopInputText, caller: &Caller, name: &str, reach: Reach) -> Result
             max_context: asked.max_context_length,
             ..Said::default()
         },
-        softprompts: softprompts.map(Arc::from).collect(),
         prefers: Vec::new(),
         agent: asked.bridge_agent.into(),
         kind: Kind::Text,
@@ -125,7 +120,6 @@ fn payload(given: &Given, reach: Reach, scrub: bool) -> GenerationPayloadText {
         id: Some(id_of(first)),
         ids: given.ids(),
         ttl: first.patience.map(|patience| patience.as_secs()),
-        softprompt: first.job.softprompt().map(str::to_owned),
         model: given.model.as_deref().map(str::to_owned),
         ..GenerationPayloadText::empty(NoValidRequestFoundText::default(), Vec::new())
     }
@@ -162,7 +156,6 @@ fn reasons(skipped: &Skipped) -> NoValidRequestFoundText {
         worker_id: count(Skip::Workers),
         performance: count(Skip::Speed),
         untrusted: count(Skip::Untrusted),
-        matching_softprompt: count(Skip::Softprompt),
         models: count(Skip::Models),
         bridge_version: count(Skip::Ability),
         kudos: count(Skip::Kudos),

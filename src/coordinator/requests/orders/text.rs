@@ -71,12 +71,17 @@ impl TextAsked {
 
     pub fn caveat(&self) -> Option<String> {
         let acting = &self.acting;
-        (!acting.is_empty() && self.formats().meets(Formats::NEUTRAL)).then(|| {
+        let unknown = !acting.is_empty() && self.formats().meets(Formats::NEUTRAL);
+        let unknown = unknown.then(|| {
             format!(
                 "workers on a socket do not know {}; whichever worker is free first serves this",
                 acting.join(", ")
             )
-        })
+        });
+        let softprompt = self.request.softprompt.as_ref();
+        let softprompt = softprompt.map(|_| "softprompt has no effect".to_owned());
+        let caveats: Vec<String> = unknown.into_iter().chain(softprompt).collect();
+        (!caveats.is_empty()).then(|| caveats.join("; "))
     }
 
     pub(super) fn task(&self, nth: Nth) -> Task {

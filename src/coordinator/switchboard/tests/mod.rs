@@ -155,7 +155,6 @@ fn registration(
         slots,
         extensions,
         polls: None,
-        softprompts: Vec::new(),
         agent: None,
         resume: None,
     }

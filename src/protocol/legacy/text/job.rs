@@ -18,11 +18,7 @@ pub struct Lengths {
 impl GenerationInputText {
     /// One of its outputs as a neutral job, counted from 0.
     pub fn text(&self, choice: u32) -> TextRequest {
-        let mut text = text_of(self.prompt.clone(), &self.params, choice);
-        if let Some(legacy) = &mut text.sampling.legacy {
-            legacy.softprompt.clone_from(&self.softprompt);
-        }
-        text
+        text_of(self.prompt.clone(), &self.params, choice)
     }
 }
 
@@ -58,7 +54,6 @@ fn sampling_of(params: &ModelGenerationInputText) -> Sampling {
         frmtrmspch: params.frmtrmspch,
         frmttriminc: params.frmttriminc,
         singleline: params.singleline,
-        softprompt: None,
     };
     Sampling {
         temperature: params.temperature.map(|number| number as f32),

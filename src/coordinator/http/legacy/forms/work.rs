@@ -101,7 +101,6 @@ fn ask(asked: &InterrogationPopInput, name: &str) -> Ask {
             takes: forms.iter().map(|form| form.word().to_owned()).collect(),
             ..Said::default()
         },
-        softprompts: Vec::new(),
         prefers: Vec::new(),
         models: forms.iter().map(|form| Arc::from(form.word())).collect(),
         // None of them says that it is slow.

@@ -111,7 +111,6 @@ fn ask(asked: &PopInputImage, agent: &BridgeAgent, name: &str, models: Vec<Arc<s
             .with_if(!asked.extra_slow_worker, Capabilities::TIMELY)
             .with_if(!asked.limit_max_steps, Capabilities::MANY_STEPS),
         said: said(asked, names),
-        softprompts: Vec::new(),
         prefers: Vec::new(),
         models,
         reach: Reach {
