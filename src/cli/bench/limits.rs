@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use candle_core::{DType, Device, Result, Tensor};
 use serde::Serialize;
 
-use crate::kernels::cpu::threads;
+use crate::kernels::cpu::{sum, threads};
 
 /// The best of so many tries: noise only ever makes a machine slower.
 const TRIES: usize = 7;
@@ -62,33 +62,6 @@ fn read_all(buffer: &[u64], threads: usize) {
     });
 }
 
-/// Streams that a thread reads side by side: more loads are under way than one stream's prefetching allows.
-const STREAMS: usize = 4;
-
-/// Many sums at once, so that loads and not one chain of additions set the pace.
-fn sum(numbers: &[u64]) -> u64 {
-    let mut sums = [[0u64; 8]; STREAMS];
-    let mut streams = numbers.chunks(numbers.len().div_ceil(STREAMS).max(1));
-    let mut streams: [_; STREAMS] =
-        std::array::from_fn(|_| streams.next().unwrap_or_default().chunks(8));
-    loop {
-        let mut read = 0;
-        for (sums, stream) in sums.iter_mut().zip(&mut streams) {
-            let block = stream.next().unwrap_or_default();
-            for (sum, number) in sums.iter_mut().zip(block) {
-                *sum = sum.wrapping_add(*number);
-            }
-            read += block.len();
-        }
-        if read == 0 {
-            return sums
-                .as_flattened()
-                .iter()
-                .fold(0, |all, sum| all.wrapping_add(*sum));
-        }
-    }
-}
-
 fn copying_speed(device: &Device) -> Result<f64> {
     let buffer = Tensor::zeros(CUDA_BYTES, DType::U8, device)?;
     let time = quickest(|| {
@@ -125,14 +98,6 @@ fn quickest(mut work: impl FnMut() -> Result<()>) -> Result<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_number_is_read() {
-        for count in [0, 1, 7, 33, 1001, 1024] {
-            let numbers: Vec<u64> = (0..count).collect();
-            assert_eq!(sum(&numbers), numbers.iter().sum::<u64>());
-        }
-    }
 
     #[test]
     fn the_quickest_try_counts() {
