@@ -11,10 +11,10 @@
 //! | [`hub`] | brings files here: resumable, verified, shared with other programs | nobody |
 //! | [`link`] | the worker's line to a coordinator | `protocol`, `tasks` |
 //! | [`protocol`] | the neutral job, and everybody's wire shapes | nobody |
-//! | [`runtime`] | jobs in, events out; one thread owns each device | `networks`, `kernels` |
+//! | [`runtime`] | jobs in, events out; one thread owns each device | `networks`, `kernels`, `memory` |
 //! | [`networks`] | networks only: tensors in, tensors out | `kernels` |
 //! | [`kernels`] | the operations candle lacks or does slowly | candle |
-//! | `telemetry`, `tasks` | logs; every task of the process and the one signal that ends them | nobody |
+//! | `telemetry`, `tasks`, `memory` | logs; every task of the process and the one signal that ends them; the allocator | nobody |
 //!
 //! Arrows go down: `tests/it/layering.rs` holds them.
 
@@ -32,6 +32,7 @@ pub mod daemon;
 pub mod hardware;
 pub mod hub;
 pub mod link;
+pub mod memory;
 pub mod networks;
 pub mod protocol;
 pub mod runtime;

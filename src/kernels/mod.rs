@@ -31,18 +31,3 @@ pub use rope::{RopeStyle, RopeTable, rotate};
 
 /// Tokens in one page of keys and values. Paged flash attention wants a multiple of 32.
 pub const PAGE_TOKENS: usize = 32;
-
-/// Gives memory that nobody uses back to the system. The allocator keeps it otherwise, and an owner who unloads a
-/// model wants to see it gone.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[expect(unsafe_code, reason = "the C library's allocator is asked by name")]
-pub fn return_memory() {
-    // SAFETY: takes no pointer and may be called at any time from any thread.
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
-
-/// Other allocators give memory back by themselves.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn return_memory() {}

@@ -16,7 +16,7 @@ use super::scheduler::{Limits, SequenceId};
 use super::sequence::Job;
 use super::shared::Shared;
 use super::{Failure, ModelInfo};
-use crate::kernels;
+use crate::memory;
 use resident::Resident;
 use work::{Queue, Work, entry_level, next_work};
 
@@ -206,7 +206,7 @@ impl Engine {
         let mut resident = self.residents.remove(index);
         resident.fail_all(&failure);
         drop(resident);
-        kernels::return_memory();
+        memory::give_back();
         Ok(())
     }
 
