@@ -4,12 +4,11 @@
 //! there. A name that an upload has filled, or that was deleted, is not filled again; the same upload once more is told
 //! that it is there. Nothing is taken while less of the disk is free than is to stay free.
 
-use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -18,6 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
+use super::disk::Disk;
 use super::key::{Area, Key, SIGNATURE_BYTES};
 use super::link::Ticket;
 use super::{Interrupted, Unaccepted};
@@ -25,10 +25,7 @@ use super::{Interrupted, Unaccepted};
 #[derive(Debug, Clone)]
 pub struct Folder {
     root: PathBuf,
-    /// Bytes of its disk that stay free.
-    spare: u64,
-    /// What is being uploaded right now.
-    arriving: Arc<Mutex<HashSet<Key>>>,
+    disk: Arc<Disk>,
 }
 
 /// Where files are while they are written.
@@ -40,12 +37,6 @@ const DELETED: &str = "deleted";
 struct Part {
     path: PathBuf,
     file: File,
-}
-
-/// An upload under way: the only one for its key.
-struct Arriving {
-    key: Key,
-    all: Arc<Mutex<HashSet<Key>>>,
 }
 
 impl Folder {
@@ -61,8 +52,7 @@ impl Folder {
         }
         let folder = Self {
             root: root.to_owned(),
-            spare,
-            arriving: Arc::default(),
+            disk: Arc::new(Disk::of(root, spare)),
         };
         Ok(folder)
     }
@@ -70,7 +60,7 @@ impl Folder {
     /// Stores an object under its name, whatever was there before.
     pub async fn put(&self, key: Key, bytes: Bytes) -> io::Result<()> {
         self.blocking(move |folder| {
-            folder.check_room(bytes.len() as u64)?;
+            folder.disk.check(bytes.len() as u64)?;
             let mut part = folder.part()?;
             part.file.write_all(&bytes)?;
             part.file.sync_all()?;
@@ -121,13 +111,14 @@ impl Folder {
         mut body: impl Stream<Item = Result<Bytes, Interrupted>> + Unpin,
     ) -> Result<u64, Unaccepted> {
         let key = ticket.key;
-        let _alone = self.claim(key).ok_or(Unaccepted::Used)?;
+        let _alone = self.disk.claim(ticket).ok_or(Unaccepted::Used)?;
         let used = self.blocking(move |folder| Ok(folder.is_used(key))).await?;
         if used {
             return self.same_again(key, body).await;
         }
         let part = |folder: &Self| {
-            folder.check_room(0)?;
+            // Its own room is in the sum.
+            folder.disk.check(0)?;
             folder.part()
         };
         let Part { path, file } = &self.blocking(part).await?;
@@ -213,27 +204,8 @@ impl Folder {
         .await
     }
 
-    fn claim(&self, key: Key) -> Option<Arriving> {
-        let all = self.arriving.clone();
-        let new = lock(&all).insert(key);
-        new.then_some(Arriving { key, all })
-    }
-
     fn is_used(&self, key: Key) -> bool {
         self.path(key).exists() || self.deleted(key).exists()
-    }
-
-    fn check_room(&self, bytes: u64) -> io::Result<()> {
-        let disk = rustix::fs::statvfs(&self.root)?;
-        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        let wanted = self.spare.saturating_add(bytes);
-        match free < wanted {
-            true => Err(io::Error::new(
-                ErrorKind::StorageFull,
-                format!("{free} bytes of the disk are free, and {wanted} are wanted"),
-            )),
-            false => Ok(()),
-        }
     }
 
     fn part(&self) -> io::Result<Part> {
@@ -306,16 +278,6 @@ impl Drop for Part {
     }
 }
 
-impl Drop for Arriving {
-    fn drop(&mut self) {
-        lock(&self.all).remove(&self.key);
-    }
-}
-
-fn lock(all: &Mutex<HashSet<Key>>) -> std::sync::MutexGuard<'_, HashSet<Key>> {
-    all.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
@@ -348,10 +310,12 @@ fn remove_before(folder: &Path, before: SystemTime) -> io::Result<u64> {
 mod tests {
     use std::io::Write;
 
+    use bytes::Bytes;
+    use futures_util::stream;
     use uuid::Uuid;
 
-    use super::Folder;
-    use crate::coordinator::media::{Area, Key, Kind};
+    use super::{Folder, Ticket};
+    use crate::coordinator::media::{Area, Key, Kind, Unaccepted};
 
     #[test]
     fn what_is_not_all_there_gets_no_name() {
@@ -364,5 +328,24 @@ mod tests {
         assert!(!folder.path(key).exists());
         assert!(folder.take_in(&part.path, key, 4).unwrap());
         assert!(folder.path(key).exists());
+    }
+
+    #[tokio::test]
+    async fn what_an_upload_may_still_bring_is_no_room_for_another() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path(), 0).unwrap();
+        let ticket = |number, most| Ticket {
+            key: Key::new(Area::Results, Uuid::nil(), number, Kind::Webp),
+            most,
+        };
+        let upload = || {
+            let image = Bytes::from_static(b"RIFF\x10\0\0\0WEBPVP8 ");
+            folder.receive(ticket(1, 100), stream::iter([Ok(image)]))
+        };
+        let first = folder.disk.claim(ticket(2, u64::MAX)).unwrap();
+        let refused = upload().await;
+        assert!(matches!(refused, Err(Unaccepted::Store(_))), "{refused:?}");
+        drop(first);
+        upload().await.unwrap();
     }
 }

@@ -5,6 +5,7 @@
 //! | `key` | what an object is called, and of which kind it is |
 //! | `link` | links that are good for one object, one use and a while |
 //! | `folder` | objects as files |
+//! | `disk` | what is to stay free where the folder is |
 //! | `holding` | objects that go when nobody needs them any more |
 //! | `bucket` | objects in a bucket of a service that speaks S3 |
 //!
@@ -19,6 +20,7 @@
 mod bucket;
 #[cfg(test)]
 pub mod bucket_tests;
+mod disk;
 mod folder;
 mod holding;
 mod key;

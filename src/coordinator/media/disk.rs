@@ -1,0 +1,79 @@
+//! The disk of a folder: what is to stay free of it, and what may still come there.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::key::Key;
+use super::link::Ticket;
+
+#[derive(Debug)]
+pub struct Disk {
+    /// A folder on it.
+    root: PathBuf,
+    /// Bytes that stay free.
+    spare: u64,
+    /// What is being uploaded right now, and how many bytes that may be.
+    arriving: Mutex<HashMap<Key, u64>>,
+}
+
+/// An upload under way: the only one for its key. It has the room for what its link is for.
+#[derive(Debug)]
+pub struct Arriving {
+    key: Key,
+    disk: Arc<Disk>,
+}
+
+impl Disk {
+    pub fn of(root: &Path, spare: u64) -> Self {
+        Self {
+            root: root.to_owned(),
+            spare,
+            arriving: Mutex::default(),
+        }
+    }
+
+    /// None, while the same is being uploaded.
+    pub fn claim(self: &Arc<Self>, Ticket { key, most }: Ticket) -> Option<Arriving> {
+        let mut arriving = self.arriving();
+        if arriving.contains_key(&key) {
+            return None;
+        }
+        arriving.insert(key, most);
+        let disk = self.clone();
+        Some(Arriving { key, disk })
+    }
+
+    /// Whether there is room for so many bytes beside all that is being uploaded.
+    pub fn check(&self, bytes: u64) -> io::Result<()> {
+        let disk = rustix::fs::statvfs(&self.root)?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let coming = self.coming().saturating_add(bytes);
+        let wanted = self.spare.saturating_add(coming);
+        match free < wanted {
+            true => Err(io::Error::new(
+                ErrorKind::StorageFull,
+                format!("{free} bytes of the disk are free, and {wanted} are wanted"),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn coming(&self) -> u64 {
+        let arriving = self.arriving();
+        arriving
+            .values()
+            .fold(0, |sum: u64, most| sum.saturating_add(*most))
+    }
+
+    fn arriving(&self) -> MutexGuard<'_, HashMap<Key, u64>> {
+        self.arriving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        self.disk.arriving().remove(&self.key);
+    }
+}
