@@ -29,8 +29,8 @@ settings! {
         keep: Duration where (3600..=604_800) = "24h",
         /// The largest image a worker may send.
         largest_upload: Size where (1 << 10..=1 << 30) = "32 MiB",
-        /// What stays free on the disk of the folder: no more images are taken until then. Raise it where others write there, too.
-        keep_free: Size where (0..=1 << 50) = "1 GiB",
+        /// What stays free on the disk of the folder: no more images are taken or given out to be drawn until then. Raise it where others write there, too.
+        keep_free: Size where (0..=1 << 50) = "256 MiB",
     }
 }
 

@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tracing::warn;
 
 use super::key::Key;
 use super::link::Ticket;
@@ -16,6 +19,8 @@ pub struct Disk {
     spare: u64,
     /// What is being uploaded right now, and how many bytes that may be.
     arriving: Mutex<HashMap<Key, u64>>,
+    /// Whether it was warned that there is no room.
+    warned: AtomicBool,
 }
 
 /// An upload under way: the only one for its key. It has the room for what its link is for.
@@ -31,6 +36,7 @@ impl Disk {
             root: root.to_owned(),
             spare,
             arriving: Mutex::default(),
+            warned: AtomicBool::default(),
         }
     }
 
@@ -45,19 +51,27 @@ impl Disk {
         Some(Arriving { key, disk })
     }
 
-    /// Whether there is room for so many bytes beside all that is being uploaded.
+    /// Warns if there is no room, also where it was warned of that before.
+    pub fn look(&self) -> io::Result<()> {
+        self.warned.store(false, Ordering::Relaxed);
+        self.check(0)
+    }
+
+    /// Whether there is room for so many bytes beside all that is being uploaded. If not, it is warned of that once until
+    /// the next [`Disk::look`].
     pub fn check(&self, bytes: u64) -> io::Result<()> {
         let disk = rustix::fs::statvfs(&self.root)?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         let coming = self.coming().saturating_add(bytes);
         let wanted = self.spare.saturating_add(coming);
-        match free < wanted {
-            true => Err(io::Error::new(
-                ErrorKind::StorageFull,
-                format!("{free} bytes of the disk are free, and {wanted} are wanted"),
-            )),
-            false => Ok(()),
+        if free >= wanted {
+            return Ok(());
         }
+        let message = format!("{free} bytes of the disk are free, and {wanted} are wanted");
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            warn!("images are refused, serve.media.keep_free is to stay free: {message}");
+        }
+        Err(io::Error::new(ErrorKind::StorageFull, message))
     }
 
     fn coming(&self) -> u64 {

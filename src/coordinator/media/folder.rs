@@ -88,6 +88,11 @@ impl Folder {
         .await
     }
 
+    /// Whether what a link is for would be taken now.
+    pub fn check_room(&self, ticket: Ticket) -> io::Result<()> {
+        self.disk.check(ticket.most)
+    }
+
     pub async fn size(&self, key: Key) -> io::Result<Option<u64>> {
         self.blocking(move |folder| found(fs::metadata(folder.path(key)).map(|data| data.len())))
             .await
@@ -188,7 +193,7 @@ impl Folder {
         Ok(true)
     }
 
-    /// Removes what is older than `keep`: how many objects.
+    /// Removes what is older than `keep`: how many objects. Warns if there is no room after that.
     pub async fn sweep(&self, keep: Duration) -> io::Result<u64> {
         self.blocking(move |folder| {
             let before = SystemTime::now().checked_sub(keep);
@@ -197,9 +202,12 @@ impl Folder {
             };
             remove_before(&folder.root.join(PARTS), before)?;
             let areas = Area::ALL.into_iter();
-            areas
+            let removed = areas
                 .map(|area| remove_before(&folder.root.join(area.name()), before))
-                .sum()
+                .sum();
+            // Whoever comes next is refused, and this has told why.
+            let _ = folder.disk.look();
+            removed
         })
         .await
     }

@@ -227,7 +227,8 @@ impl Media {
         })
     }
 
-    /// An address to which one object may be sent with `PUT`, for a while. [`Media::take_in`] says whether it was.
+    /// An address to which one object may be sent with `PUT`, for a while. [`Media::take_in`] says whether it was. None,
+    /// while there is no room for the object.
     pub async fn upload_link(&self, key: Key, valid_for: Duration) -> Result<String, MediaError> {
         self.upload_link_up_to(u64::MAX, key, valid_for).await
     }
@@ -245,7 +246,10 @@ impl Media {
             most: self.inner.largest.min(most),
         };
         Ok(match &self.inner.place {
-            Place::Folder(_, signer) => signer.upload(ticket, wall_clock().after(valid_for)),
+            Place::Folder(folder, signer) => {
+                folder.check_room(ticket)?;
+                signer.upload(ticket, wall_clock().after(valid_for))
+            }
             Place::Bucket(bucket) => bucket.upload_link(key, valid_for).await?,
         })
     }

@@ -120,7 +120,11 @@ async fn a_disk_that_is_to_stay_free_takes_nothing() {
     let refused = refused.unwrap_err().to_string();
     let wanted = format!("and {} are wanted", u64::MAX);
     assert!(refused.ends_with(&wanted), "{refused}");
-    let link = place.media.upload_link(key(1), HOUR).await.unwrap();
+    let link = place.media.upload_link(key(1), HOUR).await;
+    assert!(link.is_err(), "nobody draws what is not taken: {link:?}");
+    // One from when there was room.
+    let roomy = self::place().await;
+    let link = roomy.media.upload_link(key(1), HOUR).await.unwrap();
     let refused = place.upload(&link, &[WEBP]).await;
     assert!(matches!(refused, Err(Unaccepted::Store(_))), "{refused:?}");
     assert_eq!(place.files(), [""; 0]);
