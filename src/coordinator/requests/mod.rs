@@ -262,10 +262,11 @@ impl Requests {
         tasks.start(async move {
             following.await;
             drop(memory);
+            if let Some(sources) = sources {
+                restore::let_go(sources, &followed);
+            }
             if followed.has_ended() {
                 requests.finish(&followed).await;
-            } else if let Some(sources) = sources {
-                sources.leave();
             }
         });
     }

@@ -1,4 +1,5 @@
-//! What an earlier process has left on disk: what has ended is known again, what has not is queued again.
+//! What an earlier process has left on disk: what has ended is known again, what has not is queued again, with the images
+//! that came along.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use super::request::{Ended, Made, Request};
 use super::{Belongings, Requests};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::{Standing, Submission};
-use crate::coordinator::media::Media;
+use crate::coordinator::media::{Holding, Media};
 use crate::coordinator::names::Names;
 use crate::coordinator::storage::{OpenRequest, ResultRow, StorageError, Wanted};
 use crate::coordinator::switchboard::JobStream;
@@ -140,6 +141,14 @@ impl Requests {
     }
 }
 
+/// The images that came along with a request that is followed no more. While it is open they stay, also where its time is
+/// over: another process may queue it again, and lets it live longer.
+pub fn let_go(sources: Holding, request: &Request) {
+    if request.is_open() {
+        sources.leave();
+    }
+}
+
 /// How a job ends whose worker hides the result.
 const CENSORED: &str = "content_filter";
 const UNLAWFUL: &str = "csam";
@@ -161,5 +170,47 @@ fn again(kind: Kind, row: &ResultRow) -> Ended {
         ("cancelled", true) => Ended::Cancelled,
         ("expired", _) => Ended::Expired,
         _ => Ended::Failed(row.reason.as_str().into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use tokio::time::{Instant, sleep};
+    use uuid::Uuid;
+
+    use super::let_go;
+    use crate::coordinator::clock::wall_clock;
+    use crate::coordinator::media::{Area, Key, Kind, Links, Media, MediaSettings};
+    use crate::coordinator::requests::request::tests::{request, with_jobs};
+    use crate::tasks::Tasks;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[tokio::test]
+    async fn images_of_what_is_open_stay_also_when_its_time_is_over() {
+        let (tasks, folder) = (Tasks::default(), tempfile::tempdir().unwrap());
+        let links = Links {
+            secret: [1; 32],
+            base: "http://muster.test".to_owned(),
+        };
+        let settings = MediaSettings::in_folder(folder.path().join("media"));
+        let media = Media::open(&settings, &links, &tasks).await.unwrap();
+        let (open, ended) = (with_jobs(wall_clock()), request(wall_clock()));
+        let key = |number| Key::new(Area::Sources, Uuid::nil(), number, Kind::Webp);
+        for (number, request) in [(1, &open), (2, &ended)] {
+            assert!(request.has_ended());
+            let stored = media.put(key(number), Bytes::from_static(b"RIFF"));
+            stored.await.unwrap();
+            let_go(media.hold(vec![key(number)]), request);
+        }
+        let began = Instant::now();
+        while media.get(key(2)).await.unwrap().is_some() {
+            assert!(began.elapsed() < PATIENCE, "it is kept");
+            sleep(Duration::from_millis(5)).await;
+        }
+        assert!(media.get(key(1)).await.unwrap().is_some());
     }
 }
