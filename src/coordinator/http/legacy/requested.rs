@@ -17,8 +17,8 @@ use crate::coordinator::state::DoorSettings;
 use crate::protocol::job::{Kind, RequestId, Targets};
 use crate::protocol::legacy::{Code, Refusal};
 
-/// A reply holds its texts twice for a moment: as they are, and as they are written.
-const COPIES: usize = 2;
+/// A reply holds its texts and images twice for a moment: as they are, and as they are written.
+pub const COPIES: usize = 2;
 
 /// Who asks for how many jobs.
 pub struct Asking<'a> {
@@ -43,8 +43,8 @@ impl Asking<'_> {
 
     /// As many texts or images may wait for an account as its limit says, and ten times as many forms may wait or be made;
     /// of a service, for each of its people. For all who have no key as many of the models that are asked for now, so that
-    /// a crowded one keeps nobody from others, and as many of all together that are none. What has found room keeps its place until it is taken; where there is no
-    /// limit nobody needs one.
+    /// a crowded one keeps nobody from others, and as many of all together that are none. What has found room keeps its
+    /// place until it is taken; where there is no limit nobody needs one.
     pub fn leave_room(
         &self,
         requests: &Requests,

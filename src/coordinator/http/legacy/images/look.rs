@@ -7,7 +7,7 @@ use axum::response::Response;
 use super::super::moderation::Door;
 use super::super::progress;
 use super::super::refused::Refused;
-use super::super::requested::{find, made, unavailable};
+use super::super::requested::{COPIES, find, made, unavailable};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::reply;
@@ -94,14 +94,11 @@ pub async fn cancel(
     Ok(reply::json_in(telling.room, StatusCode::OK, &status))
 }
 
-/// A reply holds its images twice for a moment: as they are, and as they are written.
-const COPIES: u64 = 2;
-
 /// Images on their way into a reply.
 struct Telling {
     shape: Shape,
     room: Room,
-    bytes: u64,
+    bytes: usize,
     /// Why one of them is a link that should be whole.
     full: Option<ApiError>,
 }
@@ -133,11 +130,9 @@ impl Telling {
         if self.shape == Shape::Links {
             return Shape::Links;
         }
-        let bytes = self.bytes + stored.div_ceil(3) * 4 * COPIES;
-        match self
-            .room
-            .cover(usize::try_from(bytes).unwrap_or(usize::MAX))
-        {
+        let told = usize::try_from(stored.div_ceil(3) * 4).unwrap_or(usize::MAX);
+        let bytes = self.bytes.saturating_add(told.saturating_mul(COPIES));
+        match self.room.cover(bytes) {
             Ok(()) => {
                 self.bytes = bytes;
                 Shape::Inline
