@@ -61,18 +61,25 @@ impl Followed {
     /// Takes in all that is on disk now.
     pub async fn catch_up(&self, store: &Store) -> Result<(), StorageError> {
         let _reading = self.reading.lock().await;
-        let timeouts = Timeouts::of(&store.timeouts(wall_clock()).await?);
-        *self
-            .timeouts
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::new(timeouts);
-        self.others.send_replace(());
+        self.take_in(Timeouts::of(&store.timeouts(wall_clock()).await?));
         let (rows, before) = (store.filters().await?, self.filters());
         let compiled = spawn_blocking(move || Filters::compile(&rows, &before)).await;
         let compiled = compiled
             .map_err(|_| StorageError::Broken("filters could not be compiled".to_owned()))?;
         *self.filters.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(compiled);
         Ok(())
+    }
+
+    /// Every worker's socket looks again when it is told: of the same timeouts nobody is.
+    fn take_in(&self, timeouts: Timeouts) {
+        if *self.timeouts() == timeouts {
+            return;
+        }
+        *self
+            .timeouts
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(timeouts);
+        self.others.send_replace(());
     }
 }
 

@@ -9,7 +9,7 @@ use crate::coordinator::storage::TimeoutRow;
 use crate::protocol::job::UnixMillis;
 
 /// All of them at one moment.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Timeouts {
     until: HashMap<Network, UnixMillis>,
     /// The sizes of networks there are, so that an address is looked up once for each.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::select;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use crate::coordinator::accounts::{Accounts, Caller, Denied, NoOwner, Roles, Scopes};
@@ -149,35 +149,45 @@ async fn ask(accounts: Accounts, rigs: Rigs, way: Way, who: Applicant) -> Result
     })
 }
 
-/// Looks again whenever any key or its account has changed, or who is kept out, and now and then for keys that expire.
+/// Looks again whenever any key or its account has changed, and now and then for keys that expire; at where it comes from
+/// alone when others are kept out.
 async fn revoked(
     accounts: Accounts,
     caller: Arc<Caller>,
     way: Way,
     (mut keys, mut timeouts): (watch::Receiver<i64>, watch::Receiver<()>),
 ) -> Denial {
+    let mut expiry = Instant::now() + EXPIRY_CHECK;
     loop {
-        let changed = select! {
-            changed = keys.changed() => changed,
-            changed = timeouts.changed() => changed,
-            () = sleep(EXPIRY_CHECK) => Ok(()),
+        let (changed, is_key) = select! {
+            changed = keys.changed() => (changed, true),
+            changed = timeouts.changed() => (changed, false),
+            () = sleep_until(expiry) => (Ok(()), true),
         };
         if changed.is_err() {
             // The store is closing, and with it the process.
             return std::future::pending().await;
         }
-        let denial = match accounts.recheck(&caller).await {
-            Ok(caller) => {
-                let may_own = caller.may_own().map_err(Denial::from);
-                may_own.and_then(|()| way.check(&caller)).err()
+        let checked = match is_key {
+            true => {
+                expiry = Instant::now() + EXPIRY_CHECK;
+                recheck(&accounts, &caller, &way).await
             }
-            Err(denied) => Some(denied.into()),
+            // Its key is as good as it was.
+            false => way.check(&caller),
         };
-        // Whoever is here stays while nobody can say.
-        if let Some(denial) = denial.filter(|denial| *denial != Denial::Unavailable) {
-            return denial;
+        match checked {
+            // Whoever is here stays while nobody can say.
+            Ok(()) | Err(Denial::Unavailable) => {}
+            Err(denial) => return denial,
         }
     }
+}
+
+async fn recheck(accounts: &Accounts, caller: &Caller, way: &Way) -> Result<(), Denial> {
+    let caller = accounts.recheck(caller).await?;
+    caller.may_own()?;
+    way.check(&caller)
 }
 
 impl From<Denied> for Denial {

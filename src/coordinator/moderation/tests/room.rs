@@ -97,6 +97,24 @@ fn minutes(moderation: &Moderation, address: &str) -> Option<u64> {
 }
 
 #[tokio::test]
+async fn of_timeouts_that_are_as_they_were_nobody_is_told() {
+    let house = House::new();
+    let (moderation, _store) = house.process().await;
+    let mut told = moderation.timeouts_changed();
+    make(&moderation, 10, "dark").await;
+    assert!(!told.has_changed().unwrap(), "filters are no timeouts");
+    let network = Network::around(ip("192.0.2.7"));
+    let hour = Duration::from_secs(3600);
+    moderation.keep_out(network, hour).await.unwrap();
+    assert!(told.has_changed().unwrap());
+    told.mark_unchanged();
+    moderation.catch_up().await;
+    assert!(!told.has_changed().unwrap());
+    assert!(moderation.let_in(network).await.unwrap());
+    assert!(told.has_changed().unwrap());
+}
+
+#[tokio::test]
 async fn whoever_sends_suspicious_prompts_is_kept_out_longer_each_time() {
     let house = House::new();
     let (moderation, store) = house.process().await;
