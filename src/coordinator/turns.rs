@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub struct Turns<Who> {
     lines: Arc<Mutex<HashMap<Who, Arc<Semaphore>>>>,
     /// Things of one that may be at it at the same time.
-    each: usize,
+    each: fn(&Who) -> usize,
 }
 
 /// Until this is dropped.
@@ -25,7 +25,8 @@ pub struct Turn<Who: Eq + Hash> {
 }
 
 impl<Who: Eq + Hash + Clone> Turns<Who> {
-    pub fn new(each: usize) -> Self {
+    /// With so many things for each of them.
+    pub fn for_each(each: fn(&Who) -> usize) -> Self {
         Self {
             lines: Arc::default(),
             each,
@@ -49,7 +50,7 @@ impl<Who: Eq + Hash + Clone> Turns<Who> {
     fn stand(&self, who: Who) -> (Turn<Who>, Arc<Semaphore>) {
         let mut lines = self.lines();
         let line = lines.entry(who.clone());
-        let line = line.or_insert_with(|| Arc::new(Semaphore::new(self.each)));
+        let line = line.or_insert_with_key(|who| Arc::new(Semaphore::new((self.each)(who))));
         let turn = Turn {
             turns: self.clone(),
             who,
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn what_is_of_one_waits_for_its_own_and_for_nobody_else() {
-        let turns = Turns::new(2);
+        let turns = Turns::for_each(|_| 2);
         let now = |who: &'static str| turns.turn(who).now_or_never();
         let (first, second) = (now("alice"), now("alice"));
         assert!(first.is_some() && second.is_some());
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn who_waits_is_next_and_nothing_is_kept_of_those_who_are_gone() {
-        let turns = Turns::new(1);
+        let turns = Turns::for_each(|_| 1);
         let first = turns.turn_now("alice");
         let mut second = Box::pin(turns.turn("alice"));
         assert!(second.as_mut().now_or_never().is_none());

@@ -9,7 +9,7 @@
 //!
 //! Nobody's bytes are passed on: what is stored was decoded and encoded here, so it is an image, of the size it says
 //! it is, and nothing but an image. All of it happens off the async threads, a few at a time: of what users send along one
-//! image of each, and what workers bring in places of its own.
+//! image or two of each, and what workers bring in places of its own.
 
 mod decode;
 mod encode;

@@ -10,7 +10,7 @@ use crate::coordinator::turns::Turns;
 use crate::protocol::job::AccountId;
 use crate::protocol::legacy::error::{Code, Refusal};
 
-use super::{Bounds, Header, PictureError, Pictures, Prepared};
+use super::{AT_ONCE, Bounds, Header, PictureError, Pictures, Prepared};
 
 /// Takes in what clients send along. Clones share the way out and the store.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub struct Sources {
     egress: Egress,
     pictures: Pictures,
     media: Media,
-    /// Of each sender one image is worked at, so that nobody waits for many of another.
+    /// Of each sender a few images are worked at, so that nobody waits for many of another.
     pub(super) turns: Turns<Sender>,
 }
 
@@ -81,7 +81,7 @@ impl Sources {
             egress,
             pictures: Pictures::sent(),
             media,
-            turns: Turns::new(1),
+            turns: Turns::for_each(Sender::at_once),
         }
     }
 
@@ -166,6 +166,14 @@ impl Sources {
 }
 
 impl Sender {
+    /// Images that are worked at. Behind an account there may be many people: it has half of the places.
+    pub(super) const fn at_once(&self) -> usize {
+        match self {
+            Self::Account(_) => AT_ONCE / 2,
+            Self::Household(_) => 1,
+        }
+    }
+
     pub fn of(account: AccountId, address: IpAddr) -> Self {
         match account {
             ANONYMOUS => Self::Household(Network::around(address)),

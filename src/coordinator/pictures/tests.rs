@@ -291,8 +291,9 @@ fn an_image_takes_room_by_its_pixels_and_the_largest_takes_all() {
 async fn who_sends_many_images_waits_for_them_and_nobody_else_does() {
     let place = place().await;
     let image = to_base64(&written(ImageFormat::Png, 16, 16, 255));
-    let mine = place.sources.turns.turn(ALICE).await;
-    // However many places there are, hers wait for the one that is worked at.
+    let turns = (0..ALICE.at_once()).map(|_| place.sources.turns.turn_now(ALICE).unwrap());
+    let mine: Vec<_> = turns.collect();
+    // However many places there are, hers wait for those that are worked at.
     let mut waiting = Box::pin(place.sources.read(ALICE, &image, Role::Source));
     assert!(waiting.as_mut().now_or_never().is_none());
     let read = place.sources.read(BOB, &image, Role::Source).await;
@@ -300,6 +301,18 @@ async fn who_sends_many_images_waits_for_them_and_nobody_else_does() {
     assert!(waiting.as_mut().now_or_never().is_none());
     drop(mine);
     assert_eq!(waiting.await.unwrap().width, 16);
+}
+
+#[tokio::test]
+async fn an_account_has_more_places_than_a_household_and_not_all() {
+    let place = place().await;
+    let at_once = |sender| {
+        let turns = std::iter::from_fn(|| place.sources.turns.turn_now(sender));
+        turns.take(super::AT_ONCE).collect::<Vec<_>>().len()
+    };
+    let household = Sender::of(ANONYMOUS, "192.0.2.1".parse().unwrap());
+    assert_eq!(at_once(household), 1);
+    assert_eq!(at_once(ALICE), super::AT_ONCE / 2);
 }
 
 #[test]
