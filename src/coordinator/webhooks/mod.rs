@@ -4,10 +4,11 @@
 //! | --- | --- |
 //! | `listen` | waits for the results of one request |
 //! | `told` | a result that is to be told, and how |
+//! | `parties` | who has a share, and how much that is |
 //! | `deliver` | one call: its attempts, and what is tried again |
 //!
-//! Each account has a share of the queue and a few of the places, so that nobody's calls are dropped, or wait long, for
-//! those of another: an address may take as long as it likes to answer.
+//! Each account has a share of the queue and a few of the places, and where there is no key each host, so that nobody's
+//! calls are dropped, or wait long, for those of another: an address may take as long as it likes to answer.
 //!
 //! Each result is told of at most once, for texts, images and questions alike. A call that finds no place in the queue
 //! is dropped, and one that nobody takes is given up: the result is with the request all the same. What was queued when
@@ -16,6 +17,7 @@
 
 mod deliver;
 mod listen;
+mod parties;
 mod told;
 
 #[cfg(test)]
@@ -32,9 +34,9 @@ use super::media::Media;
 use super::requests::Request;
 use super::storage::Store;
 use super::turns::{Turn, Turns};
-use crate::protocol::job::AccountId;
 use crate::tasks::Tasks;
 
+use parties::Party;
 use told::Told;
 
 /// Where calls are queued. Clones share the queue.
@@ -44,17 +46,17 @@ pub struct Webhooks {
     media: Media,
     store: Store,
     queue: Arc<Semaphore>,
-    shares: Turns<AccountId>,
+    shares: Turns<Party>,
     places: Arc<Semaphore>,
-    turns: Turns<AccountId>,
+    turns: Turns<Party>,
     tasks: Tasks,
 }
 
-/// A place in the queue, and one of its account's share.
+/// A place in the queue, and one of each share that it counts in.
 #[derive(Debug)]
 struct Waiting {
     _place: OwnedSemaphorePermit,
-    _share: Turn<AccountId>,
+    _shares: Vec<Turn<Party>>,
 }
 
 /// One thing to say to one address.
@@ -66,12 +68,8 @@ struct Call {
 
 /// Results that wait to be told (F-117 of the poll API): what is said of them is written when they are called for.
 const QUEUE: usize = 256;
-/// Of one account.
-const SHARE: usize = QUEUE / 4;
 /// Addresses that are called at the same time: a slow one keeps few others waiting.
 const AT_ONCE: usize = 16;
-/// Of one account.
-const ITS_OWN: usize = 2;
 
 impl Webhooks {
     pub fn start(egress: Egress, store: Store, media: Media, tasks: &Tasks) -> Self {
@@ -80,9 +78,9 @@ impl Webhooks {
             media,
             store,
             queue: Arc::new(Semaphore::new(QUEUE)),
-            shares: Turns::new(SHARE),
+            shares: Turns::for_each(Party::share),
             places: Arc::new(Semaphore::new(AT_ONCE)),
-            turns: Turns::new(ITS_OWN),
+            turns: Turns::for_each(Party::at_once),
             tasks: tasks.clone(),
         }
     }
@@ -98,28 +96,34 @@ impl Webhooks {
     }
 
     fn tell(&self, told: Told) {
-        let Some(waiting) = self.room_for(told.request.account) else {
-            warn!("a webhook was dropped: {QUEUE} are waiting already, or {SHARE} of its account");
+        let parties = Party::all_of(told.request.account, &told.address);
+        let Some(waiting) = self.room_for(&parties) else {
+            warn!("a webhook was dropped: {QUEUE} are waiting already, or its account's share");
             return;
         };
         let (webhooks, stopping) = (self.clone(), self.tasks.stopping());
         self.tasks.start(async move {
-            let calling = webhooks.call(told, waiting);
+            let calling = webhooks.call(told, parties, waiting);
             stopping.run_until_cancelled(calling).await
         });
     }
 
-    fn room_for(&self, account: AccountId) -> Option<Waiting> {
-        let share = self.shares.turn_now(account)?;
+    fn room_for(&self, parties: &[Party]) -> Option<Waiting> {
+        let parties = parties.iter().cloned();
+        let shares: Option<_> = parties.map(|one| self.shares.turn_now(one)).collect();
+        let shares = shares?;
         let place = self.queue.clone().try_acquire_owned().ok()?;
         Some(Waiting {
             _place: place,
-            _share: share,
+            _shares: shares,
         })
     }
 
-    async fn call(&self, told: Told, waiting: Waiting) {
-        let _turn = self.turns.turn(told.request.account).await;
+    async fn call(&self, told: Told, parties: Vec<Party>, waiting: Waiting) {
+        let mut turns = Vec::with_capacity(parties.len());
+        for party in parties {
+            turns.push(self.turns.turn(party).await);
+        }
         let _place = self.places.acquire().await;
         drop(waiting);
         if let Some(call) = told.call(&self.media).await {

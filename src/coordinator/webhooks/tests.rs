@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
+use super::parties::Party;
 use super::told::Told;
-use super::{ITS_OWN, SHARE, Webhooks, deliver};
+use super::{QUEUE, Webhooks, deliver};
 use crate::coordinator::accounts::{ANONYMOUS, Caller};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::Standing;
@@ -151,13 +152,14 @@ async fn each_result_is_told_once_as_the_contract_says() {
 async fn an_account_has_a_share_of_the_queue_and_a_few_of_the_places() {
     let place = place(&ok("", "")).await;
     let webhooks = &place.webhooks;
-    let room = |account| webhooks.room_for(AccountId(account));
-    let hers: Vec<_> = (0..SHARE).map(|_| room(1).unwrap()).collect();
+    let room = |account| webhooks.room_for(&[Party::Account(AccountId(account))]);
+    let hers: Vec<_> = (0..QUEUE / 2).map(|_| room(1).unwrap()).collect();
     assert!(room(1).is_none() && room(2).is_some());
     drop(hers);
     assert!(room(1).is_some());
-    // Addresses of hers that do not answer keep all her places, and none of another's.
-    let tarpits = (0..ITS_OWN).map(|_| webhooks.turns.turn_now(ANONYMOUS));
+    // Addresses that do not answer keep all places of those who have no key, and none of another's.
+    let keyless = Party::Account(ANONYMOUS);
+    let tarpits = (0..keyless.at_once()).map(|_| webhooks.turns.turn_now(keyless.clone()));
     let tarpits: Vec<_> = tarpits.map(Option::unwrap).collect();
     let (keyless, keyed) = (request(1), request_for(AccountId(7)));
     for request in [&keyless, &keyed] {
@@ -167,6 +169,29 @@ async fn an_account_has_a_share_of_the_queue_and_a_few_of_the_places() {
     assert_eq!(place.said(1).await[0]["request"], keyed.id.to_string());
     drop(tarpits);
     assert_eq!(place.said(2).await[1]["request"], keyless.id.to_string());
+}
+
+#[tokio::test]
+async fn a_host_that_does_not_answer_keeps_no_other_from_those_who_have_no_key() {
+    let place = place(&ok("", "")).await;
+    let webhooks = &place.webhooks;
+    let tarpit = Party::all_of(ANONYMOUS, "https://tarpit.example/");
+    let room = |parties: &[Party]| webhooks.room_for(parties);
+    let waiting = std::iter::from_fn(|| room(&tarpit));
+    let waiting: Vec<_> = waiting.take(QUEUE).collect();
+    assert_eq!(waiting.len(), tarpit[0].share());
+    assert!(room(&Party::all_of(ANONYMOUS, "https://other.example/")).is_some());
+    let places = (0..tarpit[0].at_once()).map(|_| {
+        let turns = tarpit.iter().cloned();
+        let turns = turns.map(|party| webhooks.turns.turn_now(party).unwrap());
+        turns.collect::<Vec<_>>()
+    });
+    let places: Vec<_> = places.collect();
+    let request = request(1);
+    place.follow(&request);
+    end(&request, 0, made());
+    assert_eq!(place.said(1).await[0]["request"], request.id.to_string());
+    drop((waiting, places));
 }
 
 #[tokio::test]

@@ -1,0 +1,68 @@
+//! Who is counted: an account, and where there is no key the host that is called, because all who have none are one
+//! account.
+
+use url::Url;
+
+use super::{AT_ONCE, QUEUE};
+use crate::coordinator::accounts::ANONYMOUS;
+use crate::protocol::job::AccountId;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Party {
+    Account(AccountId),
+    Host(String),
+}
+
+impl Party {
+    /// The smallest first: whoever waits for its own keeps nothing of what it shares.
+    pub fn all_of(account: AccountId, address: &str) -> Vec<Self> {
+        match account {
+            ANONYMOUS => vec![Self::Host(host(address)), Self::Account(account)],
+            account => vec![Self::Account(account)],
+        }
+    }
+
+    /// Calls of it that wait.
+    pub const fn share(&self) -> usize {
+        match self {
+            Self::Account(_) => QUEUE / 2,
+            Self::Host(_) => QUEUE / 8,
+        }
+    }
+
+    /// Calls of it that are made at the same time.
+    pub const fn at_once(&self) -> usize {
+        match self {
+            Self::Account(ANONYMOUS) => AT_ONCE / 2,
+            Self::Account(_) => AT_ONCE / 4,
+            Self::Host(_) => AT_ONCE / 8,
+        }
+    }
+}
+
+fn host(address: &str) -> String {
+    let url = Url::parse(address).ok();
+    let host = url.as_ref().and_then(Url::host_str);
+    host.unwrap_or(address).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Party;
+    use crate::coordinator::accounts::ANONYMOUS;
+    use crate::protocol::job::AccountId;
+
+    #[test]
+    fn only_where_there_is_no_key_the_host_counts() {
+        let keyless = |address| Party::all_of(ANONYMOUS, address);
+        let one = keyless("https://one.example/a");
+        assert_eq!(one, keyless("https://ONE.example:8443/b?c"));
+        let two = keyless("https://two.example/a");
+        assert!(one[0] != two[0] && one[1] == two[1]);
+        let keyed = |address| Party::all_of(AccountId(7), address);
+        assert_eq!(
+            keyed("https://one.example/a"),
+            keyed("https://two.example/a")
+        );
+    }
+}
