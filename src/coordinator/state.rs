@@ -96,6 +96,8 @@ pub struct DoorSettings {
     pub lifetime: Duration,
     /// A body of which nothing more comes for so long is given up.
     pub body_patience: Duration,
+    /// What is on its way from a client or to one gives way to others after so long, unless it moves.
+    pub standstill: Duration,
     /// Keys the hashes of prompts that placement compares: nobody outside can make them.
     pub prefixes: RandomState,
 }
@@ -142,6 +144,7 @@ impl Default for DoorSettings {
             commit_after: Duration::from_secs(2),
             lifetime: Duration::from_secs(1800),
             body_patience: Duration::from_secs(30),
+            standstill: Duration::from_secs(5),
             prefixes: RandomState::new(),
         }
     }

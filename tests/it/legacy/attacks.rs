@@ -457,11 +457,7 @@ async fn a_text_that_is_longer_than_its_job_can_need_is_refused_and_a_shorter_on
 
 #[tokio::test]
 async fn replies_that_nobody_reads_keep_others_from_long_texts_and_no_cancel_from_its_work() {
-    let settings = DoorSettings {
-        largest_request: 16 << 10,
-        ..DoorSettings::default()
-    };
-    let app = App::with(settings).await;
+    let app = App::with_little_room().await;
     let id = ask(&app, json!({"n": 4})).await;
     for _ in 0..3 {
         let popped = pop(&app, "w1").await;

@@ -237,11 +237,7 @@ async fn a_result_that_is_longer_than_any_is_refused_and_a_shorter_one_is_taken(
 
 #[tokio::test]
 async fn replies_that_nobody_reads_keep_others_from_long_results() {
-    let settings = DoorSettings {
-        largest_request: 16 << 10,
-        ..DoorSettings::default()
-    };
-    let app = App::with(settings).await;
+    let app = App::with_little_room().await;
     let id = ask(&app, &["caption"; 3]).await;
     let popped = pop(&app, &["caption"], 3).await;
     for form in popped["forms"].as_array().unwrap() {

@@ -11,7 +11,6 @@ use muster::coordinator::media::Key;
 use muster::coordinator::names::Names;
 use muster::coordinator::requests::Order;
 use muster::coordinator::requests::orders::Asked;
-use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::{AccountId, JobId, Kudos, RequestId};
 use muster::protocol::legacy::image::request::GenerationInputImage;
 use muster::protocol::legacy::{Body as _, Code};
@@ -380,15 +379,6 @@ async fn cancelling_returns_the_images_in_the_reply_even_where_links_were_asked_
     assert!(pop(&app, json!({})).await["id"].is_null());
 }
 
-/// Replies find no room beside one large image.
-async fn with_little_room() -> App {
-    App::with(DoorSettings {
-        largest_request: 16 << 10,
-        ..DoorSettings::default()
-    })
-    .await
-}
-
 /// The id of a request of which one image is there, a large one.
 async fn drawn_large(app: &App, more: Value) -> String {
     let id = ask(app, more).await;
@@ -409,7 +399,7 @@ fn of(id: &str) -> String {
 
 #[tokio::test]
 async fn replies_that_nobody_reads_keep_others_from_images_in_theirs_and_from_nothing_else() {
-    let app = with_little_room().await;
+    let app = App::with_little_room().await;
     let linked = drawn_large(&app, json!({"r2": true})).await;
     let whole = drawn_large(&app, json!({"r2": false})).await;
     let unread = app.get(&of(&whole)).await;
@@ -426,7 +416,7 @@ async fn replies_that_nobody_reads_keep_others_from_images_in_theirs_and_from_no
 
 #[tokio::test]
 async fn a_reply_of_which_only_some_fields_are_wanted_takes_its_room_too() {
-    let app = with_little_room().await;
+    let app = App::with_little_room().await;
     let id = drawn_large(&app, json!({"r2": false})).await;
     let masked = [("x-fields", "generations{img}")];
     let ask = || app.send(request(Method::GET, &of(&id), &masked, Body::empty()));
@@ -443,7 +433,7 @@ async fn a_reply_of_which_only_some_fields_are_wanted_takes_its_room_too() {
 
 #[tokio::test]
 async fn a_request_is_cancelled_also_where_a_reply_has_no_room_for_its_images() {
-    let app = with_little_room().await;
+    let app = App::with_little_room().await;
     let id = drawn_large(&app, json!({"r2": false, "params": {"n": 2}})).await;
     let unread = app.get(&of(&id)).await;
     let (code, status) = call(&app, Method::DELETE, &of(&id), Value::Null).await;

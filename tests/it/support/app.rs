@@ -71,6 +71,16 @@ impl App {
         Self::on(tempfile::tempdir().unwrap(), settings, None).await
     }
 
+    /// Beside one large reply there is no room for another, however long it stands still.
+    pub async fn with_little_room() -> Self {
+        Self::with(DoorSettings {
+            largest_request: 16 << 10,
+            standstill: PATIENCE * 100,
+            ..DoorSettings::default()
+        })
+        .await
+    }
+
     /// Another process begins on what this one has left on disk: it ends without a word, and nothing else is left.
     pub async fn anew(self) -> Self {
         self.tasks.stop(PATIENCE).await;

@@ -75,7 +75,7 @@ impl Memory {
             passing: largest(PASSING),
             kept: largest(KEPT),
             told: largest(TOLD),
-            transits: Transits::default(),
+            transits: Transits::new(settings.standstill),
         }))
     }
 

@@ -29,8 +29,11 @@ pub struct Transit {
 pub struct LetGo;
 
 /// All that are under way.
-#[derive(Default)]
-pub struct Transits(Mutex<Carts>);
+pub struct Transits {
+    carts: Mutex<Carts>,
+    /// For the first bytes of each.
+    start: Duration,
+}
 
 #[derive(Default)]
 struct Carts {
@@ -55,8 +58,6 @@ struct Load {
 
 /// What moves so many bytes a second never stands still.
 const PACE: f64 = (64 << 10) as f64;
-/// For the first of them.
-const START: Duration = Duration::from_secs(5);
 /// However fast it was before, what stops stands still after this.
 const LONGEST_REST: Duration = Duration::from_secs(15);
 
@@ -68,7 +69,7 @@ impl Transit {
                 bytes,
                 given_out: 0,
                 room,
-                due: Instant::now() + START,
+                due: Instant::now() + memory.0.transits.start,
             })),
             emptied: Notify::new(),
         });
@@ -120,6 +121,11 @@ impl Drop for Transit {
 }
 
 impl Transits {
+    pub fn new(start: Duration) -> Self {
+        let carts = Mutex::default();
+        Self { carts, start }
+    }
+
     fn add(&self, cart: Arc<Cart>) -> u64 {
         let mut carts = self.carts();
         let id = carts.next;
@@ -162,7 +168,7 @@ impl Transits {
     }
 
     fn carts(&self) -> MutexGuard<'_, Carts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.carts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
