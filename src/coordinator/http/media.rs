@@ -24,9 +24,7 @@ use crate::protocol::job::FailureKind;
 
 use super::body::{Broken, Patience, discard};
 use super::reply::Reply;
-
-/// What is read of a file at once.
-const PIECE: usize = 64 << 10;
+use super::serve::PIECE;
 
 /// An object, for whoever has the link to it.
 pub async fn download(

@@ -18,6 +18,7 @@ use crate::protocol::job::FailureKind;
 use crate::protocol::openai::error;
 
 use super::room::{LetGo, Room, Transit};
+use super::serve::PIECE;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -34,8 +35,6 @@ struct Pieces {
     transit: Arc<Transit>,
     left: usize,
 }
-
-const PIECE: usize = 64 << 10;
 
 /// A JSON value as a response.
 #[derive(Debug)]

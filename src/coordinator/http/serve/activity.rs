@@ -14,6 +14,7 @@ use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep};
 
+use super::PIECE;
 use super::place::Place;
 
 #[derive(Debug)]
@@ -47,8 +48,6 @@ pub struct Watched<S> {
     activity: Arc<Activity>,
     _place: Place,
 }
-
-const PIECE: usize = 64 << 10;
 
 impl Activity {
     pub fn new() -> Self {

@@ -31,6 +31,9 @@ use tokio::net::TcpListener;
 use crate::coordinator::address::Network;
 use crate::tasks::Tasks;
 
+/// A reply leaves in pieces of so many bytes at most: a large frame would say nothing of itself before its end.
+pub const PIECE: usize = 64 << 10;
+
 /// How connections are treated.
 #[derive(Debug, Clone)]
 pub struct Connections {
