@@ -8,6 +8,7 @@ use axum::extract::{FromRef, FromRequest, Request};
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_LENGTH;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout};
 
@@ -77,6 +78,17 @@ where
     }
 }
 
+impl Whole {
+    /// What came in one piece.
+    fn of_one(bytes: Bytes, mut room: Room, most: usize) -> Result<Self, ApiError> {
+        if bytes.len() > most {
+            return Err(too_large(most));
+        }
+        room.cover(bytes.len())?;
+        Ok(Self { bytes, room })
+    }
+}
+
 /// Reads on for a while and keeps nothing.
 pub async fn discard(mut body: Body) {
     let reading = async {
@@ -105,26 +117,45 @@ async fn read(
         return Err(too_large(most));
     }
     room.cover(0)?;
-    let coming = room.carry(Vec::new());
     let mut patience = Patience::new(settings.body_patience);
+    // Nearly all are here with their head: they take nobody's time.
+    let at_once = patience.next(body).now_or_never().transpose()?;
+    match at_once {
+        Some(all) if all.is_none() || body.is_end_stream() => {
+            Whole::of_one(all.unwrap_or_default(), room, most)
+        }
+        begun => in_pieces(body, begun.flatten(), patience, room, most).await,
+    }
+}
+
+async fn in_pieces(
+    body: &mut Body,
+    mut begun: Option<Bytes>,
+    mut patience: Patience,
+    room: Room,
+    most: usize,
+) -> Result<Whole, ApiError> {
+    let coming = room.carry(Vec::new());
     let mut length = 0;
     loop {
-        let frame = tokio::select! {
-            frame = patience.next(body) => frame?,
-            () = coming.let_go() => return Err(LetGo.into()),
+        let frame = match begun.take() {
+            Some(frame) => Some(frame),
+            None => tokio::select! {
+                frame = patience.next(body) => frame?,
+                () = coming.let_go() => return Err(LetGo.into()),
+            },
         };
         let Some(frame) = frame else {
             let (bytes, room) = coming.unload()?;
             let bytes = bytes.into();
             return Ok(Whole { bytes, room });
         };
+        if length == 0 && body.is_end_stream() {
+            let (_, room) = coming.unload()?;
+            return Whole::of_one(frame, room, most);
+        }
         if frame.len() > most - length {
             return Err(too_large(most));
-        }
-        if length == 0 && body.is_end_stream() {
-            let (_, mut room) = coming.unload()?;
-            room.cover(frame.len())?;
-            return Ok(Whole { bytes: frame, room });
         }
         coming.take_in(&frame)?;
         length += frame.len();
@@ -239,6 +270,21 @@ mod tests {
         let slow = dripping(0, 40, 20 * KIB, Duration::from_secs(1));
         let whole = read_with(&memory, slow).await.unwrap();
         assert_eq!(whole.bytes.len(), 800 * KIB);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_is_here_at_once_is_never_under_way() {
+        let memory = Memory::new(&settings());
+        for all in ["{}", ""] {
+            let whole = read_with(&memory, Body::from(all)).await.unwrap();
+            assert_eq!(whole.bytes, all);
+        }
+        assert_eq!(memory.ever_under_way(), 0);
+        let too_large = read_with(&memory, Body::from(vec![b'x'; 1025 * KIB])).await;
+        assert_eq!(too_large.unwrap_err().status(), 413);
+        let late = dripping(1, 1, 1, Duration::from_secs(1));
+        assert_eq!(read_with(&memory, late).await.unwrap().bytes, "xx");
+        assert_eq!(memory.ever_under_way(), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -80,13 +80,18 @@ pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
 /// The same for a large one, whose room is taken until the last of it is sent. Whoever puts another body in its place finds
 /// it among the extensions.
 pub fn json_in(room: Room, status: StatusCode, body: &impl Serialize) -> Response {
-    let told = |text| {
-        let told = Told::new(room, text);
-        let mut response = written(status, told.body());
-        response.extensions_mut().insert(told);
-        response
-    };
-    serde_json::to_vec(body).map_or_else(unwritable, told)
+    serde_json::to_vec(body).map_or_else(unwritable, |text| text_in(room, status, text))
+}
+
+/// The same for JSON that is written already.
+pub fn text_in(room: Room, status: StatusCode, text: Vec<u8>) -> Response {
+    if room.is_empty() {
+        return written(status, text.into());
+    }
+    let told = Told::new(room, text);
+    let mut response = written(status, told.body());
+    response.extensions_mut().insert(told);
+    response
 }
 
 fn unwritable(_: serde_json::Error) -> Response {
@@ -155,7 +160,7 @@ impl hyper::body::Body for Pieces {
 mod tests {
     use std::time::Duration;
 
-    use axum::body::Body;
+    use axum::body::{Body, HttpBody};
     use axum::http::StatusCode;
     use axum::response::Response;
     use http_body_util::BodyExt;
@@ -198,6 +203,18 @@ mod tests {
         assert!(!is_room(&memory, MUCH));
         drop(reply);
         assert!(is_room(&memory, ALL));
+    }
+
+    #[test]
+    fn a_small_reply_is_never_under_way() {
+        let memory = memory();
+        let mut room = memory.room_to_tell();
+        room.cover(5).unwrap();
+        let reply = json_in(room, StatusCode::OK, &"small");
+        assert_eq!(reply.into_body().size_hint().exact(), Some(7));
+        assert_eq!(memory.ever_under_way(), 0);
+        let _large = large_reply(&memory);
+        assert_eq!(memory.ever_under_way(), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -89,6 +89,12 @@ impl Memory {
         self.room_for(Stage::Told)
     }
 
+    /// How many bodies and replies have waited for their clients so far.
+    #[cfg(test)]
+    pub fn ever_under_way(&self) -> u64 {
+        self.0.transits.ever()
+    }
+
     fn room_for(&self, stage: Stage) -> Room {
         Room {
             memory: self.clone(),
@@ -213,6 +219,11 @@ impl Room {
     /// What is on its way in it.
     pub fn carry(self, bytes: Vec<u8>) -> Transit {
         Transit::new(self, bytes)
+    }
+
+    /// Whether it takes none, being little.
+    pub fn is_empty(&self) -> bool {
+        self.kib() == 0
     }
 
     fn kib(&self) -> usize {

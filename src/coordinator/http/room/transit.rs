@@ -140,6 +140,12 @@ impl Transits {
         drop(cart);
     }
 
+    /// How many there have been so far.
+    #[cfg(test)]
+    pub(super) fn ever(&self) -> u64 {
+        self.carts().next
+    }
+
     /// Lets go of what stands still in a stage, the longest overdue first, until that was enough. What is being moved is
     /// locked, and stays.
     pub(super) fn give_way(&self, stage: Stage, enough_kib: usize) {
