@@ -94,6 +94,14 @@ pub fn text_in(room: Room, status: StatusCode, text: Vec<u8>) -> Response {
     response
 }
 
+/// Some of a text that comes bit by bit, and its room.
+pub fn body_in(room: Room, text: Vec<u8>) -> Body {
+    match room.is_empty() {
+        true => text.into(),
+        false => Told::new(room, text).body(),
+    }
+}
+
 fn unwritable(_: serde_json::Error) -> Response {
     let message = "the reply cannot be written";
     ApiError::new(FailureKind::Internal, message).into_response()

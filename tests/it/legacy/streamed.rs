@@ -98,6 +98,28 @@ async fn whoever_listens_to_what_has_ended_hears_it_at_once() {
 }
 
 #[tokio::test]
+async fn streams_that_nobody_reads_take_their_room() {
+    let app = App::with_little_room().await;
+    let id = ask(&app, json!({"n": 3})).await;
+    for _ in 0..3 {
+        let popped = pop(&app, "w1").await;
+        submit(&app, &popped["id"], &"x".repeat(14_000)).await;
+    }
+    until(&app, &id, |status| status["done"] == json!(true)).await;
+    let unread = listen(&app, &id).await;
+    let path = format!("{STATUS}/{id}");
+    for headers in [&[][..], &[LISTENS][..]] {
+        let refused = request(Method::GET, &path, headers, Body::empty());
+        let refused = app.send(refused).await;
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    }
+    drop(unread);
+    let heard = events(&listen(&app, &id).await.text().await);
+    let texts = heard.last().unwrap().1["generations"].clone();
+    assert_eq!(texts.as_array().unwrap().len(), 3);
+}
+
+#[tokio::test]
 async fn a_mask_does_not_hold_a_stream_back() {
     let app = App::start().await;
     let id = ask(&app, json!({})).await;

@@ -1,9 +1,9 @@
 //! The status of a text request as server-sent events, for clients that ask for `text/event-stream`: an addition of
 //! ours. `status` holds what the plain route would answer, first, at least with every heartbeat, and last; between
 //! them `token` holds `{"index", "text"}`, what was written next of one of the outputs. The last `status` counts: what
-//! a client wants done to its text is done there.
+//! a client wants done to its text is done there. Where what is to be told finds no room the stream breaks off, or does not
+//! begin, and the client may ask again.
 
-use std::convert::Infallible;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,7 @@ use axum::body::Body;
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
-use bytes::Bytes;
-use futures_util::stream::unfold;
+use futures_util::stream::{self, StreamExt, TryStreamExt, try_unfold};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -21,6 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::progress;
 use super::text::look;
+use crate::coordinator::error::ApiError;
+use crate::coordinator::http::reply;
+use crate::coordinator::http::room::Memory;
 use crate::coordinator::requests::Request;
 use crate::coordinator::storage::Store;
 use crate::coordinator::switchboard::Switchboard;
@@ -32,6 +34,8 @@ pub struct Source {
     pub request: Arc<Request>,
     pub board: Switchboard,
     pub store: Store,
+    /// For what is told of it.
+    pub memory: Memory,
 }
 
 /// One client that listens.
@@ -51,7 +55,11 @@ pub fn is_wanted(headers: &HeaderMap) -> bool {
     accepts.any(|value| value.contains(EVENTS))
 }
 
-pub fn open(source: Source, heartbeat: Duration, stopping: CancellationToken) -> Response {
+pub async fn open(
+    source: Source,
+    heartbeat: Duration,
+    stopping: CancellationToken,
+) -> Result<Response, ApiError> {
     let listener = Listener {
         news: source.request.news(),
         told: vec![0; source.request.outputs.len()],
@@ -60,26 +68,33 @@ pub fn open(source: Source, heartbeat: Duration, stopping: CancellationToken) ->
         heartbeat,
         stopping,
     };
-    let events = unfold(Some(listener), |listener| async {
-        let (bytes, listener) = listener?.next().await?;
-        Some((Ok::<_, Infallible>(bytes), listener))
+    // While a refusal has a status of its own.
+    let (first, listener) = listener.next().await?.unzip();
+    let others = try_unfold(listener.flatten(), |listener| async move {
+        match listener {
+            Some(listener) => listener.next().await,
+            None => Ok(None),
+        }
     });
-    let mut response = Response::new(Body::from_stream(events));
+    let told = stream::iter(first.map(Ok)).chain(others);
+    let told = told.map_ok(Body::into_data_stream);
+    let told = told.map_err(axum::Error::new).try_flatten();
+    let mut response = Response::new(Body::from_stream(told));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENTS));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    response
+    Ok(response)
 }
 
 impl Listener {
     /// What is to be told next, and who goes on listening. Nothing when the process ends: the client asks again.
-    async fn next(mut self) -> Option<(Bytes, Option<Self>)> {
+    async fn next(mut self) -> Result<Option<(Body, Option<Self>)>, ApiError> {
         loop {
             let is_done = progress::is_done(self.source.request.counts(), &self.source.request);
             let mut out = self.tokens();
             if is_done {
                 out.push_str(&self.status().await);
-                return Some((out.into(), None));
+                return Ok(Some((self.body(out)?, None)));
             }
             // Where it stands in the queue is asked of dispatch: not for each token.
             if self.is_new {
@@ -87,13 +102,21 @@ impl Listener {
                 out.insert_str(0, &self.status().await);
             }
             if !out.is_empty() {
-                return Some((out.into(), Some(self)));
+                return Ok(Some((self.body(out)?, Some(self))));
             }
             let stopping = self.stopping.clone();
             let news = timeout(self.heartbeat, self.news.changed());
-            let news = stopping.run_until_cancelled(news).await?;
+            let Some(news) = stopping.run_until_cancelled(news).await else {
+                return Ok(None);
+            };
             self.is_new = news.is_err();
         }
+    }
+
+    fn body(&self, text: String) -> Result<Body, ApiError> {
+        let mut room = self.source.memory.room_to_tell();
+        room.cover(text.len())?;
+        Ok(reply::body_in(room, text.into()))
     }
 
     async fn status(&self) -> String {
@@ -101,6 +124,7 @@ impl Listener {
             request,
             board,
             store,
+            ..
         } = &self.source;
         let status = look(request, board, store).await;
         event("status", &json!(status))

@@ -145,8 +145,10 @@ pub async fn status(
             request,
             board,
             store,
+            memory,
         };
-        return Ok(streamed::open(source, settings.heartbeat, tasks.stopping()));
+        let streamed = streamed::open(source, settings.heartbeat, tasks.stopping());
+        return Ok(streamed.await?);
     }
     let progress = progress::of(&request, &board, &store).await;
     let made = made(&request);
