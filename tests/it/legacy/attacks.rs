@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::{ASYNC, SUBMIT, ask, call, forms, images, look, pop, post, submit, until};
 use crate::support::app::{Answer, App, PATIENCE, request};
+use crate::support::puppet::Puppet;
 
 /// What a text is replaced by.
 const TEXTS: [&str; 7] = [
@@ -476,6 +477,32 @@ async fn replies_that_nobody_reads_keep_others_from_long_texts_and_no_cancel_fro
     let status = super::until(&app, &id, |status| status["waiting"] == 0).await;
     assert_eq!(status["generations"].as_array().unwrap().len(), 3);
     assert!(pop(&app, "w1").await["id"].is_null());
+}
+
+#[tokio::test]
+async fn an_answer_to_a_chat_that_nobody_reads_takes_its_room() {
+    let app = App::with_little_room().await;
+    let id = ask(&app, json!({"n": 3})).await;
+    for _ in 0..3 {
+        let popped = pop(&app, "w1").await;
+        submit(&app, &popped["id"], &"x".repeat(14_000)).await;
+    }
+    super::until(&app, &id, |status| status["done"] == true).await;
+    let rig = Puppet::connect(&app.board).await;
+    let long = "x".repeat(40_000);
+    let chat = json!({"model": "tiny", "n": 2, "messages": [{"role": "user", "content": "hi"}]});
+    let (unread, ()) = tokio::join!(app.chat(&chat), async {
+        for _ in 0..2 {
+            rig.answer(&[&long]).await;
+        }
+    });
+    assert_eq!(unread.status, StatusCode::OK);
+    let path = format!("{}/{id}", super::STATUS);
+    let refused = app.get(&path).await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    let reply = unread.json().await;
+    assert_eq!(reply["choices"][1]["message"]["content"], long);
+    assert_eq!(app.get(&path).await.status, StatusCode::OK);
 }
 
 #[tokio::test]

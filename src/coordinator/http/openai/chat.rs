@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::HeaderValue;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
@@ -17,7 +17,7 @@ use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::entrance::{Arrival, JOB_ID};
 use crate::coordinator::http::open::KnownModels;
 use crate::coordinator::http::reply;
-use crate::coordinator::http::room::Room;
+use crate::coordinator::http::room::{Memory, Room};
 use crate::coordinator::moderation::{Asker, Moderation};
 use crate::coordinator::modes::{ModeSet, Modes};
 use crate::coordinator::state::DoorSettings;
@@ -69,7 +69,7 @@ struct Taken {
 
 pub async fn complete(
     (State(board), State(models)): (State<Switchboard>, State<Arc<KnownModels>>),
-    State(settings): State<Arc<DoorSettings>>,
+    (State(settings), State(memory)): (State<Arc<DoorSettings>>, State<Memory>),
     (State(moderation), State(modes)): (State<Moderation>, State<Modes>),
     Admitted(caller): Admitted,
     let_in: Result<LetIn, ApiError>,
@@ -109,7 +109,7 @@ pub async fn complete(
     let choices = Choices::new(streams, seed, taken.routing, taken.kept);
     let answer = match request.stream {
         Some(_) => Relay::new(&request, &head, choices, &settings).open().await,
-        None => gather(&request, &head, choices).await,
+        None => gather(&request, &head, choices, &memory).await,
     };
     let mut response = answer.unwrap_or_else(ApiError::into_response);
     if let Some(ids) = ids {
@@ -188,11 +188,13 @@ impl Taken {
     }
 }
 
-/// The whole reply at the end. Dropped with its connection, and all jobs with it.
+/// The whole reply at the end. Dropped with its connection, and all jobs with it. What is made is paid for: it waits for
+/// room rather than being lost.
 async fn gather(
     request: &ChatRequest,
     head: &Head,
     mut choices: Choices,
+    memory: &Memory,
 ) -> Result<Response, ApiError> {
     let mut reply = Reply::new(request, head);
     let mut grid = Grid::default();
@@ -206,7 +208,11 @@ async fn gather(
             Next::Failed(failure) => return Err(failure.into()),
         }
     }
-    Ok(reply::Reply(reply.render(&grid)).into_response())
+    drop(choices);
+    let text = reply.render(&grid).to_string();
+    let mut room = memory.room_to_tell();
+    room.cover_in_time(text.len()).await?;
+    Ok(reply::text_in(room, StatusCode::OK, text.into()))
 }
 
 fn job_ids(streams: &[JobStream]) -> Option<HeaderValue> {

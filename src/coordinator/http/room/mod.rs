@@ -3,19 +3,24 @@
 //!
 //! Each stage has memory of its own, so that requests that wait long keep nobody out of the door, and clients that read
 //! slowly keep nobody waiting: workers empty a queue that takes all it may. Small requests have some of their own, too, and
-//! find it where large ones find none. What is little in other stages takes no room.
+//! find it where large ones find none. What is little in other stages takes no room. What is still being written takes none
+//! either: a door counts it as it is told.
 //!
 //! | file | what it is |
 //! | --- | --- |
 //! | `transit` | what is on its way from a client or to one, and gives way where others find no room |
 
+#[cfg(test)]
+mod tests;
 mod transit;
 
 pub use transit::{LetGo, Transit};
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep};
 
 use crate::coordinator::error::ApiError;
 use crate::coordinator::state::DoorSettings;
@@ -150,6 +155,9 @@ const TOLD: usize = 8;
 const SMALL: usize = 16 << 10;
 /// So many of those at once.
 const MOST_SMALL: usize = 8192;
+/// Whoever stands still has given way by then.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 impl Stage {
     /// The stage of what has grown to so many bytes.
@@ -216,6 +224,17 @@ impl Room {
         Ok(())
     }
 
+    /// Waits for a while where there is not so much at once.
+    pub async fn cover_in_time(&mut self, bytes: usize) -> Result<(), ApiError> {
+        let until = Instant::now() + LONGEST_WAIT;
+        loop {
+            match self.cover(bytes) {
+                Err(_) if Instant::now() < until => sleep(LOOK_AGAIN).await,
+                done => return done,
+            }
+        }
+    }
+
     /// What is on its way in it.
     pub fn carry(self, bytes: Vec<u8>) -> Transit {
         Transit::new(self, bytes)
@@ -230,101 +249,5 @@ impl Room {
         self.taken
             .as_ref()
             .map_or(0, OwnedSemaphorePermit::num_permits)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{KEPT, MOST_SMALL, Memory, PASSING, Room, SMALL, Stage, TOLD};
-    use crate::coordinator::error::ApiError;
-    use crate::coordinator::state::DoorSettings;
-
-    fn memory() -> Memory {
-        Memory::new(&DoorSettings {
-            largest_request: 1 << 20,
-            ..DoorSettings::default()
-        })
-    }
-
-    fn all(stage: Stage) -> usize {
-        match stage {
-            Stage::Small => MOST_SMALL * SMALL,
-            Stage::Passing => PASSING << 20,
-            Stage::Kept => KEPT << 20,
-            Stage::Told => TOLD << 20,
-        }
-    }
-
-    #[test]
-    fn room_is_taken_once_and_given_back() {
-        let memory = memory();
-        let (mut one, mut other) = (memory.room(), memory.room());
-        for bytes in [1, 8 << 20, 4 << 20, 8 << 20] {
-            one.cover(bytes).unwrap();
-        }
-        other.cover(4 << 20).unwrap();
-        let full = other.cover(5 << 20).unwrap_err();
-        assert_eq!(full.status(), 503);
-        assert!(full.retry_after.is_some());
-        drop(one);
-        other.cover(5 << 20).unwrap();
-    }
-
-    #[test]
-    fn what_fills_one_stage_takes_nothing_of_another() {
-        let memory = memory();
-        let full = |room: Result<Room, ApiError>| room.unwrap_err().status() == 503;
-        let cover = |mut room: Room, bytes| room.cover(bytes).map(|()| room);
-        let kept = memory.room().keep(all(Stage::Kept)).unwrap();
-        assert!(full(memory.room().keep(1 << 20)));
-        let told = cover(memory.room_to_tell(), all(Stage::Told)).unwrap();
-        assert!(full(cover(memory.room_to_tell(), 1 << 20)));
-        let passing = cover(memory.room(), all(Stage::Passing)).unwrap();
-        assert!(full(cover(memory.room(), 1 << 20)));
-        drop((kept, told, passing));
-    }
-
-    #[test]
-    fn what_is_little_finds_room_where_there_is_none() {
-        let memory = memory();
-        for stage in [Stage::Passing, Stage::Kept, Stage::Told] {
-            let mut large = memory.room_for(stage);
-            large.cover(all(stage)).unwrap();
-            let mut small = memory.room_for(stage);
-            small.cover(stage.little() - 1).unwrap();
-            assert!(small.cover(stage.little()).is_err(), "{stage:?}");
-        }
-    }
-
-    #[test]
-    fn small_requests_are_counted_from_their_beginning() {
-        let memory = memory();
-        let take = |bytes| {
-            let mut room = memory.room();
-            room.cover(bytes).map(|()| room)
-        };
-        let mut small: Vec<Room> = (0..MOST_SMALL).map(|_| take(0).unwrap()).collect();
-        assert_eq!(take(0).unwrap_err().status(), 503);
-        // What is covered already is theirs, and large ones have room of their own.
-        small[0].cover(SMALL - 1).unwrap();
-        let large = take(SMALL).unwrap();
-        // One that has grown leaves its place.
-        small[0].cover(SMALL).unwrap();
-        let other = take(1).unwrap();
-        assert!(take(1).is_err());
-        drop((large, other));
-        assert!(take(1).is_ok());
-    }
-
-    #[test]
-    fn one_that_needs_more_than_there_is_has_all_of_it() {
-        let memory = memory();
-        let mut large = memory.room();
-        large.cover(2 * all(Stage::Passing)).unwrap();
-        let mut other = memory.room();
-        assert!(other.cover(1 << 20).is_err());
-        drop(large);
-        other.cover(1 << 20).unwrap();
-        assert!(memory.room().cover(all(Stage::Passing)).is_err());
     }
 }

@@ -1,0 +1,130 @@
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{KEPT, LONGEST_WAIT, MOST_SMALL, Memory, PASSING, Room, SMALL, Stage, TOLD};
+use crate::coordinator::error::ApiError;
+use crate::coordinator::state::DoorSettings;
+
+fn memory() -> Memory {
+    Memory::new(&DoorSettings {
+        largest_request: 1 << 20,
+        ..DoorSettings::default()
+    })
+}
+
+fn all(stage: Stage) -> usize {
+    match stage {
+        Stage::Small => MOST_SMALL * SMALL,
+        Stage::Passing => PASSING << 20,
+        Stage::Kept => KEPT << 20,
+        Stage::Told => TOLD << 20,
+    }
+}
+
+#[test]
+fn room_is_taken_once_and_given_back() {
+    let memory = memory();
+    let (mut one, mut other) = (memory.room(), memory.room());
+    for bytes in [1, 8 << 20, 4 << 20, 8 << 20] {
+        one.cover(bytes).unwrap();
+    }
+    other.cover(4 << 20).unwrap();
+    let full = other.cover(5 << 20).unwrap_err();
+    assert_eq!(full.status(), 503);
+    assert!(full.retry_after.is_some());
+    drop(one);
+    other.cover(5 << 20).unwrap();
+}
+
+#[test]
+fn what_fills_one_stage_takes_nothing_of_another() {
+    let memory = memory();
+    let full = |room: Result<Room, ApiError>| room.unwrap_err().status() == 503;
+    let cover = |mut room: Room, bytes| room.cover(bytes).map(|()| room);
+    let kept = memory.room().keep(all(Stage::Kept)).unwrap();
+    assert!(full(memory.room().keep(1 << 20)));
+    let told = cover(memory.room_to_tell(), all(Stage::Told)).unwrap();
+    assert!(full(cover(memory.room_to_tell(), 1 << 20)));
+    let passing = cover(memory.room(), all(Stage::Passing)).unwrap();
+    assert!(full(cover(memory.room(), 1 << 20)));
+    drop((kept, told, passing));
+}
+
+#[test]
+fn what_is_little_finds_room_where_there_is_none() {
+    let memory = memory();
+    for stage in [Stage::Passing, Stage::Kept, Stage::Told] {
+        let mut large = memory.room_for(stage);
+        large.cover(all(stage)).unwrap();
+        let mut small = memory.room_for(stage);
+        small.cover(stage.little() - 1).unwrap();
+        assert!(small.cover(stage.little()).is_err(), "{stage:?}");
+    }
+}
+
+#[test]
+fn small_requests_are_counted_from_their_beginning() {
+    let memory = memory();
+    let take = |bytes| {
+        let mut room = memory.room();
+        room.cover(bytes).map(|()| room)
+    };
+    let mut small: Vec<Room> = (0..MOST_SMALL).map(|_| take(0).unwrap()).collect();
+    assert_eq!(take(0).unwrap_err().status(), 503);
+    // What is covered already is theirs, and large ones have room of their own.
+    small[0].cover(SMALL - 1).unwrap();
+    let large = take(SMALL).unwrap();
+    // One that has grown leaves its place.
+    small[0].cover(SMALL).unwrap();
+    let other = take(1).unwrap();
+    assert!(take(1).is_err());
+    drop((large, other));
+    assert!(take(1).is_ok());
+}
+
+#[test]
+fn one_that_needs_more_than_there_is_has_all_of_it() {
+    let memory = memory();
+    let mut large = memory.room();
+    large.cover(2 * all(Stage::Passing)).unwrap();
+    let mut other = memory.room();
+    assert!(other.cover(1 << 20).is_err());
+    drop(large);
+    other.cover(1 << 20).unwrap();
+    assert!(memory.room().cover(all(Stage::Passing)).is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_paid_for_waits_for_its_room_and_not_forever() {
+    let memory = memory();
+    let large = || {
+        let mut room = memory.room_to_tell();
+        room.cover(all(Stage::Told)).map(|()| room)
+    };
+    let held = large().unwrap();
+    let began = Instant::now();
+    let mut paid = memory.room_to_tell();
+    let (covered, ()) = tokio::join!(paid.cover_in_time(1 << 20), async {
+        sleep(Duration::from_secs(10)).await;
+        drop(held);
+    });
+    covered.unwrap();
+    assert!(began.elapsed() < LONGEST_WAIT);
+    drop(paid);
+    let _held = large().unwrap();
+    let mut late = memory.room_to_tell();
+    let full = late.cover_in_time(1 << 20).await.unwrap_err();
+    assert_eq!(full.status(), 503);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_stands_still_gives_way_before_what_is_paid_for_is_lost() {
+    let memory = memory();
+    let mut room = memory.room_to_tell();
+    room.cover(all(Stage::Told)).unwrap();
+    let unread = room.carry(vec![0; 1 << 20]);
+    let mut paid = memory.room_to_tell();
+    paid.cover_in_time(1 << 20).await.unwrap();
+    assert!(unread.unload().is_err());
+}
