@@ -32,6 +32,8 @@ settings! {
         rate_limits: bool = true,
         /// Reverse proxies in front of it: the client is who they name in X-Forwarded-For. Without one here, whoever connects is the client.
         trusted_proxies: Networks = [],
+        /// Connections that one address, or one /64 of IPv6, may have open at once; 0 lets it have all there are. Set it to 0 where everybody comes from one address that names no clients, such as a balancer of TCP or rootless Docker.
+        connections_per_address: usize where (0..=1_000_000) = 2048,
         /// Networks that hide who uses them, such as VPNs and proxies. Untrusted owners have no workers there, and in a raid untrusted users ask for nothing from there.
         unsafe_networks: Networks = [],
         /// Client programs whose requests the poll API refuses, as they call themselves in the header Client-Agent: "name", or "name:version" for one version.

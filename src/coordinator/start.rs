@@ -50,6 +50,8 @@ pub struct Settings {
     pub prices: kudos::Prices,
     /// What an owner of workers earns before they are trusted; none where everybody is.
     pub trust_after: Option<Kudos>,
+    /// Open at once; none where one address may have all there are.
+    pub connections_per_address: Option<usize>,
     /// How long the records of ended jobs are kept.
     pub retention: Duration,
 }
@@ -140,7 +142,10 @@ impl Coordinator {
             media,
             records,
         };
-        let connections = Connections::behind(&settings.doors.trusted_proxies);
+        let connections = Connections {
+            most_of_household: settings.connections_per_address,
+            ..Connections::behind(&settings.doors.trusted_proxies)
+        };
         let doors = doors(shelves, accounts, switchboard, settings.doors, grace, tasks).await?;
         let (accounts, switchboard) = (doors.accounts.clone(), doors.switchboard.clone());
         let rewards = Rewards {

@@ -80,6 +80,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
                 i64::try_from(kudos).unwrap_or(i64::MAX / 1000) * 1000,
             )),
         },
+        connections_per_address: Some(serve.connections_per_address).filter(|most| *most > 0),
         retention: DAY * u32::try_from(serve.retention_days).unwrap_or(u32::MAX),
     })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, warn};
 
 use crate::protocol::job::{Failure, FailureKind};
@@ -25,11 +25,20 @@ pub struct Door {
     tls: Option<Tls>,
     connections: Connections,
     places: Places,
+    turned_away: TurnedAway,
     tasks: Tasks,
+}
+
+/// Connections for which there was no place. The log tells of them once a minute, however many there are.
+#[derive(Debug, Default)]
+struct TurnedAway {
+    untold: u64,
+    told: Option<Instant>,
 }
 
 /// When the process has no file descriptors left, trying at once again helps nobody.
 const BREATHER: Duration = Duration::from_millis(50);
+const BETWEEN_LINES: Duration = Duration::from_secs(60);
 
 impl Door {
     pub fn new(router: Router, tls: Option<Tls>, connections: Connections, tasks: Tasks) -> Self {
@@ -37,12 +46,13 @@ impl Door {
             router,
             tls,
             places: Places::new(&connections),
+            turned_away: TurnedAway::default(),
             connections,
             tasks,
         }
     }
 
-    pub async fn accept_from(self, listener: TcpListener) {
+    pub async fn accept_from(mut self, listener: TcpListener) {
         let stopping = self.tasks.stopping();
         while let Some(accepted) = stopping.run_until_cancelled(accept(&listener)).await {
             match accepted {
@@ -58,11 +68,16 @@ impl Door {
         }
     }
 
-    fn let_in(&self, stream: TcpStream) {
+    fn let_in(&mut self, stream: TcpStream) {
         let address = stream.peer_addr().ok();
         match self.places.take(address.map(|address| address.ip())) {
             Ok(place) => self.start(stream, address, place),
-            Err(full) => turn_away(&stream, full, self.tls.is_some()),
+            Err(full) => {
+                if let Some(count) = self.turned_away.one_more(Instant::now()) {
+                    warn!("{count} connections were turned away: {}", reason(full));
+                }
+                turn_away(&stream, full, self.tls.is_some());
+            }
         }
     }
 
@@ -87,6 +102,26 @@ impl Door {
                 },
             }
         });
+    }
+}
+
+impl TurnedAway {
+    /// How many there were since the last line, where it is time for another.
+    fn one_more(&mut self, now: Instant) -> Option<u64> {
+        self.untold += 1;
+        if self.told.is_some_and(|told| now < told + BETWEEN_LINES) {
+            return None;
+        }
+        self.told = Some(now);
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
+/// For the operator. Whose the last of them was is nobody's business.
+fn reason(full: Full) -> &'static str {
+    match full {
+        Full::All => "all places are taken",
+        Full::Household => "one address has as many as serve.connections_per_address allows",
     }
 }
 
@@ -120,4 +155,22 @@ fn turn_away(stream: &TcpStream, full: Full, speaks_tls: bool) {
         body.len()
     );
     let _ = stream.try_write(answer.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::TurnedAway;
+
+    #[test]
+    fn the_log_tells_once_a_minute_of_all_that_were_turned_away() {
+        let mut turned_away = TurnedAway::default();
+        let began = Instant::now();
+        let told = [0, 1, 59, 60, 61, 200]
+            .map(|seconds| turned_away.one_more(began + Duration::from_secs(seconds)));
+        assert_eq!(told, [Some(1), None, None, Some(3), None, Some(2)]);
+    }
 }

@@ -39,8 +39,8 @@ pub const PIECE: usize = 64 << 10;
 pub struct Connections {
     /// As many at once; one more gets a 503.
     pub most: usize,
-    /// As many at once of one address, or of one customer's network.
-    pub most_of_household: usize,
+    /// As many at once of one address, or of one customer's network; none where it may have all.
+    pub most_of_household: Option<usize>,
     /// Whose are not counted so: this machine's, and those of proxies, who bring everybody.
     pub of_many: Vec<Network>,
     /// How long a connection may take to say what it wants.
@@ -53,7 +53,7 @@ impl Default for Connections {
     fn default() -> Self {
         Self {
             most: 16_384,
-            most_of_household: 1024,
+            most_of_household: Some(2048),
             of_many: vec![
                 // 127.0.0.0/8
                 Network::of(Ipv4Addr::LOCALHOST.into(), 96 + 8),

@@ -13,7 +13,7 @@ use crate::coordinator::address::Network;
 pub struct Places {
     free: Arc<Semaphore>,
     households: Households,
-    most_of_household: usize,
+    most_of_household: Option<usize>,
     of_many: Vec<Network>,
 }
 
@@ -57,7 +57,8 @@ impl Places {
     /// One that comes from there, if that is known.
     pub fn take(&self, address: Option<IpAddr>) -> Result<Place, Full> {
         let counted = address.filter(|address| !self.is_of_many(*address));
-        let of_household = counted.map(|address| self.of_household(address));
+        let counted = counted.zip(self.most_of_household);
+        let of_household = counted.map(|(address, most)| self.of_household(address, most));
         let of_household = of_household.transpose()?;
         let one = self.free.clone().try_acquire_owned();
         Ok(Place {
@@ -70,11 +71,11 @@ impl Places {
         self.of_many.iter().any(|network| network.contains(address))
     }
 
-    fn of_household(&self, address: IpAddr) -> Result<OfHousehold, Full> {
+    fn of_household(&self, address: IpAddr, most: usize) -> Result<OfHousehold, Full> {
         let network = Network::around(address);
         let mut open = self.households.open();
         let count = open.entry(network).or_default();
-        if *count >= self.most_of_household {
+        if *count >= most {
             return Err(Full::Household);
         }
         *count += 1;
@@ -113,7 +114,7 @@ mod tests {
         let proxy = Network::parse("10.0.0.0/8").unwrap();
         Places::new(&Connections {
             most: 6,
-            most_of_household: 2,
+            most_of_household: Some(2),
             ..Connections::behind(&[proxy])
         })
     }
@@ -140,6 +141,17 @@ mod tests {
         let _kept = ["2001:db8::1", "2001:db8::2"].map(|address| take(&places, address).unwrap());
         assert_eq!(take(&places, "2001:db8::3").unwrap_err(), Full::Household);
         assert!(take(&places, "2001:db8:0:1::3").is_ok());
+    }
+
+    #[test]
+    fn where_nobody_is_counted_one_address_takes_as_many_as_there_are() {
+        let places = Places::new(&Connections {
+            most: 6,
+            most_of_household: None,
+            ..Connections::default()
+        });
+        let _kept = [(); 6].map(|()| take(&places, "192.0.2.1").unwrap());
+        assert_eq!(take(&places, "192.0.2.1").unwrap_err(), Full::All);
     }
 
     #[test]

@@ -150,7 +150,7 @@ async fn one_connection_too_many_is_told_so() {
 #[tokio::test]
 async fn one_connection_too_many_of_one_address_is_told_so() {
     let connections = Connections {
-        most_of_household: 2,
+        most_of_household: Some(2),
         of_many: Vec::new(),
         ..Connections::default()
     };
