@@ -25,6 +25,10 @@ pub struct Activity {
     /// When something got on.
     got_on: AtomicU64,
     working: AtomicUsize,
+    /// Bytes of replies that are not written yet, whoever holds them.
+    ahead: AtomicUsize,
+    /// Bytes that were written of them since that last was a step.
+    written: AtomicUsize,
 }
 
 /// A request that is being worked on, until this is dropped.
@@ -49,6 +53,9 @@ pub struct Watched<S> {
     _place: Place,
 }
 
+/// More than pings come to while a connection may be idle.
+const STEP: usize = 1 << 10;
+
 impl Activity {
     pub fn new() -> Self {
         Self {
@@ -56,6 +63,8 @@ impl Activity {
             moved: AtomicU64::new(0),
             got_on: AtomicU64::new(0),
             working: AtomicUsize::new(0),
+            ahead: AtomicUsize::new(0),
+            written: AtomicUsize::new(0),
         }
     }
 
@@ -91,6 +100,26 @@ impl Activity {
     /// As if something had got on just now.
     pub fn get_on(&self) {
         self.note(&self.got_on);
+    }
+
+    fn given(&self, bytes: usize) {
+        self.ahead.fetch_add(bytes, Ordering::AcqRel);
+        self.get_on();
+    }
+
+    /// A reply gets on as it is written, too: the last of it was given out long before. A stream that stands still holds
+    /// some of one, and what keeps its connection alive is no step.
+    fn wrote(&self, bytes: usize) {
+        let less = |ahead: usize| Some(ahead.saturating_sub(bytes));
+        let order = Ordering::AcqRel;
+        let ahead = self.ahead.fetch_update(order, Ordering::Acquire, less);
+        if ahead.is_ok_and(|ahead| ahead == 0) {
+            return;
+        }
+        if self.written.fetch_add(bytes, order) + bytes >= STEP {
+            self.written.store(0, Ordering::Release);
+            self.get_on();
+        }
     }
 
     fn since(&self, last: &AtomicU64) -> Duration {
@@ -142,8 +171,8 @@ impl HttpBody for Taken {
                 end => return Poll::Ready(end),
             }
         }
-        self.activity.get_on();
         let length = self.rest.len().min(PIECE);
+        self.activity.given(length);
         let piece = self.rest.split_to(length);
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
@@ -178,6 +207,13 @@ impl<S> Watched<S> {
         }
         moved
     }
+
+    fn noting_written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = &written {
+            self.activity.wrote(*bytes);
+        }
+        self.noting(written)
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
@@ -197,8 +233,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let moved = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.noting(moved)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.noting_written(written)
     }
 
     fn poll_write_vectored(
@@ -206,8 +242,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let moved = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.noting(moved)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.noting_written(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -224,79 +260,4 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    use axum::body::{Body, HttpBody};
-    use http_body_util::BodyExt;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::time::{Instant, sleep};
-
-    use super::{Activity, PIECE, Watched};
-    use crate::coordinator::http::serve::Connections;
-    use crate::coordinator::http::serve::place::Places;
-
-    const IDLE: Duration = Duration::from_secs(120);
-
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_that_is_only_kept_alive_is_idle() {
-        let activity = Arc::new(Activity::new());
-        let place = Places::new(&Connections::default()).take(None).unwrap();
-        let (mut client, stream) = tokio::io::duplex(64);
-        let mut watched = Watched::new(stream, activity.clone(), place);
-        let pings = async {
-            for _ in 0..100 {
-                sleep(Duration::from_secs(20)).await;
-                client.write_all(b"ping").await.unwrap();
-                watched.read_exact(&mut [0; 4]).await.unwrap();
-            }
-        };
-        tokio::select! {
-            () = activity.idle_for(IDLE) => {}
-            () = pings => panic!("it is still here"),
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_reply_that_is_taken_bit_by_bit_is_no_idle_connection() {
-        let activity = Arc::new(Activity::new());
-        let began = Instant::now();
-        let mut reply = activity.work().replied(Body::from(vec![0; 4 * PIECE]));
-        let reading = async {
-            for _ in 0..4 {
-                sleep(Duration::from_secs(100)).await;
-                let piece = reply.frame().await.unwrap().unwrap();
-                assert_eq!(piece.into_data().unwrap().len(), PIECE);
-            }
-            assert!(reply.frame().await.is_none());
-        };
-        tokio::join!(activity.idle_for(IDLE), reading);
-        assert_eq!(began.elapsed().as_secs(), 400 + IDLE.as_secs());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_request_that_is_worked_on_is_no_idle_connection() {
-        let activity = Arc::new(Activity::new());
-        let began = Instant::now();
-        let work = activity.work();
-        let working = async {
-            sleep(10 * IDLE).await;
-            drop(work);
-        };
-        tokio::join!(activity.idle_for(IDLE), working);
-        assert_eq!(began.elapsed().as_secs(), 11 * IDLE.as_secs());
-    }
-
-    #[tokio::test]
-    async fn a_large_reply_says_how_long_it_is_and_what_is_left_of_it() {
-        let mut reply = Arc::new(Activity::new())
-            .work()
-            .replied(Body::from(vec![0; PIECE + 1]));
-        for left in [PIECE + 1, 1, 0] {
-            assert_eq!(reply.size_hint().exact(), Some(left as u64));
-            assert_eq!(reply.is_end_stream(), left == 0);
-            reply.frame().await;
-        }
-    }
-}
+mod tests;
