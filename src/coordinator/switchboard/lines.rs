@@ -10,7 +10,7 @@ use super::sessions::Card;
 use super::stage::{Stage, Whereabouts};
 use super::stream::{Delivery, JobStream};
 use crate::coordinator::clock::wall_clock;
-use crate::coordinator::dispatch::{Offer, Outcome, Timing};
+use crate::coordinator::dispatch::{Facts, Offer, Outcome, Timing};
 use crate::coordinator::metering::{Counted, Output};
 use crate::protocol::job::{Event, Job, JobId, Note, Product, Text, Usage};
 
@@ -106,13 +106,17 @@ impl Lines {
     }
 
     /// What was written is handed out once to be counted; later the count is known.
-    pub fn settle(&mut self, job: JobId, timing: Timing) -> (Count, Option<Arc<str>>) {
-        let Some(line) = self.open.get_mut(&job) else {
+    pub fn settle(&mut self, facts: &Facts) -> (Count, Option<Arc<str>>) {
+        let Some(line) = self.open.get_mut(&facts.job.id) else {
             return (Count::Known(Counted::default()), None);
         };
-        line.timing = timing;
+        line.timing = facts.timing;
         let public = line.public;
-        if line.whereabouts.is_some() && line.written.is_none() {
+        if let (Some(whereabouts), None) = (&line.whereabouts, &line.written) {
+            if let (Outcome::Delivered { .. }, Some(life)) = (&facts.outcome, facts.job.limits.life)
+            {
+                whereabouts.brought(wall_clock().after(life));
+            }
             let media = std::mem::take(&mut line.media);
             let product = match media.is_empty() {
                 true => Product::Text(Text {

@@ -183,7 +183,7 @@ impl Desk {
             return;
         };
         let (books, meter) = (self.books.clone(), self.meter.clone());
-        let (count, output) = self.lines.settle(facts.job.id, facts.timing);
+        let (count, output) = self.lines.settle(&facts);
         facts.output = output;
         self.tasks.start(async move {
             let job = facts.job.id;

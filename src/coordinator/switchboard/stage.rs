@@ -31,7 +31,7 @@ struct Here {
     stage: Stage,
     /// How often it has come back from a worker with nothing.
     returns: u32,
-    /// How long it lives, as far as workers that took it were told.
+    /// How long it lives, as far as workers that took it were told, or since it was brought.
     until: UnixMillis,
     /// Its end is on the way to whoever follows it.
     ended: bool,
@@ -41,6 +41,12 @@ impl Whereabouts {
     pub fn taken(&self, stage: Stage, until: UnixMillis) {
         let mut here = self.lock();
         (here.stage, here.until) = (stage, until);
+    }
+
+    /// A worker has brought it: it lives so long, however late that is written down.
+    pub fn brought(&self, until: UnixMillis) {
+        let mut here = self.lock();
+        here.until = here.until.max(until);
     }
 
     pub fn returned(&self) {
@@ -78,7 +84,7 @@ impl JobWatch {
         self.0.lock().ended
     }
 
-    /// How long it lives, as far as workers that took it were told.
+    /// How long it lives, as far as workers that took it were told, or since it was brought.
     pub fn until(&self) -> UnixMillis {
         self.0.lock().until
     }

@@ -1,6 +1,7 @@
 //! The task with clients on one side and rigs on the other, without sockets: a rig reads its orders and says what
 //! its test wants.
 
+mod lines;
 mod panics;
 mod polling;
 
