@@ -428,9 +428,12 @@ impl Output {
         self.drawn
     }
 
+    /// What it has brought before, and could not be written down, is brought anew.
     fn watch(&self, streams: &[JobStream]) {
         if let Some(stream) = streams.iter().find(|stream| stream.job() == self.job) {
             *locked(&self.watch) = stream.watch();
+            *locked(&self.product) = Product::default();
+            *locked(&self.progress) = None;
         }
     }
 
@@ -528,15 +531,16 @@ pub mod tests {
     use super::{Ended, Request};
     use crate::coordinator::accounts::Caller;
     use crate::coordinator::clock::wall_clock;
-    use crate::coordinator::dispatch::Standing;
+    use crate::coordinator::dispatch::{Settings, Standing, Submission};
     use crate::coordinator::kudos::Payer;
     use crate::coordinator::names::Names;
     use crate::coordinator::requests::orders::{Asked, Order};
     use crate::coordinator::storage::{RequestRow, Wanted};
-    use crate::coordinator::switchboard::JobWatch;
-    use crate::protocol::job::{Job, RequestId, UnixMillis};
+    use crate::coordinator::switchboard::{Books, JobWatch, Switchboard};
+    use crate::protocol::job::{Event, Job, Kudos, RequestId, TokenEvent, UnixMillis};
     use crate::protocol::legacy::Body as _;
     use crate::protocol::legacy::text::request::GenerationInputText;
+    use crate::tasks::Tasks;
 
     /// Of two texts, that ends at this moment.
     pub fn asked(expires_at: UnixMillis) -> (Request, Vec<Arc<Job>>) {
@@ -580,6 +584,32 @@ pub mod tests {
         let request = request(now);
         *super::locked(&request.outputs[0].watch) = Some(JobWatch::taken_until(until));
         assert_eq!(request.expires_at(), until);
+    }
+
+    #[tokio::test]
+    async fn what_a_job_brings_that_was_queued_again_is_not_written_behind_what_it_brought_before()
+    {
+        let tasks = Tasks::default();
+        let books = Books::new(|_, _| async { Ok(Kudos(0)) });
+        let board = Switchboard::start(Settings::default(), books, &tasks);
+        let (request, jobs) = asked(wall_clock().after(Duration::from_secs(600)));
+        let output = &request.outputs[0];
+        let brings = || {
+            output.hear(&Event::Token(TokenEvent {
+                text: "a text".to_owned(),
+                ..TokenEvent::default()
+            }));
+        };
+        brings();
+        let submission = Submission {
+            jobs,
+            standing: request.standing,
+        };
+        let streams = board.submit(submission).await.unwrap();
+        request.watch(&streams);
+        assert!(output.product().is_empty());
+        brings();
+        assert_eq!(output.product().text(), "a text");
     }
 
     #[test]
