@@ -48,9 +48,9 @@ pub struct KeyChange {
 }
 
 impl SharedKey {
-    /// Whether nothing is left of it for one more request.
+    /// Whether its budget is spent. What is only kept for requests may come back.
     pub fn is_empty(&self) -> bool {
-        self.budget.is_some_and(|budget| budget <= self.held)
+        self.budget.is_some_and(|budget| budget.0 <= 0)
     }
 
     pub fn is_expired(&self, now: UnixMillis) -> bool {

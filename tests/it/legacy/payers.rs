@@ -552,7 +552,10 @@ async fn of_many_at_once_as_many_are_taken_as_a_shared_key_can_pay_for() {
     let downgraded = json!({"allow_downgrade": true});
     let last = ask(&app, &key, downgraded.clone()).await;
     assert_eq!(app.store.holding().await.unwrap().len(), 4);
-    refused(&ask(&app, &key, downgraded).await, 403, "SharedKeyEmpty");
+    for more in [downgraded, json!({})] {
+        let late = ask(&app, &key, more).await;
+        refused(&late, 403, "SharedKeyInsufficientKudos");
+    }
     for one in taken.into_iter().chain([last]) {
         let path = format!("{STATUS}/{}", accepted(one));
         call_as(&app, "", Method::DELETE, &path, Value::Null).await;
@@ -563,6 +566,20 @@ async fn of_many_at_once_as_many_are_taken_as_a_shared_key_can_pay_for() {
         sleep(std::time::Duration::from_millis(5)).await;
     }
     accepted(ask(&app, &key, json!({})).await);
+}
+
+#[tokio::test]
+async fn nobody_asks_as_anonymous_with_a_key_that_has_kudos_which_are_kept_for_others() {
+    let app = open_to_all(DoorSettings::default()).await;
+    let alice = Person::new(&app, "alice", Roles::USER).await;
+    alice.can_give(&app, 100).await;
+    let key = shared_key(&app, &alice, json!({"kudos": 3})).await;
+    let all = json!({"allow_downgrade": true, "params": {"n": 10}});
+    accepted(ask(&app, &key, all).await);
+    for more in [json!({}), json!({"allow_downgrade": true})] {
+        let late = ask(&app, &key, more).await;
+        refused(&late, 403, "SharedKeyInsufficientKudos");
+    }
 }
 
 #[tokio::test]

@@ -125,6 +125,24 @@ async fn a_style_whose_key_has_nothing_left_is_paid_for_by_whoever_uses_it() {
 }
 
 #[tokio::test]
+async fn a_style_whose_key_is_kept_for_others_is_paid_for_by_nobody_else() {
+    let app = App::start().await;
+    let (alice, bob) = (author(&app, "alice").await, author(&app, "bob").await);
+    let key = key_of(&app, &alice, json!({"kudos": 3})).await;
+    assert_eq!(make(&app, &alice, "letters", &key).await.0, StatusCode::OK);
+    let all = json!({"allow_downgrade": true, "params": {"n": 10}});
+    let (status, taken) = ask(&app, &bob.key, all).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{taken}");
+    refused(
+        &ask(&app, &bob.key, json!({})).await,
+        403,
+        "SharedKeyInsufficientKudos",
+    );
+    let (status, made) = make(&app, &alice, "poems", &key).await;
+    assert_eq!(status, StatusCode::OK, "{made}");
+}
+
+#[tokio::test]
 async fn only_a_good_key_of_its_author_pays_for_a_style() {
     let app = App::start().await;
     let (alice, bob) = (author(&app, "alice").await, author(&app, "bob").await);

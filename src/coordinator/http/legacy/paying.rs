@@ -32,8 +32,8 @@ pub async fn cover(
     payer.fall_short()?;
     let rest = requests.keep_rest(request, key, price).await;
     let rest = rest.map_err(|_| unavailable())?;
-    // Others were faster.
-    Code::SharedKeyEmpty.when(rest.is_none())?;
+    // All that is left is kept for others, and some of it may come back.
+    Code::SharedKeyInsufficientKudos.when(rest.is_none())?;
     Ok(rest)
 }
 

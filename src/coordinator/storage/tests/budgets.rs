@@ -139,7 +139,9 @@ async fn what_is_kept_for_one_request_is_spent_by_no_other(scratch: Scratch) {
     assert!(key.keep_rest(&store, short, 20).await);
     // Nothing is left for this one.
     assert!(!key.keep_rest(&store, late, 20).await);
-    assert!(store.shared_key(key.id).await.unwrap().unwrap().is_empty());
+    let shown = store.shared_key(key.id).await.unwrap().unwrap();
+    assert_eq!(shown.budget, Some(shown.held));
+    assert!(!shown.is_empty(), "nothing is spent so far");
     key.accept(&store, short, 1).await;
     for _ in 0..3 {
         store.settle(key.job(short, 20)).await.unwrap();
