@@ -238,10 +238,12 @@ impl Wanted {
         }
     }
 
-    fn of(number: i64) -> Result<Self, StorageError> {
-        let all = [Self::Everything, Self::Nothing, Self::Begun];
+    /// What a later version means by a number of its own is not known, but that is no reason not to start: nobody is given
+    /// any more of such a request, and what comes of it is kept.
+    fn of(number: i64) -> Self {
+        let all = [Self::Everything, Self::Nothing];
         let found = all.into_iter().find(|it| it.number() == number);
-        found.ok_or_else(|| StorageError::Broken(format!("a request is cancelled as {number}")))
+        found.unwrap_or(Self::Begun)
     }
 }
 
@@ -257,7 +259,7 @@ fn request(row: &AnyRow) -> Result<RequestRow, StorageError> {
         body: row.try_get("body")?,
         accepted_at: UnixMillis(row.try_get("accepted_at")?),
         expires_at: UnixMillis(row.try_get("expires_at")?),
-        wanted: Wanted::of(row.try_get("cancelled")?)?,
+        wanted: Wanted::of(row.try_get("cancelled")?),
         fee: Kudos(row.try_get("fee")?),
     })
 }
@@ -283,4 +285,19 @@ fn uuid(row: &AnyRow, column: &str) -> Result<Uuid, StorageError> {
     let text: String = row.try_get(column)?;
     text.parse()
         .map_err(|_| StorageError::Broken(format!("{column} is not a UUID: {text:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Wanted;
+
+    #[test]
+    fn of_a_request_that_is_cancelled_in_an_unknown_way_nobody_is_given_any_more() {
+        for wanted in [Wanted::Everything, Wanted::Nothing, Wanted::Begun] {
+            assert_eq!(Wanted::of(wanted.number()), wanted);
+        }
+        for unknown in [-1, 3, i64::MAX] {
+            assert_eq!(Wanted::of(unknown), Wanted::Begun);
+        }
+    }
 }
