@@ -93,7 +93,7 @@ impl<'a> Batch<'a> {
         of_jobs.chain(of_fees).collect()
     }
 
-    /// What was asked for with keys that are shared.
+    /// What was asked for with keys that are shared, and has cost something.
     fn charges(&self) -> Vec<Charge<'_>> {
         let settled = self.settled.iter().filter_map(|settlement| {
             Some(Charge {
@@ -114,7 +114,8 @@ impl<'a> Batch<'a> {
                 booked: self.fees_of(fee.account)?,
             })
         });
-        settled.chain(accepted).collect()
+        let charges = settled.chain(accepted);
+        charges.filter(|charge| charge.amount.0 > 0).collect()
     }
 
     /// The posting of what an account's requests cost at once, if they cost anything.

@@ -2,6 +2,8 @@
 //! is left of its budget beside what is kept of it for other requests. What is charged beyond that the house pays, as it
 //! does below a floor.
 
+use std::collections::BTreeMap;
+
 use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, Executor, Row};
 
@@ -9,7 +11,7 @@ use crate::coordinator::kudos::{Entry, forgive};
 use crate::protocol::job::{AccountId, Kudos, RequestId, SharedKeyId, UnixMillis};
 
 use super::entries::Booked;
-use super::holds::{Hold, Purse, charged_to_key};
+use super::holds::{Hold, Purse, spend_hold};
 use super::write::Change;
 use super::{StorageError, Store};
 
@@ -38,6 +40,14 @@ struct Means {
     held: i64,
 }
 
+/// What is taken of a key.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spent {
+    paid: i64,
+    /// Of that, what was kept for the requests that have cost it.
+    of_kept: i64,
+}
+
 impl Store {
     /// Keeps of a key what is left of it beside what is held already, and no more than this: whether there was anything.
     pub async fn hold_rest(
@@ -59,42 +69,89 @@ impl Store {
 
 /// Takes from the keys what they have; the entries by which the house pays for the rest.
 pub async fn spend<'a>(
-    mut charges: Vec<Charge<'a>>,
+    charges: Vec<Charge<'a>>,
     connection: &mut AnyConnection,
 ) -> Result<Vec<(&'a dyn Booked, Entry)>, StorageError> {
     // In the order of the keys, as everybody locks them.
-    charges.sort_by_key(|charge| charge.key);
-    let mut forgiven = Vec::new();
+    let mut by_key = BTreeMap::<SharedKeyId, BTreeMap<RequestId, Vec<Charge<'a>>>>::new();
     for charge in charges {
-        let paid = take(&charge, connection).await?;
-        let rest = Kudos(charge.amount.0 - paid.0);
-        if rest.0 > 0 {
-            let entries = forgive(charge.account, rest);
-            forgiven.extend(entries.map(|entry| (charge.booked, entry)));
+        let of_key = by_key.entry(charge.key).or_default();
+        of_key.entry(charge.request).or_default().push(charge);
+    }
+    let mut forgiven = Vec::new();
+    for (key, requests) in by_key {
+        let mut means = means(key, connection).await?;
+        let mut spent = Spent::default();
+        for (request, charges) in requests {
+            let asked = charges.iter().map(|charge| charge.amount.0).sum();
+            let taken = take(means.as_mut(), request, asked, connection).await?;
+            spent.add(taken);
+            forgiven.extend(beyond(&charges, taken.paid));
+        }
+        if means.is_some() {
+            write_spent(key, spent, connection).await?;
         }
     }
     Ok(forgiven)
 }
 
-/// As much of it as the key can pay, which is kept for the request no more.
-async fn take(charge: &Charge<'_>, connection: &mut AnyConnection) -> Result<Kudos, StorageError> {
-    let means = means(charge.key, connection).await?;
-    let kept = kept_for(charge.request, connection).await?;
-    let left = match means {
+/// For one request as much of what is asked as its key can pay, which is kept for the request no more.
+async fn take(
+    means: Option<&mut Means>,
+    request: RequestId,
+    asked: i64,
+    connection: &mut AnyConnection,
+) -> Result<Spent, StorageError> {
+    let kept = kept_for(request, connection).await?;
+    let left = match &means {
         Some(means) => means.left().map(|left| left + kept.unwrap_or(0)),
         // Of a key that was taken back since there is what is kept; where nothing is, it had no end.
         None => kept,
     };
-    let paid = left.map_or(charge.amount, |left| {
-        Kudos(charge.amount.0.min(left.max(0)))
-    });
-    let spent = sqlx::query(
-        "UPDATE shared_keys SET utilized = utilized + $1, budget = budget - $1 WHERE id = $2",
+    let paid = left.map_or(asked, |left| asked.min(left.max(0)));
+    let taken = Spent {
+        paid,
+        of_kept: kept.map_or(0, |kept| kept.min(paid)),
+    };
+    if taken.of_kept > 0 {
+        spend_hold(request, Kudos(taken.of_kept), connection).await?;
+    }
+    if let Some(means) = means {
+        means.lose(taken);
+    }
+    Ok(taken)
+}
+
+/// What the house pays of these charges, of which so much is paid: the first ones first.
+fn beyond<'a>(charges: &[Charge<'a>], mut paid: i64) -> Vec<(&'a dyn Booked, Entry)> {
+    let mut forgiven = Vec::new();
+    for charge in charges {
+        let share = charge.amount.0.min(paid);
+        paid -= share;
+        let rest = Kudos(charge.amount.0 - share);
+        if rest.0 > 0 {
+            let entries = forgive(charge.account, rest);
+            forgiven.extend(entries.map(|entry| (charge.booked, entry)));
+        }
+    }
+    forgiven
+}
+
+async fn write_spent(
+    key: SharedKeyId,
+    spent: Spent,
+    connection: &mut AnyConnection,
+) -> Result<(), StorageError> {
+    if spent.paid == 0 {
+        return Ok(());
+    }
+    let row = sqlx::query(
+        "UPDATE shared_keys SET utilized = utilized + $1, budget = budget - $1, held = held - $2 \
+         WHERE id = $3",
     );
-    let spent = spent.bind(paid.0).bind(charge.key.to_string());
-    connection.execute(spent).await?;
-    charged_to_key(charge.request, paid, connection).await?;
-    Ok(paid)
+    let row = row.bind(spent.paid).bind(spent.of_kept);
+    connection.execute(row.bind(key.to_string())).await?;
+    Ok(())
 }
 
 /// Nothing, where the key is no more. Until the transaction ends nobody else changes it.
@@ -129,6 +186,18 @@ impl Means {
     /// Beside what is kept of it.
     fn left(&self) -> Option<i64> {
         self.budget.map(|budget| budget - self.held)
+    }
+
+    fn lose(&mut self, spent: Spent) {
+        self.budget = self.budget.map(|budget| budget - spent.paid);
+        self.held -= spent.of_kept;
+    }
+}
+
+impl Spent {
+    fn add(&mut self, more: Self) {
+        self.paid += more.paid;
+        self.of_kept += more.of_kept;
     }
 }
 

@@ -247,15 +247,15 @@ impl Change for ReleaseShare {
     }
 }
 
-/// What was charged to a shared key for a request is kept of it no more.
-pub async fn charged_to_key(
+/// So much of what is kept of a shared key for a request is spent. What the key has is written where it pays.
+pub async fn spend_hold(
     request: RequestId,
-    charge: Kudos,
+    spent: Kudos,
     connection: &mut AnyConnection,
 ) -> Result<(), StorageError> {
-    OF_KEYS
-        .lessen(request, |kept| kept.min(charge), connection)
-        .await
+    let less = sqlx::query(OF_KEYS.lessen).bind(spent.0);
+    connection.execute(less.bind(request.to_string())).await?;
+    Ok(())
 }
 
 impl Change for ReleaseLost {
