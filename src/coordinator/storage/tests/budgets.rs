@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use proptest::collection::vec;
 use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::TestRunner;
 use uuid::Uuid;
 
 use super::on_both_engines;
@@ -200,7 +200,7 @@ type Ask = (i64, i64, Vec<i64>);
 async fn whatever_is_asked_for_at_once_an_owner_loses_no_more_than_the_budget(scratch: Scratch) {
     let store = scratch.open().await;
     let ask = (1_i64..40, 0_i64..4, vec(1_i64..30, 0..4));
-    let mut runner = TestRunner::new(Config::with_cases(1));
+    let mut runner = TestRunner::default();
     for _ in 0..5 {
         let asks = vec(ask.clone(), 40).new_tree(&mut runner);
         at_once(&store, &asks.unwrap().current()).await;
@@ -214,11 +214,12 @@ async fn at_once(store: &Store, asks: &[Ask]) {
     let asked = join_all(asks.iter().map(|ask| serve(store, &key, ask)));
     let whole: i64 = asked.await.into_iter().sum();
     let (left, spent, has) = key.books(store).await;
-    assert_eq!(left + spent, 200_000);
-    assert_eq!(before - has, spent);
-    assert!(left >= 0 && spent <= whole * 1000, "{left} {spent} {whole}");
+    assert_eq!(left + spent, 200_000, "{asks:?}");
+    assert_eq!(before - has, spent, "{asks:?}");
+    let is_sound = left >= 0 && spent <= whole * 1000;
+    assert!(is_sound, "{left} {spent} {whole} of {asks:?}");
     let held = store.shared_key(key.id).await.unwrap().unwrap().held;
-    assert_eq!(held, Kudos(0));
+    assert_eq!(held, Kudos(0), "{asks:?}");
 }
 
 /// What it has cost, if it was taken.
