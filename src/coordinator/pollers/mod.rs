@@ -208,32 +208,26 @@ impl Pollers {
         decoy
     }
 
-    /// Returns when it is on disk.
-    pub async fn bring(&self, owner: AccountId, id: JobId, made: Made) -> Result<Kudos, NotTaken> {
-        self.bring_holding((), owner, id, made).await
-    }
-
-    /// As one of these attempts: nobody else is heard before it is known whether this was taken.
+    /// As one of these attempts: nobody else is heard before it is known whether this was taken. Returns when it is on
+    /// disk.
     pub async fn bring_alone(
         &self,
         owner: AccountId,
         attempts: Attempts,
         made: Made,
     ) -> Result<Kudos, NotTaken> {
-        let id = attempts.id;
-        self.bring_holding(attempts, owner, id, made).await
+        let out = self.out(owner, attempts.id).await?;
+        check_length(&out, &made)?;
+        self.bring_holding(attempts, out, made).await
     }
 
     /// What has begun goes on though whoever brings it hangs up.
     async fn bring_holding(
         &self,
-        held: impl Send + 'static,
-        owner: AccountId,
-        id: JobId,
+        attempts: Attempts,
+        out: Out,
         made: Made,
     ) -> Result<Kudos, NotTaken> {
-        let out = self.out(owner, id).await?;
-        check_length(&out, &made)?;
         if out.decoy {
             let id = called(out.job, out.attempt);
             match made {
@@ -245,7 +239,7 @@ impl Pollers {
         let pollers = self.clone();
         let bringing = self.0.tasks.start(async move {
             let brought = pollers.hand_over(&out, made).await;
-            drop(held);
+            drop(attempts);
             brought
         });
         bringing.await.unwrap_or(Err(NotTaken::Unavailable))
@@ -318,8 +312,8 @@ impl Pollers {
     }
 
     /// Which attempts at a job the one may be that this account's worker has, the likeliest first: of one that an earlier
-    /// process gave out nobody knows which it was. Looking at an image takes a while: of several that are brought for one
-    /// job at the same time the first is looked at, and the others only if it was not taken.
+    /// process gave out nobody knows which it was. Looking at an image takes a while, and so may writing down: of several
+    /// that are brought for one job at the same time the first is looked at, and the others only if it was not taken.
     pub async fn attempts(&self, owner: AccountId, id: JobId) -> Result<Attempts, NotTaken> {
         let before = self.out(owner, id).await?;
         let alone = before.alone.lock_owned().await;

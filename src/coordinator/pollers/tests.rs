@@ -108,6 +108,12 @@ impl Place {
         given.offers.keep();
         (given.ids()[0], streams)
     }
+
+    async fn bring(&self, id: JobId, made: Made) -> Result<Kudos, NotTaken> {
+        let owner = self.caller.account;
+        let attempts = self.pollers.attempts(owner, id).await?;
+        self.pollers.bring_alone(owner, attempts, made).await
+    }
 }
 
 fn ask() -> Ask {
@@ -139,8 +145,8 @@ fn made() -> Made {
 async fn what_is_brought_while_the_ledger_is_closed_is_brought_again_and_paid_once() {
     let ledger = Ledger::closed();
     let place = place_waiting(&ledger, Duration::from_millis(250)).await;
-    let (owner, (id, _streams)) = (place.caller.account, place.text_that_is_out().await);
-    let bring = || place.pollers.bring(owner, id, made());
+    let (id, _streams) = place.text_that_is_out().await;
+    let bring = || place.bring(id, made());
     for _ in 0..2 {
         assert_eq!(bring().await, Err(NotTaken::Unavailable));
     }
@@ -166,4 +172,19 @@ async fn what_is_brought_is_known_as_that_though_its_worker_has_hung_up() {
     ledger.open.add_permits(1);
     let again = timeout(PATIENCE, place.pollers.attempts(owner, id)).await;
     assert_eq!(again.unwrap().unwrap_err(), NotTaken::Already);
+}
+
+#[tokio::test]
+async fn what_is_brought_twice_at_once_is_paid_once_and_not_said_to_be_taken_away() {
+    let ledger = Ledger::closed();
+    let place = place_waiting(&ledger, Duration::from_millis(250)).await;
+    let (id, _streams) = place.text_that_is_out().await;
+    let both = async { tokio::join!(biased; place.bring(id, made()), place.bring(id, made())) };
+    let unavailable = Err(NotTaken::Unavailable);
+    assert_eq!(both.await, (unavailable, unavailable));
+    ledger.asked.notified().await;
+    let opening = async { ledger.open.add_permits(1) };
+    let again = async { tokio::join!(biased; place.bring(id, made()), place.bring(id, made())) };
+    let (again, ()) = tokio::join!(biased; again, opening);
+    assert_eq!(again, (Ok(Kudos(1)), Err(NotTaken::Already)));
 }

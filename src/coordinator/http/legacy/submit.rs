@@ -32,7 +32,10 @@ pub async fn submit(
         .parse()
         .map(JobId)
         .map_err(|_| Refusal::unknown_job(&id))?;
-    let reward = pollers.bring(caller.account, job, made(brought)).await;
+    let attempts = pollers.attempts(caller.account, job).await;
+    let attempts = attempts.map_err(|not| not_taken(not, job))?;
+    let made = made(brought);
+    let reward = pollers.bring_alone(caller.account, attempts, made).await;
     let reward = reward.map_err(|not| not_taken(not, job))?;
     let answer = GenerationSubmitted {
         reward: reward.0 as f64 / 1000.0,
