@@ -31,7 +31,7 @@ pub enum NotTaken {
     Already,
     /// It was given back, its time was over, or its client has left.
     TakenAway,
-    /// It is so long, and what its job takes is not. Its worker has it still.
+    /// It is so long, and what its job takes is not. Its worker has failed.
     TooLong {
         bytes: usize,
         most: usize,

@@ -217,8 +217,12 @@ impl Pollers {
         made: Made,
     ) -> Result<Kudos, NotTaken> {
         let out = self.out(owner, attempts.id).await?;
-        check_length(&out, &made)?;
-        self.bring_holding(attempts, out, made).await
+        let Err(too_long) = check_length(&out, &made) else {
+            return self.bring_holding(attempts, out, made).await;
+        };
+        // Whoever is refused may bring nothing more: somebody else makes it.
+        let _ = self.bring_holding(attempts, out, Made::Fault).await;
+        Err(too_long)
     }
 
     /// What has begun goes on though whoever brings it hangs up.

@@ -135,8 +135,12 @@ fn ask() -> Ask {
 }
 
 fn made() -> Made {
+    written("a text".to_owned())
+}
+
+fn written(text: String) -> Made {
     Made::Brought {
-        product: Product::from("a text".to_owned()),
+        product: Product::from(text),
         hidden: None,
     }
 }
@@ -187,4 +191,16 @@ async fn what_is_brought_twice_at_once_is_paid_once_and_not_said_to_be_taken_awa
     let again = async { tokio::join!(biased; place.bring(id, made()), place.bring(id, made())) };
     let (again, ()) = tokio::join!(biased; again, opening);
     assert_eq!(again, (Ok(Kudos(1)), Err(NotTaken::Already)));
+}
+
+#[tokio::test]
+async fn what_is_too_long_is_refused_and_the_job_is_somebody_elses_at_once() {
+    let ledger = Ledger::closed();
+    let place = place(&ledger).await;
+    let (id, _streams) = place.text_that_is_out().await;
+    let (bytes, most) = ((64 << 10) + 1, 64 << 10);
+    let long = written("x".repeat(bytes));
+    let refused = place.bring(id, long).await;
+    assert_eq!(refused, Err(NotTaken::TooLong { bytes, most }));
+    assert_eq!(place.bring(id, made()).await, Err(NotTaken::TakenAway));
 }

@@ -439,7 +439,7 @@ async fn images_that_are_none_or_too_much_are_refused_before_they_are_drawn() {
 }
 
 #[tokio::test]
-async fn a_text_that_is_longer_than_its_job_can_need_is_refused_and_a_shorter_one_is_taken() {
+async fn a_text_that_is_longer_than_its_job_can_need_is_refused_and_another_worker_makes_one() {
     let app = App::start().await;
     let id = ask(&app, json!({})).await;
     let popped = pop(&app, "w1").await;
@@ -450,8 +450,9 @@ async fn a_text_that_is_longer_than_its_job_can_need_is_refused_and_a_shorter_on
         (StatusCode::BAD_REQUEST, &json!("BadRequest")),
         "{answer}"
     );
-    let (status, _) = submit(&app, &popped["id"], &long[1..]).await;
-    assert_eq!(status, StatusCode::OK);
+    let popped = pop(&app, "w2").await;
+    let (status, answer) = submit(&app, &popped["id"], &long[1..]).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
     let status = super::until(&app, &id, |status| status["done"] == true).await;
     assert_eq!(status["generations"][0]["text"], long[1..]);
 }

@@ -222,7 +222,7 @@ async fn what_is_cancelled_while_a_worker_is_at_it_says_so_and_is_paid_when_it_c
 }
 
 #[tokio::test]
-async fn a_result_that_is_longer_than_any_is_refused_and_a_shorter_one_is_taken() {
+async fn a_result_that_is_longer_than_any_is_refused_and_the_form_waits_again_at_once() {
     let app = App::start().await;
     let id = ask(&app, &["interrogation"]).await;
     let popped = pop(&app, &["interrogation"], 1).await;
@@ -230,6 +230,8 @@ async fn a_result_that_is_longer_than_any_is_refused_and_a_shorter_one_is_taken(
     let found = |bytes: usize| json!({"tags": [{"text": "x".repeat(bytes), "confidence": 1}]});
     let (code, answer) = submit(&app, form, found(64 << 10)).await;
     assert_eq!((code.as_u16(), &answer["rc"]), (400, &json!("BadRequest")));
+    let popped = pop(&app, &["interrogation"], 1).await;
+    let form = &popped["forms"][0]["id"];
     let (code, answer) = submit(&app, form, found(60 << 10)).await;
     assert_eq!(code, StatusCode::OK, "{answer}");
     until(&app, &id, |status| status["state"] == "done").await;
