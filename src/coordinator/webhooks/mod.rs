@@ -67,9 +67,9 @@ struct Call {
 }
 
 /// Results that wait to be told (F-117 of the poll API): what is said of them is written when they are called for.
-const QUEUE: usize = 256;
+const QUEUE: usize = 1024;
 /// Addresses that are called at the same time: a slow one keeps few others waiting.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 32;
 
 impl Webhooks {
     pub fn start(egress: Egress, store: Store, media: Media, tasks: &Tasks) -> Self {

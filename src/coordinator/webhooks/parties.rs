@@ -25,17 +25,17 @@ impl Party {
     /// Calls of it that wait.
     pub const fn share(&self) -> usize {
         match self {
-            Self::Account(_) => QUEUE / 2,
-            Self::Host(_) => QUEUE / 8,
+            Self::Account(_) => QUEUE / 8,
+            Self::Host(_) => QUEUE / 32,
         }
     }
 
     /// Calls of it that are made at the same time.
     pub const fn at_once(&self) -> usize {
         match self {
-            Self::Account(ANONYMOUS) => AT_ONCE / 2,
-            Self::Account(_) => AT_ONCE / 4,
-            Self::Host(_) => AT_ONCE / 8,
+            Self::Account(ANONYMOUS) => AT_ONCE / 4,
+            Self::Account(_) => AT_ONCE / 8,
+            Self::Host(_) => AT_ONCE / 16,
         }
     }
 }

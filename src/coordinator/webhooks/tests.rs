@@ -153,7 +153,7 @@ async fn an_account_has_a_share_of_the_queue_and_a_few_of_the_places() {
     let place = place(&ok("", "")).await;
     let webhooks = &place.webhooks;
     let room = |account| webhooks.room_for(&[Party::Account(AccountId(account))]);
-    let hers: Vec<_> = (0..QUEUE / 2).map(|_| room(1).unwrap()).collect();
+    let hers: Vec<_> = (0..QUEUE / 8).map(|_| room(1).unwrap()).collect();
     assert!(room(1).is_none() && room(2).is_some());
     drop(hers);
     assert!(room(1).is_some());
