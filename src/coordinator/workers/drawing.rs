@@ -15,8 +15,12 @@ use crate::protocol::link::{MediaResult, UploadSlot};
 /// How long such links are good, as the public protocol says.
 const UPLOADS: Duration = Duration::from_secs(900);
 const SOURCES: Duration = Duration::from_secs(3600);
+/// Without room for its image a worker is asked again after this. Nothing else is given to it until then.
+const AGAIN: Duration = Duration::from_secs(5);
 /// Letters of a digest.
 const DIGEST: usize = 64;
+
+const NOT_NOW: Untold = Untold::NotNow { retry_after: AGAIN };
 
 /// How the poll API calls samplers, and how media workers do.
 const SAMPLERS: [(&str, &str); 14] = [
@@ -43,9 +47,24 @@ pub struct Drawing {
     pub key: Key,
 }
 
+/// Why a worker is not told of a job.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Untold {
+    /// It never can be.
+    Failed(Failure),
+    /// There is no room for what it would bring, or the media store does not work: nobody's fault.
+    NotNow { retry_after: Duration },
+}
+
+impl From<Failure> for Untold {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 /// With links of the media store, which are made without waiting.
-pub fn of(offer: &Offer, image: &ImageRequest, media: Option<&Media>) -> Result<Drawing, Failure> {
-    let media = media.ok_or_else(no_store)?;
+pub fn of(offer: &Offer, image: &ImageRequest, media: Option<&Media>) -> Result<Drawing, Untold> {
+    let media = media.ok_or_else(|| internal("there is no store for its image"))?;
     let key = Key::new(Area::Results, offer.job.id.0, offer.attempt, Kind::Webp);
     let most = most_bytes(&offer.job);
     let link = media.upload_link_up_to(most, key, UPLOADS).now_or_never();
@@ -59,7 +78,7 @@ pub fn of(offer: &Offer, image: &ImageRequest, media: Option<&Media>) -> Result<
     Ok(Drawing {
         payload,
         slot: UploadSlot {
-            put_url: link.and_then(Result::ok).ok_or_else(no_store)?,
+            put_url: link.and_then(Result::ok).ok_or(NOT_NOW)?,
             key: key.to_string(),
             content_type: key.kind().content_type().to_owned(),
         },
@@ -86,14 +105,15 @@ pub fn brought(key: Key, results: &[MediaResult]) -> Option<job::Media> {
     })
 }
 
-fn link_to(key: &str, media: &Media) -> Result<String, Failure> {
-    let key = key.parse().map_err(|_| no_store())?;
+fn link_to(key: &str, media: &Media) -> Result<String, Untold> {
+    let key = key.parse();
+    let key = key.map_err(|_| internal("its source image has no name that can be read"))?;
     let link = media.download_link(key, SOURCES).now_or_never();
-    link.and_then(Result::ok).ok_or_else(no_store)
+    link.and_then(Result::ok).ok_or(NOT_NOW)
 }
 
-fn no_store() -> Failure {
-    Failure::new(FailureKind::Internal, "there is no room for its image now")
+fn internal(message: &'static str) -> Failure {
+    Failure::new(FailureKind::Internal, message)
 }
 
 fn flat(image: &ImageRequest) -> Map<String, Value> {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::agreement::Peer;
-use super::drawing;
+use super::drawing::{self, Untold};
 use super::payload;
 use super::wording;
 use crate::coordinator::dispatch::{
@@ -73,7 +73,7 @@ pub enum Told {
 pub struct Instead {
     pub job: JobId,
     pub attempt: Option<u32>,
-    pub failure: Failure,
+    pub why: Untold,
 }
 
 /// The frame is no JSON object: nothing of such a peer can be relied on.
@@ -330,11 +330,11 @@ impl Session {
     fn offer(&mut self, offer: &Offer, out: &mut String) -> Told {
         let job = offer.job.id;
         let about = self.about(job, Some(offer.attempt));
-        let instead = |failure| {
+        let instead = |why| {
             Told::Instead(Box::new(Instead {
                 job,
                 attempt: about.attempt,
-                failure,
+                why,
             }))
         };
         let mut running = Running::default();
@@ -348,11 +348,11 @@ impl Session {
                     Payload::Public(drawing.payload)
                 })
             }
-            _ => payload::of(offer, &self.peer),
+            _ => payload::of(offer, &self.peer).map_err(Untold::from),
         };
         let payload = match payload {
             Ok(payload) => payload,
-            Err(failure) => return instead(failure),
+            Err(why) => return instead(why),
         };
         let frame = JobFrame {
             kind: offer.job.kind,
@@ -366,7 +366,8 @@ impl Session {
         let length = out.len() - start;
         if length > self.peer.max_frame {
             out.truncate(start);
-            return instead(wording::too_large(length, self.peer.max_frame));
+            let too_large = wording::too_large(length, self.peer.max_frame);
+            return instead(too_large.into());
         }
         self.jobs.insert(job, running);
         self.unacked = None;
@@ -403,7 +404,11 @@ impl Session {
             attempt: instead.attempt,
             ..About::job(instead.job)
         };
-        self.frame(about, Said::Event(Event::Failed(instead.failure)))
+        let said = match instead.why {
+            Untold::Failed(failure) => Said::Event(Event::Failed(failure)),
+            Untold::NotNow { retry_after } => Said::Busy { retry_after },
+        };
+        self.frame(about, said)
     }
 }
 
@@ -422,5 +427,104 @@ fn spelled(why: CancelReason) -> CancelWhy {
         CancelReason::Client => CancelWhy::Client,
         CancelReason::Timeout => CancelWhy::Timeout,
         CancelReason::Superseded => CancelWhy::Superseded,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::{Session, Told, Welcome};
+    use crate::coordinator::dispatch::{Frame, Input, Offer, Said, SessionId};
+    use crate::coordinator::media::{Links, Media, MediaSettings};
+    use crate::coordinator::names::Names;
+    use crate::coordinator::switchboard::{Gpus, Order};
+    use crate::coordinator::workers::agreement::Peer;
+    use crate::protocol::job::{
+        AccountId, Body, Event, ImageRequest, Job, JobId, Kind, Limits, ModelChoice, Privacy,
+        RequestId, UnixMillis,
+    };
+    use crate::protocol::link::Registration;
+    use crate::tasks::Tasks;
+
+    const SESSION: SessionId = SessionId(1);
+
+    fn image() -> Job {
+        Job {
+            id: JobId::random(),
+            request: RequestId::random(),
+            account: AccountId(1),
+            shared_key: None,
+            kind: Kind::Image,
+            model: ModelChoice(vec!["tiny".into()]),
+            body: Body::Image(Box::new(ImageRequest {
+                width: 64,
+                height: 64,
+                ..ImageRequest::default()
+            })),
+            limits: Limits::default(),
+            privacy: Privacy::Anyone,
+            deadline: UnixMillis(i64::MAX),
+            durable: true,
+            prefixes: Vec::new(),
+            original: None,
+        }
+    }
+
+    /// What dispatch hears at once of an image that is offered; nothing, if its worker is told of it.
+    fn heard(media: Option<Media>) -> Option<Said> {
+        let peer = Peer::of(&Registration::new("", "", Vec::new()), &Names::default());
+        let welcome = Welcome {
+            worker_id: String::new(),
+            session_name: String::new(),
+            grace: Duration::ZERO,
+        };
+        let mut session = Session::new(SESSION, peer.unwrap(), welcome, Gpus::default(), media);
+        let offer = Offer {
+            session: SESSION,
+            job: Arc::new(image()),
+            attempt: 1,
+            model: "tiny".into(),
+            prefill: None,
+            patience: None,
+            remaining: Duration::from_secs(600),
+        };
+        let mut frame = String::new();
+        let Told::Instead(instead) = session.tell(Order::Offer(Box::new(offer)), &mut frame) else {
+            return None;
+        };
+        assert!(frame.is_empty() && session.jobs.is_empty());
+        let Input::Frame(Frame { said, .. }) = session.heard_instead(*instead) else {
+            panic!("a frame was wanted");
+        };
+        Some(said)
+    }
+
+    #[tokio::test]
+    async fn an_image_that_there_is_no_room_for_is_handed_back_and_has_not_failed() {
+        let (folder, tasks) = (tempfile::tempdir().unwrap(), Tasks::default());
+        let links = Links {
+            secret: [1; 32],
+            base: "http://muster.test".to_owned(),
+        };
+        let keeping_free = async |spare| {
+            let settings = MediaSettings {
+                spare,
+                ..MediaSettings::in_folder(folder.path().join("media"))
+            };
+            Media::open(&settings, &links, &tasks).await.ok()
+        };
+        assert!(heard(keeping_free(0).await).is_none());
+        let full = heard(keeping_free(u64::MAX).await).unwrap();
+        assert!(
+            matches!(full, Said::Busy { retry_after } if !retry_after.is_zero()),
+            "{full:?}"
+        );
+        let without_store = heard(None).unwrap();
+        assert!(
+            matches!(without_store, Said::Event(Event::Failed(_))),
+            "{without_store:?}"
+        );
     }
 }
