@@ -93,6 +93,10 @@ impl Folder {
         self.disk.check(ticket.most)
     }
 
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.disk.check(bytes).is_ok()
+    }
+
     pub async fn size(&self, key: Key) -> io::Result<Option<u64>> {
         self.blocking(move |folder| found(fs::metadata(folder.path(key)).map(|data| data.len())))
             .await

@@ -227,8 +227,8 @@ impl Media {
         })
     }
 
-    /// An address to which one object may be sent with `PUT`, for a while. [`Media::take_in`] says whether it was. None,
-    /// while there is no room for the object.
+    /// An address to which one object may be sent with `PUT`, for a while. [`Media::take_in`] says whether it was. An
+    /// error, while there is no room for the object.
     pub async fn upload_link(&self, key: Key, valid_for: Duration) -> Result<String, MediaError> {
         self.upload_link_up_to(u64::MAX, key, valid_for).await
     }
@@ -252,6 +252,14 @@ impl Media {
             }
             Place::Bucket(bucket) => bucket.upload_link(key, valid_for).await?,
         })
+    }
+
+    /// Whether the largest of uploads would be taken now, as far as anybody can tell.
+    pub fn has_room(&self) -> bool {
+        match &self.inner.place {
+            Place::Folder(folder, _) => folder.has_room(self.inner.largest),
+            Place::Bucket(_) => true,
+        }
     }
 
     /// Takes over what came by an upload link: its length, or `None` when nothing has come. May be asked again.

@@ -30,6 +30,18 @@ impl Lent {
         }
     }
 
+    /// The others go back at once.
+    pub fn retain(&mut self, stays: impl Fn(&Offer) -> bool) {
+        let (left, back) = std::mem::take(&mut self.offers)
+            .into_iter()
+            .partition(stays);
+        self.offers = left;
+        drop(Self {
+            offers: back,
+            way_back: self.way_back.clone(),
+        });
+    }
+
     /// The worker has them, as far as anybody can tell.
     pub fn keep(&mut self) {
         self.way_back = None;

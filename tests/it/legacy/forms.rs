@@ -185,6 +185,28 @@ async fn an_image_made_anew_before_the_coordinator_began_anew_is_read_by_its_lin
 }
 
 #[tokio::test]
+async fn where_there_is_no_room_for_images_the_forms_that_make_none_are_handed_out() {
+    let app = App::start().await;
+    let id = ask(&app, &["GFPGAN", "caption"]).await;
+    let app = app.anew_on_a_full_disk().await;
+    // It was accepted before, and is queued again by and by.
+    let began = Instant::now();
+    let popped = loop {
+        let popped = pop(&app, &["GFPGAN", "caption"], 1).await;
+        if !popped["forms"].is_null() {
+            break popped;
+        }
+        assert!(began.elapsed() < PATIENCE);
+        sleep(std::time::Duration::from_millis(5)).await;
+    };
+    assert_eq!(popped["forms"][0]["form"], "caption", "{popped}");
+    let worker = json!({"name": "drawer", "forms": ["GFPGAN"], "bridge_agent": "test:1:x"});
+    let (code, refused) = post(&app, POP, worker).await;
+    assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE, "{refused}");
+    until(&app, &id, |status| status["forms"][0]["state"] == "waiting").await;
+}
+
+#[tokio::test]
 async fn what_failed_waits_again_and_what_is_cancelled_is_not_given_out() {
     let app = App::start().await;
     let id = ask(&app, &["caption"]).await;

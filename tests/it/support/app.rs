@@ -68,7 +68,7 @@ impl App {
     }
 
     pub async fn with(settings: DoorSettings) -> Self {
-        Self::on(tempfile::tempdir().unwrap(), settings, None).await
+        Self::on(tempfile::tempdir().unwrap(), settings, None, 0).await
     }
 
     /// Beside one large reply there is no room for another, however long it stands still.
@@ -83,15 +83,25 @@ impl App {
 
     /// Another process begins on what this one has left on disk: it ends without a word, and nothing else is left.
     pub async fn anew(self) -> Self {
+        self.anew_keeping_free(0).await
+    }
+
+    /// The same, and there is no room for images any more.
+    pub async fn anew_on_a_full_disk(self) -> Self {
+        self.anew_keeping_free(u64::MAX).await
+    }
+
+    async fn anew_keeping_free(self, spare: u64) -> Self {
         self.tasks.stop(PATIENCE).await;
         let known = (self.key, self.account);
-        Self::on(self.folder, DoorSettings::default(), Some(known)).await
+        Self::on(self.folder, DoorSettings::default(), Some(known), spare).await
     }
 
     async fn on(
         folder: TempDir,
         settings: DoorSettings,
         known: Option<(String, AccountId)>,
+        spare: u64,
     ) -> Self {
         let tasks = Tasks::default();
         let place = Location::Sqlite(folder.path().join("store.sqlite"));
@@ -110,7 +120,10 @@ impl App {
             secret: accounts.derived_secret("links to media"),
             base: BASE.to_owned(),
         };
-        let place = MediaSettings::in_folder(folder.path().join("media"));
+        let place = MediaSettings {
+            spare,
+            ..MediaSettings::in_folder(folder.path().join("media"))
+        };
         let media = Media::open(&place, &links, &tasks).await.unwrap();
         let shelves = Shelves {
             store,

@@ -1,5 +1,6 @@
 //! A worker comes for forms, and brings what it found.
 
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -24,6 +25,7 @@ use crate::coordinator::modes::Modes;
 use crate::coordinator::pollers::{Ask, Made, NotTaken, Pollers, id_of};
 use crate::coordinator::requests::results::is_uploaded;
 use crate::coordinator::storage::Said;
+use crate::coordinator::switchboard::Lent;
 use crate::protocol::job::{Body as JobBody, Capabilities, JobId, Kind, Product, Reach};
 use crate::protocol::legacy::image::drawn::most_bytes;
 use crate::protocol::legacy::interrogation::{
@@ -67,12 +69,15 @@ pub async fn pop(
         prefers,
         ..ask(&asked, &name)
     };
+    if !media.has_room() {
+        leave_out_images(&mut ask.models);
+    }
     ask.said.address = door.address.to_string();
     let worker = ask.name.clone();
     let given = pollers.pop(&caller, ask, wants).await;
     let mut given = given.map_err(|not| door::not_served(not, &name))?;
     door.moderation.whereabouts().note(&worker, door.address);
-    let forms = payloads(&given.offers, &media, &pollers).await?;
+    let forms = payloads(&mut given.offers, &media, &pollers).await?;
     let answer = match forms.is_empty() {
         true => InterrogationPopPayload {
             forms: None,
@@ -113,25 +118,38 @@ fn ask(asked: &InterrogationPopInput, name: &str) -> Ask {
     }
 }
 
-/// Of those that can be read.
+/// A worker that does more than make images anew is given what else it does while there is no room for them: it would be
+/// given the same one again and again.
+fn leave_out_images(forms: &mut Vec<Arc<str>>) {
+    let brings_none = |form: &Arc<str>| !named(form).is_some_and(is_drawn);
+    if forms.iter().any(brings_none) {
+        forms.retain(brings_none);
+    }
+}
+
+fn is_drawn(form: Form) -> bool {
+    form.post_processor().is_some()
+}
+
+/// Of those that can be told. One that the store has no link for goes back; if that leaves nothing, they are refused.
 async fn payloads(
-    offers: &[Offer],
+    offers: &mut Lent,
     media: &Media,
     pollers: &Pollers,
 ) -> Result<Vec<InterrogationPopFormPayload>, Refusal> {
     let mut forms = Vec::with_capacity(offers.len());
-    for (index, offer) in offers.iter().enumerate() {
+    let mut unlinked = Vec::new();
+    for offer in offers.iter() {
         match payload(offer, media).await {
             Ok(form) => forms.push(form),
-            Err(why) => {
-                let those = match why {
-                    Untold::Unreadable => &offers[index..=index],
-                    Untold::NoStore => offers,
-                };
-                door::take_back(pollers, those, why).await?;
-            }
+            Err(Untold::NoStore) => unlinked.push(offer.job.id),
+            Err(why) => door::take_back(pollers, from_ref(offer), why).await?,
         }
     }
+    if forms.is_empty() && !unlinked.is_empty() {
+        door::take_back(pollers, offers, Untold::NoStore).await?;
+    }
+    offers.retain(|offer| !unlinked.contains(&offer.job.id));
     Ok(forms)
 }
 
@@ -145,13 +163,13 @@ async fn payload(offer: &Offer, media: &Media) -> Result<InterrogationPopFormPay
         // It stays where its client has it.
         Err(_) => request.image.clone(),
     };
-    let r2_upload = match form.post_processor() {
-        Some(_) => {
+    let r2_upload = match is_drawn(form) {
+        true => {
             let key = key(offer.job.id, offer.attempt);
             let link = media.upload_link_up_to(most_bytes(&offer.job), key, LINKS);
             Some(link.await?)
         }
-        None => None,
+        false => None,
     };
     Ok(InterrogationPopFormPayload {
         id: id_of(offer),
@@ -234,7 +252,7 @@ fn not_heard(not: NotTaken, job: JobId) -> Refusal {
 mod tests {
     use serde_json::json;
 
-    use super::{Capabilities, InterrogationPopInput, ask, image_of};
+    use super::{Capabilities, InterrogationPopInput, ask, image_of, leave_out_images};
     use crate::coordinator::media::bucket_tests::{HOUR, WEBP, bucket, key, put};
     use crate::protocol::legacy::Body as _;
     use crate::tasks::Tasks;
@@ -265,6 +283,18 @@ mod tests {
         assert!(put(&link, b"<svg/>").await.contains("200"));
         let image = image_of(&json!("R2"), &media, &keys, PIXELS).await;
         assert!(image.is_err());
+    }
+
+    #[test]
+    fn images_are_left_out_where_there_is_no_room_for_them_and_anything_else_is_done() {
+        let check = |forms: &[&str], left: &[&str]| {
+            let mut forms: Vec<_> = forms.iter().map(|form| (*form).into()).collect();
+            leave_out_images(&mut forms);
+            let forms: Vec<&str> = forms.iter().map(|form| &**form).collect();
+            assert_eq!(forms, left);
+        };
+        check(&["GFPGAN", "caption", "nsfw"], &["caption", "nsfw"]);
+        check(&["GFPGAN"], &["GFPGAN"]);
     }
 
     #[test]
