@@ -291,8 +291,10 @@ impl Request {
         self.outputs.iter().find(|output| output.job == job)
     }
 
-    /// They were queued again.
+    /// They were queued again. It lives on as long as it did: what workers were told of its jobs goes with the watches.
     pub(super) fn watch(&self, streams: &[JobStream]) {
+        let until = self.expires_at().0;
+        self.expires_at.fetch_max(until, Ordering::Relaxed);
         self.outputs.iter().for_each(|output| output.watch(streams));
     }
 
@@ -610,6 +612,25 @@ pub mod tests {
         assert!(output.product().is_empty());
         brings();
         assert_eq!(output.product().text(), "a text");
+    }
+
+    #[tokio::test]
+    async fn it_lives_as_long_as_before_when_its_jobs_are_queued_again() {
+        let tasks = Tasks::default();
+        let books = Books::new(|_, _| async { Ok(Kudos(0)) });
+        let board = Switchboard::start(Settings::default(), books, &tasks);
+        let now = wall_clock();
+        let (request, jobs) = asked(now.after(Duration::from_secs(600)));
+        let until = now.after(Duration::from_secs(3600));
+        *super::locked(&request.outputs[0].watch) = Some(JobWatch::taken_until(until));
+        let submission = Submission {
+            jobs,
+            standing: request.standing,
+        };
+        let streams = board.submit(submission).await.unwrap();
+        request.watch(&streams);
+        assert_ne!(request.outputs[0].until(), until, "nobody has it now");
+        assert_eq!(request.expires_at(), until);
     }
 
     #[test]
