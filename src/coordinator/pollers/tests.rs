@@ -5,7 +5,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::select;
 use tokio::sync::{Notify, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{pause, timeout};
 
 use super::{Ask, Made, NotTaken, Pollers};
 use crate::coordinator::accounts::Caller;
@@ -39,6 +39,12 @@ impl Ledger {
             asked: Arc::default(),
             open: Arc::new(Semaphore::new(0)),
         }
+    }
+
+    /// From when it is asked on, the clock stands until everybody waits: nobody loses patience for being slow.
+    async fn stops_the_clock(&self) {
+        self.asked.notified().await;
+        pause();
     }
 
     fn books(&self) -> Books {
@@ -151,10 +157,9 @@ async fn what_is_brought_while_the_ledger_is_closed_is_brought_again_and_paid_on
     let place = place_waiting(&ledger, Duration::from_millis(250)).await;
     let (id, _streams) = place.text_that_is_out().await;
     let bring = || place.bring(id, made());
-    for _ in 0..2 {
-        assert_eq!(bring().await, Err(NotTaken::Unavailable));
-    }
-    ledger.asked.notified().await;
+    let twice = async { [bring().await, bring().await] };
+    let (twice, ()) = tokio::join!(twice, ledger.stops_the_clock());
+    assert_eq!(twice, [Err(NotTaken::Unavailable); 2]);
     // What was brought first has asked the ledger, and is answered behind what comes now.
     let opening = async { ledger.open.add_permits(1) };
     let (brought, ()) = tokio::join!(biased; bring(), opening);
@@ -185,8 +190,8 @@ async fn what_is_brought_twice_at_once_is_paid_once_and_not_said_to_be_taken_awa
     let (id, _streams) = place.text_that_is_out().await;
     let both = async { tokio::join!(biased; place.bring(id, made()), place.bring(id, made())) };
     let unavailable = Err(NotTaken::Unavailable);
-    assert_eq!(both.await, (unavailable, unavailable));
-    ledger.asked.notified().await;
+    let (both, ()) = tokio::join!(both, ledger.stops_the_clock());
+    assert_eq!(both, (unavailable, unavailable));
     let opening = async { ledger.open.add_permits(1) };
     let again = async { tokio::join!(biased; place.bring(id, made()), place.bring(id, made())) };
     let (again, ()) = tokio::join!(biased; again, opening);
