@@ -53,7 +53,8 @@ pub struct Watched<S> {
     _place: Place,
 }
 
-/// More than pings come to while a connection may be idle.
+/// Bytes of a reply that get it on. Pings come to as much while a connection may be idle only where there is one every
+/// two seconds, and whoever keeps a connection alive sends far fewer.
 const STEP: usize = 1 << 10;
 
 impl Activity {
@@ -108,7 +109,7 @@ impl Activity {
     }
 
     /// A reply gets on as it is written, too: the last of it was given out long before. A stream that stands still holds
-    /// some of one, and what keeps its connection alive is no step.
+    /// some of one, and what usually keeps its connection alive comes to no step.
     fn wrote(&self, bytes: usize) {
         let less = |ahead: usize| Some(ahead.saturating_sub(bytes));
         let order = Ordering::AcqRel;
