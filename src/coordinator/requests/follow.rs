@@ -10,7 +10,8 @@ use tokio::select;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::request::{Ended, Made, Output, Request};
+use super::output::{Ended, Made, Output};
+use super::request::Request;
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::{Outcome, Submission};
 use crate::coordinator::switchboard::{Delivery, JobStream, Stage, Switchboard};

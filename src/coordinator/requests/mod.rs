@@ -5,6 +5,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `request` | one request as somebody who asks sees it |
+//! | `output` | one job of it, and what that brings |
 //! | [`orders`] | what is kept of it, and the jobs that it becomes: one file for each kind |
 //! | [`results`] | what was made, as its client is handed it |
 //! | `follow` | the task that listens to its jobs |
@@ -18,6 +19,7 @@ mod follow;
 mod holds;
 mod known;
 pub mod orders;
+mod output;
 mod places;
 mod request;
 mod restore;
@@ -27,8 +29,9 @@ mod shelves;
 pub use holds::Kept;
 pub use known::Known;
 pub use orders::Order;
+pub use output::{Counts, Ended, Made, Output};
 pub use places::{Counted, NoPlace, Place};
-pub use request::{Counts, Ended, Made, Output, Request, Wishes};
+pub use request::{Request, Wishes};
 
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -1,24 +1,21 @@
 //! One request as somebody who asks sees it: what each of its jobs has come to.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use crate::coordinator::accounts::ANONYMOUS;
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::Standing;
 use crate::coordinator::storage::{RequestRow, Store, Wanted};
-use crate::coordinator::switchboard::{JobStream, JobWatch, Stage};
-use crate::protocol::job::{
-    AccountId, Body, Event, FailureKind, Hidden, Job, JobId, Kind, Kudos, LegacySampling, Product,
-    Progress, RequestId, UnixMillis,
-};
-use crate::protocol::legacy::image::drawn::most_bytes;
+use crate::coordinator::switchboard::{JobStream, Stage};
+use crate::protocol::job::{AccountId, Job, JobId, Kind, Kudos, RequestId, UnixMillis};
+
+use super::output::{Counts, Ended, Output, locked};
 
 /// For so long workers of an earlier process may not have come yet: as long as one that polls counts as online.
 const RETURN: Duration = Duration::from_secs(300);
@@ -59,21 +56,6 @@ pub struct Request {
     charged: Mutex<(usize, Kudos)>,
 }
 
-/// One job, and what it brings.
-#[derive(Debug)]
-pub struct Output {
-    pub job: JobId,
-    pub seed: Option<u64>,
-    legacy: Option<LegacySampling>,
-    form: Option<String>,
-    /// The most bytes of what is drawn for it.
-    drawn: u64,
-    watch: Mutex<Option<JobWatch>>,
-    product: Mutex<Product>,
-    progress: Mutex<Option<Progress>>,
-    ended: OnceLock<Ended>,
-}
-
 /// What its client says of it, beside what is to be made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wishes {
@@ -83,40 +65,6 @@ pub struct Wishes {
     pub shared: bool,
     /// The one of its own people for whom a service asks.
     pub end_user: Option<Arc<str>>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum Ended {
-    Made(Made),
-    /// By a cancel, before it brought anything.
-    Cancelled,
-    Expired,
-    /// The code of the failure.
-    Failed(Arc<str>),
-}
-
-/// What is handed to the client.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Made {
-    pub product: Product,
-    pub model: Arc<str>,
-    pub worker: Arc<str>,
-    pub worker_id: Uuid,
-    /// Its worker says that it should not be shown.
-    pub hidden: Option<Hidden>,
-}
-
-/// How many jobs of a request are where.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    pub waiting: usize,
-    pub processing: usize,
-    pub finished: usize,
-    pub failed: usize,
-    /// Cancelled, or out of time.
-    pub stopped: usize,
-    /// How often one came back from a worker with nothing.
-    pub restarted: usize,
 }
 
 impl Request {
@@ -164,20 +112,9 @@ impl Request {
 
     /// Nobody knows any more what was asked for, and whoever asks after it finds that it has failed.
     pub(super) fn unreadable(row: &RequestRow) -> Self {
-        let output = Output {
-            job: JobId::random(),
-            seed: None,
-            legacy: None,
-            form: None,
-            drawn: 0,
-            watch: Mutex::default(),
-            product: Mutex::default(),
-            progress: Mutex::default(),
-            ended: OnceLock::from(Ended::Failed(FailureKind::Internal.row().code.into())),
-        };
         let told = (Wishes::default(), Standing::default());
         Self {
-            outputs: vec![output],
+            outputs: vec![Output::unreadable()],
             ..Self::new(row, told, &[], &[], Vec::new())
         }
     }
@@ -383,146 +320,12 @@ impl Request {
     }
 }
 
-impl Ended {
-    /// Its request has failed with it. Forms are asked for one by one, and fail alone.
-    pub(super) fn is_fatal(&self, kind: Kind) -> bool {
-        kind != Kind::Interrogation && matches!(self, Self::Failed(_))
-    }
-}
-
-impl Output {
-    fn of(job: &Arc<Job>, streams: &[JobStream]) -> Self {
-        let (seed, legacy) = match &job.body {
-            Body::Text(text) => (text.sampling.seed, text.sampling.legacy.as_deref().cloned()),
-            Body::Image(image) => (image.seed, None),
-            Body::Form(_) => (None, None),
-        };
-        let output = Self {
-            job: job.id,
-            seed,
-            legacy,
-            form: match &job.body {
-                Body::Form(form) => Some(form.form.clone()),
-                _ => None,
-            },
-            drawn: most_bytes(job),
-            watch: Mutex::default(),
-            product: Mutex::default(),
-            progress: Mutex::default(),
-            ended: OnceLock::new(),
-        };
-        output.watch(streams);
-        output
-    }
-
-    /// What the client wants done to the text, where it came by the poll API.
-    pub fn legacy(&self) -> Option<&LegacySampling> {
-        self.legacy.as_ref()
-    }
-
-    /// What is to be done with an image, where that was asked.
-    pub fn form(&self) -> Option<&str> {
-        self.form.as_deref()
-    }
-
-    /// The most bytes of what is drawn for it, as links to bring it by are for.
-    pub fn most_drawn(&self) -> u64 {
-        self.drawn
-    }
-
-    /// What it has brought before, and could not be written down, is brought anew.
-    fn watch(&self, streams: &[JobStream]) {
-        if let Some(stream) = streams.iter().find(|stream| stream.job() == self.job) {
-            *locked(&self.watch) = stream.watch();
-            *locked(&self.product) = Product::default();
-            *locked(&self.progress) = None;
-        }
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        self.ended().is_none()
-    }
-
-    /// It has ended, and that was not heard yet.
-    fn is_late(&self) -> bool {
-        self.is_open()
-            && locked(&self.watch)
-                .as_ref()
-                .is_some_and(JobWatch::has_ended)
-    }
-
-    pub fn ended(&self) -> Option<&Ended> {
-        self.ended.get()
-    }
-
-    /// What is there so far.
-    pub fn product(&self) -> Product {
-        locked(&self.product).clone()
-    }
-
-    /// How far the worker is that has it.
-    pub fn progress(&self) -> Option<Progress> {
-        let runs = self.is_open() && self.stage() != Stage::Waiting;
-        locked(&self.progress).filter(|_| runs)
-    }
-
-    pub(super) fn hear(&self, event: &Event) {
-        match event {
-            Event::Progress(progress) => *locked(&self.progress) = Some(*progress),
-            event => locked(&self.product).note(event),
-        }
-    }
-
-    pub(in crate::coordinator) fn end(&self, ended: Ended) {
-        // The first end is the only one.
-        let _ = self.ended.set(ended);
-    }
-
-    /// Whoever has it, or had it last.
-    pub fn stage(&self) -> Stage {
-        self.look().0
-    }
-
-    fn until(&self) -> UnixMillis {
-        let watch = locked(&self.watch);
-        watch.as_ref().map(JobWatch::until).unwrap_or_default()
-    }
-
-    fn look(&self) -> (Stage, u32) {
-        let watch = locked(&self.watch);
-        watch.as_ref().map(JobWatch::look).unwrap_or_default()
-    }
-
-    fn count(&self, counts: &mut Counts) {
-        let (stage, returns) = self.look();
-        counts.restarted += returns as usize;
-        let place = match (self.ended(), stage) {
-            (Some(Ended::Made(_)), _) => &mut counts.finished,
-            (Some(Ended::Failed(_)), _) => &mut counts.failed,
-            (Some(Ended::Cancelled | Ended::Expired), _) => &mut counts.stopped,
-            (None, Stage::Running { .. }) => &mut counts.processing,
-            (None, Stage::Waiting) => &mut counts.waiting,
-        };
-        *place += 1;
-    }
-}
-
 fn models(jobs: &[Arc<Job>]) -> Vec<Arc<str>> {
     let all = jobs.iter().flat_map(|job| &job.model.0);
     let mut models: Vec<Arc<str>> = all.cloned().collect();
     models.sort_unstable();
     models.dedup();
     models
-}
-
-fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Counts {
-    pub fn unfinished(self) -> usize {
-        self.waiting + self.processing
-    }
 }
 
 #[cfg(test)]

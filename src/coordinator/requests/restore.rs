@@ -9,7 +9,8 @@ use tracing::{info, warn};
 
 use super::follow::kept_for_its_worker;
 use super::orders::Order;
-use super::request::{Ended, Made, Request};
+use super::output::{Ended, Made};
+use super::request::Request;
 use super::{Belongings, Requests};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::{Standing, Submission};
