@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 
 const WATCH: Duration = Duration::from_millis(1);
 
-/// Pieces a thread takes of one call, so that a slow one holds up little.
+/// A thread takes the share of what is left that it would have if there were so many times the threads: large pieces
+/// at first, and small ones in the end, so that all are done at the same time, and a slow one holds up little.
 const PIECES: usize = 8;
 
 /// Where the number of threads stands, in the order of precedence. Other libraries read them too.
@@ -61,7 +62,8 @@ unsafe impl Send for Shared {}
 struct Call {
     work: *const (dyn Fn(Range<usize>) + Sync),
     items: usize,
-    piece: usize,
+    /// Threads, times [`PIECES`].
+    parts: usize,
     next: *const AtomicUsize,
 }
 
@@ -107,7 +109,7 @@ impl Pool {
                 >(work)
             },
             items,
-            piece: items.div_ceil((self.helpers.len() + 1) * PIECES).max(1),
+            parts: (self.helpers.len() + 1) * PIECES,
             next: &raw const next,
         };
         let round = self.shared.begin(call);
@@ -138,12 +140,11 @@ impl Call {
     unsafe fn work_off(&self) {
         // SAFETY: alive by the caller's promise.
         let (work, next) = unsafe { (&*self.work, &*self.next) };
-        loop {
-            let start = next.fetch_add(self.piece, SeqCst);
-            if start >= self.items {
-                return;
-            }
-            work(start..self.items.min(start + self.piece));
+        let end = |start: usize| start + (self.items - start).div_ceil(self.parts);
+        while let Ok(start) = next.fetch_update(SeqCst, SeqCst, |start| {
+            (start < self.items).then(|| end(start))
+        }) {
+            work(start..end(start));
         }
     }
 }

@@ -15,6 +15,8 @@ mod blocks;
 mod pack;
 mod portable;
 
+use std::ops::Range;
+
 use candle_core::quantized::GgmlDType;
 use candle_core::{D, Result, Tensor, bail};
 
@@ -182,21 +184,37 @@ impl<'a> Job<'a> {
 
     /// # Safety
     /// No two threads do the same piece.
-    unsafe fn do_piece(&self, level: Level, piece: usize) {
+    unsafe fn do_pieces(&self, level: Level, pieces: Range<usize>) {
         let panels = self.matrix.panel_count();
-        let (block, panel) = (piece / panels, piece % panels);
-        let column = panel * PANEL_ROWS;
+        let mut next = pieces.start;
+        while next < pieces.end {
+            let (block, first) = (next / panels, next % panels);
+            let count = (panels - first).min(pieces.end - next);
+            // SAFETY: the caller's promise.
+            unsafe { self.do_panels(level, block, first..first + count) };
+            next += count;
+        }
+    }
+
+    /// # Safety
+    /// No two threads do the same panel of a block.
+    unsafe fn do_panels(&self, level: Level, block: usize, panels: Range<usize>) {
         let first = block * self.block_rows;
-        for group in self.activations.groups(first, first + self.block_rows) {
-            let at = group.first * self.matrix.rows + column;
-            let place = Place {
-                // SAFETY: the row and column lie in the result.
-                start: unsafe { self.start.add(at) },
-                stride: self.matrix.rows,
-                width: PANEL_ROWS.min(self.matrix.rows - column),
-            };
-            // SAFETY: the place lies in the result and belongs to this piece.
-            unsafe { kernel(level, self.matrix, panel, &group, place) };
+        let groups = self.activations.groups(first, first + self.block_rows);
+        let groups: Vec<_> = groups.collect();
+        for panel in panels {
+            let column = panel * PANEL_ROWS;
+            for group in &groups {
+                let at = group.first * self.matrix.rows + column;
+                let place = Place {
+                    // SAFETY: the row and column lie in the result.
+                    start: unsafe { self.start.add(at) },
+                    stride: self.matrix.rows,
+                    width: PANEL_ROWS.min(self.matrix.rows - column),
+                };
+                // SAFETY: the place lies in the result and belongs to this piece.
+                unsafe { kernel(level, self.matrix, panel, group, place) };
+            }
         }
     }
 
@@ -217,9 +235,10 @@ fn multiply(level: Level, jobs: &[Job]) {
         let mut first = 0;
         for job in jobs {
             let end = first + job.pieces();
-            for piece in range.start.max(first)..range.end.min(end) {
+            let pieces = range.start.max(first)..range.end.min(end);
+            if !pieces.is_empty() {
                 // SAFETY: `share` hands out every piece once.
-                unsafe { job.do_piece(level, piece - first) };
+                unsafe { job.do_pieces(level, pieces.start - first..pieces.end - first) };
             }
             first = end;
         }
