@@ -10,7 +10,7 @@
 use core::arch::x86_64::*;
 
 use super::activations::Group;
-use super::blocks::{Kind, q4k, q5k, q6k, q8_0};
+use super::blocks::{Kind, q4k, q5k, q6k, q8_0, six_bits};
 use super::{PANEL_ROWS, Place};
 
 /// Columns in a register.
@@ -242,7 +242,9 @@ unsafe fn q4k_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R] 
             let block = part.panel.add(index * part.kind.block_bytes());
             let activations = group.scales.as_ptr().add(index * rows + part.row);
             let scale = halves(block.add(q4k::MIN_SCALES + part.half * 16));
-            let minima = q4k_minima(block, index, part);
+            let heads = q4k_heads(block);
+            let heads = heads.0.as_ptr();
+            let minima = q4k_minima(heads, index, part);
             scaled(&mut totals, minima, scale, activations);
             let mut products = [_mm256_setzero_ps(); R];
             for sub in 0..8 {
@@ -265,8 +267,7 @@ unsafe fn q4k_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R] 
                         *integer = dot::<VNNI>(*integer, high, four(quants.add((rows + row) * 4)));
                     }
                 }
-                let at = q4k::SUB_SCALES + sub * 16 + part.half * 8;
-                let scale = _mm_loadl_epi64(block.add(at).cast());
+                let scale = _mm_loadl_epi64(heads.add(sub * 16 + part.half * 8).cast());
                 let scale = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(scale));
                 for (product, integer) in products.iter_mut().zip(integers) {
                     *product = _mm256_fmadd_ps(_mm256_cvtepi32_ps(integer), scale, *product);
@@ -292,14 +293,32 @@ unsafe fn with_fifth_bit(low: __m256i, plane: __m256i, g: usize) -> __m256i {
     }
 }
 
+/// The sub-scales and minima of a block, a byte each.
+#[repr(align(32))]
+struct Heads([u8; 256]);
+
+#[inline(always)]
+unsafe fn q4k_heads(block: *const u8) -> Heads {
+    let mut heads = Heads([0; 256]);
+    for half in [0, 32] {
+        // SAFETY: the caller points at a block.
+        let lines = unsafe { six_bit_lines(block.add(q4k::HEADS + half)) };
+        for (line, found) in lines.into_iter().enumerate() {
+            // SAFETY: four lines of 64 bytes are as many as there are.
+            unsafe { _mm256_store_si256(heads.0.as_mut_ptr().add(line * 64 + half).cast(), found) };
+        }
+    }
+    heads
+}
+
 /// Minus the minima, each times the sum of its sub-block's activations.
 #[inline(always)]
-unsafe fn q4k_minima<const R: usize>(block: *const u8, index: usize, part: Part) -> [__m256; R] {
-    // SAFETY: reads one block, and the group's sums for it.
+unsafe fn q4k_minima<const R: usize>(heads: *const u8, index: usize, part: Part) -> [__m256; R] {
+    // SAFETY: reads the heads of one block, and the group's sums for it.
     unsafe {
         let mut integers = [_mm256_setzero_si256(); R];
         for pair in 0..4 {
-            let at = block.add(q4k::MINIMA + pair * 32 + part.half * 16);
+            let at = heads.add(q4k::MINIMA + pair * 32 + part.half * 16);
             let minima = _mm256_cvtepu8_epi16(_mm_loadu_si128(at.cast()));
             let at = (index * 4 + pair) * part.group.rows + part.row;
             let sums = part.group.sums.as_ptr().add(at * 2).cast::<i32>();
@@ -326,8 +345,8 @@ unsafe fn q6k_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R] 
             let block = part.panel.add(index * q6k::BYTES);
             let mut products = [_mm256_setzero_ps(); R];
             for sub in 0..16 {
-                let at = q6k::QUANTS + sub * q6k::SUB_BLOCK_BYTES + part.half * 32;
-                let weights = q6k_weights(block.add(at));
+                let at = q6k::QUANTS + sub * six_bits::BYTES + part.half * 32;
+                let weights = six_bit_lines(block.add(at));
                 let at = (index * 16 + sub) * rows + part.row;
                 let mut integers = [_mm256_setzero_si256(); R];
                 for (row, integer) in integers.iter_mut().enumerate() {
@@ -355,10 +374,10 @@ unsafe fn q6k_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R] 
     }
 }
 
-/// The sixteen columns of a sub-block for eight rows, four to a register.
+/// Half of four lines of 64 numbers.
 #[inline(always)]
-unsafe fn q6k_weights(at: *const u8) -> [__m256i; 4] {
-    // SAFETY: the caller points into a sub-block of three lines.
+unsafe fn six_bit_lines(at: *const u8) -> [__m256i; 4] {
+    // SAFETY: the caller points at a half of the first of the three lines that they are kept in.
     unsafe {
         let low_bits = _mm256_set1_epi8(0x0F);
         let high_bits = _mm256_set1_epi8(0x30);

@@ -10,7 +10,7 @@
 use core::arch::x86_64::*;
 
 use super::activations::Group;
-use super::blocks::{Kind, q4k, q5k, q6k, q8_0};
+use super::blocks::{Kind, q4k, q5k, q6k, q8_0, six_bits};
 use super::{GROUP_ROWS, PANEL_ROWS, Place};
 
 /// The truth table of `a | (b & c)`.
@@ -179,8 +179,11 @@ unsafe fn q4k_rows<const R: usize, const FIVE: bool>(
             let bytes = if FIVE { q5k::BYTES } else { q4k::BYTES };
             let block = panel.add(index * bytes);
             let scales = group.scales.as_ptr().add(index * R);
+            let heads = q4k_heads(block);
+            let heads = heads.0.as_ptr();
             q4k_minima(
                 block,
+                heads,
                 group.sums.as_ptr().add(index * 8 * R),
                 scales,
                 &mut totals,
@@ -212,7 +215,7 @@ unsafe fn q4k_rows<const R: usize, const FIVE: bool>(
                     }
                     quants = quants.add(8 * R);
                 }
-                let scale = _mm_loadu_si128(block.add(q4k::SUB_SCALES + sub * 16).cast());
+                let scale = _mm_loadu_si128(heads.add(sub * 16).cast());
                 let scale = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(scale));
                 for (row, product) in products.iter_mut().enumerate() {
                     *product = _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[row]), scale, *product);
@@ -239,20 +242,39 @@ fn with_fifth_bit(low: __m512i, plane: __m512i, g: usize) -> __m512i {
     _mm512_ternarylogic_epi32::<LOW_OR_MASKED>(low, plane, _mm512_set1_epi8(0x10))
 }
 
+/// The sub-scales and minima of a block, a byte each.
+#[repr(align(64))]
+struct Heads([u8; 256]);
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn q4k_heads(block: *const u8) -> Heads {
+    let mut heads = Heads([0; 256]);
+    let (lines, _) = heads.0.as_chunks_mut::<64>();
+    // SAFETY: the caller points at a block.
+    let found = unsafe { six_bit_lines(block.add(q4k::HEADS)) };
+    for (line, found) in lines.iter_mut().zip(found) {
+        // SAFETY: a line takes 64 bytes.
+        unsafe { _mm512_store_si512(line.as_mut_ptr().cast(), found) };
+    }
+    heads
+}
+
 /// Takes off the minima: each times the sum of its sub-block's activations.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
 unsafe fn q4k_minima<const R: usize>(
     block: *const u8,
+    heads: *const u8,
     sums: *const i16,
     scales: *const f32,
     totals: &mut [__m512; R],
 ) {
-    // SAFETY: reads one block, and the group's sums and scales for it.
+    // SAFETY: reads one block and its heads, and the group's sums and scales for it.
     unsafe {
         let mut integers = [_mm512_setzero_si512(); R];
         for pair in 0..4 {
-            let minima = _mm256_loadu_si256(block.add(q4k::MINIMA + pair * 32).cast());
+            let minima = _mm256_loadu_si256(heads.add(q4k::MINIMA + pair * 32).cast());
             let minima = _mm512_cvtepu8_epi16(minima);
             for (row, integer) in integers.iter_mut().enumerate() {
                 let sums = sums
@@ -282,7 +304,7 @@ unsafe fn q6k_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Grou
             let mut quants = group.quants.as_ptr().add(index * 256 * R);
             let mut offsets = group.offsets.as_ptr().add(index * 16 * R);
             for sub in 0..16 {
-                let weights = q6k_weights(block.add(q6k::QUANTS + sub * q6k::SUB_BLOCK_BYTES));
+                let weights = six_bit_lines(block.add(q6k::QUANTS + sub * six_bits::BYTES));
                 let mut integers = [_mm512_setzero_si512(); R];
                 for (row, integer) in integers.iter_mut().enumerate() {
                     *integer = _mm512_set1_epi32(*offsets.add(row));
@@ -312,12 +334,12 @@ unsafe fn q6k_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Grou
     totals
 }
 
-/// The sixteen columns of a sub-block, four to a register.
+/// Four lines of 64 numbers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn q6k_weights(at: *const u8) -> [__m512i; 4] {
+unsafe fn six_bit_lines(at: *const u8) -> [__m512i; 4] {
     let (low_bits, high_bits) = (_mm512_set1_epi8(0x0F), _mm512_set1_epi8(0x30));
-    // SAFETY: the caller points at a sub-block of three lines.
+    // SAFETY: the caller points at the three lines that they are kept in.
     let (a, b, high) = unsafe {
         (
             _mm512_loadu_si512(at.cast()),

@@ -75,16 +75,32 @@ pub mod q8_0 {
     pub const BYTES: usize = QUANTS + 1024;
 }
 
-/// Scales f16 `[16]`, scales of minima f16 `[16]`, sub-scales u8 `[8][16]`, minima u8 `[4][16][2]` (those of
-/// two neighbouring sub-blocks side by side), quants `[32][16 rows][4]`: the low nibbles are four columns, the
-/// high ones the next four.
+/// Four lines of 64 numbers of six bits each: the low four bits of the lines in pairs (low nibbles one line, high ones
+/// the next), then the high two bits (bits 2g and 2g + 1 belong to the g-th line).
+pub mod six_bits {
+    pub const LOW: usize = 0;
+    pub const HIGH: usize = 128;
+    pub const BYTES: usize = 192;
+
+    /// Where a line's low four bits begin, and how far to the left they are.
+    pub fn low(line: usize) -> (usize, usize) {
+        (LOW + line / 2 * 64, line % 2 * 4)
+    }
+}
+
+/// Scales f16 `[16]`, scales of minima f16 `[16]`, heads of [`six_bits`]: two lines of sub-scales `[8][16]` and two of
+/// minima `[4][16][2]` (those of two neighbouring sub-blocks side by side), then quants `[32][16 rows][4]`: the low
+/// nibbles are four columns, the high ones the next four.
 pub mod q4k {
+    use super::six_bits;
+
     pub const SCALES: usize = 0;
     pub const MIN_SCALES: usize = 32;
-    pub const SUB_SCALES: usize = 64;
-    pub const MINIMA: usize = 192;
-    pub const QUANTS: usize = 320;
+    pub const HEADS: usize = 64;
+    pub const QUANTS: usize = HEADS + six_bits::BYTES;
     pub const BYTES: usize = QUANTS + 2048;
+    /// In the heads when they are unpacked.
+    pub const MINIMA: usize = 128;
 }
 
 /// As [`q4k`], then the fifth bits `[8][16 rows][4]`, a byte for each column of the four: bit 4 + g for the g-th
@@ -101,13 +117,13 @@ pub mod q5k {
     }
 }
 
-/// Scales f32 `[16]`, sub-scales i8 `[16][16 rows]`, then for each sub-block of sixteen columns the low four bits
-/// `[2][16 rows][4]` (low nibbles four columns, high nibbles the next four) and the high two bits
-/// `[16 rows][4]` (bits 2g and 2g + 1 belong to the g-th four columns). Quants are plus 32, so unsigned.
+/// Scales f32 `[16]`, sub-scales i8 `[16][16 rows]`, then for each sub-block of sixteen columns [`six_bits`]
+/// `[4][16 rows][4]`. Quants are plus 32, so unsigned.
 pub mod q6k {
+    use super::six_bits;
+
     pub const SCALES: usize = 0;
     pub const SUB_SCALES: usize = 64;
     pub const QUANTS: usize = 320;
-    pub const SUB_BLOCK_BYTES: usize = 192;
-    pub const BYTES: usize = QUANTS + 16 * SUB_BLOCK_BYTES;
+    pub const BYTES: usize = QUANTS + 16 * six_bits::BYTES;
 }

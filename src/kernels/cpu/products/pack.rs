@@ -6,7 +6,7 @@ use candle_core::Result;
 use candle_core::quantized::GgmlDType;
 
 use super::PANEL_ROWS;
-use super::blocks::{Kind, q4k, q5k, q6k, q8_0};
+use super::blocks::{Kind, q4k, q5k, q6k, q8_0, six_bits};
 use crate::cpu::memory::{Aligned, half_at};
 use crate::cpu::threads::{Disjoint, share};
 
@@ -131,10 +131,12 @@ fn nibbles(bytes: &[u8]) -> [u8; 256] {
 fn place_four_bits(head: &[u8], quants: &[u8; 256], row: usize, place: &mut [u8]) {
     place[q4k::SCALES + row * 2..][..2].copy_from_slice(&head[..2]);
     place[q4k::MIN_SCALES + row * 2..][..2].copy_from_slice(&head[2..4]);
+    let heads = &mut place[q4k::HEADS..][..six_bits::BYTES];
     for sub in 0..8 {
-        let (scale, min) = six_bits(&head[4..], sub);
-        place[q4k::SUB_SCALES + sub * PANEL_ROWS + row] = scale;
-        place[q4k::MINIMA + (sub / 2 * PANEL_ROWS + row) * 2 + sub % 2] = min;
+        let (scale, min) = scale_and_minimum(&head[4..], sub);
+        place_six_bits(heads, sub * PANEL_ROWS + row, scale);
+        let pair = (sub / 2 * PANEL_ROWS + row) * 2 + sub % 2;
+        place_six_bits(heads, q4k::MINIMA + pair, min);
     }
     for (line, quants) in quants.chunks_exact(8).enumerate() {
         let at = q4k::QUANTS + (line * PANEL_ROWS + row) * 4;
@@ -144,8 +146,16 @@ fn place_four_bits(head: &[u8], quants: &[u8; 256], row: usize, place: &mut [u8]
     }
 }
 
+/// Adds one of the 256 numbers of six bits to places that were zeros.
+fn place_six_bits(place: &mut [u8], index: usize, number: u8) {
+    let (line, column) = (index / 64, index % 64);
+    let (low, left) = six_bits::low(line);
+    place[low + column] |= (number & 15) << left;
+    place[six_bits::HIGH + column] |= number >> 4 << (2 * line);
+}
+
 /// The scale and the minimum of a sub-block, six bits each, out of twelve bytes.
-fn six_bits(bytes: &[u8], sub: usize) -> (u8, u8) {
+fn scale_and_minimum(bytes: &[u8], sub: usize) -> (u8, u8) {
     if sub < 4 {
         return (bytes[sub] & 63, bytes[sub + 4] & 63);
     }
@@ -170,7 +180,7 @@ fn pack_q6k(block: &[u8], row: usize, place: &mut [u8]) {
         }
     }
     let scale = half_at(block, 208).to_f32();
-    place_six_bits(scale, scales, &quants, row, place);
+    place_signed(scale, scales, &quants, row, place);
 }
 
 /// Q3_K is Q6_K with smaller numbers.
@@ -189,22 +199,19 @@ fn pack_q3k(block: &[u8], row: usize, place: &mut [u8]) {
         let high = packed[8 + i % 4] >> (i / 4 * 2) & 3;
         *scale = (low | high << 4).wrapping_sub(32);
     }
-    place_six_bits(half_at(block, 108).to_f32(), &scales, &quants, row, place);
+    place_signed(half_at(block, 108).to_f32(), &scales, &quants, row, place);
 }
 
-fn place_six_bits(scale: f32, scales: &[u8], quants: &[u8; 256], row: usize, place: &mut [u8]) {
+fn place_signed(scale: f32, scales: &[u8], quants: &[u8; 256], row: usize, place: &mut [u8]) {
     place[q6k::SCALES + row * 4..][..4].copy_from_slice(&scale.to_le_bytes());
     for (sub, scale) in scales.iter().enumerate() {
         place[q6k::SUB_SCALES + sub * PANEL_ROWS + row] = *scale;
     }
     for (sub, quants) in quants.chunks_exact(16).enumerate() {
-        let at = q6k::QUANTS + sub * q6k::SUB_BLOCK_BYTES + row * 4;
-        for i in 0..4 {
-            let four = [quants[i], quants[4 + i], quants[8 + i], quants[12 + i]];
-            place[at + i] = (four[0] & 15) | (four[1] & 15) << 4;
-            place[at + 64 + i] = (four[2] & 15) | (four[3] & 15) << 4;
-            let high = four.map(|quant| quant >> 4);
-            place[at + 128 + i] = high[0] | high[1] << 2 | high[2] << 4 | high[3] << 6;
+        let at = q6k::QUANTS + sub * six_bits::BYTES;
+        let place = &mut place[at..at + six_bits::BYTES];
+        for (i, quant) in quants.iter().enumerate() {
+            place_six_bits(place, i / 4 * 64 + row * 4 + i % 4, *quant);
         }
     }
 }

@@ -4,7 +4,7 @@ use half::bf16;
 
 use super::PANEL_ROWS;
 use super::activations::Group;
-use super::blocks::{Kind, q4k, q5k, q6k, q8_0};
+use super::blocks::{Kind, q4k, q5k, q6k, q8_0, six_bits};
 use crate::cpu::memory::half_at;
 
 /// `sums[row][column]` becomes the product of the group's rows with the panel's sixteen.
@@ -94,7 +94,7 @@ impl Cell<'_> {
                 integer += dot(low, self.activations(at));
                 integer += dot(high, self.activations(at + 1));
             }
-            let scale = f32::from(self.block[q4k::SUB_SCALES + sub * PANEL_ROWS + self.column]);
+            let scale = f32::from(self.head(sub * PANEL_ROWS + self.column));
             quants = (integer as f32).mul_add(scale, quants);
             minima += self.minimum(sub);
         }
@@ -108,9 +108,22 @@ impl Cell<'_> {
     /// What the least weight of a sub-block of Q4_K gives, times the sum of its activations.
     fn minimum(&self, sub: usize) -> i32 {
         let (pair, second) = (sub / 2, sub % 2);
-        let minimum = self.block[q4k::MINIMA + (pair * PANEL_ROWS + self.column) * 2 + second];
+        let minimum = self.head(q4k::MINIMA + (pair * PANEL_ROWS + self.column) * 2 + second);
         let at = ((self.index * 4 + pair) * self.group.rows + self.row) * 2 + second;
         i32::from(minimum) * i32::from(self.group.sums[at])
+    }
+
+    /// One of the sub-scales and minima of Q4_K.
+    fn head(&self, index: usize) -> u8 {
+        self.six_bits(q4k::HEADS, index / 64, index % 64)
+    }
+
+    /// A number of six bits in the lines that begin at `at`.
+    fn six_bits(&self, at: usize, line: usize, column: usize) -> u8 {
+        let (low, left) = six_bits::low(line);
+        let low = self.block[at + low + column] >> left & 15;
+        let high = self.block[at + six_bits::HIGH + column] >> (2 * line) & 3;
+        low | high << 4
     }
 
     /// The fifth bits of a line's two fours; zeros where there are none.
@@ -127,12 +140,10 @@ impl Cell<'_> {
         let mut quants = 0f32;
         for sub in 0..16 {
             let mut integer = self.of_row(self.group.offsets, self.index * 16 + sub);
-            let at = q6k::QUANTS + sub * q6k::SUB_BLOCK_BYTES;
-            let high = self.four(at + 128);
+            let at = q6k::QUANTS + sub * six_bits::BYTES;
             for g in 0..4 {
-                let low = self.four(at + g / 2 * 64);
-                let weights = [0, 1, 2, 3]
-                    .map(|i| (low[i] >> (g % 2 * 4) & 15) | (high[i] >> (2 * g) & 3) << 4);
+                let column = self.column * 4;
+                let weights = [0, 1, 2, 3].map(|i| self.six_bits(at, g, column + i));
                 integer += dot(weights, self.activations(self.index * 64 + sub * 4 + g));
             }
             let scale = self.block[q6k::SUB_SCALES + sub * PANEL_ROWS + self.column] as i8;
