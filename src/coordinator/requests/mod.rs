@@ -287,19 +287,25 @@ impl Requests {
     async fn sweep_on(self) {
         for sweep in 1_u32.. {
             sleep(SWEEP).await;
-            self.keep_longer().await;
+            let all_written = self.keep_longer().await;
             let now = wall_clock();
             while self.write().forget(now) {
                 yield_now().await;
             }
-            let before = now.before(MARGIN);
-            if let Err(error) = self.forget_stored(before).await {
-                warn!("expired requests stay in the store for now: {error}");
+            // What the store was not told to keep it would forget while it is needed.
+            if all_written {
+                self.sweep_store(now.before(MARGIN), sweep).await;
             }
-            self.release_lost(before).await;
-            if sweep.is_multiple_of(LOST) {
-                self.forget_lost(before).await;
-            }
+        }
+    }
+
+    async fn sweep_store(&self, before: UnixMillis, sweep: u32) {
+        if let Err(error) = self.forget_stored(before).await {
+            warn!("expired requests stay in the store for now: {error}");
+        }
+        self.release_lost(before).await;
+        if sweep.is_multiple_of(LOST) {
+            self.forget_lost(before).await;
         }
     }
 
@@ -324,8 +330,8 @@ impl Requests {
 
 impl Requests {
     /// Those that live longer than was written down are kept for so long, each to the next full minute: many have the
-    /// same one.
-    async fn keep_longer(&self) {
+    /// same one. Whether all of them are.
+    async fn keep_longer(&self) -> bool {
         let mut longer: BTreeMap<UnixMillis, Vec<Arc<Request>>> = BTreeMap::new();
         let mut place = None;
         loop {
@@ -340,12 +346,17 @@ impl Requests {
             }
             yield_now().await;
         }
+        let mut all = true;
         for (until, requests) in longer {
             let ids: Vec<RequestId> = requests.iter().map(|request| request.id).collect();
             match self.0.store.keep_requests(ids, until).await {
                 Ok(()) => requests.iter().for_each(|it| it.is_kept_until(until)),
-                Err(error) => warn!("requests that live longer are written down later: {error}"),
+                Err(error) => {
+                    warn!("requests that live longer are written down later: {error}");
+                    all = false;
+                }
             }
         }
+        all
     }
 }
