@@ -9,7 +9,8 @@ use url::{Position, Url};
 use uuid::Uuid;
 
 use super::{
-    Area, BucketSettings, Key, Kind, Links, Media, MediaSettings, PlaceSettings, Unaccepted,
+    Area, BucketSettings, Key, Kind, Links, Media, MediaError, MediaSettings, PlaceSettings,
+    Unaccepted,
 };
 use crate::coordinator::egress::{Egress, Limits, Schemes};
 use crate::tasks::Tasks;
@@ -25,11 +26,15 @@ fn server() -> String {
 }
 
 pub async fn bucket(keep: Duration, tasks: &Tasks) -> Media {
+    bucket_with("secret", keep, tasks).await.unwrap()
+}
+
+async fn bucket_with(secret: &str, keep: Duration, tasks: &Tasks) -> Result<Media, MediaError> {
     let place = BucketSettings {
         name: "muster".to_owned(),
         region: "us-east-1".to_owned(),
         endpoint: Some(server()),
-        key: Some(("test".to_owned(), "secret".to_owned())),
+        key: Some(("test".to_owned(), secret.to_owned())),
     };
     let settings = MediaSettings {
         place: PlaceSettings::Bucket(place),
@@ -41,7 +46,7 @@ pub async fn bucket(keep: Duration, tasks: &Tasks) -> Media {
         secret: [1; 32],
         base: String::new(),
     };
-    Media::open(&settings, &links, tasks).await.unwrap()
+    Media::open(&settings, &links, tasks).await
 }
 
 /// One that no other test has.
@@ -92,6 +97,28 @@ async fn what_is_put_in_a_bucket_is_there_until_it_is_deleted() {
     media.delete(key).await.unwrap();
     assert_eq!(media.get(key).await.unwrap(), None);
     assert_eq!(get(&link).await, None);
+}
+
+#[tokio::test]
+async fn a_bucket_lets_nobody_in_whose_signature_is_not_right() {
+    let tasks = Tasks::default();
+    let refused = bucket_with("another", HOUR, &tasks).await.unwrap_err();
+    let told = format!("{refused:?}");
+    assert!(told.contains("SignatureDoesNotMatch"), "{told}");
+    let (media, key) = (bucket(HOUR, &tasks).await, key());
+    let link = media.upload_link(key, HOUR).await.unwrap();
+    let longer = link.replace("X-Amz-Expires=3600", "X-Amz-Expires=3601");
+    let elsewhere = link.replace("-1.webp", "-2.webp");
+    let (unsigned, _) = link.split_once('?').unwrap();
+    for forged in [&longer, &elsewhere, unsigned] {
+        assert_ne!(forged, link);
+        assert!(put(forged, WEBP).await.contains("403"), "{forged}");
+    }
+    let brief = media.upload_link(key, Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    assert!(put(&brief.unwrap(), WEBP).await.contains("403"));
+    assert_eq!(media.take_in(key).await.unwrap(), None);
+    assert!(put(&link, WEBP).await.contains("200"));
 }
 
 #[tokio::test]
