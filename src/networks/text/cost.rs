@@ -74,7 +74,8 @@ mod tests {
     fn a_step_reads_every_weight_once_and_multiplies_each_by_each_token() {
         let spec = DecoderSpec::named("tiny").unwrap();
         let parameters = spec.multiplied_parameters();
-        let decoder = Decoder::synthetic(spec, SyntheticQuant::F16, &Device::Cpu).unwrap();
+        let decoder =
+            Decoder::synthetic(spec, SyntheticQuant::F16, &Device::Cpu, &mut |_, _| {}).unwrap();
         let span = |past_tokens| Span {
             new_tokens: 1,
             past_tokens,

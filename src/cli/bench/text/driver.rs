@@ -210,8 +210,13 @@ mod tests {
     #[test]
     fn a_tiny_decoder_is_measured_in_every_phase() {
         let spec = DecoderSpec::named("tiny").unwrap();
-        let decoder =
-            Decoder::synthetic(spec, SyntheticQuant::Q8_0, &candle_core::Device::Cpu).unwrap();
+        let decoder = Decoder::synthetic(
+            spec,
+            SyntheticQuant::Q8_0,
+            &candle_core::Device::Cpu,
+            &mut |_, _| {},
+        )
+        .unwrap();
         let phases = [Phase::Prefill(70), Phase::Decode(1), Phase::Decode(3)];
         let mut driver = Driver::new(decoder, COURSE, &phases).unwrap();
         for phase in phases {

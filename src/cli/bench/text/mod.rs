@@ -22,7 +22,7 @@ use crate::cli::meter::Meter;
 use crate::cli::{Exit, Failure, output};
 use crate::config::Config;
 use crate::networks::text::{Decoder, DecoderSpec, LoadOptions, Synthetic, SyntheticQuant};
-use crate::networks::weights::Checkpoint;
+use crate::networks::weights::{Checkpoint, CheckpointError};
 
 /// Measure text generation: tokens per second, and the share of what this machine could do at best.
 #[derive(Debug, clap::Args)]
@@ -201,7 +201,10 @@ fn decoder(args: &Args, device: &Device, is_shown: bool) -> Result<Decoder, Fail
         let spec = spec(shape)?;
         let context = context.min(spec.context);
         let spec = DecoderSpec { context, ..spec };
-        return Ok(Decoder::synthetic(spec, args.quant, device)?);
+        let title = format!("making {shape} of random weights");
+        return metered(title, is_shown, |progress| {
+            Decoder::synthetic(spec, args.quant, device, progress)
+        });
     }
     let file = args.file.as_deref().unwrap_or(Path::new(""));
     let checkpoint = Checkpoint::open(file)?;
@@ -209,11 +212,23 @@ fn decoder(args: &Args, device: &Device, is_shown: bool) -> Result<Decoder, Fail
         context: Some(context),
         ..LoadOptions::default()
     };
-    let meter = Meter::new(format!("loading {}", file.display()), is_shown);
-    let mut watched = |done, total| meter.set(done, total);
-    let decoder = Decoder::load(&checkpoint, device, &options, &mut watched);
+    metered(
+        format!("loading {}", file.display()),
+        is_shown,
+        |progress| Decoder::load(&checkpoint, device, &options, progress),
+    )
+}
+
+/// Makes a decoder and tells how far it is.
+fn metered(
+    title: String,
+    is_shown: bool,
+    make: impl FnOnce(&mut dyn FnMut(u64, u64)) -> Result<Decoder, CheckpointError>,
+) -> Result<Decoder, Failure> {
+    let meter = Meter::new(title, is_shown);
+    let made = make(&mut |done, total| meter.set(done, total));
     meter.end();
-    Ok(decoder?)
+    Ok(made?)
 }
 
 fn spec(shape: &str) -> Result<DecoderSpec, Failure> {

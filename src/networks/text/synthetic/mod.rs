@@ -23,6 +23,7 @@ use super::{
     decoder::Decoder,
     family::{Naming, Part, Role},
     gguf::{self, ROPE_FACTORS},
+    load::Progress,
     spec::{DecoderSpec, RopeScaling},
 };
 use crate::networks::weights::{
@@ -42,17 +43,11 @@ impl Decoder {
         spec: DecoderSpec,
         quant: SyntheticQuant,
         device: &Device,
+        progress: Progress<'_>,
     ) -> Result<Self, CheckpointError> {
         let source = Synthetic::new(spec.clone(), quant);
         let options = LoadOptions::default();
-        Self::from_source(
-            &source,
-            Naming::Gguf,
-            spec,
-            device,
-            &options,
-            &mut |_, _| {},
-        )
+        Self::from_source(&source, Naming::Gguf, spec, device, &options, progress)
     }
 }
 
@@ -228,7 +223,7 @@ mod tests {
             let options = LoadOptions::default();
             let loaded =
                 Decoder::load(&checkpoint, &Device::Cpu, &options, &mut |_, _| {}).unwrap();
-            let made = Decoder::synthetic(spec, quant, &Device::Cpu).unwrap();
+            let made = Decoder::synthetic(spec, quant, &Device::Cpu, &mut |_, _| {}).unwrap();
             assert_eq!(loaded.weight_bytes(), made.weight_bytes());
             assert_eq!(gap(&logits(&loaded), &logits(&made)), 0.0, "{name}");
         }
