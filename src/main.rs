@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     number_cards_by_bus();
+    outlive_file_size_limits();
     muster::cli::main()
 }
 
@@ -20,4 +21,15 @@ fn number_cards_by_bus() {
         // SAFETY: `main` does this first, so that there is no other thread.
         unsafe { env::set_var(ORDER, "PCI_BUS_ID") };
     }
+}
+
+/// A write past the limit on the size of files is an error that its writer tells, but comes with a signal that ends
+/// every process that has not said otherwise.
+#[expect(
+    unsafe_code,
+    reason = "signals are the system's, and its call is unsafe"
+)]
+fn outlive_file_size_limits() {
+    // SAFETY: no handler runs, the signal is ignored.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }

@@ -92,7 +92,6 @@ impl Hub {
             cached: self.cached(&source.repository),
             line: self.line(source, progress, stop).await?,
         };
-        survive_file_size_limits();
         pull.run().await
     }
 
@@ -233,12 +232,4 @@ impl Hub {
         let pinned = source.revision.as_ref();
         pinned.is_none_or(|pinned| cached.commit_of(pinned).as_ref() == Some(commit))
     }
-}
-
-/// A write past the limit on the size of files kills a process that does not handle SIGXFSZ; one that does is
-/// told by an error, and can say so.
-fn survive_file_size_limits() {
-    let kind = tokio::signal::unix::SignalKind::from_raw(libc::SIGXFSZ);
-    // Once it is registered it stays so; without it the pull still works where there is no such limit.
-    tokio::signal::unix::signal(kind).ok();
 }

@@ -14,7 +14,7 @@ use muster::runtime::{
 };
 use serde::Deserialize;
 
-use crate::support::worker::Run;
+use crate::support::worker::{Run, worker};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/demo-text");
 
@@ -168,4 +168,16 @@ fn the_binary_alone_in_an_empty_folder_generates() {
     assert!(run().starts_with("Hello"));
     let models = folder.path().join(".local/share/muster/models");
     assert_eq!(fs::read_dir(models).unwrap().count(), 1);
+}
+
+#[test]
+fn a_demo_model_that_cannot_be_kept_leaves_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    worker(&["generate", "demo-text", "Hello!"])
+        .env("HOME", home.path().to_str().unwrap())
+        .with_files_up_to(64)
+        .run()
+        .fails(73, "File too large");
+    let models = home.path().join(".local/share/muster/models");
+    assert_eq!(fs::read_dir(models).unwrap().count(), 0);
 }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::support::{
     hub::{FakeHub, Fault, noise, sha256},
-    worker::{Run, Worker, worker},
+    worker::{Worker, worker},
 };
 
 const MIB: usize = 1024 * 1024;
@@ -48,23 +48,6 @@ impl User {
     fn json(&self, arguments: &[&str]) -> Value {
         let arguments = [arguments, &["--json"]].concat();
         serde_json::from_str(&self.types(&arguments).run().ok()).unwrap()
-    }
-
-    /// The same command where no file may grow past some mebibytes.
-    fn types_with_small_disk(&self, arguments: &[&str]) -> Command {
-        let plain = self.types(arguments).command();
-        let mut command = Command::new("sh");
-        command.args(["-c", "ulimit -f 8192; exec \"$0\" \"$@\""]);
-        command
-            .arg(plain.get_program())
-            .args(plain.get_args())
-            .env_clear();
-        command.envs(
-            plain
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        );
-        command
     }
 
     fn repository(&self) -> PathBuf {
@@ -182,11 +165,11 @@ async fn a_pull_that_is_interrupted_says_that_nothing_is_lost() {
 async fn a_full_disk_says_how_much_was_wanted_and_loses_nothing() {
     let weights = noise(24 * MIB, 1);
     let user = User::with_model(weights.clone());
-    let output = user
-        .types_with_small_disk(&["-q", "pull", "org/model"])
-        .output()
-        .unwrap();
-    let said = Run::from(output).fails(73, "cannot be written: file too large");
+    let said = user
+        .types(&["-q", "pull", "org/model"])
+        .with_files_up_to(4096)
+        .run()
+        .fails(73, "cannot be written: file too large");
     assert!(said.contains("bytes were still to come and"), "{said}");
     assert!(
         said.contains("hint: `worker models rm` frees room"),

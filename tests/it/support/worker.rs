@@ -44,6 +44,26 @@ impl Worker {
         self
     }
 
+    /// No file that it writes may grow past so many KiB.
+    pub fn with_files_up_to(mut self, kib: u64) -> Self {
+        let plain = self.command;
+        self.command = Command::new("sh");
+        // The shell counts blocks of 512 bytes.
+        self.command
+            .args(["-c", &format!("ulimit -f {}; exec \"$0\" \"$@\"", 2 * kib)])
+            .arg(plain.get_program())
+            .args(plain.get_args())
+            .env_clear();
+        let set = plain
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?)));
+        self.command.envs(set);
+        if let Some(folder) = plain.get_current_dir() {
+            self.command.current_dir(folder);
+        }
+        self
+    }
+
     /// What it reads from standard input; nothing unless told.
     pub fn input(mut self, text: &str) -> Self {
         self.input = Some(text.to_owned());
