@@ -25,6 +25,7 @@ mod models;
 pub mod output;
 mod place;
 mod probe;
+mod publish;
 mod quantity;
 mod root;
 mod serve;

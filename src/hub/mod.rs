@@ -31,7 +31,7 @@ use client::Client;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-pub use disk::free_bytes;
+pub use disk::{check_room, free_bytes};
 pub use error::HubError;
 pub use keep::{Checked, Removed, State};
 pub use progress::{Event, Progress, Unwatched};

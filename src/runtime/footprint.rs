@@ -114,6 +114,7 @@ fn workspace_bytes(spec: &DecoderSpec, limits: &EngineLimits) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::path::Path;
 
     use super::*;
@@ -176,7 +177,7 @@ mod tests {
         };
         for quant in [SyntheticQuant::Q8_0, SyntheticQuant::F32] {
             let made = Synthetic::new(DecoderSpec::named("tiny").unwrap(), quant);
-            made.write_gguf(&file).unwrap();
+            made.write_gguf(File::create(&file).unwrap()).unwrap();
             for device in [DeviceChoice::Cpu, DeviceChoice::Cuda(0)] {
                 assert_eq!(
                     Footprint::of_synthetic(&made, device, &limits),

@@ -116,6 +116,25 @@ fn what_cannot_be_measured_is_refused_in_words() {
 }
 
 #[test]
+fn a_file_is_written_whole_or_not_at_all_and_over_none_that_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tiny.gguf");
+    let write = || bench(&["--synthetic", "tiny", "--write", file.to_str().unwrap()]);
+    write()
+        .with_files_up_to(4)
+        .run()
+        .fails(73, "tiny.gguf: file too large");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    fs::write(&file, "mine").unwrap();
+    let said = write().run().fails(73, "tiny.gguf exists already");
+    assert!(said.contains("hint: --force replaces it"), "{said}");
+    assert_eq!(fs::read(&file).unwrap(), b"mine");
+    bench(&["--synthetic", "tiny", "--force"])
+        .run()
+        .fails(2, "--write");
+}
+
+#[test]
 fn what_does_not_fit_is_refused_with_the_arithmetic() {
     let folder = tempfile::tempdir().unwrap();
     let file = written(&folder);

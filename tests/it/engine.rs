@@ -401,7 +401,7 @@ fn synthetic(folder: &Path, scale: usize) -> PathBuf {
     (spec.heads, spec.kv_heads) = (4 * scale, 2 * scale);
     let path = folder.join("synthetic.gguf");
     Synthetic::new(spec, SyntheticQuant::Q8_0)
-        .write_gguf(&path)
+        .write_gguf(std::fs::File::create(&path).unwrap())
         .unwrap();
     path
 }

@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use super::place::Place;
-use super::{Exit, Failure, Root, output};
+use super::{Exit, Failure, Root, output, publish};
 use crate::config::{Config, DeviceSetting};
 use crate::daemon::fit::room;
 use crate::hardware::{self, Machine};
@@ -39,9 +39,7 @@ pub struct Args {
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     root.start_log()?;
-    if args.file.exists() && !args.force {
-        return Err(exists(&args.file));
-    }
+    publish::check(&args.file, args.force)?;
     if !args.yes && !io::stdin().is_terminal() {
         return Err(
             Failure::new(Exit::Usage, "standard input is no terminal to ask on")
@@ -126,14 +124,6 @@ fn device(questions: &mut Questions, machine: &Machine) -> Result<DeviceSetting,
                 .ok_or_else(|| "auto, cpu or one of the cards above".to_owned())
         },
     )
-}
-
-fn exists(file: &Path) -> Failure {
-    Failure::new(
-        Exit::CannotWrite,
-        format!("{} exists already", file.display()),
-    )
-    .hint("--force replaces it; another name keeps both")
 }
 
 fn tell(file: &Path, choices: &Choices) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::choose::Candidate;
-use crate::cli::{Failure, quantity};
+use crate::cli::{Failure, publish, quantity};
 use crate::config::{Config, DeviceSetting, Sources};
 use crate::hardware::Machine;
 
@@ -90,7 +90,7 @@ pub fn write(file: &Path, text: &str, replace: bool) -> Result<(), Failure> {
     let result = write_draft(&draft, text)
         .map_err(|error| Failure::writing(file, &error))
         .and_then(|()| check(&draft))
-        .and_then(|()| publish(&draft, file, replace));
+        .and_then(|()| publish::publish(&draft, file, replace));
     // Gone already when it became the file; otherwise nothing of it may stay.
     let _ = fs::remove_file(&draft);
     result
@@ -118,22 +118,6 @@ fn check(draft: &Path) -> Result<(), Failure> {
         ..Sources::default()
     })?;
     Ok(())
-}
-
-/// A link fails where the name is taken, even by somebody who was quicker than our first look.
-fn publish(draft: &Path, file: &Path, replace: bool) -> Result<(), Failure> {
-    if replace {
-        return fs::rename(draft, file).map_err(|error| Failure::writing(file, &error));
-    }
-    match fs::hard_link(draft, file) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(super::exists(file)),
-        // Some file systems have no links.
-        Err(_) if !file.exists() => {
-            fs::rename(draft, file).map_err(|error| Failure::writing(file, &error))
-        }
-        Err(error) => Err(Failure::writing(file, &error)),
-        Ok(()) => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ fn fuzzed_models_are_refused_or_run() {
         ..DecoderSpec::named("tiny").unwrap()
     };
     Synthetic::new(spec, SyntheticQuant::Q8_0)
-        .write_gguf(&path)
+        .write_gguf(fs::File::create(&path).unwrap())
         .unwrap();
     let valid = fs::read(&path).unwrap();
     fuzz(&valid, 1000, |file| {

@@ -3,12 +3,10 @@
 mod driver;
 mod report;
 mod room;
+mod write;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::Duration;
 
 use candle_core::Device;
 
@@ -45,6 +43,9 @@ pub struct Args {
     /// Also keep those weights as a GGUF file that other programs load; nothing is measured.
     #[arg(long, value_name = "FILE", requires = "synthetic")]
     pub write: Option<PathBuf>,
+    /// Replace that file if it exists.
+    #[arg(long, requires = "write")]
+    pub force: bool,
     /// Where to run: cpu, cuda, cuda:1.
     #[arg(long, default_value = "cpu", value_name = "DEVICE")]
     pub device: Place,
@@ -88,7 +89,10 @@ pub fn run(args: &Args, config: &Config, is_shown: bool) -> Result<(), Failure> 
     check(args)?;
     let is_shown = is_shown && !args.json;
     match (&args.synthetic, &args.write) {
-        (Some(shape), Some(file)) => write(&spec(shape)?, args.quant, file, is_shown),
+        (Some(shape), Some(file)) => {
+            let made = Synthetic::new(spec(shape)?, args.quant);
+            write::write(made, file, args.force, is_shown)
+        }
         _ => measure(args, config, is_shown),
     }
 }
@@ -113,39 +117,6 @@ fn check(args: &Args) -> Result<(), Failure> {
         )),
         None => Ok(()),
     }
-}
-
-fn write(
-    spec: &DecoderSpec,
-    quant: SyntheticQuant,
-    file: &Path,
-    is_shown: bool,
-) -> Result<(), Failure> {
-    let made = Synthetic::new(spec.clone(), quant);
-    let meter = Meter::new(format!("writing {}", file.display()), is_shown);
-    let total = room::weight_bytes(&made);
-    let written = watching(file, total, &meter, || made.write_gguf(file));
-    meter.end();
-    written.map_err(|error| Failure::writing(file, &error))?;
-    output::line(format!("wrote {}", file.display()))
-}
-
-/// How often a growing file is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
-
-/// Does the work that writes a file, and tells how far it has grown.
-fn watching<T>(file: &Path, total: u64, meter: &Meter, work: impl FnOnce() -> T) -> T {
-    let (working, over) = mpsc::channel::<()>();
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            while over.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                meter.set(file_bytes(file).unwrap_or(0), total);
-            }
-        });
-        let result = work();
-        drop(working);
-        result
-    })
 }
 
 fn measure(args: &Args, config: &Config, is_shown: bool) -> Result<(), Failure> {

@@ -11,8 +11,7 @@ pub use quant::SyntheticQuant;
 
 use std::{
     collections::HashMap,
-    fs::File,
-    io::{self, BufWriter},
+    io::{self, BufWriter, Write},
     path::Path,
 };
 
@@ -68,7 +67,7 @@ impl Synthetic {
     }
 
     /// Writes the decoder as a GGUF file, with a vocabulary that any program can read.
-    pub fn write_gguf(&self, path: &Path) -> io::Result<()> {
+    pub fn write_gguf(&self, out: impl Write) -> io::Result<()> {
         let mut writer = GgufWriter::default();
         writer.text("general.name", format!("synthetic {}", self.quant));
         writer.unsigned("general.file_type", self.quant.number());
@@ -78,8 +77,9 @@ impl Synthetic {
         for header in &self.headers {
             writer.tensor(&header.name, &header.shape, stored(header));
         }
-        let file = BufWriter::new(File::create(path)?);
-        writer.write(file, |index| Ok(self.made(&self.headers[index])))
+        writer.write(BufWriter::new(out), |index| {
+            Ok(self.made(&self.headers[index]))
+        })
     }
 
     fn describe(&mut self) {
@@ -194,6 +194,8 @@ fn stored(header: &TensorHeader) -> GgmlDType {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use candle_core::DType;
 
     use super::{
@@ -216,7 +218,7 @@ mod tests {
             let quant = name.parse().unwrap();
             let spec = DecoderSpec::named("tiny").unwrap();
             Synthetic::new(spec.clone(), quant)
-                .write_gguf(&path)
+                .write_gguf(File::create(&path).unwrap())
                 .unwrap();
             let checkpoint = Checkpoint::open(&path).unwrap();
             assert_eq!(checkpoint.spec().unwrap(), spec);
