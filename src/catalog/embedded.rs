@@ -2,6 +2,7 @@
 //! so that weights can be mapped like those of any other model.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
@@ -111,6 +112,13 @@ impl Embedded {
     /// Writes beside the place and renames, so that nobody ever sees half a model.
     fn write(&self, models: &Path, folder: &Path) -> io::Result<()> {
         fs::create_dir_all(models)?;
+        let held = turn(models);
+        if held.is_some() {
+            self.sweep(models)?;
+            if self.is_whole(folder) {
+                return Ok(());
+            }
+        }
         let part = models.join(format!(".{}-{}", self.name, std::process::id()));
         let written = self
             .write_files(&part)
@@ -119,6 +127,26 @@ impl Embedded {
             fs::remove_dir_all(&part)?;
         }
         written
+    }
+
+    /// Removes what processes that were killed left: none of those that live is writing while this is our turn.
+    fn sweep(&self, models: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(models)? {
+            let entry = entry?;
+            if self.is_part(&entry.file_name()) {
+                // What another user left stays, and is in nobody's way.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+        Ok(())
+    }
+
+    /// `.demo-text-4711`
+    fn is_part(&self, name: &OsStr) -> bool {
+        let name = name.to_str().and_then(|name| name.strip_prefix('.'));
+        let rest = name.and_then(|name| name.strip_prefix(self.name));
+        let number = rest.and_then(|rest| rest.strip_prefix('-'));
+        number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
     fn write_files(&self, part: &Path) -> io::Result<()> {
@@ -139,6 +167,14 @@ impl Embedded {
         fs::remove_dir_all(folder)?;
         fs::rename(part, folder)
     }
+}
+
+/// Waits until no other process writes here, and keeps them waiting while it is held. Some network file systems know
+/// no locks; there the names of parts keep processes apart.
+fn turn(models: &Path) -> Option<fs::File> {
+    let folder = fs::File::open(models).ok()?;
+    folder.lock().ok()?;
+    Some(folder)
 }
 
 #[cfg(test)]
@@ -187,6 +223,39 @@ mod tests {
             fs::read(folder.join("model.safetensors")).unwrap(),
             b"weights"
         );
+        assert_eq!(names(models.path()), [SMALL.sha256()]);
+    }
+
+    #[test]
+    fn what_killed_processes_left_goes_with_the_next_writing() {
+        let models = tempfile::tempdir().unwrap();
+        for left in [".small-1", ".small-4711", ".small-er-1", ".large-1"] {
+            fs::create_dir(models.path().join(left)).unwrap();
+            fs::write(models.path().join(left).join("config.json"), b"{").unwrap();
+        }
+        SMALL.unpack(models.path()).unwrap();
+        let whole = SMALL.sha256();
+        assert_eq!(
+            names(models.path()),
+            [".large-1", ".small-er-1", whole.as_str()]
+        );
+    }
+
+    #[test]
+    fn what_another_is_writing_is_left_to_it() {
+        let models = tempfile::tempdir().unwrap();
+        let part = models.path().join(".small-1");
+        std::thread::scope(|scope| {
+            let held = turn(models.path()).unwrap();
+            fs::create_dir(&part).unwrap();
+            let other = scope.spawn(|| SMALL.unpack(models.path()).unwrap());
+            SMALL.write_files(&part).unwrap();
+            SMALL
+                .put(&part, &models.path().join(SMALL.sha256()))
+                .unwrap();
+            drop(held);
+            other.join().unwrap();
+        });
         assert_eq!(names(models.path()), [SMALL.sha256()]);
     }
 
