@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use crate::config::ConfigError;
 use crate::daemon::DaemonError;
+use crate::daemon::fit::Refusal;
 use crate::daemon::locate::LocateError;
 use crate::networks::weights::CheckpointError;
 use crate::runtime::{self, LoadError};
@@ -213,8 +214,13 @@ impl From<DaemonError> for Failure {
             DaemonError::Hub(error) => error.into(),
             DaemonError::Load(error) => error.into(),
             DaemonError::NoDevice(_) => Self::new(Exit::Unavailable, error),
-            DaemonError::DoesNotFit { .. } => Self::new(Exit::Unavailable, error)
-                .hint("a smaller quantization, a smaller --context or engine.kv_memory may fit"),
+            DaemonError::DoesNotFit { ref refusal, .. } => {
+                let hint = to_fit(
+                    refusal,
+                    "a smaller quantization, a smaller --context or engine.kv_memory may fit",
+                );
+                Self::new(Exit::Unavailable, error).hint(hint)
+            }
             DaemonError::Address(_) | DaemonError::NoKey { .. } => {
                 Self::new(Exit::BadConfiguration, error)
             }
@@ -246,6 +252,14 @@ impl From<CheckpointError> for Failure {
             | CheckpointError::Unsupported { .. } => Exit::BadData,
         };
         Self::new(exit, error)
+    }
+}
+
+/// What the owner can do about a model that does not fit: keep less, or this.
+pub fn to_fit(refusal: &Refusal, otherwise: &'static str) -> &'static str {
+    match refusal.fits_without_keep() {
+        true => "it fits with a smaller owner.keep_free",
+        false => otherwise,
     }
 }
 

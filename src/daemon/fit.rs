@@ -10,13 +10,15 @@ use crate::config::{DeviceSetting, EngineConfig, OwnerConfig};
 use crate::hardware::Machine;
 use crate::runtime::DeviceChoice;
 
-/// What a device has left for models.
+/// The memory of a device that nobody uses yet, and the owner's share of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {
     pub device: DeviceChoice,
     /// For messages: `this machine`, `card 0 (NVIDIA H200)`.
     pub place: String,
     pub free_bytes: u64,
+    /// What the owner keeps of it.
+    pub kept_bytes: u64,
 }
 
 /// What a model takes, from its header or from the catalog.
@@ -166,7 +168,7 @@ impl Needs {
 pub fn fit(needs: Needs, wishes: Wishes, room: &Room) -> Result<Fit, Refusal> {
     let (wanted, least) = wishes.tokens(&needs);
     let longest = wishes.longest(&needs);
-    let left = room.free_bytes.checked_sub(needs.fixed_bytes());
+    let left = room.left_bytes().checked_sub(needs.fixed_bytes());
     let possible = left.map_or(0, |bytes| needs.tokens_in(bytes, longest));
     let kv_tokens = usize::try_from(possible).unwrap_or(usize::MAX).min(wanted);
     if left.is_none() || kv_tokens < least || kv_tokens == 0 {
@@ -217,7 +219,7 @@ pub fn quantization<'a>(
     Err(refusal)
 }
 
-/// The device that models go to, and what it has left after the owner's share.
+/// The device that models go to, and what it has free.
 pub fn room(
     machine: &Machine,
     wanted: DeviceSetting,
@@ -245,7 +247,8 @@ pub fn room(
     Ok(Room {
         device: DeviceChoice::Cuda(gpu.index as usize),
         place: format!("card {} ({})", gpu.index, gpu.name),
-        free_bytes: gpu.memory_free_bytes.saturating_sub(keep),
+        free_bytes: gpu.memory_free_bytes,
+        kept_bytes: keep,
     })
 }
 
@@ -253,11 +256,17 @@ fn main_memory(machine: &Machine, keep: u64) -> Room {
     Room {
         device: DeviceChoice::Cpu,
         place: "this machine".to_owned(),
-        free_bytes: machine.memory.available_bytes.saturating_sub(keep),
+        free_bytes: machine.memory.available_bytes,
+        kept_bytes: keep,
     }
 }
 
 impl Room {
+    /// What there is for models.
+    pub fn left_bytes(&self) -> u64 {
+        self.free_bytes.saturating_sub(self.kept_bytes)
+    }
+
     /// What is left after a model has moved in.
     #[must_use]
     pub fn after(self, fit: &Fit) -> Self {
@@ -265,6 +274,18 @@ impl Room {
             free_bytes: self.free_bytes.saturating_sub(fit.total_bytes),
             ..self
         }
+    }
+}
+
+impl Refusal {
+    /// Whether it is only the owner's share that leaves no room.
+    pub fn fits_without_keep(&self) -> bool {
+        self.room.kept_bytes > 0 && self.total_bytes() <= self.room.free_bytes
+    }
+
+    fn total_bytes(&self) -> u64 {
+        let held_bytes = self.needs.weight_bytes.saturating_add(self.kv_bytes);
+        held_bytes.saturating_add(self.workspace_bytes)
     }
 }
 
@@ -277,18 +298,25 @@ impl fmt::Display for Refusal {
             workspace_bytes,
             room,
         } = self;
-        let held_bytes = needs.weight_bytes.saturating_add(*kv_bytes);
-        let total = held_bytes.saturating_add(*workspace_bytes);
         write!(
             f,
-            "needs {} GiB = {} weights + {} KV for {tokens} tokens + {} workspace; {} has {} GiB left for models",
-            gib(total),
-            gib(needs.weight_bytes),
-            gib(*kv_bytes),
-            gib(*workspace_bytes),
+            "needs {} = {} weights + {} KV for {tokens} tokens + {} workspace; {} has {} left for models",
+            size(self.total_bytes()),
+            size(needs.weight_bytes),
+            size(*kv_bytes),
+            size(*workspace_bytes),
             room.place,
-            gib(room.free_bytes),
-        )
+            size(room.left_bytes()),
+        )?;
+        match room.kept_bytes {
+            0 => Ok(()),
+            kept => write!(
+                f,
+                ": {} is free, and the owner keeps {}",
+                size(room.free_bytes),
+                size(kept),
+            ),
+        }
     }
 }
 
@@ -304,21 +332,20 @@ impl fmt::Display for Fit {
         } = self;
         write!(
             f,
-            "{} GiB with {} for {kv_tokens} tokens of jobs, each up to {context}",
-            gib(*total_bytes),
-            gib(*kv_bytes),
+            "{} with {} for {kv_tokens} tokens of jobs, each up to {context}",
+            size(*total_bytes),
+            size(*kv_bytes),
         )
     }
 }
 
-/// Two figures are enough to choose by; small models need one more.
-fn gib(bytes: u64) -> String {
-    let gib = bytes as f64 / (1_u64 << 30) as f64;
-    if gib < 0.95 {
-        format!("{gib:.2}")
-    } else {
-        format!("{gib:.1}")
-    }
+/// `4.9 GiB`, `261.8 MiB`
+fn size(bytes: u64) -> String {
+    const MIB: (&str, u64) = ("MiB", 1 << 20);
+    let units = [("TiB", 1 << 40), ("GiB", 1 << 30)];
+    let found = units.into_iter().find(|(_, unit)| bytes >= *unit);
+    let (name, unit) = found.unwrap_or(MIB);
+    format!("{:.1} {name}", bytes as f64 / unit as f64)
 }
 
 fn cards(found: &[u32]) -> String {

@@ -159,7 +159,10 @@ fn the_configuration_counts() {
     let report: Value = serde_json::from_str(&run("[engine]\nthreads = 3\n").ok()).unwrap();
     assert_eq!(report["limits"]["threads"], 3);
     run("[engine]\nthread = 3\n").fails(78, "unknown setting engine.thread");
-    run("[owner]\nkeep_free = \"1024 TiB\"\n").fails(69, "this machine has 0.00 GiB left");
+    let said = run("[owner]\nkeep_free = \"1024 TiB\"\n")
+        .fails(69, "this machine has 0.0 MiB left for models: ");
+    assert!(said.contains("and the owner keeps 1024.0 TiB"), "{said}");
+    assert!(said.contains("a smaller owner.keep_free"), "{said}");
 }
 
 #[test]

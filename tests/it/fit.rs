@@ -46,6 +46,7 @@ fn room_of(free_bytes: u64) -> Room {
         device: DeviceChoice::Cpu,
         place: "this machine".to_owned(),
         free_bytes,
+        kept_bytes: 0,
     }
 }
 
@@ -55,7 +56,7 @@ fn without_a_card_models_go_to_main_memory() {
     let room = place(&machine, DeviceSetting::Auto).unwrap();
     assert_eq!(room.device, DeviceChoice::Cpu);
     assert_eq!(
-        room.free_bytes,
+        room.left_bytes(),
         20 * GIB - GIB / 2,
         "what the owner keeps is not there"
     );
@@ -109,10 +110,34 @@ fn an_8_gb_card_in_use_refuses_an_8_billion_model_with_the_arithmetic() {
         context: Some(8192),
         ..SIXTEEN_JOBS
     };
+    let refusal = fit(EIGHT_BILLION, wishes, &room).unwrap_err();
     assert_eq!(
-        fit(EIGHT_BILLION, wishes, &room).unwrap_err().to_string(),
-        "needs 6.2 GiB = 4.9 weights + 1.0 KV for 8192 tokens + 0.30 workspace; \
-         card 0 (NVIDIA GeForce RTX 3070) has 4.7 GiB left for models"
+        refusal.to_string(),
+        "needs 6.2 GiB = 4.9 GiB weights + 1.0 GiB KV for 8192 tokens + 307.2 MiB workspace; \
+         card 0 (NVIDIA GeForce RTX 3070) has 4.7 GiB left for models: \
+         5.2 GiB is free, and the owner keeps 512.0 MiB"
+    );
+    assert!(!refusal.fits_without_keep());
+}
+
+#[test]
+fn a_refusal_tells_whether_only_the_owners_share_is_in_the_way() {
+    let kept = |kept_bytes| Room {
+        kept_bytes,
+        ..room_of(20 * GIB)
+    };
+    assert!(fit(EIGHT_BILLION, SIXTEEN_JOBS, &kept(0)).is_ok());
+    let refusal = fit(EIGHT_BILLION, SIXTEEN_JOBS, &kept(900 << 40)).unwrap_err();
+    assert!(refusal.fits_without_keep());
+    let said = refusal.to_string();
+    let left = "has 0.0 MiB left for models: 20.0 GiB is free, and the owner keeps 900.0 TiB";
+    assert!(said.contains(left), "{said}");
+    let nothing_kept = fit(EIGHT_BILLION, SIXTEEN_JOBS, &room_of(GIB)).unwrap_err();
+    assert!(!nothing_kept.fits_without_keep());
+    assert!(
+        nothing_kept
+            .to_string()
+            .ends_with("has 1.0 GiB left for models")
     );
 }
 
@@ -186,7 +211,10 @@ fn a_budget_for_keys_and_values_buys_nothing_else() {
         refusal.workspace_bytes,
         WITH_SCRATCH.workspace_bytes + GIB / 2
     );
-    assert!(refusal.to_string().contains("0.80 workspace"), "{refusal}");
+    assert!(
+        refusal.to_string().contains("819.2 MiB workspace"),
+        "{refusal}"
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Check;
+use crate::cli::failure::to_fit;
 use crate::cli::place::Place;
 use crate::cli::{Failure, quantity};
 use crate::config::Config;
@@ -178,7 +179,7 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
             Ok(Err(refusal)) => Check::fail(
                 "models",
                 format!("{wanted} {refusal}"),
-                "serve a smaller model or quantization",
+                to_fit(&refusal, "serve a smaller model or quantization"),
             ),
             Ok(Ok(fit)) => {
                 room = room.after(&fit);

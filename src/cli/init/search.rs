@@ -158,6 +158,7 @@ mod tests {
                 device: DeviceChoice::Cpu,
                 place: "this machine".to_owned(),
                 free_bytes: 1 << 40,
+                kept_bytes: 0,
             };
             Self {
                 config: Config::load(&sources).unwrap().config,

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::driver::{Course, Phase};
 use super::{Args, model_name, spec};
 use crate::cli::bench::place::Place;
+use crate::cli::failure::to_fit;
 use crate::cli::{Exit, Failure};
 use crate::config::{Config, OwnerConfig};
 use crate::daemon::fit::{Needs, NoDevice, Room, Wishes, fit, room};
@@ -40,7 +41,10 @@ pub fn check(
             "{} does not fit: it {refusal}",
             model_name(args)
         ))
-        .hint("a smaller quantization, --context or --batch may fit")),
+        .hint(to_fit(
+            &refusal,
+            "a smaller quantization, --context or --batch may fit",
+        ))),
     }
 }
 
@@ -56,6 +60,7 @@ fn left(
             device: DeviceChoice::Cuda(number),
             place: place.to_string(),
             free_bytes: u64::MAX,
+            kept_bytes: 0,
         }),
         (room, _) => room,
     }
@@ -120,7 +125,7 @@ mod tests {
         };
         let found = left(&machine, Place::Cuda(0), &owner, true).unwrap();
         assert_eq!(found.device, DeviceChoice::Cuda(0));
-        assert_eq!(found.free_bytes, u64::MAX);
+        assert_eq!(found.left_bytes(), u64::MAX);
         let found = left(&machine, Place::Cpu, &owner, true).unwrap();
         assert_eq!(found.device, DeviceChoice::Cpu);
         assert!(left(&machine, Place::Cuda(0), &owner, false).is_err());
