@@ -1,6 +1,7 @@
 //! `worker bench`: figures beside the limits of the machine, for people and for programs.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -163,6 +164,20 @@ fn the_configuration_counts() {
         .fails(69, "this machine has 0.0 MiB left for models: ");
     assert!(said.contains("and the owner keeps 1024.0 TiB"), "{said}");
     assert!(said.contains("a smaller owner.keep_free"), "{said}");
+}
+
+#[test]
+fn a_pipe_is_no_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.gguf");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let pipe = pipe.to_str().unwrap();
+    let message = "pipe.gguf: it is not a regular file";
+    bench(&[pipe]).run().fails(65, message);
+    worker(&["generate", pipe, "Hello"])
+        .run()
+        .fails(65, message);
 }
 
 #[test]

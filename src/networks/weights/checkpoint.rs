@@ -211,10 +211,10 @@ fn read_config(folder: &Path) -> Result<serde_json::Value, CheckpointError> {
 }
 
 fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, CheckpointError> {
-    let size = fs::metadata(path).map_err(|error| unreadable(path, error))?;
-    if size.len() > MAX_JSON_BYTES {
+    let size = regular(path)?;
+    if size > MAX_JSON_BYTES {
         let wanted = format!("at most {MAX_JSON_BYTES}");
-        let flaw = Flaw::broken("the file", format!("{} bytes", size.len()), wanted);
+        let flaw = Flaw::broken("the file", format!("{size} bytes"), wanted);
         return Err(flaw.in_file(path));
     }
     let text = fs::read(path).map_err(|error| unreadable(path, error))?;
@@ -232,7 +232,20 @@ fn list(folder: &Path) -> Result<Vec<String>, CheckpointError> {
     read().map_err(|error| unreadable(folder, error))
 }
 
+/// The size of a regular file: a pipe or a device is waited for without end, and maps to nothing.
+fn regular(path: &Path) -> Result<u64, CheckpointError> {
+    let metadata = fs::metadata(path).map_err(|error| unreadable(path, error))?;
+    match metadata.is_file() {
+        true => Ok(metadata.len()),
+        false => Err(CheckpointError::Refused {
+            path: path.to_owned(),
+            reason: "it is not a regular file, and only those are opened".to_owned(),
+        }),
+    }
+}
+
 fn map(path: &Path) -> Result<Arc<Mapping>, CheckpointError> {
+    regular(path)?;
     Mapping::open(path).map_err(|error| unreadable(path, error))
 }
 

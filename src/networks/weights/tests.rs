@@ -77,6 +77,21 @@ fn pickled_weights_are_refused_with_advice() {
 }
 
 #[test]
+fn only_regular_files_are_opened() {
+    for device in ["m.gguf", "m.safetensors", INDEX] {
+        let folder = folder(&[("config.json", b"{}")]);
+        std::os::unix::fs::symlink("/dev/zero", folder.path().join(device)).unwrap();
+        let error = Checkpoint::open(folder.path()).err().unwrap();
+        assert!(matches!(error, CheckpointError::Refused { .. }), "{error}");
+        let message = error.to_string();
+        assert!(
+            message.contains(&format!("{device}: it is not a regular file")),
+            "{message}"
+        );
+    }
+}
+
+#[test]
 fn what_is_missing_is_named() {
     assert!(refusal(&[], "nowhere").contains("no such file or folder, wanted a .gguf file"));
     assert!(refusal(&[("config.json", b"{}")], "").contains("no weights"));

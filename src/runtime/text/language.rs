@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{
     Begins, ChatTemplate, Detokenizer, Markup, StopStrings, TextError, Tokenizer, Vocabulary,
+    check_regular,
 };
 use crate::runtime::{Chat, Failure, Prompt, Sampling};
 
@@ -283,7 +284,7 @@ fn read_json(path: &Path) -> Result<Value, TextError> {
 }
 
 fn read_if_there(path: &Path) -> Result<Option<String>, TextError> {
-    match std::fs::read_to_string(path) {
+    match check_regular(path).and_then(|()| std::fs::read_to_string(path)) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(TextError::unreadable(path, &error)),

@@ -13,6 +13,7 @@ mod template;
 mod tokenizer;
 
 use std::fmt::Display;
+use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -39,6 +40,14 @@ pub enum TextError {
         found: String,
         known: String,
     },
+}
+
+/// A pipe or a device is waited for without end.
+fn check_regular(path: &Path) -> io::Result<()> {
+    match fs::metadata(path)?.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
 }
 
 impl TextError {

@@ -3,9 +3,9 @@
 use std::panic::catch_unwind;
 use std::path::Path;
 
-use super::TextError;
 use super::detokenize::Pieces;
 use super::output::SPELLED_OUT;
+use super::{TextError, check_regular};
 
 /// One model's tokenizer, and the table that turns its tokens back.
 pub struct Tokenizer {
@@ -15,7 +15,8 @@ pub struct Tokenizer {
 
 impl Tokenizer {
     pub fn open(path: &Path) -> Result<Self, TextError> {
-        let bytes = std::fs::read(path).map_err(|error| TextError::unreadable(path, &error))?;
+        let bytes = check_regular(path).and_then(|()| std::fs::read(path));
+        let bytes = bytes.map_err(|error| TextError::unreadable(path, &error))?;
         let inner = read(&bytes).map_err(|reason| TextError::broken(path.display(), reason))?;
         Self::new(inner).map_err(|error| error.in_file(path))
     }
@@ -187,5 +188,12 @@ mod tests {
 
         assert!(refused.contains("tokenizer.json is broken"), "{refused}");
         assert!(refused.contains("do not fit together"), "{refused}");
+    }
+
+    #[test]
+    fn a_device_is_no_tokenizer() {
+        let refused = Tokenizer::open(Path::new("/dev/zero")).map(drop);
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("it is not a regular file"), "{refused}");
     }
 }
