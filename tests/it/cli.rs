@@ -554,10 +554,14 @@ fn init_writes_a_configuration_that_passes_its_check() {
         worker(&all)
             .inside(folder.path())
             .env("HOME", folder.path().to_str().unwrap())
+            // The model that is part of the program fits everywhere.
+            .env("HF_HUB_OFFLINE", "1")
     };
     let told = init(&["--yes"]).run().ok();
-    assert!(told.contains("wrote worker.toml"), "{told}");
-    assert!(told.contains("worker --config worker.toml"), "{told}");
+    assert_eq!(
+        told,
+        "wrote worker.toml\nnext: worker --config worker.toml\n"
+    );
     let checked = worker(&["config", "check", "worker.toml"])
         .inside(folder.path())
         .run()
@@ -581,6 +585,26 @@ fn init_writes_a_configuration_that_passes_its_check() {
 }
 
 #[test]
+fn init_proposes_a_model_that_is_to_be_pulled_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = worker(&["init", "--yes"])
+        .inside(folder.path())
+        .env("HOME", folder.path().to_str().unwrap())
+        .run()
+        .ok();
+    let text = std::fs::read_to_string(folder.path().join("worker.toml")).unwrap();
+    let served = text.split_once("serve = [\"").unwrap().1;
+    let served = served.split_once('"').unwrap().0;
+    assert_ne!(served, "demo-text");
+    assert_eq!(
+        told,
+        format!(
+            "wrote worker.toml\nnext: worker models pull {served}\nnext: worker --config worker.toml\n"
+        )
+    );
+}
+
+#[test]
 fn init_asks_and_takes_the_answers() {
     let folder = tempfile::tempdir().unwrap();
     // A terminal of its own, which `script` provides.
@@ -593,9 +617,9 @@ fn init_asks_and_takes_the_answers() {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let Ok(mut child) = piped.spawn() else {
-        return;
-    };
+    let mut child = piped
+        .spawn()
+        .expect("`script` is here: ./test installs it (bsdutils)");
     child
         .stdin
         .take()

@@ -13,10 +13,26 @@ pub struct Candidate {
     /// The model's name alone may stand for another quantization: this is not the usual one, or another is preferred.
     pub is_unusual: bool,
     pub total_bytes: u64,
-    pub is_here: bool,
+    pub files: Files,
+}
+
+/// Where the files of a model are, the best to propose first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Files {
+    Here,
+    /// A pull would bring them.
+    Pullable,
+    /// Part of this program: always here, whatever better there is.
+    BuiltIn,
+    /// Not here, and nothing would bring them: offline, no room on the disk, a path that leads nowhere.
+    OutOfReach,
 }
 
 impl Candidate {
+    pub fn is_here(&self) -> bool {
+        matches!(self.files, Files::Here | Files::BuiltIn)
+    }
+
     /// As a configuration names it: the usual quantization needs no mention.
     pub fn served(&self) -> String {
         match self.is_unusual {
@@ -46,13 +62,14 @@ pub fn most_bytes(device: DeviceChoice) -> u64 {
     }
 }
 
-/// The largest quick one that is already here; else the largest quick one.
+/// The largest quick one that is already here; else the largest quick one that can be brought, and what is part of the
+/// program where none can. Where nothing is quick, the smallest that can be had.
 pub fn proposal(candidates: &[Candidate], device: DeviceChoice) -> Vec<String> {
-    let quick = quick(candidates, device);
-    let here = quick.iter().find(|candidate| candidate.is_here);
-    here.or(quick.first())
-        .copied()
-        .or(candidates.last())
+    let can_be_had = |candidate: &&Candidate| candidate.files != Files::OutOfReach;
+    let quick = quick(candidates, device).into_iter().filter(can_be_had);
+    quick
+        .min_by_key(|candidate| candidate.files)
+        .or(candidates.iter().rfind(can_be_had))
         .map(|candidate| candidate.name.clone())
         .into_iter()
         .collect()
@@ -61,7 +78,7 @@ pub fn proposal(candidates: &[Candidate], device: DeviceChoice) -> Vec<String> {
 pub fn table(candidates: &[Candidate]) -> String {
     let mut table = Table::new(["model", "quantization", "takes", ""]);
     for candidate in candidates {
-        let here = if candidate.is_here { "is here" } else { "" };
+        let here = if candidate.is_here() { "is here" } else { "" };
         let takes = quantity::bytes(candidate.total_bytes);
         table.row([
             candidate.name.clone(),
@@ -96,19 +113,22 @@ fn known(word: &str, candidates: &[Candidate]) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    fn candidate(name: &str, gib: u64, is_here: bool) -> Candidate {
+    fn candidate(name: &str, gib: u64, files: Files) -> Candidate {
         Candidate {
             name: name.to_owned(),
             quantization: "q4_k_m".to_owned(),
             is_unusual: false,
             total_bytes: gib << 30,
-            is_here,
+            files,
         }
     }
 
     #[test]
     fn a_card_gets_the_largest_and_a_processor_one_that_is_quick() {
-        let all = [candidate("large", 9, false), candidate("small", 1, false)];
+        let all = [
+            candidate("large", 9, Files::Pullable),
+            candidate("small", 1, Files::Pullable),
+        ];
         assert_eq!(proposal(&all, DeviceChoice::Cuda(0)), ["large"]);
         assert_eq!(proposal(&all, DeviceChoice::Cpu), ["small"]);
         assert_eq!(proposal(&all[..1], DeviceChoice::Cpu), ["large"]);
@@ -117,15 +137,35 @@ mod tests {
 
     #[test]
     fn what_is_already_here_is_preferred() {
-        let all = [candidate("large", 9, false), candidate("small", 1, true)];
+        let all = [
+            candidate("large", 9, Files::Pullable),
+            candidate("small", 1, Files::Here),
+            candidate("own", 0, Files::BuiltIn),
+        ];
         assert_eq!(proposal(&all, DeviceChoice::Cuda(0)), ["small"]);
+    }
+
+    #[test]
+    fn what_is_part_of_the_program_is_for_machines_that_can_bring_nothing() {
+        let all = |files| {
+            [
+                candidate("large", 9, files),
+                candidate("small", 1, files),
+                candidate("own", 0, Files::BuiltIn),
+            ]
+        };
+        let proposed = |files| proposal(&all(files), DeviceChoice::Cpu);
+        assert_eq!(proposed(Files::Pullable), ["small"]);
+        assert_eq!(proposed(Files::OutOfReach), ["own"]);
+        let alone = &all(Files::OutOfReach)[..2];
+        assert!(proposal(alone, DeviceChoice::Cpu).is_empty());
     }
 
     #[test]
     fn names_are_read_in_any_case_and_typing_errors_answered() {
         let all = [
-            candidate("qwen3-8b", 9, false),
-            candidate("llama", 1, false),
+            candidate("qwen3-8b", 9, Files::Pullable),
+            candidate("llama", 1, Files::Pullable),
         ];
         assert_eq!(
             parse("Llama, qwen3-8b", &all).unwrap(),

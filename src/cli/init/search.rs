@@ -2,17 +2,17 @@
 
 use std::cmp::Reverse;
 
-use super::choose::Candidate;
-use crate::catalog::Entry;
+use super::choose::{Candidate, Files};
+use crate::catalog::{Entry, Source};
 use crate::cli::place::Place;
 use crate::config::{Config, Quantization};
 use crate::daemon::fit::{Fit, Needs, Room, Wishes, fit, quantization};
+use crate::hardware;
 
 /// The models of the catalog that fit, those of most parameters first: each in the preferred quantization or, where that cannot be had,
 /// in the usual one or a smaller one.
 pub fn candidates(place: &Place, config: &Config, room: &Room) -> Vec<Candidate> {
-    let search = Search::new(place, config, room);
-    search.all(|entry| search.proposed(entry))
+    Search::new(place, config, room).candidates()
 }
 
 /// The models that are here, fit and are quick, in the same order: in the preferred or the usual quantization, or in
@@ -28,6 +28,8 @@ struct Search<'a> {
     place: &'a Place,
     preferred: Option<&'static str>,
     is_offline: bool,
+    /// What may still be written where downloads are kept.
+    disk_bytes: u64,
     wishes: Wishes,
     room: &'a Room,
 }
@@ -38,9 +40,16 @@ impl<'a> Search<'a> {
             place,
             preferred: config.models.quantization.map(Quantization::word),
             is_offline: config.hub.offline,
+            // A file system that does not say how much is free may still have room.
+            disk_bytes: hardware::disk(&config.hub.cache_dir)
+                .map_or(u64::MAX, |disk| disk.free_bytes),
             wishes: Wishes::of(&config.engine),
             room,
         }
+    }
+
+    fn candidates(&self) -> Vec<Candidate> {
+        self.all(|entry| self.proposed(entry))
     }
 
     /// What is chosen of each entry, the best first: however few bits a number has, more of them make the better model.
@@ -54,7 +63,7 @@ impl<'a> Search<'a> {
                 quantization: name.to_owned(),
                 is_unusual: name != entry.default_quantization || self.is_second(entry, name),
                 total_bytes: fit.total_bytes,
-                is_here: self.is_here(entry, name),
+                files: self.files(entry, name),
             })
         });
         chosen.collect()
@@ -99,6 +108,22 @@ impl<'a> Search<'a> {
         preferred.is_some_and(|(preferred, _)| preferred != name)
     }
 
+    fn files(&self, entry: &Entry, name: &str) -> Files {
+        match entry.source(Some(name)) {
+            Ok((_, Source::Embedded(_))) => Files::BuiltIn,
+            _ if self.is_here(entry, name) => Files::Here,
+            Ok((_, Source::Hub(_))) if !self.is_offline && self.has_room(entry, name) => {
+                Files::Pullable
+            }
+            _ => Files::OutOfReach,
+        }
+    }
+
+    fn has_room(&self, entry: &Entry, name: &str) -> bool {
+        let bytes = entry.weight_bytes(name);
+        bytes.is_none_or(|bytes| bytes <= self.disk_bytes)
+    }
+
     fn is_here(&self, entry: &Entry, name: &str) -> bool {
         self.place.locate(&format!("{}:{name}", entry.id)).is_ok()
     }
@@ -109,6 +134,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::cli::init::choose::proposal;
     use crate::config::Sources;
     use crate::runtime::DeviceChoice;
 
@@ -187,6 +213,16 @@ mod tests {
             Self::small(&candidates(&self.place(), &self.config, &self.room))
         }
 
+        /// What `init` proposes where so much may be written to the disk.
+        fn proposal(&self, disk_bytes: u64) -> Vec<String> {
+            let place = self.place();
+            let search = Search {
+                disk_bytes,
+                ..Search::new(&place, &self.config, &self.room)
+            };
+            proposal(&search.candidates(), self.room.device)
+        }
+
         fn ready(&self) -> Option<String> {
             Self::small(&ready(&self.place(), &self.config, &self.room))
         }
@@ -209,6 +245,23 @@ mod tests {
             assert_eq!(found.is_unusual, wanted != entry.default_quantization);
         }
         assert!(all.iter().any(|candidate| candidate.is_unusual), "{all:?}");
+    }
+
+    #[test]
+    fn a_machine_where_nothing_is_yet_gets_the_best_of_the_catalog_that_can_be_brought() {
+        let mut owner = Owner::new("", &[]).with_room(22 << 30);
+        assert_eq!(owner.proposal(1 << 40), ["qwen2.5-1.5b-instruct"]);
+        assert_eq!(owner.proposal(0), ["demo-text"]);
+        owner.room.device = DeviceChoice::Cuda(0);
+        owner.room.free_bytes = 139 << 30;
+        assert_eq!(owner.proposal(1 << 40), ["qwen3-8b"]);
+        assert_eq!(owner.proposal(1), ["demo-text"]);
+        owner.config.hub.offline = true;
+        assert_eq!(owner.proposal(1 << 40), ["demo-text"]);
+        let mut owner = Owner::new("", &["q4_k_m"]);
+        assert_eq!(owner.proposal(1 << 40), ["small"]);
+        owner.config.hub.offline = true;
+        assert_eq!(owner.proposal(0), ["small"]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub struct Choices {
 impl Choices {
     /// What is left to do once this is written down.
     pub fn next_steps(&self, file: &Path) -> Vec<String> {
-        let missing = self.models.iter().filter(|model| !model.is_here);
+        let missing = self.models.iter().filter(|model| !model.is_here());
         let pulls = missing.map(|model| format!("next: worker models pull {}", model.served()));
         let nothing = self.models.is_empty();
         let nothing =
@@ -124,23 +124,24 @@ fn check(draft: &Path) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::cli::Exit;
+    use crate::cli::init::choose::Files;
 
     #[test]
     fn what_is_to_be_pulled_is_what_was_written() {
-        let candidate = |name: &str, is_unusual, is_here| Candidate {
+        let candidate = |name: &str, is_unusual, files| Candidate {
             name: name.to_owned(),
             quantization: "q4_k_m".to_owned(),
             is_unusual,
             total_bytes: 1 << 30,
-            is_here,
+            files,
         };
         let choices = Choices {
             name: "attic".to_owned(),
             device: DeviceSetting::Auto,
             models: vec![
-                candidate("tight", true, false),
-                candidate("roomy", false, false),
-                candidate("here", true, true),
+                candidate("tight", true, Files::Pullable),
+                candidate("roomy", false, Files::Pullable),
+                candidate("here", true, Files::Here),
             ],
             data_dir: None,
             offline: false,
