@@ -292,6 +292,7 @@ fn check(entry: &Entry) -> Result<(), String> {
     {
         return Err("context and shape must be greater than 0".to_owned());
     }
+    check_defaults(&entry.defaults)?;
     let known: Vec<&str> = entry.sources.keys().map(String::as_str).collect();
     match known.contains(&entry.default_quantization.as_str()) {
         true => Ok(()),
@@ -301,4 +302,28 @@ fn check(entry: &Entry) -> Result<(), String> {
             known.join(", ")
         )),
     }
+}
+
+/// What an entry may recommend is what a request may ask for.
+fn check_defaults(defaults: &Defaults) -> Result<(), String> {
+    let ranges = [
+        ("temperature", defaults.temperature, 0.0..=100.0),
+        ("top_p", defaults.top_p, 0.0..=1.0),
+        ("min_p", defaults.min_p, 0.0..=1.0),
+        (
+            "repetition_penalty",
+            defaults.repetition_penalty,
+            0.01..=100.0,
+        ),
+    ];
+    for (name, value, range) in ranges {
+        let outside = |value: &f32| !range.contains(value);
+        if let Some(found) = value.filter(outside) {
+            let (least, most) = (range.start(), range.end());
+            return Err(format!(
+                "defaults.{name} must be between {least} and {most}, found {found}"
+            ));
+        }
+    }
+    Ok(())
 }

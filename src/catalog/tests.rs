@@ -148,6 +148,11 @@ fn an_incoherent_entry_is_refused() {
     check_refused("small-q8_0.gguf", "model.safetensors", "need config.json");
     check_refused("small-q8_0.gguf", "config.json", "no file with weights");
     check_refused(
+        "[sources.q8_0]",
+        "[defaults]\ntemperature = -3.0\n[sources.q8_0]",
+        "defaults.temperature must be between 0 and 100, found -3",
+    );
+    check_refused(
         "default_quantization = \"q8_0\"",
         "default_quantization = \"q4_0\"",
         "sources are q8_0",

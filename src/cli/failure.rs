@@ -233,6 +233,7 @@ impl From<runtime::Failure> for Failure {
     fn from(error: runtime::Failure) -> Self {
         let exit = match &error {
             runtime::Failure::NotLoaded { .. } => Exit::NotFound,
+            runtime::Failure::BrokenTemplate(_) => Exit::BadData,
             runtime::Failure::PromptTooLong { .. } | runtime::Failure::BadRequest(_) => Exit::Usage,
             runtime::Failure::Busy { .. } | runtime::Failure::Paused => Exit::Unavailable,
             _ => Exit::Failed,

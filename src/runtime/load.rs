@@ -115,7 +115,7 @@ pub fn load_decoder(
         weight_bytes,
         cache_bytes: model.cache_bytes(),
         cache_tokens: pages * PAGE_TOKENS,
-        can_chat: language.template.is_ok(),
+        can_chat: language.brings_template(),
     };
     let defaults = source.defaults.clone().or(&language.defaults);
     Ok(Loaded {

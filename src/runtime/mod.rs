@@ -155,6 +155,9 @@ pub enum Failure {
     PromptTooLong { found: usize, limit: usize },
     #[error("{0}")]
     BadRequest(String),
+    /// The model's own template cannot be used, or stumbles over these messages.
+    #[error("{0}")]
+    BrokenTemplate(String),
     #[error("the reader left {unread} tokens unread")]
     SlowReader { unread: usize },
     #[error("the engine is paused")]
@@ -211,6 +214,7 @@ pub struct ModelInfo {
     pub cache_bytes: u64,
     /// Tokens of all sequences together.
     pub cache_tokens: usize,
+    /// Whether it brings a chat template. One that is broken is told of to whoever asks for a chat.
     pub can_chat: bool,
 }
 

@@ -307,6 +307,11 @@ fn a_broken_model_is_bad_data() {
     std::fs::write(&weights, [u8::MAX; 64]).unwrap();
     generate().fails(65, "model.safetensors");
     std::fs::write(&weights, whole).unwrap();
+    let recommended = folder.path().join("generation_config.json");
+    std::fs::write(recommended, r#"{"temperature": -3}"#).unwrap();
+    let told = generate().fails(65, "generation_config.json is broken");
+    let range = "temperature must be between 0 and 100, found -3";
+    assert!(told.contains(range), "{told}");
     std::fs::write(folder.path().join("config.json"), "{").unwrap();
     generate().fails(65, "config.json");
 
@@ -319,6 +324,32 @@ fn a_broken_model_is_bad_data() {
     worker(&["generate", broken.to_str().unwrap(), "Hello"])
         .run()
         .fails(65, "broken.gguf");
+}
+
+#[test]
+fn a_broken_template_is_told_of_and_only_a_missing_one_left_out() {
+    let folder = tiny_copy();
+    let path = folder.path().to_str().unwrap();
+    let generate = |further: &[&str]| {
+        let all = ["generate", path, "Hello", "-n", "1"];
+        worker(&[&all[..], further].concat()).run()
+    };
+    let template = folder.path().join("chat_template.jinja");
+    std::fs::write(&template, "{% if %}").unwrap();
+    generate(&[]).fails(65, "the chat template is broken");
+    generate(&["--system", "x"]).fails(65, "the chat template is broken");
+    generate(&["--raw"]).ok();
+    std::fs::write(&template, "{{ range(100000000) }}").unwrap();
+    generate(&[]).fails(65, "the model's chat template failed");
+
+    std::fs::remove_file(template).unwrap();
+    let with_one = folder.path().join("tokenizer_config.json");
+    let text = std::fs::read_to_string(&with_one).unwrap();
+    let mut without: serde_json::Value = serde_json::from_str(&text).unwrap();
+    without.as_object_mut().unwrap().remove("chat_template");
+    std::fs::write(with_one, without.to_string()).unwrap();
+    generate(&[]).ok();
+    generate(&["--system", "x"]).fails(2, "the model's chat template was not found");
 }
 
 #[test]

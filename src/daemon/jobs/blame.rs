@@ -21,7 +21,8 @@ pub fn said(failure: Failure) -> Said {
             };
         }
         Failure::PromptTooLong { .. } => FailureKind::ContextLengthExceeded,
-        Failure::BadRequest(_) => FailureKind::InvalidRequest,
+        // Templates stumble over messages that they were not written for: another worker would not do better.
+        Failure::BadRequest(_) | Failure::BrokenTemplate(_) => FailureKind::InvalidRequest,
         Failure::NotLoaded { .. }
         | Failure::SlowReader { .. }
         | Failure::Stopped
@@ -51,6 +52,10 @@ mod tests {
         assert_eq!(blame(too_long), Some(Blame::Client));
         assert_eq!(
             blame(Failure::BadRequest(String::new())),
+            Some(Blame::Client)
+        );
+        assert_eq!(
+            blame(Failure::BrokenTemplate(String::new())),
             Some(Blame::Client)
         );
         assert_eq!(blame(Failure::Stopped), Some(Blame::Worker));

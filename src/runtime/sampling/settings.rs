@@ -74,6 +74,12 @@ impl Settings {
         })
     }
 
+    /// Whether a model may recommend this.
+    pub fn check(defaults: &Sampling) -> Result<(), String> {
+        let vocabulary = usize::MAX;
+        Self::resolve(defaults, &Sampling::default(), vocabulary).map(drop)
+    }
+
     pub fn is_greedy(&self) -> bool {
         self.temperature < LEAST_TEMPERATURE
     }

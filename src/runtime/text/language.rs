@@ -1,6 +1,6 @@
 //! Everything a model's files say about reading and writing with it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -8,6 +8,7 @@ use super::{
     Begins, ChatTemplate, Detokenizer, Markup, StopStrings, TextError, Tokenizer, Vocabulary,
     check_regular,
 };
+use crate::runtime::sampling::Settings;
 use crate::runtime::{Chat, Failure, Prompt, Sampling};
 
 /// Tokenizer, chat template, the tokens that end a turn, and the model's own sampling defaults.
@@ -80,10 +81,15 @@ impl Language {
         Ok(Self {
             template,
             ends,
-            defaults: configs.sampling(),
+            defaults: configs.sampling()?,
             tokenizer,
             markup,
         })
+    }
+
+    /// Whether the model's files have a chat template, be it a broken one.
+    pub fn brings_template(&self) -> bool {
+        !matches!(self.template, Err(TextError::Missing { .. }))
     }
 
     /// Whether the prompt itself opens the model's thought.
@@ -119,7 +125,7 @@ impl Language {
         }
     }
 
-    /// The tokens of a prompt. The failure is the client's.
+    /// The tokens of a prompt. The failure is the client's, or that of the model's template.
     pub fn prompt_tokens(&self, prompt: &Prompt) -> Result<Vec<u32>, Failure> {
         let encode = |text: &str, prefix| {
             let tokens = self.tokenizer.encode(text, prefix);
@@ -129,15 +135,22 @@ impl Language {
             Prompt::Text(text) => encode(text, true)?,
             Prompt::Tokens(tokens) => tokens.clone(),
             Prompt::Chat(chat) => {
-                let template = self.template.as_ref();
-                let template = template.map_err(|error| Failure::BadRequest(error.to_string()))?;
-                encode(&template.render(chat).map_err(Failure::BadRequest)?, false)?
+                let template = self.template.as_ref().map_err(without)?;
+                encode(&template.render(chat)?, false)?
             }
         };
         if tokens.is_empty() {
             return Err(Failure::BadRequest("the prompt is empty".to_owned()));
         }
         Ok(tokens)
+    }
+}
+
+/// What a chat with a model is answered whose template cannot be used.
+fn without(error: &TextError) -> Failure {
+    match error {
+        TextError::Missing { .. } => Failure::BadRequest(error.to_string()),
+        _ => Failure::BrokenTemplate(error.to_string()),
     }
 }
 
@@ -220,6 +233,8 @@ fn ends(
 struct Configs {
     model: Value,
     generation: Value,
+    /// What `generation` was read from.
+    generation_file: PathBuf,
     tokenizer: Value,
     template_file: Option<String>,
 }
@@ -230,9 +245,11 @@ impl Configs {
             return Ok(Self::default());
         };
         let template = folder.join("chat_template.jinja");
+        let generation_file = folder.join("generation_config.json");
         Ok(Self {
             model: read_json(&folder.join("config.json"))?,
-            generation: read_json(&folder.join("generation_config.json"))?,
+            generation: read_json(&generation_file)?,
+            generation_file,
             tokenizer: read_json(&folder.join("tokenizer_config.json"))?,
             template_file: read_if_there(&template)?,
         })
@@ -256,12 +273,13 @@ impl Configs {
         [ids(&self.model), ids(&self.generation)].concat()
     }
 
-    fn sampling(&self) -> Sampling {
+    /// What the model recommends; no request can be blamed for it, so it is checked here.
+    fn sampling(&self) -> Result<Sampling, TextError> {
         if self.generation["do_sample"] == false {
-            return Sampling::default();
+            return Ok(Sampling::default());
         }
         let number = |name: &str| self.generation[name].as_f64().map(|number| number as f32);
-        Sampling {
+        let sampling = Sampling {
             temperature: number("temperature"),
             top_k: self.generation["top_k"]
                 .as_u64()
@@ -270,6 +288,10 @@ impl Configs {
             min_p: number("min_p"),
             repetition_penalty: number("repetition_penalty"),
             ..Sampling::default()
+        };
+        match Settings::check(&sampling) {
+            Ok(()) => Ok(sampling),
+            Err(reason) => Err(TextError::broken(self.generation_file.display(), reason)),
         }
     }
 }
@@ -300,16 +322,19 @@ mod tests {
     use super::{Language, TextSource};
     use crate::runtime::{Chat, Failure, Prompt};
 
-    fn tiny() -> Language {
+    fn source() -> TextSource<'static> {
         let folder = Path::new(concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/tests/fixtures/tiny-llama"
         ));
-        Language::open(TextSource {
+        TextSource {
             folder: Some(folder),
             ..TextSource::default()
-        })
-        .unwrap()
+        }
+    }
+
+    fn tiny() -> Language {
+        Language::open(source()).unwrap()
     }
 
     #[test]
@@ -346,6 +371,33 @@ mod tests {
                 "the model's chat template was not found".to_owned()
             ))
         );
+    }
+
+    #[test]
+    fn a_template_that_is_broken_or_fails_is_the_models_fault() {
+        let chat = || Prompt::Chat(Chat::default());
+        let said = |template: &str| {
+            let language = Language::open(TextSource {
+                template: Some(template),
+                ..source()
+            })
+            .unwrap();
+            assert!(language.brings_template());
+            language.prompt_tokens(&chat()).unwrap_err()
+        };
+        for template in [
+            "{% if %}",
+            "{{ messages[0].content }}",
+            "{{ range(100000000) }}",
+        ] {
+            let failure = said(template);
+            assert!(
+                matches!(failure, Failure::BrokenTemplate(_)),
+                "{template}: {failure:?}"
+            );
+        }
+        let refused = said("{{ raise_exception('alternate, please') }}");
+        assert!(matches!(refused, Failure::BadRequest(_)), "{refused:?}");
     }
 
     #[test]

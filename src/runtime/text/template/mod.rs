@@ -21,7 +21,7 @@ use minijinja::value::{Kwargs, Serde};
 use minijinja::{Environment, Error, ErrorKind, Value};
 
 use super::TextError;
-use crate::runtime::Chat;
+use crate::runtime::{Chat, Failure};
 
 /// Instructions of one rendering: a template spends about a hundred on a message. Ends loops, not strings.
 const FUEL: u64 = 5_000_000;
@@ -67,24 +67,19 @@ impl ChatTemplate {
         })
     }
 
-    /// The prompt for the model's next turn. The error is for the client.
-    pub fn render(&self, chat: &Chat) -> Result<String, String> {
-        let name = self.name_for(chat)?;
-        let template = self
-            .environment
-            .get_template(name)
-            .map_err(|error| sentence(&error))?;
+    /// The prompt for the model's next turn. The failure is the client's where the template refuses the messages.
+    pub fn render(&self, chat: &Chat) -> Result<String, Failure> {
+        let name = self.name_for(chat).map_err(Failure::BadRequest)?;
+        let template = self.environment.get_template(name);
+        let template = template.map_err(|error| complaint(&error))?;
         let mut out = Bounded::default();
         let rendered = template.render_captured_to(self.variables(chat), &mut out);
         if out.is_full {
             let limit = MAX_RENDERED_BYTES;
-            return Err(format!(
-                "the model's chat template failed: more than {limit} bytes came out"
-            ));
+            return Err(failed(&format!("more than {limit} bytes came out")));
         }
         rendered.map_err(|error| complaint(&error))?;
-        String::from_utf8(out.bytes)
-            .map_err(|_| "the model's chat template wrote text that is not UTF-8".to_owned())
+        String::from_utf8(out.bytes).map_err(|_| failed("it wrote text that is not UTF-8"))
     }
 
     fn name_for(&self, chat: &Chat) -> Result<&str, String> {
@@ -174,15 +169,20 @@ fn without_generation_tags(source: &str) -> String {
     out
 }
 
-fn complaint(error: &Error) -> String {
+fn complaint(error: &Error) -> Failure {
     let mut cause = error.source();
     while let Some(source) = cause {
         if let Some(Refusal(message)) = source.downcast_ref() {
-            return format!("the model's chat template refuses the messages: {message}");
+            let what = format!("the model's chat template refuses the messages: {message}");
+            return Failure::BadRequest(what);
         }
         cause = source.source();
     }
-    format!("the model's chat template failed: {}", sentence(error))
+    failed(&sentence(error))
+}
+
+fn failed(reason: &str) -> Failure {
+    Failure::BrokenTemplate(format!("the model's chat template failed: {reason}"))
 }
 
 /// What went wrong and where, in one line.
