@@ -184,6 +184,7 @@ impl From<LocateError> for Failure {
     fn from(error: LocateError) -> Self {
         match error {
             LocateError::NoSuchPath(_) => Self::new(Exit::NotFound, error),
+            LocateError::Hidden { path, cause } => Self::reading(&path, &cause),
             LocateError::Unknown(error) => error.into(),
             LocateError::UnknownQuantization(error) => error.into(),
             LocateError::NotHere { ref name } => {

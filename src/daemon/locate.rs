@@ -1,6 +1,7 @@
 //! From a model's name to its files: a path, or a name of the catalog whose files are here. Nothing is downloaded;
 //! a model that came with the program is unpacked.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use tracing::warn;
@@ -35,6 +36,9 @@ pub struct Shelves<'a> {
 pub enum LocateError {
     #[error("there is no {}", .0.display())]
     NoSuchPath(PathBuf),
+    /// Whether it is there cannot be seen: a folder on the way may not be entered.
+    #[error("cannot read {}: {cause}", .path.display())]
+    Hidden { path: PathBuf, cause: io::Error },
     #[error(transparent)]
     Unknown(#[from] FindError),
     #[error(transparent)]
@@ -49,13 +53,21 @@ pub enum LocateError {
 /// What is asked for: a path, `NAME` or `NAME:QUANTIZATION`.
 pub fn locate(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError> {
     let path = Path::new(wanted);
-    match is_path(wanted) || path.exists() {
-        true if path.exists() => Ok(Located {
+    match path.metadata() {
+        Ok(_) => Ok(Located {
             name: name_of(path),
             source: ModelSource::new(path),
         }),
-        true => Err(LocateError::NoSuchPath(path.to_owned())),
-        false => in_catalog(wanted, shelves),
+        Err(cause) if is_path(wanted) => Err(no_path(path, cause)),
+        Err(_) => in_catalog(wanted, shelves),
+    }
+}
+
+fn no_path(path: &Path, cause: io::Error) -> LocateError {
+    let path = path.to_owned();
+    match cause.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => LocateError::NoSuchPath(path),
+        _ => LocateError::Hidden { path, cause },
     }
 }
 
@@ -201,6 +213,22 @@ mod tests {
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
             (found, expected) => panic!("found {found:?}, expected {expected:?}"),
         }
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_not_said_to_be_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = |path: &Path| no_path(path, path.metadata().unwrap_err()).to_string();
+        let missing = folder.path().join("missing.gguf");
+        assert_eq!(said(&missing), format!("there is no {}", missing.display()));
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        let below = folder.path().join("file/x.gguf");
+        assert_eq!(said(&below), format!("there is no {}", below.display()));
+        // Nobody can follow it, root included.
+        let endless = folder.path().join("endless.gguf");
+        std::os::unix::fs::symlink(&endless, &endless).unwrap();
+        let cannot = format!("cannot read {}", endless.display());
+        assert!(said(&endless).starts_with(&cannot));
     }
 
     const BOTH: &[&str] = &["small-q8_0.gguf", "small-q4_k_m.gguf"];
