@@ -369,6 +369,12 @@ fn misuse_of_generate_is_refused_before_anything_is_loaded() {
     generate(&["--device", "gpu"]).fails(78, "\"cuda:N\", found gpu");
     generate(&["--threads", "0"]).fails(78, "from 1 to 1024, found 0");
     generate(&["--top-p", "7"]).fails(2, "top_p");
+    generate(&["--temperature", "-1"]).fails(2, "temperature must be between 0 and 100, found -1");
+    let whole = "must be a whole number from 0 to 18446744073709551615";
+    for option in ["--seed", "--top-k"] {
+        generate(&[option, "-1"]).fails(2, whole);
+    }
+    generate(&["-n", "-1"]).fails(2, "-1 is not in 1..=4294967295");
 }
 
 #[test]

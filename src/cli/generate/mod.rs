@@ -40,13 +40,13 @@ pub struct Args {
     #[command(flatten)]
     sampling: SamplingArgs,
     /// The most tokens to generate (default: until the model ends or its context is full).
-    #[arg(long, short = 'n', value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, short = 'n', value_name = "TOKENS", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
     /// End where this text appears; may be repeated.
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
     /// Report each token's log probability and so many alternatives (with --json).
-    #[arg(long, value_name = "ALTERNATIVES", requires = "json")]
+    #[arg(long, value_name = "ALTERNATIVES", requires = "json", allow_negative_numbers = true, value_parser = whole::<usize>)]
     logprobs: Option<usize>,
     /// Quantize dense weights while loading.
     #[arg(long, value_name = "KIND")]
@@ -67,19 +67,19 @@ pub struct Args {
 #[command(next_help_heading = "Sampling")]
 struct SamplingArgs {
     /// 0 always takes the likeliest token; higher is bolder.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     temperature: Option<f32>,
     /// Choose among the so many likeliest tokens.
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = whole::<usize>)]
     top_k: Option<usize>,
     /// Choose among the likeliest tokens that together have this probability.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     top_p: Option<f32>,
     /// Leave out tokens less likely than this share of the likeliest.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     min_p: Option<f32>,
     /// Make tokens that already appeared less likely (1 changes nothing).
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     repeat_penalty: Option<f32>,
     /// Take this off every token that already appeared.
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
@@ -88,8 +88,15 @@ struct SamplingArgs {
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     frequency_penalty: Option<f32>,
     /// The same seed gives the same text.
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>)]
     seed: Option<u64>,
+}
+
+/// A whole number, refused with its range.
+fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let number = text.parse().ok();
+    let number = number.and_then(|number: u64| T::try_from(number).ok());
+    number.ok_or_else(|| format!("must be a whole number from 0 to {}", u64::MAX))
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
