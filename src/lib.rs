@@ -5,7 +5,7 @@
 //! | [`cli`] | one file per subcommand | everything below |
 //! | [`config`] | `worker.toml`: raw text in, checked values out | nobody |
 //! | `coordinator` | the coordinator's half, feature `coordinator` | `protocol`, `tasks` |
-//! | [`daemon`] | the worker process: probe, fit, pull, load, serve, drain | `link`, `runtime`, `protocol`, `hub`, `catalog`, `hardware` |
+//! | [`daemon`] | the worker process: probe, fit, pull, load, serve, drain | `config`, `link`, `runtime`, `protocol`, `hub`, `catalog`, `hardware`, `tasks`, `telemetry` |
 //! | [`hardware`] | what machine this is: plain data, taken once | nobody |
 //! | [`catalog`] | reads `models/`: which models exist and where their weights are | `hub`, for its names of files |
 //! | [`hub`] | brings files here: resumable, verified, shared with other programs | nobody |
@@ -16,7 +16,7 @@
 //! | [`kernels`] | the operations candle lacks or does slowly | candle |
 //! | `telemetry`, `tasks`, `memory` | logs; every task of the process and the one signal that ends them; the allocator | nobody |
 //!
-//! Arrows go down: `tests/it/layering.rs` holds them.
+//! Arrows go down: `tests/it/layering/mod.rs` holds them, and this table.
 
 #![cfg_attr(
     test,
