@@ -222,9 +222,7 @@ impl From<DaemonError> for Failure {
                 );
                 Self::new(Exit::Unavailable, error).hint(hint)
             }
-            DaemonError::Address(_) | DaemonError::NoKey { .. } => {
-                Self::new(Exit::BadConfiguration, error)
-            }
+            DaemonError::Address(_) => Self::new(Exit::BadConfiguration, error),
             DaemonError::Signals(_) | DaemonError::Tls(_) => Self::new(Exit::Failed, error),
         }
     }
@@ -234,8 +232,8 @@ impl From<runtime::Failure> for Failure {
     fn from(error: runtime::Failure) -> Self {
         let exit = match &error {
             runtime::Failure::NotLoaded { .. } => Exit::NotFound,
-            runtime::Failure::BrokenTemplate(_) => Exit::BadData,
             runtime::Failure::PromptTooLong { .. } | runtime::Failure::BadRequest(_) => Exit::Usage,
+            runtime::Failure::BrokenTemplate(_) => Exit::BadData,
             runtime::Failure::Busy { .. } | runtime::Failure::Paused => Exit::Unavailable,
             _ => Exit::Failed,
         };

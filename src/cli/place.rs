@@ -40,7 +40,7 @@ impl Place {
 /// The configuration counts; a token that it does not have may be where the hub's own tools keep theirs.
 pub fn hub_settings(config: &Config) -> HubSettings {
     let (hub, data_dir) = (&config.hub, &config.worker.data_dir);
-    let usual = HubSettings::new(hub.endpoint.clone(), hub.cache_dir.clone(), data_dir);
+    let usual = HubSettings::new(hub.endpoint.0.clone(), hub.cache_dir.clone(), data_dir);
     let token = hub.token.as_ref().map(|token| token.expose().to_owned());
     HubSettings {
         token: token.or(usual.token),

@@ -1,6 +1,6 @@
 //! `[[coordinator]]`: whom the worker works for. May be repeated.
 
-use url::Url;
+use url::{Host, Url};
 
 use super::choice::choice;
 use super::reader::Reader;
@@ -13,7 +13,7 @@ settings! {
         /// Its address: wss:// or https:// for a socket (ws:// and http:// on this machine), http:// or https:// for the legacy calls.
         url: Url,
         /// Your key there: its text, "file:PATH" or "env:NAME".
-        key: Option<Secret>; unset "none",
+        key: Secret,
         /// How to talk to it: socket, or legacy for the pop and submit calls.
         kind: CoordinatorKind = "socket",
         /// What this worker is called there. Change it to keep names apart on one network.
@@ -30,22 +30,50 @@ choice! {
 }
 
 impl CoordinatorConfig {
-    /// One section, its address held against its kind.
+    /// One section, its address held against its kind and its safety.
     pub(super) fn read_one(reader: &mut Reader<'_>) -> Option<Self> {
         let coordinator = Self::read(reader)?;
-        let schemes: &[&str] = match coordinator.kind {
+        match coordinator.wrong_scheme().or(coordinator.open_line()) {
+            Some(wrong) => {
+                reader.problem_here(wrong);
+                None
+            }
+            None => Some(coordinator),
+        }
+    }
+
+    fn wrong_scheme(&self) -> Option<String> {
+        let schemes: &[&str] = match self.kind {
             CoordinatorKind::Socket => &["ws", "wss", "http", "https"],
             CoordinatorKind::Legacy => &["http", "https"],
         };
-        if schemes.contains(&coordinator.url.scheme()) {
-            return Some(coordinator);
-        }
-        let (found, kind) = (coordinator.url.scheme(), coordinator.kind.word());
-        let what = format!(
-            "a {kind} coordinator's url must begin with {}://, found {found}://",
-            schemes.join(":// or ")
-        );
-        reader.problem_here(what);
-        None
+        let (found, kind) = (self.url.scheme(), self.kind.word());
+        (!schemes.contains(&found)).then(|| {
+            format!(
+                "a {kind} coordinator's url must begin with {}://, found {found}://",
+                schemes.join(":// or ")
+            )
+        })
+    }
+
+    /// What is wrong with a line that others could read.
+    fn open_line(&self) -> Option<String> {
+        let is_safe = matches!(self.url.scheme(), "wss" | "https") || self.insecure;
+        (!is_safe && !is_here(&self.url)).then(|| {
+            format!(
+                "{} would be dialled without encryption, and the key would travel in the clear: use wss:// or https://, or set insecure = true",
+                self.url.host_str().unwrap_or_default()
+            )
+        })
+    }
+}
+
+/// Whether an address leads to this machine.
+fn is_here(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
     }
 }

@@ -8,8 +8,9 @@ use super::{
 const PREFACE: &str = "\
 # Every setting of the worker, with its default. Remove the # of a line to change it.
 # A setting may also come from the environment as MUSTER_<SECTION>_<KEY> (MUSTER_ENGINE_THREADS=4), which counts
-# more than this file; a flag of the command line counts most. Those of [[coordinator]], of which there may be several,
-# come from this file alone, but a key there may be \"env:NAME\". `worker config check` shows what is in force.
+# more than this file; a flag of the command line counts most. A list is written there as here, or with commas alone
+# (MUSTER_MODELS_SERVE=qwen3-0.6b,./tiny.gguf). Settings of [[coordinator]], of which there may be several, come from
+# this file alone, but a key there may be \"env:NAME\". `worker config check` shows what is in force.
 # Relative paths start at the folder of this file, ~ is your home folder.
 ";
 

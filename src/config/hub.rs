@@ -2,16 +2,15 @@
 
 use std::path::PathBuf;
 
-use url::Url;
-
 use super::secret::Secret;
 use super::setting::settings;
+use super::value::WebAddress;
 
 settings! {
     /// Where models are downloaded from. HF_ENDPOINT, HF_TOKEN, HF_HUB_CACHE, HF_HOME and HF_HUB_OFFLINE count where a setting is not set.
     pub struct HubConfig = "hub" {
         /// The hub's address. Change it to use a mirror.
-        endpoint: Url = "https://huggingface.co"; shared &[("HF_ENDPOINT", "")],
+        endpoint: WebAddress = "https://huggingface.co"; shared &[("HF_ENDPOINT", "")],
         /// Your token, for models that ask for one: its text, "file:PATH" or "env:NAME".
         token: Option<Secret>; unset "none"; shared &[("HF_TOKEN", "")],
         /// Where downloads are kept, shared with other programs that use the hub. Change it to use another disk.

@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use url::Url;
-
 use super::reader::Reader;
 use super::secret::Secret;
 use super::setting::settings;
 use super::units::Size;
+use super::value::WebAddress;
 
 settings! {
     /// Where the coordinator keeps images: what workers make, and what clients send along.
@@ -20,7 +19,7 @@ settings! {
         /// The region of the bucket.
         region: String = "us-east-1",
         /// The address of the service, when it is not Amazon's. Workers and clients must reach it, too.
-        endpoint: Option<Url>; unset "Amazon's",
+        endpoint: Option<WebAddress>; unset "Amazon's",
         /// The id of the key to the bucket: its text, "file:PATH" or "env:NAME".
         access_key_id: Option<Secret>; unset "the machine's own credentials"; shared &[("AWS_ACCESS_KEY_ID", "")],
         /// The secret of that key: its text, "file:PATH" or "env:NAME".

@@ -73,23 +73,32 @@ impl Value for Served {
     }
 
     fn parse(raw: &Raw, place: &Place<'_>) -> Result<Self, String> {
-        let names: Option<Vec<&str>> = match raw {
-            Raw::List(items) => items.iter().map(Raw::text).collect(),
-            Raw::Untyped(text) => Some(text.split(',').collect()),
-            _ => None,
-        };
-        let names = names.ok_or_else(String::new)?.into_iter().map(str::trim);
-        let names = names.filter(|name| !name.is_empty());
-        names
-            .map(|name| model(name, place))
-            .collect::<Result<_, _>>()
-            .map(Self)
+        let names = raw.texts().ok_or_else(String::new)?;
+        let models = names.iter().map(|name| model(name, place));
+        let models: Vec<String> = models.collect::<Result<_, _>>()?;
+        match named_twice(&models) {
+            Some(name) => Err(format!(
+                "a list that names each model once, found {name} twice"
+            )),
+            None => Ok(Self(models)),
+        }
     }
 
     fn show(&self) -> Option<String> {
         let names: Vec<String> = self.0.iter().map(|name| quote(name)).collect();
         Some(format!("[{}]", names.join(", ")))
     }
+}
+
+/// Names count in any case, as in the catalog.
+fn named_twice(models: &[String]) -> Option<&String> {
+    let is_same = |one: &String, other: &String| match is_path(one) {
+        true => one == other,
+        false => one.eq_ignore_ascii_case(other),
+    };
+    let mut all = models.iter().enumerate();
+    let twice = all.find(|(index, name)| models[..*index].iter().any(|other| is_same(other, name)));
+    twice.map(|(_, name)| name)
 }
 
 /// A path starts where it is written; a name stays as it is.

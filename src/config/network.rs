@@ -15,14 +15,10 @@ impl Value for Networks {
     }
 
     fn parse(raw: &Raw, _: &Place<'_>) -> Result<Self, String> {
-        let texts: Option<Vec<&str>> = match raw {
-            Raw::List(items) => items.iter().map(Raw::text).collect(),
-            Raw::Untyped(text) => Some(text.split(',').collect()),
-            _ => None,
-        };
-        let texts = texts.ok_or_else(String::new)?.into_iter().map(str::trim);
-        let texts = texts.filter(|text| !text.is_empty());
-        let networks = texts.map(|text| network(text).ok_or_else(String::new));
+        let texts = raw.texts().ok_or_else(String::new)?;
+        let networks = texts
+            .iter()
+            .map(|text| network(text).ok_or_else(String::new));
         networks.collect::<Result<_, _>>().map(Self)
     }
 

@@ -46,6 +46,22 @@ impl Raw {
         }
     }
 
+    /// The texts of a list. From the environment they come as they stand in the file, or with commas alone.
+    pub fn texts(&self) -> Option<Vec<String>> {
+        let texts: Option<Vec<&str>> = match self {
+            Self::List(items) => items.iter().map(Self::text).collect(),
+            Self::Untyped(text) if text.trim_start().starts_with('[') => {
+                let list = DeValue::parse(text.trim()).ok()?;
+                return Self::from_toml(list.get_ref()).texts();
+            }
+            Self::Untyped(text) => Some(text.split(',').collect()),
+            _ => None,
+        };
+        let texts = texts?.into_iter().map(str::trim);
+        let texts = texts.filter(|text| !text.is_empty());
+        Some(texts.map(str::to_owned).collect())
+    }
+
     /// As it would be quoted in a message.
     pub fn quoted(&self) -> String {
         match self {
@@ -65,6 +81,32 @@ impl Raw {
                 )
             }
             Self::Other(name) => (*name).to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Raw;
+
+    #[test]
+    fn a_list_in_the_environment_is_written_as_in_the_file_or_with_commas() {
+        let check = |text: &str, expected: Option<&[&str]>| {
+            let expected = expected.map(|texts| texts.iter().map(ToString::to_string).collect());
+            assert_eq!(Raw::Untyped(text.to_owned()).texts(), expected, "{text}");
+        };
+        check("one, two,", Some(&["one", "two"]));
+        check(r#"["one", "two"]"#, Some(&["one", "two"]));
+        check(" ['one'] ", Some(&["one"]));
+        check("[]", Some(&[]));
+        for wrong in [
+            r#"["one""#,
+            "[1]",
+            "[[\"one\"]]",
+            "[one]",
+            "[\"one\"]\nx = 1",
+        ] {
+            check(wrong, None);
         }
     }
 }

@@ -10,6 +10,7 @@ use super::reader::Reader;
 use super::secret::Secret;
 use super::setting::settings;
 use super::units::Size;
+use super::value::WebAddress;
 
 settings! {
     /// The coordinator that `worker serve` and `worker up` start.
@@ -17,7 +18,7 @@ settings! {
         /// The address it listens on; port 0 takes a free one. Change it to be reached from other machines.
         listen: SocketAddr = "127.0.0.1:7010",
         /// Where others reach it. Set it when a proxy stands in front: links to images begin with it.
-        public_url: Option<Url>; unset "the address it listens on",
+        public_url: Option<WebAddress>; unset "the address it listens on",
         /// What the service calls itself to its clients.
         name: String = "Muster",
         /// Where accounts, keys and the ledger are kept: the path of an SQLite file, or postgres://USER:PASSWORD@HOST/NAME, also as "file:PATH" or "env:NAME".

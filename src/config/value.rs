@@ -131,14 +131,7 @@ impl Value for Vec<String> {
     }
 
     fn parse(raw: &Raw, _: &Place<'_>) -> Result<Self, String> {
-        let texts: Option<Vec<&str>> = match raw {
-            Raw::List(items) => items.iter().map(Raw::text).collect(),
-            Raw::Untyped(text) => Some(text.split(',').collect()),
-            _ => None,
-        };
-        let texts = texts.ok_or_else(String::new)?.into_iter().map(str::trim);
-        let texts = texts.filter(|text| !text.is_empty());
-        Ok(texts.map(str::to_owned).collect())
+        raw.texts().ok_or_else(String::new)
     }
 
     fn show(&self) -> Option<String> {
@@ -195,6 +188,28 @@ impl Value for Url {
 
     fn show(&self) -> Option<String> {
         Some(quote(self.as_str().trim_end_matches('/')))
+    }
+}
+
+/// Where something is asked for by HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebAddress(pub Url);
+
+impl Value for WebAddress {
+    fn wanted() -> String {
+        "an address that begins with https:// or http://".to_owned()
+    }
+
+    fn parse(raw: &Raw, place: &Place<'_>) -> Result<Self, String> {
+        let url = <Url as Value>::parse(raw, place)?;
+        match url.scheme() {
+            "https" | "http" => Ok(Self(url)),
+            _ => Err(String::new()),
+        }
+    }
+
+    fn show(&self) -> Option<String> {
+        self.0.show()
     }
 }
 

@@ -24,8 +24,6 @@ pub enum DaemonError {
     },
     #[error("coordinator: {0}")]
     Address(#[from] AddressError),
-    #[error("coordinator {host}: no key is set, and it takes no worker without one")]
-    NoKey { host: String },
     #[error("no TLS: {0}")]
     Tls(String),
     #[error("the process cannot listen for signals: {0}")]

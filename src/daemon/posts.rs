@@ -13,9 +13,6 @@ pub fn posts(config: &Config) -> Result<Vec<Post>, DaemonError> {
 
 fn post(coordinator: &CoordinatorConfig, name: &str) -> Result<Post, DaemonError> {
     let label = coordinator.url.host_str().unwrap_or_default().to_owned();
-    let Some(key) = &coordinator.key else {
-        return Err(DaemonError::NoKey { host: label });
-    };
     let tls = native_tls().map_err(DaemonError::Tls)?;
     let (url, insecure) = (&coordinator.url, coordinator.insecure);
     let way = match coordinator.kind {
@@ -35,7 +32,7 @@ fn post(coordinator: &CoordinatorConfig, name: &str) -> Result<Post, DaemonError
     Ok(Post {
         label,
         way,
-        key: key.expose().to_owned(),
+        key: coordinator.key.expose().to_owned(),
         name: coordinator.name.clone().unwrap_or_else(|| name.to_owned()),
     })
 }

@@ -734,6 +734,15 @@ fn doctor_fails_with_advice_where_something_is_wrong() {
     );
     run.fails(1, "1 check failed");
 
+    let run = doctor("[models]\nserve = [\"demo-text\", \"muster/demo-text\"]\n");
+    let twice = "muster/demo-text: demo-text is already loaded";
+    assert!(failing(&run).contains(twice), "{run:?}");
+    run.fails(1, "1 check failed");
+
+    let run = doctor("[[coordinator]]\nurl = \"ws://example.org\"\nkey = \"x\"\n");
+    assert!(failing(&run).contains("insecure = true"), "{run:?}");
+    run.fails(1, "1 check failed");
+
     let run = doctor("[models]\nserve = [\"./nowhere.gguf\"]\n");
     assert!(failing(&run).contains("nowhere.gguf"), "{run:?}");
     run.fails(1, "2 checks failed");

@@ -145,8 +145,8 @@ fn every_setting_says_what_it_is() {
             setting.name(),
             setting.doc
         );
-        let is_explained =
-            setting.default.is_some() || !setting.unset.is_empty() || setting.key == "url";
+        let is_required = ["url", "key"].contains(&setting.key);
+        let is_explained = setting.default.is_some() || !setting.unset.is_empty() || is_required;
         assert!(
             is_explained,
             "{} does not say what unset means",
@@ -386,17 +386,21 @@ fn a_secret_comes_from_a_file_or_a_variable_and_is_never_shown() {
 
 #[test]
 fn coordinators_are_several_and_their_addresses_fit_their_kind() {
-    let two = "[[coordinator]]\nurl = \"wss://a.example\"\n[[coordinator]]\nurl = \"https://b.example\"\nkind = \"legacy\"\n";
+    let two = "[[coordinator]]\nurl = \"wss://a.example\"\nkey = \"k\"\n[[coordinator]]\nkey = \"k\"\nurl = \"https://b.example\"\nkind = \"legacy\"\n";
     let loaded = load(two, &[], &[]).unwrap();
     assert_eq!(loaded.config.coordinators.len(), 2);
-    assert!(origin(&loaded, "coordinator[2].url").ends_with("worker.toml:4"));
+    assert!(origin(&loaded, "coordinator[2].url").ends_with("worker.toml:6"));
 
     check(
         "[[coordinator]]\nkey = \"k\"\n",
         "worker.toml:1: coordinator[1].url is missing; it must be an address such as https://example.org",
     );
     check(
-        "[[coordinator]]\nurl = \"ftp://a.example\"\n",
+        "[[coordinator]]\nurl = \"wss://a.example\"\n",
+        "worker.toml:1: coordinator[1].key is missing; it must be a secret: its text, \"file:PATH\" or \"env:NAME\"",
+    );
+    check(
+        "[[coordinator]]\nurl = \"ftp://a.example\"\nkey = \"k\"\n",
         "worker.toml:1: a socket coordinator's url must begin with ws:// or wss:// or http:// or https://, found ftp://",
     );
     check(
@@ -407,6 +411,53 @@ fn coordinators_are_several_and_their_addresses_fit_their_kind() {
         "[[engine]]\nthreads = 1\n",
         "worker.toml:1: [[engine]] must be [engine]: there is only one",
     );
+}
+
+#[test]
+fn a_key_does_not_travel_in_the_clear_unless_the_section_says_so() {
+    let section = |url: &str, further: &str| {
+        format!("[[coordinator]]\nurl = \"{url}\"\nkey = \"k\"\n{further}\n")
+    };
+    let legacy = "kind = \"legacy\"";
+    for (url, further) in [("ws://a.example", ""), ("http://10.0.0.7", legacy)] {
+        let problem = problems(&section(url, further));
+        assert!(problem.starts_with("worker.toml:1: "), "{problem}");
+        assert!(problem.contains("set insecure = true"), "{problem}");
+        let allowed = section(url, &format!("{further}\ninsecure = true"));
+        load(&allowed, &[], &[]).unwrap();
+    }
+    for here in ["ws://localhost:7010", "http://127.0.0.9", "ws://[::1]:1"] {
+        load(&section(here, ""), &[], &[]).unwrap();
+    }
+}
+
+#[test]
+fn what_is_asked_by_http_has_an_address_of_it() {
+    let wanted = "must be an address that begins with https:// or http://, found";
+    check(
+        "[hub]\nendpoint = \"ftp://x\"\n",
+        &format!("worker.toml:2: hub.endpoint {wanted} \"ftp://x\""),
+    );
+    let from_outside = load("", &[("HF_ENDPOINT", "huggingface.co")], &[]);
+    let error = from_outside.unwrap_err().to_string();
+    assert!(error.starts_with("HF_ENDPOINT: hub.endpoint"), "{error}");
+}
+
+#[test]
+fn a_model_is_served_once_however_the_list_is_written() {
+    check(
+        "[models]\nserve = [\"demo-text\", \"Demo-Text\"]\n",
+        "worker.toml:2: models.serve must be a list that names each model once, found Demo-Text twice",
+    );
+    let served = |text: &str| {
+        let loaded = load("", &[("MUSTER_MODELS_SERVE", text)], &[]);
+        loaded.map(|loaded| loaded.config.models.serve.0)
+    };
+    let both = ["demo-text", "/here/./tiny.gguf"];
+    assert_eq!(served("demo-text, ./tiny.gguf").unwrap(), both);
+    assert_eq!(served(r#"["demo-text", "./tiny.gguf"]"#).unwrap(), both);
+    let error = served(r#"["demo-text""#).unwrap_err().to_string();
+    assert!(error.contains("must be a list of models"), "{error}");
 }
 
 #[test]

@@ -44,7 +44,10 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
         }),
         database: location(config)?,
         media: media(config),
-        public_url: serve.public_url.as_ref().map(ToString::to_string),
+        public_url: serve
+            .public_url
+            .as_ref()
+            .map(|address| address.0.to_string()),
         doors: DoorSettings {
             name: serve.name.clone(),
             documents: documents::read(serve.documents.as_deref())?,
@@ -122,7 +125,7 @@ fn media(config: &Config) -> MediaSettings {
                 endpoint: media
                     .endpoint
                     .as_ref()
-                    .map(|url| url.as_str().trim_end_matches('/').to_owned()),
+                    .map(|address| address.0.as_str().trim_end_matches('/').to_owned()),
                 key: media.key(),
             })
         }),

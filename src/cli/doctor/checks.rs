@@ -1,5 +1,6 @@
 //! What is looked at, and when it is well.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,6 +12,7 @@ use crate::config::Config;
 use crate::daemon::fit::{Wishes, fit, room};
 use crate::daemon::{limits, needs};
 use crate::hardware::{self, Machine, Memory};
+use crate::runtime::LoadError;
 
 const GIB: u64 = 1 << 30;
 
@@ -160,11 +162,18 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
         (Ok(place), Ok(room)) => (place, room),
     };
     let mut checks = Vec::new();
+    let mut names = BTreeSet::new();
     for wanted in &config.models.serve.0 {
         let fitted = place
             .locate(wanted)
             .map_err(Failure::from)
             .and_then(|located| {
+                if !names.insert(located.name.clone()) {
+                    let twice = LoadError::AlreadyLoaded { name: located.name };
+                    return Err(
+                        Failure::from(twice).hint("name each model once under models.serve")
+                    );
+                }
                 let needs = needs(&located.source, &room, &limits(config))?;
                 Ok(fit(needs, Wishes::of(&config.engine), &room))
             });
