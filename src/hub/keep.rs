@@ -20,7 +20,7 @@ use super::{
 pub struct State {
     pub files: usize,
     pub present: usize,
-    /// Files of these names with another hash than the one that is stated. They are of no use.
+    /// Files of these names with another hash or length than the one that is known. They are of no use.
     pub wrong: usize,
     /// Of the files that are present, and of the wrong ones.
     pub bytes: u64,
@@ -33,6 +33,11 @@ pub enum Checked {
     Wrong {
         found: String,
         wanted: String,
+    },
+    /// Its length alone tells; it was not read.
+    WrongSize {
+        found: u64,
+        wanted: u64,
     },
     Missing,
     /// Nobody ever said what its hash should be.
@@ -52,7 +57,7 @@ struct Lying {
 pub struct Removed {
     pub bytes: u64,
     pub files: Vec<FilePath>,
-    /// Present, but brought by another program.
+    /// Present, but brought by another program. No pull of ours pins them any more.
     pub kept: Vec<FilePath>,
 }
 
@@ -80,6 +85,12 @@ impl Hub {
         let Some(Lying { path, .. }) = self.lying(source, file) else {
             return Ok(Checked::Missing);
         };
+        let found = path.metadata().map_err(HubError::disk(&path))?.len();
+        if let Some(wanted) = self.known_size(&source.repository, file, &path)
+            && wanted != found
+        {
+            return Ok(Checked::WrongSize { found, wanted });
+        }
         let etag = cache::blob_name(&path).unwrap_or_default();
         let known = self.known_hash(&source.repository, &file.path, &etag);
         let expected = Expected::new(&etag, file.sha256.clone().into_iter().chain(known));
@@ -110,7 +121,8 @@ impl Hub {
             if is_companion && self.is_needed(source, &path) {
                 continue;
             }
-            if !all && record.file(&file.path).is_none() {
+            let is_ours = record.file(&file.path).is_some_and(|file| !file.was_here);
+            if !all && !is_ours {
                 removed.kept.push(file.path.clone());
                 continue;
             }
@@ -121,7 +133,8 @@ impl Hub {
             remove_if_empty(&cached, &commit);
         }
         let records_dir = &self.settings.records_dir;
-        record::forget(records_dir, &source.repository, &removed.files)
+        let forgotten = removed.files.iter().chain(&removed.kept);
+        record::forget(records_dir, &source.repository, forgotten)
             .map_err(HubError::disk(records_dir))?;
         Ok(removed)
     }
@@ -147,7 +160,7 @@ impl Hub {
             .find_map(|commit| self.file_of(source, commit, file))
     }
 
-    /// The file that is meant or, without it, the one in its place that has another hash.
+    /// The file that is meant or, without it, the one in its place that has another hash or length.
     fn lying(&self, source: &Source, file: &SourceFile) -> Option<Lying> {
         if let Some(path) = self.present(source, file) {
             return Some(Lying {
@@ -155,13 +168,14 @@ impl Hub {
                 is_meant: true,
             });
         }
+        let cached = self.cached(&source.repository);
         let commits = self.commits(source);
         let mut asked = commits
             .iter()
             .filter(|commit| self.is_asked(source, commit));
         asked.find_map(|commit| {
             Some(Lying {
-                path: self.sized_file_of(source, commit, file)?,
+                path: cached.file(commit, &file.path)?,
                 is_meant: false,
             })
         })

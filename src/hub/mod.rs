@@ -28,6 +28,7 @@ use std::path::PathBuf;
 
 use cache::CachedRepository;
 use client::Client;
+use proof::Watched;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -84,7 +85,16 @@ impl Hub {
         stop: &CancellationToken,
     ) -> Result<Pulled, HubError> {
         if let Some(found) = self.located(source, stop).await? {
-            return Ok(found);
+            let watched = Watched { progress, stop };
+            match self.first_spoilt(source, &found, watched).await? {
+                Some(file) if self.settings.offline => {
+                    return Err(
+                        self.offline_without(format!("a sound {file} of {}", source.repository))
+                    );
+                }
+                Some(_) => {}
+                None => return Ok(found),
+            }
         }
         let pull = pull::Pull {
             hub: self,
@@ -172,8 +182,12 @@ impl Hub {
             [] => "the list of files".to_owned(),
             names => names.join(", "),
         };
+        self.offline_without(format!("{what} of {}", source.repository))
+    }
+
+    fn offline_without(&self, what: String) -> HubError {
         HubError::Offline {
-            what: format!("{what} of {}", source.repository),
+            what,
             cache_dir: self.settings.cache_dir.clone(),
         }
     }
@@ -213,7 +227,7 @@ impl Hub {
         is_meant.then_some(path)
     }
 
-    /// What lies under the name of a file at one of those commits, if it has the size that is stated.
+    /// What lies under the name of a file at one of those commits, if it has the size that is known.
     fn sized_file_of(
         &self,
         source: &Source,
@@ -222,8 +236,8 @@ impl Hub {
     ) -> Option<PathBuf> {
         let path = self.cached(&source.repository).file(commit, &file.path)?;
         let found = path.metadata().ok()?.len();
-        let has_size = file.size_bytes.is_none_or(|wanted| wanted == found);
-        has_size.then_some(path)
+        let wanted = self.known_size(&source.repository, file, &path);
+        wanted.is_none_or(|wanted| wanted == found).then_some(path)
     }
 
     /// Whether a commit is the pinned one, or any will do.

@@ -1,20 +1,30 @@
 //! What is known of a file's bytes: which hash it has to have, and whether what is here has it.
 //!
 //! The hub names large files by their SHA-256, and the blob's name is then proof enough. Of other names only the record
-//! of the first pull tells the SHA-256, and where there is none the bytes have to be read.
+//! of the first pull tells the SHA-256, and where there is none the bytes have to be read. Lengths are compared always;
+//! a pull also reads what was written since its hash was last read.
 
 use std::{fs, io, path::Path};
 
+use tokio_util::sync::CancellationToken;
+
 use super::{
-    Hub, cache,
+    Hub, Pulled, cache,
     digest::{self, Digests, Expected},
     error::HubError,
-    progress::Event,
+    progress::{Event, Progress},
     pull::Pull,
-    record::{self, Record, Stamp},
+    record::{self, Record, RecordedFile, Stamp},
     remote::RemoteFile,
     source::{FilePath, Repository, Sha256, Source, SourceFile},
 };
+
+/// Who watches while files are read, and who stops it.
+#[derive(Clone, Copy)]
+pub struct Watched<'a> {
+    pub progress: &'a dyn Progress,
+    pub stop: &'a CancellationToken,
+}
 
 impl Hub {
     /// Reads the file where nobody ever said what its hash is.
@@ -37,16 +47,113 @@ impl Hub {
 
     /// The SHA-256 of a file's bytes, which are read once for as long as nobody writes them.
     fn read_hash(&self, repository: &Repository, path: &Path) -> io::Result<Sha256> {
-        let records_dir = &self.settings.records_dir;
-        let path = fs::canonicalize(path)?;
-        let stamp = Stamp::of(&path)?;
-        if let Some(known) = Record::read(records_dir, repository).hash_read(&path, stamp) {
+        let stamp = Stamp::of(path)?;
+        if let Some(known) = self.hash_read(repository, path, stamp) {
             return Ok(known);
         }
-        let sha256 = digest::of_file(&path, &mut |_, _| {})?.sha256;
-        // Where nothing can be recorded it is read again.
-        let _ = record::add_read(records_dir, repository, &path, stamp, &sha256);
+        let sha256 = digest::of_file(path, &mut |_, _| {})?.sha256;
+        self.remember_read(repository, path, stamp, &sha256);
         Ok(sha256)
+    }
+
+    fn hash_read(&self, repository: &Repository, path: &Path, stamp: Stamp) -> Option<Sha256> {
+        let record = Record::read(&self.settings.records_dir, repository);
+        record.hash_read(&fs::canonicalize(path).ok()?, stamp)
+    }
+
+    /// Where nothing can be recorded it is read again.
+    pub(super) fn remember_read(
+        &self,
+        repository: &Repository,
+        path: &Path,
+        stamp: Stamp,
+        sha256: &Sha256,
+    ) {
+        let records_dir = &self.settings.records_dir;
+        let _ = fs::canonicalize(path)
+            .and_then(|path| record::add_read(records_dir, repository, &path, stamp, sha256));
+    }
+
+    /// The first of the files found that is not what it has to be. All that are right are recorded, whoever brought
+    /// them.
+    pub(super) async fn first_spoilt<'a>(
+        &self,
+        source: &'a Source,
+        found: &Pulled,
+        watched: Watched<'_>,
+    ) -> Result<Option<&'a FilePath>, HubError> {
+        let repository = &source.repository;
+        for (file, path) in source.files.iter().zip(&found.files) {
+            let etag = cache::blob_name(path).unwrap_or_default();
+            let known = self.known_hash(repository, &file.path, &etag);
+            let expected = Expected::new(&etag, file.sha256.clone().into_iter().chain(known));
+            let proven = self.proven(repository, &file.path, path, &expected, watched);
+            let Some(sha256) = proven.await? else {
+                return Ok(Some(&file.path));
+            };
+            let size = path.metadata().map_err(HubError::disk(path))?.len();
+            let here = RecordedFile {
+                commit: found.revision.clone(),
+                etag,
+                size,
+                sha256,
+                was_here: true,
+            };
+            self.remember_found(repository, &file.path, here);
+        }
+        Ok(None)
+    }
+
+    /// Where nothing can be recorded it is looked at again.
+    pub(super) fn remember_found(
+        &self,
+        repository: &Repository,
+        file: &FilePath,
+        found: RecordedFile,
+    ) {
+        let _ = record::add_found(&self.settings.records_dir, repository, file, found);
+    }
+
+    /// The SHA-256 of a file that has the expected hashes. The file is read where it was written since somebody did.
+    async fn proven(
+        &self,
+        repository: &Repository,
+        file: &FilePath,
+        path: &Path,
+        expected: &Expected,
+        watched: Watched<'_>,
+    ) -> Result<Option<Sha256>, HubError> {
+        let stamp = Stamp::of(path).map_err(HubError::disk(path))?;
+        // What was read before has told no SHA-1.
+        let read = match expected.sha256.is_empty() {
+            true => None,
+            false => self.hash_read(repository, path, stamp),
+        };
+        if let Some(read) = read {
+            let is_right = expected.sha256.iter().all(|wanted| *wanted == read);
+            return Ok(is_right.then_some(read));
+        }
+        watched.progress.report(Event::Verifying { file });
+        let digests = digests(path, watched.stop).await?;
+        self.remember_read(repository, path, stamp, &digests.sha256);
+        let is_right = expected.mismatch(&digests).is_none();
+        Ok(is_right.then_some(digests.sha256))
+    }
+
+    /// How long a file has to be, as the catalog states it or as its pull wrote it down.
+    pub(super) fn known_size(
+        &self,
+        repository: &Repository,
+        file: &SourceFile,
+        path: &Path,
+    ) -> Option<u64> {
+        let recorded = || {
+            let record = Record::read(&self.settings.records_dir, repository);
+            let recorded = record.file(&file.path)?;
+            let blob_name = cache::blob_name(path).unwrap_or_default();
+            (recorded.etag == blob_name).then_some(recorded.size)
+        };
+        file.size_bytes.or_else(recorded)
     }
 
     /// The SHA-256 of a blob as its name tells it or, where that is another one, as its pull wrote it down.
@@ -77,36 +184,62 @@ impl Pull<'_> {
         }
     }
 
-    /// Whether the blob is here, its hash being no other than [`Self::expected`]. It is read where the catalog states
-    /// one and neither the blob's name nor the record of its pull tells what it has.
+    /// The SHA-256 of the blob, if it is here and its hashes are those of [`Self::expected`].
     pub async fn is_here(
         &self,
         wanted: &SourceFile,
+        expected: &Expected,
         remote: &RemoteFile,
         blob: &Path,
-    ) -> Result<bool, HubError> {
-        let has_size = blob
-            .metadata()
-            .is_ok_and(|metadata| metadata.len() == remote.size);
-        let stated = match &wanted.sha256 {
-            Some(stated) if has_size && self.known(remote).is_none() => stated,
-            _ => return Ok(has_size),
+    ) -> Result<Option<Sha256>, HubError> {
+        let found = blob.metadata().map(|metadata| metadata.len());
+        if !found.is_ok_and(|found| found == remote.size) {
+            return Ok(None);
+        }
+        let here = match &wanted.sha256 {
+            Some(stated) if self.known(remote).is_none() => {
+                self.as_stated(stated, remote, blob).await?
+            }
+            _ => {
+                let repository = &self.source.repository;
+                let hub = self.hub;
+                hub.proven(repository, &remote.path, blob, expected, self.watched())
+                    .await?
+            }
         };
+        if here.is_none() {
+            self.line.progress.report(Event::Restarted {
+                file: &remote.path,
+                why: "what was here of it is spoilt",
+            });
+        }
+        Ok(here)
+    }
+
+    /// Reads the blob where the catalog states its hash and neither its name nor the record of its pull tells what it
+    /// has.
+    async fn as_stated(
+        &self,
+        stated: &Sha256,
+        remote: &RemoteFile,
+        blob: &Path,
+    ) -> Result<Option<Sha256>, HubError> {
         self.line
             .progress
             .report(Event::Verifying { file: &remote.path });
         let digests = self.digests(blob).await?;
-        if digests.sha256 == *stated {
-            return Ok(true);
-        }
-        if digests.git_sha1.eq_ignore_ascii_case(&remote.etag) {
+        let is_right = digests.sha256 == *stated;
+        if !is_right && digests.git_sha1.eq_ignore_ascii_case(&remote.etag) {
             return Err(self.other_hash(remote, digests.sha256, stated));
         }
-        self.line.progress.report(Event::Restarted {
-            file: &remote.path,
-            why: "what was here of it is spoilt",
-        });
-        Ok(false)
+        Ok(is_right.then_some(digests.sha256))
+    }
+
+    fn watched(&self) -> Watched<'_> {
+        Watched {
+            progress: self.line.progress,
+            stop: self.line.stop,
+        }
     }
 
     fn known(&self, remote: &RemoteFile) -> Option<Sha256> {
@@ -130,18 +263,22 @@ impl Pull<'_> {
     }
 
     pub async fn digests(&self, path: &Path) -> Result<Digests, HubError> {
-        let read = tokio::task::spawn_blocking({
-            let path = path.to_owned();
-            move || digest::of_file(&path, &mut |_, _| {})
-        });
-        // Nobody waits for the reader when it is stopped; what it reads stays.
-        let digests = tokio::select! {
-            biased;
-            () = self.line.stop.cancelled() => return Err(HubError::Stopped),
-            digests = read => digests,
-        };
-        digests
-            .unwrap_or_else(|error| Err(error.into()))
-            .map_err(HubError::disk(path))
+        digests(path, self.line.stop).await
     }
+}
+
+async fn digests(path: &Path, stop: &CancellationToken) -> Result<Digests, HubError> {
+    let read = tokio::task::spawn_blocking({
+        let path = path.to_owned();
+        move || digest::of_file(&path, &mut |_, _| {})
+    });
+    // Nobody waits for the reader when it is stopped; what it reads stays.
+    let digests = tokio::select! {
+        biased;
+        () = stop.cancelled() => return Err(HubError::Stopped),
+        digests = read => digests,
+    };
+    digests
+        .unwrap_or_else(|error| Err(error.into()))
+        .map_err(HubError::disk(path))
 }

@@ -14,10 +14,10 @@ use super::{
     error::HubError,
     part::Part,
     progress::Event,
-    record::{self, RecordedFile},
+    record::{self, RecordedFile, Stamp},
     remote::{Line, RemoteFile},
     retry::Trouble,
-    source::{Revision, Source, SourceFile},
+    source::{Revision, Sha256, Source, SourceFile},
 };
 
 /// Files whose names and lengths are asked for at the same time.
@@ -149,9 +149,16 @@ impl Pull<'_> {
             .map_err(|cause| self.cannot_create(&folder, remote, cause))?;
         let _lock = self.lock(remote).await?;
         let expected = self.expected(wanted, remote)?;
-        if !self.is_here(wanted, remote, &blob).await? {
-            let sha256 = self.download(&expected, remote, &blob).await?;
-            self.record(remote, sha256)?;
+        match self.is_here(wanted, &expected, remote, &blob).await? {
+            Some(sha256) => {
+                let found = recorded(remote, sha256, true);
+                let repository = &self.source.repository;
+                self.hub.remember_found(repository, &remote.path, found);
+            }
+            None => {
+                let digests = self.download(&expected, remote, &blob).await?;
+                self.record(remote, digests, &blob)?;
+            }
         }
         self.line
             .progress
@@ -239,16 +246,16 @@ impl Pull<'_> {
         .await
     }
 
-    fn record(&self, remote: &RemoteFile, digests: Digests) -> Result<(), HubError> {
-        let file = RecordedFile {
-            commit: remote.commit.clone(),
-            etag: remote.etag.clone(),
-            size: remote.size,
-            sha256: digests.sha256,
-        };
+    fn record(&self, remote: &RemoteFile, digests: Digests, blob: &Path) -> Result<(), HubError> {
+        let repository = &self.source.repository;
+        let stamp = Stamp::of(blob).map_err(HubError::disk(blob))?;
+        let file = recorded(remote, digests.sha256, false);
         let records_dir = &self.hub.settings.records_dir;
-        record::add(records_dir, &self.source.repository, &remote.path, &file)
-            .map_err(HubError::disk(records_dir))
+        record::add(records_dir, repository, &remote.path, &file)
+            .map_err(HubError::disk(records_dir))?;
+        self.hub
+            .remember_read(repository, blob, stamp, &file.sha256);
+        Ok(())
     }
 
     fn cannot_create(&self, path: &Path, remote: &RemoteFile, cause: std::io::Error) -> HubError {
@@ -258,6 +265,16 @@ impl Pull<'_> {
             wanted: remote.size.saturating_sub(self.present_bytes(remote)),
             free: disk::free_bytes(path).ok(),
         }
+    }
+}
+
+fn recorded(remote: &RemoteFile, sha256: Sha256, was_here: bool) -> RecordedFile {
+    RecordedFile {
+        commit: remote.commit.clone(),
+        etag: remote.etag.clone(),
+        size: remote.size,
+        sha256,
+        was_here,
     }
 }
 

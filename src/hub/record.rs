@@ -1,7 +1,8 @@
 //! What was learnt at the first pull of a source that pins nothing: the commit and the hashes.
 //!
 //! From then on the source is pinned to them, as if the catalog had said so. Removing the model forgets them.
-//! Beside them stand the hashes of files that other programs brought, which were read for it: reading takes long.
+//! Of a file that another program brought the first pull learns them by reading it. Beside them stand the hashes that
+//! were read of files as they are now: reading takes long.
 
 use std::{
     collections::BTreeMap,
@@ -30,6 +31,12 @@ struct Pulled {
     etag: String,
     size: u64,
     sha256: String,
+    #[serde(default, skip_serializing_if = "is_false")]
+    was_here: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// What was read of a file.
@@ -68,6 +75,8 @@ pub struct RecordedFile {
     pub etag: String,
     pub size: u64,
     pub sha256: Sha256,
+    /// Another program brought it: the pull found it here.
+    pub was_here: bool,
 }
 
 impl Record {
@@ -84,6 +93,7 @@ impl Record {
             etag: pulled.etag.clone(),
             size: pulled.size,
             sha256: pulled.sha256.parse().ok()?,
+            was_here: pulled.was_here,
         })
     }
 
@@ -111,6 +121,7 @@ impl Record {
             etag: file.etag.clone(),
             size: file.size,
             sha256: file.sha256.to_string(),
+            was_here: file.was_here,
         };
         self.files.insert(path.to_string(), pulled);
     }
@@ -124,6 +135,22 @@ pub fn add(
     file: &RecordedFile,
 ) -> io::Result<()> {
     change(records_dir, repository, |record| record.insert(path, file))
+}
+
+/// Adds to the record of a repository a file that was here already; what a pull of ours brought stays ours.
+pub fn add_found(
+    records_dir: &Path,
+    repository: &Repository,
+    path: &FilePath,
+    mut file: RecordedFile,
+) -> io::Result<()> {
+    let known = Record::read(records_dir, repository).file(path);
+    let same = known.as_ref().filter(|known| known.etag == file.etag);
+    file.was_here = same.is_none_or(|known| known.was_here);
+    if known.as_ref() == Some(&file) {
+        return Ok(());
+    }
+    add(records_dir, repository, path, &file)
 }
 
 /// Adds to the record of a repository what was read of a file.
@@ -201,6 +228,7 @@ mod tests {
             etag: "etag".to_owned(),
             size: 7,
             sha256: "b".repeat(64).parse().unwrap(),
+            was_here: false,
         };
         assert_eq!(Record::read(folder.path(), &repository).file(&path), None);
         add(folder.path(), &repository, &path, &file).unwrap();

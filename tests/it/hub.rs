@@ -495,6 +495,70 @@ async fn a_spoilt_file_comes_again_where_its_hash_is_stated() {
 }
 
 #[tokio::test]
+async fn a_file_that_was_cut_is_not_here_and_comes_again() {
+    let hub = FakeHub::start();
+    let weights = noise(100, 1);
+    hub.large_file("model.gguf", weights.clone());
+    let place = Place::new();
+    let pulled = place.pull(&hub, &["model.gguf"]).await.unwrap();
+    fs::write(&pulled.files[0], &weights[..10]).unwrap();
+
+    let (here, wanted) = (Hub::new(place.settings(&hub)), source(&["model.gguf"]));
+    assert_eq!(here.locate(&wanted), None);
+    let state = here.state(&wanted);
+    assert_eq!((state.present, state.wrong, state.bytes), (0, 1, 10));
+    let checked = here.verify(&wanted, &wanted.files[0], &mut |_, _| {});
+    let short = Checked::WrongSize {
+        found: 10,
+        wanted: 100,
+    };
+    assert_eq!(checked.unwrap(), short);
+    let again = place.pull(&hub, &["model.gguf"]).await.unwrap();
+    assert_eq!(fs::read(&again.files[0]).unwrap(), weights);
+    assert_eq!(hub.served_bytes(), 200);
+}
+
+#[tokio::test]
+async fn a_pull_reads_what_was_written_since_the_last_one() {
+    let hub = FakeHub::start();
+    let weights = noise(100, 1);
+    hub.large_file("model.gguf", weights.clone());
+    let place = Place::new();
+    let pulled = place.pull(&hub, &["model.gguf"]).await.unwrap();
+    let blob = &pulled.files[0];
+    let before = fs::metadata(blob).unwrap().modified().unwrap();
+    fs::write(blob, noise(100, 2)).unwrap();
+    let file = fs::File::options().write(true).open(blob).unwrap();
+    file.set_modified(before + Duration::from_secs(1)).unwrap();
+
+    let wanted = source(&["model.gguf"]);
+    assert!(
+        Hub::new(place.settings(&hub)).locate(&wanted).is_some(),
+        "nothing is read where nothing is pulled"
+    );
+    let offline = HubSettings {
+        offline: true,
+        ..place.settings(&hub)
+    };
+    let error = place.pull_with(offline, &wanted).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("offline, and a sound model.gguf of org/model is not on disk"),
+        "{error}"
+    );
+    let again = place.pull(&hub, &["model.gguf"]).await.unwrap();
+    assert_eq!(fs::read(&again.files[0]).unwrap(), weights);
+    assert!(place.event("Restarted").contains("spoilt"));
+
+    let seen = hub.seen().len();
+    place.events.0.lock().unwrap().clear();
+    place.pull(&hub, &["model.gguf"]).await.unwrap();
+    assert_eq!(hub.seen().len(), seen);
+    assert_eq!(*place.events.0.lock().unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn a_file_that_changes_midway_starts_over() {
     let hub = FakeHub::start();
     let new = noise(400 * KIB, 2);

@@ -88,7 +88,7 @@ fn fits(needs: Option<u64>, place: &Place) -> &'static str {
 
 fn on_disk(state: OnDisk) -> String {
     match state.present {
-        _ if state.wrong > 0 => "wrong hash".to_owned(),
+        _ if state.wrong > 0 => "damaged".to_owned(),
         0 => "-".to_owned(),
         _ if state.is_whole() => quantity::bytes(state.bytes),
         present => format!("{present} of {} files", state.files),

@@ -90,7 +90,7 @@ fn most_memory(machine: &Machine) -> u64 {
 pub struct OnDisk {
     pub files: usize,
     pub present: usize,
-    /// In the place of a file, with another hash than the catalog states.
+    /// In the place of a file, with another hash or length than it has to have.
     pub wrong: usize,
     pub bytes: u64,
 }

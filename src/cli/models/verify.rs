@@ -33,6 +33,10 @@ struct FileReport {
     state: &'static str,
     found_hash: Option<String>,
     wanted_hash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wanted_bytes: Option<u64>,
 }
 
 pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
@@ -95,18 +99,32 @@ fn chosen(args: &Args, place: &Place) -> Result<Vec<Named>, Failure> {
 }
 
 fn report(model: &str, file: String, checked: Checked) -> FileReport {
-    let (state, found_hash, wanted_hash) = match checked {
-        Checked::Right => ("right", None, None),
-        Checked::Missing => ("missing", None, None),
-        Checked::Wrong { found, wanted } => ("wrong", Some(found), Some(wanted)),
-        Checked::Unknown { found } => ("unknown", Some(found), None),
-    };
-    FileReport {
+    let plain = |state| FileReport {
         model: model.to_owned(),
         file,
         state,
-        found_hash,
-        wanted_hash,
+        found_hash: None,
+        wanted_hash: None,
+        found_bytes: None,
+        wanted_bytes: None,
+    };
+    match checked {
+        Checked::Right => plain("right"),
+        Checked::Missing => plain("missing"),
+        Checked::Wrong { found, wanted } => FileReport {
+            found_hash: Some(found),
+            wanted_hash: Some(wanted),
+            ..plain("wrong")
+        },
+        Checked::WrongSize { found, wanted } => FileReport {
+            found_bytes: Some(found),
+            wanted_bytes: Some(wanted),
+            ..plain("wrong")
+        },
+        Checked::Unknown { found } => FileReport {
+            found_hash: Some(found),
+            ..plain("unknown")
+        },
     }
 }
 
@@ -114,12 +132,19 @@ fn show(report: &FileReport) -> Result<(), Failure> {
     let hashes = match (&report.found_hash, &report.wanted_hash) {
         (Some(found), Some(wanted)) => format!(": found {found}, wanted {wanted}"),
         (Some(found), None) => format!(": nobody said what its hash should be; it is {found}"),
-        _ => String::new(),
+        _ => lengths(report),
     };
     output::line(format!(
         "{:7}  {}  {}{hashes}",
         report.state, report.model, report.file
     ))
+}
+
+fn lengths(report: &FileReport) -> String {
+    match (report.found_bytes, report.wanted_bytes) {
+        (Some(found), Some(wanted)) => format!(": found {found} bytes, wanted {wanted}"),
+        _ => String::new(),
+    }
 }
 
 fn verdict(reports: &[FileReport]) -> Result<(), Failure> {
@@ -134,7 +159,16 @@ fn verdict(reports: &[FileReport]) -> Result<(), Failure> {
     match (wrong.first(), missing.first()) {
         (Some(first), _) => {
             let model = &first.model;
-            let what = format!("{} with a wrong hash, the first of {model}", count(&wrong));
+            let sizes = wrong.iter().filter(|report| report.found_bytes.is_some());
+            let of_what = match sizes.count() {
+                0 => "hash",
+                sizes if sizes == wrong.len() => "size",
+                _ => "hash or size",
+            };
+            let what = format!(
+                "{} with a wrong {of_what}, the first of {model}",
+                count(&wrong)
+            );
             Err(Failure::new(Exit::BadData, what).hint(format!(
                 "`worker models rm {model} --shared --yes`, then `worker models pull {model}` brings it anew"
             )))
