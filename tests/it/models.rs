@@ -394,6 +394,14 @@ fn show_tells_all_that_is_known_of_a_model() {
 }
 
 #[test]
+fn what_is_part_of_the_program_is_refused_before_anything_is_asked() {
+    User::new()
+        .types(&["rm", "demo-text"])
+        .run()
+        .fails(1, "is part of this program and cannot be removed");
+}
+
+#[test]
 fn verify_reads_every_byte_and_says_what_to_do() {
     let user = User::with_model(noise(1000, 1));
     let pulled = user.json(&["pull", "org/model"]);

@@ -55,6 +55,7 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     {
         return Err(absent(&args.name));
     }
+    refuse_embedded(&present)?;
     if !args.yes {
         ask(&present, bytes)?;
     }
@@ -81,19 +82,23 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     ))
 }
 
+fn refuse_embedded(present: &[Named]) -> Result<(), Failure> {
+    let is_embedded = |named: &&Named| matches!(named.source, Source::Embedded(_));
+    match present.iter().find(is_embedded) {
+        Some(Named { name, .. }) => Err(Failure::new(
+            Exit::Failed,
+            format!("{name} is part of this program and cannot be removed"),
+        )),
+        None => Ok(()),
+    }
+}
+
 fn remove(
     named: &Named,
     shared: bool,
     place: &Place,
     report: &mut RemovedReport,
 ) -> Result<(), Failure> {
-    if let Source::Embedded(_) = named.source {
-        let message = format!(
-            "{} is part of this program and cannot be removed",
-            named.name
-        );
-        return Err(Failure::new(Exit::Failed, message));
-    }
     let Source::Hub(source) = &named.source else {
         // A path belongs to its owner, not to us.
         report.kept.push(named.name.clone());
