@@ -394,6 +394,20 @@ fn show_tells_all_that_is_known_of_a_model() {
 }
 
 #[test]
+fn show_of_a_quantization_shows_that_one_alone() {
+    let user = User::new();
+    let shown = user.types(&["show", "qwen3-4b:Q4_K_M"]).run().ok();
+    assert!(shown.contains("Qwen3-4B-Q4_K_M.gguf"), "{shown}");
+    assert!(!shown.contains("Q8_0"), "{shown}");
+    let sources = &user.json(&["show", "qwen3-4b:q4_k_m"])["sources"];
+    assert_eq!(sources.as_array().unwrap().len(), 1);
+    assert_eq!(sources[0]["quantization"], "q4_k_m");
+    user.types(&["show", "qwen3-4b:q9"])
+        .run()
+        .fails(66, "it has bf16, q4_k_m, q8_0");
+}
+
+#[test]
 fn what_is_part_of_the_program_is_refused_before_anything_is_asked() {
     User::new()
         .types(&["rm", "demo-text"])

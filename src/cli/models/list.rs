@@ -26,7 +26,7 @@ pub struct Args {
     after_help = "Examples:\n  worker models show qwen3-0.6b\n  worker models show Qwen/Qwen3-0.6B --json"
 )]
 pub struct ShowArgs {
-    /// Any of the model's names.
+    /// Any of the model's names; NAME:QUANTIZATION shows that one alone.
     name: String,
     /// Print JSON.
     #[arg(long)]
@@ -96,13 +96,17 @@ fn on_disk(state: OnDisk) -> String {
 }
 
 pub fn show(args: &ShowArgs, place: &Place) -> Result<(), Failure> {
-    let entry = match Target::parse(&args.name, place)? {
-        Target::Entry(entry, _) => entry,
+    let (entry, quantization) = match Target::parse(&args.name, place)? {
+        Target::Entry(entry, quantization) => (entry, quantization),
         // A repository that is not in the catalog has nothing to show but its files.
-        Target::Repository(..) => place.catalog.find(&args.name)?,
+        Target::Repository(..) => (place.catalog.find(&args.name)?, None),
+    };
+    let named = match quantization {
+        Some(_) => Some(entry.source(quantization)?.0),
+        None => None,
     };
     if args.json {
-        return output::json(&report::model(entry, place));
+        return output::json(&report::of_quantization(entry, named, place));
     }
     let mut facts = Table::plain();
     let mut fact = |name: &str, value: String| facts.row([name.to_owned(), value]);
@@ -116,7 +120,8 @@ pub fn show(args: &ShowArgs, place: &Place) -> Result<(), Failure> {
     fact("parameters", entry.shape.parameters.to_string());
     fact("sampling", sampling(entry));
     output::text(facts)?;
-    for (quantization, source) in &entry.sources {
+    let is_shown = |name: &str| named.is_none_or(|named| named == name);
+    for (quantization, source) in entry.sources.iter().filter(|(name, _)| is_shown(name)) {
         output::line("")?;
         show_source(entry, quantization, source, place)?;
     }

@@ -63,6 +63,15 @@ struct FileReport<'a> {
 }
 
 pub fn model<'a>(entry: &'a Entry, place: &Place) -> ModelReport<'a> {
+    of_quantization(entry, None, place)
+}
+
+/// A model with the source of one quantization; with all of them where none is named.
+pub fn of_quantization<'a>(
+    entry: &'a Entry,
+    named: Option<&str>,
+    place: &Place,
+) -> ModelReport<'a> {
     let defaults = &entry.defaults;
     ModelReport {
         id: &entry.id,
@@ -87,6 +96,7 @@ pub fn model<'a>(entry: &'a Entry, place: &Place) -> ModelReport<'a> {
         sources: entry
             .sources
             .iter()
+            .filter(|(quantization, _)| named.is_none_or(|named| named == quantization.as_str()))
             .map(|(quantization, source)| source_report(entry, quantization, source, place))
             .collect(),
     }
