@@ -191,6 +191,15 @@ impl From<LocateError> for Failure {
                 let hint = format!("bring it here: worker models pull {name}");
                 Self::new(Exit::NotFound, error).hint(hint)
             }
+            LocateError::Damaged { ref name } => {
+                let hint = format!("bring it anew: worker models pull {name}");
+                Self::new(Exit::BadData, error).hint(hint)
+            }
+            LocateError::NotPulled { ref name } => {
+                let hint = format!("bring it here: worker models pull {name}");
+                Self::new(Exit::NotFound, error).hint(hint)
+            }
+            LocateError::Hub(error) => error.into(),
             LocateError::Unpack(error) => error.into(),
         }
     }

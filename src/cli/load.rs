@@ -35,11 +35,19 @@ pub async fn load(
     // One job alone needs no room for others.
     config.engine.max_running = 1;
     let mut device = Device::start(&config, &hardware::probe())?;
+    let name = located.name.clone();
+    let is_pulled = located.source.path.starts_with(&config.hub.cache_dir);
     let meter = Arc::new(Meter::new(format!("loading {}", located.name), is_shown));
     let watched = Arc::clone(&meter);
     let info = device
         .load(located, move |done, total| watched.set(done, total))
         .await;
     meter.end();
+    let info = info.map_err(|error| match (Failure::from(error), is_pulled) {
+        (failure, true) if failure.exit() == Some(Exit::BadData) => failure.hint(format!(
+            "`worker models verify {name}` says whether its files are as they were brought"
+        )),
+        (failure, _) => failure,
+    });
     Ok((device.into_runtime(), info?))
 }

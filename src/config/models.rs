@@ -9,7 +9,7 @@ use super::value::{Place, Value, quote};
 settings! {
     /// Which models the worker serves.
     pub struct ModelsConfig = "models" {
-        /// The models to load: names of the catalog (`worker models list`), NAME:QUANTIZATION, or paths of .gguf files and model folders.
+        /// The models to load: names of the catalog (`worker models list`), NAME:QUANTIZATION, org/name:FILE of a repository that was pulled, or paths of .gguf files and model folders.
         serve: Served = [],
         /// Which quantization to take where a model has several. Set it to trade speed for quality.
         quantization: Option<Quantization>; unset "the model's own choice, or a smaller one that fits",
@@ -56,7 +56,8 @@ impl Value for Quantization {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Served(pub Vec<String>);
 
-/// Whether a model's name is meant as a path: it says where it is, or it ends like a file of weights.
+/// Whether a model's name is meant as a path: it says where it is, or it ends like a file of weights and does not say
+/// which repository's, as `org/name:FILE` does.
 pub fn is_path(name: &str) -> bool {
     let starts = ["/", "./", "../", "~/"]
         .iter()
@@ -64,7 +65,10 @@ pub fn is_path(name: &str) -> bool {
     let extension = Path::new(name)
         .extension()
         .and_then(|extension| extension.to_str());
-    starts || matches!(extension, Some("gguf" | "safetensors"))
+    let is_of_repository = name
+        .split_once(':')
+        .is_some_and(|(repository, _)| repository.matches('/').count() == 1);
+    starts || (matches!(extension, Some("gguf" | "safetensors")) && !is_of_repository)
 }
 
 impl Value for Served {
@@ -106,5 +110,30 @@ fn model(name: &str, place: &Place<'_>) -> Result<String, String> {
     match is_path(name) {
         true => Ok(place.path(name)?.to_string_lossy().into_owned()),
         false => Ok(name.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_a_repository_is_no_path() {
+        for path in [
+            "tiny.gguf",
+            "models/tiny.gguf",
+            "./org/name:tiny.gguf",
+            "/m",
+        ] {
+            assert!(is_path(path), "{path}");
+        }
+        for name in [
+            "qwen3-0.6b",
+            "org/name",
+            "org/name:q8_0",
+            "org/name:tiny.gguf",
+        ] {
+            assert!(!is_path(name), "{name}");
+        }
     }
 }

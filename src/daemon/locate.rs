@@ -1,5 +1,5 @@
-//! From a model's name to its files: a path, or a name of the catalog whose files are here. Nothing is downloaded;
-//! a model that came with the program is unpacked.
+//! From a model's name to its files: a path, or a name of the catalog or of a repository whose files are here. Nothing
+//! is downloaded; a model that came with the program is unpacked.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::catalog::{
     Catalog, Defaults, Entry, FindError, Source, UnknownQuantization, UnpackError,
 };
 use crate::config::is_path;
-use crate::hub::{Hub, Pulled};
+use crate::hub::{Hub, HubError, Pulled, Repository};
 use crate::runtime::{ModelSource, Sampling};
 
 /// A model whose files are here.
@@ -46,11 +46,22 @@ pub enum LocateError {
     /// It is in the catalog, and not on this machine.
     #[error("{name} is in the catalog, but none of its files is on this machine")]
     NotHere { name: String },
+    /// Its files are here, and one of them has another length or hash than it has to have.
+    #[error("what is here of {name} has another length or hash than it has to have")]
+    Damaged { name: String },
+    /// A file of a repository that nobody brought here.
+    #[error(
+        "{name} is not in the catalog, and nothing of that repository's is here under this name"
+    )]
+    NotPulled { name: String },
+    /// The name fits several files of its repository.
+    #[error(transparent)]
+    Hub(#[from] HubError),
     #[error(transparent)]
     Unpack(#[from] UnpackError),
 }
 
-/// What is asked for: a path, `NAME` or `NAME:QUANTIZATION`.
+/// What is asked for: a path, `NAME`, `NAME:QUANTIZATION`, `org/name` or `org/name:FILE`.
 pub fn locate(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError> {
     let path = Path::new(wanted);
     match path.metadata() {
@@ -59,7 +70,12 @@ pub fn locate(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
             source: ModelSource::new(path),
         }),
         Err(cause) if is_path(wanted) => Err(no_path(path, cause)),
-        Err(_) => in_catalog(wanted, shelves),
+        Err(_) => match in_catalog(wanted, shelves) {
+            Err(LocateError::Unknown(unknown @ FindError::Unknown(_))) => {
+                of_repository(wanted, unknown, shelves)
+            }
+            located => located,
+        },
     }
 }
 
@@ -68,6 +84,41 @@ fn no_path(path: &Path, cause: io::Error) -> LocateError {
     match cause.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => LocateError::NoSuchPath(path),
         _ => LocateError::Hidden { path, cause },
+    }
+}
+
+/// What was pulled of a repository that the catalog does not know.
+fn of_repository(
+    wanted: &str,
+    unknown: FindError,
+    shelves: Shelves<'_>,
+) -> Result<Located, LocateError> {
+    let (repository, file) = match wanted.split_once(':') {
+        Some((repository, file)) => (repository, Some(file)),
+        None => (wanted, None),
+    };
+    let Ok(repository) = repository.parse::<Repository>() else {
+        return Err(unknown.into());
+    };
+    let name = wanted.to_owned();
+    let Some(source) = shelves.hub.model_on_disk(&repository, file)? else {
+        return Err(match file {
+            Some(_) => LocateError::NotPulled { name },
+            None => unknown.into(),
+        });
+    };
+    let pulled = shelves.hub.locate(&source);
+    let path = pulled.and_then(|pulled| match file {
+        // What belongs to a file that is named comes before it.
+        Some(_) => pulled.files.last().cloned(),
+        None => opened(&pulled),
+    });
+    match path {
+        Some(path) => Ok(Located {
+            name,
+            source: ModelSource::new(path),
+        }),
+        None => Err(LocateError::Damaged { name }),
     }
 }
 
@@ -81,9 +132,11 @@ fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
         },
         (None, None) => any(entry, shelves)?,
     };
-    let path = path.ok_or_else(|| LocateError::NotHere {
-        name: wanted.to_owned(),
-    })?;
+    let tried: Vec<&Source> = match named {
+        Some(named) => vec![entry.source(Some(named))?.1],
+        None => entry.sources.values().collect(),
+    };
+    let path = path.ok_or_else(|| missing(wanted.to_owned(), tried, shelves))?;
     let defaults = sampling(&entry.defaults);
     Ok(Located {
         name: entry.id.clone(),
@@ -113,7 +166,23 @@ fn instead_of(
             );
             Ok(path)
         }
-        None => Err(LocateError::NotHere { name }),
+        None => Err(missing(
+            name,
+            vec![entry.source(Some(preferred))?.1],
+            shelves,
+        )),
+    }
+}
+
+/// Why none of these can be opened.
+fn missing(name: String, tried: Vec<&Source>, shelves: Shelves<'_>) -> LocateError {
+    let is_damaged = |source: &Source| match source {
+        Source::Hub(source) => shelves.hub.state(source).wrong > 0,
+        Source::Path(_) | Source::Embedded(_) => false,
+    };
+    match tried.into_iter().any(is_damaged) {
+        true => LocateError::Damaged { name },
+        false => LocateError::NotHere { name },
     }
 }
 

@@ -124,7 +124,9 @@ async fn here(
     };
     let locate = || locate::locate(wanted, shelves);
     match locate() {
-        Err(LocateError::NotHere { .. }) if !config.hub.offline => {
+        Err(LocateError::NotHere { .. } | LocateError::Damaged { .. })
+            if !config.hub.offline && catalog.find_with_quantization(wanted).is_ok() =>
+        {
             let wishes = Wishes::of(&config.engine);
             fetch::fetch(wanted, preferred, wishes, device.room(), catalog, hub).await?;
             Ok(locate()?)

@@ -4,7 +4,7 @@
 //! those of the hub's own tools, so that a pull of theirs and one of ours do not meet in one blob.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, DirEntry, File, OpenOptions, TryLockError},
     io,
     path::{Path, PathBuf},
 };
@@ -130,6 +130,20 @@ impl CachedRepository {
     /// The link of a file in a snapshot, whether it is there or not.
     pub fn link(&self, commit: &Revision, file: &FilePath) -> PathBuf {
         self.repo.pointer_path(commit.as_str()).join(file.as_str())
+    }
+
+    /// The commits that anything was brought of, the newest here first.
+    pub fn commits(&self) -> Vec<Revision> {
+        let items = fs::read_dir(self.root.join("snapshots"));
+        let commit = |item: DirEntry| {
+            let commit: Revision = item.file_name().to_str()?.parse().ok()?;
+            let modified = item.metadata().and_then(|metadata| metadata.modified());
+            commit.is_commit().then(|| (modified.ok(), commit))
+        };
+        let items = items.into_iter().flatten().flatten();
+        let mut commits: Vec<_> = items.filter_map(commit).collect();
+        commits.sort_by(|(one, _), (other, _)| other.cmp(one));
+        commits.into_iter().map(|(_, commit)| commit).collect()
     }
 
     pub fn snapshot(&self, commit: &Revision) -> PathBuf {

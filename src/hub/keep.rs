@@ -8,11 +8,11 @@ use std::{
 use super::{
     Hub, HubError,
     cache::{self, CachedRepository},
-    choose,
     digest::{self, Expected},
+    listing::list_files,
     part,
     record::{self, Record},
-    source::{FilePath, Repository, Revision, Source, SourceFile},
+    source::{FilePath, Revision, Source, SourceFile},
 };
 
 /// How much of a source is on disk.
@@ -179,56 +179,6 @@ impl Hub {
                 is_meant: false,
             })
         })
-    }
-}
-
-impl Hub {
-    /// Those files on disk that [`Hub::choose`] would choose for a name; without one, all that are here and of use.
-    /// `None` where there is none.
-    pub fn choose_on_disk(
-        &self,
-        repository: &Repository,
-        wanted: Option<&str>,
-    ) -> Result<Option<Source>, HubError> {
-        let Some((commit, here)) = self.on_disk(repository) else {
-            return Ok(None);
-        };
-        let files = match wanted {
-            Some(wanted) => choose::named(repository, &here, wanted)?,
-            None => Some(here),
-        };
-        Ok(files.map(|files| Source {
-            repository: repository.clone(),
-            revision: Some(commit),
-            files: files.into_iter().map(SourceFile::from).collect(),
-        }))
-    }
-
-    /// The commit of a repository that was last asked for, and its files that are here and of use.
-    pub fn on_disk(&self, repository: &Repository) -> Option<(Revision, Vec<FilePath>)> {
-        let cached = self.cached(repository);
-        let record = Record::read(&self.settings.records_dir, repository);
-        let commit = record
-            .main_commit()
-            .or_else(|| cached.commit_of(&Revision::main()))?;
-        let mut files = Vec::new();
-        list_files(&cached.snapshot(&commit), "", &mut files);
-        files.sort();
-        (!files.is_empty()).then_some((commit, files))
-    }
-}
-
-fn list_files(folder: &Path, prefix: &str, files: &mut Vec<FilePath>) {
-    for item in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let Ok(name) = item.file_name().into_string() else {
-            continue;
-        };
-        let path = format!("{prefix}{name}");
-        if item.path().is_dir() {
-            list_files(&item.path(), &format!("{path}/"), files);
-        } else if item.path().is_file() {
-            files.extend(path.parse::<FilePath>());
-        }
     }
 }
 

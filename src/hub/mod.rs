@@ -14,6 +14,7 @@ mod download;
 mod error;
 mod extents;
 mod keep;
+mod listing;
 mod part;
 mod progress;
 mod proof;

@@ -97,6 +97,12 @@ impl Record {
         })
     }
 
+    /// All files that were pulled.
+    pub fn files(&self) -> Vec<FilePath> {
+        let paths = self.files.keys();
+        paths.filter_map(|path| path.parse().ok()).collect()
+    }
+
     /// The hash of a file that was read when it was as it is now.
     pub fn hash_read(&self, path: &Path, stamp: Stamp) -> Option<Sha256> {
         let read = self.read.get(path)?;
@@ -208,6 +214,20 @@ fn change(
     file.write_all(&serde_json::to_vec_pretty(&record).map_err(io::Error::other)?)?;
     file.sync_all()?;
     fs::rename(new, path)
+}
+
+/// The repositories that there are records of.
+pub fn repositories(records_dir: &Path) -> Vec<Repository> {
+    let items = fs::read_dir(records_dir).into_iter().flatten().flatten();
+    let names = items.filter_map(|item| item.file_name().into_string().ok());
+    // The hub gives no name with two hyphens in a row.
+    let repository = |name: String| {
+        let (organization, name) = name.strip_suffix(".json")?.split_once("--")?;
+        format!("{organization}/{name}").parse().ok()
+    };
+    let mut found: Vec<Repository> = names.filter_map(repository).collect();
+    found.sort();
+    found
 }
 
 fn path(records_dir: &Path, repository: &Repository) -> PathBuf {

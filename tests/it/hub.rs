@@ -559,6 +559,58 @@ async fn a_pull_reads_what_was_written_since_the_last_one() {
 }
 
 #[tokio::test]
+async fn what_another_program_brought_is_recorded_by_a_pull_and_stays_its_own() {
+    let hub = FakeHub::start();
+    hub.large_file("model.gguf", noise(100, 1));
+    let place = Place::new();
+    let pulled = place.pull(&hub, &["model.gguf"]).await.unwrap();
+    fs::remove_dir_all(place.folder.path().join("records")).unwrap();
+    let (here, wanted) = (Hub::new(place.settings(&hub)), source(&["model.gguf"]));
+    assert_eq!(here.pulled_weights(), []);
+
+    assert_eq!(place.pull(&hub, &["model.gguf"]).await.unwrap(), pulled);
+    let file = wanted.files[0].path.clone();
+    let recorded = [(wanted.repository.clone(), file.clone())];
+    assert_eq!(here.pulled_weights(), recorded);
+    assert_eq!(hub.served_bytes(), 100, "it came once");
+
+    assert_eq!(here.remove(&wanted, false).unwrap().kept, [file]);
+    assert_eq!(here.pulled_weights(), [], "no pull pins it any more");
+    assert_eq!(here.remove(&wanted, true).unwrap().bytes, 100);
+}
+
+#[tokio::test]
+async fn files_of_several_commits_are_found_without_a_record() {
+    let hub = FakeHub::start();
+    hub.large_file("one.gguf", noise(100, 1))
+        .large_file("two.gguf", noise(100, 2));
+    let place = Place::new();
+    let pull = async |file: &str| {
+        let repository = REPOSITORY.parse().unwrap();
+        let hub = Hub::new(place.settings(&hub));
+        let chosen = hub.choose(&repository, Some(file), &place.events, &place.stop);
+        let chosen = chosen.await.unwrap();
+        hub.pull(&chosen, &place.events, &place.stop).await.unwrap()
+    };
+    let one = pull("one.gguf").await;
+    hub.on_questions([Fault::Change("two.gguf", noise(100, 3))]);
+    let two = pull("two.gguf").await;
+    assert_ne!(one.revision, two.revision);
+
+    let here = Hub::new(place.settings(&hub));
+    for is_recorded in [true, false] {
+        if !is_recorded {
+            fs::remove_dir_all(place.folder.path().join("records")).unwrap();
+        }
+        for (name, pulled) in [("one", &one), ("two", &two)] {
+            let found = here.model_on_disk(&REPOSITORY.parse().unwrap(), Some(name));
+            let found = found.unwrap().and_then(|source| here.locate(&source));
+            assert_eq!(found.as_ref(), Some(pulled), "recorded: {is_recorded}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_file_that_changes_midway_starts_over() {
     let hub = FakeHub::start();
     let new = noise(400 * KIB, 2);

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::support::{
     hub::{FakeHub, Fault, noise, sha256},
-    worker::{Worker, worker},
+    worker::{Run, Worker, worker},
 };
 
 const MIB: usize = 1024 * 1024;
@@ -43,6 +43,22 @@ impl User {
         worker
             .env("HOME", home)
             .env("HF_ENDPOINT", &self.hub.endpoint)
+    }
+
+    fn generates(&self, model: &str) -> Run {
+        let worker = worker(&["generate", model, "Hello", "--raw", "-n", "1"]);
+        worker.env("HOME", self.home.path().to_str().unwrap()).run()
+    }
+
+    /// With a model that generates, under the name `org/model:tiny.gguf`.
+    fn with_tiny() -> Self {
+        let user = Self::new();
+        let tiny = format!(
+            "{}/tests/fixtures/tiny-llama.gguf",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        user.hub.large_file("tiny.gguf", fs::read(tiny).unwrap());
+        user
     }
 
     fn json(&self, arguments: &[&str]) -> Value {
@@ -415,6 +431,81 @@ fn what_is_part_of_the_program_is_refused_before_anything_is_asked() {
         .fails(1, "is part of this program and cannot be removed");
 }
 
+/// As one would type it.
+const TINY: &str = "org/model:tiny.gguf";
+
+#[test]
+fn what_was_pulled_by_the_name_of_its_repository_is_generated_with_by_that_name() {
+    let user = User::with_tiny();
+    let said = user.generates(TINY).fails(66, "is not in the catalog");
+    assert!(
+        said.contains(&format!("worker models pull {TINY}")),
+        "{said}"
+    );
+    user.types(&["pull", TINY]).run().ok();
+    for name in [TINY, "org/model:tiny", "org/model"] {
+        user.generates(name).ok();
+    }
+    let list = user.types(&["list"]).run().ok();
+    assert!(list.contains("org/model "), "{list}");
+    assert!(list.contains("tiny.gguf"), "{list}");
+    let verified = user.types(&["verify"]).run().ok();
+    assert_eq!(verified, format!("right    {TINY}  tiny.gguf\n"));
+}
+
+#[test]
+fn what_is_here_without_a_record_is_verified_generated_with_and_removed() {
+    let user = User::with_tiny();
+    user.types(&["pull", TINY]).run().ok();
+    let record = ".local/share/muster/pulls/org--model.json";
+    let record = user.home.path().join(record);
+    assert!(record.exists());
+    fs::write(&record, "{").unwrap();
+
+    let verified = user.types(&["verify", TINY]).run().ok();
+    assert_eq!(verified, format!("right    {TINY}  tiny.gguf\n"));
+    user.generates(TINY).ok();
+    let kept = user.json(&["rm", TINY, "--yes"]);
+    assert_eq!(kept["kept"][0], "org/model/tiny.gguf");
+    fs::write(&record, "{").unwrap();
+    user.types(&["pull", TINY]).run().ok();
+    let written = fs::read_to_string(&record).unwrap();
+    assert!(written.contains("tiny.gguf"), "{written}");
+    let removed = user.json(&["rm", TINY, "--yes", "--shared"]);
+    assert_eq!(removed["removed"][0], "org/model/tiny.gguf");
+    assert!(!user.repository().exists(), "nothing is left of it");
+}
+
+#[test]
+fn a_damaged_model_is_named_as_such_until_it_is_pulled_again() {
+    let user = User::with_tiny();
+    let pulled = user.json(&["pull", "org/model"]);
+    let path = pulled[0]["files"][0].as_str().unwrap();
+    let whole = fs::read(path).unwrap();
+    fs::write(path, vec![0; whole.len()]).unwrap();
+    let said = user.generates(TINY).fails(65, "tiny.gguf");
+    assert!(
+        said.contains(&format!("worker models verify {TINY}")),
+        "{said}"
+    );
+
+    fs::write(path, &whole[..1000]).unwrap();
+    let said = user.generates(TINY).fails(65, "another length or hash");
+    assert!(
+        said.contains(&format!("worker models pull {TINY}")),
+        "{said}"
+    );
+    let list = user.types(&["list"]).run().ok();
+    assert!(list.contains("damaged"), "{list}");
+    let run = user.types(&["verify", TINY]).run();
+    let lengths = format!("found 1000 bytes, wanted {}", whole.len());
+    assert!(run.stdout.contains(&lengths), "{}", run.stdout);
+    run.fails(65, "1 file with a wrong size");
+    user.types(&["pull", TINY]).run().ok();
+    assert_eq!(fs::read(path).unwrap(), whole);
+    user.generates(TINY).ok();
+}
+
 #[test]
 fn verify_reads_every_byte_and_says_what_to_do() {
     let user = User::with_model(noise(1000, 1));
@@ -446,7 +537,7 @@ fn verify_reads_every_byte_and_says_what_to_do() {
 fn verify_without_names_is_about_the_models_that_are_here() {
     let user = User::new();
     let said = user.types(&["verify"]).run().ok();
-    assert_eq!(said, "no model of the catalog is on disk\n");
+    assert!(said.starts_with("no pulled model is on disk"), "{said}");
     user.types(&["verify", "qwen3-4b"])
         .run()
         .fails(66, "nothing of qwen3-4b is on disk");

@@ -32,7 +32,7 @@ pub const DEMO_PROMPTS: &str = include_str!("../../../models/demo-text/eval.json
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// NAME or NAME:QUANTIZATION of the catalog, or the path of a .gguf file or a model folder.
+    /// NAME or NAME:QUANTIZATION of the catalog, org/name or org/name:FILE that was pulled, or the path of a .gguf file or a model folder.
     model: String,
     /// The prompts, one JSON object a line (default: those of the demo model).
     #[arg(long, value_name = "FILE")]

@@ -20,11 +20,11 @@ Examples:
   echo \"Summarize: ...\" | worker generate llama-3.2-1b-instruct --system \"Be brief.\"
   worker generate qwen3-0.6b --json --logprobs 3 --seed 7 \"Hello\"";
 
-/// Generate text with a model: a name of the catalog that is here, a .gguf file or a model folder.
+/// Generate text with a model that is here: a name of the catalog or of a repository, a .gguf file or a model folder.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// NAME or NAME:QUANTIZATION of the catalog, or the path of a .gguf file or a model folder.
+    /// NAME or NAME:QUANTIZATION of the catalog, org/name or org/name:FILE that was pulled, or the path of a .gguf file or a model folder.
     model: String,
     /// What to answer or continue; `-` or nothing reads it from standard input.
     prompt: Option<String>,

@@ -8,7 +8,7 @@ use crate::{
 use super::{
     place::{OnDisk, Place},
     report,
-    target::Target,
+    target::{Target, of_repositories},
 };
 
 /// List the models of the catalog and what is here of them.
@@ -54,6 +54,19 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
         for (quantization, source) in &entry.sources {
             table.row(row(entry, quantization, source, place));
         }
+    }
+    for named in of_repositories(place)? {
+        let (repository, file) = named.name.split_once(':').unwrap_or((&named.name, ""));
+        let unknown = || "?".to_owned();
+        let here = on_disk(place.state(&named.source));
+        table.row([
+            repository.to_owned(),
+            file.to_owned(),
+            unknown(),
+            unknown(),
+            here,
+            unknown(),
+        ]);
     }
     output::text(table)?;
     output::line(

@@ -3,7 +3,7 @@
 use crate::{
     catalog::{Entry, FindError, Source},
     cli::{Exit, Failure},
-    hub::Repository,
+    hub::{FilePath, Repository},
 };
 
 use super::place::Place;
@@ -68,6 +68,37 @@ pub fn present_of(entry: &Entry, place: &Place) -> Vec<Named> {
     let here = sources.filter(|(_, source)| !place.state(source).is_nothing());
     here.map(|(quantization, source)| named(entry, quantization, source))
         .collect()
+}
+
+/// The weights that were pulled by the names of their repositories: no model of the catalog has them.
+pub fn of_repositories(place: &Place) -> Result<Vec<Named>, Failure> {
+    let of_catalog = |repository: &Repository, file: &FilePath| {
+        let mut sources = place
+            .catalog
+            .entries()
+            .iter()
+            .flat_map(|entry| entry.sources.values());
+        sources.any(|source| match source {
+            Source::Hub(source) => {
+                source.repository == *repository
+                    && source.files.iter().any(|named| named.path == *file)
+            }
+            Source::Path(_) | Source::Embedded(_) => false,
+        })
+    };
+    let mut others = Vec::new();
+    for (repository, file) in place.hub.pulled_weights() {
+        if of_catalog(&repository, &file) {
+            continue;
+        }
+        if let Some(source) = place.hub.choose_on_disk(&repository, Some(file.as_str()))? {
+            others.push(Named {
+                name: format!("{repository}:{file}"),
+                source: Source::Hub(source),
+            });
+        }
+    }
+    Ok(others)
 }
 
 fn named(entry: &Entry, quantization: &str, source: &Source) -> Named {

@@ -10,7 +10,7 @@ use crate::{
 
 use super::{
     place::Place,
-    target::{Named, Target, absent, present_of},
+    target::{Named, Target, absent, of_repositories, present_of},
 };
 
 /// Read every file of the models that are here and compare its hash.
@@ -19,7 +19,7 @@ use super::{
     after_help = "Examples:\n  worker models verify\n  worker models verify qwen3-0.6b llama-3.2-1b:q8_0"
 )]
 pub struct Args {
-    /// Models or repositories; all models of the catalog that are here when none is named.
+    /// Models or repositories; all that were pulled when none is named.
     names: Vec<String>,
     /// Print JSON.
     #[arg(long)]
@@ -38,6 +38,9 @@ struct FileReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     wanted_bytes: Option<u64>,
 }
+
+const NOTHING: &str =
+    "no pulled model is on disk; one that is part of this program is compared whenever it is used";
 
 pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     let mut reports = Vec::new();
@@ -74,7 +77,7 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     if args.json {
         output::json(&reports)?;
     } else if reports.is_empty() {
-        output::line("no model of the catalog is on disk")?;
+        output::line(NOTHING)?;
     }
     verdict(&reports)
 }
@@ -82,7 +85,8 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
 fn chosen(args: &Args, place: &Place) -> Result<Vec<Named>, Failure> {
     if args.names.is_empty() {
         let entries = place.catalog.entries().iter();
-        return Ok(entries.flat_map(|entry| present_of(entry, place)).collect());
+        let of_catalog = entries.flat_map(|entry| present_of(entry, place));
+        return Ok(of_catalog.chain(of_repositories(place)?).collect());
     }
     let mut chosen = Vec::new();
     for name in &args.names {

@@ -1,0 +1,113 @@
+//! Which files of a repository are here, whoever brought them, and which of them make a model.
+
+use std::{fs, path::Path};
+
+use super::{
+    Hub, HubError, choose,
+    record::{self, Record},
+    source::{FilePath, Repository, Revision, Source, SourceFile},
+};
+
+impl Hub {
+    /// Those files on disk that [`Hub::choose`] would choose for a name; without one, all that are here and of use.
+    /// `None` where there is none.
+    pub fn choose_on_disk(
+        &self,
+        repository: &Repository,
+        wanted: Option<&str>,
+    ) -> Result<Option<Source>, HubError> {
+        self.first_on_disk(repository, |here| match wanted {
+            Some(wanted) => choose::named(repository, here, wanted),
+            None => Ok(Some(here.to_vec())),
+        })
+    }
+
+    /// The files on disk that make the model of a name; without one, the only model that is here.
+    pub fn model_on_disk(
+        &self,
+        repository: &Repository,
+        wanted: Option<&str>,
+    ) -> Result<Option<Source>, HubError> {
+        let only = |here: &[FilePath]| match choose::choose(repository, here, None) {
+            Err(HubError::NothingUsable { .. }) => Ok(None),
+            chosen => chosen.map(Some),
+        };
+        match wanted {
+            Some(_) => self.choose_on_disk(repository, wanted),
+            None => self.first_on_disk(repository, only),
+        }
+    }
+
+    /// The commit of a repository that was last asked for, and its files that are here and of use.
+    pub fn on_disk(&self, repository: &Repository) -> Option<(Revision, Vec<FilePath>)> {
+        self.commits_on_disk(repository).next()
+    }
+
+    /// The weights that were pulled, by their repositories.
+    pub fn pulled_weights(&self) -> Vec<(Repository, FilePath)> {
+        let records_dir = &self.settings.records_dir;
+        let mut weights = Vec::new();
+        for repository in record::repositories(records_dir) {
+            let files = Record::read(records_dir, &repository).files();
+            let files = files.into_iter().filter(FilePath::is_weights);
+            weights.extend(files.map(|file| (repository.clone(), file)));
+        }
+        weights
+    }
+
+    /// What is chosen of the first commit that has it.
+    fn first_on_disk(
+        &self,
+        repository: &Repository,
+        chosen: impl Fn(&[FilePath]) -> Result<Option<Vec<FilePath>>, HubError>,
+    ) -> Result<Option<Source>, HubError> {
+        for (commit, here) in self.commits_on_disk(repository) {
+            if let Some(files) = chosen(&here)? {
+                return Ok(Some(Source {
+                    repository: repository.clone(),
+                    revision: Some(commit),
+                    files: files.into_iter().map(SourceFile::from).collect(),
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The commits of which anything is here: first what was pulled, then what `main` stands for, then whatever else
+    /// was brought.
+    fn commits_on_disk(
+        &self,
+        repository: &Repository,
+    ) -> impl Iterator<Item = (Revision, Vec<FilePath>)> + use<> {
+        let cached = self.cached(repository);
+        let pulled = Record::read(&self.settings.records_dir, repository).main_commit();
+        let main = cached.commit_of(&Revision::main());
+        let mut commits: Vec<Revision> = Vec::new();
+        for commit in pulled.into_iter().chain(main).chain(cached.commits()) {
+            if !commits.contains(&commit) {
+                commits.push(commit);
+            }
+        }
+        commits.into_iter().filter_map(move |commit| {
+            let mut files = Vec::new();
+            list_files(&cached.snapshot(&commit), "", &mut files);
+            files.sort();
+            (!files.is_empty()).then_some((commit, files))
+        })
+    }
+}
+
+/// The files of use below a folder.
+pub fn list_files(folder: &Path, prefix: &str, files: &mut Vec<FilePath>) {
+    for item in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(name) = item.file_name().into_string() else {
+            continue;
+        };
+        let path = format!("{prefix}{name}");
+        if item.path().is_dir() {
+            list_files(&item.path(), &format!("{path}/"), files);
+        } else if item.path().is_file() {
+            files.extend(path.parse::<FilePath>());
+        }
+    }
+}
