@@ -171,6 +171,7 @@ impl<T: Clone> Generations<T> {
 impl Inner {
     /// Takes in what has changed since it last did.
     pub async fn catch_up(&self) -> Result<(), StorageError> {
+        let _alone = self.taking_in.lock().await;
         loop {
             let (known, seen) = (self.cache.revision(), self.revision_of_store());
             let changed = self.store.keys_changed_after(known).await?;
@@ -179,19 +180,20 @@ impl Inner {
                 self.cache.take_in(&[], seen);
                 return Ok(());
             };
-            self.note_trust(&changed);
+            for key in &changed {
+                self.note_roles(key.account, key.roles);
+            }
             self.cache.take_in(&changed, last.revision);
         }
     }
 
-    fn note_trust(&self, changed: &[KeyRow]) {
+    /// What is known of an account without asking for its keys.
+    pub fn note_roles(&self, account: AccountId, roles: Roles) {
         let mut trusted = self.trusted.write().unwrap_or_else(PoisonError::into_inner);
-        for key in changed {
-            match key.roles.contains(Roles::TRUSTED) {
-                true => trusted.insert(key.account),
-                false => trusted.remove(&key.account),
-            };
-        }
+        match roles.contains(Roles::TRUSTED) {
+            true => trusted.insert(account),
+            false => trusted.remove(&account),
+        };
     }
 
     /// Has taken in every change that the store is known to have. Many may ask at once.

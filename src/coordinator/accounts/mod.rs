@@ -59,6 +59,8 @@ struct Inner {
     trusted: RwLock<HashSet<AccountId>>,
     /// Few questions to the store at once, however many wrong keys come.
     asking: tokio::sync::Semaphore,
+    /// Changes are read and taken in by one after the other: what was read first is not noted last.
+    taking_in: tokio::sync::Mutex<()>,
 }
 
 /// A key that was just made: the only moment at which its text is known.
@@ -101,6 +103,7 @@ impl Accounts {
             cache: Cache::new(revision),
             trusted: RwLock::new(store.accounts_with(Roles::TRUSTED).await?),
             asking: tokio::sync::Semaphore::new(ASKING),
+            taking_in: tokio::sync::Mutex::default(),
             store,
         });
         let watching = Arc::downgrade(&inner);
@@ -203,10 +206,10 @@ impl Accounts {
         name: &str,
         roles: Roles,
     ) -> Result<AccountId, StorageError> {
-        self.inner
-            .store
-            .create_account(name, roles, wall_clock())
-            .await
+        let made = self.inner.store.create_account(name, roles, wall_clock());
+        let account = made.await?;
+        self.inner.note_roles(account, roles);
+        Ok(account)
     }
 
     /// Every account of people, the oldest first.
@@ -243,10 +246,15 @@ impl Accounts {
         roles: Roles,
     ) -> Result<RoleChange, StorageError> {
         let change = self.inner.store.set_roles(account, roles).await?;
+        if change == RoleChange::Done {
+            // No key tells of an account that has none.
+            self.inner.note_roles(account, roles);
+        }
         self.inner.catch_up().await?;
         Ok(change)
     }
 
+    /// Whoever holds it, and the account behind it, are known here as the store knows them.
     pub async fn create_key(
         &self,
         account: AccountId,
@@ -268,6 +276,7 @@ impl Accounts {
         let id = self.inner.store.create_key(row).await?;
         // Somebody may have tried it before it was made.
         self.inner.cache.forget(&digest);
+        self.inner.catch_up().await?;
         Ok(NewKey {
             id,
             public_id,

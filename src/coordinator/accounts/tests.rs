@@ -94,6 +94,32 @@ async fn roles(accounts: &Accounts, key: &NewKey) -> Roles {
 }
 
 #[tokio::test]
+async fn an_account_without_keys_is_trusted_as_soon_as_its_roles_say_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let accounts = process(&folder).await;
+    let trusted = Roles::USER.with(Roles::TRUSTED);
+    let alice = accounts.create_account("alice", trusted).await.unwrap();
+    assert!(accounts.is_trusted(alice));
+    for roles in [Roles::USER, trusted] {
+        let change = accounts.set_roles(alice, roles).await.unwrap();
+        assert_eq!(change, RoleChange::Done);
+        assert_eq!(accounts.is_trusted(alice), roles == trusted, "{roles:?}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_makes_a_key_knows_what_another_process_says_of_the_account() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, there) = (process(&folder).await, process(&folder).await);
+    let account = here.create_account("alice", Roles::USER).await.unwrap();
+    let trusted = Roles::USER.with(Roles::TRUSTED);
+    there.set_roles(account, trusted).await.unwrap();
+    let key = here.create_key(account, KeyOrder::default()).await.unwrap();
+    assert_eq!(roles(&here, &key).await, trusted);
+    assert!(here.is_trusted(account));
+}
+
+#[tokio::test]
 async fn a_wrong_key_opens_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let accounts = process(&folder).await;

@@ -529,14 +529,12 @@ async fn a_user_has_a_limit_of_their_own_and_others_the_usual_one() {
     assert_eq!(ask(1).await.0, StatusCode::TOO_MANY_REQUESTS);
 }
 
-#[tokio::test]
-async fn an_owner_earns_half_until_trusted_and_both_sides_are_counted() {
-    let app = in_development(&[]).await;
-    let (asks, works) = (named(&app, "asks").await, named(&app, "works").await);
+/// One asks for a text and another writes it; what that is worth.
+async fn work_once(app: &App, asks: &Value, works: &Value) -> f64 {
     let post = async |who: &Value, path: &str, body: Value| {
         let path = format!("/api/v2/generate/text/{path}");
         let (status, answer) = call_as(
-            &app,
+            app,
             who["api_key"].as_str().unwrap(),
             Method::POST,
             &path,
@@ -547,12 +545,29 @@ async fn an_owner_earns_half_until_trusted_and_both_sides_are_counted() {
         answer
     };
     let job = json!({"prompt": "Once upon", "models": ["tiny"], "params": {"max_length": 100}});
-    post(&asks, "async", job).await;
-    let popped = post(&works, "pop", json!({"name": "w1", "models": ["tiny"]})).await;
+    post(asks, "async", job).await;
+    let popped = post(works, "pop", json!({"name": "w1", "models": ["tiny"]})).await;
     let made = json!({"id": popped["id"], "generation": " a time there was a test.", "seed": 1});
-    let reward = post(&works, "submit", made).await["reward"]
-        .as_f64()
-        .unwrap();
+    let brought = post(works, "submit", made).await;
+    brought["reward"].as_f64().unwrap()
+}
+
+#[tokio::test]
+async fn a_test_user_who_is_trusted_is_paid_in_full_at_once() {
+    let app = in_development(&[]).await;
+    let asks = named(&app, "asks").await;
+    let trusted = json!({"username": "works", "oauth_id": "works", "trusted": true});
+    let works = user(&app, trusted).await;
+    let reward = work_once(&app, &asks, &works).await;
+    let earned = find(&app, &works).await["kudos"].as_f64().unwrap() - 25.0;
+    assert!(reward > 0.0 && (earned - reward).abs() < 0.01, "{earned}");
+}
+
+#[tokio::test]
+async fn an_owner_earns_half_until_trusted_and_both_sides_are_counted() {
+    let app = in_development(&[]).await;
+    let (asks, works) = (named(&app, "asks").await, named(&app, "works").await);
+    let reward = work_once(&app, &asks, &works).await;
     let boss = user(
         &app,
         json!({"username": "boss", "oauth_id": "boss", "moderator": true}),
