@@ -110,6 +110,11 @@ pub struct Development {
 }
 
 impl DoorSettings {
+    /// Jobs that somebody may have waiting who has no limit of their own.
+    pub fn usual_concurrency(&self) -> i64 {
+        i64::try_from(self.polled_texts).unwrap_or(i64::MAX)
+    }
+
     /// Jobs that a caller may have waiting of requests that are polled for.
     pub fn concurrency(&self, caller: &Caller) -> usize {
         match self.development {

@@ -401,6 +401,10 @@ async fn a_user_is_changed_by_whom_the_field_is_for() {
         answer,
         json!({"new_kudos": 175.0, "monthly_kudos": 50, "usage_multiplier": 0.5})
     );
+    for (kudos, sum) in [(5.5, 180.0), (-5.5, 175.0), (0.9, 175.0)] {
+        let answer = check(&root, json!({"kudos": kudos}), "").await;
+        assert_eq!(answer, json!({"new_kudos": sum}), "{kudos} are whole ones");
+    }
     let answer = check(&root, json!({"kudos": -1000}), "").await;
     assert_eq!(
         answer,
@@ -409,6 +413,11 @@ async fn a_user_is_changed_by_whom_the_field_is_for() {
     );
     let answer = check(&boss, json!({"education": true}), "").await;
     assert_eq!(answer, json!({"education": true, "concurrency": 200}));
+    let answer = check(&boss, json!({"education": false}), "").await;
+    assert_eq!(answer, json!({"education": false, "concurrency": 30}));
+    let both = json!({"education": false, "concurrency": 7});
+    assert_eq!(check(&boss, both.clone(), "").await, both);
+    check(&boss, json!({"education": true}), "").await;
     let path = format!("/api/v2/users/{}", alice["user_id"]);
     let (_, seen) = get(&app, boss["api_key"].as_str().unwrap(), &path).await;
     assert_eq!(

@@ -115,7 +115,7 @@ fn viewer<'a>(people: &'a People, requests: &'a Requests, settings: &DoorSetting
     Viewer {
         people,
         requests,
-        usual_concurrency: settings.polled_texts,
+        usual_concurrency: settings.usual_concurrency(),
     }
 }
 

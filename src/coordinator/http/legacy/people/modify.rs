@@ -1,5 +1,7 @@
 //! `PUT /api/v2/users/{id}`: what is changed about a user, and who may.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -18,6 +20,7 @@ use crate::coordinator::moderation::{Moderation, Reason};
 use crate::coordinator::people::People;
 use crate::coordinator::profanity::is_profane;
 use crate::coordinator::rigs::Rigs;
+use crate::coordinator::state::DoorSettings;
 use crate::coordinator::storage::{Changed, PersonChange, PersonRow};
 use crate::protocol::job::Kudos;
 use crate::protocol::legacy::user::{ModifyUser, ModifyUserInput};
@@ -30,6 +33,7 @@ const CLASS: i64 = 200;
 pub async fn modify(
     State(people): State<People>,
     (State(moderation), State(rigs)): (State<Moderation>, State<Rigs>),
+    State(settings): State<Arc<DoorSettings>>,
     Admitted(caller): Admitted,
     path: Named,
     whole: Result<Whole, ApiError>,
@@ -46,7 +50,12 @@ pub async fn modify(
     let change = change(&asked)?;
     Code::NoUserModSelected.when(change == PersonChange::default())?;
     let gains_trust = change.gains.contains(Roles::TRUSTED);
-    let shown = shown(&asked, change.proxy_passkey.clone());
+    let shown = ModifyUser {
+        concurrency: change
+            .concurrency
+            .map(|own| own.unwrap_or(settings.usual_concurrency())),
+        ..shown(&asked, change.proxy_passkey.clone())
+    };
     let changed = people.change(found.account, change).await;
     let changed = changed.map_err(unreadable)?.ok_or(Code::UserNotFound)?;
     if gains_trust {
@@ -165,7 +174,12 @@ fn change(asked: &ModifyUserInput) -> Result<PersonChange, Refusal> {
         returns,
         gains,
         loses,
-        kudos: asked.kudos.map(in_thousandths).transpose()?,
+        // A part of one is dropped.
+        kudos: asked
+            .kudos
+            .map(f64::trunc)
+            .map(in_thousandths)
+            .transpose()?,
         monthly_kudos: monthly(asked)?,
     })
 }
@@ -198,7 +212,6 @@ fn in_thousandths(kudos: f64) -> Result<Kudos, Refusal> {
 /// What was asked for is what is so from now on.
 fn shown(asked: &ModifyUserInput, passkey: Option<String>) -> ModifyUser {
     ModifyUser {
-        concurrency: concurrency(asked).flatten(),
         usage_multiplier: asked.usage_multiplier,
         worker_invited: asked.worker_invited,
         moderator: asked.moderator,

@@ -38,7 +38,7 @@ pub struct Viewer<'a> {
     pub people: &'a People,
     pub requests: &'a Requests,
     /// Jobs that may wait at a time where somebody has no limit of their own.
-    pub usual_concurrency: usize,
+    pub usual_concurrency: i64,
 }
 
 impl Viewer<'_> {
@@ -67,7 +67,6 @@ impl Viewer<'_> {
     fn public(&self, person: &PersonRow, sources: &Sources, workers: usize) -> UserDetails {
         let is = |role| person.roles.contains(role);
         let age = wall_clock().0.saturating_sub(person.created_at.0);
-        let usual = i64::try_from(self.usual_concurrency).unwrap_or(i64::MAX);
         let alias = Alias {
             name: &person.name,
             account: person.account,
@@ -76,7 +75,7 @@ impl Viewer<'_> {
             username: alias.to_string(),
             id: person.account.0,
             kudos: in_kudos(person.kudos),
-            concurrency: person.concurrency.unwrap_or(usual),
+            concurrency: person.concurrency.unwrap_or(self.usual_concurrency),
             worker_invited: person.worker_invited,
             moderator: person.roles.moderates(),
             kudos_details: kudos_details(sources),
