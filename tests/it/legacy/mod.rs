@@ -7,6 +7,7 @@ mod expiry;
 mod forms;
 mod images;
 mod library;
+mod masks;
 mod matching;
 mod messages;
 mod moderation;
@@ -766,7 +767,7 @@ async fn an_unknown_request_is_not_found() {
 }
 
 #[tokio::test]
-async fn x_fields_masks_every_route_with_a_body() {
+async fn x_fields_reach_into_what_is_nested() {
     let app = App::start().await;
     let id = ask(&app, json!({})).await;
     let masked = async |method: Method, path: &str, body: Value, fields: &str| -> Value {
