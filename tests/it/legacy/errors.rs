@@ -1,8 +1,5 @@
 //! Every documented error, produced where a client or a worker would meet it.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use futures_util::future::join_all;
@@ -16,36 +13,6 @@ use super::{ASYNC, POP, call, call_as, images, post, worker};
 use crate::support::app::{App, request};
 
 const IMAGES: &str = "/api/v2/generate/async";
-/// Nothing here produces these, each for a reason.
-const NOT_PRODUCED: [(&str, &str); 12] = [
-    (
-        "AestheticsConfused",
-        "a best image that others outdo is left aside",
-    ),
-    ("AestheticsServerDown", "ratings go to no other service"),
-    ("AestheticsServerError", "ratings go to no other service"),
-    ("AestheticsServerRejected", "ratings go to no other service"),
-    ("AestheticsServerTimeout", "ratings go to no other service"),
-    (
-        "BadCFGNumber",
-        "what is no number is refused with its place",
-    ),
-    ("BetaAnonForbidden", "there is no such model"),
-    ("BetaComparisonFault", "there is no such model"),
-    (
-        "InvalidAestheticAttempt",
-        "the house that pays for ratings is never short",
-    ),
-    (
-        "SharedKeyInvalid",
-        "a style's key is refused by what is wrong with it",
-    ),
-    (
-        "TooManySameIPs",
-        "addresses count when they are saved, half a minute later",
-    ),
-    ("TooManyNewIPs", "addresses are not asked about elsewhere"),
-];
 
 fn check(answer: (StatusCode, Value), rc: &str) {
     let (status, body) = answer;
@@ -444,44 +411,4 @@ async fn workers_that_may_not_come_are_refused_by_their_codes() {
         call(&app, Method::PUT, &path, comment).await,
         "ProfaneAdminComment",
     );
-}
-
-/// Walks the codes: each is looked for in the tests of this API, as a client reads it or by its name.
-#[test]
-fn every_documented_error_is_produced_by_a_test() {
-    let mut tests = String::new();
-    read_all(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/legacy"),
-        &mut tests,
-    );
-    let produced = tests.replace(&not_produced(), "");
-    let missing: BTreeSet<&str> = Code::ALL
-        .iter()
-        .filter(|code| {
-            let (rc, name) = (code.row().rc, format!("Code::{code:?}"));
-            !produced.contains(&format!("\"{rc}\"")) && !produced.contains(&name)
-        })
-        .map(|code| code.row().rc)
-        .collect();
-    let expected: BTreeSet<&str> = NOT_PRODUCED.iter().map(|(rc, _)| *rc).collect();
-    let found: Vec<_> = missing.difference(&expected).collect();
-    assert!(found.is_empty(), "no test produces {found:?}");
-}
-
-/// The table above, as it is written.
-fn not_produced() -> String {
-    let file = include_str!("errors.rs");
-    let begin = file.find("const NOT_PRODUCED").unwrap();
-    let end = begin + file[begin..].find("];\n").unwrap();
-    file[begin..end].to_owned()
-}
-
-fn read_all(folder: &Path, text: &mut String) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => read_all(&path, text),
-            false => text.push_str(&std::fs::read_to_string(&path).unwrap()),
-        }
-    }
 }

@@ -15,6 +15,7 @@ mod money;
 mod our_worker;
 mod payers;
 mod people;
+mod produced;
 mod raid;
 mod rigs;
 mod service;

@@ -30,6 +30,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::Role;
 use tower::ServiceExt;
 
+use super::contract::assert_documented;
 use super::rig::Rig;
 
 /// Nothing here takes this long.
@@ -254,7 +255,10 @@ impl Answer {
     }
 
     pub async fn json(self) -> Value {
-        serde_json::from_slice(&self.bytes().await).unwrap()
+        let status = self.status;
+        let body = serde_json::from_slice(&self.bytes().await).unwrap();
+        assert_documented(status, &body);
+        body
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {

@@ -2,7 +2,20 @@
 
 use std::sync::LazyLock;
 
+use axum::http::StatusCode;
+use muster::protocol::legacy::Code;
 use serde_json::Value;
+
+/// Codes that some routes send with a status of their own.
+const ELSEWHERE: [(&str, u16); 4] = [
+    // A shared key that is shown.
+    ("InvalidAPIKey", 404),
+    // One that is to pay for a style, or is given kudos.
+    ("SharedKeyEmpty", 400),
+    ("SharedKeyExpired", 400),
+    // Kudos from or to somebody who leaves.
+    ("DeletedUser", 400),
+];
 
 static CONTRACT: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../../fixtures/legacy/schemas.json")).unwrap()
@@ -20,6 +33,24 @@ pub fn assert_all_fit(name: &str, reply: &Value) {
     let items = reply.as_array();
     let items = items.unwrap_or_else(|| panic!("no list: {reply}"));
     items.iter().for_each(|item| assert_fits(name, item));
+}
+
+/// Panics where a code is sent that is not documented, or with a status that is not.
+#[track_caller]
+pub fn assert_documented(status: StatusCode, reply: &Value) {
+    let Some(rc) = reply["rc"].as_str() else {
+        return;
+    };
+    let code = Code::ALL.iter().find(|code| code.row().rc == rc);
+    let row = code
+        .unwrap_or_else(|| panic!("{rc} is not documented"))
+        .row();
+    let status = status.as_u16();
+    assert!(
+        row.status == status || ELSEWHERE.contains(&(rc, status)),
+        "found {rc} with {status}, wanted {}",
+        row.status
+    );
 }
 
 fn named(name: &str) -> &'static Value {
