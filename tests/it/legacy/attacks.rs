@@ -298,6 +298,48 @@ async fn deep_and_broken_and_wrong_bodies_are_refused_on_every_route() {
 }
 
 #[tokio::test]
+async fn a_body_is_read_as_json_whatever_it_says_it_is() {
+    let app = App::start().await;
+    for kind in [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "",
+    ] {
+        let headers = [("apikey", app.key.as_str()), ("content-type", kind)];
+        let body = json!({"prompt": "p"}).to_string();
+        let asked = request(Method::POST, ASYNC, &headers, body.into());
+        assert_eq!(app.send(asked).await.status, StatusCode::ACCEPTED, "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn strangers_learn_neither_what_exists_nor_what_is_switched_on() {
+    let app = App::start().await;
+    let modes = json!({"maintenance_mode": true});
+    let (status, _) = call(&app, Method::PUT, "/api/v2/status/modes", modes).await;
+    assert_eq!(status, StatusCode::OK);
+    let nobodys = "A".repeat(22);
+    let routes = ROUTES.iter().filter(|route| route.is_legacy());
+    for route in routes.filter(|route| route.who.key().is_some()) {
+        let method = Method::from_bytes(route.method.as_bytes()).unwrap();
+        let path = filled(route.path, "1");
+        for key in ["", &nobodys] {
+            let broken = Body::from("{");
+            let asked = request(method.clone(), &path, &[("apikey", key)], broken);
+            let answer = app.send(asked).await;
+            let status = answer.status;
+            let refused = answer.json().await;
+            assert_eq!(
+                (status, &refused["rc"]),
+                (StatusCode::UNAUTHORIZED, &json!("InvalidAPIKey")),
+                "{method} {path}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn bodies_that_are_too_large_are_refused_on_every_route() {
     let app = App::with(DoorSettings {
         largest_request: 1024,
