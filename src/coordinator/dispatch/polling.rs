@@ -87,9 +87,10 @@ impl Dispatcher {
         self.lend(job, id, lane, model, out);
     }
 
-    /// Whether one of these may be brought by somebody who was not given it here.
-    pub fn waits_for_any(&self, jobs: &[JobId]) -> bool {
-        self.claimable(jobs).is_some()
+    /// The one of these that may be brought by somebody who was not given it here.
+    pub fn waiting_among(&self, jobs: &[JobId]) -> Option<(JobId, Kind)> {
+        let (job, entry) = self.claimable(jobs)?;
+        Some((job, entry.job.kind))
     }
 
     fn claimable(&self, jobs: &[JobId]) -> Option<(JobId, &Entry)> {

@@ -12,29 +12,34 @@ use super::poller::Poller;
 use super::{ATTEMPTS, NotServed, Pollers, id_of};
 use crate::coordinator::dispatch::Wants;
 use crate::coordinator::storage::WorkerRow;
-use crate::protocol::job::{AccountId, JobId, WorkerId};
+use crate::protocol::job::{AccountId, JobId, Kind, WorkerId};
 
 impl Pollers {
     /// The job, as if a worker of this account had just been given it.
-    pub(super) async fn claim(&self, owner: AccountId, id: JobId) -> Result<Out, NotTaken> {
+    pub(super) async fn claim(
+        &self,
+        owner: AccountId,
+        id: JobId,
+        kind: Kind,
+    ) -> Result<Out, NotTaken> {
         // Nobody knows which attempt it was, and each is called by another id. All are looked for at once: whoever guesses
         // ids costs as much as whoever has one.
         let jobs: Vec<JobId> = (1..=ATTEMPTS).map(|attempt| called(id, attempt)).collect();
-        let delivered = self.0.store.delivered(&jobs).await;
+        let delivered = self.0.store.delivered(&jobs, kind).await;
         match delivered.map_err(|_| NotTaken::Unavailable)? {
             Some(true) => return Err(NotTaken::Already),
             Some(false) => return Err(NotTaken::TakenAway),
             None => {}
         }
-        let waits = self.0.switchboard.waits(jobs.clone()).await;
-        if !waits.map_err(|_| NotTaken::Unavailable)? {
-            return Err(NotTaken::Unknown);
-        }
+        let waiting = self.0.switchboard.waiting_among(jobs).await;
+        let waiting = waiting.map_err(|_| NotTaken::Unavailable)?;
+        let its_kind = waiting.filter(|(_, of)| *of == kind);
+        let (job, _) = its_kind.ok_or(NotTaken::Unknown)?;
         let poller = self.claimant(owner).await?;
         let mut poller = poller.lock().await;
         let wants = Wants {
             own_only: self.is_doubted(poller.row.id).await?,
-            ..Wants::only(jobs)
+            ..Wants::only(vec![job])
         };
         let news = match poller.is_known() {
             true => None,

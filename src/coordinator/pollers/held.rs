@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::chat::Turn;
 use crate::coordinator::dispatch::{Offer, SessionId};
-use crate::protocol::job::{AccountId, JobId};
+use crate::protocol::job::{AccountId, JobId, Kind};
 use crate::protocol::legacy::image::drawn::most_pixels;
 use crate::protocol::legacy::written::most_bytes;
 
@@ -68,6 +68,7 @@ struct Busy {
 #[derive(Debug, Clone)]
 pub struct Out {
     pub job: JobId,
+    pub kind: Kind,
     pub session: SessionId,
     pub attempt: u32,
     /// An earlier process gave it out, and nobody knows as which attempt.
@@ -109,6 +110,7 @@ impl Held {
         let until = Instant::now() + patience;
         let out = Out {
             job: offer.job.id,
+            kind: offer.job.kind,
             session: offer.session,
             attempt: offer.attempt,
             claimed: false,
@@ -157,6 +159,11 @@ impl Held {
         if let Some(out) = self.jobs.get_mut(&id) {
             out.claimed = true;
         }
+    }
+
+    /// What is to be made of it, as long as it is known.
+    pub fn kind(&self, id: JobId) -> Option<Kind> {
+        self.jobs.get(&id).map(|out| out.kind)
     }
 
     /// The attempt that an account's worker brings.

@@ -39,8 +39,8 @@ use super::rigs::{Applicant, NotAdmitted, Rigs};
 use super::storage::Store;
 use super::switchboard::{Brought, Lent, Pop, Receipt, Switchboard};
 use crate::protocol::job::{
-    AccountId, Event, Failure, FailureKind, FinishReason, Hidden, JobId, Kudos, Note, Product,
-    Progress, TokenEvent, Usage, WorkerId,
+    AccountId, Event, Failure, FailureKind, FinishReason, Hidden, JobId, Kind, Kudos, Note,
+    Product, Progress, TokenEvent, Usage, WorkerId,
 };
 use crate::tasks::Tasks;
 
@@ -93,6 +93,7 @@ pub struct Attempts {
     /// What it is brought as from here on.
     pub id: JobId,
     pub job: JobId,
+    pub kind: Kind,
     pub numbers: Vec<u32>,
     /// The most pixels of what is drawn for it.
     pub pixels: u64,
@@ -216,7 +217,7 @@ impl Pollers {
         attempts: Attempts,
         made: Made,
     ) -> Result<Kudos, NotTaken> {
-        let out = self.out(owner, attempts.id).await?;
+        let out = self.out(owner, attempts.id, attempts.kind).await?;
         let Err(too_long) = check_length(&out, &made) else {
             return self.bring_holding(attempts, out, made).await;
         };
@@ -282,7 +283,7 @@ impl Pollers {
     async fn not_wanted(&self, out: &Out) -> NotTaken {
         let id = called(out.job, out.attempt);
         if out.unsure {
-            match self.0.store.delivered(&[out.job]).await {
+            match self.0.store.delivered(&[out.job], out.kind).await {
                 Err(_) => return NotTaken::Unavailable,
                 Ok(Some(true)) => self.held().delivered(id),
                 Ok(Some(false) | None) => {}
@@ -318,8 +319,14 @@ impl Pollers {
     /// Which attempts at a job the one may be that this account's worker has, the likeliest first: of one that an earlier
     /// process gave out nobody knows which it was. Looking at an image takes a while, and so may writing down: of several
     /// that are brought for one job at the same time the first is looked at, and the others only if it was not taken.
-    pub async fn attempts(&self, owner: AccountId, id: JobId) -> Result<Attempts, NotTaken> {
-        let before = self.out(owner, id).await?;
+    /// Where jobs of one kind are brought there are no others.
+    pub async fn attempts(
+        &self,
+        owner: AccountId,
+        id: JobId,
+        kind: Kind,
+    ) -> Result<Attempts, NotTaken> {
+        let before = self.out(owner, id, kind).await?;
         let alone = before.alone.lock_owned().await;
         let out = self
             .held()
@@ -327,6 +334,7 @@ impl Pollers {
         Ok(Attempts {
             id: called(out.job, out.attempt),
             job: out.job,
+            kind: out.kind,
             numbers: match out.claimed {
                 true => (1..=ATTEMPTS).rev().collect(),
                 false => vec![out.attempt],
@@ -337,14 +345,18 @@ impl Pollers {
     }
 
     /// What this account's worker has, perhaps from an earlier process.
-    async fn out(&self, owner: AccountId, id: JobId) -> Result<Out, NotTaken> {
-        let known = match self.held().take(id, owner) {
-            Err(NotTaken::Unknown) => None,
-            out => Some(out?),
+    async fn out(&self, owner: AccountId, id: JobId, kind: Kind) -> Result<Out, NotTaken> {
+        let known = {
+            let held = self.held();
+            match held.kind(id) {
+                Some(known) if known == kind => Some(held.take(id, owner)),
+                Some(_) => Some(Err(NotTaken::Unknown)),
+                None => None,
+            }
         };
         match known {
-            Some(out) => Ok(out),
-            None => self.claim(owner, id).await,
+            Some(out) => out,
+            None => self.claim(owner, id, kind).await,
         }
     }
 

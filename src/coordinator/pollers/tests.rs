@@ -117,7 +117,7 @@ impl Place {
 
     async fn bring(&self, id: JobId, made: Made) -> Result<Kudos, NotTaken> {
         let owner = self.caller.account;
-        let attempts = self.pollers.attempts(owner, id).await?;
+        let attempts = self.pollers.attempts(owner, id, Kind::Text).await?;
         self.pollers.bring_alone(owner, attempts, made).await
     }
 }
@@ -172,14 +172,16 @@ async fn what_is_brought_is_known_as_that_though_its_worker_has_hung_up() {
     let ledger = Ledger::closed();
     let place = place(&ledger).await;
     let (owner, (id, _streams)) = (place.caller.account, place.text_that_is_out().await);
-    let attempts = place.pollers.attempts(owner, id).await.unwrap();
+    let attempts = place.pollers.attempts(owner, id, Kind::Text);
+    let attempts = attempts.await.unwrap();
     let bringing = place.pollers.bring_alone(owner, attempts, made());
     select! {
         brought = bringing => panic!("it is not on disk yet: {brought:?}"),
         () = ledger.asked.notified() => {}
     }
     ledger.open.add_permits(1);
-    let again = timeout(PATIENCE, place.pollers.attempts(owner, id)).await;
+    let again = place.pollers.attempts(owner, id, Kind::Text);
+    let again = timeout(PATIENCE, again).await;
     assert_eq!(again.unwrap().unwrap_err(), NotTaken::Already);
 }
 

@@ -29,16 +29,22 @@ impl Store {
         reward(job, &self.readers).await
     }
 
-    /// Whether the one of these jobs that there is was delivered; nothing, if it has not ended.
-    pub async fn delivered(&self, jobs: &[JobId]) -> Result<Option<bool>, StorageError> {
+    /// Whether the one of these jobs that there is of this kind was delivered; nothing, if it has not ended.
+    pub async fn delivered(
+        &self,
+        jobs: &[JobId],
+        kind: Kind,
+    ) -> Result<Option<bool>, StorageError> {
         let places: Vec<String> = (1..=jobs.len()).map(|place| format!("${place}")).collect();
         let text = format!(
-            "SELECT state FROM settled WHERE job IN ({}) LIMIT 1",
-            places.join(", ")
+            "SELECT state FROM settled WHERE job IN ({}) AND kind = ${} LIMIT 1",
+            places.join(", "),
+            jobs.len() + 1
         );
         let row = sqlx::query(AssertSqlSafe(text));
         let row = jobs.iter().fold(row, |row, job| row.bind(job.to_string()));
-        let row = row.fetch_optional(&self.readers).await?;
+        let row = row.bind(kind_word(kind)).fetch_optional(&self.readers);
+        let row = row.await?;
         let state: Option<String> = row.map(|row| row.try_get(0)).transpose()?;
         Ok(state.map(|state| state == State::Delivered.word()))
     }

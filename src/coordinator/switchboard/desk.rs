@@ -27,7 +27,7 @@ use crate::coordinator::dispatch::{
     Dispatcher, Effect, Input, Mono, Now, Outlook, Refusal, Registration, Settings, Submission,
 };
 use crate::coordinator::metering::{Counted, Meter};
-use crate::protocol::job::{Job, JobId, Kudos, UnixMillis};
+use crate::protocol::job::{Job, JobId, Kind, Kudos, UnixMillis};
 use crate::tasks::Tasks;
 
 /// Messages taken in before readers are woken: each may be a hundred frames.
@@ -52,9 +52,9 @@ pub enum Message {
         pop: Pop,
         answer: oneshot::Sender<Option<Popped>>,
     },
-    Waits {
+    WaitingAmong {
         jobs: Vec<JobId>,
-        answer: oneshot::Sender<bool>,
+        answer: oneshot::Sender<Option<(JobId, Kind)>>,
     },
     Outlook {
         job: JobId,
@@ -237,8 +237,8 @@ impl Desk {
                 // Whoever asked may have hung up.
                 let _ = answer.send(self.dispatcher.outlook(job, self.now().mono));
             }
-            Message::Waits { jobs, answer } => {
-                let _ = answer.send(self.dispatcher.waits_for_any(&jobs));
+            Message::WaitingAmong { jobs, answer } => {
+                let _ = answer.send(self.dispatcher.waiting_among(&jobs));
             }
             Message::Pop { pop, answer } => self.pop(pop, answer),
             Message::Brought { brought, answer } => self.brought(brought, answer),

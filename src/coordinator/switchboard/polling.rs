@@ -14,7 +14,7 @@ use super::{Stopped, Switchboard};
 use crate::coordinator::dispatch::{
     Frame, Input, Offer, Outlook, Registration, SessionId, Skipped, Terms, Wants,
 };
-use crate::protocol::job::{JobId, Kudos, WorkerId};
+use crate::protocol::job::{JobId, Kind, Kudos, WorkerId};
 
 /// A worker asks for jobs.
 #[derive(Debug)]
@@ -77,10 +77,10 @@ impl Switchboard {
         answered.await.map_err(|_| Stopped)
     }
 
-    /// Whether one of these jobs waits for a worker that brings it unasked.
-    pub async fn waits(&self, jobs: Vec<JobId>) -> Result<bool, Stopped> {
+    /// The one of these jobs that waits for a worker that brings it unasked, and what is to be made of it.
+    pub async fn waiting_among(&self, jobs: Vec<JobId>) -> Result<Option<(JobId, Kind)>, Stopped> {
         let (answer, answered) = oneshot::channel();
-        let message = Message::Waits { jobs, answer };
+        let message = Message::WaitingAmong { jobs, answer };
         self.messages.send(message).await.map_err(|_| Stopped)?;
         answered.await.map_err(|_| Stopped)
     }

@@ -81,6 +81,27 @@ async fn a_worker_that_polls_serves_a_chat() {
 }
 
 #[tokio::test]
+async fn a_chat_is_not_known_where_images_are_drawn_or_looked_at() {
+    let app = App::start().await;
+    pop(&app, "w1").await;
+    let work = async {
+        let id = take(&app, "w1").await["id"].clone();
+        let looked_at = json!({"id": id, "result": "R2"});
+        let drawn = json!({"id": id, "generation": "R2", "seed": 1});
+        for (path, body) in [("interrogate", looked_at), ("generate", drawn)] {
+            let (status, answer) = post(&app, &format!("/api/v2/{path}/submit"), body).await;
+            assert_eq!(status, StatusCode::NOT_FOUND, "{answer}");
+        }
+        let (status, answer) = submit(&app, &id, "I am tiny.").await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+    };
+    let body = hello(json!({}));
+    let (answer, ()) = tokio::join!(app.chat(&body), work);
+    let reply = answer.json().await;
+    assert_eq!(reply["choices"][0]["message"]["content"], "I am tiny.");
+}
+
+#[tokio::test]
 async fn a_legacy_worker_serves_a_streaming_client() {
     let app = App::start().await;
     let body = hello(json!({"stream": true, "stream_options": {"include_usage": true}}));

@@ -6,6 +6,7 @@ mod errors;
 mod expiry;
 mod forms;
 mod images;
+mod kinds;
 mod library;
 mod masks;
 mod matching;

@@ -11,7 +11,7 @@ use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::pollers::{Made, NotTaken, Pollers};
-use crate::protocol::job::{Hidden, JobId, Note, Product, Remark, Text};
+use crate::protocol::job::{Hidden, JobId, Kind, Note, Product, Remark, Text};
 use crate::protocol::legacy::submit::{GenerationSubmitted, MOST_REMARKS, SubmitInputText};
 use crate::protocol::legacy::words::SubmitState;
 use crate::protocol::legacy::{Code, Refusal};
@@ -32,7 +32,7 @@ pub async fn submit(
         .parse()
         .map(JobId)
         .map_err(|_| Refusal::unknown_job(&id))?;
-    let attempts = pollers.attempts(caller.account, job).await;
+    let attempts = pollers.attempts(caller.account, job, Kind::Text).await;
     let attempts = attempts.map_err(|not| not_taken(not, job))?;
     let made = made(brought);
     let reward = pollers.bring_alone(caller.account, attempts, made).await;

@@ -203,7 +203,9 @@ pub async fn submit(
     let (brought, _room) = read::<InterrogationSubmitInput>(whole)?;
     let job = brought.id.parse().map(JobId);
     let job = job.map_err(|_| Refusal::unknown_job(&brought.id))?;
-    let attempts = pollers.attempts(caller.account, job).await;
+    let attempts = pollers
+        .attempts(caller.account, job, Kind::Interrogation)
+        .await;
     let attempts = attempts.map_err(|not| not_heard(not, job))?;
     let made = match brought.state == SubmitState::Faulted.word() {
         true => Made::Fault,

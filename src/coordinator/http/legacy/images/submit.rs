@@ -15,7 +15,7 @@ use crate::coordinator::http::reply;
 use crate::coordinator::media::{Area, Key, Kind as Format, Media};
 use crate::coordinator::pictures::Pictures;
 use crate::coordinator::pollers::{Attempts, Made, Pollers};
-use crate::protocol::job::{self, JobId, Product, Remark};
+use crate::protocol::job::{self, JobId, Kind, Product, Remark};
 use crate::protocol::legacy::image::metadata::{GenerationMetadataImage, hidden};
 use crate::protocol::legacy::submit::{
     GenerationSubmitted, MOST_REMARKS, SubmitInputImage, UPLOADED,
@@ -38,7 +38,7 @@ pub async fn submit(
     }
     let job = brought.id.parse().map(JobId);
     let job = job.map_err(|_| Refusal::unknown_job(&brought.id))?;
-    let attempts = pollers.attempts(caller.account, job).await;
+    let attempts = pollers.attempts(caller.account, job, Kind::Image).await;
     let attempts = attempts.map_err(|not| not_taken(not, job))?;
     let made = match brought.state {
         SubmitState::Faulted => Made::Fault,
