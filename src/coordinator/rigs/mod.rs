@@ -178,11 +178,9 @@ impl Rigs {
             // If it has stopped, nobody is given anything more.
             let _ = self.0.board.set_terms(worker, terms).await;
         }
-        // Where workers of one address are counted, it counts from its first pop on.
-        if is_first
-            && self.0.quotas.is_some()
-            && let Err(error) = self.0.save_one(worker).await
-        {
+        // Whatever becomes of this process, it is known who has what it was given; and where workers of one address are
+        // counted, it counts from its first pop on.
+        if is_first && let Err(error) = self.0.save_one(worker).await {
             warn!("what a new worker says is saved later: {error}");
         }
     }

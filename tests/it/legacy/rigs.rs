@@ -91,6 +91,15 @@ async fn a_moderator_sees_whose_a_worker_is() {
 }
 
 #[tokio::test]
+async fn what_a_new_worker_says_is_on_disk_when_it_is_given_its_first_job() {
+    let app = App::start().await;
+    ask(&app, json!({})).await;
+    assert!(pop(&app, "w1").await["id"].is_string());
+    let rig = app.store.rig_named("w1").await.unwrap().unwrap();
+    assert_eq!((&*rig.trade, &*rig.said.agent), ("text", "test:1:url"));
+}
+
+#[tokio::test]
 async fn what_a_worker_has_done_is_counted() {
     let app = App::start().await;
     let id = ask(&app, json!({"n": 2})).await;
