@@ -7,7 +7,6 @@ import hashlib
 import hmac
 import io
 import sys
-import threading
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -29,10 +28,10 @@ def main(file, key, secret):
     url = f"http://127.0.0.1:{server.server_port}"
     made = Client(service).put(f"/{BUCKET}", base_url=url)
     assert made.status_code == 200, made.get_data(as_text=True)
-    threading.Thread(target=server.serve_forever).start()
     part = Path(file).with_suffix(".part")
     part.write_text(url + "\n")
     part.rename(file)
+    server.serve_forever()
 
 
 class Refused(Exception):
@@ -44,6 +43,9 @@ class Door:
         self.service, self.credentials = service, credentials
 
     def __call__(self, environ, start_response):
+        # All of it, also of what is refused: a server waits for what is left, while its client waits for the answer.
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        environ["wsgi.input"] = io.BytesIO(body)
         try:
             self.check(environ)
         except Refused as refused:
@@ -95,13 +97,10 @@ def check_time(claim):
 
 
 def check_payload(environ):
-    """That the body is the one that was signed; then it can be read again."""
-    said = header(environ, "x-amz-content-sha256")
-    if said != "UNSIGNED-PAYLOAD":
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        environ["wsgi.input"] = io.BytesIO(body)
-        if hashlib.sha256(body).hexdigest() != said:
-            raise Refused("XAmzContentSHA256Mismatch")
+    """That the body is the one that was signed."""
+    said, body = header(environ, "x-amz-content-sha256"), environ["wsgi.input"].getvalue()
+    if said not in ("UNSIGNED-PAYLOAD", hashlib.sha256(body).hexdigest()):
+        raise Refused("XAmzContentSHA256Mismatch")
 
 
 def header(environ, name):
