@@ -121,8 +121,7 @@ impl Hub {
             if is_companion && self.is_needed(source, &path) {
                 continue;
             }
-            let is_ours = record.file(&file.path).is_some_and(|file| !file.was_here);
-            if !all && !is_ours {
+            if !all && !is_ours(&record, &file.path, &path) {
                 removed.kept.push(file.path.clone());
                 continue;
             }
@@ -244,4 +243,12 @@ fn remove_refs_to(refs: &Path, commit: &Revision) {
             fs::remove_file(path).ok();
         }
     }
+}
+
+/// Whether a file was pulled from here, and is not what another program has brought since under the same name.
+fn is_ours(record: &Record, file: &FilePath, path: &Path) -> bool {
+    record.file(file).is_some_and(|recorded| {
+        let is_it = cache::blob_name(path).is_none_or(|blob| blob == recorded.etag);
+        is_it && !recorded.was_here
+    })
 }

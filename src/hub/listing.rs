@@ -55,17 +55,25 @@ impl Hub {
         weights
     }
 
-    /// What is chosen of the first commit that has it.
+    /// What is chosen of the first commit that has it, as it was last pulled.
     fn first_on_disk(
         &self,
         repository: &Repository,
         chosen: impl Fn(&[FilePath]) -> Result<Option<Vec<FilePath>>, HubError>,
     ) -> Result<Option<Source>, HubError> {
-        for (commit, here) in self.commits_on_disk(repository) {
-            if let Some(files) = chosen(&here)? {
+        let record = Record::read(&self.settings.records_dir, repository);
+        let commits: Vec<_> = self.commits_on_disk(repository).collect();
+        for (commit, here) in &commits {
+            if let Some(files) = chosen(here)? {
+                let weights = files.iter().find(|file| file.is_weights());
+                let last = weights.and_then(|file| record.file(file));
+                let last = commits.iter().find(|(commit, here)| {
+                    let is_it = last.as_ref().is_some_and(|last| last.commit == *commit);
+                    is_it && files.iter().all(|file| here.contains(file))
+                });
                 return Ok(Some(Source {
                     repository: repository.clone(),
-                    revision: Some(commit),
+                    revision: Some(last.map_or(commit, |(commit, _)| commit).clone()),
                     files: files.into_iter().map(SourceFile::from).collect(),
                 }));
             }
