@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -48,11 +49,11 @@ struct Part {
 impl Part {
     /// Takes the place of what a process that was killed left, and looks whether so many bytes have room.
     fn begin(file: &Path, bytes: u64) -> Result<Self, Failure> {
-        let mut name = file.as_os_str().to_owned();
-        name.push(".part");
-        let path = PathBuf::from(name);
+        let name = file.file_name().unwrap_or_default();
+        let path = folder(file).join(format!(".{}.muster-part", name.display()));
         let mut options = OpenOptions::new();
         let options = options.write(true).create(true).truncate(false);
+        let options = options.custom_flags(libc::O_NOFOLLOW);
         let opened = options
             .open(&path)
             .map_err(|error| Failure::writing(&path, &error))?;
@@ -152,7 +153,7 @@ mod tests {
     fn a_file_is_there_whole_and_what_was_left_of_another_is_gone() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tiny.gguf");
-        let left = folder.path().join("tiny.gguf.part");
+        let left = folder.path().join(".tiny.gguf.muster-part");
         File::create(&left).unwrap().set_len(1 << 30).unwrap();
         write(tiny(), &file, false, false).unwrap();
         assert_eq!(names(folder.path()), ["tiny.gguf"]);
@@ -193,7 +194,7 @@ mod tests {
             failure.to_string().contains("another process is writing"),
             "{failure}"
         );
-        assert_eq!(names(folder.path()), ["tiny.gguf.part"]);
+        assert_eq!(names(folder.path()), [".tiny.gguf.muster-part"]);
         drop(first);
         assert_eq!(names(folder.path()).len(), 0);
     }
