@@ -85,6 +85,10 @@ impl Dispatcher {
         };
         let model = worker.model_among(&wanted);
         self.lend(job, id, lane, model, out);
+        // How long it took is not known: when it was given is not.
+        if let Some(entry) = self.jobs.get_mut(&job) {
+            entry.history.first_offer = None;
+        }
     }
 
     /// The one of these that may be brought by somebody who was not given it here.

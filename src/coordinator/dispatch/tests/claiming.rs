@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Desk, done, failed, is_delivered, secs, token};
 use crate::coordinator::dispatch::{
-    Input, MOST_ATTEMPTS, Offer, SessionId, Standing, Submission, Wants,
+    Effect, Input, MOST_ATTEMPTS, Offer, SessionId, Standing, Submission, Wants,
 };
 use crate::protocol::job::{AccountId, Job, JobId, ModelChoice, UnixMillis};
 
@@ -40,7 +40,18 @@ fn a_job_that_waits_is_taken_from_the_worker_that_brings_it_whatever_it_serves()
     let offer = desk.claim(poller, id).remove(0);
     assert_eq!((offer.job.id, &*offer.model), (id, "other"));
     desk.say(&offer, token(1)).say(&offer, done());
-    assert!(is_delivered(&desk.end()));
+    let ended = desk.take();
+    // Nobody knows how long it took.
+    let began = ended.iter().find_map(|effect| match effect {
+        Effect::Settle(facts) => Some(facts.timing.queued),
+        _ => None,
+    });
+    assert_eq!(began, Some(None));
+    let outcome = ended.iter().find_map(|effect| match effect {
+        Effect::End { outcome, .. } => Some(outcome),
+        _ => None,
+    });
+    assert!(is_delivered(outcome.unwrap()));
     desk.assert_nothing_left();
 }
 
