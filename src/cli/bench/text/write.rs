@@ -56,7 +56,7 @@ impl Part {
         let options = options.custom_flags(libc::O_NOFOLLOW);
         let opened = options
             .open(&path)
-            .map_err(|error| Failure::writing(&path, &error))?;
+            .map_err(|error| Failure::writing(file, &error))?;
         // Some network file systems know no locks: there nobody knows who else writes.
         if let Err(TryLockError::WouldBlock) = opened.try_lock() {
             let message = format!("another process is writing {}", path.display());
