@@ -13,6 +13,7 @@ use super::{ATTEMPTS, NotServed, Pollers, id_of};
 use crate::coordinator::dispatch::Wants;
 use crate::coordinator::storage::WorkerRow;
 use crate::protocol::job::{AccountId, JobId, Kind, WorkerId};
+use crate::protocol::legacy::words::{Trade, Word};
 
 impl Pollers {
     /// The job, as if a worker of this account had just been given it.
@@ -35,7 +36,7 @@ impl Pollers {
         let waiting = waiting.map_err(|_| NotTaken::Unavailable)?;
         let its_kind = waiting.filter(|(_, of)| *of == kind);
         let (job, _) = its_kind.ok_or(NotTaken::Unknown)?;
-        let poller = self.claimant(owner).await?;
+        let poller = self.claimant(owner, kind).await?;
         let mut poller = poller.lock().await;
         let wants = Wants {
             own_only: self.is_doubted(poller.row.id).await?,
@@ -59,17 +60,18 @@ impl Pollers {
         held.take(id, owner)
     }
 
-    /// A worker of this account that may have been given it: the one that came last, as far as anybody knows, of those that
+    /// A worker of this account that makes such things and may have been given it: the one that came last, as far as anybody knows, of those that
     /// are believed; where none is, the last of all, and it brings what its owner asked for. One that is on a socket brings
     /// nothing here.
-    async fn claimant(&self, owner: AccountId) -> Result<Arc<Mutex<Poller>>, NotTaken> {
-        let here = self.latest_of(owner);
+    async fn claimant(&self, owner: AccountId, kind: Kind) -> Result<Arc<Mutex<Poller>>, NotTaken> {
+        let trade = Trade::of(kind).ok_or(NotTaken::Unknown)?;
+        let here = self.latest_of(owner, trade);
         for (worker, poller) in &here {
             if !self.is_doubted(*worker).await? {
                 return Ok(poller.clone());
             }
         }
-        let rows = self.0.store.newest_workers(owner).await;
+        let rows = self.0.store.newest_workers(owner, trade.word()).await;
         let mut rows = rows.map_err(|_| NotTaken::Unavailable)?;
         let online = self.0.switchboard.overview();
         rows.retain(|row| online.workers.iter().all(|it| it.id != row.id));
@@ -97,11 +99,11 @@ impl Pollers {
         known.clone()
     }
 
-    /// Those that came since the start, the last one first, without any that is just being served.
-    fn latest_of(&self, owner: AccountId) -> Vec<(WorkerId, Arc<Mutex<Poller>>)> {
+    /// Those of this trade that came since the start, the last one first, without any that is just being served.
+    fn latest_of(&self, owner: AccountId, trade: Trade) -> Vec<(WorkerId, Arc<Mutex<Poller>>)> {
         let its = |known: &Arc<Mutex<Poller>>| {
             let poller = known.try_lock().ok()?;
-            let is_its = poller.row.owner == owner;
+            let is_its = poller.row.owner == owner && poller.trade() == Some(trade);
             is_its.then(|| (poller.seen, poller.row.id, known.clone()))
         };
         let mut latest: Vec<_> = self.by_name().values().filter_map(its).collect();

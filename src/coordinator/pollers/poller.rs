@@ -71,6 +71,11 @@ impl Poller {
         }
     }
 
+    /// What it makes, if it said so since the start.
+    pub fn trade(&self) -> Option<Trade> {
+        self.said.as_ref().and_then(Ask::trade)
+    }
+
     pub fn shown(&self) -> Arc<BTreeSet<RequestId>> {
         self.shown.clone()
     }

@@ -102,15 +102,20 @@ impl Store {
         }
     }
 
-    /// Workers of an account, those that are known to have polled before the others, and each the one seen last first:
+    /// Workers of an account that may be of this trade, those that are known to be before the others, and each the one seen last first:
     /// of one that is on a socket no trade is kept, and of one that is new nothing may be yet.
-    pub async fn newest_workers(&self, owner: AccountId) -> Result<Vec<WorkerRow>, StorageError> {
+    pub async fn newest_workers(
+        &self,
+        owner: AccountId,
+        trade: &str,
+    ) -> Result<Vec<WorkerRow>, StorageError> {
         let rows = sqlx::query(
             "SELECT id, public_id, name, owner, trusted FROM workers \
-             JOIN rigs ON rigs.worker = workers.id WHERE owner = $1 \
+             JOIN rigs ON rigs.worker = workers.id WHERE owner = $1 AND trade IN ('', $2) \
              ORDER BY CASE WHEN trade = '' THEN 1 ELSE 0 END, seen_at DESC, id DESC LIMIT 64",
         );
-        all(rows.bind(owner.0), &self.readers).await
+        let rows = rows.bind(owner.0).bind(trade.to_owned());
+        all(rows, &self.readers).await
     }
 
     /// Vouches for a worker, or no longer; whether there is one of this name.

@@ -154,7 +154,13 @@ async fn those_that_polled_are_found_first_and_the_one_seen_last_of_them(scratch
         .await
         .unwrap();
     store.worker("another's", AccountId(2), NOW).await.unwrap();
-    let rows = store.newest_workers(AccountId(1)).await.unwrap();
-    let names: Vec<_> = rows.into_iter().map(|row| row.name).collect();
-    assert_eq!(names, ["late", "early", "on a socket", "new"]);
+    let newest = async |trade: &str| {
+        let rows = store.newest_workers(AccountId(1), trade).await.unwrap();
+        rows.into_iter().map(|row| row.name).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        newest("image").await,
+        ["late", "early", "on a socket", "new"]
+    );
+    assert_eq!(newest("text").await, ["on a socket", "new"]);
 }
