@@ -341,7 +341,7 @@ async fn sockets() {
     let (took, after) = (started.elapsed(), resident_bytes());
     println!(
         "sockets: {SOCKETS} idle workers at {:4.1} KB each, registered at {:5.0}/s",
-        (after - before) as f64 / SOCKETS as f64 / 1e3,
+        (after as f64 - before as f64) / SOCKETS as f64 / 1e3,
         SOCKETS as f64 / took.as_secs_f64(),
     );
     let looked = Instant::now();
