@@ -64,19 +64,20 @@ impl Hub {
         let record = Record::read(&self.settings.records_dir, repository);
         let commits: Vec<_> = self.commits_on_disk(repository).collect();
         for (commit, here) in &commits {
-            if let Some(files) = chosen(here)? {
-                let weights = files.iter().find(|file| file.is_weights());
-                let last = weights.and_then(|file| record.file(file));
-                let last = commits.iter().find(|(commit, here)| {
-                    let is_it = last.as_ref().is_some_and(|last| last.commit == *commit);
-                    is_it && files.iter().all(|file| here.contains(file))
-                });
-                return Ok(Some(Source {
-                    repository: repository.clone(),
-                    revision: Some(last.map_or(commit, |(commit, _)| commit).clone()),
-                    files: files.into_iter().map(SourceFile::from).collect(),
-                }));
-            }
+            let Some(files) = chosen(here)? else {
+                continue;
+            };
+            let weights = files.iter().find(|file| file.is_weights());
+            let pulled = weights.and_then(|file| record.file(file));
+            let last = commits.iter().find(|(commit, here)| {
+                let is_it = pulled.as_ref().is_some_and(|file| file.commit == *commit);
+                is_it && files.iter().all(|file| here.contains(file))
+            });
+            return Ok(Some(Source {
+                repository: repository.clone(),
+                revision: Some(last.map_or(commit, |(commit, _)| commit).clone()),
+                files: files.into_iter().map(SourceFile::from).collect(),
+            }));
         }
         Ok(None)
     }

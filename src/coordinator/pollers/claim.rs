@@ -60,9 +60,9 @@ impl Pollers {
         held.take(id, owner)
     }
 
-    /// A worker of this account that makes such things and may have been given it: the one that came last, as far as anybody knows, of those that
-    /// are believed; where none is, the last of all, and it brings what its owner asked for. One that is on a socket brings
-    /// nothing here.
+    /// A worker of this account that makes such things and may have been given it: the one that came last, as far as
+    /// anybody knows, of those that are believed; where none is, the last of all, and it brings what its owner asked for.
+    /// One that is on a socket brings nothing here.
     async fn claimant(&self, owner: AccountId, kind: Kind) -> Result<Arc<Mutex<Poller>>, NotTaken> {
         let trade = Trade::of(kind).ok_or(NotTaken::Unknown)?;
         let here = self.latest_of(owner, trade);

@@ -102,8 +102,8 @@ impl Store {
         }
     }
 
-    /// Workers of an account that may be of this trade, those that are known to be before the others, and each the one seen last first:
-    /// of one that is on a socket no trade is kept, and of one that is new nothing may be yet.
+    /// Workers of an account that may be of this trade, those that are known to be before the others, and each the one
+    /// seen last first: of one that is on a socket no trade is kept, and of one that is new nothing may be yet.
     pub async fn newest_workers(
         &self,
         owner: AccountId,
