@@ -23,7 +23,7 @@ use super::modes::Modes;
 use super::passkeys::Passkeys;
 use super::people::{People, Rewards};
 use super::pictures::{Pictures, Sources};
-use super::pollers::Pollers;
+use super::pollers::{Badges, Pollers};
 use super::requests::{Requests, UNWRITTEN};
 use super::rigs::{Records, Rigs};
 use super::state::{DoorSettings, Doors};
@@ -272,8 +272,9 @@ pub async fn doors(
     let moderation = Moderation::open(store.clone(), rules, tasks).await?;
     let guards = (rigs.clone(), moderation.clone());
     let messages = Messages::open(store.clone(), rigs.clone(), &settings.name, tasks).await?;
+    let badges = Badges::new(&accounts.derived_secret("jobs that are out"));
     Ok(Doors {
-        pollers: Pollers::start(switchboard.clone(), rigs.clone(), names, tasks),
+        pollers: Pollers::start(switchboard.clone(), rigs.clone(), (names, badges), tasks),
         workers: Workers::new(switchboard.clone(), accounts.clone(), guards, workers),
         moderation,
         modes: Modes::start(store.clone(), requests.clone(), tasks),

@@ -18,7 +18,8 @@ pub struct Key {
 /// What objects are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Area {
-    /// What workers made. The number is that of the attempt: one that is late must not take another's place.
+    /// What workers made. Each attempt has another name, by its number or by an id of its own: one that is late must not
+    /// take another's place.
     Results,
     /// What clients sent along. The number is that of the image among those of its request.
     Sources,
@@ -48,6 +49,11 @@ impl Key {
             number,
             kind,
         }
+    }
+
+    /// That of what the object belongs to.
+    pub const fn id(&self) -> Uuid {
+        self.id
     }
 
     pub const fn kind(&self) -> Kind {

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use super::chat::Turn;
 use crate::coordinator::dispatch::{Offer, SessionId};
@@ -39,13 +38,6 @@ pub enum NotTaken {
     Unavailable,
 }
 
-/// What a worker calls its attempt at a job: the first has the job's own id, and each later one another, so that who
-/// was too late is told from who has it now. Of such an id and its attempt this is the job again.
-pub fn called(job: JobId, attempt: u32) -> JobId {
-    let later = u128::from(attempt.saturating_sub(1));
-    JobId(Uuid::from_u128(job.0.as_u128() ^ later))
-}
-
 #[derive(Debug, Default)]
 pub struct Held {
     /// By what their workers call them.
@@ -67,12 +59,12 @@ struct Busy {
 /// One attempt at one job.
 #[derive(Debug, Clone)]
 pub struct Out {
+    /// What its worker calls it.
+    pub id: JobId,
     pub job: JobId,
     pub kind: Kind,
     pub session: SessionId,
     pub attempt: u32,
-    /// An earlier process gave it out, and nobody knows as which attempt.
-    pub claimed: bool,
     /// Nobody waits for it.
     pub decoy: bool,
     /// What it is to be read by, where it is part of a chat.
@@ -100,8 +92,7 @@ enum State {
 }
 
 impl Held {
-    pub fn add(&mut self, offer: &Offer, owner: AccountId, longest: u32) {
-        let id = called(offer.job.id, offer.attempt);
+    pub fn add(&mut self, id: JobId, offer: &Offer, owner: AccountId, longest: u32) {
         let before = self.last.insert(offer.job.id, id);
         if let Some(before) = before.filter(|before| *before != id) {
             self.take_away(before);
@@ -109,11 +100,11 @@ impl Held {
         let patience = offer.patience.unwrap_or(offer.remaining);
         let until = Instant::now() + patience;
         let out = Out {
+            id,
             job: offer.job.id,
             kind: offer.job.kind,
             session: offer.session,
             attempt: offer.attempt,
-            claimed: false,
             decoy: false,
             turn: Turn::of(offer, longest).map(Arc::new),
             pixels: most_pixels(&offer.job),
@@ -147,17 +138,10 @@ impl Held {
     }
 
     /// Nobody waits for what is made of it.
-    pub fn add_decoy(&mut self, offer: &Offer, owner: AccountId) {
-        self.add(offer, owner, u32::MAX);
-        if let Some(out) = self.jobs.get_mut(&called(offer.job.id, offer.attempt)) {
-            out.decoy = true;
-        }
-    }
-
-    /// An earlier process gave it out.
-    pub fn claim(&mut self, id: JobId) {
+    pub fn add_decoy(&mut self, id: JobId, offer: &Offer, owner: AccountId) {
+        self.add(id, offer, owner, u32::MAX);
         if let Some(out) = self.jobs.get_mut(&id) {
-            out.claimed = true;
+            out.decoy = true;
         }
     }
 
@@ -211,6 +195,19 @@ impl Held {
                 self.turn(id, State::TakenAway);
                 NotTaken::TakenAway
             }
+        }
+    }
+
+    /// What was offered never left, and is nobody's.
+    pub fn end(&mut self, offer: &Offer) {
+        let last = self.last.get(&offer.job.id).copied();
+        let is_it = |id: &JobId| {
+            self.jobs
+                .get(id)
+                .is_some_and(|out| out.attempt == offer.attempt)
+        };
+        if let Some(id) = last.filter(is_it) {
+            self.take_away(id);
         }
     }
 
@@ -283,7 +280,7 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::{Held, NotTaken, called};
+    use super::{Held, NotTaken};
     use crate::coordinator::dispatch::{Offer, SessionId};
     use crate::protocol::job::{
         AccountId, Body, FormRequest, Job, JobId, Kind, Limits, ModelChoice, Privacy, RequestId,
@@ -339,20 +336,9 @@ mod tests {
     }
 
     #[test]
-    fn each_attempt_has_an_id_that_leads_to_its_job() {
-        let job = JobId::random();
-        assert_eq!(called(job, 1), job);
-        for attempt in 2..=8 {
-            let id = called(job, attempt);
-            assert_ne!(id, called(job, attempt - 1));
-            assert_eq!(called(id, attempt), job);
-        }
-    }
-
-    #[test]
     fn a_worker_is_busy_for_as_long_as_its_job_may_take_and_anew_when_it_speaks() {
         let (mut held, offer) = (Held::default(), offer(3870));
-        held.add(&offer, OWNER, 0);
+        held.add(offer.job.id, &offer, OWNER, 0);
         let now = Instant::now();
         assert!(held.is_busy(SESSION, now + secs(3800)));
         assert!(!held.is_busy(SESSION, now + secs(3871)));
@@ -367,9 +353,9 @@ mod tests {
         let mut held = Held::default();
         let offers: Vec<Offer> = (0..600).map(|_| offer(150)).collect();
         let (late, delivered) = offers.split_first().unwrap();
-        held.add(late, OWNER, 0);
+        held.add(late.job.id, late, OWNER, 0);
         for offer in delivered {
-            held.add(offer, OWNER, 0);
+            held.add(offer.job.id, offer, OWNER, 0);
             held.delivered(offer.job.id);
         }
         let (id, now) = (delivered[0].job.id, Instant::now());

@@ -2,15 +2,17 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
+//! | `badge` | what a worker calls its jobs, which nobody else can |
 //! | `poller` | one such worker: who it is, what it last said it serves |
 //! | `chat` | what such a worker has made of a chat, read as an answer |
 //! | `claim` | jobs that an earlier process has given out |
 //! | `held` | the jobs that are out, and who may bring them |
 //!
 //! To dispatch such a worker is a session that has room only while it asks. It is online while it comes often enough;
-//! here is who watches that. Nothing of this is on disk: after a restart the jobs are queued again, and a worker says
-//! who it is with every pop anyway.
+//! here is who watches that. Nothing of this is on disk: after a restart the jobs are queued again, a worker says who it
+//! is with every pop anyway, and what it calls its jobs says whose they are.
 
+mod badge;
 mod chat;
 mod claim;
 mod held;
@@ -19,6 +21,7 @@ mod poller;
 #[cfg(test)]
 mod tests;
 
+pub use badge::{Badge, Badges};
 pub use held::NotTaken;
 pub use poller::{Ask, NotServed};
 
@@ -44,7 +47,7 @@ use crate::protocol::job::{
 };
 use crate::tasks::Tasks;
 
-use held::{Held, Out, called};
+use held::{Held, Out};
 use poller::Poller;
 
 /// A worker that has not come for this long is offline.
@@ -65,6 +68,7 @@ struct Inner {
     rigs: Rigs,
     store: Store,
     names: Names,
+    badges: Badges,
     meter: Meter,
     tasks: Tasks,
     /// How long whoever brings something waits for the store.
@@ -79,6 +83,7 @@ struct Inner {
 pub struct Given {
     /// To which worker.
     pub worker: WorkerId,
+    pub badge: Badge,
     /// All of one request. They go back unless they are kept.
     pub offers: Lent,
     /// Their model, as the worker calls it.
@@ -87,14 +92,12 @@ pub struct Given {
     pub skipped: Skipped,
 }
 
-/// Which attempts at which job one may be.
+/// One attempt at a job, and who brings it is heard alone.
 #[derive(Debug)]
-pub struct Attempts {
-    /// What it is brought as from here on.
+pub struct Attempt {
+    /// What its worker calls it.
     pub id: JobId,
-    pub job: JobId,
     pub kind: Kind,
-    pub numbers: Vec<u32>,
     /// The most pixels of what is drawn for it.
     pub pixels: u64,
     /// Nobody else is heard who brings the same, until this is dropped.
@@ -116,31 +119,33 @@ pub enum Made {
 impl Given {
     /// What the worker calls its jobs.
     pub fn ids(&self) -> Vec<JobId> {
-        self.offers.iter().map(id_of).collect()
+        let ids = self.offers.iter().map(|offer| self.badge.id_of(offer));
+        ids.collect()
     }
 }
 
-/// What its worker calls an offered job.
-pub fn id_of(offer: &Offer) -> JobId {
-    called(offer.job.id, offer.attempt)
-}
-
 impl Pollers {
-    pub fn start(switchboard: Switchboard, rigs: Rigs, names: Names, tasks: &Tasks) -> Self {
-        Self::waiting(WRITTEN, switchboard, rigs, (names, tasks))
+    pub fn start(
+        switchboard: Switchboard,
+        rigs: Rigs,
+        words: (Names, Badges),
+        tasks: &Tasks,
+    ) -> Self {
+        Self::waiting(WRITTEN, switchboard, rigs, (words, tasks))
     }
 
     fn waiting(
         patience: Duration,
         switchboard: Switchboard,
         rigs: Rigs,
-        (names, tasks): (Names, &Tasks),
+        ((names, badges), tasks): ((Names, Badges), &Tasks),
     ) -> Self {
         let pollers = Self(Arc::new(Inner {
             switchboard,
             store: rigs.store().clone(),
             rigs,
             names,
+            badges,
             meter: Meter::start(tasks),
             tasks: tasks.clone(),
             patience,
@@ -189,6 +194,7 @@ impl Pollers {
         let first = offers.first();
         Ok(Given {
             worker: poller.row.id,
+            badge: self.0.badges.of(poller.row.id),
             model: first.map(|offer| poller.own_name(&offer.model, &self.0.names)),
             offers,
             skipped: popped.skipped,
@@ -196,62 +202,62 @@ impl Pollers {
     }
 
     fn hand_out(&self, poller: &Poller, offers: Lent, longest: u32) -> Lent {
+        let badge = self.0.badges.of(poller.row.id);
         let mut held = self.held();
         for offer in offers.iter() {
-            held.add(offer, poller.row.owner, longest);
+            held.add(badge.id_of(offer), offer, poller.row.owner, longest);
         }
         offers
     }
 
     fn hand_out_decoy(&self, poller: &mut Poller, decoy: Offer) -> Offer {
         let decoy = poller.decoy(decoy);
-        self.held().add_decoy(&decoy, poller.row.owner);
+        let id = self.0.badges.of(poller.row.id).id_of(&decoy);
+        self.held().add_decoy(id, &decoy, poller.row.owner);
         decoy
     }
 
-    /// As one of these attempts: nobody else is heard before it is known whether this was taken. Returns when it is on
-    /// disk.
+    /// As this attempt: nobody else is heard before it is known whether this was taken. Returns when it is on disk.
     pub async fn bring_alone(
         &self,
         owner: AccountId,
-        attempts: Attempts,
+        attempt: Attempt,
         made: Made,
     ) -> Result<Kudos, NotTaken> {
-        let out = self.out(owner, attempts.id, attempts.kind).await?;
+        let out = self.out(owner, attempt.id, attempt.kind).await?;
         let Err(too_long) = check_length(&out, &made) else {
-            return self.bring_holding(attempts, out, made).await;
+            return self.bring_holding(attempt, out, made).await;
         };
         // Whoever is refused may bring nothing more: somebody else makes it.
-        let _ = self.bring_holding(attempts, out, Made::Fault).await;
+        let _ = self.bring_holding(attempt, out, Made::Fault).await;
         Err(too_long)
     }
 
     /// What has begun goes on though whoever brings it hangs up.
     async fn bring_holding(
         &self,
-        attempts: Attempts,
+        attempt: Attempt,
         out: Out,
         made: Made,
     ) -> Result<Kudos, NotTaken> {
         if out.decoy {
-            let id = called(out.job, out.attempt);
             match made {
-                Made::Brought { .. } => self.held().brought(id),
-                Made::Fault => self.held().given_back(id),
+                Made::Brought { .. } => self.held().brought(out.id),
+                Made::Fault => self.held().given_back(out.id),
             }
             return Ok(Kudos(0));
         }
         let pollers = self.clone();
         let bringing = self.0.tasks.start(async move {
             let brought = pollers.hand_over(&out, made).await;
-            drop(attempts);
+            drop(attempt);
             brought
         });
         bringing.await.unwrap_or(Err(NotTaken::Unavailable))
     }
 
     async fn hand_over(&self, out: &Out, made: Made) -> Result<Kudos, NotTaken> {
-        let id = called(out.job, out.attempt);
+        let id = out.id;
         let is_whole = matches!(made, Made::Brought { .. });
         let (made, finish) = self.read(out, made).await;
         let brought = Brought {
@@ -281,7 +287,7 @@ impl Pollers {
 
     /// What was brought before may have been written down since.
     async fn not_wanted(&self, out: &Out) -> NotTaken {
-        let id = called(out.job, out.attempt);
+        let id = out.id;
         if out.unsure {
             match self.0.store.delivered(&[out.job], out.kind).await {
                 Err(_) => return NotTaken::Unavailable,
@@ -316,29 +322,21 @@ impl Pollers {
         }
     }
 
-    /// Which attempts at a job the one may be that this account's worker has, the likeliest first: of one that an earlier
-    /// process gave out nobody knows which it was. Looking at an image takes a while, and so may writing down: of several
-    /// that are brought for one job at the same time the first is looked at, and the others only if it was not taken.
-    /// Where jobs of one kind are brought there are no others.
-    pub async fn attempts(
+    /// The attempt that this account's worker has, perhaps from an earlier process. Where jobs of one kind are brought
+    /// there are no others. Looking at an image takes a while, and so may writing down: of several that are brought for
+    /// one job at the same time the first is looked at, and the others only if it was not taken.
+    pub async fn attempt(
         &self,
         owner: AccountId,
         id: JobId,
         kind: Kind,
-    ) -> Result<Attempts, NotTaken> {
+    ) -> Result<Attempt, NotTaken> {
         let before = self.out(owner, id, kind).await?;
         let alone = before.alone.lock_owned().await;
-        let out = self
-            .held()
-            .take(called(before.job, before.attempt), owner)?;
-        Ok(Attempts {
-            id: called(out.job, out.attempt),
-            job: out.job,
+        let out = self.held().take(before.id, owner)?;
+        Ok(Attempt {
+            id: out.id,
             kind: out.kind,
-            numbers: match out.claimed {
-                true => (1..=ATTEMPTS).rev().collect(),
-                false => vec![out.attempt],
-            },
             pixels: out.pixels,
             _alone: alone,
         })
@@ -420,7 +418,7 @@ impl Pollers {
     /// them.
     pub async fn end(&self, offers: &[Offer], failure: Failure) {
         for offer in offers {
-            self.held().refused(id_of(offer));
+            self.held().end(offer);
             let frame = Frame {
                 session: offer.session,
                 job: offer.job.id,

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use crate::coordinator::accounts::Roles;
 use crate::coordinator::dispatch::{Extensions, Offer, Registration, ServedModel, SessionId};
 use crate::coordinator::names::Names;
 use crate::coordinator::rigs::NotAdmitted;
-use crate::coordinator::storage::{Said, WorkerRow};
+use crate::coordinator::storage::{RigRow, Said, WorkerRow};
 use crate::coordinator::switchboard::{Card, Gpus, News, Switchboard};
 use crate::protocol::job::{AccountId, Capabilities, Formats, Job, JobId, Kind, Reach, RequestId};
 use crate::protocol::legacy::agent::BridgeAgent;
@@ -71,11 +72,6 @@ impl Poller {
         }
     }
 
-    /// What it makes, if it said so since the start.
-    pub fn trade(&self) -> Option<Trade> {
-        self.said.as_ref().and_then(Ask::trade)
-    }
-
     pub fn shown(&self) -> Arc<BTreeSet<RequestId>> {
         self.shown.clone()
     }
@@ -134,6 +130,27 @@ impl Poller {
                 Some(News::Changed(registration, card))
             }
         }
+    }
+
+    /// Whether it is known what it serves.
+    pub fn has_said(&self) -> bool {
+        self.said.is_some()
+    }
+
+    /// What it told an earlier process counts until it comes: what it brings is worth as much as before.
+    pub fn recollect(&mut self, rig: &RigRow, kind: Kind) {
+        self.vouched = rig.owner.roles.contains(Roles::TRUSTED);
+        let models = match kind {
+            Kind::Interrogation => &rig.said.takes,
+            _ => &rig.said.models,
+        };
+        self.said = Some(Ask {
+            name: rig.name.as_str().into(),
+            agent: rig.said.agent.as_str().into(),
+            kind,
+            models: models.iter().map(|name| name.as_str().into()).collect(),
+            ..Ask::nothing()
+        });
     }
 
     /// Whether it was ever introduced.

@@ -7,7 +7,7 @@ use tokio::select;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{pause, timeout};
 
-use super::{Ask, Made, NotTaken, Pollers};
+use super::{Ask, Badges, Made, NotTaken, Pollers};
 use crate::coordinator::accounts::Caller;
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::dispatch::{Settings, Standing, Submission, Wants};
@@ -88,8 +88,9 @@ async fn place_waiting(ledger: &Ledger, patience: Duration) -> Place {
     let board = Switchboard::start(Settings::default(), ledger.books(), &tasks);
     let (records, doors) = (Records::new(store.modes()), DoorSettings::default());
     let rigs = Rigs::start(records, board.clone(), store, &doors, &tasks);
+    let words = (Names::default(), Badges::new(&[1; 32]));
     Place {
-        pollers: Pollers::waiting(patience, board.clone(), rigs, (Names::default(), &tasks)),
+        pollers: Pollers::waiting(patience, board.clone(), rigs, (words, &tasks)),
         board,
         caller,
         _folder: folder,
@@ -117,8 +118,8 @@ impl Place {
 
     async fn bring(&self, id: JobId, made: Made) -> Result<Kudos, NotTaken> {
         let owner = self.caller.account;
-        let attempts = self.pollers.attempts(owner, id, Kind::Text).await?;
-        self.pollers.bring_alone(owner, attempts, made).await
+        let attempt = self.pollers.attempt(owner, id, Kind::Text).await?;
+        self.pollers.bring_alone(owner, attempt, made).await
     }
 }
 
@@ -172,15 +173,15 @@ async fn what_is_brought_is_known_as_that_though_its_worker_has_hung_up() {
     let ledger = Ledger::closed();
     let place = place(&ledger).await;
     let (owner, (id, _streams)) = (place.caller.account, place.text_that_is_out().await);
-    let attempts = place.pollers.attempts(owner, id, Kind::Text);
-    let attempts = attempts.await.unwrap();
-    let bringing = place.pollers.bring_alone(owner, attempts, made());
+    let attempt = place.pollers.attempt(owner, id, Kind::Text);
+    let attempt = attempt.await.unwrap();
+    let bringing = place.pollers.bring_alone(owner, attempt, made());
     select! {
         brought = bringing => panic!("it is not on disk yet: {brought:?}"),
         () = ledger.asked.notified() => {}
     }
     ledger.open.add_permits(1);
-    let again = place.pollers.attempts(owner, id, Kind::Text);
+    let again = place.pollers.attempt(owner, id, Kind::Text);
     let again = timeout(PATIENCE, again).await;
     assert_eq!(again.unwrap().unwrap_err(), NotTaken::Already);
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Made, Output};
 use crate::coordinator::media::{Key, Media, Unaccepted};
-use crate::protocol::job::Remark;
+use crate::protocol::job::{JobId, Remark};
 use crate::protocol::legacy::image::metadata::GenerationMetadataImage;
 use crate::protocol::legacy::image::status::{GenerationImage, LOST};
 use crate::protocol::legacy::submit::UPLOADED;
@@ -60,7 +60,7 @@ pub async fn image(
     GenerationImage {
         img: img.unwrap_or_else(|| LOST.to_owned()),
         seed: drawn_seed(output, made).to_string(),
-        id: output.job,
+        id: drawn_id(output, made),
         censored: made.hidden.is_some(),
         gen_metadata: remarks.iter().filter_map(remark).collect(),
         worker_id: made.worker_id,
@@ -68,6 +68,13 @@ pub async fn image(
         model: made.model.to_string(),
         state: ResultState::Ok,
     }
+}
+
+/// What its worker calls it, as whoever asked and whoever rates it do, too.
+pub fn drawn_id(output: &Output, made: &Made) -> JobId {
+    let drawn = made.product.media();
+    let key: Option<Key> = drawn.and_then(|drawn| drawn.key.parse().ok());
+    key.map_or(output.job, |key| JobId(key.id()))
 }
 
 /// The seed that its worker has used, as far as it says so.

@@ -102,19 +102,20 @@ impl Store {
         }
     }
 
-    /// Workers of an account that may be of this trade, those that are known to be before the others, and each the one
-    /// seen last first: of one that is on a socket no trade is kept, and of one that is new nothing may be yet.
-    pub async fn newest_workers(
+    /// Some workers of an account that are older than this one, the newest first, and none if there is none: that may be
+    /// of a trade, as none is kept of one that is on a socket, and of one that is new nothing may be known yet.
+    pub async fn workers_before(
         &self,
+        worker: WorkerId,
         owner: AccountId,
         trade: &str,
     ) -> Result<Vec<WorkerRow>, StorageError> {
         let rows = sqlx::query(
             "SELECT id, public_id, name, owner, trusted FROM workers \
-             JOIN rigs ON rigs.worker = workers.id WHERE owner = $1 AND trade IN ('', $2) \
-             ORDER BY CASE WHEN trade = '' THEN 1 ELSE 0 END, seen_at DESC, id DESC LIMIT 64",
+             JOIN rigs ON rigs.worker = workers.id \
+             WHERE owner = $1 AND trade IN ('', $2) AND id < $3 ORDER BY id DESC LIMIT 64",
         );
-        let rows = rows.bind(owner.0).bind(trade.to_owned());
+        let rows = rows.bind(owner.0).bind(trade.to_owned()).bind(worker.0);
         all(rows, &self.readers).await
     }
 

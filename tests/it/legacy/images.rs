@@ -261,10 +261,10 @@ async fn without_links_the_image_is_in_the_reply_and_comes_as_base64_from_plain_
     assert!(bytes.starts_with(b"RIFF") && bytes[8..].starts_with(b"WEBP"));
 }
 
-/// What was booked for the image of this job: charged, paid to its worker's owner, and to the house.
-async fn booked(app: &App, job: &Value) -> [i64; 3] {
-    let job = JobId(job.as_str().unwrap().parse().unwrap());
-    let entries = app.store.entries(job).await.unwrap();
+/// What was booked for the image of this request: charged, paid to its worker's owner, and to the house.
+pub async fn booked(app: &App, id: &str) -> [i64; 3] {
+    let request = app.requests.find(RequestId(id.parse().unwrap())).unwrap();
+    let entries = app.store.entries(request.outputs[0].job).await.unwrap();
     let (house, people): (Vec<_>, Vec<_>) =
         entries.iter().partition(|(account, _)| *account == HOUSE);
     let sum = |entries: &[&(AccountId, Kudos)], of: fn(i64) -> bool| {
@@ -283,11 +283,11 @@ async fn old_software_is_told_the_whole_reward_and_paid_a_part_of_it() {
     let app = App::start().await;
     app.enrich(Kudos(1_000_000)).await;
     let check = async |agent: &str, expected: [i64; 3]| {
-        ask(&app, json!({"r2": false, "params": {"steps": 40}})).await;
+        let id = ask(&app, json!({"r2": false, "params": {"steps": 40}})).await;
         let popped = pop(&app, json!({"bridge_agent": agent})).await;
         let (_, submitted) = submit(&app, &popped["id"], json!({})).await;
         assert_eq!(submitted["reward"], 9.0, "{agent}");
-        assert_eq!(booked(&app, &popped["id"]).await, expected, "{agent}");
+        assert_eq!(booked(&app, &id).await, expected, "{agent}");
     };
     check(NEWEST, [-10_000, 9000, 1000]).await;
     check("AI Horde Worker reGen:12:test", [-10_000, 8100, 1900]).await;
@@ -306,7 +306,7 @@ async fn an_image_that_may_not_be_shown_costs_its_client_the_fee_and_its_worker_
         assert_eq!(submitted["reward"], 9.0);
         let status = until_done(&app, &id).await;
         assert_eq!(status["generations"][0]["censored"], true, "{status}");
-        assert_eq!(booked(&app, &popped["id"]).await, [-1000, 9000, -8000]);
+        assert_eq!(booked(&app, &id).await, [-1000, 9000, -8000]);
     }
 }
 
@@ -724,6 +724,32 @@ async fn shared_images_are_rated_once_and_never_for_more_than_they_cost() {
     );
     let again = |(_, answer): &&(u16, Value)| answer["rc"] == "AestheticsAlreadyExist";
     assert!(refused.iter().all(again), "{answers:?}");
+}
+
+#[tokio::test]
+async fn an_image_is_rated_by_what_whoever_drew_it_at_last_calls_it() {
+    let app = App::start().await;
+    app.enrich(Kudos(1_000_000)).await;
+    let id = ask(&app, json!({"shared": true, "params": {"steps": 40}})).await;
+    let given_up = pop(&app, json!({})).await;
+    let faulted = json!({"generation": "", "state": "faulted"});
+    submit(&app, &given_up["id"], faulted).await;
+    let popped = pop(&app, json!({"name": "another"})).await;
+    assert_ne!(popped["id"], given_up["id"]);
+    submit(&app, &popped["id"], json!({})).await;
+    let status = until_done(&app, &id).await;
+    assert_eq!(status["generations"][0]["id"], popped["id"]);
+    let rate = async |image: &Value| {
+        let body = json!({"ratings": [{"id": image, "rating": 8}]});
+        post(&app, &format!("/api/v2/generate/rate/{id}"), body).await
+    };
+    let (code, answer) = rate(&given_up["id"]).await;
+    assert_eq!(
+        (code, &answer["rc"]),
+        (StatusCode::BAD_REQUEST, &json!("ProcGenNotFound"))
+    );
+    let (code, answer) = rate(&popped["id"]).await;
+    assert_eq!((code, &answer["reward"]), (StatusCode::OK, &json!(5.0)));
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ mod payers;
 mod people;
 mod produced;
 mod raid;
+mod restarts;
 mod rigs;
 mod service;
 mod streamed;

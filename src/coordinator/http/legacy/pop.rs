@@ -18,7 +18,7 @@ use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::messages::Messages;
 use crate::coordinator::modes::Modes;
-use crate::coordinator::pollers::{Ask, Given, Pollers, id_of};
+use crate::coordinator::pollers::{Ask, Given, Pollers};
 use crate::coordinator::secrets;
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::storage::Said;
@@ -117,7 +117,7 @@ fn payload(given: &Given, reach: Reach, scrub: bool) -> GenerationPayloadText {
     };
     GenerationPayloadText {
         payload: model_payload(first, lengths, scrub),
-        id: Some(id_of(first)),
+        id: Some(given.badge.id_of(first)),
         ids: given.ids(),
         ttl: first.patience.map(|patience| patience.as_secs()),
         model: given.model.as_deref().map(str::to_owned),

@@ -32,10 +32,10 @@ pub async fn submit(
         .parse()
         .map(JobId)
         .map_err(|_| Refusal::unknown_job(&id))?;
-    let attempts = pollers.attempts(caller.account, job, Kind::Text).await;
-    let attempts = attempts.map_err(|not| not_taken(not, job))?;
+    let attempt = pollers.attempt(caller.account, job, Kind::Text).await;
+    let attempt = attempt.map_err(|not| not_taken(not, job))?;
     let made = made(brought);
-    let reward = pollers.bring_alone(caller.account, attempts, made).await;
+    let reward = pollers.bring_alone(caller.account, attempt, made).await;
     let reward = reward.map_err(|not| not_taken(not, job))?;
     let answer = GenerationSubmitted {
         reward: reward.0 as f64 / 1000.0,

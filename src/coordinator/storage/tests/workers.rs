@@ -17,7 +17,7 @@ on_both_engines! {
     a_crew_is_counted_by_owner_and_address,
     an_account_has_no_more_workers_than_it_may_however_many_come_at_once,
     those_that_come_together_are_each_themselves,
-    those_that_polled_are_found_first_and_the_one_seen_last_of_them,
+    workers_of_an_account_are_found_some_at_a_time_by_what_they_make,
 }
 
 const NOW: UnixMillis = UnixMillis(1);
@@ -131,36 +131,34 @@ async fn a_crew_is_counted_by_owner_and_address(scratch: Scratch) {
     assert_eq!((nobody.all, nobody.here), (0, 0));
 }
 
-async fn those_that_polled_are_found_first_and_the_one_seen_last_of_them(scratch: Scratch) {
+async fn workers_of_an_account_are_found_some_at_a_time_by_what_they_make(scratch: Scratch) {
     let store = scratch.open().await;
-    let seen = async |name: &str, seen_at: i64, said: Option<(String, Said)>| {
-        let row = store.worker(name, AccountId(1), NOW).await.unwrap();
+    let owner = AccountId(1);
+    let trades = ["image", "text", ""].into_iter().cycle();
+    for (number, trade) in trades.take(300).enumerate() {
+        let row = store.worker(&number.to_string(), owner, NOW).await.unwrap();
+        let said = (!trade.is_empty()).then(|| (trade.to_owned(), Said::default()));
         let news = RigNews {
             worker: row.id,
-            seen_at: UnixMillis(seen_at),
+            seen_at: NOW,
             said,
             done: Tally::default(),
             speed: 0,
             team: None,
         };
         store.save_rigs(vec![news]).await.unwrap();
-    };
-    let polled = || Some(("image".to_owned(), Said::default()));
-    seen("late", 30, polled()).await;
-    seen("early", 10, polled()).await;
-    seen("on a socket", 40, None).await;
-    store
-        .worker("new", AccountId(1), UnixMillis(20))
-        .await
-        .unwrap();
+    }
     store.worker("another's", AccountId(2), NOW).await.unwrap();
-    let newest = async |trade: &str| {
-        let rows = store.newest_workers(AccountId(1), trade).await.unwrap();
-        rows.into_iter().map(|row| row.name).collect::<Vec<_>>()
-    };
-    assert_eq!(
-        newest("image").await,
-        ["late", "early", "on a socket", "new"]
-    );
-    assert_eq!(newest("text").await, ["on a socket", "new"]);
+    let (mut found, mut before) = (Vec::new(), WorkerId(i64::MAX));
+    loop {
+        let rows = store.workers_before(before, owner, "image").await.unwrap();
+        let Some(last) = rows.last() else { break };
+        before = last.id;
+        found.extend(
+            rows.into_iter()
+                .map(|row| row.name.parse::<usize>().unwrap()),
+        );
+    }
+    let expected = (0..300).rev().filter(|number| number % 3 != 1);
+    assert_eq!(found, expected.collect::<Vec<_>>());
 }

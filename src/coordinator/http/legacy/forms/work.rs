@@ -9,7 +9,7 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::super::body::read;
-use super::super::images::uploaded;
+use super::super::images::{key_of, uploaded};
 use super::super::moderation::Door;
 use super::super::refused::Refused;
 use super::super::rigs::door::{self, Untold};
@@ -20,12 +20,11 @@ use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
-use crate::coordinator::media::{Area, Key, Kind as Format, Media};
+use crate::coordinator::media::{Key, Media};
 use crate::coordinator::modes::Modes;
-use crate::coordinator::pollers::{Ask, Made, NotTaken, Pollers, id_of};
+use crate::coordinator::pollers::{Ask, Badge, Given, Made, NotTaken, Pollers};
 use crate::coordinator::requests::results::is_uploaded;
 use crate::coordinator::storage::Said;
-use crate::coordinator::switchboard::Lent;
 use crate::protocol::job::{Body as JobBody, Capabilities, JobId, Kind, Product, Reach};
 use crate::protocol::legacy::image::drawn::most_bytes;
 use crate::protocol::legacy::interrogation::{
@@ -77,7 +76,7 @@ pub async fn pop(
     let given = pollers.pop(&caller, ask, wants).await;
     let mut given = given.map_err(|not| door::not_served(not, &name))?;
     door.moderation.whereabouts().note(&worker, door.address);
-    let forms = payloads(&mut given.offers, &media, &pollers).await?;
+    let forms = payloads(&mut given, &media, &pollers).await?;
     let answer = match forms.is_empty() {
         true => InterrogationPopPayload {
             forms: None,
@@ -133,14 +132,15 @@ fn is_drawn(form: Form) -> bool {
 
 /// Of those that can be told. One that the store has no link for goes back; if that leaves nothing, they are refused.
 async fn payloads(
-    offers: &mut Lent,
+    given: &mut Given,
     media: &Media,
     pollers: &Pollers,
 ) -> Result<Vec<InterrogationPopFormPayload>, Refusal> {
+    let offers = &mut given.offers;
     let mut forms = Vec::with_capacity(offers.len());
     let mut unlinked = Vec::new();
     for offer in offers.iter() {
-        match payload(offer, media).await {
+        match payload(offer, &given.badge, media).await {
             Ok(form) => forms.push(form),
             Err(Untold::NoStore) => unlinked.push(offer.job.id),
             Err(why) => door::take_back(pollers, from_ref(offer), why).await?,
@@ -153,7 +153,11 @@ async fn payloads(
     Ok(forms)
 }
 
-async fn payload(offer: &Offer, media: &Media) -> Result<InterrogationPopFormPayload, Untold> {
+async fn payload(
+    offer: &Offer,
+    badge: &Badge,
+    media: &Media,
+) -> Result<InterrogationPopFormPayload, Untold> {
     let JobBody::Form(request) = &offer.job.body else {
         return Err(Untold::Unreadable);
     };
@@ -163,25 +167,21 @@ async fn payload(offer: &Offer, media: &Media) -> Result<InterrogationPopFormPay
         // It stays where its client has it.
         Err(_) => request.image.clone(),
     };
+    let id = badge.id_of(offer);
     let r2_upload = match is_drawn(form) {
         true => {
-            let key = key(offer.job.id, offer.attempt);
-            let link = media.upload_link_up_to(most_bytes(&offer.job), key, LINKS);
+            let link = media.upload_link_up_to(most_bytes(&offer.job), key_of(id), LINKS);
             Some(link.await?)
         }
         false => None,
     };
     Ok(InterrogationPopFormPayload {
-        id: id_of(offer),
+        id,
         form,
         source_image,
         payload: request.payload.clone(),
         r2_upload,
     })
-}
-
-fn key(job: JobId, attempt: u32) -> Key {
-    Key::new(Area::Results, job.0, attempt, Format::Webp)
 }
 
 fn reasons(skipped: &Skipped) -> NoValidInterrogationsFound {
@@ -203,16 +203,15 @@ pub async fn submit(
     let (brought, _room) = read::<InterrogationSubmitInput>(whole)?;
     let job = brought.id.parse().map(JobId);
     let job = job.map_err(|_| Refusal::unknown_job(&brought.id))?;
-    let attempts = pollers
-        .attempts(caller.account, job, Kind::Interrogation)
+    let attempt = pollers
+        .attempt(caller.account, job, Kind::Interrogation)
         .await;
-    let attempts = attempts.map_err(|not| not_heard(not, job))?;
+    let attempt = attempt.map_err(|not| not_heard(not, job))?;
     let made = match brought.state == SubmitState::Faulted.word() {
         true => Made::Fault,
         false => {
-            let key = |number: &u32| key(attempts.job, *number);
-            let keys: Vec<Key> = attempts.numbers.iter().map(key).collect();
-            let image = image_of(&brought.result, &media, &keys, attempts.pixels).await?;
+            let key = key_of(attempt.id);
+            let image = image_of(&brought.result, &media, key, attempt.pixels).await?;
             let image = image.map(|key| key.to_string());
             let found = json!({"result": brought.result, "image": image.unwrap_or_default()});
             Made::Brought {
@@ -221,7 +220,7 @@ pub async fn submit(
             }
         }
     };
-    let reward = pollers.bring_alone(caller.account, attempts, made).await;
+    let reward = pollers.bring_alone(caller.account, attempt, made).await;
     let reward = reward.map_err(|not| not_heard(not, job))?;
     let answer = GenerationSubmitted {
         reward: reward.0 as f64 / 1000.0,
@@ -233,11 +232,14 @@ pub async fn submit(
 async fn image_of(
     result: &Value,
     media: &Media,
-    keys: &[Key],
+    key: Key,
     most_pixels: u64,
 ) -> Result<Option<Key>, Refusal> {
     match is_uploaded(result) {
-        true => uploaded(media, keys, most_pixels).await.map(Some),
+        true => {
+            uploaded(media, key, most_pixels).await?;
+            Ok(Some(key))
+        }
         false => Ok(None),
     }
 }
@@ -264,26 +266,26 @@ mod tests {
     #[tokio::test]
     async fn an_image_that_was_made_anew_is_taken_in_when_its_worker_says_that_it_is_there() {
         let tasks = Tasks::default();
-        let (media, keys) = (bucket(HOUR, &tasks).await, [key()]);
-        let link = media.upload_link(keys[0], HOUR).await.unwrap();
+        let (media, key) = (bucket(HOUR, &tasks).await, key());
+        let link = media.upload_link(key, HOUR).await.unwrap();
         assert!(put(&link, WEBP).await.contains("200"));
         let caption = json!({"caption": "a cat"});
-        let none = image_of(&caption, &media, &keys, PIXELS).await;
+        let none = image_of(&caption, &media, key, PIXELS).await;
         assert!(matches!(none, Ok(None)));
         for result in [json!({"GFPGAN": "R2"}), json!("R2")] {
-            let image = image_of(&result, &media, &keys, PIXELS).await;
-            assert!(matches!(image, Ok(Some(key)) if key == keys[0]));
+            let image = image_of(&result, &media, key, PIXELS).await;
+            assert!(matches!(image, Ok(Some(found)) if found == key));
         }
-        assert_eq!(media.get(keys[0]).await.unwrap().as_deref(), Some(WEBP));
+        assert_eq!(media.get(key).await.unwrap().as_deref(), Some(WEBP));
     }
 
     #[tokio::test]
     async fn what_is_no_image_is_refused() {
         let tasks = Tasks::default();
-        let (media, keys) = (bucket(HOUR, &tasks).await, [key()]);
-        let link = media.upload_link(keys[0], HOUR).await.unwrap();
+        let (media, key) = (bucket(HOUR, &tasks).await, key());
+        let link = media.upload_link(key, HOUR).await.unwrap();
         assert!(put(&link, b"<svg/>").await.contains("200"));
-        let image = image_of(&json!("R2"), &media, &keys, PIXELS).await;
+        let image = image_of(&json!("R2"), &media, key, PIXELS).await;
         assert!(image.is_err());
     }
 

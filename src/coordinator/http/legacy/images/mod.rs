@@ -29,4 +29,11 @@ pub use sources::{look_at, uploaded};
 pub use steps::progress;
 pub use submit::submit;
 
+use crate::coordinator::media::{Area, Key, Kind as Format};
 use crate::coordinator::requests::results::LINKS;
+use crate::protocol::job::JobId;
+
+/// Where that image is which a worker calls so: every attempt has an id of its own.
+pub fn key_of(id: JobId) -> Key {
+    Key::new(Area::Results, id.0, 1, Format::Webp)
+}

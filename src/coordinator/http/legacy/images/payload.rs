@@ -4,10 +4,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::super::rigs::door::Untold;
-use super::LINKS;
+use super::{LINKS, key_of};
 use crate::coordinator::dispatch::Offer;
-use crate::coordinator::media::{Area, Key, Kind as Format, Media, MediaError};
-use crate::coordinator::pollers::{Given, id_of};
+use crate::coordinator::media::{Media, MediaError};
+use crate::coordinator::pollers::Given;
 use crate::protocol::job::Body as JobBody;
 use crate::protocol::legacy::Body;
 use crate::protocol::legacy::image::drawn::most_bytes;
@@ -33,10 +33,10 @@ impl Ways<'_> {
         };
         let (request, seed) = asked_for(first).ok_or(Untold::Unreadable)?;
         let images = u32::try_from(given.offers.len()).unwrap_or(u32::MAX);
-        let links = self.upload_links(&given.offers).await?;
+        let links = self.upload_links(given).await?;
         Ok(Some(GenerationPayloadImage {
             payload: ModelPayloadImage::of(&request, images, seed),
-            id: Some(id_of(first)),
+            id: Some(given.badge.id_of(first)),
             ids: given.ids(),
             ttl: first.patience.map(|patience| patience.as_secs()),
             model: given.model.as_deref().map(str::to_owned),
@@ -50,13 +50,13 @@ impl Ways<'_> {
         }))
     }
 
-    async fn upload_links(&self, offers: &[Offer]) -> Result<Option<Vec<String>>, MediaError> {
+    async fn upload_links(&self, given: &Given) -> Result<Option<Vec<String>>, MediaError> {
         if !self.uploads {
             return Ok(None);
         }
-        let mut links = Vec::with_capacity(offers.len());
-        for offer in offers {
-            let key = Key::new(Area::Results, offer.job.id.0, offer.attempt, Format::Webp);
+        let mut links = Vec::with_capacity(given.offers.len());
+        for offer in given.offers.iter() {
+            let key = key_of(given.badge.id_of(offer));
             let link = self
                 .media
                 .upload_link_up_to(most_bytes(&offer.job), key, LINKS);

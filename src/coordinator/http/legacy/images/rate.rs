@@ -1,19 +1,22 @@
 //! `POST /api/v2/generate/rate/{id}`: what whoever asked thinks of the images. Of a request that may be shown to
 //! others, once.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::super::refused::Refused;
-use super::super::requested::{find, unavailable};
+use super::super::requested::{find, made, unavailable};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::reply;
 use crate::coordinator::kudos::{Cause, Posted, Posting};
-use crate::coordinator::requests::{Ended, Request, Requests};
+use crate::coordinator::requests::results::drawn_id;
+use crate::coordinator::requests::{Request, Requests};
 use crate::coordinator::storage::{RatingRow, Store};
 use crate::protocol::job::{JobId, Kind, Kudos};
 use crate::protocol::legacy::rating::AestheticsPayload;
@@ -34,13 +37,14 @@ pub async fn rate(
     let payload = AestheticsPayload::parse(&whole?.bytes)?;
     let request = find(&requests, &path, Kind::Image).await?;
     payload.check()?;
-    check(&payload, &request)?;
+    let drawn = drawn(&request);
+    check(&payload, &request, &drawn)?;
     let paid = store.paid(request.id).await.map_err(|_| unavailable())?;
     let reward = reward(&payload, paid);
     let posting = Posting::from_house(Cause::Rating, request.account, reward, wall_clock())
         .about(request.id.to_string())
         .once(format!("rating {}", request.id));
-    let rated = store.rate(posting, rows(&payload)).await;
+    let rated = store.rate(posting, rows(&payload, &drawn)).await;
     match rated.map_err(|_| unavailable())? {
         Posted::Done => {}
         Posted::Already | Posted::Conflict => return Err(Code::AestheticsAlreadyExist.into()),
@@ -52,19 +56,26 @@ pub async fn rate(
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
+/// The jobs of its images, by what clients call them.
+fn drawn(request: &Request) -> BTreeMap<String, JobId> {
+    let made = made(request).into_iter();
+    let named = made.map(|(output, made)| (drawn_id(output, made).to_string(), output.job));
+    named.collect()
+}
+
 /// Whether the request can be rated like this.
-fn check(payload: &AestheticsPayload, request: &Request) -> Result<(), Refusal> {
+fn check(
+    payload: &AestheticsPayload,
+    request: &Request,
+    drawn: &BTreeMap<String, JobId>,
+) -> Result<(), Refusal> {
     let counts = request.counts();
     Code::AestheticsNotCompleted.when(counts.unfinished() > 0 || counts.finished == 0)?;
     Code::AestheticsNotPublic.when(!request.wishes.shared)?;
-    let drawn = |id: &str| {
-        let made = |ended: Option<&Ended>| matches!(ended, Some(Ended::Made(_)));
-        let mut outputs = request.outputs.iter();
-        outputs.any(|output| output.job.to_string() == id && made(output.ended()))
-    };
-    let mut rated = payload.ratings().iter().map(|rating| &*rating.id);
+    let rated = payload.ratings().iter().map(|rating| &*rating.id);
     let best = payload.best.as_deref();
-    Code::ProcGenNotFound.when(!rated.all(drawn) || best.is_some_and(|best| !drawn(best)))?;
+    let is_other = |id: &str| !drawn.contains_key(id);
+    Code::ProcGenNotFound.when(rated.chain(best).any(is_other))?;
     Code::AestheticsSolo.when(best.is_some() && counts.finished == 1)
 }
 
@@ -79,12 +90,12 @@ fn reward(payload: &AestheticsPayload, paid: Kudos) -> Kudos {
     Kudos(((best + ratings) * 1000).min(most))
 }
 
-fn rows(payload: &AestheticsPayload) -> Vec<RatingRow> {
+fn rows(payload: &AestheticsPayload, drawn: &BTreeMap<String, JobId>) -> Vec<RatingRow> {
     let best = payload.agreed_best();
     let row = |id: &str| {
         let rating = payload.ratings().iter().find(|rating| rating.id == id);
         Some(RatingRow {
-            job: JobId(id.parse().ok()?),
+            job: *drawn.get(id)?,
             rating: rating.map(|rating| rating.rating),
             artifacts: rating.and_then(|rating| rating.artifacts),
             best: best == Some(id),
@@ -100,7 +111,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{reward, rows};
-    use crate::protocol::job::Kudos;
+    use crate::protocol::job::{JobId, Kudos};
     use crate::protocol::legacy::Body;
     use crate::protocol::legacy::rating::AestheticsPayload;
 
@@ -142,7 +153,10 @@ mod tests {
     #[test]
     fn what_is_kept_names_each_image_once() {
         let body = json!({"best": ONE, "ratings": [{"id": OTHER, "rating": 5, "artifacts": 2}]});
-        let rows = rows(&AestheticsPayload::read(body).unwrap());
+        let jobs = [JobId::random(), JobId::random()];
+        let drawn = [ONE, OTHER].map(str::to_owned).into_iter().zip(jobs);
+        let rows = rows(&AestheticsPayload::read(body).unwrap(), &drawn.collect());
+        assert_eq!([rows[0].job, rows[1].job], [jobs[1], jobs[0]]);
         assert_eq!(rows.len(), 2);
         assert_eq!(
             (rows[0].rating, rows[0].artifacts, rows[0].best),

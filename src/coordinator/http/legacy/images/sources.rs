@@ -77,21 +77,13 @@ pub async fn decoded(pictures: &Pictures, text: &str, most_pixels: u64) -> Resul
     prepared.map(|prepared| prepared.webp).map_err(refusal)
 }
 
-/// The first of them that a worker has uploaded something to; the last, if it has not. Whether it did is its client's to
-/// see, what it is is not.
-pub async fn uploaded(media: &Media, keys: &[Key], most_pixels: u64) -> Result<Key, Refusal> {
-    let most = bytes_of(most_pixels);
-    for key in keys {
-        match media.take_in_up_to(most, *key).await {
-            Ok(Some(_)) => return Ok(*key),
-            Ok(None) => {}
-            Err(Unaccepted::Store(_)) => return Err(no_store()),
-            Err(unaccepted) => {
-                return Err(Refusal::new(Code::BadRequest, unaccepted.to_string()));
-            }
-        }
-    }
-    keys.last().copied().ok_or_else(no_store)
+/// Takes in what a worker has uploaded. Whether it did is its client's to see, what it is is not.
+pub async fn uploaded(media: &Media, key: Key, most_pixels: u64) -> Result<(), Refusal> {
+    let taken = media.take_in_up_to(bytes_of(most_pixels), key).await;
+    taken.map(drop).map_err(|unaccepted| match unaccepted {
+        Unaccepted::Store(_) => no_store(),
+        unaccepted => Refusal::new(Code::BadRequest, unaccepted.to_string()),
+    })
 }
 
 pub fn no_store() -> Refusal {

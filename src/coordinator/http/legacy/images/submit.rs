@@ -7,14 +7,14 @@ use axum::response::Response;
 use super::super::body::read;
 use super::super::refused::Refused;
 use super::super::submit::not_taken;
-use super::sources;
+use super::{key_of, sources};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
-use crate::coordinator::media::{Area, Key, Kind as Format, Media};
+use crate::coordinator::media::Media;
 use crate::coordinator::pictures::Pictures;
-use crate::coordinator::pollers::{Attempts, Made, Pollers};
+use crate::coordinator::pollers::{Attempt, Made, Pollers};
 use crate::protocol::job::{self, JobId, Kind, Product, Remark};
 use crate::protocol::legacy::image::metadata::{GenerationMetadataImage, hidden};
 use crate::protocol::legacy::submit::{
@@ -38,13 +38,13 @@ pub async fn submit(
     }
     let job = brought.id.parse().map(JobId);
     let job = job.map_err(|_| Refusal::unknown_job(&brought.id))?;
-    let attempts = pollers.attempts(caller.account, job, Kind::Image).await;
-    let attempts = attempts.map_err(|not| not_taken(not, job))?;
+    let attempt = pollers.attempt(caller.account, job, Kind::Image).await;
+    let attempt = attempt.map_err(|not| not_taken(not, job))?;
     let made = match brought.state {
         SubmitState::Faulted => Made::Fault,
-        _ => made(&brought, &attempts, &media, &pictures).await?,
+        _ => made(&brought, &attempt, &media, &pictures).await?,
     };
-    let reward = pollers.bring_alone(caller.account, attempts, made).await;
+    let reward = pollers.bring_alone(caller.account, attempt, made).await;
     let reward = reward.map_err(|not| not_taken(not, job))?;
     let answer = GenerationSubmitted {
         reward: reward.0 as f64 / 1000.0,
@@ -55,22 +55,19 @@ pub async fn submit(
 /// Under a name that only this attempt has: whoever comes too late takes nobody's place.
 async fn made(
     brought: &SubmitInputImage,
-    attempts: &Attempts,
+    attempt: &Attempt,
     media: &Media,
     pictures: &Pictures,
 ) -> Result<Made, Refusal> {
-    let key = |number| Key::new(Area::Results, attempts.job.0, number, Format::Webp);
-    let keys: Vec<Key> = attempts.numbers.iter().copied().map(key).collect();
-    let key = match (&*brought.generation, &*keys) {
-        (UPLOADED, keys) => sources::uploaded(media, keys, attempts.pixels).await?,
-        (image, [key, ..]) => {
-            let image = sources::decoded(pictures, image, attempts.pixels).await?;
-            let stored = media.put(*key, image).await;
+    let key = key_of(attempt.id);
+    match &*brought.generation {
+        UPLOADED => sources::uploaded(media, key, attempt.pixels).await?,
+        image => {
+            let image = sources::decoded(pictures, image, attempt.pixels).await?;
+            let stored = media.put(key, image).await;
             stored.map_err(|_| sources::no_store())?;
-            *key
         }
-        (_, []) => return Err(sources::no_store()),
-    };
+    }
     let remarks = brought.gen_metadata.as_deref().unwrap_or_default();
     let output = job::Media {
         seed: u64::try_from(brought.seed).ok(),

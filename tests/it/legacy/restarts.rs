@@ -1,0 +1,110 @@
+//! What workers had in hand when the coordinator ended without a word, and bring to the next one.
+
+use axum::http::{Method, StatusCode};
+use muster::coordinator::accounts::{Roles, Scopes};
+use muster::protocol::job::Kudos;
+use serde_json::{Value, json};
+
+use super::{call_as, forms, images, post};
+use crate::support::app::App;
+
+const DRAW: &str = "/api/v2/generate/pop";
+const LOOK: &str = "/api/v2/interrogate/pop";
+
+/// Workers of the same owner that have nothing in hand, and come for what nobody asks for.
+async fn others_come(app: &App) {
+    let painter =
+        json!({"name": "painter", "models": ["other"], "bridge_agent": "somebody:1:test"});
+    assert!(images::pop(app, painter).await["id"].is_null());
+    let mut scribe = super::worker("scribe");
+    scribe["models"] = json!(["other"]);
+    let (_, popped) = post(app, super::POP, scribe).await;
+    assert!(popped["id"].is_null(), "{popped}");
+    let watcher = json!({"name": "watcher", "forms": ["nsfw"], "bridge_agent": "test:1:x"});
+    let (_, popped) = post(app, LOOK, watcher).await;
+    assert!(popped["forms"].is_null(), "{popped}");
+}
+
+async fn fulfilled(app: &App, name: &str) -> Value {
+    let answer = app.get(&format!("/api/v2/workers/name/{name}")).await;
+    answer.json().await["requests_fulfilled"].clone()
+}
+
+async fn check(others_are_first: bool) {
+    let app = App::start().await;
+    app.enrich(Kudos(1_000_000)).await;
+    let image = images::ask(&app, json!({"r2": false, "params": {"steps": 40}})).await;
+    let drawn = images::pop(&app, json!({})).await;
+    let text = super::ask(&app, json!({"max_length": 100, "max_context_length": 1024})).await;
+    let written = super::pop(&app, "writer").await;
+    let form = json!({"source_image": forms::PNG, "forms": [{"name": "caption"}]});
+    post(&app, forms::ASYNC, form).await;
+    let looker = json!({"name": "looker", "forms": ["caption"], "bridge_agent": "test:1:x"});
+    let (_, looked_at) = post(&app, LOOK, looker).await;
+    others_come(&app).await;
+
+    let app = app.anew().await;
+    if others_are_first {
+        others_come(&app).await;
+    }
+    let (status, answer) = images::submit(&app, &drawn["id"], json!({})).await;
+    assert_eq!((status, &answer["reward"]), (StatusCode::OK, &json!(9.0)));
+    let (status, answer) = super::submit(&app, &written["id"], " a time there was a test.").await;
+    assert_eq!((status, &answer["reward"]), (StatusCode::OK, &json!(0.654)));
+    let found = json!({"id": looked_at["forms"][0]["id"], "result": "a cat"});
+    let (status, answer) = post(&app, "/api/v2/interrogate/submit", found).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+
+    let status = images::until_done(&app, &image).await;
+    let told = &status["generations"][0];
+    assert_eq!(
+        (&told["worker_name"], &told["id"]),
+        (&json!("artist"), &drawn["id"])
+    );
+    let [_, earned, _] = images::booked(&app, &image).await;
+    assert_eq!(earned, 9000, "known software is paid in full");
+    let text = super::until(&app, &text, |status| status["done"] == true).await;
+    assert_eq!(text["generations"][0]["worker_name"], "writer");
+    for name in ["artist", "writer", "looker"] {
+        assert_eq!(fulfilled(&app, name).await, 1, "{name}");
+    }
+    for name in ["painter", "scribe", "watcher"] {
+        assert_eq!(fulfilled(&app, name).await, 0, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn of_several_workers_each_is_credited_with_what_it_had_and_paid_as_if_nothing_had_been() {
+    check(false).await;
+}
+
+#[tokio::test]
+async fn whoever_comes_first_to_the_next_process_is_not_credited_with_the_work_of_others() {
+    check(true).await;
+}
+
+#[tokio::test]
+async fn an_account_brings_the_next_process_nothing_that_another_was_given() {
+    let app = App::start().await;
+    let other = app
+        .account_with(Roles::WORKER_OWNER, Scopes::WORKER_CONNECT)
+        .await;
+    let id = images::ask(&app, json!({"r2": false})).await;
+    let popped = images::pop(&app, json!({})).await;
+    let app = app.anew().await;
+    let theirs = images::worker(json!({"name": "theirs", "models": ["other"]}));
+    let (status, answer) = call_as(&app, &other, Method::POST, DRAW, theirs).await;
+    assert_eq!((status, &answer["id"]), (StatusCode::OK, &Value::Null));
+    let steal = async || {
+        let brought = json!({"id": popped["id"], "generation": images::PNG, "seed": 1});
+        let path = "/api/v2/generate/submit";
+        let (status, answer) = call_as(&app, &other, Method::POST, path, brought).await;
+        (status.as_u16(), answer["rc"].clone())
+    };
+    assert_eq!(steal().await, (404, json!("InvalidJobID")));
+    let (status, answer) = images::submit(&app, &popped["id"], json!({})).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    assert_eq!(steal().await, (403, json!("WrongCredentials")));
+    let status = images::until_done(&app, &id).await;
+    assert_eq!(status["generations"][0]["worker_name"], "artist");
+}
