@@ -47,7 +47,7 @@ pub async fn fetch(
 /// A line for each tenth of the way.
 #[derive(Default)]
 struct Logged {
-    wanted_bytes: AtomicU64,
+    all_bytes: AtomicU64,
     here_bytes: AtomicU64,
 }
 
@@ -59,10 +59,16 @@ impl Progress for Logged {
                 present_bytes,
                 ..
             } => {
-                self.wanted_bytes.store(wanted_bytes, Ordering::Relaxed);
+                let all = wanted_bytes.saturating_add(present_bytes);
+                self.all_bytes.store(all, Ordering::Relaxed);
                 self.here_bytes.store(present_bytes, Ordering::Relaxed);
             }
-            Event::Received { bytes, .. } => self.received(bytes),
+            Event::Received { bytes, .. } => {
+                if let Some(percent) = self.received(bytes) {
+                    let all = self.all_bytes.load(Ordering::Relaxed);
+                    info!("downloaded {percent} % of {} MiB", all >> 20);
+                }
+            }
             Event::Waiting { what, why, wait } => {
                 warn!("{what}: {why}; trying again in {} s", wait.as_secs());
             }
@@ -74,16 +80,30 @@ impl Progress for Logged {
 }
 
 impl Logged {
-    fn received(&self, bytes: u64) {
-        let wanted = self.wanted_bytes.load(Ordering::Relaxed).max(1);
+    /// What is to be said of it, if that is anything new. A file that starts again is not counted twice: it never comes to
+    /// more than everything.
+    fn received(&self, bytes: u64) -> Option<u64> {
+        let all = self.all_bytes.load(Ordering::Relaxed).max(1);
         let before = self.here_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let tenth = |bytes: u64| bytes.saturating_mul(10) / wanted;
-        if tenth(before + bytes) > tenth(before) {
-            info!(
-                "downloaded {} % of {} MiB",
-                tenth(before + bytes) * 10,
-                wanted >> 20
-            );
-        }
+        let tenth = |bytes: u64| (bytes.saturating_mul(10) / all).min(10);
+        let now = tenth(before.saturating_add(bytes));
+        (now > tenth(before)).then_some(now * 10)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Event, Logged, Progress};
+
+    #[test]
+    fn what_was_here_counts_and_nothing_comes_to_more_than_all() {
+        let logged = Logged::default();
+        logged.report(Event::Planned {
+            files: 1,
+            wanted_bytes: 40,
+            present_bytes: 60,
+        });
+        let told: Vec<_> = (0..16).filter_map(|_| logged.received(5)).collect();
+        assert_eq!(told, [70, 80, 90, 100]);
     }
 }
