@@ -80,8 +80,8 @@ impl Progress for Logged {
 }
 
 impl Logged {
-    /// What is to be said of it, if that is anything new. A file that starts again is not counted twice: it never comes to
-    /// more than everything.
+    /// What is to be said of it, if that is anything new. A file that starts again counts again, but it never comes to more
+    /// than everything.
     fn received(&self, bytes: u64) -> Option<u64> {
         let all = self.all_bytes.load(Ordering::Relaxed).max(1);
         let before = self.here_bytes.fetch_add(bytes, Ordering::Relaxed);

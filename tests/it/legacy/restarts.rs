@@ -2,7 +2,7 @@
 
 use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
-use muster::protocol::job::Kudos;
+use muster::protocol::job::{Kudos, RequestId, UnixMillis};
 use serde_json::{Value, json};
 
 use super::{call_as, forms, images, post};
@@ -81,6 +81,24 @@ async fn of_several_workers_each_is_credited_with_what_it_had_and_paid_as_if_not
 #[tokio::test]
 async fn whoever_comes_first_to_the_next_process_is_not_credited_with_the_work_of_others() {
     check(true).await;
+}
+
+#[tokio::test]
+async fn a_worker_is_found_among_however_many_its_owner_has() {
+    let app = App::start().await;
+    let id = images::ask(&app, json!({"r2": false})).await;
+    let popped = images::pop(&app, json!({})).await;
+    let request = app.requests.find(RequestId(id.parse().unwrap())).unwrap();
+    for number in 0..150 {
+        let name = format!("newer {number}");
+        let joined = app.store.worker(&name, request.account, UnixMillis(1));
+        joined.await.unwrap();
+    }
+    let app = app.anew().await;
+    let (status, answer) = images::submit(&app, &popped["id"], json!({})).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    let status = images::until_done(&app, &id).await;
+    assert_eq!(status["generations"][0]["worker_name"], "artist");
 }
 
 #[tokio::test]
