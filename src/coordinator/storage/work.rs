@@ -1,8 +1,8 @@
 //! The writes of one batch and what came of each.
 //!
-//! What is settled, what is accepted and who is new is written in a few calls, however much it is. Should any of it fail,
-//! perhaps since a job was settled before, everything is written one by one, each under a savepoint, so that a bad write
-//! does not fail its neighbours.
+//! What is settled, what is accepted, who is new and what workers say is written in a few calls, however much it is.
+//! Should any of it fail, perhaps since a job was settled before, everything is written one by one, each under a
+//! savepoint, so that a bad write does not fail its neighbours.
 
 use sqlx::{AnyConnection, Executor};
 
@@ -12,6 +12,7 @@ use crate::protocol::job::Kudos;
 use super::StorageError;
 use super::batch::Batch;
 use super::requests::Accept;
+use super::rigs::{RigNews, save};
 use super::script::Script;
 use super::settlements::reward;
 use super::workers::{Join, WorkerRow, join};
@@ -27,6 +28,8 @@ pub struct Work {
     accepted: Outcomes<()>,
     joins: Vec<Asked<Join, Option<WorkerRow>>>,
     joined: Outcomes<Option<WorkerRow>>,
+    saves: Vec<Asked<Vec<RigNews>, ()>>,
+    saved: Outcomes<()>,
     others: Vec<Box<dyn Pending>>,
     outcomes: Outcomes<()>,
 }
@@ -39,6 +42,7 @@ impl Work {
                 Write::Settle(settle) => work.settles.push(settle),
                 Write::Accept(accept) => work.accepts.push(accept),
                 Write::Join(join) => work.joins.push(join),
+                Write::Save(save) => work.saves.push(save),
                 Write::Other(other) => work.others.push(other),
             }
         }
@@ -57,6 +61,8 @@ impl Work {
         batch.write(script, connection).await?;
         let joins: Vec<&Join> = self.joins.iter().map(|join| &join.what).collect();
         let joined = join(&joins, connection).await?;
+        let news: Vec<&RigNews> = self.saves.iter().flat_map(|save| &save.what).collect();
+        save(&news, connection).await?;
         for other in &mut self.others {
             other.apply(connection).await?;
         }
@@ -64,6 +70,7 @@ impl Work {
         self.rewards = rewards.map(|settle| Ok(settle.what.reward)).collect();
         self.accepted = vec![Ok(()); self.accepts.len()];
         self.joined = joined.into_iter().map(Ok).collect();
+        self.saved = vec![Ok(()); self.saves.len()];
         self.outcomes = vec![Ok(()); self.others.len()];
         Ok(())
     }
@@ -99,6 +106,12 @@ impl Work {
             let joined = joined.map(|mut joined| joined.pop().flatten());
             self.joined.push(end_one(connection, joined).await?);
         }
+        for some in &self.saves {
+            begin_one(connection).await?;
+            let news: Vec<&RigNews> = some.what.iter().collect();
+            let saved = save(&news, connection).await;
+            self.saved.push(end_one(connection, saved).await?);
+        }
         for other in &mut self.others {
             begin_one(connection).await?;
             let outcome = other.apply(connection).await;
@@ -112,6 +125,7 @@ impl Work {
         answer_each(self.settles, committed, self.rewards);
         answer_each(self.accepts, committed, self.accepted);
         answer_each(self.joins, committed, self.joined);
+        answer_each(self.saves, committed, self.saved);
         for (other, outcome) in self.others.into_iter().zip(each(committed, self.outcomes)) {
             other.finish(outcome);
         }

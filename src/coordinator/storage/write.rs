@@ -11,6 +11,7 @@ use crate::protocol::job::Kudos;
 
 use super::StorageError;
 use super::requests::Accept;
+use super::rigs::RigNews;
 use super::workers::{Join, WorkerRow};
 
 type Answer<A> = oneshot::Sender<Result<A, StorageError>>;
@@ -22,6 +23,7 @@ pub enum Write {
     Settle(Asked<Box<Settlement>, Kudos>),
     Accept(Asked<Box<Accept>, ()>),
     Join(Asked<Join, Option<WorkerRow>>),
+    Save(Asked<Vec<RigNews>, ()>),
     Other(Box<dyn Pending>),
 }
 
@@ -72,6 +74,10 @@ impl Write {
 
     pub fn join(what: Join, answer: Answer<Option<WorkerRow>>) -> Self {
         Self::Join(Asked { what, answer })
+    }
+
+    pub fn save(what: Vec<RigNews>, answer: Answer<()>) -> Self {
+        Self::Save(Asked { what, answer })
     }
 
     pub fn other<C: Change>(change: C, answer: Answer<C::Answer>) -> Self {

@@ -10,7 +10,7 @@ mod decide;
 mod save;
 
 pub use decide::{Decision, RigChange, resume_all_of};
-pub use save::{RigNews, Tally, TeamShare};
+pub use save::{RigNews, Tally, TeamShare, save};
 
 use sqlx::any::AnyRow;
 use sqlx::{AssertSqlSafe, Row};

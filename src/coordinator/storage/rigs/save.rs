@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
 use crate::coordinator::storage::rows::Stored;
 use crate::coordinator::storage::script::{Column, Script, Table, Verb};
 use crate::coordinator::storage::values::Values;
-use crate::coordinator::storage::write::Change;
+use crate::coordinator::storage::write::Write;
 use crate::coordinator::storage::{StorageError, Store};
 use crate::protocol::job::{Kudos, UnixMillis, WorkerId};
 
@@ -54,13 +53,10 @@ pub struct TeamShare {
     pub uptime: i64,
 }
 
-#[derive(Debug)]
-struct Save(Vec<RigNews>);
-
 impl Store {
     /// Adds what workers have done and keeps what they said.
     pub async fn save_rigs(&self, news: Vec<RigNews>) -> Result<(), StorageError> {
-        self.change(Save(news)).await
+        self.write(|answer| Write::save(news, answer)).await
     }
 }
 
@@ -125,35 +121,27 @@ static SHARES: Table = Table {
     tail: "WHERE teams.id = news.id",
 };
 
-impl Change for Save {
-    type Answer = ();
-
-    fn apply<'a>(
-        &'a self,
-        connection: &'a mut AnyConnection,
-    ) -> BoxFuture<'a, Result<(), StorageError>> {
-        Box::pin(async move {
-            let (mut done, mut said) = (BTreeMap::new(), BTreeMap::new());
-            let mut shares = BTreeMap::new();
-            for news in &self.0 {
-                let sum: &mut Done = done.entry(news.worker).or_default();
-                sum.add(news);
-                said.extend(news.said.iter().map(|said| (news.worker, said)));
-                if let Some((team, share)) = news.team {
-                    let sum: &mut TeamShare = shares.entry(team).or_default();
-                    sum.add(&share);
-                }
-            }
-            // PostgreSQL changes a row only once in a statement, and what a worker did and says is one row.
-            let mut script = Script::default();
-            script.add(&SAID, &rows(said), keep);
-            script.run(connection).await?;
-            let mut script = Script::default();
-            script.add(&SHARES, &rows(shares), share);
-            script.add(&DONE, &rows(done), add);
-            script.run(connection).await
-        })
+/// What is new of workers, in the order in which it is saved: of one worker there may be several news.
+pub async fn save(news: &[&RigNews], connection: &mut AnyConnection) -> Result<(), StorageError> {
+    let (mut done, mut said) = (BTreeMap::new(), BTreeMap::new());
+    let mut shares = BTreeMap::new();
+    for news in news {
+        let sum: &mut Done = done.entry(news.worker).or_default();
+        sum.add(news);
+        said.extend(news.said.iter().map(|said| (news.worker, said)));
+        if let Some((team, share)) = news.team {
+            let sum: &mut TeamShare = shares.entry(team).or_default();
+            sum.add(&share);
+        }
     }
+    // PostgreSQL changes a row only once in a statement, and what a worker did and says is one row.
+    let mut script = Script::default();
+    script.add(&SAID, &rows(said), keep);
+    script.run(connection).await?;
+    let mut script = Script::default();
+    script.add(&SHARES, &rows(shares), share);
+    script.add(&DONE, &rows(done), add);
+    script.run(connection).await
 }
 
 /// In the order of what they are of, as everybody locks them.

@@ -6,17 +6,18 @@ use futures_util::future::join_all;
 use uuid::Uuid;
 
 use super::on_both_engines;
-use super::scratch::Scratch;
+use super::scratch::{Scratch, settlement};
 use crate::coordinator::accounts::Roles;
 use crate::coordinator::storage::{
     Decided, Decision, PersonChange, RigChange, RigNews, RigRow, Said, Store, Tally, WorkerRow,
 };
-use crate::protocol::job::{AccountId, Kudos, UnixMillis, WorkerId};
+use crate::protocol::job::{AccountId, JobId, Kudos, UnixMillis, WorkerId};
 
 on_both_engines! {
     a_new_worker_is_known_by_its_row_its_id_and_its_name,
     what_a_worker_says_stays_until_it_says_something_else,
     what_workers_do_is_added_by_whoever_saves_it,
+    what_workers_do_is_added_once_when_its_batch_is_written_again,
     a_worker_was_seen_when_it_was_seen_last,
     only_what_is_named_is_decided,
     a_name_is_one_workers,
@@ -135,6 +136,39 @@ async fn what_workers_do_is_added_by_whoever_saves_it(scratch: Scratch) {
     // Of whom nothing is known, nothing is kept.
     assert_eq!(store.save_rigs(vec![did(WorkerId(999))]).await, Ok(()));
     assert_eq!(store.save_rigs(Vec::new()).await, Ok(()));
+}
+
+async fn what_workers_do_is_added_once_when_its_batch_is_written_again(scratch: Scratch) {
+    let store = scratch.open().await;
+    let alice = owner(&store, "alice").await;
+    let (one, two) = (
+        worker(&store, "one", alice).await.id,
+        worker(&store, "two", alice).await.id,
+    );
+    let job = JobId::random();
+    store.settle(settlement(job, 1)).await.unwrap();
+    let did = |worker| {
+        let done = Tally {
+            fulfilled: 1,
+            ..Tally::default()
+        };
+        vec![RigNews {
+            done,
+            said: Some(("image".to_owned(), said())),
+            ..news(worker)
+        }]
+    };
+    // A job that is settled already makes the whole batch be written one by one.
+    let (first, again, second) = tokio::join!(
+        store.save_rigs(did(one)),
+        store.settle(settlement(job, 1)),
+        store.save_rigs(did(two)),
+    );
+    assert_eq!((first, again, second), (Ok(()), Ok(Kudos(1000)), Ok(())));
+    for worker in [one, two] {
+        let rig = known(&store, worker).await;
+        assert_eq!((&*rig.trade, rig.done.fulfilled), ("image", 1));
+    }
 }
 
 async fn a_worker_was_seen_when_it_was_seen_last(scratch: Scratch) {
