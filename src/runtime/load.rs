@@ -117,7 +117,7 @@ pub fn load_decoder(
         cache_tokens: pages * PAGE_TOKENS,
         can_chat: language.brings_template(),
     };
-    let defaults = source.defaults.clone().or(&language.defaults);
+    let defaults = language.defaults.clone();
     Ok(Loaded {
         model: Box::new(model),
         language,
@@ -145,6 +145,7 @@ fn open_language(source: &ModelSource, checkpoint: &Checkpoint) -> Result<Langua
         embedded: embedded.as_ref(),
         tokenizer: source.tokenizer.as_deref(),
         template: source.template.as_deref(),
+        defaults: Some(&source.defaults),
     })?)
 }
 

@@ -17,6 +17,7 @@ pub struct Language {
     /// Why there is none is told to whoever asks for a chat: without it the model still continues text.
     pub template: Result<ChatTemplate, TextError>,
     pub ends: Vec<u32>,
+    /// What a request leaves open.
     pub defaults: Sampling,
     /// What its template makes it write around thoughts and calls.
     pub markup: Markup,
@@ -31,6 +32,7 @@ pub struct TextSource<'a> {
     pub embedded: Option<&'a EmbeddedText>,
     pub tokenizer: Option<&'a Path>,
     pub template: Option<&'a str>,
+    pub defaults: Option<&'a Sampling>,
 }
 
 /// The text side in a GGUF file's metadata.
@@ -81,7 +83,7 @@ impl Language {
         Ok(Self {
             template,
             ends,
-            defaults: configs.sampling()?,
+            defaults: configs.sampling(source.defaults)?,
             tokenizer,
             markup,
         })
@@ -273,13 +275,25 @@ impl Configs {
         [ids(&self.model), ids(&self.generation)].concat()
     }
 
-    /// What the model recommends; no request can be blamed for it, so it is checked here.
-    fn sampling(&self) -> Result<Sampling, TextError> {
+    /// What the model recommends, where nobody who set it up knows better; no request can be blamed for it, so it is
+    /// checked here.
+    fn sampling(&self, set: Option<&Sampling>) -> Result<Sampling, TextError> {
+        let sampling = match set {
+            Some(set) => set.clone().or(&self.recommended()),
+            None => self.recommended(),
+        };
+        match Settings::check(&sampling) {
+            Ok(()) => Ok(sampling),
+            Err(reason) => Err(TextError::broken(self.generation_file.display(), reason)),
+        }
+    }
+
+    fn recommended(&self) -> Sampling {
         if self.generation["do_sample"] == false {
-            return Ok(Sampling::default());
+            return Sampling::default();
         }
         let number = |name: &str| self.generation[name].as_f64().map(|number| number as f32);
-        let sampling = Sampling {
+        Sampling {
             temperature: number("temperature"),
             top_k: self.generation["top_k"]
                 .as_u64()
@@ -288,10 +302,6 @@ impl Configs {
             min_p: number("min_p"),
             repetition_penalty: number("repetition_penalty"),
             ..Sampling::default()
-        };
-        match Settings::check(&sampling) {
-            Ok(()) => Ok(sampling),
-            Err(reason) => Err(TextError::broken(self.generation_file.display(), reason)),
         }
     }
 }
@@ -319,8 +329,8 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{Language, TextSource};
-    use crate::runtime::{Chat, Failure, Prompt};
+    use super::{Configs, Language, TextError, TextSource};
+    use crate::runtime::{Chat, Failure, Prompt, Sampling};
 
     fn source() -> TextSource<'static> {
         let folder = Path::new(concat!(
@@ -361,7 +371,7 @@ mod tests {
     #[test]
     fn a_model_without_template_says_so_when_asked_to_chat() {
         let mut language = tiny();
-        language.template = Err(super::TextError::Missing {
+        language.template = Err(TextError::Missing {
             what: "the model's chat template".to_owned(),
         });
         let refusal = language.prompt_tokens(&Prompt::Chat(Chat::default()));
@@ -398,6 +408,28 @@ mod tests {
         }
         let refused = said("{{ raise_exception('alternate, please') }}");
         assert!(matches!(refused, Failure::BadRequest(_)), "{refused:?}");
+    }
+
+    #[test]
+    fn what_a_model_recommends_counts_where_nothing_else_is_set() {
+        let configs = Configs {
+            generation: json!({"temperature": -1.0, "top_k": 40}),
+            ..Configs::default()
+        };
+        let set = Sampling {
+            temperature: Some(0.5),
+            ..Sampling::default()
+        };
+        let refused = configs.sampling(None);
+        assert!(
+            matches!(refused, Err(TextError::Broken { .. })),
+            "{refused:?}"
+        );
+        let sampling = configs.sampling(Some(&set)).unwrap();
+        assert_eq!(
+            (sampling.temperature, sampling.top_k),
+            (Some(0.5), Some(40))
+        );
     }
 
     #[test]
