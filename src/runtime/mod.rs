@@ -36,6 +36,9 @@ pub struct TextRequest {
     pub sampling: Sampling,
     /// At most this many tokens, `generated` counted in.
     pub max_tokens: Option<usize>,
+    /// Tokens of prompt and answer together: a text that leaves its answer too little of them loses its beginning.
+    /// Without, they are the model's, and what is too long is refused.
+    pub window: Option<usize>,
     pub stop: Vec<String>,
     /// Report the log probability of each token, and of this many best alternatives.
     pub logprobs: Option<usize>,

@@ -20,10 +20,15 @@ pub fn prepare(
         language,
         defaults,
     } = listing;
-    let prompt = language.prompt_tokens(&request.prompt)?;
+    let mut prompt = language.prompt_tokens(&request.prompt)?;
     check_ids("the prompt", &prompt, info.vocabulary)?;
     check_ids("generated", &request.generated, info.vocabulary)?;
-    let max_tokens = max_tokens(request.max_tokens, prompt.len(), info.context)?;
+    let window = request.window.unwrap_or(usize::MAX).min(info.context);
+    if request.window.is_some() {
+        let opening = language.opening(&prompt)?;
+        lose_beginning(&mut prompt, opening, room(window, request.max_tokens));
+    }
+    let max_tokens = max_tokens(request.max_tokens, prompt.len(), window)?;
     if let Some(found) = request.logprobs.filter(|&found| found > MAX_LOGPROBS) {
         let refusal = format!("logprobs may ask for {MAX_LOGPROBS} alternatives, found {found}");
         return Err(Failure::BadRequest(refusal));
@@ -58,6 +63,18 @@ pub fn prepare(
     Ok((job, events))
 }
 
+/// What a window leaves a prompt beside its answer, which takes no more than half of it.
+fn room(window: usize, answer: Option<usize>) -> usize {
+    let half = window / 2;
+    window - answer.map_or(half, |answer| answer.min(half))
+}
+
+/// Cuts what follows the opening so that all of it is no longer than this.
+fn lose_beginning(prompt: &mut Vec<u32>, opening: usize, most: usize) {
+    let too_many = prompt.len().saturating_sub(most.max(opening + 1));
+    prompt.drain(opening..opening + too_many);
+}
+
 /// What was asked for, but never more than there is room for: a prompt and its answer share the context.
 fn max_tokens(asked: Option<usize>, prompt: usize, context: usize) -> Result<usize, Failure> {
     let Some(room) = context.checked_sub(prompt).filter(|&room| room > 0) else {
@@ -87,7 +104,7 @@ fn check_ids(what: &str, ids: &[u32], vocabulary: usize) -> Result<(), Failure> 
 
 #[cfg(test)]
 mod tests {
-    use super::{check_ids, max_tokens};
+    use super::{check_ids, lose_beginning, max_tokens, room};
     use crate::runtime::Failure;
 
     #[test]
@@ -103,6 +120,26 @@ mod tests {
                 limit: 99
             })
         );
+    }
+
+    #[test]
+    fn a_prompt_leaves_its_answer_room_up_to_half_of_the_window() {
+        assert_eq!(room(1024, Some(80)), 944);
+        assert_eq!(room(1024, Some(2000)), 512);
+        assert_eq!(room(1024, None), 512);
+    }
+
+    #[test]
+    fn what_is_too_long_loses_its_beginning_but_not_its_opening() {
+        let cut = |opening, most| {
+            let mut prompt = vec![1, 10, 11, 12, 13];
+            lose_beginning(&mut prompt, opening, most);
+            prompt
+        };
+        assert_eq!(cut(1, 5), [1, 10, 11, 12, 13]);
+        assert_eq!(cut(1, 3), [1, 12, 13]);
+        assert_eq!(cut(0, 3), [11, 12, 13]);
+        assert_eq!(cut(1, 0), [1, 13]);
     }
 
     #[test]

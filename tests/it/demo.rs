@@ -73,6 +73,7 @@ async fn greedy(runtime: &Runtime, reference: &Reference) -> Vec<u32> {
             ..Sampling::default()
         },
         max_tokens: Some(REFERENCE_TOKENS),
+        window: None,
         stop: Vec::new(),
         logprobs: None,
         choice: 0,

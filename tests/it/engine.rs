@@ -42,6 +42,7 @@ fn request(prompt: Prompt, max_tokens: usize) -> TextRequest {
             ..Sampling::default()
         },
         max_tokens: Some(max_tokens),
+        window: None,
         stop: Vec::new(),
         logprobs: None,
         choice: 0,

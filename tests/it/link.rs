@@ -78,6 +78,7 @@ async fn undisturbed(runtime: &Runtime, prompt: &str, tokens: usize) -> String {
             ..runtime::Sampling::default()
         },
         max_tokens: Some(tokens),
+        window: None,
         stop: Vec::new(),
         logprobs: None,
         choice: 3,

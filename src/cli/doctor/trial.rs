@@ -75,6 +75,7 @@ async fn generate(config: &Config, located: Located) -> Result<(Usage, f64), Fai
                 ..Sampling::default()
             },
             max_tokens: Some(TOKENS),
+            window: None,
             stop: Vec::new(),
             logprobs: None,
             choice: 0,

@@ -36,6 +36,7 @@ fn request(model: &str, prompt: &Prompt) -> TextRequest {
             ..Sampling::default()
         },
         max_tokens: Some(MAX_TOKENS),
+        window: None,
         stop: Vec::new(),
         logprobs: None,
         choice: 0,

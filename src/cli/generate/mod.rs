@@ -171,6 +171,7 @@ impl Args {
             generated: Vec::new(),
             sampling: self.sampling.to_sampling(),
             max_tokens: self.max_tokens.map(|tokens| tokens as usize),
+            window: None,
             stop: self.stop.clone(),
             logprobs: self.logprobs,
             choice: 0,

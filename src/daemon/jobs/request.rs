@@ -1,6 +1,7 @@
 //! What was asked for, as the engine takes it: the neutral request of our own coordinators, or the chat body of a
 //! public one.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -30,9 +31,15 @@ pub struct Asked {
 
 impl Asked {
     pub fn read(work: Work, language: Arc<Language>) -> Result<Self, Failure> {
-        let asked = text_request(work.payload)?;
+        let mut asked = text_request(work.payload)?;
         refuse_what_needs_a_grammar(&asked)?;
         let prefill = work.prefill.unwrap_or_default();
+        let legacy = asked.sampling.legacy.as_deref();
+        let window = legacy.and_then(|legacy| legacy.max_context_length);
+        let window = window.map(|tokens| tokens as usize);
+        let is_legacy = legacy.is_some();
+        let stop = std::mem::take(&mut asked.stop);
+        let stop = if is_legacy { without_idle(stop) } else { stop };
         let is_thinking = match &asked.input {
             TextInput::Chat(chat) => language.opens_thought(&chat_of(chat.clone())),
             TextInput::Prompt(_) | TextInput::Tokens(_) => false,
@@ -55,7 +62,8 @@ impl Asked {
                 generated: prefill.tokens,
                 sampling: sampling_of(asked.sampling),
                 max_tokens: asked.max_tokens.map(|tokens| tokens as usize),
-                stop: asked.stop,
+                window,
+                stop,
                 logprobs: asked.logprobs.map(|count| count as usize),
                 choice: asked.choice,
             },
@@ -94,6 +102,13 @@ fn text_request(payload: Payload) -> Result<job::TextRequest, Failure> {
             Err(Failure::new(FailureKind::InvalidRequest, message))
         }
     }
+}
+
+/// Clients of the poll API may send stop strings that are empty, or the same twice.
+fn without_idle(stop: Vec<String>) -> Vec<String> {
+    let mut known = HashSet::new();
+    let acts = |stop: &String| !stop.is_empty() && known.insert(stop.clone());
+    stop.into_iter().filter(acts).collect()
 }
 
 /// Nothing here can make a model keep to a form yet.

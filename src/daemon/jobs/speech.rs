@@ -321,6 +321,7 @@ mod tests {
                 generated: generated.to_vec(),
                 sampling: Sampling::default(),
                 max_tokens: None,
+                window: None,
                 stop: Vec::new(),
                 logprobs: None,
                 choice: 0,

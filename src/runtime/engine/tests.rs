@@ -32,6 +32,7 @@ fn request(prompt: &str) -> TextRequest {
             ..Sampling::default()
         },
         max_tokens: None,
+        window: None,
         stop: Vec::new(),
         logprobs: None,
         choice: 0,

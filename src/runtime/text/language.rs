@@ -146,6 +146,16 @@ impl Language {
         }
         Ok(tokens)
     }
+
+    /// How many tokens at its beginning are the tokenizer's own, such as BOS.
+    pub fn opening(&self, prompt: &[u32]) -> Result<usize, Failure> {
+        let own = self.tokenizer.encode("", true);
+        let own = own.map_err(|error| Failure::BadRequest(error.to_string()))?;
+        Ok(match prompt.starts_with(&own) {
+            true => own.len(),
+            false => 0,
+        })
+    }
 }
 
 /// What a chat with a model is answered whose template cannot be used.
