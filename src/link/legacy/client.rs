@@ -1,9 +1,10 @@
 //! The calls, and what the coordinator's answers mean. Coordinators of many makes are out there: what an answer means
 //! is read from its status first, and from its words only where the status is not enough.
 
+use std::error::Error;
 use std::time::Duration;
 
-use reqwest::header::RETRY_AFTER;
+use reqwest::header::{HeaderName, LOCATION, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 use url::Url;
@@ -17,6 +18,8 @@ const AGENT: &str = concat!("Muster:", env!("CARGO_PKG_VERSION"), ":worker");
 /// A whole call. A pop is answered at once or never.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECTING: Duration = Duration::from_secs(10);
+/// What is said of an answer that something between us and the coordinator must have given.
+const STRANGE: &str = "the answer is not a coordinator's";
 /// No answer with work for a text model is larger.
 const LARGEST_ANSWER: usize = 32 << 20;
 
@@ -35,8 +38,6 @@ pub enum Popped {
     Not(Came, String),
     /// Nothing will come until somebody changes something.
     Refused(String),
-    /// Not in a coordinator's words: something between us and it, or nothing of the kind at all.
-    Strange(String),
 }
 
 /// What came of bringing something.
@@ -59,7 +60,7 @@ struct No {
     after: Option<Duration>,
     rc: String,
     message: String,
-    /// In words of its own.
+    /// In a coordinator's words: without them it is of something between us and it, or of nothing of the kind at all.
     is_worded: bool,
 }
 
@@ -93,10 +94,11 @@ impl Client {
             "nsfw": true,
         });
         match self.call("generate/text/pop", &body).await {
-            Ok(reply) => {
+            Ok(reply) if reply.is_object() => {
                 let told = Told::all_in(&reply);
                 Popped::Text(PoppedText::read(reply), told)
             }
+            Ok(_) => Popped::Not(Came::NoAnswer, STRANGE.to_owned()),
             Err(no) => no.of_a_pop(),
         }
     }
@@ -111,8 +113,9 @@ impl Client {
             "id": id, "generation": text.unwrap_or("faulted"), "state": state, "seed": 0,
         });
         match self.call("generate/text/submit", &body).await {
-            Ok(reply) => Receipt::Taken {
-                reward: reply["reward"].as_f64().unwrap_or_default(),
+            Ok(reply) => match reply["reward"].as_f64() {
+                Some(reward) => Receipt::Taken { reward },
+                None => Receipt::Later(None, STRANGE.to_owned()),
             },
             Err(no) => no.of_a_submit(),
         }
@@ -138,24 +141,25 @@ impl Client {
             .header("apikey", &self.key)
             .header("client-agent", AGENT);
         let response = request.send().await.map_err(No::unreachable)?;
-        let (status, after) = (response.status(), retry_after(&response));
+        let (status, after) = (response.status(), header(&response, RETRY_AFTER));
+        let elsewhere = header(&response, LOCATION);
         let bytes = whole(response).await?;
         let reply = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         match status.is_success() {
             true => Ok(reply),
             false => Err(No {
                 status: Some(status),
-                after,
+                after: after.and_then(|after| after.trim().parse().ok().map(Duration::from_secs)),
                 rc: reply["rc"].as_str().unwrap_or_default().to_owned(),
-                is_worded: reply["message"].is_string(),
-                message: said(&reply).unwrap_or_else(|| status.to_string()),
+                is_worded: reply["message"].is_string() || reply["rc"].is_string(),
+                message: said(&reply).unwrap_or_else(|| page(status, elsewhere)),
             }),
         }
     }
 }
 
 /// What is wrong with our words, if it is that, else what the coordinator says.
-fn said(reply: &Value) -> Option<String> {
+pub fn said(reply: &Value) -> Option<String> {
     let message = reply["message"].as_str()?;
     let errors = reply["errors"].as_object();
     let first = errors.and_then(|errors| errors.iter().next());
@@ -165,9 +169,17 @@ fn said(reply: &Value) -> Option<String> {
     })
 }
 
-fn retry_after(response: &Response) -> Option<Duration> {
-    let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
-    value.trim().parse().ok().map(Duration::from_secs)
+/// Of an answer that says nothing in a coordinator's words.
+fn page(status: StatusCode, elsewhere: Option<String>) -> String {
+    match elsewhere {
+        Some(place) => format!("{STRANGE}: {status}, which leads to {place}"),
+        None => format!("{STRANGE}: {status}"),
+    }
+}
+
+fn header(response: &Response, name: HeaderName) -> Option<String> {
+    let value = response.headers().get(name)?.to_str().ok()?;
+    Some(value.to_owned())
 }
 
 async fn whole(mut response: Response) -> Result<Vec<u8>, No> {
@@ -185,7 +197,8 @@ impl No {
     fn unreachable(error: reqwest::Error) -> Self {
         // The address is in the configuration; the cause is what helps.
         let error = error.without_url();
-        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        let causes = std::iter::successors(error.source(), |&cause| cause.source());
+        let cause = causes.last().map(ToString::to_string);
         Self::none(&cause.unwrap_or_else(|| error.to_string()))
     }
 
@@ -214,13 +227,13 @@ impl No {
 
     fn of_a_pop(self) -> Popped {
         let came = match self.status.map(|status| status.as_u16()) {
-            None | Some(408 | 500..=500 | 502..) => Came::NoAnswer,
+            None | Some(408 | 500 | 502..) => Came::NoAnswer,
             Some(429) => Came::TooOften(self.after),
             Some(403) if self.is_maintenance() => Came::Maintenance,
             Some(403) if matches!(&*self.rc, "TimeoutIP" | "TooManyNewIPs") => {
                 Came::TooOften(self.after)
             }
-            Some(_) if !self.is_worded => return Popped::Strange(self.message),
+            Some(_) if !self.is_worded => Came::NoAnswer,
             Some(_) => return Popped::Refused(self.message),
         };
         Popped::Not(came, self.message)
@@ -229,6 +242,7 @@ impl No {
     fn of_a_submit(self) -> Receipt {
         match self.status.map(|status| status.as_u16()) {
             None | Some(401 | 408 | 429 | 500..) => Receipt::Later(self.after, self.message),
+            Some(_) if !self.is_worded => Receipt::Later(self.after, self.message),
             Some(400) if !self.is_too_late() => Receipt::Misfit(self.message),
             Some(_) => Receipt::NotWanted(self.message),
         }
@@ -256,7 +270,6 @@ mod tests {
         match no(status, rc, message).of_a_pop() {
             Popped::Not(came, _) => Ok(came),
             Popped::Refused(why) => Err(why),
-            Popped::Strange(_) => Err("strange".to_owned()),
             Popped::Text(..) => panic!("a refusal is no job"),
         }
     }
@@ -272,7 +285,6 @@ mod tests {
             Err("nothing here".to_owned())
         );
         assert_eq!(popped(501, "", "not built"), Err("not built".to_owned()));
-        assert_eq!(popped(403, "", ""), Err("strange".to_owned()));
     }
 
     #[test]
@@ -284,6 +296,9 @@ mod tests {
         assert_eq!(popped(403, "TooManyNewIPs", "x"), Ok(Came::TooOften(None)));
         assert_eq!(popped(503, "", "later"), Ok(Came::NoAnswer));
         assert_eq!(popped(500, "", "oops"), Ok(Came::NoAnswer));
+        for page in [302, 403, 404] {
+            assert_eq!(popped(page, "", ""), Ok(Came::NoAnswer), "{page}");
+        }
     }
 
     #[test]
@@ -302,6 +317,10 @@ mod tests {
         for status in [401, 408, 429, 500, 503] {
             let later = Receipt::Later(None, "m".to_owned());
             assert_eq!(brought(status), later, "{status}");
+        }
+        for page in [302, 400, 403, 404, 413] {
+            let later = Receipt::Later(None, String::new());
+            assert_eq!(no(page, "", "").of_a_submit(), later, "{page}");
         }
     }
 

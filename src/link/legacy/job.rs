@@ -1,5 +1,7 @@
 //! One job, from its hand-out to its receipt.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -9,6 +11,7 @@ use tracing::{info, warn};
 
 use super::Served;
 use super::client::{Client, Receipt};
+use super::returns::Returns;
 use crate::link::session::{Backoff, Peer, Slot, Work};
 use crate::link::{Offer, Reply, Said, Stop, rand_seed};
 use crate::protocol::job::{Event, FinishReason, JobId, LegacySampling, TextInput, TextRequest};
@@ -27,6 +30,7 @@ const USUAL_TIME: Duration = Duration::from_secs(150);
 const WAY_BACK: Duration = Duration::from_secs(5);
 /// How long a text is brought again and again beyond its time: some coordinators take what comes late.
 const STUBBORN: Duration = Duration::from_secs(300);
+
 /// A job that can be done here.
 #[derive(Debug, Clone)]
 pub struct Job {
@@ -43,6 +47,26 @@ pub struct Errand {
     pub offers: mpsc::Sender<Offer>,
     pub ending: CancellationToken,
     pub tasks: Tasks,
+    pub records: Records,
+}
+
+/// What the errands of one line leave for those that come after them.
+#[derive(Debug, Clone, Default)]
+pub struct Records {
+    returns: Arc<Mutex<Returns>>,
+    /// The coordinator does not know how to be told of progress.
+    takes_no_progress: Arc<AtomicBool>,
+}
+
+impl Records {
+    /// How many jobs were given back of late, and when the next may be asked for.
+    pub fn rest(&self) -> Option<(usize, Instant)> {
+        self.returns().rest(Instant::now())
+    }
+
+    fn returns(&self) -> MutexGuard<'_, Returns> {
+        self.returns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Job {
@@ -59,11 +83,7 @@ impl Job {
             }
         };
         let mut text = popped.text.clone();
-        let foreign = text.sampling.unknown_to_our_engine();
-        if !foreign.is_empty() {
-            return Err(format!("the engine has no {}", foreign.join(", ")));
-        }
-        let wanted = text.sampling.legacy.take().map(|legacy| *legacy);
+        let wanted = text.sampling.legacy.as_deref().cloned();
         let wanted = wanted.unwrap_or_default();
         if let TextInput::Prompt(prompt) = &mut text.input {
             *prompt = format::prompt(prompt, &wanted).into_owned();
@@ -91,21 +111,29 @@ impl Job {
 
 impl Errand {
     /// Does it, and keeps the seat until it has been brought.
-    pub fn start(self, id: String, job: Option<Job>, seat: OwnedSemaphorePermit) {
+    pub fn start(self, id: String, job: Job, seat: OwnedSemaphorePermit) {
         let tasks = self.tasks.clone();
         tasks.start(async move {
-            let made = match &job {
-                Some(job) => self.make(&id, job).await,
-                None => None,
-            };
-            self.bring(&id, made.as_deref()).await;
+            match self.make(&id, &job).await {
+                Some(text) => self.bring(&id, Some(&text)).await,
+                None => {
+                    self.note_return();
+                    self.bring(&id, None).await;
+                }
+            }
             drop(seat);
         });
     }
 
     pub fn give_back(self, id: String) {
+        // Before the next question.
+        self.note_return();
         let tasks = self.tasks.clone();
         tasks.start(async move { self.bring(&id, None).await });
+    }
+
+    fn note_return(&self) {
+        self.records.returns().note(Instant::now());
     }
 
     /// The text, if there came one.
@@ -122,7 +150,7 @@ impl Errand {
         let mut ticks = interval(PROGRESS);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.reset();
-        let mut tells = true;
+        let takes_no_progress = &self.records.takes_no_progress;
         loop {
             tokio::select! {
                 biased;
@@ -139,11 +167,12 @@ impl Errand {
                     warn!("{}: job {id} took longer than it may", self.label);
                     stop.want();
                 }
-                _ = ticks.tick(), if tells => {
+                _ = ticks.tick(), if !takes_no_progress.load(Relaxed) => {
                     let all = job.text.max_tokens.unwrap_or_default() as usize;
                     let said = self.client.progress(id, draft.tokens, all);
                     let soon = Instant::now() + PROGRESS;
-                    tells = timeout_at(soon, said).await.unwrap_or(true);
+                    let is_known = timeout_at(soon, said).await.unwrap_or(true);
+                    takes_no_progress.fetch_or(!is_known, Relaxed);
                 }
             }
         }
@@ -155,12 +184,16 @@ impl Errand {
         let until = Instant::now() + STUBBORN;
         loop {
             let (after, why) = match self.client.submit(id, text).await {
-                Receipt::Taken { reward } => {
+                Receipt::Taken { reward } if text.is_some() => {
                     return info!("{}: job {id} was taken, for {reward} kudos", self.label);
+                }
+                Receipt::Taken { .. } => {
+                    return info!("{}: job {id} was given back", self.label);
                 }
                 Receipt::Misfit(why) if text.is_some() => {
                     warn!("{}: the text of job {id} is not taken: {why}", self.label);
                     text = None;
+                    self.note_return();
                     continue;
                 }
                 Receipt::NotWanted(why) | Receipt::Misfit(why) => {

@@ -6,6 +6,8 @@
 //! | `rounds` | when to ask again: pure |
 //! | `client` | the four calls, and what the coordinator's answers mean |
 //! | `heard` | what the coordinator tells its workers, once |
+//! | `skips` | why there is nothing for this worker, when that changes |
+//! | `returns` | what was given back, and the rest that follows |
 //! | `task` | the task that asks |
 //! | `job` | one job, from its hand-out to its receipt |
 //!
@@ -15,7 +17,9 @@
 mod client;
 mod heard;
 mod job;
+mod returns;
 mod rounds;
+mod skips;
 mod task;
 
 use std::collections::BTreeMap;

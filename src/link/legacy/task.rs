@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::Polling;
-use super::client::{Client, Popped};
+use super::client::{Client, Popped, said};
 use super::heard::Heard;
-use super::job::{Errand, Job};
+use super::job::{Errand, Job, Records};
 use super::rounds::{Came, Rounds};
+use super::skips::Skips;
 use crate::link::session::Peer;
 use crate::link::{Condition, Offer, Present, Standing, rand_seed};
 use crate::protocol::legacy::text::popped::{PoppedText, TextJob, Told};
@@ -28,12 +29,12 @@ pub struct Task {
     tasks: Tasks,
     rounds: Rounds,
     heard: Heard,
+    skips: Skips,
+    records: Records,
     /// One for each job that may run.
     seats: Arc<Semaphore>,
     /// Ends what runs.
     ending: CancellationToken,
-    /// The coordinator has answered as one does.
-    has_met: bool,
 }
 
 impl Task {
@@ -48,7 +49,8 @@ impl Task {
             ending: tasks.stopping().child_token(),
             rounds: Rounds::new(rand_seed()),
             heard: Heard::default(),
-            has_met: false,
+            skips: Skips::default(),
+            records: Records::default(),
             line,
             offers,
             condition,
@@ -78,14 +80,12 @@ impl Task {
     /// Until it is time to leave, or nobody wants us: then with the reason.
     async fn ask_on(&mut self, client: &Client, told: &watch::Sender<Standing>) -> Option<String> {
         while let Some(seat) = self.seat().await {
+            if !self.rest().await {
+                return None;
+            }
             let amount = self.seats.available_permits() + 1;
             let came = match client.pop(&self.line, amount).await {
                 Popped::Refused(why) => return Some(why),
-                Popped::Strange(why) if !self.has_met => return Some(why),
-                Popped::Strange(why) => {
-                    self.note(Came::NoAnswer, &why, told);
-                    Came::NoAnswer
-                }
                 Popped::Text(popped, messages) => {
                     self.hear(messages);
                     self.take(popped, seat, client)
@@ -96,7 +96,6 @@ impl Task {
                 }
             };
             if matches!(came, Came::Jobs | Came::Nothing | Came::Maintenance) {
-                self.has_met = true;
                 self.arrive(told);
             }
             let wait = self.rounds.after(came);
@@ -124,6 +123,22 @@ impl Task {
         }
     }
 
+    /// After what was given back. False when it is time to leave.
+    async fn rest(&self) -> bool {
+        let Some((given_back, until)) = self.records.rest() else {
+            return true;
+        };
+        let seconds = until.duration_since(Instant::now()).as_secs();
+        info!(
+            "{}: {given_back} jobs were given back within an hour; the next is asked for in {seconds} s",
+            self.line.label
+        );
+        tokio::select! {
+            () = sleep_until(until) => true,
+            () = self.time_to_leave() => false,
+        }
+    }
+
     async fn time_to_leave(&self) {
         let mut condition = self.condition.clone();
         let told = condition.wait_for(|now| now.leave_within.is_some());
@@ -140,15 +155,21 @@ impl Task {
         }
     }
 
-    fn take(&self, popped: PoppedText, seat: OwnedSemaphorePermit, client: &Client) -> Came {
+    fn take(&mut self, popped: PoppedText, seat: OwnedSemaphorePermit, client: &Client) -> Came {
         match popped {
-            PoppedText::Nothing { .. } => Came::Nothing,
-            PoppedText::Unreadable { id, why } => {
-                warn!(
-                    "{}: job {id} cannot be read and is given back: {why}",
-                    self.line.label
-                );
-                self.errand(client).start(id, None, seat);
+            PoppedText::Nothing { skipped } => {
+                if let Some(why) = self.skips.news(&skipped) {
+                    let label = &self.line.label;
+                    info!("{label} has jobs that are not for this worker: {why}");
+                }
+                Came::Nothing
+            }
+            PoppedText::Unreadable { ids, why } => {
+                let (label, why) = (&self.line.label, said(&why.body()).unwrap_or_default());
+                warn!("{label}: a job cannot be read and is given back: {why}");
+                for id in ids {
+                    self.errand(client).give_back(id);
+                }
                 Came::Jobs
             }
             PoppedText::Job(job) => {
@@ -164,6 +185,7 @@ impl Task {
         if let Err(why) = &job {
             warn!("{}: a job is given back: {why}", self.line.label);
         }
+        let job = job.ok();
         let mut seat = Some(seat);
         for id in popped.ids {
             // More than were asked for find no seat: they are given back as well.
@@ -171,9 +193,9 @@ impl Task {
                 .take()
                 .or_else(|| self.seats.clone().try_acquire_owned().ok());
             let errand = self.errand(client);
-            match seat {
-                Some(seat) => errand.start(id, job.clone().ok(), seat),
-                None => errand.give_back(id),
+            match (&job, seat) {
+                (Some(job), Some(seat)) => errand.start(id, job.clone(), seat),
+                _ => errand.give_back(id),
             }
         }
     }
@@ -185,6 +207,7 @@ impl Task {
             offers: self.offers.clone(),
             ending: self.ending.clone(),
             tasks: self.tasks.clone(),
+            records: self.records.clone(),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::http::{Method, StatusCode, Uri};
@@ -24,7 +24,7 @@ use super::super::link::dial;
 use super::super::support::app::{App, PATIENCE};
 use super::super::support::boss::{engine, post, post_by};
 use super::super::support::rig::{Board, read_all};
-use super::{ask, pop, until};
+use super::{ask, until};
 
 /// What the model is called where workers poll.
 const NAME: &str = "koboldcpp/Tiny";
@@ -99,16 +99,17 @@ async fn one_worker_serves_a_socket_and_a_coordinator_that_is_polled_at_the_same
 }
 
 #[tokio::test]
-async fn what_the_engine_has_not_is_given_back_and_done_by_another() {
+async fn a_text_with_settings_of_that_api_is_written_and_not_given_back() {
     let app = App::start().await;
     let address = open(app.router.clone(), &app.tasks).await;
     let worker = work(vec![post_at(address, &app.key)], &["tiny"], &app.tasks).await;
     assert!(worker.connected().await);
-    pop(&app, "another").await;
-    let id = ask(&app, json!({"tfs": 0.5})).await;
-    until(&app, &id, |status| status["restarted"] == json!(1)).await;
-    let popped = pop(&app, "another").await;
-    assert!(popped["id"].is_string(), "{popped}");
+    let id = ask(&app, json!({"tfs": 0.5, "typical": 0.9, "max_length": 16})).await;
+    let status = until(&app, &id, is_done).await;
+    assert_eq!(
+        (&status["finished"], &status["restarted"]),
+        (&json!(1), &json!(0))
+    );
 }
 
 #[tokio::test]
@@ -287,21 +288,23 @@ async fn a_worker_that_is_refused_brings_what_it_was_given_before() {
 }
 
 #[tokio::test]
-async fn a_page_of_something_between_is_waited_out_where_the_coordinator_is_known() {
+async fn pages_of_something_between_are_waited_out() {
     let tasks = Tasks::default();
-    let mut script = Script::open(&tasks).await;
-    let nothing = json!({"id": null, "ids": [], "payload": {}, "skipped": {}});
-    let page = json!("<html>blocked</html>");
-    script.answer(
-        "pop",
-        vec![(200, nothing), (403, page.clone()), (200, job("a"))],
-    );
-    let _worker = work(vec![post_at(script.address, "k")], &[NAME], &tasks).await;
-    assert_eq!(script.hear("submit").await["id"], "a");
-    let other = Script::open(&tasks).await;
-    other.answer("pop", vec![(404, page)]);
-    let stranger = work(vec![post_at(other.address, "k")], &[NAME], &tasks).await;
-    assert!(!stranger.connected().await);
+    for status in [200, 302, 403, 404] {
+        let mut script = Script::open(&tasks).await;
+        let page = json!("<html>blocked</html>");
+        script.answer("pop", vec![(status, page.clone()), (200, job("a"))]);
+        script.answer("submit", vec![(status, page)]);
+        let worker = work(vec![post_at(script.address, "k")], &[NAME], &tasks).await;
+        let first = script.hear("submit").await;
+        assert_eq!(
+            (&first["id"], &first["state"]),
+            (&json!("a"), &json!("ok")),
+            "{status}"
+        );
+        assert_eq!(script.hear("submit").await, first, "{status}");
+        drop(worker);
+    }
 }
 
 #[tokio::test]
@@ -313,4 +316,42 @@ async fn a_job_for_a_model_that_is_not_served_is_given_back() {
     script.answer("pop", vec![(200, other)]);
     let _worker = work(vec![post_at(script.address, "k")], &[NAME], &tasks).await;
     assert_eq!(script.hear("submit").await["state"], "faulted");
+}
+
+#[tokio::test]
+async fn whoever_gives_back_does_not_ask_again_at_once() {
+    let tasks = Tasks::default();
+    let mut script = Script::open(&tasks).await;
+    let mut unreadable = job("a");
+    unreadable["ids"] = json!(["a", "b"]);
+    unreadable["payload"] = json!({"prompt": 7});
+    script.answer("pop", vec![(200, unreadable)]);
+    let _worker = work(vec![post_at(script.address, "k")], &[NAME], &tasks).await;
+    script.hear("pop").await;
+    let began = Instant::now();
+    let mut given_back = Vec::new();
+    for _ in 0..2 {
+        let submitted = script.hear("submit").await;
+        assert_eq!(submitted["state"], "faulted");
+        given_back.push(submitted["id"].as_str().unwrap().to_owned());
+    }
+    given_back.sort();
+    assert_eq!(given_back, ["a", "b"]);
+    script.hear("pop").await;
+    let rested = began.elapsed();
+    assert!(rested > Duration::from_secs(8), "{rested:?}");
+}
+
+#[tokio::test]
+async fn a_prompt_that_is_too_long_loses_its_beginning() {
+    let tasks = Tasks::default();
+    let mut script = Script::open(&tasks).await;
+    let mut long = job("a");
+    long["payload"]["prompt"] = json!("Once upon a time there was a fox. ".repeat(500));
+    long["payload"]["stop_sequence"] = json!(["", "\u{1}", "\u{1}"]);
+    script.answer("pop", vec![(200, long)]);
+    let _worker = work(vec![post_at(script.address, "k")], &[NAME], &tasks).await;
+    let brought = script.hear("submit").await;
+    assert_eq!(brought["state"], "ok", "{brought}");
+    assert!(!brought["generation"].as_str().unwrap().is_empty());
 }

@@ -18,7 +18,7 @@ pub enum PoppedText {
     Job(Box<TextJob>),
     /// There is work that cannot be understood: it has to be given back as faulted.
     Unreadable {
-        id: String,
+        ids: Vec<String>,
         why: Refusal,
     },
 }
@@ -78,14 +78,15 @@ impl PoppedText {
             };
             return Self::Nothing { skipped };
         };
+        let ids = all_ids(&reply["ids"], id);
         match payload(taken(&mut reply, "payload")) {
             Ok(request) => Self::Job(Box::new(TextJob {
-                ids: all_ids(&reply["ids"], id),
+                ids,
                 model: text(&reply["model"]).unwrap_or_default(),
                 ttl: reply["ttl"].as_u64(),
                 text: request,
             })),
-            Err(why) => Self::Unreadable { id, why },
+            Err(why) => Self::Unreadable { ids, why },
         }
     }
 }
@@ -224,14 +225,15 @@ mod tests {
     }
 
     #[test]
-    fn a_job_nobody_understands_is_known_by_its_id() {
+    fn a_job_nobody_understands_is_known_by_its_ids() {
         for payload in [
             json!(null),
             json!({}),
             json!({"prompt": "p", "max_length": "many"}),
         ] {
-            let read = PoppedText::read(json!({"id": "x", "payload": payload}));
-            assert!(matches!(read, PoppedText::Unreadable { id, .. } if id == "x"));
+            let reply = json!({"id": "x", "ids": ["x", "y"], "payload": payload});
+            let read = PoppedText::read(reply);
+            assert!(matches!(read, PoppedText::Unreadable { ids, .. } if ids == ["x", "y"]));
         }
     }
 }

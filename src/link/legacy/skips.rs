@@ -1,0 +1,66 @@
+//! Why a coordinator has nothing for this worker though jobs wait there: an owner who is never told believes that all
+//! is well. Said when the reasons are others than before, as their numbers change with every question.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+#[derive(Debug, Default)]
+pub struct Skips(BTreeSet<String>);
+
+impl Skips {
+    /// Words for the log, if they are news.
+    pub fn news(&mut self, skipped: &Map<String, Value>) -> Option<String> {
+        let acting = skipped.iter().filter_map(|(reason, count)| {
+            let count = count.as_u64().filter(|count| *count > 0)?;
+            Some((reason, count))
+        });
+        let acting: Vec<_> = acting.collect();
+        let reasons = acting.iter().map(|(reason, _)| (*reason).clone()).collect();
+        if reasons == self.0 {
+            return None;
+        }
+        self.0 = reasons;
+        let told = acting
+            .into_iter()
+            .map(|(reason, count)| format!("{count} for {}", worded(reason)));
+        let told: Vec<String> = told.collect();
+        (!told.is_empty()).then(|| told.join(", "))
+    }
+}
+
+/// The reason in its own words, where it says too little of what an owner can do about it.
+fn worded(reason: &str) -> String {
+    let why = match reason {
+        "bridge_version" => "they want software that their coordinator knows",
+        "max_length" | "max_context_length" => "they are longer than what is offered here",
+        "models" => "they name other models",
+        "untrusted" => "they want an owner who is trusted there",
+        "performance" => "they want a faster worker",
+        "kudos" => "their clients cannot pay at once",
+        _ => return reason.replace('_', " "),
+    };
+    format!("{reason} ({why})")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::Skips;
+
+    #[test]
+    fn reasons_are_told_when_they_change_and_not_their_numbers() {
+        let mut skips = Skips::default();
+        let mut news = |skipped: Value| skips.news(skipped.as_object().unwrap());
+        assert_eq!(news(json!({"models": 0, "nsfw": null})), None);
+        let told = news(json!({"models": 3, "worker_id": 1, "kudos": 0}));
+        assert_eq!(
+            told.as_deref(),
+            Some("3 for models (they name other models), 1 for worker id")
+        );
+        assert_eq!(news(json!({"models": 7, "worker_id": 2})), None);
+        assert_eq!(news(json!({})), None);
+        assert!(news(json!({"models": 1})).is_some());
+    }
+}
