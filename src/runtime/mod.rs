@@ -74,10 +74,18 @@ pub struct Sampling {
     pub top_p: Option<f32>,
     pub min_p: Option<f32>,
     pub repetition_penalty: Option<f32>,
+    /// How many of the last tokens count for it, of prompt and text together; 0 for all.
+    pub repetition_range: Option<usize>,
     pub presence_penalty: Option<f32>,
     pub frequency_penalty: Option<f32>,
     pub logit_bias: Vec<(u32, f32)>,
     pub seed: Option<u64>,
+    pub smoothing_factor: Option<f32>,
+    pub dynatemp_range: Option<f32>,
+    pub dynatemp_exponent: Option<f32>,
+    pub top_a: Option<f32>,
+    pub tfs: Option<f32>,
+    pub typical: Option<f32>,
 }
 
 impl Sampling {
@@ -90,6 +98,7 @@ impl Sampling {
             top_p: self.top_p.or(those.top_p),
             min_p: self.min_p.or(those.min_p),
             repetition_penalty: self.repetition_penalty.or(those.repetition_penalty),
+            repetition_range: self.repetition_range.or(those.repetition_range),
             presence_penalty: self.presence_penalty.or(those.presence_penalty),
             frequency_penalty: self.frequency_penalty.or(those.frequency_penalty),
             logit_bias: if self.logit_bias.is_empty() {
@@ -98,6 +107,12 @@ impl Sampling {
                 self.logit_bias
             },
             seed: self.seed.or(those.seed),
+            smoothing_factor: self.smoothing_factor.or(those.smoothing_factor),
+            dynatemp_range: self.dynatemp_range.or(those.dynatemp_range),
+            dynatemp_exponent: self.dynatemp_exponent.or(those.dynatemp_exponent),
+            top_a: self.top_a.or(those.top_a),
+            tfs: self.tfs.or(those.tfs),
+            typical: self.typical.or(those.typical),
         }
     }
 }

@@ -222,7 +222,14 @@ async fn a_continued_run_equals_an_uninterrupted_one() {
         frequency_penalty: Some(0.3),
         ..text("", 1).sampling
     };
-    for sampling in [text("", 1).sampling, sampled] {
+    let shaped = Sampling {
+        repetition_range: Some(6),
+        smoothing_factor: Some(0.3),
+        dynatemp_range: Some(0.5),
+        typical: Some(0.95),
+        ..sampled.clone()
+    };
+    for sampling in [text("", 1).sampling, sampled, shaped] {
         let whole = TextRequest {
             sampling,
             choice: 3,

@@ -204,8 +204,8 @@ impl SamplingArgs {
             repetition_penalty: self.repeat_penalty,
             presence_penalty: self.presence_penalty,
             frequency_penalty: self.frequency_penalty,
-            logit_bias: Vec::new(),
             seed: self.seed,
+            ..Sampling::default()
         }
     }
 }

@@ -1,9 +1,12 @@
 //! From logits to the next token.
 //!
 //! In this order: repetition, presence and frequency penalties, logit bias, the mask of a grammar; then at
-//! temperature 0 the best token (the lowest id among equals), else temperature, top_k, top_p over what top_k
-//! left, min_p relative to the best, and one draw. Log probabilities are those of the model itself, before any
-//! of this. Nothing here sorts a whole vocabulary.
+//! temperature 0 the best token (the lowest id among equals), else smoothing, temperature, top_k, top_a, top_p,
+//! min_p relative to the best, tfs, typical, and one draw; each looks at what the one before it left. A temperature
+//! that moves (`dynatemp_range`) is found from what top_k leaves, and around 0 as well: then the best token is taken
+//! where it stays there. Log probabilities are those of the model itself, before any of this.
+//!
+//! Nothing here sorts a whole vocabulary, unless one of the settings in `shaping` acts.
 
 mod candidates;
 mod draw;
@@ -11,6 +14,7 @@ mod nucleus;
 mod numbers;
 mod penalties;
 mod settings;
+mod shaping;
 
 pub use draw::uniform;
 pub use settings::{MAX_LOGPROBS, Settings};
@@ -19,6 +23,7 @@ use super::TokenInfo;
 use candidates::{Candidate, best_of};
 use nucleus::Weighing;
 use penalties::Penalties;
+use shaping::Shaping;
 
 /// Chooses the tokens of one sequence.
 #[derive(Debug)]
@@ -122,11 +127,30 @@ impl Sampler {
     }
 
     fn draw(&self, logits: &[f32], best: f32, random: f64, scratch: &mut Scratch) -> u32 {
-        if self.settings.top_k < logits.len() {
+        if let Some(shaping) = &self.settings.shaping {
+            self.shape(shaping, logits, best, scratch);
+            candidates::at(&mut scratch.candidates, random)
+        } else if self.settings.top_k < logits.len() {
             self.draw_of_few(logits, best, random, scratch)
         } else {
             self.draw_of_all(logits, best, random, scratch)
         }
+    }
+
+    /// Leaves the candidates to draw from.
+    fn shape(&self, shaping: &Shaping, logits: &[f32], best: f32, scratch: &mut Scratch) {
+        let Settings { top_p, min_p, .. } = self.settings;
+        let Scratch {
+            candidates, open, ..
+        } = scratch;
+        shaping.weigh(logits, best, &self.settings, candidates);
+        shaping.keep_likely(candidates);
+        if top_p < 1.0 {
+            nucleus::keep(candidates, f64::from(top_p), open);
+        }
+        candidates.retain(|candidate| candidate.weight >= min_p);
+        shaping.keep_head(candidates);
+        shaping.keep_typical(best, candidates);
     }
 
     fn draw_of_few(&self, logits: &[f32], best: f32, random: f64, scratch: &mut Scratch) -> u32 {
