@@ -154,15 +154,63 @@ fn chat_of(chat: job::Chat) -> runtime::Chat {
 }
 
 fn sampling_of(sampling: job::Sampling) -> runtime::Sampling {
+    let legacy = sampling.legacy.map(|legacy| *legacy).unwrap_or_default();
+    let number = |number: Option<f64>| number.map(|number| number as f32);
     runtime::Sampling {
         temperature: sampling.temperature,
         top_k: sampling.top_k.map(|k| k as usize),
         top_p: sampling.top_p,
         min_p: sampling.min_p,
         repetition_penalty: sampling.repetition_penalty,
+        repetition_range: legacy.rep_pen_range.map(|range| range as usize),
         presence_penalty: sampling.presence_penalty,
         frequency_penalty: sampling.frequency_penalty,
         logit_bias: sampling.logit_bias,
         seed: sampling.seed,
+        smoothing_factor: number(legacy.smoothing_factor),
+        dynatemp_range: number(legacy.dynatemp_range),
+        dynatemp_exponent: number(legacy.dynatemp_exponent),
+        top_a: number(legacy.top_a),
+        tfs: number(legacy.tfs),
+        typical: number(legacy.typical),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{job, runtime, sampling_of};
+    use crate::protocol::job::LegacySampling;
+
+    #[test]
+    fn the_engine_is_told_what_clients_of_the_poll_api_set() {
+        let legacy = LegacySampling {
+            rep_pen_range: Some(320),
+            smoothing_factor: Some(0.25),
+            dynatemp_range: Some(0.5),
+            dynatemp_exponent: Some(1.5),
+            top_a: Some(0.125),
+            tfs: Some(0.75),
+            typical: Some(0.875),
+            ..LegacySampling::default()
+        };
+        let found = sampling_of(job::Sampling {
+            temperature: Some(0.5),
+            legacy: Some(Box::new(legacy)),
+            ..job::Sampling::default()
+        });
+        let wanted = runtime::Sampling {
+            temperature: Some(0.5),
+            repetition_range: Some(320),
+            smoothing_factor: Some(0.25),
+            dynatemp_range: Some(0.5),
+            dynatemp_exponent: Some(1.5),
+            top_a: Some(0.125),
+            tfs: Some(0.75),
+            typical: Some(0.875),
+            ..runtime::Sampling::default()
+        };
+        assert_eq!(found, wanted);
+        let none = sampling_of(job::Sampling::default());
+        assert_eq!(none, runtime::Sampling::default());
     }
 }

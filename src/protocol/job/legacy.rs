@@ -1,7 +1,7 @@
 //! What a client of the poll API may say about a text that nothing else here has a word for. It travels with the job
-//! so that a worker of that API gets back what its client sent; our own workers do not read it.
+//! so that a worker of that API gets back what its client sent, and so that our own engine samples by it.
 //!
-//! Numbers are kept as they were written: they are passed on, never computed with.
+//! Numbers are kept as they were written: they are passed on, never computed with here.
 
 use serde::{Deserialize, Serialize};
 
@@ -48,31 +48,23 @@ pub struct LegacySampling {
 }
 
 impl Sampling {
-    /// What changes which words are drawn and only a worker of the poll API can honour. Many clients send every
-    /// setting there is, with the value that does nothing.
+    /// What changes which words are drawn and only a worker of the poll API can honour: our own engine punishes all
+    /// repetition in a range alike, in an order of its own. It keeps no worker away. Many clients send every setting
+    /// there is, with the value that does nothing.
     pub fn only_for_legacy_workers(&self) -> Vec<&'static str> {
         /// The order that neutral settings are applied in, as far as there are such.
         const USUAL_ORDER: [i64; 7] = [6, 0, 1, 2, 3, 4, 5];
         let Some(legacy) = &self.legacy else {
             return Vec::new();
         };
-        let other_than = |found: Option<f64>, idle: f64| found.is_some_and(|found| found != idle);
-        let share = |found| other_than(found, 1.0) && other_than(found, 0.0);
         let order = legacy.sampler_order.as_ref();
         // How a penalty is spread says nothing where there is none.
         let penalized = self
             .repetition_penalty
             .is_some_and(|penalty| penalty != 1.0);
-        let range = legacy.rep_pen_range.is_some_and(|range| range != 0);
+        let slope = legacy.rep_pen_slope.is_some_and(|slope| slope != 0.0);
         let settings = [
-            ("typical", share(legacy.typical)),
-            ("tfs", share(legacy.tfs)),
-            ("top_a", other_than(legacy.top_a, 0.0)),
-            ("rep_pen_range", penalized && range),
-            (
-                "rep_pen_slope",
-                penalized && other_than(legacy.rep_pen_slope, 0.0),
-            ),
+            ("rep_pen_slope", penalized && slope),
             (
                 "sampler_order",
                 order.is_some_and(|order| *order != USUAL_ORDER),
@@ -81,29 +73,9 @@ impl Sampling {
                 "use_default_badwordsids",
                 legacy.use_default_badwordsids == Some(true),
             ),
-            ("smoothing_factor", other_than(legacy.smoothing_factor, 0.0)),
-            ("dynatemp_range", other_than(legacy.dynatemp_range, 0.0)),
         ];
         let acting = settings.into_iter().filter(|(_, acts)| *acts);
         acting.map(|(name, _)| name).collect()
-    }
-}
-
-/// How a penalty for repetition is spread. Our own engine punishes all repetition alike: a request that names only
-/// these is served by it, and its client is told.
-const SHAPES_OF_PENALTY: [&str; 4] = [
-    "rep_pen_range",
-    "rep_pen_slope",
-    "sampler_order",
-    "use_default_badwordsids",
-];
-
-impl Sampling {
-    /// Of those, what our own engine does not have at all.
-    pub fn unknown_to_our_engine(&self) -> Vec<&'static str> {
-        let mut acting = self.only_for_legacy_workers();
-        acting.retain(|name| !SHAPES_OF_PENALTY.contains(name));
-        acting
     }
 }
 
@@ -149,10 +121,26 @@ mod tests {
         let acting = LegacySampling {
             tfs: Some(0.9),
             sampler_order: Some(vec![0, 6, 1, 2, 3, 4, 5]),
+            use_default_badwordsids: Some(true),
             ..idle()
         };
-        check(None, Some(acting), &["tfs", "sampler_order"]);
-        check(Some(1.1), Some(idle()), &["rep_pen_range", "rep_pen_slope"]);
+        let named = ["sampler_order", "use_default_badwordsids"];
+        check(None, Some(acting), &named);
+        check(Some(1.1), Some(idle()), &["rep_pen_slope"]);
+    }
+
+    #[test]
+    fn what_the_engine_honours_is_not_named() {
+        let honoured = LegacySampling {
+            typical: Some(0.9),
+            tfs: Some(0.9),
+            top_a: Some(0.1),
+            rep_pen_slope: None,
+            smoothing_factor: Some(0.3),
+            dynatemp_range: Some(0.5),
+            ..idle()
+        };
+        check(Some(1.1), Some(honoured), &[]);
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub struct Sampling {
     pub logit_bias: Vec<(u32, f32)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Settings only workers of the poll API know, from clients of it.
+    /// Settings that only clients of the poll API have words for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub legacy: Option<Box<LegacySampling>>,
 }

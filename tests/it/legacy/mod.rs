@@ -39,7 +39,7 @@ use muster::coordinator::names::Names;
 use muster::coordinator::requests::Order;
 use muster::coordinator::requests::orders::Asked;
 use muster::coordinator::state::DoorSettings;
-use muster::protocol::job::{Kudos, RequestId};
+use muster::protocol::job::{Body as Asks, Kudos, RequestId};
 use muster::protocol::legacy::Body as _;
 use muster::protocol::legacy::text::request::GenerationInputText;
 use serde_json::{Value, json};
@@ -274,17 +274,18 @@ async fn who_asks_for_more_than_any_worker_reaches_is_told() {
 }
 
 #[tokio::test]
-async fn a_request_that_only_a_legacy_worker_can_honour_waits_for_one() {
+async fn a_worker_on_a_socket_is_told_the_settings_and_the_client_which_it_does_without() {
     let app = App::start().await;
-    let _rig = Puppet::connect(&app.board).await;
+    let rig = Puppet::connect(&app.board).await;
     let body = json!({"prompt": "p", "models": ["tiny"], "params": {"tfs": 0.9}});
     let (_, answer) = post(&app, ASYNC, body).await;
-    assert!(
-        answer["message"]
-            .as_str()
-            .unwrap()
-            .contains("no worker that is online")
-    );
+    assert!(answer["message"].is_null(), "{answer}");
+    let offer = rig.offer().await;
+    let Asks::Text(text) = &offer.job.body else {
+        panic!("a text was asked for");
+    };
+    let legacy = text.sampling.legacy.as_ref().unwrap();
+    assert_eq!(legacy.tfs, Some(0.9));
     let body = json!({"prompt": "p", "models": ["tiny"], "params": {"rep_pen": 1.1, "rep_pen_slope": 0.7}});
     let (_, answer) = post(&app, ASYNC, body).await;
     assert!(
@@ -293,8 +294,6 @@ async fn a_request_that_only_a_legacy_worker_can_honour_waits_for_one() {
             .unwrap()
             .contains("rep_pen_slope")
     );
-    let popped = pop(&app, "w1").await;
-    assert_eq!(popped["payload"]["tfs"], 0.9);
 }
 
 #[tokio::test]

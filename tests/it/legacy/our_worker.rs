@@ -99,16 +99,22 @@ async fn one_worker_serves_a_socket_and_a_coordinator_that_is_polled_at_the_same
 }
 
 #[tokio::test]
-async fn a_text_with_settings_of_that_api_is_written_and_not_given_back() {
+async fn a_text_with_every_setting_is_made_at_once() {
     let app = App::start().await;
     let address = open(app.router.clone(), &app.tasks).await;
     let worker = work(vec![post_at(address, &app.key)], &["tiny"], &app.tasks).await;
     assert!(worker.connected().await);
-    let id = ask(&app, json!({"tfs": 0.5, "typical": 0.9, "max_length": 16})).await;
+    let every = json!({
+        "max_length": 24, "temperature": 0.7, "top_k": 40, "top_p": 0.95, "min_p": 0.01, "typical": 0.9, "tfs": 0.95,
+        "top_a": 0.1, "smoothing_factor": 0.3, "dynatemp_range": 0.5, "dynatemp_exponent": 1.5, "rep_pen": 1.1,
+        "rep_pen_range": 16, "rep_pen_slope": 0.7, "sampler_order": [0, 6, 1, 2, 3, 4, 5],
+    });
+    let id = ask(&app, every).await;
     let status = until(&app, &id, is_done).await;
     assert_eq!(
         (&status["finished"], &status["restarted"]),
-        (&json!(1), &json!(0))
+        (&json!(1), &json!(0)),
+        "{status}"
     );
 }
 

@@ -15,6 +15,8 @@ use crate::protocol::legacy::{Body as _, Refusal};
 pub const LIFETIME: Duration = Duration::from_secs(20 * 60);
 /// How long a worker that polls may keep one.
 const PATIENCE: Duration = Duration::from_secs(150);
+/// Those that have words for every setting: the dialects of public workers on sockets have none for most of them.
+const FORMATS: Formats = Formats::LEGACY.with(Formats::NEUTRAL);
 /// Hardly any text has fewer tokens than one in so many bytes.
 const BYTES_PER_TOKEN: usize = 8;
 
@@ -22,7 +24,7 @@ const BYTES_PER_TOKEN: usize = 8;
 #[derive(Debug)]
 pub struct TextAsked {
     request: GenerationInputText,
-    /// Settings in it that our own engine does not have.
+    /// Settings in it that our own engine does without.
     acting: Vec<&'static str>,
 }
 
@@ -61,21 +63,11 @@ impl TextAsked {
         &self.request.models
     }
 
-    pub fn formats(&self) -> Formats {
-        let sampling = self.request.text(0).sampling;
-        match sampling.unknown_to_our_engine().is_empty() {
-            true => Formats::LEGACY.with(Formats::NEUTRAL),
-            false => Formats::LEGACY,
-        }
-    }
-
     pub fn caveat(&self) -> Option<String> {
-        let acting = &self.acting;
-        let unknown = !acting.is_empty() && self.formats().meets(Formats::NEUTRAL);
-        let unknown = unknown.then(|| {
+        let unknown = (!self.acting.is_empty()).then(|| {
             format!(
                 "workers on a socket do not know {}; whichever worker is free first serves this",
-                acting.join(", ")
+                self.acting.join(", ")
             )
         });
         let softprompt = self.request.softprompt.as_ref();
@@ -90,7 +82,7 @@ impl TextAsked {
         Task {
             body: Body::Text(Box::new(self.text(nth))),
             limits: Limits {
-                formats: self.formats(),
+                formats: FORMATS,
                 prompt_tokens: u32::try_from(length).unwrap_or(u32::MAX),
                 output_tokens: Some(params.max_length),
                 reach: Reach {
@@ -126,5 +118,58 @@ impl TextAsked {
             legacy.frmtadsnsp = legacy.frmtadsnsp.map(|_| false);
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{FORMATS, Formats, Nth, TextAsked};
+
+    fn asked(params: &Value) -> TextAsked {
+        let body = json!({"request": {"prompt": "Once", "params": params}});
+        TextAsked::read(body).unwrap()
+    }
+
+    #[test]
+    fn a_text_is_for_whoever_is_told_all_its_settings() {
+        let every = json!({
+            "typical": 0.9, "tfs": 0.9, "top_a": 0.1, "smoothing_factor": 0.3, "dynatemp_range": 0.5,
+            "rep_pen": 1.1, "rep_pen_range": 64, "rep_pen_slope": 0.7, "use_default_badwordsids": true,
+        });
+        for params in [json!({}), every] {
+            let task = asked(&params).task(Nth { index: 0, seed: 1 });
+            assert_eq!(task.limits.formats, FORMATS, "{params}");
+        }
+        for dialect in [
+            Formats::OPENAI_CHAT,
+            Formats::OPENAI_RESPONSES,
+            Formats::ANTHROPIC,
+        ] {
+            assert!(!FORMATS.meets(dialect), "{dialect:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_the_engine_does_without_is_told_of() {
+        let check = |params: Value, wanted: Option<&str>| {
+            let caveat = asked(&params).caveat();
+            let wanted = wanted.map(|names| {
+                format!("workers on a socket do not know {names}; whichever worker is free first serves this")
+            });
+            assert_eq!(caveat, wanted, "{params}");
+        };
+        let honoured = json!({"tfs": 0.9, "top_a": 0.1, "rep_pen": 1.1, "rep_pen_range": 64});
+        check(honoured, None);
+        check(json!({"rep_pen_slope": 0.7}), None);
+        check(
+            json!({"rep_pen": 1.1, "rep_pen_slope": 0.7, "typical": 0.9}),
+            Some("rep_pen_slope"),
+        );
+        check(
+            json!({"sampler_order": [0, 6, 1, 2, 3, 4, 5], "use_default_badwordsids": true}),
+            Some("sampler_order, use_default_badwordsids"),
+        );
     }
 }
