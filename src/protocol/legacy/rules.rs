@@ -246,6 +246,7 @@ impl Rule<f64> for Number {
     fn wanted(&self) -> String {
         match (self.least, self.most) {
             (f64::MIN, f64::MAX) => "a number".to_owned(),
+            (least, f64::MAX) => format!("a number from {least}"),
             (least, most) => format!("a number from {least} to {most}"),
         }
     }
