@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! m     = (width · height / 512²) ^ 0.75                    how much more a larger image takes
-//! pass  = 0.2 · steps · m                                   steps as they cost: some samplers take each twice
+//! pass  = 0.2 · steps · m                                   steps as they cost: some samplers take each several times
 //! price = 1 + 0.5 · m (source) + 0.5 · m (map that is drawn)
 //!           + pass · 1.55 (control) · 1.2 (layers)
 //!           + 0.2 · steps (first pass of hires_fix, above 512²)
@@ -379,6 +379,7 @@ mod tests {
         let check =
             |agent, expected| assert_eq!(agent_factor(&BridgeAgent::parse(agent)), expected);
         check("AI Horde Worker reGen:13.0.1:url", 1.0);
+        check("AI Horde Worker reGen:18:url", 1.0);
         check("AI Horde Worker reGen:12:url", 0.9);
         check("AI Horde Worker:24:url", 1.0);
         check("AI Horde Worker:4:url", 0.9);

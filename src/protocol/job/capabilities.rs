@@ -35,7 +35,7 @@ impl Capabilities {
     pub const HIDDEN_ADDRESSES: Self = Self(1 << 15);
 
     /// All of these: a worker's owner says yes or no to each.
-    pub const ALLOWANCES: Self = Self(0xff << 8);
+    pub const ALLOWANCES: Self = Self(0xff << 8).with(Self::MORE_CONTROL);
 
     // What the software of image workers knows.
     pub const UPLOADS: Self = Self(1 << 16);
@@ -56,8 +56,15 @@ impl Capabilities {
     pub const PAINTING_MODELS: Self = Self(1 << 30);
     pub const PLAIN_MODELS: Self = Self(1 << 31);
 
+    /// The kinds of control maps that came later, which owners allow apart.
+    pub const MORE_CONTROL: Self = Self(1 << 59);
+    /// How strongly a control map counts.
+    pub const CONTROL_STRENGTH: Self = Self(1 << 60);
+    /// The samplers, schedules, settings of solvers and kinds of control maps that came later.
+    pub const NEWER_DRAWING: Self = Self(1 << 61);
+
     const FIRST_PROCESSOR: u32 = 36;
-    const LAST_PROCESSOR: u32 = 61;
+    const LAST_PROCESSOR: u32 = 55;
 
     /// Takes a source image for a control map.
     pub const READY_MAPS: Self = Self(1 << 62);
@@ -73,7 +80,7 @@ impl Capabilities {
     /// It draws more steps than a model is usually given, too.
     pub const MANY_STEPS: Self = Self(1 << 35);
 
-    const NAMES: [(Self, &'static str); 38] = [
+    const NAMES: [(Self, &'static str); 41] = [
         (Self::IMAGE_INPUT, "image input"),
         (Self::VIDEO_INPUT, "video input"),
         (Self::TOOLS, "tools"),
@@ -110,6 +117,9 @@ impl Capabilities {
         (Self::FAST, "speed"),
         (Self::TIMELY, "being no slower than usual"),
         (Self::MANY_STEPS, "more steps than usual"),
+        (Self::MORE_CONTROL, "later kinds of control maps"),
+        (Self::CONTROL_STRENGTH, "the strength of control maps"),
+        (Self::NEWER_DRAWING, "newer samplers and settings"),
         (Self::READY_MAPS, "ready control maps"),
         (Self::KARRAS, "the schedule karras"),
     ];

@@ -3,11 +3,11 @@
 
 use crate::protocol::job::Capabilities;
 
-use super::agent::BridgeAgent;
+use super::agent::{BridgeAgent, NEWER_DRAWING};
 use super::image::baseline::Baseline;
 use super::image::request::GenerationInputImage;
 use super::pop::PopInputImage;
-use super::words::{PostProcessor, Sampler, SourceProcessing, Word, Workflow};
+use super::words::{ControlType, PostProcessor, Sampler, SourceProcessing, Word, Workflow};
 
 /// In the names of models that are made for painting.
 const PAINTS: &str = "inpainting";
@@ -17,18 +17,20 @@ const PAINTERS: [&str; 2] = ["inpainting", "painting"];
 
 /// What the tables of software call what it can do.
 #[rustfmt::skip]
-const SOFTWARE: [(Capabilities, &str); 11] = [
-    (Capabilities::UPLOADS,       "r2"),
-    (Capabilities::TILING,        "tiling"),
-    (Capabilities::CONTROL_NETS,  "controlnet"),
-    (Capabilities::CONTROL_MAPS,  "return_control_map"),
-    (Capabilities::READY_MAPS,    "image_is_control"),
-    (Capabilities::QR_CODES,      "qr_code"),
-    (Capabilities::TWO_PASSES,    "hires_fix"),
-    (Capabilities::CLIP_SKIP,     "clip_skip"),
-    (Capabilities::LORA_VERSIONS, "lora_versions"),
-    (Capabilities::INVERSIONS,    "textual_inversion"),
-    (Capabilities::LAYERS,        "layer_diffuse"),
+const SOFTWARE: [(Capabilities, &str); 13] = [
+    (Capabilities::UPLOADS,          "r2"),
+    (Capabilities::TILING,           "tiling"),
+    (Capabilities::CONTROL_NETS,     "controlnet"),
+    (Capabilities::CONTROL_MAPS,     "return_control_map"),
+    (Capabilities::READY_MAPS,       "image_is_control"),
+    (Capabilities::QR_CODES,         "qr_code"),
+    (Capabilities::TWO_PASSES,       "hires_fix"),
+    (Capabilities::CLIP_SKIP,        "clip_skip"),
+    (Capabilities::LORA_VERSIONS,    "lora_versions"),
+    (Capabilities::INVERSIONS,       "textual_inversion"),
+    (Capabilities::LAYERS,           "layer_diffuse"),
+    (Capabilities::NEWER_DRAWING,    NEWER_DRAWING),
+    (Capabilities::CONTROL_STRENGTH, "control_strength"),
 ];
 
 impl GenerationInputImage {
@@ -37,6 +39,9 @@ impl GenerationInputImage {
         let params = &self.params;
         let any = |is: Baseline| self.models.iter().any(|model| baseline(model) == is);
         let controlled = params.control_type.is_some();
+        let controlled_newly = params.control_type.is_some_and(ControlType::is_newer);
+        let newer = params.sampler_name.is_newer() || params.sets_solver() || controlled_newly;
+        let karras = params.is_karras();
         let qr_code = params.workflow == Some(Workflow::QrCode);
         let painting = self.is_painting();
         let versions = params.loras().iter().any(|lora| lora.is_version);
@@ -83,8 +88,14 @@ impl GenerationInputImage {
                 params.sampler_name == Sampler::Lcm,
                 Capabilities::CONSISTENCY_SAMPLER,
             ),
-            (params.karras, Capabilities::KARRAS),
-            (ddim && params.karras, Capabilities::KARRAS_DDIM),
+            (karras, Capabilities::KARRAS),
+            (ddim && karras, Capabilities::KARRAS_DDIM),
+            (newer, Capabilities::NEWER_DRAWING),
+            (controlled_newly, Capabilities::MORE_CONTROL),
+            (
+                params.control_strength().is_some(),
+                Capabilities::CONTROL_STRENGTH,
+            ),
             (
                 !self.extra_source_images().is_empty(),
                 Capabilities::MORE_SOURCES,
@@ -134,6 +145,7 @@ impl PopInputImage {
             (self.allow_lora && agent.can("lora"), Capabilities::LORAS),
             (self.allow_controlnet, Capabilities::CONTROL),
             (self.allow_sdxl_controlnet, Capabilities::LARGE_CONTROL),
+            (self.allow_extended_controlnet, Capabilities::MORE_CONTROL),
             (self.allow_unsafe_ipaddr, Capabilities::HIDDEN_ADDRESSES),
             (
                 agent.can("stable_cascade_2pass"),
@@ -306,6 +318,63 @@ mod tests {
         check(old, json!({}), karras(true), &["the schedule karras"]);
         check(old, json!({}), karras(false), &[]);
         check("unknown:0:unknown", json!({}), karras(true), &[]);
+    }
+
+    #[test]
+    fn what_came_later_is_for_software_that_knows_it() {
+        let before = "AI Horde Worker reGen:16:x";
+        let since = "AI Horde Worker reGen:17:x";
+        let missing = &["newer samplers and settings"];
+        for params in [
+            json!({"sampler_name": "uni_pc"}),
+            json!({"scheduler": "simple"}),
+            json!({"sampler_eta": 0}),
+            json!({"sampler_s_noise": 1}),
+            json!({"sampler_s_churn": 1}),
+            json!({"sampler_s_tmin": 1}),
+            json!({"sampler_s_tmax": 1}),
+            json!({"sampler_solver_type": "heun"}),
+            json!({"sampler_order": 2}),
+            json!({"flow_shift": 3}),
+        ] {
+            let asked = json!({"params": params});
+            check(before, json!({}), asked.clone(), missing);
+            check("AI Horde Worker:24:x", json!({}), asked.clone(), missing);
+            check(since, json!({}), asked, &[]);
+        }
+        let alone = json!({"params": {"control_strength": 0.5}});
+        check(NEWEST, json!({}), alone, &[]);
+    }
+
+    #[test]
+    fn the_word_for_a_schedule_counts_more_than_the_flag() {
+        let asked = |scheduler: &str, karras: bool| {
+            let params = json!({"scheduler": scheduler, "karras": karras});
+            json!({"r2": false, "params": params})
+        };
+        let old = "AI Horde Worker:5:x";
+        check(old, json!({}), asked("normal", true), &[]);
+        let missing = &["the schedule karras"];
+        check(old, json!({}), asked("karras", false), missing);
+        check("unknown:0:unknown", json!({}), asked("karras", false), &[]);
+    }
+
+    #[test]
+    fn later_kinds_of_control_maps_are_allowed_apart() {
+        let map = |params: Value| json!({"source_image": "x", "params": params});
+        let allowed = || json!({"allow_controlnet": true, "allow_extended_controlnet": true});
+        let classic_alone = || json!({"allow_controlnet": true});
+        let lines = map(json!({"control_type": "lineart"}));
+        let since = "AI Horde Worker reGen:17:x";
+        check(since, allowed(), lines.clone(), &[]);
+        let refused = &["later kinds of control maps"];
+        check(since, classic_alone(), lines.clone(), refused);
+        let unknown = &["newer samplers and settings"];
+        check("AI Horde Worker reGen:16:x", allowed(), lines, unknown);
+        let light = map(json!({"control_type": "canny", "control_strength": 0.5}));
+        let missing = &["the strength of control maps"];
+        check(since, classic_alone(), light.clone(), missing);
+        check("AI Horde Worker reGen:18:x", classic_alone(), light, &[]);
     }
 
     #[test]

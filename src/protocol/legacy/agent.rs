@@ -6,6 +6,14 @@ use super::words::{PostProcessor, Sampler, Word};
 type Features = &'static [(u64, &'static [&'static str])];
 
 const REGEN: &str = "AI Horde Worker reGen";
+const CLASSIC: &str = "AI Horde Worker";
+
+/// The samplers, schedules, settings of solvers and kinds of control maps that came together.
+pub const NEWER_DRAWING: &str = "newer_drawing";
+
+/// The two workers that most run, and the versions from which on they count as new. Later ones know more, and count
+/// for no more.
+const CURRENT: [(&str, u64); 2] = [(REGEN, 13), (CLASSIC, 24)];
 
 #[rustfmt::skip]
 const AGENTS: [(&str, Features); 4] = [
@@ -27,8 +35,10 @@ const AGENTS: [(&str, Features); 4] = [
             "4xNomos8kSC", "4xLSDIRplus", "4xNomosWebPhoto_RealPLKSR", "4xNomos2_realplksr_dysample",
             "4xNomos2_hq_dat2", "2xModernSpanimationV1", "GFPGANv1.3", "RestoreFormer",
         ]),
+        (17, &[NEWER_DRAWING]),
+        (18, &["control_strength"]),
     ]),
-    ("AI Horde Worker", &[
+    (CLASSIC, &[
         (3, &["img2img"]),
         (4, &["inpainting"]),
         (6, &["karras"]),
@@ -111,7 +121,7 @@ impl BridgeAgent {
         self.can(processor.word())
     }
 
-    /// Older and unknown software is taken for the classic worker, which knows all samplers but the newest, and one
+    /// Older and unknown software is taken for the classic worker, which knows all classic samplers but one, and one
     /// of them without the karras schedule only.
     pub fn can_sample(&self, sampler: Sampler, karras: bool) -> bool {
         if karras && !self.knows_karras() {
@@ -121,6 +131,7 @@ impl BridgeAgent {
         match sampler {
             Sampler::Lcm => newest,
             Sampler::Ddim => !karras || (self.name == REGEN && self.version.0 >= 2),
+            newer if newer.is_newer() => self.can(NEWER_DRAWING),
             _ => true,
         }
     }
@@ -131,11 +142,10 @@ impl BridgeAgent {
         !is_listed || self.can("karras")
     }
 
-    /// Whether it is one of the two workers that most run, and if so, whether it is as new as any that is listed.
+    /// Whether it is one of the two workers that most run, and if so, whether it is new.
     pub fn is_current(&self) -> Option<bool> {
-        let usual = AGENTS.iter().take(2).find(|(name, _)| *name == self.name);
-        let newest = usual?.1.iter().map(|(since, _)| *since).max();
-        newest.map(|newest| self.version.0 >= newest)
+        let usual = CURRENT.iter().find(|(name, _)| *name == self.name);
+        usual.map(|(_, since)| self.version.0 >= *since)
     }
 
     /// Whether a text request for validated backends may go there.
@@ -257,6 +267,22 @@ mod tests {
         check("AI Horde Worker:5:x", Sampler::Euler, false, true);
         check("AI Horde Worker:6:x", Sampler::Euler, true, true);
         check("HordeAutoWebBridge:0:x", Sampler::Euler, true, false);
+        check("AI Horde Worker reGen:16:x", Sampler::UniPc, true, false);
+        check("AI Horde Worker reGen:17:x", Sampler::UniPc, true, true);
+        check("AI Horde Worker reGen:17:x", Sampler::UniPc, false, true);
+        check("AI Horde Worker:24:x", Sampler::UniPc, true, false);
+        check("unknown:0:unknown", Sampler::UniPc, false, false);
+    }
+
+    #[test]
+    fn software_is_new_from_a_version_on_whatever_later_ones_know() {
+        let check = |text: &str, expected| assert_eq!(agent(text).is_current(), expected, "{text}");
+        check("AI Horde Worker reGen:12:x", Some(false));
+        check("AI Horde Worker reGen:13:x", Some(true));
+        check("AI Horde Worker reGen:18:x", Some(true));
+        check("AI Horde Worker:23:x", Some(false));
+        check("AI Horde Worker:24:x", Some(true));
+        check("HordeAutoWebBridge:2:x", None);
     }
 
     #[test]

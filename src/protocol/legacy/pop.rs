@@ -28,6 +28,7 @@ body! {
             allow_post_processing: bool = flag() => true,
             allow_controlnet: bool = flag() => false,
             allow_sdxl_controlnet: bool = flag() => false,
+            allow_extended_controlnet: bool = flag() => false,
             allow_lora: bool = flag() => false,
             limit_max_steps: bool = flag() => false,
             nsfw: bool = flag() => true,

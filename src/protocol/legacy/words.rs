@@ -50,6 +50,34 @@ words! {
         Heun = "k_heun",
         Lms = "k_lms",
         Lcm = "lcm",
+        /// From here on newer: see [`Sampler::is_newer`].
+        UniPc = "uni_pc",
+        UniPcBh2 = "uni_pc_bh2",
+        Dpmpp2mSde = "dpmpp_2m_sde",
+        Dpmpp3mSde = "dpmpp_3m_sde",
+        Ddpm = "ddpm",
+        Deis = "deis",
+        Ipndm = "ipndm",
+        ResMultistep = "res_multistep",
+        GradientEstimation = "gradient_estimation",
+        Heunpp2 = "heunpp2",
+        ErSde = "er_sde",
+        SaSolver = "sa_solver",
+        EulerCfgPp = "euler_cfg_pp",
+        EulerAncestralCfgPp = "euler_ancestral_cfg_pp",
+        ExpHeun2X0 = "exp_heun_2_x0",
+        ExpHeun2X0Sde = "exp_heun_2_x0_sde",
+        Dpmpp2sAncestralCfgPp = "dpmpp_2s_ancestral_cfg_pp",
+        Dpmpp2mCfgPp = "dpmpp_2m_cfg_pp",
+        Dpmpp2mSdeHeun = "dpmpp_2m_sde_heun",
+        IpndmV = "ipndm_v",
+        ResMultistepCfgPp = "res_multistep_cfg_pp",
+        ResMultistepAncestral = "res_multistep_ancestral",
+        ResMultistepAncestralCfgPp = "res_multistep_ancestral_cfg_pp",
+        GradientEstimationCfgPp = "gradient_estimation_cfg_pp",
+        Seeds2 = "seeds_2",
+        Seeds3 = "seeds_3",
+        SaSolverPece = "sa_solver_pece",
     }
 
     /// What happens to an image once it is made, and what an interrogation may do to one that was sent.
@@ -72,6 +100,7 @@ words! {
         RestoreFormer = "RestoreFormer",
     }
 
+    /// How the lines of a source image are kept to.
     pub enum ControlType {
         Canny = "canny",
         Hed = "hed",
@@ -82,6 +111,56 @@ words! {
         Scribble = "scribble",
         FakeScribbles = "fakescribbles",
         Hough = "hough",
+        /// From here on newer: see [`ControlType::is_newer`].
+        Mlsd = "mlsd",
+        Binary = "binary",
+        StandardLineart = "standard_lineart",
+        Lineart = "lineart",
+        LineartAnime = "lineart_anime",
+        LineartAnimeDenoise = "lineart_anime_denoise",
+        Pidinet = "pidinet",
+        ScribbleXdog = "scribble_xdog",
+        ScribblePidinet = "scribble_pidinet",
+        Teed = "teed",
+        Pyracanny = "pyracanny",
+        MidasDepth = "midas_depth",
+        ZoeDepth = "zoe_depth",
+        DepthAnything = "depth_anything",
+        DepthAnythingV2 = "depth_anything_v2",
+        NormalBae = "normal_bae",
+        OneformerAde20k = "oneformer_ade20k",
+        OneformerCoco = "oneformer_coco",
+        Color = "color",
+        Shuffle = "shuffle",
+        RecolorLuminance = "recolor_luminance",
+        RecolorIntensity = "recolor_intensity",
+        Tile = "tile",
+        TileTtplanetGuided = "tile_ttplanet_guided",
+        TileTtplanetSimple = "tile_ttplanet_simple",
+    }
+
+    /// How the noise is spread over the steps.
+    pub enum Scheduler {
+        Normal = "normal",
+        Karras = "karras",
+        /// From here on newer: see [`Scheduler::is_newer`].
+        Simple = "simple",
+        SgmUniform = "sgm_uniform",
+        Exponential = "exponential",
+        DdimUniform = "ddim_uniform",
+        Beta = "beta",
+        LinearQuadratic = "linear_quadratic",
+        KlOptimal = "kl_optimal",
+        AlignYourSteps = "align_your_steps",
+        Gits = "gits",
+    }
+
+    /// How a solver corrects its steps.
+    pub enum SolverType {
+        Midpoint = "midpoint",
+        Heun = "heun",
+        Phi1 = "phi_1",
+        Phi2 = "phi_2",
     }
 
     /// What a source image is used for.
@@ -137,6 +216,27 @@ impl Trade {
     }
 }
 
+impl Sampler {
+    /// Classic software takes it for another one.
+    pub fn is_newer(self) -> bool {
+        self > Self::Lcm
+    }
+}
+
+impl ControlType {
+    /// Owners of workers say of these apart whether they draw by them.
+    pub fn is_newer(self) -> bool {
+        self > Self::Hough
+    }
+}
+
+impl Scheduler {
+    /// The flag `karras` has no value for it.
+    pub fn is_newer(self) -> bool {
+        self > Self::Karras
+    }
+}
+
 impl PostProcessor {
     /// Makes the image larger; a request may name one.
     pub fn is_upscaler(self) -> bool {
@@ -179,8 +279,18 @@ impl ResultState {
 
 #[cfg(test)]
 mod tests {
-    use super::{Making, asked};
+    use super::{ControlType, Making, Sampler, Scheduler, Word, asked};
     use crate::protocol::legacy::Code;
+
+    #[test]
+    fn words_are_newer_from_one_on() {
+        let samplers = Sampler::ALL.iter().filter(|one| one.is_newer()).count();
+        assert_eq!((Sampler::ALL.len(), samplers), (41, 27));
+        let kinds = ControlType::ALL.iter().filter(|one| one.is_newer()).count();
+        assert_eq!((ControlType::ALL.len(), kinds), (34, 25));
+        let schedules = Scheduler::ALL.iter().filter(|one| one.is_newer()).count();
+        assert_eq!((Scheduler::ALL.len(), schedules), (11, 9));
+    }
 
     #[test]
     fn a_query_names_a_word_of_the_list_or_none() {

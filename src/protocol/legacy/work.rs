@@ -7,14 +7,20 @@ use super::words::{PostProcessor, Sampler};
 /// Seconds a worker has for a text, and has at least for an image.
 pub const SHORTEST_TTL: u64 = 150;
 
-/// Steps as they cost: some samplers compute each one twice, and one takes as many as it likes.
+/// Steps as they cost: some samplers compute each one several times, and one takes as many as it likes.
 pub fn counted_steps(sampler: Sampler, steps: u32) -> u32 {
     match sampler {
         Sampler::Heun
         | Sampler::Dpm2
         | Sampler::Dpm2Ancestral
         | Sampler::Dpmpp2sAncestral
-        | Sampler::DpmppSde => steps.saturating_mul(2),
+        | Sampler::DpmppSde
+        | Sampler::Dpmpp2sAncestralCfgPp
+        | Sampler::ExpHeun2X0
+        | Sampler::ExpHeun2X0Sde
+        | Sampler::SaSolverPece
+        | Sampler::Seeds2 => steps.saturating_mul(2),
+        Sampler::Heunpp2 | Sampler::Seeds3 => steps.saturating_mul(3),
         Sampler::DpmAdaptive => 40,
         _ => steps,
     }
@@ -76,11 +82,14 @@ mod tests {
     }
 
     #[test]
-    fn some_samplers_step_twice() {
+    fn some_samplers_step_twice_or_more() {
         let check = |sampler, expected| assert_eq!(counted_steps(sampler, 30), expected);
         check(Sampler::EulerAncestral, 30);
         check(Sampler::Heun, 60);
         check(Sampler::DpmppSde, 60);
+        check(Sampler::UniPc, 30);
+        check(Sampler::SaSolverPece, 60);
+        check(Sampler::Seeds3, 90);
         check(Sampler::DpmAdaptive, 40);
     }
 

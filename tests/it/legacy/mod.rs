@@ -21,6 +21,7 @@ mod raid;
 mod restarts;
 mod rigs;
 mod service;
+mod settings;
 mod streamed;
 mod style_keys;
 mod styles;

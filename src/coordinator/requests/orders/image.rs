@@ -75,6 +75,8 @@ impl ImageAsked {
             && params.post_processing().is_empty()
             && params.tis().is_empty()
             && params.clip_skip.is_none()
+            && !params.sampler_name.is_newer()
+            && !params.sets_solver()
             && self.request.source_mask.is_none()
             && !(self.request.source_image.is_some() && params.denoising_strength.is_some())
             && params.workflow.is_none()
@@ -158,7 +160,7 @@ impl ImageAsked {
             steps: Some(params.steps()),
             cfg_scale: Some(params.cfg_scale),
             sampler: Some(params.sampler_name.word().to_owned()),
-            karras: Some(params.karras),
+            karras: Some(params.is_karras()),
             clip_skip: params.clip_skip,
             seed: Some(self.seed(nth).into()),
             loras: params.loras().iter().map(lora).collect(),
@@ -242,10 +244,15 @@ mod tests {
 
     #[test]
     fn a_plain_image_is_for_every_worker_and_a_special_one_for_those_of_this_api() {
-        assert!(asked(json!({})).formats().meets(Formats::OPENAI_CHAT));
+        for plain in [json!({}), json!({"scheduler": "normal"})] {
+            assert!(asked(plain).formats().meets(Formats::OPENAI_CHAT));
+        }
         for special in [
             json!({"tiling": true}),
             json!({"post_processing": ["GFPGAN"]}),
+            json!({"sampler_name": "uni_pc"}),
+            json!({"scheduler": "beta"}),
+            json!({"sampler_eta": 0}),
         ] {
             assert_eq!(asked(special).formats(), Formats::LEGACY);
         }
@@ -267,10 +274,14 @@ mod tests {
 
     #[test]
     fn what_is_stored_becomes_the_same_jobs_again() {
-        let asked = asked(json!({"n": 2, "disable_batching": true}));
+        let asked = asked(json!({
+            "n": 2, "disable_batching": true, "sampler_name": "seeds_2", "scheduler": "gits",
+            "sampler_solver_type": "phi_1", "sampler_order": 2, "sampler_s_tmax": 14.6,
+        }));
         let again = ImageAsked::read(asked.stored()).unwrap();
         let nth = Nth { index: 1, seed: 3 };
         assert_eq!(asked.task(nth).body, again.task(nth).body);
         assert_eq!(asked.task(nth).limits, again.task(nth).limits);
+        assert_eq!(asked.stored(), again.stored());
     }
 }

@@ -36,6 +36,11 @@ impl Baseline {
         matches!(self, Self::Flux | Self::Qwen | Self::ZImage)
     }
 
+    /// They draw along a flow, whose steps can be shifted.
+    pub fn is_flow(self) -> bool {
+        matches!(self, Self::Flux | Self::Qwen | Self::ZImage)
+    }
+
     /// Layers and qr codes are made for these.
     pub fn is_classic(self) -> bool {
         matches!(self, Self::Sd15 | Self::Sdxl)

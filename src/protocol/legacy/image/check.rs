@@ -154,7 +154,12 @@ impl ModelGenerationInputImage {
         let unclassic = any(|baseline| !baseline.is_classic());
         Code::InvalidTransparencyModel.when(self.transparent && unclassic)?;
         let qr_code = self.workflow == Some(Workflow::QrCode);
-        Code::QrCodeMismatch.when(qr_code && unclassic)
+        Code::QrCodeMismatch.when(qr_code && unclassic)?;
+        let flows = !models.is_empty() && !any(|baseline| !baseline.is_flow());
+        match self.flow_shift {
+            Some(shift) if !flows => Err(not_shifted(shift)),
+            _ => Ok(()),
+        }
     }
 
     fn check_numbers(&self) -> Result<(), Refusal> {
@@ -184,7 +189,81 @@ pub fn check_names(models: &[String]) -> Result<(), Refusal> {
     Code::UnexpectedModelName.when(models.iter().any(is_none))
 }
 
+/// Nothing flows, or some of what may draw it does not.
+fn not_shifted(shift: f64) -> Refusal {
+    let flowing = Baseline::ALL.iter().filter(|baseline| baseline.is_flow());
+    let flowing: Vec<_> = flowing.map(|baseline| baseline.word()).collect();
+    let wanted = format!("only models of the families {}", flowing.join(", "));
+    let found = format!("found {shift} for models that have no flow to shift, wanted {wanted}");
+    Refusal::invalid("params.flow_shift", found)
+}
+
 fn has_two_decimals(number: f64) -> bool {
     let hundredths = number * 100.0;
     (hundredths - hundredths.round()).abs() < 1e-6
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Asker, Known};
+    use crate::protocol::legacy::image::baseline::Baseline;
+    use crate::protocol::legacy::image::request::GenerationInputImage;
+    use crate::protocol::legacy::{Body, Code, Refusal};
+
+    fn refused(asked: Value) -> Option<Refusal> {
+        let known = Known {
+            baseline: &Baseline::of_unknown,
+            asker: Asker {
+                alias: "alice#1",
+                special: false,
+                trusted: false,
+            },
+        };
+        GenerationInputImage::read(asked)
+            .unwrap()
+            .check(known)
+            .err()
+    }
+
+    #[test]
+    fn only_models_that_flow_have_a_flow_to_shift() {
+        let shifted = |models: Value| {
+            let params = json!({"flow_shift": 3});
+            refused(json!({"prompt": "p", "models": models, "params": params}))
+        };
+        assert_eq!(shifted(json!(["a [Flux]", "a [Qwen]", "a [ZImage]"])), None);
+        for models in [json!(["a [Flux]", "plain"]), json!(["plain"]), json!([])] {
+            let Some(Refusal::Invalid(errors)) = shifted(models) else {
+                panic!("it was taken");
+            };
+            let why = "found 3 for models that have no flow to shift, wanted only models of the families \
+                       flux, qwen, z_image";
+            let expected = ("params.flow_shift".to_owned(), why.to_owned());
+            assert_eq!(errors, [expected]);
+        }
+    }
+
+    #[test]
+    fn later_kinds_of_control_maps_need_what_all_need() {
+        let check = |models: Value, more: Value, expected: Option<Code>| {
+            let mut asked =
+                json!({"prompt": "p", "models": models, "params": {"control_type": "tile"}});
+            for (name, value) in more.as_object().unwrap() {
+                asked[name] = value.clone();
+            }
+            let code = refused(asked.clone()).and_then(|refusal| refusal.code());
+            assert_eq!(code, expected, "{asked}");
+        };
+        let image = || json!({"source_image": "x"});
+        check(json!([]), image(), None);
+        check(json!([]), json!({}), Some(Code::ControlNetSourceMissing));
+        check(json!(["a [SDXL]"]), image(), Some(Code::ControlNetMismatch));
+        check(
+            json!(["pyracanny"]),
+            image(),
+            Some(Code::UnexpectedModelName),
+        );
+    }
 }

@@ -6,7 +6,9 @@ use crate::protocol::legacy::rules::{
     Number, Whole, flag, inner, list, number, object, text, whole, word,
 };
 use crate::protocol::legacy::tables::{body, words};
-use crate::protocol::legacy::words::{ControlType, PostProcessor, Sampler, Workflow};
+use crate::protocol::legacy::words::{
+    ControlType, PostProcessor, Sampler, Scheduler, SolverType, Workflow,
+};
 
 /// What more steps than these would cost with a control map, nobody asks for.
 const MOST_STEPS_WITH_CONTROL: u32 = 40;
@@ -51,6 +53,18 @@ body! {
             tis: Vec<ModelPayloadTextualInversionsImage> = list(inner()),
             special: Map<String, Value> = object(),
             workflow: Workflow = word(),
+            /// See [`Self::is_karras`] and [`Self::newer_scheduler`].
+            scheduler: Scheduler = word(),
+            sampler_eta: f64 = number(0.0..),
+            sampler_s_noise: f64 = number(0.0..),
+            sampler_s_churn: f64 = number(0.0..),
+            sampler_s_tmin: f64 = number(0.0..),
+            sampler_s_tmax: f64 = number(0.0..),
+            sampler_solver_type: SolverType = word(),
+            sampler_order: u32 = whole(1..=5),
+            flow_shift: f64 = number(0.0..=100.0),
+            /// See [`Self::control_strength`].
+            control_strength: f64 = number(0.01..=3.0),
         }
     }
 }
@@ -77,6 +91,15 @@ body! {
             special: Map<String, Value> = object(),
             workflow: Workflow = word(),
             transparent: bool = flag(),
+            scheduler: Scheduler = word(),
+            sampler_eta: f64 = number(0.0..),
+            sampler_s_noise: f64 = number(0.0..),
+            sampler_s_churn: f64 = number(0.0..),
+            sampler_s_tmin: f64 = number(0.0..),
+            sampler_s_tmax: f64 = number(0.0..),
+            sampler_solver_type: SolverType = word(),
+            sampler_order: u32 = whole(1..=5),
+            flow_shift: f64 = number(0.0..=100.0),
         }
     }
 }
@@ -132,6 +155,39 @@ impl ModelGenerationInputImage {
             None => self.steps.unwrap_or(30),
             Some(_) => self.steps.unwrap_or(20).min(MOST_STEPS_WITH_CONTROL),
         }
+    }
+
+    /// Of the flag and the word for the schedule, the word counts.
+    pub fn is_karras(&self) -> bool {
+        match self.scheduler {
+            Some(Scheduler::Karras) => true,
+            Some(Scheduler::Normal) => false,
+            _ => self.karras,
+        }
+    }
+
+    /// A schedule that cannot be told by the flag.
+    pub fn newer_scheduler(&self) -> Option<Scheduler> {
+        self.scheduler.filter(|one| one.is_newer())
+    }
+
+    /// Without a control map it means nothing.
+    pub fn control_strength(&self) -> Option<f64> {
+        self.control_strength
+            .filter(|_| self.control_type.is_some())
+    }
+
+    /// Whether it says how the solver goes its steps, or by which schedule, beyond what every worker understands.
+    pub fn sets_solver(&self) -> bool {
+        self.newer_scheduler().is_some()
+            || self.sampler_eta.is_some()
+            || self.sampler_s_noise.is_some()
+            || self.sampler_s_churn.is_some()
+            || self.sampler_s_tmin.is_some()
+            || self.sampler_s_tmax.is_some()
+            || self.sampler_solver_type.is_some()
+            || self.sampler_order.is_some()
+            || self.flow_shift.is_some()
     }
 
     pub fn post_processing(&self) -> &[PostProcessor] {

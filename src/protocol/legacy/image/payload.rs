@@ -6,7 +6,7 @@ use crate::protocol::job::JobId;
 use crate::protocol::legacy::pop::ResponseModelMessagePop;
 use crate::protocol::legacy::tables::reply;
 use crate::protocol::legacy::words::{
-    ControlType, PostProcessor, Sampler, SourceProcessing, Workflow,
+    ControlType, PostProcessor, Sampler, Scheduler, SolverType, SourceProcessing, Workflow,
 };
 
 use super::params::{
@@ -70,6 +70,17 @@ reply! {
             tis: Vec<ModelPayloadTextualInversionsImage>,
             special: Map<String, Value>,
             workflow: Workflow,
+            /// Only where the flag `karras` does not say it.
+            scheduler: Scheduler,
+            sampler_eta: f64,
+            sampler_s_noise: f64,
+            sampler_s_churn: f64,
+            sampler_s_tmin: f64,
+            sampler_s_tmax: f64,
+            sampler_solver_type: SolverType,
+            sampler_order: u32,
+            flow_shift: f64,
+            control_strength: f64,
         }
     }
 
@@ -147,7 +158,7 @@ impl From<&ModelGenerationInputImage> for ModelPayloadImage {
             cfg_scale: params.cfg_scale,
             height: params.height,
             width: params.width,
-            karras: params.karras,
+            karras: params.is_karras(),
             tiling: params.tiling,
             hires_fix: params.hires_fix,
             transparent: params.transparent,
@@ -165,6 +176,74 @@ impl From<&ModelGenerationInputImage> for ModelPayloadImage {
             tis: params.tis.clone(),
             special: params.special.clone(),
             workflow: params.workflow,
+            scheduler: params.newer_scheduler(),
+            sampler_eta: params.sampler_eta,
+            sampler_s_noise: params.sampler_s_noise,
+            sampler_s_churn: params.sampler_s_churn,
+            sampler_s_tmin: params.sampler_s_tmin,
+            sampler_s_tmax: params.sampler_s_tmax,
+            sampler_solver_type: params.sampler_solver_type,
+            sampler_order: params.sampler_order,
+            flow_shift: params.flow_shift,
+            control_strength: params.control_strength(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::ModelPayloadImage;
+    use crate::protocol::legacy::Body;
+    use crate::protocol::legacy::image::request::GenerationInputImage;
+    use crate::protocol::legacy::schemas::assert_fits;
+
+    fn payload(params: &Value) -> Value {
+        let asked = json!({"prompt": "a cat", "params": params});
+        let asked = GenerationInputImage::read(asked).unwrap();
+        // As it comes from the disk.
+        let asked = GenerationInputImage::read(json!(asked)).unwrap();
+        let payload = ModelPayloadImage::of(&asked, 1, 7);
+        assert_fits("ModelPayloadImage", &payload);
+        json!(payload)
+    }
+
+    #[test]
+    fn newer_settings_are_handed_on_as_they_were_sent() {
+        let params = json!({
+            "sampler_name": "exp_heun_2_x0", "scheduler": "kl_optimal", "karras": false, "sampler_eta": 0.5,
+            "sampler_s_noise": 1.5, "sampler_s_churn": 2.5, "sampler_s_tmin": 0.5, "sampler_s_tmax": 9.5,
+            "sampler_solver_type": "midpoint", "sampler_order": 3, "flow_shift": 3.5,
+            "control_type": "depth_anything_v2", "control_strength": 0.75,
+        });
+        let payload = payload(&params);
+        for (name, value) in params.as_object().unwrap() {
+            assert_eq!(&payload[name], value, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_schedule_that_the_flag_can_tell_is_told_by_it() {
+        let check = |params: Value, karras: bool| {
+            let payload = payload(&params);
+            assert_eq!(payload["karras"], karras, "{params}");
+            assert!(payload.get("scheduler").is_none(), "{params}");
+        };
+        check(json!({"scheduler": "normal"}), false);
+        check(json!({"scheduler": "karras", "karras": false}), true);
+        check(json!({"karras": false}), false);
+        check(json!({}), true);
+        let other = payload(&json!({"scheduler": "beta"}));
+        assert_eq!(
+            (&other["scheduler"], &other["karras"]),
+            (&json!("beta"), &json!(true))
+        );
+    }
+
+    #[test]
+    fn the_strength_of_no_control_map_is_not_told() {
+        let told = payload(&json!({"control_strength": 0.5}));
+        assert!(told.get("control_strength").is_none(), "{told}");
     }
 }

@@ -73,6 +73,15 @@ impl ModelStyleInputParamsImage {
             special: style.special,
             workflow: style.workflow,
             transparent: style.transparent.unwrap_or(none.transparent),
+            scheduler: style.scheduler,
+            sampler_eta: style.sampler_eta,
+            sampler_s_noise: style.sampler_s_noise,
+            sampler_s_churn: style.sampler_s_churn,
+            sampler_s_tmin: style.sampler_s_tmin,
+            sampler_s_tmax: style.sampler_s_tmax,
+            sampler_solver_type: style.sampler_solver_type,
+            sampler_order: style.sampler_order,
+            flow_shift: style.flow_shift,
             ..none
         }
     }
@@ -151,6 +160,20 @@ mod tests {
             (&json!(3.5), &json!(true))
         );
         assert!(params.get("seed").is_none() && params.get("loras").is_none());
+    }
+
+    #[test]
+    fn an_image_style_says_how_the_solver_goes_its_steps() {
+        let asked = json!({"scheduler": "simple", "sampler_eta": 1.0});
+        let solver = json!({
+            "scheduler": "beta", "sampler_s_noise": 1.5, "sampler_s_churn": 2.0, "sampler_s_tmin": 0.5,
+            "sampler_s_tmax": 9.0, "sampler_solver_type": "phi_2", "sampler_order": 3, "flow_shift": 2.5,
+        });
+        let params = &image(solver.clone(), asked)["params"];
+        for (name, value) in solver.as_object().unwrap() {
+            assert_eq!(&params[name], value, "{name}");
+        }
+        assert!(params.get("sampler_eta").is_none(), "{params}");
     }
 
     #[test]

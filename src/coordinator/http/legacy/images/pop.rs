@@ -166,7 +166,9 @@ fn reasons(skipped: &Skipped) -> NoValidRequestFoundImage {
         unsafe_ip: denied(Capabilities::HIDDEN_ADDRESSES),
         post_processing: denied(Capabilities::POST_PROCESSING),
         lora: denied(Capabilities::LORAS),
-        controlnet: denied(Capabilities::CONTROL).max(denied(Capabilities::LARGE_CONTROL)),
+        controlnet: denied(Capabilities::CONTROL)
+            .max(denied(Capabilities::LARGE_CONTROL))
+            .max(denied(Capabilities::MORE_CONTROL)),
         nsfw: denied(Capabilities::NSFW),
         worker_id: count(Skip::Workers),
         untrusted: count(Skip::Untrusted),

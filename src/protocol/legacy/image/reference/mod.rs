@@ -165,6 +165,11 @@ mod tests {
             json!({"steps": 4, "cfg_scale": 2, "sampler_name": "k_euler"}),
             &[Warning::CfgScaleMismatch, Warning::SchedulerMismatch],
         );
+        let schedule = |word: &str| json!({"steps": 4, "cfg_scale": 1, "sampler_name": "k_euler", "scheduler": word});
+        let flux = ["Flux.1-Schnell fp8 (Compact)"];
+        check(&flux, schedule("simple"), &[]);
+        check(&flux, schedule("normal"), &[]);
+        check(&flux, schedule("beta"), &[Warning::SchedulerMismatch]);
     }
 
     #[test]

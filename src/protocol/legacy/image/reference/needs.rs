@@ -7,8 +7,7 @@ use serde::Deserialize;
 
 use crate::protocol::legacy::image::params::ModelGenerationInputImage;
 use crate::protocol::legacy::requests::{RequestSingleWarning, Warning};
-use crate::protocol::legacy::tables::words;
-use crate::protocol::legacy::words::{Sampler, Word};
+use crate::protocol::legacy::words::{Sampler, Scheduler, Word};
 
 /// Nothing where it does not care.
 #[derive(Debug, Default, PartialEq, Deserialize)]
@@ -23,13 +22,6 @@ pub struct Needs {
     scheduler: Option<Scheduler>,
 }
 
-words! {
-    pub enum Scheduler {
-        Karras = "karras",
-        Simple = "simple",
-    }
-}
-
 impl Needs {
     /// What of these parameters is other than it wants.
     pub fn warnings(&self, params: &ModelGenerationInputImage) -> Vec<RequestSingleWarning> {
@@ -38,7 +30,7 @@ impl Needs {
             self.about_steps(params.steps()),
             self.about_scale(params.cfg_scale),
             self.about_sampler(params.sampler_name),
-            self.about_scheduler(params.karras),
+            self.about_scheduler(scheduler(params)),
         ];
         found.into_iter().flatten().collect()
     }
@@ -87,17 +79,23 @@ impl Needs {
         Some(warning(Warning::SamplerMismatch, what))
     }
 
-    fn about_scheduler(&self, karras: bool) -> Option<RequestSingleWarning> {
-        let found = match karras {
-            true => Scheduler::Karras,
-            false => Scheduler::Simple,
-        };
+    fn about_scheduler(&self, found: Scheduler) -> Option<RequestSingleWarning> {
         let wanted = self.scheduler.filter(|wanted| *wanted != found)?;
         let (found, wanted) = (found.word(), wanted.word());
         let what =
             format!("the scheduler is {found}, and a model that may draw this wants {wanted}");
         Some(warning(Warning::SchedulerMismatch, what))
     }
+}
+
+/// Whoever does not want karras has always been understood to want what is simple.
+fn scheduler(params: &ModelGenerationInputImage) -> Scheduler {
+    params
+        .newer_scheduler()
+        .unwrap_or(match params.is_karras() {
+            true => Scheduler::Karras,
+            false => Scheduler::Simple,
+        })
 }
 
 /// On which side of both it is, if it is not between them.
