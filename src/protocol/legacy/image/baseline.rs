@@ -36,9 +36,9 @@ impl Baseline {
         matches!(self, Self::Flux | Self::Qwen | Self::ZImage)
     }
 
-    /// They draw along a flow, whose steps can be shifted.
-    pub fn is_flow(self) -> bool {
-        matches!(self, Self::Flux | Self::Qwen | Self::ZImage)
+    /// They draw along a flow, and workers know how to shift its steps: of ZImage they do not.
+    pub fn has_shift(self) -> bool {
+        matches!(self, Self::Flux | Self::Qwen)
     }
 
     /// Layers and qr codes are made for these.

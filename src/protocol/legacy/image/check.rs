@@ -155,7 +155,7 @@ impl ModelGenerationInputImage {
         Code::InvalidTransparencyModel.when(self.transparent && unclassic)?;
         let qr_code = self.workflow == Some(Workflow::QrCode);
         Code::QrCodeMismatch.when(qr_code && unclassic)?;
-        let flows = !models.is_empty() && !any(|baseline| !baseline.is_flow());
+        let flows = !models.is_empty() && !any(|baseline| !baseline.has_shift());
         match self.flow_shift {
             Some(shift) if !flows => Err(not_shifted(shift)),
             _ => Ok(()),
@@ -189,12 +189,12 @@ pub fn check_names(models: &[String]) -> Result<(), Refusal> {
     Code::UnexpectedModelName.when(models.iter().any(is_none))
 }
 
-/// Nothing flows, or some of what may draw it does not.
+/// No model is named, or one whose flow nobody shifts.
 fn not_shifted(shift: f64) -> Refusal {
-    let flowing = Baseline::ALL.iter().filter(|baseline| baseline.is_flow());
+    let flowing = Baseline::ALL.iter().filter(|baseline| baseline.has_shift());
     let flowing: Vec<_> = flowing.map(|baseline| baseline.word()).collect();
     let wanted = format!("only models of the families {}", flowing.join(", "));
-    let found = format!("found {shift} for models that have no flow to shift, wanted {wanted}");
+    let found = format!("found {shift} for models whose flow is not shifted, wanted {wanted}");
     Refusal::invalid("params.flow_shift", found)
 }
 
@@ -228,18 +228,22 @@ mod tests {
     }
 
     #[test]
-    fn only_models_that_flow_have_a_flow_to_shift() {
+    fn a_flow_is_shifted_of_the_families_whose_workers_can() {
         let shifted = |models: Value| {
             let params = json!({"flow_shift": 3});
             refused(json!({"prompt": "p", "models": models, "params": params}))
         };
-        assert_eq!(shifted(json!(["a [Flux]", "a [Qwen]", "a [ZImage]"])), None);
-        for models in [json!(["a [Flux]", "plain"]), json!(["plain"]), json!([])] {
+        assert_eq!(shifted(json!(["a [Flux]", "a [Qwen]"])), None);
+        for models in [
+            json!(["a [Flux]", "plain"]),
+            json!(["a [ZImage]"]),
+            json!([]),
+        ] {
             let Some(Refusal::Invalid(errors)) = shifted(models) else {
                 panic!("it was taken");
             };
-            let why = "found 3 for models that have no flow to shift, wanted only models of the families \
-                       flux, qwen, z_image";
+            let why = "found 3 for models whose flow is not shifted, wanted only models of the families \
+                       flux, qwen";
             let expected = ("params.flow_shift".to_owned(), why.to_owned());
             assert_eq!(errors, [expected]);
         }
