@@ -231,6 +231,8 @@ impl From<DaemonError> for Failure {
                 );
                 Self::new(Exit::Unavailable, error).hint(hint)
             }
+            DaemonError::Refused(_) => Self::new(Exit::BadConfiguration, error)
+                .hint("the key, the name or the address of a [[coordinator]] has to change"),
             DaemonError::Address(_) => Self::new(Exit::BadConfiguration, error),
             DaemonError::Signals(_) | DaemonError::Tls(_) => Self::new(Exit::Failed, error),
         }

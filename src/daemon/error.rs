@@ -1,4 +1,4 @@
-//! Why a worker cannot start.
+//! Why a worker cannot start, or go on.
 
 use super::fit::{NoDevice, Refusal};
 use super::locate::LocateError;
@@ -24,6 +24,8 @@ pub enum DaemonError {
     },
     #[error("coordinator: {0}")]
     Address(#[from] AddressError),
+    #[error("no coordinator takes this worker: {0}")]
+    Refused(String),
     #[error("no TLS: {0}")]
     Tls(String),
     #[error("the process cannot listen for signals: {0}")]

@@ -44,7 +44,7 @@ use posts::posts;
 pub use signals::Signals;
 pub use worker::{Post, Served, Way, Worker};
 
-/// Runs until it is told to stop.
+/// Runs until it is told to stop, or until every coordinator there is has refused it for good.
 pub async fn run(config: &Config, catalog: &Catalog, hub: &Hub) -> Result<(), DaemonError> {
     let mut signals = Signals::listen()?;
     let posts = posts(config)?;
@@ -67,7 +67,13 @@ pub async fn run(config: &Config, catalog: &Catalog, hub: &Hub) -> Result<(), Da
     };
     let worker = Worker::start(runtime, served, posts, &tasks);
     info!("ready; SIGTERM or Ctrl-C stops");
-    signals.next().await;
+    tokio::select! {
+        () = signals.next() => {}
+        refusals = worker.refused() => {
+            tasks.stop(LAST_TASKS).await;
+            return Err(DaemonError::Refused(refusals.join("; ")));
+        }
+    }
     drain(worker, config.worker.drain, &mut signals, &tasks).await;
     Ok(())
 }

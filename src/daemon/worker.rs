@@ -1,6 +1,7 @@
 //! A worker at work: its engine on one side, its lines to coordinators on the other.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +67,8 @@ pub struct Worker {
     condition: watch::Sender<Condition>,
     paused: watch::Sender<bool>,
     links: Vec<Link>,
+    /// What the coordinators of the links are called in the log.
+    labels: Vec<String>,
 }
 
 impl Worker {
@@ -83,6 +86,7 @@ impl Worker {
         tasks.start(look.keep(tasks.clone()));
         tasks.start(take_offers(offered, shop, tasks.clone()));
         let abilities = abilities(&runtime, &served);
+        let labels = posts.iter().map(|post| post.label.clone()).collect();
         let keep = |post: Post| match post.way.clone() {
             Way::Socket { dial, sockets } => {
                 let line = Line {
@@ -110,6 +114,7 @@ impl Worker {
             condition,
             paused,
             links: posts.into_iter().map(keep).collect(),
+            labels,
         }
     }
 
@@ -130,6 +135,24 @@ impl Worker {
             waits = rest;
         }
         false
+    }
+
+    /// Waits until every one of its coordinators has refused it for good and what they had given it is brought, and
+    /// says who refuses it with which words. Goes on waiting where one may still take it in, or where there is none.
+    pub async fn refused(&self) -> Vec<String> {
+        if self.links.is_empty() {
+            return pending().await;
+        }
+        let mut refusals = Vec::new();
+        for (mut link, label) in self.links.iter().cloned().zip(&self.labels) {
+            let is_refused = |standing: &Standing| matches!(standing, Standing::Refused(_));
+            let Some(Standing::Refused(why)) = link.until(is_refused).await else {
+                return pending().await;
+            };
+            link.ended().await;
+            refusals.push(format!("{label}: {why}"));
+        }
+        refusals
     }
 
     /// How its lines stand, in the order of their posts.

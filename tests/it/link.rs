@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::SinkExt;
+use futures_util::{FutureExt, SinkExt};
 use muster::coordinator::dispatch::Outcome;
 use muster::coordinator::switchboard::{Delivery, JobStream};
 use muster::daemon::{Served, Way, Worker};
@@ -440,6 +440,8 @@ async fn a_wrong_key_stops_the_worker_and_other_refusals_are_waited_out() {
         refused.standings(),
         [Standing::Refused("unknown key".to_owned())]
     );
+    let refusals = timeout(PATIENCE, refused.refused()).await.unwrap();
+    assert_eq!(refusals, ["test: unknown key"]);
 
     let (mut office, dial) = Office::open();
     let _barred = worker("rig", dial, &tasks).await;
@@ -452,6 +454,33 @@ async fn a_wrong_key_stops_the_worker_and_other_refusals_are_waited_out() {
         office.nobody_comes(Duration::from_secs(4)).await,
         "at least 30 s"
     );
+}
+
+#[tokio::test]
+async fn a_worker_goes_on_while_one_of_its_coordinators_takes_it() {
+    let tasks = Tasks::default();
+    let (runtime, info) = engine().await;
+    let (mut strict, to_strict) = Office::open();
+    let (mut kind, to_kind) = Office::open();
+    let posts = vec![post("rig", to_strict), post("rig", to_kind)];
+    let served = Served {
+        models: vec![info],
+        slots: 4,
+        other_names: BTreeMap::new(),
+    };
+    let worker = Worker::start(runtime, served, posts, &tasks);
+    let mut boss = strict.next().await;
+    boss.next().await;
+    boss.close(4001).await;
+    let (mut boss, _) = kind.hire().await;
+    assert!(worker.connected().await);
+    boss.send(public_job(ID, json!({}))).await;
+    let (_, done) = boss.read_job().await;
+    assert_eq!(done["usage"]["completion_tokens"], 40);
+    while !matches!(worker.standings()[0], Standing::Refused(_)) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(worker.refused().now_or_never(), None);
 }
 
 #[tokio::test]
@@ -759,4 +788,45 @@ fn the_program_works_for_a_coordinator_and_drains_when_told() {
         said.contains("left 127.0.0.1") && !said.contains(key),
         "{said}"
     );
+}
+
+#[test]
+fn the_program_ends_when_its_only_coordinator_refuses_the_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let serve = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--json",
+        "--data-dir",
+        data.to_str().unwrap(),
+    ];
+    let mut coordinator = started(program::worker(&serve).command());
+    let mut line = String::new();
+    let mut stdout = BufReader::new(coordinator.0.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    let (url, key) = (ready["url"].as_str().unwrap(), "B".repeat(22));
+
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tiny-llama");
+    let settings = format!(
+        "[models]\nserve = [{model:?}]\n[[coordinator]]\nurl = {url:?}\nkey = {key:?}\nname = \"rig\"\n"
+    );
+    fs::write(folder.path().join("worker.toml"), settings).unwrap();
+    let rig = program::worker(&["--config", "worker.toml"]).inside(folder.path());
+    let ended = rig.run();
+    assert_eq!(ended.code, 78, "{}", ended.stderr);
+    let error = ended
+        .stderr
+        .lines()
+        .find(|line| line.starts_with("error: "));
+    assert!(
+        error
+            .unwrap()
+            .starts_with("error: no coordinator takes this worker: 127.0.0.1: "),
+        "{}",
+        ended.stderr
+    );
+    assert!(!ended.stderr.contains(&key), "{}", ended.stderr);
 }
