@@ -788,6 +788,11 @@ fn the_program_works_for_a_coordinator_and_drains_when_told() {
         said.contains("left 127.0.0.1") && !said.contains(key),
         "{said}"
     );
+    let mut log = BufReader::new(coordinator.0.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("worker rig is gone: it has closed the socket with code 1000") {
+        assert!(log.read_line(&mut said).unwrap() > 0, "{said}");
+    }
 }
 
 #[test]

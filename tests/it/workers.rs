@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::SinkExt;
 use futures_util::future::join_all;
+use futures_util::{SinkExt, StreamExt};
 use muster::coordinator::accounts::{Accounts, KeyOrder, NewKey, Roles, Scopes};
 use muster::coordinator::dispatch::Settings;
 use muster::coordinator::moderation::{Moderation, Rules};
@@ -18,14 +18,14 @@ use muster::protocol::job::AccountId;
 use muster::tasks::Tasks;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
-use crate::support::rig::{Board, Closed, Rig, ours, public, read_all};
+use crate::support::rig::{Board, Closed, PATIENCE, Rig, ours, public, read_all};
 
 fn quick() -> Board {
     let settings = WorkersSettings {
@@ -165,7 +165,12 @@ async fn a_newer_socket_of_the_same_name_replaces_the_older() {
     let board = Board::start();
     let mut first = board.public_rig("rig").await;
     let mut second = board.public_rig("rig").await;
-    assert_eq!(first.closed().await, Closed::Code(1012));
+    let closed = timeout(PATIENCE, first.socket.next()).await.unwrap();
+    assert!(
+        matches!(&closed, Some(Ok(Message::Close(Some(frame))))
+            if u16::from(frame.code) == 1012 && frame.reason.contains("taken the name")),
+        "{closed:?}"
+    );
     drop(first);
     let mut stream = board.submit("hello").await;
     let job = second.job().await;

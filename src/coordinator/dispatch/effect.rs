@@ -198,6 +198,17 @@ pub struct Timing {
 }
 
 impl CloseReason {
+    /// For the log, and for the peer where it is closed with a word.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Replaced => "another connection has taken the name",
+            Self::Silent => "nothing was heard while it had a job",
+            Self::Evicted { .. } => "it failed too often",
+            Self::Barred { .. } => "the name is still barred",
+            Self::Drained => "it has drained, or had its time to",
+        }
+    }
+
     /// The close code public peers know; none where they know the socket to just break.
     pub fn code(self) -> Option<u16> {
         match self {

@@ -8,6 +8,7 @@
 //! | `session` | the conversation: frames to inputs for dispatch, orders to frames; no socket, no clock |
 //! | `payload`, `flat`, `drawing`, `wording` | jobs, errors and the like in the words of the wire |
 //! | `socket` | the shell: one task that reads, writes and pings |
+//! | `farewell` | how a socket ends: for the peer and for the log |
 //! | `frames` | how large a job's frame gets, for the door |
 //!
 //! A peer that negotiates nothing sees the public protocol exactly. What a broken peer sends costs its own socket.
@@ -16,6 +17,7 @@ mod admission;
 mod agreement;
 mod allowance;
 mod drawing;
+mod farewell;
 mod flat;
 pub(super) mod frames;
 mod gate;
@@ -51,8 +53,9 @@ use crate::protocol::link;
 use admission::Rejection;
 use agreement::Peer;
 use allowance::Allowance;
+use farewell::{Ended, Farewell};
 use session::{Session, Welcome};
-use socket::{Farewell, Socket};
+use socket::Socket;
 
 /// Eagerly allocated for each socket, so small.
 const READ_BUFFER: usize = 4096;
@@ -159,11 +162,14 @@ impl Workers {
         let farewell = match Box::pin(self.welcome(&mut socket, address)).await {
             Ok((guest, revoked)) => {
                 met(&guest.name);
+                let (name, session) = (guest.name.clone(), guest.session.id());
                 let negotiates = guest.negotiates;
-                select! {
-                    farewell = socket.converse(guest) => farewell,
-                    denial = revoked.0 => refused(denial.into(), negotiates),
-                }
+                let Ended { farewell, why } = select! {
+                    ended = socket.converse(guest) => ended,
+                    denial = revoked.0 => Ended::refused(&denial.into(), negotiates),
+                };
+                info!(worker = %name, session = session.0, "worker {name} is gone: {why}");
+                farewell
             }
             Err(farewell) => farewell,
         };
@@ -311,10 +317,7 @@ struct Guest {
 
 fn refused(rejection: Rejection, negotiates: bool) -> Farewell {
     debug!(reason = %rejection.message, "a worker is refused");
-    Farewell::Refused {
-        frame: rejection.frame(negotiates),
-        close: rejection.close,
-    }
+    Ended::refused(&rejection, negotiates).farewell
 }
 
 fn card(registration: &link::Registration, peer: &Peer, public_id: Uuid) -> Card {

@@ -99,6 +99,10 @@ impl Session {
         }
     }
 
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
     /// Whether an application ping may be sent.
     pub fn may_ping(&self) -> bool {
         !self.peer.is_public() || (self.jobs.is_empty() && self.unacked.is_none())

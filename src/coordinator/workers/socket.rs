@@ -12,43 +12,27 @@ use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::error::{CapacityError, Error};
+use tokio_tungstenite::tungstenite::error::Error;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Bytes, Message, Utf8Bytes};
-use tracing::{debug, info};
 
-use super::admission::{CLOSE_REFUSED, Rejection};
 use super::allowance::Allowance;
+use super::farewell::{Ended, Farewell};
 use super::session::{Session, Told};
 use super::{Guest, WorkersSettings};
-use crate::coordinator::dispatch::{CloseReason, Input};
+use crate::coordinator::dispatch::Input;
 use crate::coordinator::switchboard::{Order, Orders};
-use crate::protocol::link::{RefusalFrame, ToWorker};
+use crate::protocol::link::ToWorker;
 
 /// Frames read, or words in them, before they are handed over.
 const READ_AT_ONCE: usize = 128;
 /// A peer that is told to go has so long to read it.
 const LEAVING: Duration = Duration::from_secs(2);
-/// We are going, or somebody else is here under this name.
-const CLOSE_RESTART: u16 = 1012;
 
 pub struct Socket<S> {
     stream: WebSocketStream<Allowance<S>>,
     settings: Arc<WorkersSettings>,
-}
-
-/// How a socket ends.
-#[derive(Debug)]
-pub enum Farewell {
-    /// The peer knows, or would not understand.
-    Silently,
-    Close(u16),
-    /// Why, and then the close.
-    Refused {
-        frame: RefusalFrame,
-        close: u16,
-    },
 }
 
 /// The conversation with one worker.
@@ -97,7 +81,7 @@ where
         }
     }
 
-    pub async fn converse(&mut self, guest: Guest) -> Farewell {
+    pub async fn converse(&mut self, guest: Guest) -> Ended {
         let Guest {
             negotiates,
             session,
@@ -127,37 +111,37 @@ where
             if !inputs.is_empty() && line.say(inputs).await.is_err() {
                 return conversation.stopping();
             }
-            if let Some(farewell) = end {
-                return farewell;
+            if let Some(ended) = end {
+                return ended;
             }
         }
     }
 
     /// Says the last words, as far as the peer still reads.
     pub async fn leave(mut self, farewell: Farewell) {
-        let close = match farewell {
+        let (close, why) = match farewell {
             Farewell::Silently => {
                 // What the library still has to say, such as the answer to a close.
                 let _ = timeout(LEAVING, self.stream.flush()).await;
                 return;
             }
-            Farewell::Close(code) => code,
+            Farewell::Close { code, why } => (code, why),
             Farewell::Refused { frame, close } => {
                 let text = ToWorker::Error(frame).to_text();
                 // A peer that does not read is not told.
                 let sent = self.stream.send(Message::text(text));
                 let _ = timeout(LEAVING, sent).await;
-                close
+                (close, "")
             }
         };
-        let _ = timeout(LEAVING, self.close(close)).await;
+        let _ = timeout(LEAVING, self.close(close, why)).await;
     }
 
     /// Closes, and reads on until the peer has: a socket dropped with unread input may lose what was written.
-    async fn close(&mut self, code: u16) -> Result<(), Error> {
+    async fn close(&mut self, code: u16, why: &'static str) -> Result<(), Error> {
         let frame = CloseFrame {
             code: CloseCode::from(code),
-            reason: Utf8Bytes::default(),
+            reason: Utf8Bytes::from_static(why),
         };
         self.stream.send(Message::Close(Some(frame))).await?;
         while let Some(Ok(_)) = self.stream.next().await {}
@@ -171,7 +155,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     /// Ready when there is something to hand over, or with the end.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Farewell>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Ended>> {
         let end = self
             .read(context)
             .or_else(|| self.write(context))
@@ -182,7 +166,7 @@ where
         }
     }
 
-    fn read(&mut self, context: &mut Context<'_>) -> Option<Farewell> {
+    fn read(&mut self, context: &mut Context<'_>) -> Option<Ended> {
         for _ in 0..READ_AT_ONCE {
             if self.inputs.len() >= READ_AT_ONCE {
                 break;
@@ -192,12 +176,12 @@ where
                 Poll::Ready(Some(Ok(message))) => {
                     self.heard = Instant::now();
                     self.asked = false;
-                    if let Some(farewell) = self.heard(&message) {
-                        return Some(farewell);
+                    if let Some(ended) = self.heard(&message) {
+                        return Some(ended);
                     }
                 }
-                Poll::Ready(Some(Err(error))) => return Some(Farewell::of(&error)),
-                Poll::Ready(None) => return Some(Farewell::Silently),
+                Poll::Ready(Some(Err(error))) => return Some(Ended::broken(&error)),
+                Poll::Ready(None) => return Some(Ended::silently("its socket has ended")),
             }
         }
         // There may be more, and others have their turn first.
@@ -205,13 +189,13 @@ where
         None
     }
 
-    fn heard(&mut self, message: &Message) -> Option<Farewell> {
+    fn heard(&mut self, message: &Message) -> Option<Ended> {
         match message {
             Message::Text(text) => {
                 let could_ping = self.session.may_ping();
                 if let Err(unreadable) = self.session.hear(text, &mut self.inputs) {
-                    debug!(reason = %unreadable.0, "a worker's frame is unreadable");
-                    return Some(Farewell::Silently);
+                    let why = format!("its frame cannot be read: {}", unreadable.0);
+                    return Some(Ended::silently(why));
                 }
                 if !could_ping && self.session.may_ping() {
                     self.rest();
@@ -223,12 +207,13 @@ where
                 self.inputs.push(self.session.alive());
                 None
             }
-            Message::Binary(_) | Message::Close(_) => Some(Farewell::Silently),
+            Message::Binary(_) => Some(Ended::silently("it sent a binary frame")),
+            Message::Close(frame) => Some(Ended::by_peer(frame.as_ref())),
             Message::Frame(_) => None,
         }
     }
 
-    fn write(&mut self, context: &mut Context<'_>) -> Option<Farewell> {
+    fn write(&mut self, context: &mut Context<'_>) -> Option<Ended> {
         loop {
             if self.waiting.is_empty() {
                 match self.orders.poll_take(&mut self.waiting, context) {
@@ -240,28 +225,28 @@ where
             while !self.waiting.is_empty() {
                 match Pin::new(&mut self.socket.stream).poll_ready(context) {
                     Poll::Ready(Ok(())) => {}
-                    Poll::Ready(Err(_)) => return Some(Farewell::Silently),
+                    Poll::Ready(Err(error)) => return Some(Ended::unwritable(&error)),
                     Poll::Pending => return self.flush(context),
                 }
-                if let Some(farewell) = self.next_order() {
-                    return Some(farewell);
+                if let Some(ended) = self.next_order() {
+                    return Some(ended);
                 }
             }
         }
     }
 
-    fn next_order(&mut self) -> Option<Farewell> {
+    fn next_order(&mut self) -> Option<Ended> {
         let order = self.waiting.pop_front()?;
         self.frame.clear();
         match self.session.tell(order, &mut self.frame) {
             Told::Nothing => {}
             Told::Instead(instead) => self.inputs.push(self.session.heard_instead(*instead)),
-            Told::Close(reason) => return Some(self.closing(reason)),
+            Told::Close(reason) => return Some(Ended::by_dispatch(reason, self.negotiates)),
             Told::Written => {
                 // The text of a whole frame is handed over; a small buffer is as good for the next one.
                 let text = std::mem::take(&mut self.frame);
-                if self.send(Message::text(text)).is_err() {
-                    return Some(Farewell::Silently);
+                if let Err(error) = self.send(Message::text(text)) {
+                    return Some(Ended::unwritable(&error));
                 }
                 self.rest();
             }
@@ -270,7 +255,7 @@ where
     }
 
     /// Whoever is told that we drain comes back at once; others take this close for a replacement.
-    fn stopping(&mut self) -> Farewell {
+    fn stopping(&mut self) -> Ended {
         let within = Duration::ZERO;
         self.frame.clear();
         if self.session.tell(Order::Drain { within }, &mut self.frame) == Told::Written {
@@ -278,18 +263,7 @@ where
             // A peer that is gone needs no farewell.
             let _ = self.send(Message::text(text));
         }
-        Farewell::Close(CLOSE_RESTART)
-    }
-
-    fn closing(&self, reason: CloseReason) -> Farewell {
-        info!(?reason, "a worker's socket is closed");
-        match reason {
-            CloseReason::Barred { retry_after } => Farewell::Refused {
-                frame: Rejection::cooling_down(retry_after).frame(self.negotiates),
-                close: CLOSE_REFUSED,
-            },
-            other => other.code().map_or(Farewell::Silently, Farewell::Close),
-        }
+        Ended::stopping()
     }
 
     fn send(&mut self, message: Message) -> Result<(), Error> {
@@ -297,7 +271,7 @@ where
         Pin::new(&mut self.socket.stream).start_send(message)
     }
 
-    fn flush(&mut self, context: &mut Context<'_>) -> Option<Farewell> {
+    fn flush(&mut self, context: &mut Context<'_>) -> Option<Ended> {
         if !self.unflushed {
             return None;
         }
@@ -307,7 +281,7 @@ where
                 self.blocked = None;
                 None
             }
-            Poll::Ready(Err(_)) => Some(Farewell::Silently),
+            Poll::Ready(Err(error)) => Some(Ended::unwritable(&error)),
             Poll::Pending => {
                 let written = self.socket.stream.get_ref().written();
                 if self.blocked.is_none_or(|(_, before)| before != written) {
@@ -318,23 +292,23 @@ where
         }
     }
 
-    fn keep_time(&mut self, context: &mut Context<'_>) -> Option<Farewell> {
+    fn keep_time(&mut self, context: &mut Context<'_>) -> Option<Ended> {
         while pin!(&mut self.alarm).poll(context).is_ready() {
             let now = Instant::now();
             let settings = &self.socket.settings;
             let blocked = self.blocked.map(|(since, _)| now - since);
-            if blocked.is_some_and(|time| time >= settings.write_patience)
-                || now - self.heard >= settings.silence
-            {
-                info!("a worker's socket is dead");
-                return Some(Farewell::Silently);
+            if blocked.is_some_and(|time| time >= settings.write_patience) {
+                return Some(Ended::silently("it does not read"));
             }
-            if self.ping(now).is_err() {
-                return Some(Farewell::Silently);
+            if now - self.heard >= settings.silence {
+                return Some(Ended::silently("nothing was heard of it"));
+            }
+            if let Err(error) = self.ping(now) {
+                return Some(Ended::unwritable(&error));
             }
             self.rest();
-            if let Some(farewell) = self.flush(context) {
-                return Some(farewell);
+            if let Some(ended) = self.flush(context) {
+                return Some(ended);
             }
         }
         None
@@ -359,17 +333,5 @@ where
     fn rest(&mut self) {
         let next = Instant::now() + self.socket.settings.ping_every;
         self.alarm.as_mut().reset(next);
-    }
-}
-
-impl Farewell {
-    /// Peers are told what of theirs cannot be read where the protocol of sockets has a word for it.
-    fn of(error: &Error) -> Self {
-        match error {
-            Error::Capacity(CapacityError::MessageTooLong { .. }) => Self::Close(1009),
-            Error::Utf8(_) => Self::Close(1007),
-            Error::Protocol(_) => Self::Close(1002),
-            _ => Self::Silently,
-        }
     }
 }

@@ -1,0 +1,179 @@
+//! How a socket ends: what the peer is told, and what the log says of it.
+
+use tokio_tungstenite::tungstenite::error::{CapacityError, Error};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+
+use crate::coordinator::dispatch::CloseReason;
+use crate::protocol::link::RefusalFrame;
+
+use super::admission::{CLOSE_REFUSED, Rejection};
+
+/// We are going, or somebody else is here under this name.
+const CLOSE_RESTART: u16 = 1012;
+
+/// What the peer is told.
+#[derive(Debug)]
+pub enum Farewell {
+    /// The peer knows, or would not understand.
+    Silently,
+    Close {
+        code: u16,
+        /// Short: a close has room for 123 bytes.
+        why: &'static str,
+    },
+    /// Why, and then the close.
+    Refused { frame: RefusalFrame, close: u16 },
+}
+
+/// The end of a conversation.
+#[derive(Debug)]
+pub struct Ended {
+    pub farewell: Farewell,
+    /// For the log.
+    pub why: String,
+}
+
+impl Farewell {
+    /// Peers are told what of theirs cannot be read where the protocol of sockets has a word for it.
+    pub fn of(error: &Error) -> Self {
+        let (code, why) = match error {
+            Error::Capacity(CapacityError::MessageTooLong { .. }) => {
+                (1009, "the frame is too long")
+            }
+            Error::Utf8(_) => (1007, "the frame is no UTF-8"),
+            Error::Protocol(_) => (1002, "the frame breaks the protocol of sockets"),
+            _ => return Self::Silently,
+        };
+        Self::Close { code, why }
+    }
+}
+
+impl Ended {
+    pub fn silently(why: impl Into<String>) -> Self {
+        Self {
+            farewell: Farewell::Silently,
+            why: why.into(),
+        }
+    }
+
+    /// The same words for both.
+    fn closing(code: u16, why: &'static str) -> Self {
+        Self {
+            farewell: Farewell::Close { code, why },
+            why: why.to_owned(),
+        }
+    }
+
+    pub fn broken(error: &Error) -> Self {
+        Self {
+            farewell: Farewell::of(error),
+            why: format!("its socket broke: {error}"),
+        }
+    }
+
+    pub fn unwritable(error: &Error) -> Self {
+        Self::silently(format!("its socket takes nothing: {error}"))
+    }
+
+    /// The peer has closed, with these words if it had any.
+    pub fn by_peer(frame: Option<&CloseFrame>) -> Self {
+        Self::silently(match frame {
+            None => "it has closed the socket".to_owned(),
+            Some(frame) if frame.reason.is_empty() => {
+                format!("it has closed the socket with code {}", frame.code)
+            }
+            Some(frame) => format!(
+                "it has closed the socket with code {}: {:?}",
+                frame.code,
+                frame.reason.as_str()
+            ),
+        })
+    }
+
+    pub fn by_dispatch(reason: CloseReason, negotiates: bool) -> Self {
+        let why = reason.words();
+        match (reason, reason.code()) {
+            (CloseReason::Barred { retry_after }, _) => Self {
+                farewell: Farewell::Refused {
+                    frame: Rejection::cooling_down(retry_after).frame(negotiates),
+                    close: CLOSE_REFUSED,
+                },
+                why: why.to_owned(),
+            },
+            (_, Some(code)) => Self::closing(code, why),
+            (_, None) => Self::silently(why),
+        }
+    }
+
+    pub fn stopping() -> Self {
+        Self::closing(CLOSE_RESTART, "this coordinator stops")
+    }
+
+    /// It may not go on, though nothing was wrong when it came.
+    pub fn refused(rejection: &Rejection, negotiates: bool) -> Self {
+        Self {
+            farewell: Farewell::Refused {
+                frame: rejection.frame(negotiates),
+                close: rejection.close,
+            },
+            why: rejection.message.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+
+    use super::*;
+
+    #[test]
+    fn a_replaced_peer_and_the_log_hear_the_reason() {
+        let ended = Ended::by_dispatch(CloseReason::Replaced, false);
+        assert_eq!(ended.why, "another connection has taken the name");
+        let Farewell::Close { code, why } = ended.farewell else {
+            panic!("{:?}", ended.farewell);
+        };
+        assert_eq!((code, why), (1012, ended.why.as_str()));
+    }
+
+    #[test]
+    fn every_reason_of_dispatch_fits_into_a_close_and_public_peers_see_its_code_alone_or_nothing() {
+        let retry_after = Duration::from_secs(9);
+        for reason in [
+            CloseReason::Replaced,
+            CloseReason::Silent,
+            CloseReason::Evicted { retry_after },
+            CloseReason::Barred { retry_after },
+            CloseReason::Drained,
+        ] {
+            let ended = Ended::by_dispatch(reason, false);
+            assert!((1..=123).contains(&ended.why.len()), "{reason:?}");
+            let code = match ended.farewell {
+                Farewell::Silently => None,
+                Farewell::Close { code, .. } | Farewell::Refused { close: code, .. } => Some(code),
+            };
+            assert_eq!(code, reason.code());
+        }
+    }
+
+    #[test]
+    fn what_a_peer_closes_with_is_quoted() {
+        let frame = |reason: &'static str| CloseFrame {
+            code: CloseCode::from(1000),
+            reason: reason.into(),
+        };
+        let why = |frame: Option<&CloseFrame>| Ended::by_peer(frame).why;
+        assert_eq!(why(None), "it has closed the socket");
+        assert_eq!(
+            why(Some(&frame(""))),
+            "it has closed the socket with code 1000"
+        );
+        assert_eq!(
+            why(Some(&frame("bye\nnow"))),
+            "it has closed the socket with code 1000: \"bye\\nnow\""
+        );
+    }
+}
