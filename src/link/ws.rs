@@ -18,7 +18,7 @@ use tracing::{debug, error, info, warn};
 
 use super::dial::{DialError, Socket};
 use super::offer::{Offer, Reply, Said, Stop};
-use super::session::{Ending, Input, Moment, Output, Session, Slot, Work};
+use super::session::{Ending, Input, Moment, Output, Peer, Session, Slot, Work};
 use super::{Condition, Dial, Present, Standing};
 use crate::protocol::link::ToWorker;
 
@@ -68,8 +68,22 @@ enum Woken {
     Time,
 }
 
-/// The socket is gone, with this code if one was given.
-struct Closed(Option<u16>);
+/// The socket is gone.
+struct Closed {
+    /// As far as the coordinator has closed it with one.
+    code: Option<u16>,
+    /// Its words, if it had any.
+    why: String,
+}
+
+impl Closed {
+    fn broken() -> Self {
+        Self {
+            code: None,
+            why: String::new(),
+        }
+    }
+}
 
 struct Running {
     shell: Shell,
@@ -156,15 +170,10 @@ impl Running {
         match woken {
             Woken::Dialled(dialled) => self.take_dialled(*dialled, out),
             Woken::Socket(Ok(message)) => self.take_message(message, out),
-            Woken::Socket(Err(Closed(code))) => {
-                if let Some(code) = code {
-                    info!(
-                        "{} has closed the socket with code {code}",
-                        self.shell.label
-                    );
-                }
+            Woken::Socket(Err(closed)) => {
+                self.report(&closed);
                 self.part();
-                self.turn(Input::Lost { code }, out);
+                self.turn(Input::Lost { code: closed.code }, out);
             }
             Woken::Parted => self.parting = None,
             Woken::Said(slot, said) => self.take_words(slot, said, out),
@@ -175,6 +184,27 @@ impl Running {
                 self.turn(Input::Leave { within }, out);
             }
             Woken::Time | Woken::Stopping => self.turn(Input::Tick, out),
+        }
+    }
+
+    fn report(&self, closed: &Closed) {
+        let label = &self.shell.label;
+        match (closed.code, closed.why.as_str()) {
+            (None, _) => {}
+            (Some(code), "") => info!("{label} has closed the socket with code {code}"),
+            (Some(code), why) => info!("{label} has closed the socket with code {code}: {why}"),
+        }
+        if !self.shell.session.is_replaced(closed.code) {
+            return;
+        }
+        match self.shell.session.peer() {
+            Some(Peer::Ours) => warn!(
+                "another machine has taken the name of this worker at {label}: each needs one of its own"
+            ),
+            // Its close says no more than this.
+            _ => warn!(
+                "{label} restarts, or another machine has taken the name of this worker there"
+            ),
         }
     }
 
@@ -419,16 +449,20 @@ impl Wire {
     /// Writes what it can, then says what has come.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Closed>> {
         if let Poll::Ready(Err(_)) = self.poll_write(cx) {
-            return Poll::Ready(Err(Closed(None)));
+            return Poll::Ready(Err(Closed::broken()));
         }
         match Pin::new(&mut self.socket).poll_next(cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Some(Ok(Message::Close(frame)))) => {
-                let code = frame.map(|frame| u16::from(frame.code));
-                Poll::Ready(Err(Closed(code)))
+                let code = frame.as_ref().map(|frame| u16::from(frame.code));
+                let why = frame.map(|frame| frame.reason.to_string());
+                Poll::Ready(Err(Closed {
+                    code,
+                    why: why.unwrap_or_default(),
+                }))
             }
             Poll::Ready(Some(Ok(message))) => Poll::Ready(Ok(message)),
-            Poll::Ready(Some(Err(_)) | None) => Poll::Ready(Err(Closed(None))),
+            Poll::Ready(Some(Err(_)) | None) => Poll::Ready(Err(Closed::broken())),
         }
     }
 

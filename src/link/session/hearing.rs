@@ -52,6 +52,7 @@ impl Session {
         let agreement = Agreement::new(ready.ext.as_ref());
         self.phase = Phase::Open(Open {
             agreement,
+            since: self.now,
             heard: self.now,
             pinged: None,
             said: self.now,

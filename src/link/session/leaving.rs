@@ -11,6 +11,10 @@ use crate::protocol::link::{Extension, FromWorker};
 const AFTER_REFUSAL: Duration = Duration::from_secs(30);
 /// The least wait after another connection took our name: if it is a second worker, two must not fight for it.
 const AFTER_REPLACEMENT: Duration = Duration::from_secs(10);
+/// It doubles with each time in a row, up to this.
+const LONGEST_REPLACEMENT: Duration = Duration::from_secs(300);
+/// A socket that has stood for so long was not fought for.
+const UNDISPUTED: Duration = Duration::from_secs(900);
 /// How long the answer to a `done` is waited for before leaving.
 const LAST_ANSWER: Duration = Duration::from_secs(10);
 /// Public coordinators: away until the owner is done with the machine.
@@ -30,7 +34,8 @@ impl Session {
             let said = said.unwrap_or_else(|| "the key or the name was refused".to_owned());
             return self.over(Ending::Refused(said), out);
         }
-        let wait = self.backoff.wait().max(self.least_wait(code));
+        let least = self.least_wait(code);
+        let wait = self.backoff.wait().max(least);
         self.phase = Phase::Waiting {
             until: self.now.after(wait),
         };
@@ -44,14 +49,31 @@ impl Session {
         self.over_if_left(out);
     }
 
-    fn least_wait(&self, code: Option<u16>) -> Duration {
+    fn least_wait(&mut self, code: Option<u16>) -> Duration {
         let asked = self.refusal.as_ref().and_then(|refusal| refusal.retry_secs);
         let asked = Duration::from_secs(asked.unwrap_or(0).min(3600));
         match code {
             Some(REFUSED) => AFTER_REFUSAL.max(asked),
-            Some(REPLACED) if !self.is_dismissed => AFTER_REPLACEMENT,
+            Some(REPLACED) if !self.is_dismissed => self.after_replacement(),
             _ => asked,
         }
+    }
+
+    /// Whether a close with this code means that another connection has taken the name.
+    pub fn is_replaced(&self, code: Option<u16>) -> bool {
+        code == Some(REPLACED) && !self.is_dismissed && self.leaving.is_none()
+    }
+
+    /// Two that share a name would replace each other for ever: each leaves it to the other for longer and longer.
+    fn after_replacement(&mut self) -> Duration {
+        let now = self.now;
+        let stood = self.open().map(|open| now.since(open.since));
+        if stood.is_some_and(|stood| stood >= UNDISPUTED) {
+            self.replaced = 0;
+        }
+        let wait = AFTER_REPLACEMENT.saturating_mul(1 << self.replaced.min(8));
+        self.replaced += 1;
+        wait.min(LONGEST_REPLACEMENT)
     }
 
     pub(super) fn pause(&mut self, is_paused: bool, out: &mut Vec<Output>) {

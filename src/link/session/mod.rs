@@ -62,6 +62,8 @@ pub struct Session {
     leaving: Option<Moment>,
     /// The coordinator said that it is about to close.
     is_dismissed: bool,
+    /// How often in a row another connection took the name.
+    replaced: u32,
     report: Report,
 }
 
@@ -84,6 +86,7 @@ enum Phase {
 #[derive(Debug)]
 struct Open {
     agreement: Agreement,
+    since: Moment,
     /// When anything last came, and what was asked since.
     heard: Moment,
     pinged: Option<Moment>,
@@ -122,6 +125,7 @@ impl Session {
             is_paused: false,
             leaving: None,
             is_dismissed: false,
+            replaced: 0,
             report: Report::default(),
         }
     }

@@ -125,6 +125,53 @@ fn waits_after_a_loss_follow_its_reason() {
 }
 
 #[test]
+fn who_shares_a_name_leaves_it_to_the_other_for_longer_each_time() {
+    let mut line = Line::ours();
+    let mut waits = Vec::new();
+    let fight = |line: &mut Line, stood: u64| {
+        line.wait(secs(stood));
+        line.put(Input::Lost { code: Some(1012) });
+        line.outputs();
+        let mut waited = 0;
+        while !line.outputs().contains(&Output::Dial) {
+            line.wait(secs(1));
+            waited += 1;
+        }
+        line.put(Input::Opened);
+        line.hear(ready(&[]));
+        line.outputs();
+        waited
+    };
+    for _ in 0..7 {
+        waits.push(fight(&mut line, 20));
+    }
+    assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300]);
+    // It hears the coordinator all the while.
+    for _ in 0..60 {
+        line.wait(secs(20));
+        line.put(Input::Heard);
+    }
+    assert_eq!(fight(&mut line, 1), 10);
+}
+
+#[test]
+fn a_close_tells_a_replacement_from_a_coordinator_that_drains_and_from_our_own_leaving() {
+    let mut line = Line::ours();
+    assert!(line.session.is_replaced(Some(1012)));
+    assert!(!line.session.is_replaced(Some(1001)) && !line.session.is_replaced(None));
+    line.hear(ToWorker::Drain {
+        within: secs(5),
+        why: None,
+    });
+    assert!(!line.session.is_replaced(Some(1012)));
+
+    let mut line = Line::ours();
+    let _running = line.job(Some(1));
+    line.put(Input::Leave { within: secs(60) });
+    assert!(!line.session.is_replaced(Some(1012)));
+}
+
+#[test]
 fn a_dead_socket_is_noticed() {
     let mut line = Line::public();
     line.wait(secs(31));
