@@ -90,6 +90,15 @@ impl Failure {
         }
     }
 
+    /// Which setting is to blame.
+    #[must_use]
+    pub fn of_setting(self, name: &str) -> Self {
+        Self {
+            message: format!("{name}: {}", self.message),
+            ..self
+        }
+    }
+
     /// Something that a later version does, or that this build leaves out.
     pub fn unavailable(message: impl Display) -> Self {
         Self::new(Exit::Unavailable, message)

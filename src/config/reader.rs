@@ -101,6 +101,13 @@ impl<'a> Reader<'a> {
         self.problem(self.table_place(), what);
     }
 
+    /// Something about a value that was read: told where that was written.
+    pub fn problem_about(&mut self, name: &str, what: String) {
+        let found = self.found.iter().rev().find(|found| found.name == name);
+        let place = found.map_or_else(|| self.table_place(), |found| place(&found.origin));
+        self.problem(place, what);
+    }
+
     pub(super) fn problem(&mut self, place: String, what: String) {
         self.problems.push(Problem { place, what });
     }

@@ -68,17 +68,58 @@ settings! {
     }
 }
 
+/// A setting by its name, and what is wrong with it.
+type Wrong = (&'static str, String);
+
 impl ServeConfig {
-    /// The section, its two halves of TLS held against each other.
+    /// The section, and what its settings must be besides what each of them can be.
     pub(super) fn read_whole(reader: &mut Reader<'_>) -> Option<Self> {
         let serve = Self::read(reader)?;
-        let alone = match (&serve.tls_certificate, &serve.tls_key) {
-            (Some(_), None) => "serve.tls_certificate is set and serve.tls_key is not",
-            (None, Some(_)) => "serve.tls_key is set and serve.tls_certificate is not",
-            _ => return Some(serve),
+        let wrong = [
+            serve.half_of_tls(),
+            serve.strange_database(),
+            serve.nameless_client(),
+        ];
+        let mut is_right = true;
+        for (name, what) in wrong.into_iter().flatten() {
+            reader.problem_about(name, what);
+            is_right = false;
+        }
+        is_right.then_some(serve)
+    }
+
+    fn half_of_tls(&self) -> Option<Wrong> {
+        let (set, other) = match (&self.tls_certificate, &self.tls_key) {
+            (Some(_), None) => ("serve.tls_certificate", "serve.tls_key"),
+            (None, Some(_)) => ("serve.tls_key", "serve.tls_certificate"),
+            _ => return None,
         };
-        reader.problem_here(format!("{alone}: TLS takes both"));
-        None
+        let what = format!("{set} is set and {other} is not: TLS takes both");
+        Some((set, what))
+    }
+
+    /// No more of it than the scheme is quoted: it may hold a password.
+    fn strange_database(&self) -> Option<Wrong> {
+        let (scheme, _) = self.database.as_ref()?.expose().split_once("://")?;
+        let is_word = scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if !is_word || matches!(scheme, "postgres" | "postgresql" | "sqlite") {
+            return None;
+        }
+        let what = format!(
+            "serve.database must be a path, sqlite:PATH or postgres://HOST/NAME, found {scheme}://"
+        );
+        Some(("serve.database", what))
+    }
+
+    /// Without a name it would be those who send an empty one.
+    fn nameless_client(&self) -> Option<Wrong> {
+        let is_nameless =
+            |client: &&String| client.split(':').next().unwrap_or("").trim().is_empty();
+        let client = self.blocked_clients.iter().find(is_nameless)?;
+        let what = format!(
+            "serve.blocked_clients must hold \"name\" or \"name:version\", found {client:?}"
+        );
+        Some(("serve.blocked_clients", what))
     }
 
     /// The certificate chain and its key, where both are set.

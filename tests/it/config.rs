@@ -522,11 +522,40 @@ fn the_coordinators_section_is_held_against_itself() {
     );
     check(
         "[serve]\ntls_key = \"key.pem\"",
-        "worker.toml:1: serve.tls_key is set and serve.tls_certificate is not: TLS takes both",
+        "worker.toml:2: serve.tls_key is set and serve.tls_certificate is not: TLS takes both",
+    );
+    check(
+        "[serve]\nname = \"x\"\ntls_certificate = \"chain.pem\"",
+        "worker.toml:3: serve.tls_certificate is set and serve.tls_key is not: TLS takes both",
+    );
+    check(
+        "[serve]\n\ndatabase = \"mysql://me:secret@host/name\"",
+        "worker.toml:3: serve.database must be a path, sqlite:PATH or postgres://HOST/NAME, found mysql://",
+    );
+    check(
+        "[serve]\nblocked_clients = [\"Painter:1.2\", \" :1\"]",
+        "worker.toml:2: serve.blocked_clients must hold \"name\" or \"name:version\", found \":1\"",
     );
     let serve = load("[serve]\nlisten = \"localhost:0\"", &[], &[])
         .unwrap()
         .config
         .serve;
     assert!(serve.listen.ip().is_loopback() && serve.tls().is_none());
+}
+
+#[test]
+fn files_of_the_coordinator_that_are_missing_are_told_with_their_setting() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let serve = |settings: &str| {
+        let text =
+            format!("[worker]\ndata_dir = {data:?}\n[serve]\nlisten = \"127.0.0.1:0\"\n{settings}");
+        std::fs::write(folder.path().join("worker.toml"), text).unwrap();
+        worker(&["serve", "--config", "worker.toml"])
+            .inside(folder.path())
+            .run()
+    };
+    serve("documents = \"/nope\"").fails(66, "serve.documents: cannot read /nope");
+    serve("tls_certificate = \"/nope.pem\"\ntls_key = \"/nope.key\"")
+        .fails(78, "serve.tls_certificate and serve.tls_key: /nope.pem");
 }

@@ -97,7 +97,7 @@ fn misuse_of_keys_is_refused_with_advice() {
     fails(
         &["list", "--database", "mysql://host/name"],
         78,
-        "the database is named by",
+        "serve.database must be a path, sqlite:PATH or postgres://HOST/NAME",
     );
     fails(
         &["create", "--database", "/sys/muster.sqlite"],

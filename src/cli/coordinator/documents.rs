@@ -36,7 +36,8 @@ pub fn read(folder: Option<&Path>) -> Result<Documents, Failure> {
         return Ok(documents);
     };
     // A folder that is not there is a mistake; a file that is not in it is none.
-    fs::read_dir(folder).map_err(|error| Failure::reading(folder, &error))?;
+    fs::read_dir(folder)
+        .map_err(|error| Failure::reading(folder, &error).of_setting("serve.documents"))?;
     for (name, document) in [
         ("terms.md", &mut documents.terms),
         ("privacy.md", &mut documents.privacy),

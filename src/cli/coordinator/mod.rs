@@ -82,7 +82,8 @@ impl From<StartError> for Failure {
                 .hint("`--dev` is for an address of this machine alone, such as 127.0.0.1:7010"),
             StartError::Media(MediaError::Folder(_)) => Self::new(Exit::CannotWrite, error),
             StartError::Media(MediaError::Bucket(_)) => Self::new(Exit::Unavailable, error),
-            StartError::Tls(_) => Self::new(Exit::BadConfiguration, error),
+            StartError::Tls(_) => Self::new(Exit::BadConfiguration, error)
+                .of_setting("serve.tls_certificate and serve.tls_key"),
         }
     }
 }

@@ -118,7 +118,7 @@ impl Run {
     pub fn fails(self, code: i32, message: &str) -> String {
         assert_eq!(self.code, code, "stderr:\n{}", self.stderr);
         assert!(
-            self.stderr.starts_with("error: "),
+            self.stderr.lines().any(|line| line.starts_with("error: ")),
             "stderr:\n{}",
             self.stderr
         );
