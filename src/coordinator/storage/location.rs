@@ -117,7 +117,13 @@ impl fmt::Display for Location {
             Self::Sqlite(path) => path.display().fmt(f),
             Self::Postgres(url) => {
                 let host = url.host_str().unwrap_or("localhost");
-                write!(f, "postgres://{host}{}", url.path())
+                let port = url.port().map(|port| format!(":{port}"));
+                write!(
+                    f,
+                    "postgres://{host}{}{}",
+                    port.unwrap_or_default(),
+                    url.path()
+                )
             }
         }
     }
@@ -142,7 +148,7 @@ mod tests {
         assert_eq!(parse("sqlite:///var/x.sqlite"), "/var/x.sqlite");
         assert_eq!(
             parse("postgres://me:secret@db:5432/muster"),
-            "postgres://db/muster"
+            "postgres://db:5432/muster"
         );
         assert!(Location::parse("postgres://db/x?sslmode=require&options[geqo]=off").is_ok());
         assert!(Location::parse("mysql://db/x").is_err());

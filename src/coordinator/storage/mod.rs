@@ -187,8 +187,16 @@ impl Store {
 async fn connect(location: &Location) -> Result<AnyConnection, StorageError> {
     let options = location.options()?;
     let connecting = timeout(PATIENCE, options.connect());
-    let connected = connecting.await.map_err(|_| too_slow())?;
-    let mut connection = connected?;
+    let connected = match connecting.await {
+        Ok(connected) => connected.map_err(StorageError::from),
+        Err(_) => Err(too_slow()),
+    };
+    let mut connection = connected.map_err(|error| match (error, location) {
+        (StorageError::Unreachable(why), Location::Postgres(_)) => {
+            StorageError::Unreachable(format!("{location}: {why}"))
+        }
+        (error, _) => error,
+    })?;
     for setting in Dialect::of(location).writer_settings() {
         connection.execute(*setting).await?;
     }
