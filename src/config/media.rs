@@ -14,7 +14,7 @@ settings! {
     pub struct MediaConfig = "serve.media" {
         /// The folder they are in, served by links of the coordinator's own. Change it to use another disk.
         folder: Option<PathBuf>; unset "media in worker.data_dir",
-        /// The bucket they are in instead, of a service that speaks S3; links lead there. Set it for many images, or for several coordinators.
+        /// The bucket they are in instead, of a service that speaks S3; links lead there. Set it for many images.
         bucket: Option<String>; unset "the folder",
         /// The region of the bucket.
         region: String = "us-east-1",

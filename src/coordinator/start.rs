@@ -28,7 +28,7 @@ use super::requests::{Requests, UNWRITTEN};
 use super::rigs::{Records, Rigs};
 use super::state::{DoorSettings, Doors};
 use super::stats::Stats;
-use super::storage::{Location, StorageError, Store};
+use super::storage::{Location, StorageError, Store, have_alone};
 use super::switchboard::{Books, Drained, Switchboard};
 use super::webhooks::Webhooks;
 use super::workers::{Workers, WorkersSettings};
@@ -71,8 +71,8 @@ pub enum StartError {
         address: SocketAddr,
         cause: io::Error,
     },
-    #[error("{} is in use by another coordinator", .0.display())]
-    InUse(PathBuf),
+    #[error("{0} is in use by another coordinator")]
+    InUse(Location),
     #[error("{} cannot be written: {cause}", .file.display())]
     Unwritable { file: PathBuf, cause: io::Error },
     #[error(
@@ -90,6 +90,10 @@ pub enum StartError {
     #[error(transparent)]
     Tls(#[from] TlsError),
 }
+
+/// How long the one before may take to leave a server's database, as at an update: a little longer than what runs may
+/// take to end.
+const HANDOVER: Duration = Duration::from_secs(45);
 
 /// A coordinator that answers.
 pub struct Coordinator {
@@ -116,6 +120,9 @@ impl Coordinator {
             .map(|files| Tls::from_files(&files.certificate, &files.key));
         let tls = tls.transpose()?;
         let (listener, address) = listen(settings.listen).await?;
+        if !have_alone(&settings.database, HANDOVER, tasks).await? {
+            return Err(StartError::InUse(settings.database));
+        }
         let store = Store::open(&settings.database, tasks).await?;
         let accounts = Accounts::open(store.clone(), tasks).await?;
         // Shown once, so it is made when little is left that could fail.
@@ -324,7 +331,7 @@ fn lock(database: &Location) -> Result<Option<File>, StartError> {
     })?;
     match lock.try_lock() {
         Ok(()) => Ok(Some(lock)),
-        Err(TryLockError::WouldBlock) => Err(StartError::InUse(path.clone())),
+        Err(TryLockError::WouldBlock) => Err(StartError::InUse(database.clone())),
         // Some network filesystems cannot lock; SQLite's own locks still hold the data together.
         Err(TryLockError::Error(error)) => {
             warn!("{} cannot be locked: {error}", file.display());

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `location`, `dialect` | where the store is; the words in which the engines differ |
 //! | `migrate` | the schema and its versions (`migrations/`) |
+//! | `alone` | that a database has one coordinator |
 //! | `writer`, `work`, `write` | the one writer; what it writes under one commit; a write as a value |
 //! | `script`, `values`, `rows` | many rows in one statement and many statements in one call, and what comes out of them |
 //! | `settlements`, `entries`, `postings`, `fees`, `holds`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `budgets`, `workers`, `rigs`, `teams`, `messages`, `ledger` | one file a noun |
@@ -21,6 +22,7 @@
 
 mod accounts;
 mod addresses;
+mod alone;
 mod batch;
 mod budgets;
 mod collections;
@@ -68,6 +70,7 @@ pub mod tests;
 
 pub use accounts::{AccountRow, RoleChange};
 pub use addresses::WorkerAddress;
+pub use alone::have_alone;
 pub use collections::{CollectionChange, NewCollection};
 pub use error::StorageError;
 pub use filters::{FilterChange, FilterChanged, FilterMade, FilterRow, MOST_FILTERS, NewFilter};
