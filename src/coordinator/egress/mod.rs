@@ -100,6 +100,21 @@ pub enum EgressError {
     TooSlow(Duration),
 }
 
+/// Whether an address may be one to send to, as far as its words tell: a name may still lead inside.
+pub fn check_words(url: &str, schemes: Schemes) -> Result<(), EgressError> {
+    let url = Url::parse(url).map_err(|_| EgressError::NotAnAddress)?;
+    match target::check(&url, schemes)? {
+        (Named::Address(address), port) => {
+            Permitted::default().admit([address], port)?;
+            Ok(())
+        }
+        (Named::Name(name), _) => match target::is_own(&name) {
+            true => Err(EgressError::Inside),
+            false => Ok(()),
+        },
+    }
+}
+
 const AT_ONCE: usize = 64;
 const AGENT: &str = concat!("muster/", env!("CARGO_PKG_VERSION"));
 

@@ -41,6 +41,12 @@ pub fn check(url: &Url, schemes: Schemes) -> Result<(Named, u16), EgressError> {
     Ok((named, port.ok_or(EgressError::NotAnAddress)?))
 }
 
+/// Names that every machine has for itself (RFC 6761).
+pub fn is_own(name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    name == "localhost" || name.ends_with(".localhost")
+}
+
 impl Permitted {
     /// A permitted port of this machine need not have a certificate.
     pub fn schemes(&self, url: &Url, schemes: Schemes) -> Schemes {

@@ -699,6 +699,22 @@ async fn a_webhook_is_an_https_address() {
     let (status, answer) = post(&app, ASYNC, asked("http://example.org/hook")).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert_eq!(answer["rc"], "BadRequest");
+    for inside in [
+        "https://127.0.0.1/x",
+        "https://[::1]/x",
+        "https://localhost/a",
+        "https://a.localhost./a",
+        "https://10.0.0.1/",
+        "https://169.254.169.254/latest/meta-data",
+        "https://me:secret@example.org/",
+        "https://a b/",
+        "https://",
+    ] {
+        let (status, answer) = post(&app, ASYNC, asked(inside)).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{inside}");
+        let message = answer["message"].as_str().unwrap();
+        assert!(message.starts_with("webhook: "), "{inside}: {message}");
+    }
 }
 
 #[tokio::test]

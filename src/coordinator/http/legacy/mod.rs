@@ -11,6 +11,7 @@
 //! | [`images`] | images, and the workers that draw them |
 //! | [`forms`] | questions about images |
 //! | `requested` | what all requests have in common at the door |
+//! | `webhook` | where a client wants to be called |
 //! | `paying` | what they cost before they are made |
 //! | `progress` | how a request is doing |
 //! | `pop`, `submit` | text workers: what they are given, what they bring |
@@ -43,6 +44,7 @@ pub mod styles;
 mod submit;
 pub mod teams;
 mod text;
+mod webhook;
 
 pub use headers::dress;
 pub use mask::mask;

@@ -20,6 +20,7 @@ use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::legacy::asked::Named;
+use crate::coordinator::http::legacy::webhook;
 use crate::coordinator::http::reply;
 use crate::coordinator::http::room::Memory;
 use crate::coordinator::kudos::Payer;
@@ -38,7 +39,6 @@ use crate::protocol::job::{Kind, RequestId};
 use crate::protocol::legacy::requests::RequestAsync;
 use crate::protocol::legacy::text::request::GenerationInputText;
 use crate::protocol::legacy::text::status::{GenerationText, RequestStatusText};
-use crate::protocol::legacy::webhook::check_address;
 use crate::protocol::legacy::{Code, Refusal};
 use crate::tasks::Tasks;
 
@@ -57,9 +57,7 @@ pub async fn ask(
     Code::MissingPrompt.when(asked.prompt.is_empty())?;
     let (mut asked, style) = styles.text(asked).await.map_err(Refusal::from)?;
     takes_requests(&modes)?;
-    if let Some(address) = &asked.webhook {
-        check_address("webhook", address)?;
-    }
+    webhook::check(asked.webhook.as_deref())?;
     // What a class asks for goes to those who are known to mean well.
     asked.trusted_workers |= caller.roles.contains(Roles::EDUCATION);
     let patron = sharing

@@ -17,6 +17,7 @@ use crate::coordinator::clock::wall_clock;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::legacy::webhook;
 use crate::coordinator::http::reply;
 use crate::coordinator::kudos::Payer;
 use crate::coordinator::modes::Modes;
@@ -29,7 +30,6 @@ use crate::protocol::job::{Kind, RequestId};
 use crate::protocol::legacy::interrogation::{
     ModelInterrogationInputImage, RequestInterrogationResponse,
 };
-use crate::protocol::legacy::webhook::check_address;
 use crate::protocol::legacy::words::Word;
 
 pub async fn ask(
@@ -43,9 +43,7 @@ pub async fn ask(
 ) -> Result<Response, Refused> {
     let (mut asked, room) = read::<ModelInterrogationInputImage>(whole)?;
     takes_requests(&modes)?;
-    if let Some(address) = &asked.webhook {
-        check_address("webhook", address)?;
-    }
+    webhook::check(asked.webhook.as_deref())?;
     let forms = asked.forms.iter().flatten();
     let forms: Vec<String> = forms.map(|form| form.name.word().to_owned()).collect();
     let payer = Payer::of(&caller, None, false, wall_clock())?;

@@ -19,6 +19,7 @@ use crate::coordinator::clock::wall_clock;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
+use crate::coordinator::http::legacy::webhook;
 use crate::coordinator::http::reply;
 use crate::coordinator::http::room::Room;
 use crate::coordinator::kudos::Payer;
@@ -39,7 +40,6 @@ use crate::protocol::legacy::image::check::{Asker, Known};
 use crate::protocol::legacy::image::reference;
 use crate::protocol::legacy::image::request::GenerationInputImage;
 use crate::protocol::legacy::requests::{RequestAsync, RequestSingleWarning, Warning};
-use crate::protocol::legacy::webhook::check_address;
 
 /// Where it goes and what it is held against.
 pub struct Counter {
@@ -67,9 +67,7 @@ pub async fn ask(
         for_a_class(&mut asked);
     }
     takes_requests(&modes)?;
-    if let Some(address) = &asked.webhook {
-        check_address("webhook", address)?;
-    }
+    webhook::check(asked.webhook.as_deref())?;
     let patron = sharing
         .patron(style.and_then(|style| style.shared_key))
         .await?;
