@@ -20,8 +20,9 @@ use super::{Inner, Rigs};
 const SAVE: Duration = Duration::from_secs(30);
 /// Workers under one commit.
 const AT_ONCE: usize = 200;
-const NOTE: &str =
-    "it dropped too many jobs within an hour; look at its speed, then end the maintenance";
+/// Newer workers know by its first words that nobody's hand did it.
+const NOTE: &str = "dropping too many jobs: so many within an hour that others had to do them; look at its speed, \
+                    then end the maintenance";
 
 pub fn start(rigs: &Rigs, tasks: &Tasks) {
     tasks.start(keep(rigs.clone(), tasks.stopping()));
