@@ -442,7 +442,8 @@ async fn a_style_makes_the_request_and_its_owner_is_paid_once() {
     let app = App::start().await;
     let key = customizer(&app).await;
     let style = json!({
-        "name": "tale", "prompt": "A tale: {p}{rest}", "models": ["other"], "params": {"temperature": 0.5},
+        "name": "tale", "prompt": "A tale: {p}{rest}", "models": ["other"],
+        "params": {"temperature": 0.5, "max_length": 40},
     });
     let id = make(&app, &key, TEXT, style).await;
     make(
@@ -476,8 +477,12 @@ async fn a_style_makes_the_request_and_its_owner_is_paid_once() {
             (&json!("A tale: once"), &json!("other"))
         );
         assert_eq!(
-            (&payload["temperature"], &payload["n"]),
-            (&json!(0.5), &json!(1))
+            [
+                &payload["temperature"],
+                &payload["max_length"],
+                &payload["n"]
+            ],
+            [&json!(0.5), &json!(40), &json!(1)]
         );
         assert_eq!(popped["ids"].as_array().unwrap().len(), 2);
         assert!(payload.get("top_k").is_none() || payload["top_k"].is_null());

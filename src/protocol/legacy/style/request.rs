@@ -88,13 +88,16 @@ impl ModelStyleInputParamsImage {
 }
 
 impl ModelStyleInputParamsText {
-    /// The parameters of a request that names this style. A style says nothing about lengths, so they are those of
-    /// a request that says nothing.
+    /// The parameters of a request that names this style. Lengths it says nothing about are those of a request
+    /// that says nothing.
     #[must_use]
     pub fn over(&self, asked: &ModelGenerationInputText) -> ModelGenerationInputText {
         let style = self.clone();
+        let none = ModelGenerationInputText::default();
         ModelGenerationInputText {
             n: asked.n,
+            max_context_length: style.max_context_length.unwrap_or(none.max_context_length),
+            max_length: style.max_length.unwrap_or(none.max_length),
             dynatemp_exponent: style.dynatemp_exponent,
             frmtadsnsp: style.frmtadsnsp,
             frmtrmblln: style.frmtrmblln,
@@ -116,7 +119,6 @@ impl ModelStyleInputParamsText {
             min_p: style.min_p,
             smoothing_factor: style.smoothing_factor,
             dynatemp_range: style.dynatemp_range,
-            ..ModelGenerationInputText::default()
         }
     }
 }
@@ -191,9 +193,7 @@ mod tests {
         check(json!({"width": 640}), 640, 512);
     }
 
-    #[test]
-    fn a_text_style_says_how_words_are_chosen_and_not_how_many() {
-        let style = json!({"temperature": 0.5, "stop_sequence": ["."]});
+    fn text(style: Value) -> GenerationInputText {
         let around = Around {
             prompt: "Q: {p}\nA:{rest}",
             params: &ModelStyleInputParamsText::read(style).unwrap(),
@@ -203,18 +203,30 @@ mod tests {
             "prompt": "why?", "models": ["mine"],
             "params": {"n": 2, "max_length": 300, "temperature": 2.0, "top_k": 5},
         });
-        let styled = around
-            .apply(GenerationInputText::read(asked).unwrap())
-            .unwrap();
-        assert_eq!(
-            (styled.prompt.as_str(), styled.models.as_slice()),
-            ("Q: why?\nA:", around.models)
-        );
+        let asked = GenerationInputText::read(asked).unwrap();
+        around.apply(asked).unwrap()
+    }
+
+    #[test]
+    fn a_text_style_says_how_words_are_chosen() {
+        let styled = text(json!({"temperature": 0.5, "stop_sequence": ["."]}));
+        assert_eq!(styled.prompt, "Q: why?\nA:");
+        assert_eq!(styled.models, ["writer"]);
         let params = serde_json::to_value(styled.params).unwrap();
         let expected = json!({
             "n": 2, "max_context_length": 2048, "max_length": 80, "dynatemp_exponent": 1.0,
             "temperature": 0.5, "stop_sequence": ["."],
         });
         assert_eq!(params, expected);
+    }
+
+    #[test]
+    fn a_text_style_may_say_how_many_words() {
+        let params = text(json!({"max_context_length": 1024, "max_length": 120})).params;
+        assert_eq!((params.max_context_length, params.max_length), (1024, 120));
+        assert_eq!(
+            text(json!({"max_length": 16})).params.max_context_length,
+            2048
+        );
     }
 }

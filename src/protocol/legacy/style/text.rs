@@ -6,8 +6,7 @@ use crate::protocol::legacy::Refusal;
 use crate::protocol::legacy::rules::{flag, inner, list, text};
 use crate::protocol::legacy::shared_key::SharedKeyDetails;
 use crate::protocol::legacy::tables::{body, reply};
-use crate::protocol::legacy::text::check::check_sampling;
-use crate::protocol::legacy::text::params::ModelStyleInputParamsText;
+use crate::protocol::legacy::text::params::{ModelGenerationInputText, ModelStyleInputParamsText};
 
 use super::prompt::{TEXT_TEMPLATE, TEXT_VARIABLES, check_lists, check_template};
 
@@ -95,8 +94,9 @@ impl ModelStylePatchText {
 }
 
 impl ModelStyleInputParamsText {
+    /// Whether who asks for nothing else may ask with them.
     pub fn check(&self) -> Result<(), Refusal> {
-        check_sampling(self.sampler_order.as_deref(), self.stop_sequence.as_deref())
+        self.over(&ModelGenerationInputText::default()).check()
     }
 }
 
@@ -134,6 +134,11 @@ mod tests {
         check(
             json!({"name": "x", "models": ["m"], "params": short}),
             Code::MissingFullSamplerOrder,
+        );
+        let long = json!({"max_length": 4096});
+        check(
+            json!({"name": "x", "models": ["m"], "params": long}),
+            Code::TokenOverflow,
         );
         let patch = ModelStylePatchText::read(json!({"params": short})).unwrap();
         assert!(patch.check().is_err() && !patch.changes_nothing());

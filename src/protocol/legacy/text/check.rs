@@ -52,8 +52,7 @@ fn check_length(prompt: &str) -> Result<(), Refusal> {
     }
 }
 
-/// What a request and a style are held to alike.
-pub fn check_sampling(order: Option<&[i64]>, stops: Option<&[String]>) -> Result<(), Refusal> {
+fn check_sampling(order: Option<&[i64]>, stops: Option<&[String]>) -> Result<(), Refusal> {
     let short = |order: &[i64]| order.iter().collect::<BTreeSet<_>>().len() < FULL_SAMPLER_ORDER;
     Code::MissingFullSamplerOrder.when(order.is_some_and(short))?;
     let stops: BTreeSet<_> = stops.unwrap_or_default().iter().collect();

@@ -7,6 +7,16 @@ fn share() -> Number {
     number(0.0..=1.0)
 }
 
+/// The tokens a model reads at most, the prompt's and its own.
+fn context() -> Whole {
+    whole(80..=1_048_576)
+}
+
+/// The tokens it writes at most.
+fn length() -> Whole {
+    whole(16..=4096)
+}
+
 fn penalty() -> Number {
     number(1.0..=3.0)
 }
@@ -19,8 +29,8 @@ body! {
     /// `params` of a text request.
     pub struct ModelGenerationInputText {
         fills {
-            max_context_length: u32 = whole(80..=1_048_576) => 2048,
-            max_length: u32 = whole(16..=4096) => 80,
+            max_context_length: u32 = context() => 2048,
+            max_length: u32 = length() => 80,
             dynatemp_exponent: f64 = number(0.0..=5.0) => 1.0,
         }
         may {
@@ -55,10 +65,12 @@ body! {
 }
 
 body! {
-    /// `params` of a text style: how words are chosen, and not how many.
+    /// `params` of a text style: how words are chosen, and how many if it says so.
     pub struct ModelStyleInputParamsText {
         fills { dynatemp_exponent: f64 = number(0.0..=5.0) => 1.0, }
         may {
+            max_context_length: u32 = context(),
+            max_length: u32 = length(),
             frmtadsnsp: bool = flag(),
             frmtrmblln: bool = flag(),
             frmtrmspch: bool = flag(),
