@@ -219,6 +219,27 @@ async fn every_reply_has_a_request_id_and_may_be_read_by_any_page() {
 }
 
 #[tokio::test]
+async fn no_cache_keeps_what_is_answered_to_somebodys_key() {
+    let app = App::start().await;
+    for route in ROUTES {
+        for header in ["apikey", "x-api-key"] {
+            let own = call(&app, route, &[(header, &app.key)]).await;
+            let said = own.header("cache-control");
+            assert!(said.is_some(), "{} says nothing of caches", route.path);
+            let everybodys = call(&app, route, &[(header, "0000000000")]).await;
+            assert_ne!(
+                everybodys.header("cache-control"),
+                Some("private, no-store")
+            );
+        }
+    }
+    let headers = [("apikey", app.key.as_str())];
+    let find = request(Method::GET, "/api/v2/find_user", &headers, Body::empty());
+    let found = app.send(find).await;
+    assert_eq!(found.header("cache-control"), Some("private, no-store"));
+}
+
+#[tokio::test]
 async fn a_page_from_anywhere_may_send_its_key() {
     let app = App::start().await;
     let asked = [

@@ -1,4 +1,5 @@
-//! What happens to every request: it gets an id, its client has an address, browsers may send it from anywhere, and a panic in it ends it alone.
+//! What happens to every request: it gets an id, its client has an address, browsers may send it from anywhere, no
+//! cache keeps what was answered to somebody's key, and a panic in it ends it alone.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
-    ACCESS_CONTROL_REQUEST_METHOD,
+    ACCESS_CONTROL_REQUEST_METHOD, CACHE_CONTROL,
 };
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -16,12 +17,14 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use tracing::error;
 
+use crate::coordinator::accounts::ANONYMOUS_KEY;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::passkeys::Passkeys;
 use crate::coordinator::state::DoorSettings;
 use crate::protocol::job::{FailureKind, RequestId};
 
 use super::address::{Address, Proxied};
+use super::auth::key_in;
 
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub const JOB_ID: HeaderName = HeaderName::from_static("x-job-id");
@@ -40,6 +43,8 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
 /// `*` does not stand for this one.
 const WITH_KEY: HeaderValue = HeaderValue::from_static("authorization, *");
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
+/// Between us and the client: a cache that does not know that `apikey` is a key would tell its holder's answer to all.
+const UNKEPT: HeaderValue = HeaderValue::from_static("private, no-store");
 const ONE_DAY: HeaderValue = HeaderValue::from_static("86400");
 
 pub async fn pass(
@@ -59,6 +64,7 @@ pub async fn pass(
     if let Some(proxied) = proxied {
         request.extensions_mut().insert(proxied);
     }
+    let is_own = is_for_one(request.headers());
     let mut response = if is_preflight(&request) {
         preflight(request.headers())
     } else {
@@ -68,7 +74,15 @@ pub async fn pass(
     headers.insert(REQUEST_ID, name);
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, ANY);
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+    if is_own {
+        headers.entry(CACHE_CONTROL).or_insert(UNKEPT);
+    }
     response
+}
+
+/// Whether it came with a key that not everybody has.
+fn is_for_one(headers: &HeaderMap) -> bool {
+    key_in(headers).map_or(true, |key| key.is_some_and(|key| key != ANONYMOUS_KEY))
 }
 
 async fn run(request: Request, next: Next, name: &HeaderValue) -> Response {
