@@ -41,6 +41,7 @@ use super::names::Names;
 use super::rigs::{Applicant, NotAdmitted, Rigs};
 use super::storage::Store;
 use super::switchboard::{Brought, Lent, Pop, Receipt, Switchboard};
+use super::turns::Turns;
 use crate::protocol::job::{
     AccountId, Event, Failure, FailureKind, FinishReason, Hidden, JobId, Kind, Kudos, Note,
     Product, Progress, TokenEvent, Usage, WorkerId,
@@ -54,6 +55,8 @@ use poller::Poller;
 const ONLINE: Duration = Duration::from_secs(300);
 /// Numbers of attempts at one job, those of an earlier process first.
 const ATTEMPTS: u32 = 2 * MOST_ATTEMPTS;
+/// What workers that poll make.
+const POLLED: [Kind; 3] = [Kind::Image, Kind::Text, Kind::Interrogation];
 const SWEEP: Duration = Duration::from_secs(10);
 /// Whoever brings something is told in this time that it is written down, or to bring it again.
 const WRITTEN: Duration = Duration::from_secs(25);
@@ -76,6 +79,8 @@ struct Inner {
     /// Each behind a lock of its own: the pops of one worker come one after the other.
     by_name: Mutex<HashMap<Arc<str>, Arc<tokio::sync::Mutex<Poller>>>>,
     held: Mutex<Held>,
+    /// Jobs of an earlier process that somebody comes with.
+    claims: Turns<JobId>,
 }
 
 /// What a worker that came is given.
@@ -151,6 +156,7 @@ impl Pollers {
             patience,
             by_name: Mutex::default(),
             held: Mutex::default(),
+            claims: Turns::for_each(|_| 1),
         }));
         let (swept, stopping) = (pollers.clone(), tasks.stopping());
         tasks.start(async move {
@@ -224,7 +230,7 @@ impl Pollers {
         attempt: Attempt,
         made: Made,
     ) -> Result<Kudos, NotTaken> {
-        let out = self.out(owner, attempt.id, attempt.kind).await?;
+        let out = self.out(owner, attempt.id, &[attempt.kind]).await?;
         let Err(too_long) = check_length(&out, &made) else {
             return self.bring_holding(attempt, out, made).await;
         };
@@ -331,7 +337,7 @@ impl Pollers {
         id: JobId,
         kind: Kind,
     ) -> Result<Attempt, NotTaken> {
-        let before = self.out(owner, id, kind).await?;
+        let before = self.out(owner, id, &[kind]).await?;
         let alone = before.alone.lock_owned().await;
         let out = self.held().take(before.id, owner)?;
         Ok(Attempt {
@@ -342,30 +348,48 @@ impl Pollers {
         })
     }
 
-    /// What this account's worker has, perhaps from an earlier process.
-    async fn out(&self, owner: AccountId, id: JobId, kind: Kind) -> Result<Out, NotTaken> {
-        let known = {
-            let held = self.held();
-            match held.kind(id) {
-                Some(known) if known == kind => Some(held.take(id, owner)),
-                Some(_) => Some(Err(NotTaken::Unknown)),
-                None => None,
-            }
-        };
-        match known {
-            Some(out) => out,
-            None => self.claim(owner, id, kind).await,
+    /// What this account's worker has, perhaps from an earlier process, if it is of one of these kinds.
+    async fn out(&self, owner: AccountId, id: JobId, kinds: &[Kind]) -> Result<Out, NotTaken> {
+        if let Some(out) = self.out_here(owner, id, kinds) {
+            return out;
         }
+        // Of several who come with it at the same time the others find what the first has claimed.
+        let _turn = self.0.claims.turn(id).await;
+        if let Some(out) = self.out_here(owner, id, kinds) {
+            return out;
+        }
+        for &kind in kinds {
+            match self.claim(owner, id, kind).await {
+                Err(NotTaken::Unknown) => {}
+                claimed => return claimed,
+            }
+        }
+        Err(NotTaken::Unknown)
     }
 
-    /// A worker says how far it is with a job.
+    /// Nothing where this process knows nothing of it.
+    fn out_here(
+        &self,
+        owner: AccountId,
+        id: JobId,
+        kinds: &[Kind],
+    ) -> Option<Result<Out, NotTaken>> {
+        let held = self.held();
+        let known = held.kind(id)?;
+        Some(match kinds.contains(&known) {
+            true => held.take(id, owner),
+            false => Err(NotTaken::Unknown),
+        })
+    }
+
+    /// A worker says how far it is with a job, perhaps one of an earlier process, which is then given to nobody else.
     pub async fn progress(
         &self,
         owner: AccountId,
         id: JobId,
         progress: Progress,
     ) -> Result<(), NotTaken> {
-        let out = self.held().take(id, owner)?;
+        let out = self.out(owner, id, &POLLED).await?;
         if out.decoy {
             return Ok(());
         }

@@ -110,7 +110,7 @@ async fn read(app: &App, what: &str, id: &str) -> Value {
 }
 
 /// Looks until it is as wanted.
-async fn until(app: &App, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+pub async fn until(app: &App, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
         let status = read(app, "status", id).await;

@@ -1,12 +1,13 @@
 //! What workers had in hand when the coordinator ended without a word, and bring to the next one.
 
+use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
 use muster::protocol::job::{Kudos, RequestId, UnixMillis};
 use serde_json::{Value, json};
 
 use super::{call_as, forms, images, post};
-use crate::support::app::App;
+use crate::support::app::{App, request};
 
 const DRAW: &str = "/api/v2/generate/pop";
 const LOOK: &str = "/api/v2/interrogate/pop";
@@ -123,6 +124,36 @@ async fn an_account_brings_the_next_process_nothing_that_another_was_given() {
     let (status, answer) = images::submit(&app, &popped["id"], json!({})).await;
     assert_eq!(status, StatusCode::OK, "{answer}");
     assert_eq!(steal().await, (403, json!("WrongCredentials")));
+    let status = images::until_done(&app, &id).await;
+    assert_eq!(status["generations"][0]["worker_name"], "artist");
+}
+
+#[tokio::test]
+async fn who_says_how_far_it_is_keeps_what_it_had_from_an_earlier_process() {
+    let app = App::start().await;
+    let id = images::ask(&app, json!({"r2": false, "params": {"steps": 40}})).await;
+    let popped = images::pop(&app, json!({})).await;
+    let app = app.anew().await;
+    let say = async |step: u32| {
+        let body = json!({"id": popped["id"], "current_step": step, "total_steps": 40});
+        let key = [("apikey", app.key.as_str())];
+        let path = "/api/v2/generate/progress";
+        let said = request(Method::POST, path, &key, Body::from(body.to_string()));
+        app.send(said).await.status
+    };
+    // However many come at once.
+    let (first, second, third) = tokio::join!(say(10), say(10), say(10));
+    assert_eq!([first, second, third], [StatusCode::OK; 3]);
+    let check = app.get(&format!("/api/v2/generate/check/{id}")).await;
+    let check = check.json().await;
+    assert_eq!(
+        (&check["processing"], &check["current_step"]),
+        (&json!(1), &json!(10))
+    );
+    let other = images::pop(&app, json!({"name": "other"})).await;
+    assert!(other["id"].is_null(), "{other}");
+    let (status, answer) = images::submit(&app, &popped["id"], json!({})).await;
+    assert_eq!((status, &answer["reward"]), (StatusCode::OK, &json!(9.0)));
     let status = images::until_done(&app, &id).await;
     assert_eq!(status["generations"][0]["worker_name"], "artist");
 }
