@@ -93,9 +93,27 @@ impl App {
     }
 
     async fn anew_keeping_free(self, spare: u64) -> Self {
-        self.tasks.stop(PATIENCE).await;
-        let known = (self.key, self.account);
-        Self::on(self.folder, DoorSettings::default(), Some(known), spare).await
+        let Self {
+            router,
+            board,
+            accounts,
+            workers,
+            media,
+            moderation,
+            requests,
+            store,
+            tasks,
+            key,
+            account,
+            folder,
+        } = self;
+        tasks.stopping().cancel();
+        // Some tasks go on for as long as somebody may ask them.
+        drop((router, board, accounts, workers));
+        drop((media, moderation, requests, store));
+        assert!(tasks.stop(PATIENCE).await, "a task did not end");
+        let known = (key, account);
+        Self::on(folder, DoorSettings::default(), Some(known), spare).await
     }
 
     async fn on(
