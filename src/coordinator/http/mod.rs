@@ -75,6 +75,8 @@ const CHECKING: &[Rate] = &[Rate::per_second(10).each_path()];
 /// By GET and DELETE together.
 const IMAGES: &[Rate] = &[Rate::per_minute(10).each_thing()];
 const TEXTS: &[Rate] = &[Rate::per_minute(60).each_thing()];
+/// What was asked for, given back.
+const GIVEN_BACK: &[Rate] = &[Rate::per_minute(60).each_thing()];
 const FORMS: &[Rate] = &[Rate::per_second(10).each_thing()];
 /// Whoever makes up ids comes under the second: it takes no key, and a body.
 const RATING: &[Rate] = &[Rate::per_minute(5).each_path(), Rate::per_minute(90)];
@@ -140,6 +142,7 @@ pub const ROUTES: &[Route] = &[
     Route::post("/api/v2/generate/text/async",          SUBMIT,      Json,    "A text, to be asked for later.",                  || post(legacy::ask)).at_most(ASKING),
     Route::get("/api/v2/generate/text/status/{id}",     Who::Anyone, Json,    "How it is doing, and what is there of it.",       || get(legacy::status)).at_most(TEXTS),
     Route::delete("/api/v2/generate/text/status/{id}",  Who::Anyone, Json,    "Makes nothing more of it.",                       || delete(legacy::cancel)).at_most(TEXTS),
+    Route::get("/api/v2/generate/text/request/{id}",    SUBMIT,      Json,    "The text as its client has asked for it.",        || get(legacy::sent)).at_most(GIVEN_BACK),
     Route::post("/api/v2/generate/text/pop",            CONNECT,     Json,    "A worker comes for text jobs.",                   || post(legacy::pop)).at_most(WORKING),
     Route::post("/api/v2/generate/text/submit",         CONNECT,     Json,    "A worker brings a text.",                         || post(legacy::submit)).at_most(WORKING),
     Route::get("/api/v2/status/heartbeat",              Who::Anyone, Json,    "Whether the service works, for those who poll.",  || get(legacy::service::heartbeat)).at_most(rates::UNLIMITED),
@@ -153,6 +156,7 @@ pub const ROUTES: &[Route] = &[
     Route::get("/api/v2/generate/check/{id}",           Who::Anyone, Json,    "How images are doing.",                           || get(legacy::images::check)).at_most(CHECKING),
     Route::get("/api/v2/generate/status/{id}",          Who::Anyone, Json,    "How images are doing, and what is there.",        || get(legacy::images::status)).at_most(IMAGES),
     Route::delete("/api/v2/generate/status/{id}",       Who::Anyone, Json,    "Makes no more images.",                           || delete(legacy::images::cancel)).at_most(IMAGES),
+    Route::get("/api/v2/generate/request/{id}",         SUBMIT,      Json,    "Images as their client has asked for them.",      || get(legacy::images::sent)).at_most(GIVEN_BACK),
     Route::post("/api/v2/generate/rate/{id}",           Who::Anyone, Json,    "Rates images.",                                   || post(legacy::images::rate)).at_most(RATING),
     Route::post("/api/v2/generate/pop",                 CONNECT,     Json,    "A worker comes for image jobs.",                  || post(legacy::images::pop)).at_most(WORKING),
     Route::post("/api/v2/generate/submit",              CONNECT,     Json,    "A worker brings an image.",                       || post(legacy::images::submit)).at_most(WORKING),

@@ -16,7 +16,12 @@ use super::rates::{self, Counted, Rate, Rates};
 use super::{auth, legacy};
 
 /// Where a key that a user has handed to others stands for the user's own.
-const TAKE_SHARED_KEYS: [&str; 2] = ["/api/v2/generate/async", "/api/v2/generate/text/async"];
+const TAKE_SHARED_KEYS: [&str; 4] = [
+    "/api/v2/generate/async",
+    "/api/v2/generate/text/async",
+    "/api/v2/generate/request/{id}",
+    "/api/v2/generate/text/request/{id}",
+];
 
 /// One line of the page.
 #[derive(Debug)]

@@ -115,6 +115,13 @@ impl Store {
         Ok(open.collect())
     }
 
+    /// What is needed to ask again, if the request is there.
+    pub async fn request_body(&self, id: RequestId) -> Result<Option<String>, StorageError> {
+        let row = sqlx::query("SELECT body FROM requests WHERE id = $1").bind(id.to_string());
+        let row = row.fetch_optional(&self.readers).await?;
+        row.map_or(Ok(None), |row| Ok(Some(row.try_get("body")?)))
+    }
+
     /// What the jobs of a request have cost so far.
     pub async fn charged(&self, id: RequestId) -> Result<Kudos, StorageError> {
         let text =

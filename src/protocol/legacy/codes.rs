@@ -60,6 +60,7 @@ codes! {
     NotModerator                = 403, "NotModerator", "Access Denied: only moderators may do this";
     NotOwner                    = 403, "NotOwner", "Access Denied: only the owner or a moderator may do this";
     NotUserOrMod                = 403, "NotUserOrMod", "Access Denied: only the user or a moderator may do this";
+    NotRequestOwner             = 403, "NotRequestOwner", "Access Denied: only the key that sent this request may read it";
     NotAllowedAwards            = 403, "NotAllowedAwards", "Access Denied: this account may not award kudos";
     AnonForbidden               = 403, "AnonForbidden", "Access Denied: anonymous may not do this";
     AnonForbiddenWorker         = 403, "AnonForbiddenWorker", "Access Denied: anonymous may not run or change workers";

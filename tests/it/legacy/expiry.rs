@@ -16,6 +16,8 @@ use crate::support::app::{App, PATIENCE};
 
 const TEXT: &str = "/api/v2/generate/text/status";
 const IMAGE: &str = "/api/v2/generate/status";
+const SENT_TEXT: &str = "/api/v2/generate/text/request";
+const SENT_IMAGE: &str = "/api/v2/generate/request";
 const CHECK: &str = "/api/v2/generate/check";
 const FORMS: &str = "/api/v2/interrogate/status";
 
@@ -95,7 +97,7 @@ async fn goes_stale(app: &App, id: &str, minutes: i64, paths: &[&str]) {
 async fn a_stale_text_is_gone_and_given_to_nobody() {
     let app = App::start().await;
     let id = ask(&app, json!({})).await;
-    goes_stale(&app, &id, 20, &[TEXT]).await;
+    goes_stale(&app, &id, 20, &[TEXT, SENT_TEXT]).await;
     assert_eq!(pop(&app, "w1").await["id"], Value::Null);
 }
 
@@ -104,7 +106,7 @@ async fn a_stale_image_is_gone() {
     let app = App::start().await;
     let body = json!({"prompt": "a pine", "models": ["tiny"]});
     let id = asked(&app, images::ASYNC, body).await;
-    goes_stale(&app, &id, 10, &[IMAGE, CHECK]).await;
+    goes_stale(&app, &id, 10, &[IMAGE, CHECK, SENT_IMAGE]).await;
 }
 
 #[tokio::test]

@@ -133,6 +133,8 @@ async fn write_texts(walk: &mut Walk) {
         .await;
     let status = "/api/v2/generate/text/status/{id}";
     walk.look(&format!("GET {status}"), &[&id], "done").await;
+    let sent = "GET /api/v2/generate/text/request/{id}";
+    walk.look(sent, &[&id], "prompt").await;
     let popped = walk.make(&format!("POST {POP}"), &[], worker("w1")).await;
     let brought = json!({"id": popped, "generation": "a time", "seed": 1});
     walk.ask("POST /api/v2/generate/text/submit", &[], brought, "reward")
@@ -144,6 +146,8 @@ async fn draw_images(walk: &mut Walk) {
     let asked = json!({"prompt": "a cat", "models": ["tiny"], "shared": true});
     let id = walk.make("POST /api/v2/generate/async", &[], asked).await;
     walk.look("GET /api/v2/generate/check/{id}", &[&id], "done")
+        .await;
+    walk.look("GET /api/v2/generate/request/{id}", &[&id], "prompt")
         .await;
     let artist = images::worker(json!({}));
     let popped = walk.make("POST /api/v2/generate/pop", &[], artist).await;

@@ -20,6 +20,7 @@ mod produced;
 mod raid;
 mod restarts;
 mod rigs;
+mod sent;
 mod service;
 mod settings;
 mod streamed;

@@ -7,6 +7,7 @@
 //! | `body` | what was sent with it, and the memory that takes |
 //! | `mask`, `headers` | `X-Fields` on whatever is answered, and the headers of it |
 //! | `text` | text requests: asked, looked at, cancelled |
+//! | `sent` | what was sent, for whoever sent it |
 //! | `streamed` | the same for a client that would rather listen than ask again |
 //! | [`images`] | images, and the workers that draw them |
 //! | [`forms`] | questions about images |
@@ -37,6 +38,7 @@ mod progress;
 mod refused;
 mod requested;
 pub mod rigs;
+mod sent;
 pub mod service;
 pub mod sharedkeys;
 mod streamed;
@@ -53,6 +55,7 @@ pub use people::{
 };
 pub use pop::pop;
 pub use refused::{Refused, reword};
+pub use sent::text as sent;
 pub use submit::submit;
 pub use text::{ask, cancel, status};
 

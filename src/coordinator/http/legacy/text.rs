@@ -26,7 +26,7 @@ use crate::coordinator::http::room::Memory;
 use crate::coordinator::kudos::Payer;
 use crate::coordinator::moderation::{Medium, Prompt};
 use crate::coordinator::modes::Modes;
-use crate::coordinator::requests::orders::{Asked, Whose};
+use crate::coordinator::requests::orders::{Asked, Sent, Whose};
 use crate::coordinator::requests::results;
 use crate::coordinator::requests::{Made, NewRequest, Order, Output, Request, Requests};
 use crate::coordinator::rigs::Rigs;
@@ -52,9 +52,10 @@ pub async fn ask(
     Admitted(caller): Admitted,
     body: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
-    let (asked, room) = read::<GenerationInputText>(body)?;
+    let (mut asked, room) = read::<GenerationInputText>(body)?;
     // A style would hide it.
     Code::MissingPrompt.when(asked.prompt.is_empty())?;
+    let sent = Sent::text(&mut asked, &caller);
     let (mut asked, style) = styles.text(asked).await.map_err(Refusal::from)?;
     takes_requests(&modes)?;
     webhook::check(asked.webhook.as_deref())?;
@@ -111,7 +112,8 @@ pub async fn ask(
     if let Some(limits) = payer.limits() {
         limits.admit_text(asked.params.max_length)?;
     }
-    let order = Order::new(id, &payer, Asked::text(asked)).for_workers(whose);
+    let order = Order::new(id, &payer, Asked::text(asked));
+    let order = order.for_workers(whose).sent_as(sent);
     let request = NewRequest {
         kept: of_key.into_iter().chain(kept).collect(),
         place,

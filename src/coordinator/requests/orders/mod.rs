@@ -5,13 +5,17 @@
 //! | `text` | texts |
 //! | `image` | images |
 //! | `interrogation` | questions about images |
+//! | `sent` | what the client sent, which may be something else |
 //!
 //! Each kind says how long its requests live, what one of its jobs is, and what whoever asks should know. The rest is
 //! the same for all.
 
 mod image;
 mod interrogation;
+mod sent;
 mod text;
+
+pub use sent::{Again, Sent};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +61,8 @@ pub struct Order {
     /// Whether its account may not have what it costs.
     short: bool,
     asked: Asked,
+    /// Stays on disk: nothing that is read from there is written anew.
+    sent: Option<Sent>,
 }
 
 /// Whose workers may serve it, whatever was asked.
@@ -113,11 +119,18 @@ impl Order {
             priority: payer.standing.priority,
             short: payer.standing.short,
             asked,
+            sent: None,
         }
     }
 
     pub fn for_workers(mut self, whose: Whose) -> Self {
         self.whose = whose;
+        self
+    }
+
+    /// For whoever sent it, who may have it back.
+    pub fn sent_as(mut self, sent: Sent) -> Self {
+        self.sent = Some(sent);
         self
     }
 
@@ -142,6 +155,7 @@ impl Order {
             },
             short: body[SHORT] == true,
             asked: Asked::read(row.kind, body)?,
+            sent: None,
         })
     }
 
@@ -174,6 +188,9 @@ impl Order {
         body["seed"] = json!(self.seed);
         body["shared_key"] = json!(self.shared_key);
         self.whose.write(&mut body);
+        if let Some(sent) = &self.sent {
+            sent.write(&mut body);
+        }
         if standing.priority == Priority::Low {
             body[LOW] = json!(true);
         }

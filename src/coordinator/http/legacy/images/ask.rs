@@ -27,7 +27,7 @@ use crate::coordinator::moderation::{Medium, Prompt};
 use crate::coordinator::modes::Modes;
 use crate::coordinator::people::Alias;
 use crate::coordinator::pictures::{Sender, Sources};
-use crate::coordinator::requests::orders::{Asked, Whose};
+use crate::coordinator::requests::orders::{Asked, Sent, Whose};
 use crate::coordinator::requests::{NewRequest, Order, Place, Requests};
 use crate::coordinator::rigs::Rigs;
 use crate::coordinator::sharing::Sharing;
@@ -61,7 +61,8 @@ pub async fn ask(
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
-    let (asked, room) = read::<GenerationInputImage>(whole)?;
+    let (mut asked, room) = read::<GenerationInputImage>(whole)?;
+    let sent = Sent::image(&mut asked, &caller);
     let (mut asked, style) = styles.image(asked).await.map_err(Refusal::from)?;
     if caller.roles.contains(Roles::EDUCATION) {
         for_a_class(&mut asked);
@@ -114,7 +115,7 @@ pub async fn ask(
         return Ok(reply::json(StatusCode::OK, &priced));
     }
     let answer = counter
-        .accept((payer, place, room), asked, style, whose)
+        .accept((payer, place, room), (asked, sent), style, whose)
         .await?;
     Ok(reply::json(StatusCode::ACCEPTED, &answer))
 }
@@ -123,7 +124,7 @@ impl Counter {
     async fn accept(
         &self,
         (mut payer, place, room): (Payer, Option<Place>, Room),
-        mut asked: GenerationInputImage,
+        (mut asked, sent): (GenerationInputImage, Sent),
         style: Option<Use>,
         whose: Whose,
     ) -> Result<RequestAsync, Refused> {
@@ -147,7 +148,8 @@ impl Counter {
         let sources = sources::take((&self.sources, self.sender), id, &mut asked).await?;
         let price = paying::drawing(&asked).price().round();
         let mut warnings = reference::warnings(&asked.models, &asked.params);
-        let order = Order::new(id, &payer, Asked::image(asked)).for_workers(whose);
+        let order = Order::new(id, &payer, Asked::image(asked));
+        let order = order.for_workers(whose).sent_as(sent);
         let request = NewRequest {
             kept: of_key.into_iter().chain(kept).collect(),
             place,

@@ -6,6 +6,7 @@
 //! | `paying` | what it costs before it is drawn |
 //! | `sources` | the images that it begins with |
 //! | `look` | how it is doing, and what is there of it |
+//! | `sent` | what was sent, for whoever sent it |
 //! | `pop`, `payload` | a worker comes for images to draw, and is told of them |
 //! | `submit` | a worker brings one |
 //! | `steps` | a worker says how far it is |
@@ -17,6 +18,7 @@ mod paying;
 mod payload;
 mod pop;
 mod rate;
+mod sent;
 mod sources;
 mod steps;
 mod submit;
@@ -25,6 +27,7 @@ pub use ask::ask;
 pub use look::{cancel, check, status};
 pub use pop::pop;
 pub use rate::rate;
+pub use sent::sent;
 pub use sources::{look_at, uploaded};
 pub use steps::progress;
 pub use submit::submit;

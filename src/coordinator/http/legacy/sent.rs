@@ -1,0 +1,58 @@
+//! What a client has sent, for whoever has the key that it was sent with. It can be sent again as it is.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Map, Value};
+
+use super::asked::Named;
+use super::refused::Refused;
+use super::requested::{COPIES, find};
+use crate::coordinator::accounts::{ANONYMOUS, Caller};
+use crate::coordinator::http::auth::Admitted;
+use crate::coordinator::http::reply;
+use crate::coordinator::http::room::{Memory, Room};
+use crate::coordinator::requests::Requests;
+use crate::coordinator::requests::orders::Again;
+use crate::protocol::job::Kind;
+use crate::protocol::legacy::Code;
+
+/// What was said of how it should be taken, and not of what is wanted.
+const UNTOLD: [&str; 2] = ["allow_downgrade", "dry_run"];
+/// Told where it is off: public clients know no field for it here, and it is on where nothing is said.
+const FILTERED: &str = "replacement_filter";
+
+/// `GET /api/v2/generate/text/request/{id}`
+pub async fn text(
+    State(requests): State<Requests>,
+    State(memory): State<Memory>,
+    Admitted(caller): Admitted,
+    path: Named,
+) -> Result<Response, Refused> {
+    let again = of(&requests, &caller, &path, Kind::Text).await?;
+    let mut room = memory.room_to_tell();
+    room.cover(again.bytes().saturating_mul(COPIES))?;
+    Ok(answer(room, again.fields))
+}
+
+/// The request, if it was sent by this caller.
+pub async fn of(
+    requests: &Requests,
+    caller: &Caller,
+    path: &Named,
+    kind: Kind,
+) -> Result<Again, Refused> {
+    // Everybody has that key.
+    Code::AnonForbidden.when(caller.account == ANONYMOUS)?;
+    let request = find(requests, path, kind).await?;
+    let again = requests.again(request.id).await?;
+    let again = again.ok_or(Code::RequestNotFound)?;
+    Code::NotRequestOwner.when(!again.is_by(caller))?;
+    Ok(again)
+}
+
+pub fn answer(room: Room, mut fields: Map<String, Value>) -> Response {
+    let is_default = fields.get(FILTERED) == Some(&Value::Bool(true));
+    fields.retain(|name, _| !UNTOLD.contains(&name.as_str()) && !(is_default && name == FILTERED));
+    reply::json_in(room, StatusCode::OK, &fields)
+}
