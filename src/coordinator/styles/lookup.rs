@@ -24,6 +24,13 @@ pub struct Chosen {
     pub collection: Option<Uuid>,
 }
 
+/// What is known of the style that a request was made with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    pub usage: Use,
+    pub name: String,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoStyle {
     #[error("no style or collection is called this")]
@@ -107,24 +114,24 @@ impl Styles {
     pub async fn text(
         &self,
         asked: GenerationInputText,
-    ) -> Result<(GenerationInputText, Option<Use>), NoStyle> {
+    ) -> Result<(GenerationInputText, Option<Applied>), NoStyle> {
         let Some(name) = &asked.style else {
             return Ok((asked, None));
         };
         let chosen = self.choose(name, Making::Text).await?;
-        Ok((chosen.text(asked)?, Some(chosen.usage())))
+        Ok((chosen.text(asked)?, Some(chosen.applied())))
     }
 
     /// The request for images that its style makes of it, if it names one.
     pub async fn image(
         &self,
         asked: GenerationInputImage,
-    ) -> Result<(GenerationInputImage, Option<Use>), NoStyle> {
+    ) -> Result<(GenerationInputImage, Option<Applied>), NoStyle> {
         let Some(name) = &asked.style else {
             return Ok((asked, None));
         };
         let chosen = self.choose(name, Making::Image).await?;
-        Ok((chosen.image(asked)?, Some(chosen.usage())))
+        Ok((chosen.image(asked)?, Some(chosen.applied())))
     }
 
     async fn draw(&self, collection: &Collection) -> Result<Chosen, NoStyle> {
@@ -169,6 +176,13 @@ impl Chosen {
             models: &recipe.models,
         };
         Ok(around.apply(asked)?)
+    }
+
+    fn applied(self) -> Applied {
+        Applied {
+            usage: self.usage(),
+            name: self.style.recipe.name,
+        }
     }
 
     /// To be written down where the request is accepted.

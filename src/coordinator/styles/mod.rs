@@ -20,7 +20,7 @@ mod recipe;
 mod tests;
 
 pub use examples::{Example, ExampleChange, NotChanged};
-pub use lookup::{Chosen, NoStyle, Styles};
+pub use lookup::{Applied, Chosen, NoStyle, Styles};
 pub use members::{Members, NoMembers};
 pub use recipe::{Params, Recipe, RecipeChange};
 

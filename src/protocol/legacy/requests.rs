@@ -1,17 +1,24 @@
 //! What image and text requests have in common: how they are answered, and how they are doing.
 
+use serde_json::{Value, json};
+use uuid::Uuid;
+
 use crate::protocol::job::RequestId;
 
+use super::image::request::GenerationInputImage;
 use super::rules::{List, Text, list, text};
 use super::tables::{reply, words};
+use super::text::request::GenerationInputText;
 
 /// Of the workers a request names so many count, the rest are left aside.
 const MOST_TARGETS: usize = 5;
 /// Models that one request may name. Each is looked up, counted and held against the workers that are here.
 const MOST_MODELS: usize = 100;
+/// Between what should be seen and what should not.
+const NEGATIVE: &str = "###";
 
 reply! {
-    /// 202 of an async request; of a dry run 200, with nothing but `kudos`.
+    /// 202 of an async request; of a dry run 200, with `kudos` and what a style, if one is named, makes of it.
     pub struct RequestAsync {
         always { kudos: f64, }
         known {
@@ -19,6 +26,29 @@ reply! {
             /// A notice, such as that no worker can serve it now.
             message: String,
             warnings: Vec<RequestSingleWarning>,
+            resolved: ResolvedRequest,
+        }
+    }
+
+    /// What a request becomes by its style.
+    pub struct ResolvedRequest {
+        always {
+            /// As workers read it.
+            prompt: String,
+            params: Value,
+            models: Vec<String>,
+            style: ResolvedRequestStyle,
+        }
+        known {
+            /// What should not be seen, which is a part of the prompt.
+            negative_prompt: String,
+        }
+    }
+
+    pub struct ResolvedRequestStyle {
+        always {
+            id: Uuid,
+            name: String,
         }
     }
 
@@ -79,6 +109,7 @@ impl RequestAsync {
             id: Some(id),
             message: None,
             warnings: None,
+            resolved: None,
         }
     }
 
@@ -88,6 +119,30 @@ impl RequestAsync {
             id: None,
             message: None,
             warnings: None,
+            resolved: None,
+        }
+    }
+}
+
+impl ResolvedRequest {
+    pub fn image(asked: &GenerationInputImage, style: ResolvedRequestStyle) -> Self {
+        let parts = asked.prompt.split_once(NEGATIVE);
+        Self {
+            prompt: asked.prompt.clone(),
+            params: json!(asked.params),
+            models: asked.models.clone(),
+            style,
+            negative_prompt: parts.map(|(_, negative)| negative.to_owned()),
+        }
+    }
+
+    pub fn text(asked: &GenerationInputText, style: ResolvedRequestStyle) -> Self {
+        Self {
+            prompt: asked.prompt.clone(),
+            params: json!(asked.params),
+            models: asked.models.clone(),
+            style,
+            negative_prompt: None,
         }
     }
 }
@@ -114,7 +169,7 @@ mod tests {
     use crate::protocol::legacy::{Body, Refusal};
 
     #[test]
-    fn a_dry_run_is_answered_with_its_price_alone() {
+    fn a_dry_run_without_a_style_is_answered_with_its_price_alone() {
         let priced = serde_json::to_value(RequestAsync::priced(11.0)).unwrap();
         assert_eq!(priced, json!({"kudos": 11.0}));
         assert_fits("RequestAsync", &priced);

@@ -463,6 +463,23 @@ async fn a_style_makes_the_request_and_its_owner_is_paid_once() {
         }
         call_as(&app, key, Method::POST, ASYNC, body).await
     };
+    let (status, told) = ask(&app.key, json!({"dry_run": true})).await;
+    assert_eq!(status, StatusCode::OK, "{told}");
+    let told = &told["resolved"];
+    assert_eq!(
+        (&told["prompt"], &told["models"]),
+        (&json!("A tale: once"), &json!(["other"]))
+    );
+    let params = &told["params"];
+    assert_eq!(
+        (&params["n"], &params["temperature"]),
+        (&json!(2), &json!(0.5))
+    );
+    assert_eq!(
+        (params.get("top_k"), told.get("negative_prompt")),
+        (None, None)
+    );
+    assert_eq!(told["style"], json!({"id": id, "name": "tale"}));
     let full = owner["styles"][0]["name"].clone();
     assert!(full.as_str().unwrap().ends_with("::style::tale"));
     for style in [json!("tale"), full, json!("collection::tales")] {
@@ -566,8 +583,20 @@ async fn an_image_style_draws_and_its_owner_is_paid() {
         priced["kudos"].as_f64().unwrap()
     };
     assert_eq!(price(&app.key).await, price(&key).await + 2.0);
+    let (_, told) = call_as(&app, &key, Method::POST, path, dry.clone()).await;
+    let told = &told["resolved"];
+    assert_eq!(told["prompt"], "oil, a cat###photo, a dog");
+    assert_eq!(told["negative_prompt"], "photo, a dog");
+    assert_eq!(told["models"], json!(["painter"]));
+    let params = &told["params"];
+    assert_eq!(
+        (&params["steps"], &params["width"], &params["height"]),
+        (&json!(12), &json!(576), &json!(640))
+    );
+    assert_eq!(told["style"], json!({"id": id, "name": "oil"}));
     let (status, answer) = call_as(&app, &app.key, Method::POST, path, asked).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
+    assert_eq!(answer.get("resolved"), None);
     let worker = json!({
         "name": "artist", "models": ["painter"], "bridge_agent": "AI Horde Worker reGen:13:test",
         "max_pixels": 1_048_576,

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
+use axum::http::StatusCode;
+use axum::response::Response;
+
 use super::asked::Named;
 use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
 use crate::coordinator::dispatch;
 use crate::coordinator::error::ApiError;
+use crate::coordinator::http::reply;
 use crate::coordinator::http::room::{Memory, Room};
 use crate::coordinator::kudos::Payer;
 use crate::coordinator::modes::{ModeSet, Modes};
@@ -14,7 +18,9 @@ use crate::coordinator::requests::{
 };
 use crate::coordinator::rigs::Rigs;
 use crate::coordinator::state::DoorSettings;
+use crate::coordinator::styles::Applied;
 use crate::protocol::job::{Kind, RequestId, Targets};
+use crate::protocol::legacy::requests::{RequestAsync, ResolvedRequest, ResolvedRequestStyle};
 use crate::protocol::legacy::{Code, Refusal};
 
 /// A reply holds its texts and images twice for a moment: as they are, and as they are written.
@@ -114,6 +120,31 @@ pub async fn find(requests: &Requests, path: &Named, kind: Kind) -> Result<Arc<R
     let found = found.ok_or(Code::RequestNotFound)?;
     found.catch_up().await;
     Ok(found)
+}
+
+/// The style that a dry run tells of: what it makes of the request is seen there alone.
+pub fn resolved(dry_run: bool, style: Option<&Applied>) -> Option<ResolvedRequestStyle> {
+    let style = style.filter(|_| dry_run)?;
+    Some(ResolvedRequestStyle {
+        id: style.usage.style,
+        name: style.name.clone(),
+    })
+}
+
+/// What a dry run is told.
+pub fn priced(
+    kudos: f64,
+    resolved: Option<ResolvedRequest>,
+    memory: &Memory,
+) -> Result<Response, ApiError> {
+    let prompt = resolved.as_ref().map_or(0, |it| it.prompt.len());
+    let mut room = memory.room_to_tell();
+    room.cover(prompt.saturating_mul(COPIES))?;
+    let priced = RequestAsync {
+        resolved,
+        ..RequestAsync::priced(kudos)
+    };
+    Ok(reply::json_in(room, StatusCode::OK, &priced))
 }
 
 /// What is there of it so far.

@@ -11,7 +11,9 @@ use super::moderation::Door;
 use super::paying::{self, Till};
 use super::progress;
 use super::refused::Refused;
-use super::requested::{Asking, find, made, notice, refusal, room_to_tell, targets, unavailable};
+use super::requested::{
+    Asking, find, made, notice, priced, refusal, resolved, room_to_tell, targets, unavailable,
+};
 use super::service::takes_requests;
 use super::streamed::{self, Source};
 use crate::coordinator::accounts::{Caller, Roles};
@@ -36,7 +38,7 @@ use crate::coordinator::storage::Store;
 use crate::coordinator::styles::Styles;
 use crate::coordinator::switchboard::Switchboard;
 use crate::protocol::job::{Kind, RequestId};
-use crate::protocol::legacy::requests::RequestAsync;
+use crate::protocol::legacy::requests::{RequestAsync, ResolvedRequest};
 use crate::protocol::legacy::text::request::GenerationInputText;
 use crate::protocol::legacy::text::status::{GenerationText, RequestStatusText};
 use crate::protocol::legacy::{Code, Refusal};
@@ -48,7 +50,7 @@ pub async fn ask(
     State(board): State<Switchboard>,
     State(settings): State<Arc<DoorSettings>>,
     (State(modes), State(rigs), door): (State<Modes>, State<Rigs>, Door),
-    (State(styles), State(sharing)): (State<Styles>, State<Sharing>),
+    (State(styles), State(sharing), State(memory)): (State<Styles>, State<Sharing>, State<Memory>),
     Admitted(caller): Admitted,
     body: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
@@ -57,6 +59,9 @@ pub async fn ask(
     Code::MissingPrompt.when(asked.prompt.is_empty())?;
     let sent = Sent::text(&mut asked, &caller);
     let (mut asked, style) = styles.text(asked).await.map_err(Refusal::from)?;
+    let resolved = resolved(asked.dry_run, style.as_ref());
+    let resolved = resolved.map(|style| ResolvedRequest::text(&asked, style));
+    let style = style.map(|style| style.usage);
     takes_requests(&modes)?;
     webhook::check(asked.webhook.as_deref())?;
     // What a class asks for goes to those who are known to mean well.
@@ -85,7 +90,7 @@ pub async fn ask(
     let is_trusted = caller.roles.contains(Roles::TRUSTED);
     if asked.dry_run {
         asked.check(is_trusted)?;
-        return Ok(reply::json(StatusCode::OK, &RequestAsync::priced(price)));
+        return Ok(priced(price, resolved, &memory)?);
     }
     let whose = Whose {
         workers: targets(&rigs, asked.targets(), asked.worker_blacklist).await?,

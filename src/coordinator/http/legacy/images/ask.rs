@@ -11,7 +11,7 @@ use super::super::moderation::Door;
 use super::super::paying::{Till, cover, crowd, kudos, surcharge};
 use super::super::progress;
 use super::super::refused::Refused;
-use super::super::requested::{Asking, notice, refusal, targets};
+use super::super::requested::{Asking, notice, priced, refusal, resolved, targets};
 use super::super::service::takes_requests;
 use super::{paying, sources};
 use crate::coordinator::accounts::{Caller, Roles};
@@ -21,7 +21,7 @@ use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::legacy::webhook;
 use crate::coordinator::http::reply;
-use crate::coordinator::http::room::Room;
+use crate::coordinator::http::room::{Memory, Room};
 use crate::coordinator::kudos::Payer;
 use crate::coordinator::moderation::{Medium, Prompt};
 use crate::coordinator::modes::Modes;
@@ -39,7 +39,9 @@ use crate::protocol::legacy::Refusal;
 use crate::protocol::legacy::image::check::{Asker, Known};
 use crate::protocol::legacy::image::reference;
 use crate::protocol::legacy::image::request::GenerationInputImage;
-use crate::protocol::legacy::requests::{RequestAsync, RequestSingleWarning, Warning};
+use crate::protocol::legacy::requests::{
+    RequestAsync, RequestSingleWarning, ResolvedRequest, Warning,
+};
 
 /// Where it goes and what it is held against.
 pub struct Counter {
@@ -55,7 +57,7 @@ pub struct Counter {
 pub async fn ask(
     (State(requests), State(board)): (State<Requests>, State<Switchboard>),
     (State(sources), State(styles)): (State<Sources>, State<Styles>),
-    State(sharing): State<Sharing>,
+    (State(sharing), State(memory)): (State<Sharing>, State<Memory>),
     State(settings): State<Arc<DoorSettings>>,
     (State(modes), State(rigs), door): (State<Modes>, State<Rigs>, Door),
     Admitted(caller): Admitted,
@@ -64,6 +66,9 @@ pub async fn ask(
     let (mut asked, room) = read::<GenerationInputImage>(whole)?;
     let sent = Sent::image(&mut asked, &caller);
     let (mut asked, style) = styles.image(asked).await.map_err(Refusal::from)?;
+    let resolved = resolved(asked.dry_run, style.as_ref());
+    let resolved = resolved.map(|style| ResolvedRequest::image(&asked, style));
+    let style = style.map(|style| style.usage);
     if caller.roles.contains(Roles::EDUCATION) {
         for_a_class(&mut asked);
     }
@@ -111,8 +116,7 @@ pub async fn ask(
     asked.check(known(&caller, &alias(&caller)))?;
     if asked.dry_run {
         let more = surcharge(asked.extra_source_images().len(), style.as_ref(), &payer);
-        let priced = RequestAsync::priced(paying::estimate(&asked) + more);
-        return Ok(reply::json(StatusCode::OK, &priced));
+        return Ok(priced(paying::estimate(&asked) + more, resolved, &memory)?);
     }
     let answer = counter
         .accept((payer, place, room), (asked, sent), style, whose)
