@@ -115,6 +115,7 @@ codes! {
     ControlNetMismatch          = 400, "ControlNetMismatch", "control_type does not work with models of this kind";
     QrCodeMismatch              = 400, "ControlNetMismatch.", "the workflow qr_code works with SD1.5 and SDXL models";
     HiResMismatch               = 400, "HiResMismatch", "hires_fix does not work with models of this kind";
+    FlowShiftInapplicable       = 400, "FlowShiftInapplicable", "flow_shift does not work with models of this kind";
     InvalidTransparencyModel    = 400, "InvalidTransparencyModel", "transparent works with SD1.5 and SDXL models";
     InvalidTransparencyImg2Img  = 400, "InvalidTransparencyImg2Img", "transparent does not work with extra_source_images";
     InvalidTransparencyCN       = 400, "InvalidTransparencyCN", "transparent does not work with control_type";

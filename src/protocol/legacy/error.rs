@@ -1,5 +1,6 @@
 //! What a client or worker is told when something is refused. Three shapes, and which one it is means something to
-//! clients: `errors` is there exactly when the body or a header could not be read, `rc` when we understood and said no.
+//! clients: `errors` is there when the body or a header could not be read, `rc` when we understood and said no. Both
+//! are where clients of long ago look for the place and newer ones for the code.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -24,6 +25,12 @@ pub enum Refusal {
     /// `{message, errors}`, 400: what is wrong, by its dotted path.
     #[error("{UNREADABLE}")]
     Invalid(Vec<(String, String)>),
+    /// `{message, rc, errors}`, 400: what it says does not go together, by its dotted path.
+    #[error("{UNREADABLE}")]
+    Unfit {
+        code: Code,
+        errors: Vec<(String, String)>,
+    },
     /// No key where one is needed: `{message, rc, errors: {apikey}}`, 401. The status and the code are those of the
     /// specification, the entry in `errors` is what clients of the public service look for.
     #[error("Invalid API Key")]
@@ -57,6 +64,14 @@ impl Refusal {
         Self::Invalid(vec![(name.to_owned(), complaint.into())])
     }
 
+    /// One field that does not go with the rest.
+    pub fn unfit(code: Code, path: &str, complaint: impl Into<String>) -> Self {
+        Self::Unfit {
+            code,
+            errors: vec![(path.to_owned(), complaint.into())],
+        }
+    }
+
     /// The same code where a route answers another status: an expired shared key is 403 to its user, 400 to who
     /// sends it kudos.
     #[must_use]
@@ -70,14 +85,14 @@ impl Refusal {
     pub fn status(&self) -> u16 {
         match self {
             Self::Coded { status, .. } | Self::Plain { status, .. } => *status,
-            Self::Invalid(_) => 400,
+            Self::Invalid(_) | Self::Unfit { .. } => 400,
             Self::MissingKey => 401,
         }
     }
 
     pub fn code(&self) -> Option<Code> {
         match self {
-            Self::Coded { code, .. } => Some(*code),
+            Self::Coded { code, .. } | Self::Unfit { code, .. } => Some(*code),
             Self::MissingKey => Some(Code::InvalidApiKey),
             Self::Invalid(_) | Self::Plain { .. } => None,
         }
@@ -87,13 +102,9 @@ impl Refusal {
         let message = self.to_string();
         match self {
             Self::Coded { code, .. } => json!({"message": message, "rc": code.row().rc}),
-            Self::Invalid(errors) => {
-                // The first complaint about a place says most.
-                let mut first = Map::new();
-                for (path, why) in errors {
-                    first.entry(path).or_insert_with(|| why.as_str().into());
-                }
-                json!({"message": message, "errors": first})
+            Self::Invalid(errors) => json!({"message": message, "errors": by_path(errors)}),
+            Self::Unfit { code, errors } => {
+                json!({"message": message, "rc": code.row().rc, "errors": by_path(errors)})
             }
             Self::MissingKey => json!({
                 "message": message,
@@ -103,6 +114,15 @@ impl Refusal {
             Self::Plain { .. } => json!({"message": message}),
         }
     }
+}
+
+/// The first complaint about a place says most.
+fn by_path(errors: &[(String, String)]) -> Map<String, Value> {
+    let mut first = Map::new();
+    for (path, why) in errors {
+        first.entry(path).or_insert_with(|| why.as_str().into());
+    }
+    first
 }
 
 impl From<Code> for Refusal {
@@ -245,6 +265,8 @@ mod tests {
             "RequestValidationError",
             400,
         );
+        let unfit = Refusal::unfit(Code::FlowShiftInapplicable, "params.flow_shift", "found 3");
+        check(unfit, "RequestValidationError", 400);
         check(Refusal::MissingKey, "RequestValidationError", 401);
         check(Refusal::plain(429, "2 per 1 second"), "RateLimitError", 429);
     }
@@ -258,6 +280,18 @@ mod tests {
         );
         assert_eq!(refused.code(), None);
         assert_eq!(Refusal::plain(400, "no").body(), json!({"message": "no"}));
+    }
+
+    #[test]
+    fn what_does_not_go_together_has_its_code_and_its_place() {
+        let refused = Refusal::unfit(Code::FlowShiftInapplicable, "params.flow_shift", "found 3");
+        let expected = json!({
+            "message": "payload validation failed",
+            "rc": "FlowShiftInapplicable",
+            "errors": {"params.flow_shift": "found 3"},
+        });
+        assert_eq!(refused.body(), expected);
+        assert_eq!(refused.code(), Some(Code::FlowShiftInapplicable));
     }
 
     #[test]

@@ -73,4 +73,5 @@ async fn who_shifts_the_flow_of_a_model_that_has_none_is_told_where() {
     let (status, told) = post(&app, ASYNC, asked).await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{told}");
     assert!(told["errors"]["params.flow_shift"].is_string(), "{told}");
+    assert_eq!(told["rc"], "FlowShiftInapplicable");
 }
