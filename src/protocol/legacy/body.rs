@@ -5,8 +5,8 @@ use std::fmt::{Display, Write as _};
 
 use serde_json::{Map, Value};
 
-use crate::protocol::openai::json;
 use crate::protocol::openai::shape::kind;
+use crate::protocol::openai::{Problem, json};
 
 use super::error::{Code, Refusal};
 use super::rules::{Rule, inner};
@@ -27,9 +27,17 @@ pub trait Body: Sized {
 
     /// Reads a body as it came. Broken JSON is refused without naming a field.
     fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
-        let value =
-            json::parse(bytes).map_err(|problem| Refusal::plain(400, problem.to_string()))?;
+        let value = json::parse(bytes).map_err(|problem| broken(&problem))?;
         Self::read(value)
+    }
+}
+
+/// Half a character has a code of its own, which is called after prompts wherever it stands.
+fn broken(problem: &Problem) -> Refusal {
+    let message = problem.to_string();
+    match json::is_half_a_character(problem) {
+        true => Refusal::new(Code::InvalidPromptEncoding, message),
+        false => Refusal::plain(400, message),
     }
 }
 

@@ -47,6 +47,7 @@ codes! {
     BadRequest                  = 400, "BadRequest", "the request cannot be done as it stands";
     Forbidden                   = 403, "Forbidden", "Access Denied";
     NulByteInPayload            = 400, "NulByteInPayload", "a text holds a NUL character, wanted text without";
+    InvalidPromptEncoding       = 400, "InvalidPromptEncoding", "a text holds half a character, wanted whole ones";
     MaintenanceMode             = 503, "MaintenanceMode", "the service is in maintenance mode and takes no new requests; try again later";
     TooManyPrompts              = 429, "TooManyPrompts", "too many of your requests are waiting; let some of them finish first";
     TimeoutIP                   = 403, "TimeoutIP", "your address is blocked for a while";

@@ -22,6 +22,15 @@ pub const MOST_VALUES: usize = 500_000;
 /// Levels of nesting. What we put around it has far fewer than there are between this and what [`serde_json`] reads.
 pub const DEEPEST: usize = 100;
 
+/// Before what is wrong with it.
+const NOT_JSON: &str = "the body is not JSON: ";
+
+/// What [`serde_json`] says of a second half of a pair of surrogates, and of a first one that nothing follows.
+const HALVES: [&str; 2] = [
+    "lone leading surrogate in hex escape",
+    "unexpected end of hex escape",
+];
+
 /// How many more values may be read.
 #[derive(Debug)]
 pub struct Budget(Cell<usize>);
@@ -62,7 +71,13 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Problem> {
     let value = Strict::new(&budget).deserialize(&mut reader);
     value
         .and_then(|value| reader.end().map(|()| value))
-        .map_err(|error| Problem::malformed(format!("the body is not JSON: {error}")))
+        .map_err(|error| Problem::malformed(format!("{NOT_JSON}{error}")))
+}
+
+/// Whether that is all that is wrong: an escape such as `\ud800` is half a character, and the other half is missing.
+pub fn is_half_a_character(problem: &Problem) -> bool {
+    let said = problem.failure.message.strip_prefix(NOT_JSON);
+    said.is_some_and(|said| HALVES.iter().any(|half| said.starts_with(half)))
 }
 
 /// A text that may hold one JSON object and nothing else, such as the arguments of a call. What it holds may be many
@@ -179,7 +194,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Budget, DEEPEST, TooMany, object, parse};
+    use super::{Budget, DEEPEST, TooMany, is_half_a_character, object, parse};
 
     fn check(body: impl AsRef<[u8]>, expected: &str) {
         let problem = parse(body.as_ref()).unwrap_err();
@@ -200,6 +215,21 @@ mod tests {
         check(r#"{"content":"\ud800"}"#, "hex escape");
         check(r#"{"content":"\udc00x"}"#, "surrogate");
         check(r#"{"content":"\ud800\ud800"}"#, "surrogate");
+    }
+
+    #[test]
+    fn half_a_character_is_told_from_all_else_that_is_wrong() {
+        let check = |body: &str, expected: bool| {
+            let problem = parse(body.as_bytes()).unwrap_err();
+            assert_eq!(is_half_a_character(&problem), expected, "{problem}");
+        };
+        for halves in [r"\ud83d", r"\ude00", r"\ud83d\ud83d", r"\ud83d\n"] {
+            check(&format!(r#"{{"prompt":"a {halves} cat"}}"#), true);
+        }
+        check(r#"{"prompt":"\ud83"}"#, false);
+        check(r#"{"prompt":"a cat"#, false);
+        let key = super::HALVES[0];
+        check(&format!(r#"{{"{key}":1,"{key}":2}}"#), false);
     }
 
     #[test]

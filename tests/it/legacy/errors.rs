@@ -65,6 +65,21 @@ async fn a_client_program_that_is_blocked_is_refused_whatever_it_asks_for() {
 }
 
 #[tokio::test]
+async fn half_a_character_in_a_prompt_is_refused_by_its_code() {
+    let app = App::start().await;
+    let key = stranger(&app).await;
+    for path in [ASYNC, IMAGES] {
+        let body = Body::from(r#"{"prompt": "hello \udde2 world"}"#);
+        let headers = [("apikey", &*key)];
+        let answer = app.send(request(Method::POST, path, &headers, body)).await;
+        let refused = (answer.status, answer.json().await);
+        let message = refused.1["message"].to_string();
+        assert!(message.contains("lone leading surrogate"), "{message}");
+        check(refused, "InvalidPromptEncoding");
+    }
+}
+
+#[tokio::test]
 async fn parameters_of_images_that_do_not_go_together_are_refused_by_their_codes() {
     let app = App::start().await;
     let key = stranger(&app).await;
