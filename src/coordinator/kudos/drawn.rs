@@ -5,6 +5,7 @@ use crate::coordinator::dispatch::{Facts, Outcome};
 use crate::protocol::job::{Body as JobBody, FormRequest, Formats, Hidden, ImageRequest, Kudos};
 use crate::protocol::legacy::Body;
 use crate::protocol::legacy::agent::BridgeAgent;
+use crate::protocol::legacy::annotation;
 use crate::protocol::legacy::image::reference;
 use crate::protocol::legacy::image::request::GenerationInputImage;
 use crate::protocol::legacy::words::named;
@@ -56,7 +57,8 @@ pub fn looked(form: &FormRequest) -> Worth {
     let Some(kind) = named(&form.form) else {
         return Worth::default();
     };
-    let reward = form_reward(kind, form.width, form.height);
+    let map = annotation::kind_in(form.payload.as_ref());
+    let reward = form_reward(kind, map, form.width, form.height);
     Worth {
         reward,
         paid: reward,

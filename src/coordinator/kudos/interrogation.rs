@@ -1,23 +1,57 @@
 //! What looking at an image is worth: one kudos a form, three where tags are looked for, and three for each tile of
-//! 512×512 where the image is made anew. Who asked pays one more for each, and another one for letting slow workers do
-//! it.
+//! 512×512 where the image is made anew; five or eight for each where a control map takes a small network or a large one
+//! to draw. Who asked pays one more for each, and another one for letting slow workers do it.
 
 use crate::protocol::job::Kudos;
 use crate::protocol::legacy::interrogation::Form;
+use crate::protocol::legacy::words::ControlType;
 
 use super::price::FEE;
 
 const SIDE: u32 = 512;
 
-/// What a worker is paid for a form.
-pub fn form_reward(form: Form, width: u32, height: u32) -> Kudos {
+/// For a tile of a control map, by what it takes to draw it.
+const NO_NETWORK: i64 = 3;
+const SMALL_NETWORK: i64 = 5;
+const LARGE_NETWORK: i64 = 8;
+
+/// What a worker is paid for a form, and for a control map of this kind.
+pub fn form_reward(form: Form, map: Option<ControlType>, width: u32, height: u32) -> Kudos {
     let tiles = i64::from(tiles(width, height));
     let kudos = match form {
         Form::Interrogation => 3,
-        form if form.post_processor().is_some() => 3 * tiles,
+        Form::Annotation => map.map_or(SMALL_NETWORK, map_reward) * tiles,
+        form if form.makes_image() => 3 * tiles,
         _ => 1,
     };
     Kudos(kudos * 1000)
+}
+
+/// For a tile of it.
+fn map_reward(map: ControlType) -> i64 {
+    match map {
+        ControlType::Canny
+        | ControlType::Scribble
+        | ControlType::Binary
+        | ControlType::StandardLineart
+        | ControlType::ScribbleXdog
+        | ControlType::Pyracanny
+        | ControlType::Color
+        | ControlType::Shuffle
+        | ControlType::RecolorLuminance
+        | ControlType::RecolorIntensity
+        | ControlType::Tile
+        | ControlType::TileTtplanetGuided
+        | ControlType::TileTtplanetSimple => NO_NETWORK,
+        ControlType::Normal
+        | ControlType::MidasDepth
+        | ControlType::ZoeDepth
+        | ControlType::DepthAnything
+        | ControlType::DepthAnythingV2
+        | ControlType::OneformerAde20k
+        | ControlType::OneformerCoco => LARGE_NETWORK,
+        _ => SMALL_NETWORK,
+    }
 }
 
 /// What whoever asked pays for it.
@@ -36,15 +70,32 @@ mod tests {
     use super::{form_charge, form_reward, tiles};
     use crate::protocol::job::Kudos;
     use crate::protocol::legacy::interrogation::Form;
+    use crate::protocol::legacy::words::ControlType;
 
     #[test]
     fn a_form_is_paid_by_what_it_is() {
-        let check =
-            |form, expected| assert_eq!(form_reward(form, 1024, 513), Kudos(expected), "{form:?}");
+        let check = |form, expected| {
+            let reward = form_reward(form, None, 1024, 513);
+            assert_eq!(reward, Kudos(expected), "{form:?}");
+        };
         check(Form::Caption, 1000);
         check(Form::Nsfw, 1000);
         check(Form::Interrogation, 3000);
         check(Form::Gfpgan, 12_000);
+    }
+
+    #[test]
+    fn a_control_map_is_paid_by_what_it_takes_to_draw_it() {
+        let check = |map, expected| {
+            let reward = form_reward(Form::Annotation, Some(map), 1024, 513);
+            assert_eq!(reward, Kudos(expected), "{map:?}");
+        };
+        check(ControlType::Canny, 12_000);
+        check(ControlType::Tile, 12_000);
+        check(ControlType::Openpose, 20_000);
+        check(ControlType::NormalBae, 20_000);
+        check(ControlType::Normal, 32_000);
+        check(ControlType::DepthAnythingV2, 32_000);
     }
 
     #[test]

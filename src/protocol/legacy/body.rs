@@ -12,7 +12,7 @@ use super::error::{Code, Refusal};
 use super::rules::{Rule, inner};
 
 /// Complaints of one body; whoever sends a list of a million wrong words gets no list of a million complaints.
-const MOST_ERRORS: usize = 100;
+pub(super) const MOST_ERRORS: usize = 100;
 
 /// A body that is read field by field. The tables of [`super::tables`] implement it.
 pub trait Body: Sized {

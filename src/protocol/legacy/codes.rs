@@ -115,6 +115,7 @@ codes! {
     ControlNetInpaintingMismatch = 400, "ControlNetInpaintingMismatch", "control_type does not work with inpainting";
     ControlNetMismatch          = 400, "ControlNetMismatch", "control_type does not work with models of this kind";
     QrCodeMismatch              = 400, "ControlNetMismatch.", "the workflow qr_code works with SD1.5 and SDXL models";
+    InvalidControlType          = 400, "InvalidControlType", "the form annotation needs payload.control_type";
     HiResMismatch               = 400, "HiResMismatch", "hires_fix does not work with models of this kind";
     FlowShiftInapplicable       = 400, "FlowShiftInapplicable", "flow_shift does not work with models of this kind";
     InvalidTransparencyModel    = 400, "InvalidTransparencyModel", "transparent works with SD1.5 and SDXL models";

@@ -9,7 +9,7 @@ use super::tables::{body, reply, words};
 use super::words::{self, PostProcessor, Word};
 
 words! {
-    /// What is done with the image: questions first, then the post-processors.
+    /// What is done with the image: questions first, then a control map of it, then the post-processors.
     pub enum Form {
         Caption = "caption",
         Interrogation = "interrogation",
@@ -18,6 +18,7 @@ words! {
         Palette = "palette",
         Describe = "describe",
         Aesthetic = "aesthetic",
+        Annotation = "annotation",
         Gfpgan = "GFPGAN",
         RealEsrganX4 = "RealESRGAN_x4plus",
         RealEsrganX2 = "RealESRGAN_x2plus",
@@ -148,9 +149,14 @@ reply! {
 }
 
 impl Form {
-    /// The post-processor it is, if it is one: its result is an image.
+    /// The post-processor it is, if it is one.
     pub fn post_processor(self) -> Option<PostProcessor> {
         words::named(self.word())
+    }
+
+    /// Its result is an image.
+    pub fn makes_image(self) -> bool {
+        self == Self::Annotation || self.post_processor().is_some()
     }
 }
 

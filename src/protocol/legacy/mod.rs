@@ -9,6 +9,7 @@
 //! | [`words`] | closed lists of words |
 //! | [`requests`] | what image and text requests have in common |
 //! | [`image`], [`text`], [`interrogation`] | each kind of request, from its client to its worker and back |
+//! | [`annotation`] | control maps that are asked for by themselves |
 //! | [`pop`], [`submit`] | what workers say when they ask for work and bring it back |
 //! | [`rating`], [`style`], [`user`], [`kudos`], [`shared_key`], [`worker`], [`team`] | one resource each |
 //! | [`service`], [`stats`], [`filter`], [`operations`], [`webhook`] | the service, its numbers, its moderators, its calls |
@@ -24,6 +25,7 @@
 
 pub mod abilities;
 pub mod agent;
+pub mod annotation;
 pub mod date;
 pub mod development;
 pub mod error;

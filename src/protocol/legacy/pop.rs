@@ -82,6 +82,9 @@ body! {
         may {
             priority_usernames: Vec<String> = list(text(..)),
             forms: Vec<Form> = list(word()),
+            /// The control maps that it draws where one of the forms is `annotation`: who names none is given none, and
+            /// kinds that are not known here keep nobody out.
+            annotation_types: Vec<String> = list(text(..)),
         }
     }
 }

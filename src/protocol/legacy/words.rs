@@ -228,6 +228,11 @@ impl ControlType {
     pub fn is_newer(self) -> bool {
         self > Self::Hough
     }
+
+    /// A map of it can be asked for by itself, where `mlsd` has no other name.
+    pub fn is_annotation(self) -> bool {
+        self != Self::Hough
+    }
 }
 
 impl Scheduler {

@@ -7,7 +7,7 @@ use super::error::{Code, Refusal};
 use super::interrogation::Form;
 use super::rules::{flag, text, whole};
 use super::tables::{body, reply, words};
-use super::words::Trade;
+use super::words::{ControlType, Trade};
 
 words! {
     /// Which messages are listed.
@@ -83,6 +83,8 @@ reply! {
             suspicious: i64,
             models: Vec<String>,
             forms: Vec<Form>,
+            /// The control maps that it draws.
+            annotation_types: Vec<ControlType>,
             contact: String,
             max_pixels: i64,
             megapixelsteps_generated: f64,
@@ -226,7 +228,7 @@ mod tests {
     use crate::protocol::legacy::date::Date;
     use crate::protocol::legacy::interrogation::Form;
     use crate::protocol::legacy::schemas::{assert_fits, assert_reads};
-    use crate::protocol::legacy::words::Trade;
+    use crate::protocol::legacy::words::{ControlType, Trade};
 
     #[test]
     fn changes_and_messages_are_read_as_the_contract_says() {
@@ -298,6 +300,7 @@ mod tests {
             suspicious: Some(0),
             models: Some(vec!["m".to_owned()]),
             forms: Some(vec![Form::Caption]),
+            annotation_types: Some(vec![ControlType::Canny]),
             contact: None,
             max_pixels: Some(262_144),
             megapixelsteps_generated: Some(1.0),

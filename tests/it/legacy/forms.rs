@@ -10,7 +10,7 @@ use super::{call, post};
 use crate::support::app::{App, BASE, PATIENCE, request};
 
 pub const ASYNC: &str = "/api/v2/interrogate/async";
-const POP: &str = "/api/v2/interrogate/pop";
+pub const POP: &str = "/api/v2/interrogate/pop";
 const SUBMIT: &str = "/api/v2/interrogate/submit";
 const STATUS: &str = "/api/v2/interrogate/status";
 
@@ -29,7 +29,7 @@ async fn look(app: &App, id: &str) -> Value {
     answer.json().await
 }
 
-async fn until(app: &App, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+pub async fn until(app: &App, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
         let status = look(app, id).await;
@@ -49,7 +49,7 @@ async fn pop(app: &App, forms: &[&str], amount: u32) -> Value {
     popped
 }
 
-async fn submit(app: &App, id: &Value, result: Value) -> (StatusCode, Value) {
+pub async fn submit(app: &App, id: &Value, result: Value) -> (StatusCode, Value) {
     post(app, SUBMIT, json!({"id": id, "result": result})).await
 }
 

@@ -1,5 +1,6 @@
 //! The poll API, from a client's first question to its worker's reward.
 
+mod annotations;
 mod attacks;
 mod chat;
 mod errors;

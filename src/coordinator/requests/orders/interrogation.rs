@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use super::{Nth, Task};
 use crate::protocol::job::{Body, FormRequest, Formats, Limits, Reach};
-use crate::protocol::legacy::interrogation::ModelInterrogationInputImage;
+use crate::protocol::legacy::interrogation::{
+    ModelInterrogationFormImage, ModelInterrogationInputImage,
+};
 use crate::protocol::legacy::words::Word;
 use crate::protocol::legacy::{Body as _, Refusal};
 
@@ -19,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 pub struct FormsAsked {
     /// Its image is a key already, or an address.
     request: ModelInterrogationInputImage,
-    /// The names of its forms, in their order.
-    forms: Vec<String>,
+    /// What the queue calls its forms, in their order.
+    models: Vec<String>,
     width: u32,
     height: u32,
 }
@@ -29,7 +31,7 @@ impl FormsAsked {
     pub fn new(request: ModelInterrogationInputImage, (width, height): (u32, u32)) -> Self {
         let forms = request.forms.iter().flatten();
         Self {
-            forms: forms.map(|form| form.name.word().to_owned()).collect(),
+            models: forms.map(ModelInterrogationFormImage::model).collect(),
             request,
             width,
             height,
@@ -55,7 +57,7 @@ impl FormsAsked {
     }
 
     pub fn outputs(&self) -> u32 {
-        u32::try_from(self.forms.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.models.len()).unwrap_or(u32::MAX)
     }
 
     pub fn webhook(&self) -> Option<&str> {
@@ -68,13 +70,13 @@ impl FormsAsked {
 
     /// To the queue a form is a model.
     pub fn models(&self) -> &[String] {
-        &self.forms
+        &self.models
     }
 
     pub(super) fn task(&self, nth: Nth) -> Task {
         let form = self.request.forms.iter().flatten().nth(nth.index as usize);
         let payload = form.and_then(|form| form.payload.clone());
-        let name = self.forms.get(nth.index as usize).cloned();
+        let name = form.map(|form| form.name.word().to_owned());
         Task {
             body: Body::Form(Box::new(FormRequest {
                 form: name.unwrap_or_default(),
@@ -132,5 +134,24 @@ mod tests {
         assert_eq!((&*form.form, form.payload.is_some()), ("GFPGAN", true));
         let again = FormsAsked::read(asked.stored()).unwrap();
         assert_eq!(again.task(nth).body, task.body);
+    }
+
+    #[test]
+    fn a_control_map_is_for_workers_that_draw_its_kind() {
+        let payload = json!({"control_type": "canny"});
+        let forms = json!([{"name": "annotation", "payload": payload}]);
+        let body = json!({"source_image": "sources/a.webp", "forms": forms});
+        let request = ModelInterrogationInputImage::read(body).unwrap();
+        let asked = FormsAsked::new(request, (512, 512));
+        assert_eq!(asked.models(), ["annotation:canny"]);
+        let Body::Form(form) = asked.task(Nth { index: 0, seed: 0 }).body else {
+            panic!("a form was asked for");
+        };
+        assert_eq!(
+            (&*form.form, form.payload.as_ref()),
+            ("annotation", payload.as_object())
+        );
+        let again = FormsAsked::read(asked.stored()).unwrap();
+        assert_eq!(again.models(), asked.models());
     }
 }

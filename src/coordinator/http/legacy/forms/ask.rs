@@ -42,6 +42,7 @@ pub async fn ask(
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
     let (mut asked, room) = read::<ModelInterrogationInputImage>(whole)?;
+    asked.check()?;
     takes_requests(&modes)?;
     webhook::check(asked.webhook.as_deref())?;
     let forms = asked.forms.iter().flatten();

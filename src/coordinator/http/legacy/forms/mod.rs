@@ -4,10 +4,12 @@
 //! | --- | --- |
 //! | `ask` | a request comes in |
 //! | `look` | how its forms are doing, and what was found |
+//! | `offered` | what a worker that comes can do |
 //! | `work` | a worker comes for forms, and brings what it found |
 
 mod ask;
 mod look;
+mod offered;
 mod work;
 
 pub use ask::ask;

@@ -1,7 +1,6 @@
 //! A worker comes for forms, and brings what it found.
 
 use std::slice::from_ref;
-use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -15,6 +14,7 @@ use super::super::refused::Refused;
 use super::super::rigs::door::{self, Untold};
 use super::super::submit::not_taken;
 use super::LINKS;
+use super::offered::{ask, leave_out_images};
 use crate::coordinator::dispatch::{Offer, Skip, Skipped, Wants};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
@@ -24,8 +24,7 @@ use crate::coordinator::media::{Key, Media};
 use crate::coordinator::modes::Modes;
 use crate::coordinator::pollers::{Ask, Badge, Given, Made, NotTaken, Pollers};
 use crate::coordinator::requests::results::is_uploaded;
-use crate::coordinator::storage::Said;
-use crate::protocol::job::{Body as JobBody, Capabilities, JobId, Kind, Product, Reach};
+use crate::protocol::job::{Body as JobBody, JobId, Kind, Product};
 use crate::protocol::legacy::image::drawn::most_bytes;
 use crate::protocol::legacy::interrogation::{
     Form, InterrogationPopFormPayload, InterrogationPopPayload, InterrogationSubmitInput,
@@ -39,7 +38,6 @@ use crate::protocol::legacy::{Body, Code, Refusal};
 
 /// Forms one worker takes at once.
 const MOST: i64 = 100;
-const TILE: u32 = 512 * 512;
 
 /// `POST /api/v2/interrogate/pop`
 pub async fn pop(
@@ -91,45 +89,6 @@ pub async fn pop(
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
-fn ask(asked: &InterrogationPopInput, name: &str) -> Ask {
-    // Who names none does the simplest.
-    let forms = asked.forms.clone().filter(|forms| !forms.is_empty());
-    let forms = forms.unwrap_or_else(|| vec![Form::Caption]);
-    Ask {
-        name: name.into(),
-        agent: asked.bridge_agent.as_str().into(),
-        kind: Kind::Interrogation,
-        said: Said {
-            agent: asked.bridge_agent.clone(),
-            threads: asked.threads,
-            takes: forms.iter().map(|form| form.word().to_owned()).collect(),
-            ..Said::default()
-        },
-        prefers: Vec::new(),
-        models: forms.iter().map(|form| Arc::from(form.word())).collect(),
-        // None of them says that it is slow.
-        capabilities: Capabilities::TIMELY,
-        reach: Reach {
-            pixels: asked.max_tiles.saturating_mul(TILE),
-            ..Reach::default()
-        },
-        threads: asked.threads,
-    }
-}
-
-/// A worker that does more than make images anew is given what else it does while there is no room for them: it would be
-/// given the same one again and again.
-fn leave_out_images(forms: &mut Vec<Arc<str>>) {
-    let brings_none = |form: &Arc<str>| !named(form).is_some_and(is_drawn);
-    if forms.iter().any(brings_none) {
-        forms.retain(brings_none);
-    }
-}
-
-fn is_drawn(form: Form) -> bool {
-    form.post_processor().is_some()
-}
-
 /// Of those that can be told. One that the store has no link for goes back; if that leaves nothing, they are refused.
 async fn payloads(
     given: &mut Given,
@@ -168,7 +127,7 @@ async fn payload(
         Err(_) => request.image.clone(),
     };
     let id = badge.id_of(offer);
-    let r2_upload = match is_drawn(form) {
+    let r2_upload = match form.makes_image() {
         true => {
             let link = media.upload_link_up_to(most_bytes(&offer.job), key_of(id), LINKS);
             Some(link.await?)
@@ -256,9 +215,8 @@ fn not_heard(not: NotTaken, job: JobId) -> Refusal {
 mod tests {
     use serde_json::json;
 
-    use super::{Capabilities, InterrogationPopInput, ask, image_of, leave_out_images};
+    use super::image_of;
     use crate::coordinator::media::bucket_tests::{HOUR, WEBP, bucket, key, put};
-    use crate::protocol::legacy::Body as _;
     use crate::tasks::Tasks;
 
     const PIXELS: u64 = 1;
@@ -287,24 +245,5 @@ mod tests {
         assert!(put(&link, b"<svg/>").await.contains("200"));
         let image = image_of(&json!("R2"), &media, key, PIXELS).await;
         assert!(image.is_err());
-    }
-
-    #[test]
-    fn images_are_left_out_where_there_is_no_room_for_them_and_anything_else_is_done() {
-        let check = |forms: &[&str], left: &[&str]| {
-            let mut forms: Vec<_> = forms.iter().map(|form| (*form).into()).collect();
-            leave_out_images(&mut forms);
-            let forms: Vec<&str> = forms.iter().map(|form| &**form).collect();
-            assert_eq!(forms, left);
-        };
-        check(&["GFPGAN", "caption", "nsfw"], &["caption", "nsfw"]);
-        check(&["GFPGAN"], &["GFPGAN"]);
-    }
-
-    #[test]
-    fn nobody_who_looks_at_images_is_very_slow() {
-        let asked = json!({"name": "w", "bridge_agent": "test:1:x"});
-        let asked = InterrogationPopInput::read(asked).unwrap();
-        assert!(ask(&asked, "w").capabilities.contains(Capabilities::TIMELY));
     }
 }

@@ -9,6 +9,7 @@ use crate::coordinator::people::Alias;
 use crate::coordinator::rigs::Rig;
 use crate::coordinator::storage::{Owner, RigRow};
 use crate::protocol::job::{Kudos, WorkerId};
+use crate::protocol::legacy::annotation;
 use crate::protocol::legacy::interrogation::Form;
 use crate::protocol::legacy::pop::UNKNOWN_AGENT;
 use crate::protocol::legacy::words::{Trade, named};
@@ -62,6 +63,7 @@ pub fn details(rig: &Rig, eye: &Eye, messages: &Messages) -> WorkerDetails {
         suspicious: suspicious.map(Into::into),
         models: Some(row.said.models.clone()),
         forms: None,
+        annotation_types: None,
         contact: row.owner.contact.clone().filter(|_| looks_deep),
         max_pixels: None,
         megapixelsteps_generated: None,
@@ -117,6 +119,13 @@ fn by_trade(details: WorkerDetails, row: &RigRow) -> WorkerDetails {
                     .iter()
                     .filter_map(|it| named(it))
                     .collect::<Vec<Form>>(),
+            ),
+            annotation_types: Some(
+                row.said
+                    .takes
+                    .iter()
+                    .filter_map(|it| annotation::kind_of(it))
+                    .collect(),
             ),
             ..details
         },

@@ -1,0 +1,152 @@
+//! Control maps that are asked for by themselves: the form `annotation`, whose payload says which kind of map. Workers draw
+//! some of the kinds, so that each is a model of its own to the queue.
+
+use serde_json::{Map, Value};
+
+use crate::protocol::openai::nearest::shortened;
+use crate::protocol::openai::shape;
+
+use super::body::MOST_ERRORS;
+use super::error::{Code, Refusal};
+use super::interrogation::{Form, ModelInterrogationFormImage, ModelInterrogationInputImage};
+use super::words::{ControlType, Word, named};
+
+/// Where a payload says the kind.
+const KIND: &str = "control_type";
+/// Between the form and the kind, in the name that the queue knows.
+const MARK: char = ':';
+
+/// The kind of map that a payload asks for.
+pub fn kind_in(payload: Option<&Map<String, Value>>) -> Option<ControlType> {
+    let name = payload?.get(KIND)?.as_str()?;
+    named(name).filter(|kind: &ControlType| kind.is_annotation())
+}
+
+/// What the queue calls work on maps of this kind.
+pub fn model_of(kind: ControlType) -> String {
+    format!("{}{MARK}{}", Form::Annotation.word(), kind.word())
+}
+
+/// The kind of map that the queue calls this.
+pub fn kind_of(model: &str) -> Option<ControlType> {
+    match model.split_once(MARK)? {
+        (form, kind) if form == Form::Annotation.word() => named(kind),
+        _ => None,
+    }
+}
+
+/// The form of what the queue calls this.
+pub fn form_of(model: &str) -> Option<Form> {
+    match kind_of(model) {
+        Some(_) => Some(Form::Annotation),
+        None => named(model),
+    }
+}
+
+impl ModelInterrogationFormImage {
+    /// What the queue calls it. Of a control map whose kind is not said there is no worker.
+    pub fn model(&self) -> String {
+        match (self.name, kind_in(self.payload.as_ref())) {
+            (Form::Annotation, Some(kind)) => model_of(kind),
+            (form, _) => form.word().to_owned(),
+        }
+    }
+
+    /// What is wrong with the kind of map.
+    fn complaint(&self) -> Option<String> {
+        let payload = self.payload.as_ref();
+        if self.name != Form::Annotation || kind_in(payload).is_some() {
+            return None;
+        }
+        let found = match payload.and_then(|payload| payload.get(KIND)) {
+            None => "missing".to_owned(),
+            Some(Value::String(name)) => format!("found {:?}", shortened(name)),
+            Some(other) => format!("found {}", shape::kind(other)),
+        };
+        let known = ControlType::ALL.iter().filter(|kind| kind.is_annotation());
+        let known: Vec<_> = known.map(|kind| kind.word()).collect();
+        Some(format!("{found}, wanted one of {}", known.join(", ")))
+    }
+}
+
+impl ModelInterrogationInputImage {
+    /// Every control map is of a known kind.
+    pub fn check(&self) -> Result<(), Refusal> {
+        let forms = self.forms.iter().flatten().enumerate();
+        let errors = forms.filter_map(|(index, form)| {
+            let path = format!("forms.{index}.payload.{KIND}");
+            Some((path, form.complaint()?))
+        });
+        let errors: Vec<_> = errors.take(MOST_ERRORS).collect();
+        match errors.is_empty() {
+            true => Ok(()),
+            false => Err(Refusal::Unfit {
+                code: Code::InvalidControlType,
+                errors,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{form_of, kind_of, model_of};
+    use crate::protocol::legacy::interrogation::{Form, ModelInterrogationInputImage};
+    use crate::protocol::legacy::words::{ControlType, Word};
+    use crate::protocol::legacy::{Body, Code, Refusal};
+
+    fn asked(forms: Value) -> ModelInterrogationInputImage {
+        let body = json!({"source_image": "x", "forms": forms});
+        ModelInterrogationInputImage::read(body).unwrap()
+    }
+
+    fn drawn(kind: &str) -> Value {
+        json!({"name": "annotation", "payload": {"control_type": kind}})
+    }
+
+    #[test]
+    fn every_kind_is_a_model_of_its_own_and_known_by_its_name() {
+        for kind in ControlType::ALL.iter().copied() {
+            let model = model_of(kind);
+            assert_eq!(kind_of(&model), Some(kind));
+            assert_eq!(form_of(&model), Some(Form::Annotation));
+        }
+        assert_eq!(form_of("GFPGAN"), Some(Form::Gfpgan));
+        for model in ["canny", "caption:canny", "annotation:x", "annotation:"] {
+            assert_eq!((kind_of(model), form_of(model)), (None, None), "{model}");
+        }
+        let forms =
+            json!([drawn("canny"), {"name": "caption", "payload": {"control_type": "canny"}}]);
+        let models = asked(forms).forms.unwrap();
+        let models: Vec<String> = models.iter().map(|form| form.model()).collect();
+        assert_eq!(models, ["annotation:canny", "caption"]);
+    }
+
+    #[test]
+    fn a_map_of_no_kind_is_refused_where_it_stands() {
+        let known = ControlType::ALL.iter().filter(|kind| kind.is_annotation());
+        let known: Vec<_> = known.map(|kind| drawn(kind.word())).collect();
+        assert_eq!(known.len(), 33);
+        assert_eq!(asked(json!(known)).check(), Ok(()));
+        assert_eq!(asked(json!([{"name": "caption"}])).check(), Ok(()));
+        for (payload, expected) in [
+            (json!({}), "missing, wanted one of canny, hed, "),
+            (
+                json!({"control_type": "hough"}),
+                "found \"hough\", wanted one of canny, ",
+            ),
+            (json!({"control_type": 5}), "found 5, wanted one of canny, "),
+        ] {
+            let forms = json!([drawn("canny"), {"name": "annotation", "payload": payload}]);
+            let Err(Refusal::Unfit { code, errors }) = asked(forms).check() else {
+                panic!("{payload} was taken");
+            };
+            assert_eq!((code, errors.len()), (Code::InvalidControlType, 1));
+            let (path, why) = &errors[0];
+            assert_eq!(path, "forms.1.payload.control_type");
+            assert!(why.starts_with(expected), "{why}");
+        }
+    }
+}
