@@ -4,6 +4,7 @@
 //! the few roundings that remain happen in one order everywhere.
 
 mod attention;
+mod draw;
 mod gates;
 mod level;
 mod math;
@@ -17,8 +18,10 @@ mod tensors;
 mod threads;
 
 pub use attention::{Pages, paged_attention};
+pub use draw::weigh;
 pub use gates::{Gate, gate};
 pub use level::Level;
+pub use math::exp;
 pub use norm::{add_rms_norm, rms_norm};
 pub use pool::{THREAD_VARIABLES, threads};
 pub use products::{Matrix, products};

@@ -20,6 +20,7 @@ pub use draw::uniform;
 pub use settings::{MAX_LOGPROBS, Settings};
 
 use super::TokenInfo;
+use crate::kernels::cpu::exp;
 use candidates::{Candidate, best_of};
 use nucleus::Weighing;
 use penalties::Penalties;
@@ -167,7 +168,7 @@ impl Sampler {
         best_of(logits, top_k, candidates);
         let scale = temperature.recip();
         for candidate in &mut *candidates {
-            candidate.weight = numbers::exp((candidate.logit - best) * scale);
+            candidate.weight = exp((candidate.logit - best) * scale);
         }
         if top_p < 1.0 {
             nucleus::keep(candidates, f64::from(top_p), open);

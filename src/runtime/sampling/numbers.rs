@@ -1,6 +1,7 @@
 //! Passes over a whole vocabulary, written so that the compiler makes vector code of them.
 
 use super::BadLogits;
+use crate::kernels::cpu;
 
 const LANES: usize = 16;
 const BLOCK: usize = 1024;
@@ -38,46 +39,12 @@ pub fn best(logits: &[f32]) -> Result<(u32, f32), BadLogits> {
     Ok((id as u32, best))
 }
 
-/// `exp` for arguments up to about 88, exact to 2 units in the last place and the same on every machine: no
-/// library call, no fused operation. Below -87 it is 0, so that what is masked is never drawn.
-pub fn exp(x: f32) -> f32 {
-    // Adding 1.5 * 2^23 leaves the rounded integer in the low bits.
-    const ROUND: f32 = 12_582_912.0;
-    let shifted = x * std::f32::consts::LOG2_E + ROUND;
-    let whole = shifted - ROUND;
-    // ln 2 in two parts, so that the rest is exact.
-    let rest = x - whole * 0.693_359_4 + whole * 2.121_944_4e-4;
-    // Taylor's terms, the last two adjusted for |rest| <= ln 2 / 2 (Cephes, expf).
-    let mut sum = 1.987_569_2e-4;
-    for coefficient in [
-        1.398_199_9e-3,
-        8.333_452e-3,
-        4.166_579_6e-2,
-        0.166_666_65,
-        0.5,
-    ] {
-        sum = sum * rest + coefficient;
-    }
-    let fraction = sum * rest * rest + rest + 1.0;
-    let exponent = shifted
-        .to_bits()
-        .wrapping_sub(ROUND.to_bits())
-        .wrapping_add(127)
-        << 23;
-    let power = fraction * f32::from_bits(exponent);
-    if x < -87.0 { 0.0 } else { power }
-}
-
 /// Sums of the weights of 1024 tokens each.
 pub struct Sums(Vec<f64>);
 
 /// Fills `weights` with `exp((logit - best) * scale)`; what is below `least` becomes 0.
 pub fn weigh(logits: &[f32], best: f32, scale: f32, least: f32, weights: &mut Vec<f32>) -> Sums {
-    weights.clear();
-    weights.extend(logits.iter().map(|&logit| {
-        let weight = exp((logit - best) * scale);
-        if weight < least { 0.0 } else { weight }
-    }));
+    cpu::weigh(logits, best, scale, least, weights);
     Sums(weights.chunks(BLOCK).map(sum).collect())
 }
 
@@ -155,24 +122,8 @@ fn walk(weights: &[f32], mut left: f64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Sums, best, exp, weigh};
+    use super::{Sums, best, weigh};
     use crate::runtime::sampling::BadLogits;
-
-    #[test]
-    fn exp_agrees_with_the_library() {
-        for step in 0..=8700 {
-            let x = -(step as f32) / 100.0;
-            let (found, wanted) = (f64::from(exp(x)), f64::from(x).exp());
-            assert!(
-                (found - wanted).abs() <= wanted * 3e-7,
-                "exp({x}) is {wanted}, not {found}"
-            );
-        }
-        assert_eq!(
-            (exp(0.0), exp(f32::NEG_INFINITY), exp(-1e30)),
-            (1.0, 0.0, 0.0)
-        );
-    }
 
     #[test]
     fn the_lowest_id_wins_among_equals() {

@@ -5,8 +5,8 @@
 //! it never comes here.
 
 use super::candidates::{Candidate, best_of};
-use super::numbers;
 use super::settings::{LEAST_TEMPERATURE, Settings};
+use crate::kernels::cpu::exp;
 
 /// Where top_k leaves all, tokens below `e^-20.7` of the best, a billionth, are no candidates.
 const FARTHEST: f32 = 20.723_266;
@@ -66,7 +66,7 @@ impl Shaping {
         }
         let scale = temperature.max(LEAST_TEMPERATURE).recip();
         for candidate in &mut *candidates {
-            candidate.weight = numbers::exp(-self.distance(best, candidate.logit) * scale);
+            candidate.weight = exp(-self.distance(best, candidate.logit) * scale);
         }
         candidates.retain(|candidate| candidate.weight > 0.0);
     }
@@ -132,7 +132,7 @@ impl Shaping {
         let (mut total, mut moment) = (0.0, 0.0);
         for candidate in candidates {
             let distance = self.distance(best, candidate.logit);
-            let weight = f64::from(numbers::exp(-distance));
+            let weight = f64::from(exp(-distance));
             if weight > 0.0 {
                 total += weight;
                 moment += weight * f64::from(distance);
