@@ -53,6 +53,9 @@ pub async fn of(
 
 pub fn answer(room: Room, mut fields: Map<String, Value>) -> Response {
     let is_default = fields.get(FILTERED) == Some(&Value::Bool(true));
-    fields.retain(|name, _| !UNTOLD.contains(&name.as_str()) && !(is_default && name == FILTERED));
+    fields.retain(|name, _| {
+        let is_untold = UNTOLD.contains(&name.as_str()) || is_default && name == FILTERED;
+        !is_untold
+    });
     reply::json_in(room, StatusCode::OK, &fields)
 }
