@@ -73,7 +73,7 @@ impl From<StartError> for Failure {
             StartError::Listen { .. } => Self::new(Exit::Unavailable, error)
                 .hint("`--listen ADDR:PORT` takes another address, port 0 a free one"),
             StartError::InUse(_) => Self::new(Exit::Unavailable, error)
-                .hint("`--data-dir FOLDER` or `--database URL` runs another one beside it"),
+                .hint("`--data-dir FOLDER`, or another serve.database where one is set, runs another one beside it"),
             StartError::Unwritable { .. } => Self::new(Exit::CannotWrite, error),
             StartError::Unguarded(_) => {
                 Self::new(Exit::BadConfiguration, error).hint("`worker key create` makes a key")
