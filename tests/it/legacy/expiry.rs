@@ -7,7 +7,7 @@ use axum::http::{Method, StatusCode};
 use muster::coordinator::clock::wall_clock;
 use muster::coordinator::names::Names;
 use muster::coordinator::storage::{Dues, RequestRow};
-use muster::protocol::job::{JobId, RequestId};
+use muster::protocol::job::{JobId, RequestId, UnixMillis};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -20,6 +20,7 @@ const SENT_TEXT: &str = "/api/v2/generate/text/request";
 const SENT_IMAGE: &str = "/api/v2/generate/request";
 const CHECK: &str = "/api/v2/generate/check";
 const FORMS: &str = "/api/v2/interrogate/status";
+const LITTLE: Duration = Duration::from_millis(800);
 
 /// What is on disk of a request.
 async fn row(app: &App, id: &str) -> RequestRow {
@@ -29,8 +30,8 @@ async fn row(app: &App, id: &str) -> RequestRow {
     rows.find(|row| row.id == RequestId(id)).unwrap()
 }
 
-/// The same as another request, that has so much time left.
-async fn again(app: &App, row: RequestRow, left: Duration) -> String {
+/// The same as another request, that has time until then.
+async fn again(app: &App, row: RequestRow, until: UnixMillis) -> String {
     let mut body: Value = serde_json::from_str(&row.body).unwrap();
     for job in body["jobs"].as_array_mut().unwrap() {
         *job = json!(JobId::random());
@@ -39,7 +40,7 @@ async fn again(app: &App, row: RequestRow, left: Duration) -> String {
     let hurried = RequestRow {
         id,
         body: body.to_string(),
-        expires_at: wall_clock().after(left),
+        expires_at: until,
         ..row
     };
     app.store.accept(hurried, Dues::default()).await.unwrap();
@@ -70,13 +71,15 @@ async fn goes_stale(app: &App, id: &str, minutes: i64, paths: &[&str]) {
     .await;
     assert_eq!(cancelled.0, StatusCode::OK);
     let began = Instant::now();
-    let short = again(app, row, Duration::from_millis(800)).await;
+    let end = wall_clock().after(LITTLE);
+    let short = again(app, row, end).await;
     for path in paths {
         let (mut status, mut answer);
         loop {
             let at = format!("{path}/{short}");
             (status, answer) = call(app, Method::GET, &at, Value::Null).await;
-            let is_over = began.elapsed() > Duration::from_millis(800);
+            // By the clock that says when its time is over.
+            let is_over = wall_clock() >= end;
             if !is_over {
                 assert_eq!(status, StatusCode::OK, "{answer}");
             }
@@ -123,10 +126,9 @@ async fn a_text_that_was_popped_before_its_time_was_over_is_taken_and_read_after
     let id = ask(&app, json!({})).await;
     let row = row(&app, &id).await;
     call(&app, Method::DELETE, &format!("{TEXT}/{id}"), Value::Null).await;
-    let left = Duration::from_millis(800);
-    let short = again(&app, row, left).await;
+    let short = again(&app, row, wall_clock().after(LITTLE)).await;
     let popped = pop(&app, "w1").await;
-    sleep(left).await;
+    sleep(LITTLE).await;
     let brought = json!({"id": popped["id"], "generation": " in time"});
     let (status, told) = post(&app, super::SUBMIT, brought).await;
     assert_eq!(status, StatusCode::OK, "{told}");
