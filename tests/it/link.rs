@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -721,10 +722,9 @@ fn started(command: Command) -> Process {
     Process(streams.spawn().unwrap())
 }
 
-#[test]
-fn the_program_works_for_a_coordinator_and_drains_when_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
+/// A coordinator that keeps its things there, and what it says when it is ready.
+fn served(folder: &Path) -> (Process, Value) {
+    let data = folder.join("data");
     let serve = [
         "serve",
         "--listen",
@@ -735,9 +735,16 @@ fn the_program_works_for_a_coordinator_and_drains_when_told() {
     ];
     let mut coordinator = started(program::worker(&serve).command());
     let mut line = String::new();
-    let mut stdout = BufReader::new(coordinator.0.stdout.take().unwrap());
-    stdout.read_line(&mut line).unwrap();
-    let ready: Value = serde_json::from_str(&line).unwrap();
+    let stdout = coordinator.0.stdout.as_mut().unwrap();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    let ready = serde_json::from_str(&line).unwrap();
+    (coordinator, ready)
+}
+
+#[test]
+fn the_program_works_for_a_coordinator_and_drains_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut coordinator, ready) = served(folder.path());
     let (url, key) = (
         ready["url"].as_str().unwrap(),
         ready["api_key"].as_str().unwrap(),
@@ -798,20 +805,7 @@ fn the_program_works_for_a_coordinator_and_drains_when_told() {
 #[test]
 fn the_program_ends_when_its_only_coordinator_refuses_the_key() {
     let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
-    let serve = [
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--json",
-        "--data-dir",
-        data.to_str().unwrap(),
-    ];
-    let mut coordinator = started(program::worker(&serve).command());
-    let mut line = String::new();
-    let mut stdout = BufReader::new(coordinator.0.stdout.take().unwrap());
-    stdout.read_line(&mut line).unwrap();
-    let ready: Value = serde_json::from_str(&line).unwrap();
+    let (_coordinator, ready) = served(folder.path());
     let (url, key) = (ready["url"].as_str().unwrap(), "B".repeat(22));
 
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tiny-llama");
