@@ -2,7 +2,8 @@
 //!
 //! What looks like a Latin letter is taken for it: by compatibility (fullwidth, mathematical, circled letters), by the
 //! confusables of UTS 39, and by a short list of our own for what that table leaves apart: small capitals, to which it
-//! sends many Cyrillic letters, letters in boxes, and some Greek ones that people write words with.
+//! sends many Cyrillic letters, letters in boxes, some Greek ones that people write words with, and the letters and signs
+//! of other scripts that converters to fancy letters put in place of Latin ones.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
@@ -11,9 +12,10 @@ use unicode_security::confusable_detection::skeleton;
 /// What our own list takes for what.
 #[rustfmt::skip]
 const PASSES_FOR: &[(&str, char)] = &[
-    ("ᴀɐΛɅλ", 'a'), ("ʙßƅβ", 'b'), ("ɔ¢", 'c'), ("ᴅ∂", 'd'), ("ᴇəǝɛεєꞓΣƩΞ€", 'e'), ("ꜰ", 'f'), ("ɢ", 'g'), ("ʜ", 'h'),
-    ("ᴊ", 'j'), ("ᴋĸ", 'k'), ("ʟլ£", 'l'), ("ᴍʍ", 'm'), ("ɴᴎИηπ", 'n'), ("ᴘ", 'p'), ("ǫ", 'q'), ("ʀᴙЯ", 'r'), ("§ſ", 's'),
-    ("ᴛ", 't'), ("μ", 'u'), ("ω", 'w'), ("χ", 'x'), ("¥", 'y'),
+    ("ᴀɐΛɅλ₳ᗩᏗ", 'a'), ("ʙßƅβɮ฿Ⴆⴆ", 'b'), ("ɔ¢Ƈƈ₵ᑕ", 'c'), ("ᴅ∂ԃᎴ", 'd'), ("ᴇəǝɛεєꞓΣƩΞ€", 'e'), ("ꜰϝ₣Ꭶ", 'f'), ("ɢ₲Ꮆ", 'g'),
+    ("ʜɧԋ", 'h'), ("ᴊʝᏠ", 'j'), ("ᴋĸӄ₭", 'k'), ("ʟլ£ʅⱠᏝ", 'l'), ("ᴍʍ₥", 'm'), ("ɴᴎИηπ₦ᑎᏁ", 'n'), ("Ꭷ", 'o'), ("ᴘ₱Ꭾ", 'p'),
+    ("ǫϙᑫ", 'q'), ("ʀᴙЯɾ", 'r'), ("§ſֆ₴ᔕ", 's'), ("ᴛ†ȶ₮Ꮦ", 't'), ("μʊ", 'u'), ("Ꮙ", 'v'), ("ω₩ᗯᏇ", 'w'), ("χҳӼӽӾӿ᙭", 'x'),
+    ("¥", 'y'), ("ʑᘔ", 'z'),
 ];
 
 /// Letters in boxes and on black ground, each row from A to Z.
@@ -145,6 +147,10 @@ mod tests {
         check("ВАВΥ Тееп ΚΙD", "baby teen kid");
         check("тeeп кid", "teen kid");
         check("a\u{3000}b\u{2003}c\u{2800}d\ne", "a b c d\ne");
+        check("ƈԋιʅԃ ϝɾσƚԋ ʝαʑʑ", "child frolh jazz");
+        check("ᑕᕼIᒪᗪ ᑎEᗯ ᔕIX ᔕI᙭", "child new six six");
+        check("₣₳₭Ɇ ₴₮₳₦Đ ₱Ⱡ₳₵Ɇ₲ ₥₳₩", "fake stand placeg maw");
+        check("ᏕᏖᏗᏁᎴ ᎶᎧᎧᎴ", "stand good");
         check("ﬁne ﬂæ", "fine flae");
         check("Ꮮ🄻Ⅼℒ ІΙⅠℐ", "llll iiii");
     }
