@@ -59,7 +59,18 @@ mod tests {
             assert!(gap < 4e-7, "exp({x}) is off by {gap:e}");
         }
         assert_eq!(exp(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp(-1e30), 0.0);
         assert_eq!(exp(0.0), 1.0);
+    }
+
+    #[test]
+    fn what_is_drawn_by_weighs_what_it_should() {
+        for step in 0..=8700 {
+            let x = -(step as f32) / 100.0;
+            let wanted = f64::from(x).exp();
+            let gap = (f64::from(exp(x)) - wanted).abs() / wanted;
+            assert!(gap <= 3e-7, "exp({x}) is off by {gap:e}");
+        }
     }
 
     #[test]
