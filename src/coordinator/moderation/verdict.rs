@@ -11,6 +11,7 @@ use super::forms::{Forms, words};
 use super::letters::folded;
 use super::pattern::Pattern;
 use super::youth;
+use crate::protocol::legacy::image::request::NEGATIVE;
 use crate::protocol::legacy::{image, text};
 
 /// At this suspicion a prompt is not taken as it is.
@@ -19,8 +20,6 @@ pub const TOO_SUSPICIOUS: u32 = 2;
 pub const LONGEST: usize = 7000;
 /// Replacements may make it longer by so many bytes.
 const LONGER: usize = 1 << 20;
-/// Between what a picture shows and what it does not.
-const NEGATIVE: &str = "###";
 
 /// A prompt and what is known of its circumstances.
 #[derive(Debug, Clone)]

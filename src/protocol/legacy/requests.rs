@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::protocol::job::RequestId;
 
-use super::image::request::GenerationInputImage;
+use super::image::request::{GenerationInputImage, NEGATIVE};
 use super::rules::{List, Text, list, text};
 use super::tables::{reply, words};
 use super::text::request::GenerationInputText;
@@ -14,8 +14,6 @@ use super::text::request::GenerationInputText;
 const MOST_TARGETS: usize = 5;
 /// Models that one request may name. Each is looked up, counted and held against the workers that are here.
 const MOST_MODELS: usize = 100;
-/// Between what should be seen and what should not.
-const NEGATIVE: &str = "###";
 
 reply! {
     /// 202 of an async request; of a dry run 200, with `kudos` and what a style, if one is named, makes of it.

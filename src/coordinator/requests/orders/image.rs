@@ -12,14 +12,12 @@ use crate::protocol::job::{
 };
 use crate::protocol::legacy::image::params::ModelPayloadLorasImage;
 use crate::protocol::legacy::image::reference;
-use crate::protocol::legacy::image::request::GenerationInputImage;
+use crate::protocol::legacy::image::request::{GenerationInputImage, NEGATIVE};
 use crate::protocol::legacy::words::{SourceProcessing, Word};
 use crate::protocol::legacy::{Body as _, Refusal, seed, work};
 
 /// Images are stale after this.
 pub const LIFETIME: Duration = Duration::from_secs(10 * 60);
-/// Between what should be seen and what should not.
-const SEPARATOR: &str = "###";
 
 #[derive(Debug)]
 pub struct ImageAsked {
@@ -148,7 +146,7 @@ impl ImageAsked {
 
     fn image(&self, nth: Nth) -> ImageRequest {
         let params = &self.request.params;
-        let (prompt, negative) = match self.request.prompt.split_once(SEPARATOR) {
+        let (prompt, negative) = match self.request.prompt.split_once(NEGATIVE) {
             Some((prompt, negative)) => (prompt, Some(negative.to_owned())),
             None => (&*self.request.prompt, None),
         };

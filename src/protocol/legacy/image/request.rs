@@ -7,6 +7,9 @@ use crate::protocol::legacy::words::SourceProcessing;
 
 use super::params::ModelGenerationInputImage;
 
+/// In a prompt, between what should be seen and what should not.
+pub const NEGATIVE: &str = "###";
+
 body! {
     /// `POST /v2/generate/async`
     pub struct GenerationInputImage {

@@ -2,12 +2,10 @@
 
 use crate::protocol::legacy::error::{Code, Refusal};
 use crate::protocol::legacy::image::check::LONGEST_PROMPT as LONGEST_IMAGE_PROMPT;
+use crate::protocol::legacy::image::request::NEGATIVE;
 use crate::protocol::legacy::text::check::LONGEST_PROMPT as LONGEST_TEXT_PROMPT;
 
 use super::{MOST_MODELS, MOST_TAGS};
-
-/// Between what should be seen and what should not.
-const NEGATIVE: &str = "###";
 
 pub const IMAGE_TEMPLATE: &str = "{p}{np}";
 pub const IMAGE_VARIABLES: [&str; 2] = ["{p}", "{np}"];
