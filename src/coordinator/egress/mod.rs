@@ -8,10 +8,11 @@
 //!
 //! A client may name any address, so nothing goes to this machine or the network around it, in whatever notation, by
 //! whatever name and after whatever redirect. A name is resolved once and the connection made to what was looked at.
-//! Bodies have a size and a time; compressed ones are not taken, so that none grows. No proxy of the environment is
+//! Only the usual ports of web servers are used. Bodies have a size and a time; compressed ones are not taken, so that none grows. No proxy of the environment is
 //! asked, no cookie kept, no credential sent.
 //!
-//! Errors tell nothing of what is inside: they go to the client.
+//! Errors go to the client and tell nothing of what is inside: a name that leads there is as unknown as one that does
+//! not exist.
 
 mod address;
 mod names;
@@ -21,6 +22,7 @@ mod target;
 pub mod tests;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -84,9 +86,13 @@ pub enum EgressError {
     Scheme(Schemes),
     #[error("there is a name or a password in the address")]
     Credentials,
+    /// Of addresses that say so themselves. A name that leads inside is [`EgressError::Unreachable`], as one that does not
+    /// exist is: clients must not learn which names exist in the operator's network.
     #[error("the address does not lead to the internet")]
     Inside,
-    #[error("nobody answers at the address")]
+    #[error("the address names port {0}: only 80, 443, 8080 and 8443 are used")]
+    Port(u16),
+    #[error("the host of the address is unknown, not on the internet, or does not answer")]
     Unreachable,
     #[error("the answer at the address is {0}, not 200")]
     Status(u16),
@@ -108,9 +114,9 @@ pub fn check_words(url: &str, schemes: Schemes) -> Result<(), EgressError> {
             Permitted::default().admit([address], port)?;
             Ok(())
         }
-        (Named::Name(name), _) => match target::is_own(&name) {
+        (Named::Name(name), port) => match target::is_own(&name) {
             true => Err(EgressError::Inside),
-            false => Ok(()),
+            false => Permitted::default().check_port(port),
         },
     }
 }
@@ -190,16 +196,27 @@ impl Egress {
     async fn send(&self, mut request: Request, limits: Limits) -> Result<Response, EgressError> {
         let schemes = self.inner.permitted.schemes(request.url(), limits.schemes);
         let (named, port) = target::check(request.url(), schemes)?;
-        let addresses = match named {
-            Named::Address(address) => vec![address],
-            Named::Name(name) => self.inner.names.addresses(&name).await?,
+        let admitted = match named {
+            Named::Address(address) => self.inner.permitted.admit([address], port)?,
+            Named::Name(name) => self.admit_name(&name, port).await?,
         };
-        let admitted = self.inner.permitted.admit(addresses, port)?;
         let plain = reqwest::header::HeaderValue::from_static("identity");
         request.headers_mut().insert(ACCEPT_ENCODING, plain);
         let client = self.client(Pinned(admitted))?;
         let answer = client.execute(request).await;
         answer.map_err(|_| EgressError::Unreachable)
+    }
+
+    /// The addresses of a name. One that leads inside is as unknown as one that does not exist.
+    async fn admit_name(&self, name: &str, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
+        let permitted = &self.inner.permitted;
+        if target::is_own(name) && !permitted.0.contains(&port) {
+            return Err(EgressError::Inside);
+        }
+        permitted.check_port(port)?;
+        let addresses = self.inner.names.addresses(name).await?;
+        let admitted = permitted.admit(addresses, port);
+        admitted.map_err(|_| EgressError::Unreachable)
     }
 
     /// One for each request: it knows no other addresses than these, and forgets them with it.

@@ -1,22 +1,24 @@
 //! Names to addresses, once for each time something is sent: what was looked at is what is connected to.
 
 use std::future::ready;
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use tokio::net::lookup_host;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 use super::EgressError;
 
 /// Who knows the addresses of names.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub enum Names {
     /// The machine.
-    #[default]
-    System,
+    System(Lookups),
     /// A test.
     #[cfg(test)]
-    Told(std::sync::Arc<std::sync::Mutex<Vec<Answer>>>),
+    Told(Arc<std::sync::Mutex<Vec<Answer>>>),
 }
 
 /// A name, and what it leads to when it is asked for next.
@@ -27,14 +29,52 @@ pub type Answer = (&'static str, Vec<IpAddr>);
 #[derive(Debug)]
 pub struct Pinned(pub Vec<SocketAddr>);
 
+/// DNS lookups on blocking threads. A lookup cannot be cancelled and may outlive its request by a minute, so each holds
+/// its permit until it returns: slow name servers never occupy more than [`LOOKUPS`] threads.
+#[derive(Debug, Clone)]
+pub struct Lookups {
+    permits: Arc<Semaphore>,
+    resolve: fn(&str) -> io::Result<Vec<IpAddr>>,
+}
+
+/// Lookups that may be running at a time.
+pub const LOOKUPS: usize = 16;
+
+impl Lookups {
+    pub fn with(resolve: fn(&str) -> io::Result<Vec<IpAddr>>) -> Self {
+        let permits = Arc::new(Semaphore::new(LOOKUPS));
+        Self { permits, resolve }
+    }
+
+    async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, EgressError> {
+        let permit = self.permits.clone().acquire_owned().await;
+        let permit = permit.map_err(|_| EgressError::Unreachable)?;
+        let (name, resolve) = (name.to_owned(), self.resolve);
+        let looking = spawn_blocking(move || {
+            let found = resolve(&name);
+            drop(permit);
+            found
+        });
+        let found = looking.await.map_err(|_| EgressError::Unreachable)?;
+        found.map_err(|_| EgressError::Unreachable)
+    }
+}
+
+fn resolve_by_system(name: &str) -> io::Result<Vec<IpAddr>> {
+    let found = (name, 0).to_socket_addrs()?;
+    Ok(found.map(|address| address.ip()).collect())
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self::System(Lookups::with(resolve_by_system))
+    }
+}
+
 impl Names {
     pub async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, EgressError> {
         match self {
-            Self::System => {
-                let found = lookup_host((name, 0)).await;
-                let found = found.map_err(|_| EgressError::Unreachable)?;
-                Ok(found.map(|address| address.ip()).collect())
-            }
+            Self::System(lookups) => lookups.addresses(name).await,
             #[cfg(test)]
             Self::Told(answers) => {
                 let mut answers = answers.lock().unwrap();

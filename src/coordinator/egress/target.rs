@@ -41,6 +41,10 @@ pub fn check(url: &Url, schemes: Schemes) -> Result<(Named, u16), EgressError> {
     Ok((named, port.ok_or(EgressError::NotAnAddress)?))
 }
 
+/// The ports of web servers, proxied or not. On others are mail, databases and the like, of which nobody fetches an
+/// image, and asking whether one is open is a port scan under our address.
+const PORTS: [u16; 4] = [80, 443, 8080, 8443];
+
 /// Names that every machine has for itself (RFC 6761).
 pub fn is_own(name: &str) -> bool {
     let name = name.trim_end_matches('.');
@@ -54,6 +58,15 @@ impl Permitted {
         match url.port_or_known_default().is_some_and(own) {
             true => Schemes::HttpToo,
             false => schemes,
+        }
+    }
+
+    /// Refuses ports that no web server has. To be asked before a name is looked up: the answer must not depend on
+    /// where the name leads.
+    pub fn check_port(&self, port: u16) -> Result<(), EgressError> {
+        match PORTS.contains(&port) || self.0.contains(&port) {
+            true => Ok(()),
+            false => Err(EgressError::Port(port)),
         }
     }
 
@@ -71,6 +84,7 @@ impl Permitted {
                 false => return Err(EgressError::Inside),
             }
         }
+        self.check_port(port)?;
         match admitted.is_empty() {
             true => Err(EgressError::Unreachable),
             false => Ok(admitted),
@@ -145,9 +159,16 @@ mod tests {
             ("http://me:secret@8.8.8.8/", EgressError::Credentials),
             ("http://:secret@8.8.8.8/", EgressError::Credentials),
             ("http://8.8.8.8:0/", EgressError::NotAnAddress),
+            ("http://8.8.8.8:22/", EgressError::Port(22)),
+            ("http://8.8.8.8:25/", EgressError::Port(25)),
+            ("https://8.8.8.8:5432/", EgressError::Port(5432)),
+            ("https://8.8.8.8:65535/", EgressError::Port(65535)),
         ];
         for (url, expected) in cases {
             assert_eq!(admitted(url), Err(expected), "{url}");
+        }
+        for url in ["http://8.8.8.8:8080/", "https://8.8.8.8:8443/"] {
+            assert_eq!(admitted(url), Ok(1), "{url}");
         }
         let plain = Url::parse("http://8.8.8.8/").unwrap();
         let refused = check(&plain, Schemes::Https);

@@ -1,4 +1,6 @@
+use std::io;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -6,7 +8,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::names::Names;
+use super::names::{LOOKUPS, Lookups, Names};
 use super::target::Permitted;
 use super::{Egress, EgressError, Limits, Schemes};
 use crate::tasks::Tasks;
@@ -165,14 +167,52 @@ async fn this_machine_is_not_asked() {
 }
 
 #[tokio::test]
-async fn a_name_that_leads_inside_is_not_asked() {
+async fn internal_names_are_not_asked_and_fail_like_unknown_ones() {
     let server = Server::start(ok("", "secret")).await;
+    let unknown = refusal(&told(&[], &[]), "http://unknown.example/").await;
+    assert_eq!(unknown, EgressError::Unreachable);
     for inside in ["127.0.0.1", "10.0.0.1", "169.254.169.254", "fd00::1", "::1"] {
         let egress = told(&[("innocent.example", inside)], &[]);
+        let refused = refusal(&egress, "http://innocent.example/").await;
+        assert_eq!(refused, unknown, "{inside}");
+        // A port says nothing of the name: it is refused before the lookup.
         let url = format!("http://innocent.example:{}/", server.port);
-        assert_eq!(refusal(&egress, &url).await, EgressError::Inside);
+        assert_eq!(refusal(&egress, &url).await, EgressError::Port(server.port));
     }
     assert_eq!(server.asked(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_lookups_keep_their_permit_until_they_return() {
+    static RUNNING: AtomicUsize = AtomicUsize::new(0);
+    static HIGHEST: AtomicUsize = AtomicUsize::new(0);
+    static SLOW: AtomicBool = AtomicBool::new(true);
+    fn resolve(_: &str) -> io::Result<Vec<IpAddr>> {
+        let running = RUNNING.fetch_add(1, Ordering::SeqCst) + 1;
+        HIGHEST.fetch_max(running, Ordering::SeqCst);
+        while SLOW.load(Ordering::SeqCst) {
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+        RUNNING.fetch_sub(1, Ordering::SeqCst);
+        Err(io::ErrorKind::NotFound.into())
+    }
+    let names = Names::System(Lookups::with(resolve));
+    let egress = Egress::with(names, Permitted::default());
+    let limits = Limits {
+        time: Duration::from_millis(50),
+        ..LIMITS
+    };
+    let fetch = || egress.fetch("http://slow.example/", limits);
+    let fetches = futures_util::future::join_all((0..3 * LOOKUPS).map(|_| fetch()));
+    for outcome in fetches.await {
+        assert_eq!(outcome, Err(EgressError::TooSlow(limits.time)));
+    }
+    // All requests have given up, and their lookups still run.
+    assert_eq!(fetch().await, Err(EgressError::TooSlow(limits.time)));
+    assert_eq!(HIGHEST.load(Ordering::SeqCst), LOOKUPS);
+    SLOW.store(false, Ordering::SeqCst);
+    let refused = refusal(&egress, "http://slow.example/").await;
+    assert_eq!(refused, EgressError::Unreachable);
 }
 
 #[tokio::test]
@@ -190,7 +230,7 @@ async fn a_name_is_resolved_once_and_what_was_looked_at_is_asked() {
     ];
     let egress = told(&answers, &[&server, &mover]);
     let url = format!("http://two-faced.example:{}/", mover.port);
-    assert_eq!(refusal(&egress, &url).await, EgressError::Inside);
+    assert_eq!(refusal(&egress, &url).await, EgressError::Unreachable);
     assert_eq!(server.asked().len(), 1);
 }
 
