@@ -10,7 +10,7 @@ use crate::coordinator::storage::{PersonRow, StorageError, Store};
 use crate::protocol::job::{AccountId, Kudos, SharedKeyId, UnixMillis};
 use crate::protocol::legacy::{Code, Refusal};
 
-use super::{Cause, MOST, Posted, Posting};
+use super::{Cause, MOST, MOST_CREATED, Posted, Posting};
 
 /// Whoever has just received kudos from somebody sends them none for so long.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -77,7 +77,7 @@ impl Giving {
         let sender = self.person(Some(giver.account)).await?;
         Code::FaultWhenKudosSending.when(sender.as_ref().is_some_and(is_suspicious))?;
         refuse_people(giver, &receiver)?;
-        refuse_amount(gift.amount)?;
+        refuse_amount(gift.amount, MOST)?;
         let posted = match &receiver.key {
             Some(key) => self.store.post_to_key(posting, key.id, amount).await?,
             None => self.store.post(posting).await?,
@@ -100,7 +100,7 @@ impl Giving {
         Code::KudosAwardToAnon.when(account == Some(ANONYMOUS))?;
         let known = self.person(account).await?;
         let receiver = known.ok_or(Refusal::from(Code::InvalidAwardUsername))?;
-        refuse_amount(gift.amount)?;
+        refuse_amount(gift.amount, MOST_CREATED)?;
         let amount = Kudos(gift.amount.saturating_mul(1000));
         let posting = Posting::from_house(Cause::Award, receiver.account, amount, wall_clock())
             .about(format!("by {}", giver.account.0));
@@ -194,10 +194,10 @@ fn refuse_people(giver: &Caller, receiver: &Receiver) -> Result<(), Refusal> {
         .map_err(|refusal| refusal.at(400))
 }
 
-fn refuse_amount(kudos: i64) -> Result<(), Refusal> {
+fn refuse_amount(kudos: i64, most: Kudos) -> Result<(), Refusal> {
     Code::NegativeKudosTransfer.when(kudos < 0)?;
     Code::InvalidKudosTransferAmount.when(kudos == 0)?;
-    let most = MOST.0 / 1000;
+    let most = most.0 / 1000;
     match kudos <= most {
         true => Ok(()),
         false => Err(Refusal::new(
@@ -214,7 +214,7 @@ fn account_in(name: &str) -> Option<AccountId> {
 
 #[cfg(test)]
 mod tests {
-    use super::{account_in, refuse_amount};
+    use super::{MOST, account_in, refuse_amount};
     use crate::protocol::job::AccountId;
     use crate::protocol::legacy::Code;
 
@@ -243,11 +243,12 @@ mod tests {
     #[test]
     fn an_amount_is_more_than_nothing_and_not_absurd() {
         let code = |amount| {
-            refuse_amount(amount)
+            refuse_amount(amount, MOST)
                 .err()
                 .and_then(|refusal| refusal.code())
         };
         assert_eq!(code(1), None);
+        assert_eq!(code(5_000_000_000), None);
         assert_eq!(code(0), Some(Code::InvalidKudosTransferAmount));
         assert_eq!(code(i64::MIN), Some(Code::NegativeKudosTransfer));
         assert_eq!(code(i64::MAX), Some(Code::BadRequest));

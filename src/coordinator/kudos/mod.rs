@@ -42,7 +42,9 @@ pub use giving::{Gift, Giving, NotGiven};
 pub use image::{Control, Drawing, Terms, activation_fee, agent_factor};
 pub use interrogation::{form_charge, form_reward, tiles};
 pub use payer::Payer;
-pub use posting::{Cause, DONATED, GIFTED, MOST, Posted, Posting, PostingId, RECEIVED};
+pub use posting::{
+    Cause, DONATED, GIFTED, MOST, MOST_CREATED, Posted, Posting, PostingId, RECEIVED,
+};
 pub use price::{FEE, estimate_text, price_text};
 pub use settlement::{Entry, HOUSE, Reason, Settlement, State};
 pub use sizes::Prices;

@@ -7,8 +7,11 @@ use crate::protocol::job::{AccountId, Kudos, UnixMillis, timely};
 
 use super::HOUSE;
 
-/// The most that one account may give or receive at once, so that no sum can overflow: a billion kudos.
-pub const MOST: Kudos = Kudos(1_000_000_000_000);
+/// The most that one account may give another at once: a trillion kudos, more than all accounts of the public service have.
+pub const MOST: Kudos = Kudos(1_000_000_000_000_000);
+/// The most that may be created at once, by an award or a correction: a billion kudos. Nobody's balance limits these, and
+/// the sum of some millions of them still fits in 64 bits.
+pub const MOST_CREATED: Kudos = Kudos(1_000_000_000_000);
 
 /// Tallies of what goes from one user to another.
 pub const GIFTED: &str = "gifted";
@@ -128,8 +131,10 @@ impl Posting {
             .iter()
             .map(|(_, amount)| i128::from(amount.0))
             .sum();
+        let creates = self.moves.iter().any(|(account, _)| *account == HOUSE);
+        let most = if creates { MOST_CREATED } else { MOST };
         let sensible =
-            |(_, amount): &(AccountId, Kudos)| amount.0.unsigned_abs() <= MOST.0.unsigned_abs();
+            |(_, amount): &(AccountId, Kudos)| amount.0.unsigned_abs() <= most.0.unsigned_abs();
         sum == 0 && self.moves.iter().all(sensible)
     }
 
@@ -173,7 +178,7 @@ impl Cause {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cause, MOST, Posting};
+    use super::{Cause, MOST, MOST_CREATED, Posting};
     use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 
     const ALICE: AccountId = AccountId(1);
@@ -191,7 +196,11 @@ mod tests {
 
     #[test]
     fn absurd_or_unbalanced_postings_are_not_sound() {
+        assert!(gift(MOST.0).is_sound() && gift(MOST_CREATED.0 + 1).is_sound());
         assert!(!gift(MOST.0 + 1).is_sound());
+        let award = |amount| Posting::from_house(Cause::Award, BOB, Kudos(amount), UnixMillis(0));
+        assert!(award(MOST_CREATED.0).is_sound());
+        assert!(!award(MOST_CREATED.0 + 1).is_sound());
         assert!(!gift(i64::MIN).is_sound());
         let lost = vec![(ALICE, Kudos(-5)), (BOB, Kudos(4))];
         assert!(!Posting::new(Cause::Transfer, lost, UnixMillis(0)).is_sound());

@@ -9,7 +9,7 @@ use tracing::{debug, info, warn};
 
 use crate::coordinator::accounts::{Accounts, Roles};
 use crate::coordinator::clock::wall_clock;
-use crate::coordinator::kudos::{MOST, Presence, Prices};
+use crate::coordinator::kudos::{MOST_CREATED, Presence, Prices};
 use crate::coordinator::rigs::Rigs;
 use crate::coordinator::storage::{Attended, Promotion, StorageError, Store};
 use crate::coordinator::switchboard::{Switchboard, WorkerOnline};
@@ -50,7 +50,7 @@ pub fn allowance(own: Kudos, roles: Roles) -> Kudos {
         true => Kudos(own.0.saturating_add(OFFICE.0)),
         false => own,
     };
-    allowance.min(MOST)
+    allowance.min(MOST_CREATED)
 }
 
 impl Rewards {

@@ -130,6 +130,24 @@ async fn kudos_go_from_one_user_to_another() {
 }
 
 #[tokio::test]
+async fn more_than_a_billion_kudos_can_be_transferred() {
+    let app = App::start().await;
+    let rich = Person::new(&app, "rich", Roles::USER).await;
+    let bob = Person::new(&app, "bob", Roles::USER).await;
+    bob.can_give(&app, 0).await;
+    for billions in 1..=5 {
+        rich.can_give(&app, billions * 1_000_000_000).await;
+    }
+    let (status, answer) = give(&app, &rich, &bob.alias(), 4_000_000_000).await;
+    assert_eq!(
+        (status, &answer),
+        (StatusCode::OK, &json!({"transferred": 4e9}))
+    );
+    let left = (rich.left(&app).await, bob.left(&app).await);
+    assert_eq!(left, (1_000_000_000, 4_000_000_000));
+}
+
+#[tokio::test]
 async fn a_transfer_is_refused_in_the_order_that_clients_know() {
     let settings = DoorSettings {
         anonymous: true,

@@ -7,7 +7,7 @@ use sqlx::any::AnyArguments;
 use sqlx::query::Query;
 
 use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{Cause, MOST, Posting, escrow_of};
+use crate::coordinator::kudos::{Cause, MOST_CREATED, Posting, escrow_of};
 use crate::coordinator::storage::keys::touch_keys;
 use crate::coordinator::storage::postings::post;
 use crate::coordinator::storage::rigs::resume_all_of;
@@ -215,7 +215,7 @@ impl Changing {
              WHEN monthly_kudos + $1 > $2 THEN $2 ELSE monthly_kudos + $1 END, \
              monthly_paid_at = COALESCE(monthly_paid_at, $3) WHERE account = $4",
         );
-        let monthly = monthly.bind(more.0).bind(MOST.0).bind(self.now.0);
+        let monthly = monthly.bind(more.0).bind(MOST_CREATED.0).bind(self.now.0);
         self.run(monthly, connection).await?;
         if more.0 > 0 {
             let given = Posting::from_house(Cause::Monthly, self.account, more, self.now);

@@ -11,7 +11,7 @@ use proptest::test_runner::{Config, TestRunner};
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{Cause, HOUSE, MOST, Posted, Posting};
+use crate::coordinator::kudos::{Cause, HOUSE, MOST_CREATED, Posted, Posting};
 use crate::coordinator::storage::{StorageError, Store};
 use crate::protocol::job::{AccountId, JobId, Kudos, UnixMillis};
 
@@ -114,7 +114,7 @@ async fn a_posting_that_does_not_balance_is_refused_and_its_neighbours_are_not(s
     grant(&store, ALICE, 50).await;
     let lost = vec![(ALICE, Kudos(-5)), (BOB, Kudos(4))];
     let lost = Posting::new(Cause::Correction, lost, NOON);
-    let absurd = Posting::from_house(Cause::Award, BOB, Kudos(MOST.0 + 1), NOON);
+    let absurd = Posting::from_house(Cause::Award, BOB, Kudos(MOST_CREATED.0 + 1), NOON);
     let (lost, absurd, good, job) = tokio::join!(
         store.post(lost),
         store.post(absurd),

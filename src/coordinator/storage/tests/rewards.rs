@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{MOST, Settlement, escrow_of};
+use crate::coordinator::kudos::{MOST_CREATED, Settlement, escrow_of};
 use crate::coordinator::sharing::NewKey;
 use crate::coordinator::storage::{
     Attended, Decided, Leaving, Left, NewLogin, NewMessage, PersonChange, Promotion, RigChange,
@@ -270,12 +270,15 @@ async fn no_month_is_worth_more_than_can_be_given_at_once(scratch: Scratch) {
         gains: Roles::MODERATOR,
         ..PersonChange::default()
     };
-    let most = Kudos(MOST.0 / 2);
+    let most = Kudos(MOST_CREATED.0 / 2);
     for _ in 0..2 {
         store.change_person(rich, more(most), NOW).await.unwrap();
     }
     let changed = store.change_person(rich, more(most), NOW).await.unwrap();
-    assert_eq!(changed.map(|changed| changed.monthly_kudos), Some(MOST));
+    assert_eq!(
+        changed.map(|changed| changed.monthly_kudos),
+        Some(MOST_CREATED)
+    );
     let changed = store.change_person(other, more(Kudos(1000)), NOW).await;
     assert!(changed.unwrap().is_some());
     let later = NOW.after(31 * DAY);
