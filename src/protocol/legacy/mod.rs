@@ -55,6 +55,7 @@ pub mod written;
 
 mod body;
 mod codes;
+pub mod contract;
 mod rules;
 mod tables;
 

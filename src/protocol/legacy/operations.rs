@@ -15,7 +15,7 @@ body! {
     pub struct AddTimeoutIPInput {
         needs {
             /// An address, or a block of them: `10.0.0.0/8`.
-            ipaddr: String = text(7..=40),
+            ipaddr: String = text(2..=49),
             hours: u32 = whole(1..=720),
         }
     }
@@ -24,7 +24,7 @@ body! {
 body! {
     /// `DELETE /v2/operations/ipaddr`
     pub struct DeleteTimeoutIPInput {
-        needs { ipaddr: String = text(7..=40), }
+        needs { ipaddr: String = text(2..=49), }
     }
 }
 
@@ -41,6 +41,9 @@ reply! {
 #[cfg(test)]
 mod tests {
     use super::{AddTimeoutIPInput, AddWorkerTimeout, DeleteTimeoutIPInput, IPTimeout};
+    use serde_json::json;
+
+    use crate::protocol::legacy::Body;
     use crate::protocol::legacy::schemas::{assert_fits, assert_reads};
 
     #[test]
@@ -48,6 +51,10 @@ mod tests {
         assert_reads::<AddWorkerTimeout>("AddWorkerTimeout");
         assert_reads::<AddTimeoutIPInput>("AddTimeoutIPInput");
         assert_reads::<DeleteTimeoutIPInput>("DeleteTimeoutIPInput");
+        // The public service takes from 7 characters on, and `::1` is an address, too.
+        let named = |address: &str| DeleteTimeoutIPInput::read(json!({"ipaddr": address}));
+        assert!(named("::").is_ok() && named("::1").is_ok());
+        assert!(named("").is_err() && named(&"1".repeat(50)).is_err());
         let timeout = IPTimeout {
             ipaddr: "10.0.0.0/8".to_owned(),
             seconds: 60,

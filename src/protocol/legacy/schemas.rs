@@ -3,30 +3,21 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use std::sync::LazyLock;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Body, Refusal};
-
-static CONTRACT: LazyLock<Value> = LazyLock::new(|| {
-    let file = include_str!(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/fixtures/legacy/schemas.json"
-    ));
-    serde_json::from_str(file).unwrap()
-});
+use super::{Body, Refusal, contract};
 
 pub fn schema(name: &str) -> &'static Value {
-    let schema = &CONTRACT["$defs"][name];
+    let schema = &contract::schemas()["$defs"][name];
     assert!(schema.is_object(), "the contract has no {name}");
     schema
 }
 
 /// Every `rc` the contract has seen, documented or sent.
 pub fn known_codes() -> BTreeSet<String> {
-    let lists = CONTRACT["x-rc"].as_object().unwrap().values();
+    let lists = contract::schemas()["x-rc"].as_object().unwrap().values();
     let codes = lists.flat_map(|list| list.as_array().unwrap());
     codes
         .map(|code| code.as_str().unwrap().to_owned())

@@ -18,7 +18,7 @@ const ELSEWHERE: [(&str, u16); 4] = [
 ];
 
 static CONTRACT: LazyLock<Value> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("../../fixtures/legacy/schemas.json")).unwrap()
+    serde_json::from_str(include_str!("../../../src/protocol/legacy/schemas.json")).unwrap()
 });
 
 /// Panics unless the reply is what the contract says.
