@@ -13,6 +13,13 @@ pub struct Network {
     bits: u8,
 }
 
+/// How many leading bits of a network count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prefix {
+    V4(u8),
+    V6(u8),
+}
+
 /// Some networks, however many: an address is looked up once for each of their sizes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Networks {
@@ -57,8 +64,23 @@ impl Network {
     pub fn around(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(_) => Self::of(address, 128),
+            // The first /64 holds loopback, and every IPv4 address as it is mapped to IPv6.
+            IpAddr::V6(v6) if v6.to_bits() >> HOUSEHOLD == 0 => Self::of(address, 128),
             IpAddr::V6(_) => Self::of(address, HOUSEHOLD),
         }
+    }
+
+    /// The length of its prefix as an IPv4 or IPv6 network has it.
+    pub fn prefix(&self) -> Prefix {
+        match Ipv6Addr::from_bits(self.first).to_ipv4_mapped() {
+            Some(_) if self.bits >= MAPPED => Prefix::V4(self.bits - MAPPED),
+            _ => Prefix::V6(self.bits),
+        }
+    }
+
+    /// Whether any address is in both.
+    pub fn overlaps(&self, other: Self) -> bool {
+        self.holds(other) || other.holds(*self)
     }
 
     pub fn contains(&self, address: IpAddr) -> bool {
@@ -105,10 +127,10 @@ impl FromIterator<Network> for Networks {
 /// As [`Network::parse`] reads it.
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let first = Ipv6Addr::from_bits(self.first);
-        let (address, bits) = match first.to_ipv4_mapped() {
-            Some(address) if self.bits >= MAPPED => (IpAddr::V4(address), self.bits - MAPPED),
-            _ => (IpAddr::V6(first), self.bits),
+        let address = IpAddr::V6(Ipv6Addr::from_bits(self.first));
+        let (address, bits) = match self.prefix() {
+            Prefix::V4(bits) => (address.to_canonical(), bits),
+            Prefix::V6(bits) => (address, bits),
         };
         match self.is_single() {
             true => write!(f, "{address}"),
@@ -134,7 +156,7 @@ fn mask(bits: u8) -> u128 {
 mod tests {
     use std::net::IpAddr;
 
-    use super::{Network, Networks};
+    use super::{Network, Networks, Prefix};
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -217,6 +239,24 @@ mod tests {
             Network::around(ip("192.0.2.1")),
             Network::around(ip("::ffff:192.0.2.1"))
         );
+    }
+
+    #[test]
+    fn the_household_of_ipv6_loopback_holds_no_ipv4_address() {
+        let household = Network::around(ip("::1"));
+        assert_eq!(household.to_string(), "::1");
+        assert!(!household.contains(ip("192.0.2.1")));
+    }
+
+    #[test]
+    fn a_prefix_is_that_of_its_own_family() {
+        let prefix = |text: &str| Network::parse(text).unwrap().prefix();
+        assert_eq!(prefix("10.0.0.0/8"), Prefix::V4(8));
+        assert_eq!(prefix("::ffff:10.0.0.0/104"), Prefix::V4(8));
+        assert_eq!(prefix("0.0.0.0/0"), Prefix::V4(0));
+        assert_eq!(prefix("192.0.2.7"), Prefix::V4(32));
+        assert_eq!(prefix("::ffff:0:0/80"), Prefix::V6(80));
+        assert_eq!(prefix("2001:db8::/32"), Prefix::V6(32));
     }
 
     #[test]

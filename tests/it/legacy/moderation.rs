@@ -317,7 +317,7 @@ async fn addresses_are_kept_out_listed_and_let_in_again() {
         .iter()
         .map(|row| row["ipaddr"].as_str().unwrap())
         .collect();
-    assert_eq!(listed, ["10.0.0.0/8", "2001:db8::/32"]);
+    assert_eq!(listed, ["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"]);
     let around = async |address: &str| get(&app, &format!("{ADDRESSES}/{address}")).await;
     let found = around("10.1.2.3").await;
     assert_eq!(
@@ -338,6 +338,48 @@ async fn addresses_are_kept_out_listed_and_let_in_again() {
     .await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(around("10.1.2.3").await, json!([]));
+}
+
+#[tokio::test]
+async fn a_moderator_cannot_block_the_internet_loopback_or_their_own_address() {
+    let app = App::start().await;
+    let moderator = app.account_with(Roles::MODERATOR, Scopes::ALL).await;
+    let refused = async |key: &str, address: &str| {
+        let body = json!({"ipaddr": address, "hours": 1});
+        let (status, answer) = call_as(&app, key, Method::POST, ADDRESSES, body).await;
+        match status {
+            StatusCode::OK => None,
+            status => Some((status.as_u16(), answer["rc"].clone())),
+        }
+    };
+    let bad = Some((400, json!("BadRequest")));
+    for address in [
+        "0.0.0.0/0",
+        "10.0.0.0/8",
+        "::/0",
+        "2000::/3",
+        "::1",
+        "::/64",
+    ] {
+        assert_eq!(refused(&moderator, address).await, bad, "{address}");
+    }
+    for address in ["0.0.0.0/0", "128.0.0.0/1", "::/0", "127.0.0.1", "::1"] {
+        assert_eq!(refused(&app.key, address).await, bad, "{address}");
+    }
+    assert_eq!(refused(&moderator, "10.1.0.0/16").await, None);
+    assert_eq!(refused(&moderator, "2a00::").await, None);
+    assert_eq!(refused(&app.key, "10.0.0.0/8").await, None);
+    let own = json!({"ipaddr": "192.0.2.0/24", "hours": 1});
+    let (status, _) = from(&app, "192.0.2.7", &moderator, ADDRESSES, &own).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let (status, _) = from(&app, "198.51.100.7", &moderator, ADDRESSES, &own).await;
+    assert_eq!(status, StatusCode::OK);
+    // What an earlier version has blocked can be named all the same.
+    for address in ["::1", "0.0.0.0/0"] {
+        let body = json!({"ipaddr": address});
+        let (status, _) = call(&app, Method::DELETE, ADDRESSES, body).await;
+        assert_eq!(status, StatusCode::OK, "{address}");
+    }
 }
 
 #[tokio::test]

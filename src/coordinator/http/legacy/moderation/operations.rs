@@ -3,7 +3,7 @@
 //! A worker's address is kept out for 24 hours; `days` in the body, from 1 to 30, makes it longer, as public
 //! coordinators do. Of an IPv6 address the whole /64 is kept out: its user can choose any other in it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use axum::extract::State;
@@ -11,8 +11,11 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::Value;
 
-use crate::coordinator::address::Network;
+use crate::coordinator::accounts::Roles;
+use crate::coordinator::address::{Network, Prefix};
 use crate::coordinator::error::ApiError;
+use crate::coordinator::http::Address;
+use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::legacy::refused::Refused;
@@ -25,16 +28,33 @@ use crate::protocol::legacy::operations::{
 use crate::protocol::legacy::service::SimpleResponse;
 use crate::protocol::legacy::{Body, Code, Refusal};
 
+/// The shortest prefixes that may be blocked.
+#[derive(Debug, Clone, Copy)]
+struct Widest {
+    v4: u8,
+    v6: u8,
+}
+
+const WIDEST_OF_MODERATOR: Widest = Widest { v4: 16, v6: 32 };
+const WIDEST_OF_ADMIN: Widest = Widest { v4: 8, v6: 16 };
+const LOOPBACK: [(IpAddr, u8); 2] = [
+    (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8),
+    (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
+];
+
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// `POST /api/v2/operations/ipaddr`
 pub async fn block(
     State(moderation): State<Moderation>,
+    Address(address): Address,
+    Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
     let asked = AddTimeoutIPInput::parse(&whole?.bytes)?;
     let network = network(&asked.ipaddr)?;
+    check_block(network, address, caller.roles)?;
     let kept_out = moderation.keep_out(network, HOUR * asked.hours).await;
     kept_out.map_err(|_| unavailable())?;
     Ok(done())
@@ -54,11 +74,10 @@ pub async fn unblock(
     Ok(done())
 }
 
-/// `GET /api/v2/operations/ipaddr`: networks only, no single addresses.
+/// `GET /api/v2/operations/ipaddr`: networks and single addresses. The public service lists networks only, and whom it
+/// blocks one by one nobody can see.
 pub async fn blocked(State(moderation): State<Moderation>) -> Response {
-    let mut kept_out = moderation.all_kept_out();
-    kept_out.retain(|kept_out| !kept_out.network.is_single());
-    listed(&kept_out)
+    listed(&moderation.all_kept_out())
 }
 
 /// `GET /api/v2/operations/ipaddr/{address}`: what keeps this address out, or all of this network.
@@ -73,6 +92,8 @@ pub async fn around(
 /// `PUT /api/v2/operations/block_worker_ipaddr/{id}`
 pub async fn block_worker(
     State(moderation): State<Moderation>,
+    Address(address): Address,
+    Admitted(caller): Admitted,
     named: Named,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
@@ -84,6 +105,7 @@ pub async fn block_worker(
             "it is not known where this worker comes from: it was not here yet",
         )
     })?;
+    check_block(network, address, caller.roles)?;
     let kept_out = moderation.keep_out(network, time).await;
     kept_out.map_err(|_| unavailable())?;
     Ok(done())
@@ -101,6 +123,35 @@ pub async fn unblock_worker(
             .map_err(|_| unavailable())?;
     }
     Ok(done())
+}
+
+/// One moderator must not shut out half the internet, the machine itself (where proxies and `worker up` come from) or,
+/// by mistake, themselves.
+fn check_block(network: Network, caller: IpAddr, roles: Roles) -> Result<(), Refusal> {
+    let refuse = |message: String| Err(Refusal::new(Code::BadRequest, message));
+    let (most, who) = match roles.contains(Roles::ADMIN) {
+        true => (WIDEST_OF_ADMIN, "administrators"),
+        false => (WIDEST_OF_MODERATOR, "moderators"),
+    };
+    let is_too_wide = match network.prefix() {
+        Prefix::V4(bits) => bits < most.v4,
+        Prefix::V6(bits) => bits < most.v6,
+    };
+    if is_too_wide {
+        let Widest { v4, v6 } = most;
+        return refuse(format!(
+            "ipaddr is too wide: {who} block IPv4 networks from /{v4} on and IPv6 networks from /{v6} on"
+        ));
+    }
+    if LOOPBACK.iter().any(|(first, bits)| {
+        Network::new(*first, *bits).is_some_and(|loopback| loopback.overlaps(network))
+    }) {
+        return refuse("ipaddr holds loopback addresses, which are never blocked".to_owned());
+    }
+    if network.contains(caller) {
+        return refuse("ipaddr holds your own address, which you cannot block".to_owned());
+    }
+    Ok(())
 }
 
 /// A day, unless the body asks for others.
@@ -156,7 +207,42 @@ fn unavailable() -> Refusal {
 mod tests {
     use std::time::Duration;
 
-    use super::days;
+    use super::{Roles, check_block, days, network};
+
+    #[test]
+    fn moderators_block_from_16_bits_and_admins_from_8_and_nobody_loopback_or_themselves() {
+        let check = |text: &str, moderator: bool, admin: bool| {
+            let network = network(text).unwrap();
+            let caller = "198.51.100.7".parse().unwrap();
+            let may = |roles| check_block(network, caller, roles).is_ok();
+            assert_eq!(may(Roles::MODERATOR), moderator, "{text} by a moderator");
+            assert_eq!(may(Roles::ADMIN), admin, "{text} by an administrator");
+        };
+        check("192.0.2.7", true, true);
+        check("10.1.0.0/16", true, true);
+        check("10.0.0.0/15", false, true);
+        check("10.0.0.0/8", false, true);
+        check("2001:db8::/32", true, true);
+        check("2001:d00::/24", false, true);
+        check("2a00::", true, true);
+        for never in [
+            "0.0.0.0/0",
+            "128.0.0.0/1",
+            "::/0",
+            "::ffff:0.0.0.0/96",
+            "2000::/3",
+            "127.0.0.1",
+            "127.0.0.0/8",
+            "::1",
+            "::/64",
+            "::/80",
+            "::ffff:127.0.0.0/104",
+            "198.51.100.7",
+            "198.51.0.0/16",
+        ] {
+            check(never, false, false);
+        }
+    }
 
     #[test]
     fn a_worker_is_kept_out_for_a_day_unless_days_are_named() {
