@@ -53,6 +53,8 @@ pub mod moderation;
 pub mod modes;
 pub mod names;
 pub mod passkeys;
+#[cfg(test)]
+mod peak;
 pub mod people;
 pub mod pictures;
 pub mod pollers;

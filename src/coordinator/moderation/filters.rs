@@ -3,13 +3,14 @@
 //! Types 10 and 11 are one group, type 20 is another; each group that finds something adds one to the suspicion. Other
 //! types may be kept and tried, and count for nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tracing::warn;
 
+use super::automaton::Automaton;
 use super::forms::Forms;
-use super::pattern::Pattern;
+use super::pattern::{NoPattern, Pattern};
 use super::youth;
 use crate::coordinator::storage::FilterRow;
 
@@ -19,15 +20,29 @@ pub const REPLACED: i64 = 10;
 const GROUPS: [&[i64]; 2] = [&[REPLACED, 11], &[20]];
 /// Types that are listed as one expression each.
 pub const LISTED: [i64; 3] = [10, 11, 20];
+/// Bytes that all patterns may take, each compiled alone. Together they take about as much again, and a text of a thousand
+/// characters takes them a tenth of a second at worst.
+pub const BUDGET: usize = 16 << 20;
+/// Bytes of patterns that are as much work as reading the text once.
+const UNIT: usize = 4096;
 
 /// All of them at one moment.
 #[derive(Debug, Default)]
-pub struct Filters(Vec<Filter>);
+pub struct Filters {
+    types: BTreeMap<i64, Arc<Type>>,
+    size: usize,
+}
+
+/// Filters of one type, in the order in which they were made.
+#[derive(Debug)]
+struct Type {
+    filters: Vec<Filter>,
+    automaton: Automaton,
+}
 
 #[derive(Debug)]
 struct Filter {
-    kind: i64,
-    text: String,
+    id: i64,
     pattern: Arc<Pattern>,
     replacement: String,
 }
@@ -44,34 +59,86 @@ impl Filters {
     /// What was compiled before is not compiled again. A pattern that cannot be used any more is left aside: it was
     /// taken by a version with other limits.
     pub fn compile(rows: &[FilterRow], before: &Self) -> Self {
-        let known: HashMap<&str, &Arc<Pattern>> = before
-            .0
-            .iter()
-            .map(|filter| (filter.text.as_str(), &filter.pattern))
+        let known = before.all().map(|filter| &filter.pattern);
+        let mut known: HashMap<String, Arc<Pattern>> = known
+            .map(|pattern| (pattern.written().to_owned(), pattern.clone()))
             .collect();
-        let compiled = rows.iter().filter_map(|row| {
-            let pattern = match known.get(row.regex.as_str()) {
-                Some(pattern) => Arc::clone(pattern),
-                None => Arc::new(usable(row)?),
+        let (mut types, mut size) = (BTreeMap::<i64, Vec<Filter>>::new(), 0);
+        for row in rows {
+            let pattern = match known.get(&row.regex) {
+                Some(pattern) => Ok(pattern.clone()),
+                None => Pattern::compile(&row.regex).map(|pattern| Arc::new(pattern.asleep())),
             };
-            Some(Filter {
-                kind: row.kind,
-                text: row.regex.clone(),
-                pattern,
-                replacement: row.replacement.clone(),
-            })
-        });
-        Self(compiled.collect())
+            let pattern = pattern.and_then(|pattern| fits(&pattern, size).map(|()| pattern));
+            match pattern {
+                Ok(pattern) => {
+                    size += pattern.size();
+                    known.insert(row.regex.clone(), pattern.clone());
+                    types.entry(row.kind).or_default().push(Filter {
+                        id: row.id,
+                        pattern,
+                        replacement: row.replacement.clone(),
+                    });
+                }
+                Err(reason) => {
+                    warn!(
+                        filter.id = row.id,
+                        "filter {} is not applied: {reason}", row.id
+                    );
+                }
+            }
+        }
+        let types = types.into_iter();
+        let types = types.map(|(kind, filters)| (kind, before.with(kind, filters)));
+        Self {
+            types: types.collect(),
+            size,
+        }
     }
 
-    pub fn len(&self) -> usize {
-        self.0.len()
+    /// These filters in the place of those of their type: with the same automaton, if the patterns are the same.
+    fn with(&self, kind: i64, filters: Vec<Filter>) -> Arc<Type> {
+        if let Some(before) = self.types.get(&kind).filter(|it| it.filters == filters) {
+            return before.clone();
+        }
+        let patterns = filters.iter().map(|filter| filter.pattern.clone());
+        let automaton = Automaton::of(&patterns.collect::<Vec<_>>());
+        Arc::new(Type { filters, automaton })
+    }
+
+    /// Whether a pattern can be taken: as a new filter, or in the place of one.
+    pub fn check(
+        &self,
+        regex: &str,
+        kind: Option<i64>,
+        instead: Option<i64>,
+    ) -> Result<(), NoPattern> {
+        let pattern = Pattern::compile(regex)?;
+        let own = kind.and_then(|kind| self.types.get(&kind));
+        let is_known = |filter: &Filter| filter.pattern.written() == regex;
+        if own.is_some_and(|own| own.filters.iter().any(is_known)) {
+            return Ok(());
+        }
+        let freed = self.all().find(|filter| Some(filter.id) == instead);
+        let freed = freed.map_or(0, |filter| filter.pattern.size());
+        fits(&pattern, self.size - freed)
+    }
+
+    /// Bytes of their patterns.
+    #[cfg(test)]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// How much work a text is to them: bytes, each read once.
+    pub fn work(&self, bytes: usize) -> usize {
+        (bytes + FORMS).saturating_mul(1 + self.size / UNIT)
     }
 
     /// Whether any prompt can look so suspicious that it is not served: both groups have to find something.
     pub fn can_block(&self) -> bool {
         let [_, second] = GROUPS;
-        self.0.iter().any(|filter| second.contains(&filter.kind))
+        second.iter().any(|kind| self.types.contains_key(kind))
     }
 
     /// How a prompt looks to all of them, or to those of one type. Drawings of children count as a finding of the
@@ -95,29 +162,71 @@ impl Filters {
         suspicion
     }
 
-    /// What stands in for what, in the order of the filters.
-    pub fn replacements(&self) -> Vec<(&Pattern, &str)> {
-        let replaced = self.0.iter().filter(|filter| filter.kind == REPLACED);
-        replaced
-            .map(|filter| (&*filter.pattern, filter.replacement.as_str()))
-            .collect()
+    /// Whether there is something to be replaced.
+    pub fn replaces(&self, forms: &Forms) -> bool {
+        !self.found(REPLACED, forms).is_empty()
+    }
+
+    /// The text with what stands in for what they find, in the order of the filters. `None` if it gets longer than this.
+    pub fn replace(&self, text: String, longest: usize) -> Option<String> {
+        let mut text = text;
+        // What one puts in may be found by another.
+        for _ in 0..ROUNDS {
+            let found = self.found(REPLACED, &Forms::only(&text));
+            if found.is_empty() {
+                break;
+            }
+            for filter in found {
+                text = filter.pattern.replace(&text, &filter.replacement);
+                if text.len() > longest {
+                    return None;
+                }
+            }
+        }
+        Some(text)
     }
 
     fn find(&self, kinds: &[i64], forms: &Forms, found: &mut Vec<String>) {
-        let asked = self.0.iter().filter(|filter| kinds.contains(&filter.kind));
-        found.extend(asked.filter_map(|filter| filter.pattern.find(forms)));
+        for kind in kinds {
+            let matching = self.found(*kind, forms).into_iter();
+            found.extend(matching.filter_map(|filter| filter.pattern.find(forms)));
+        }
+    }
+
+    fn found(&self, kind: i64, forms: &Forms) -> Vec<&Filter> {
+        let Some(own) = self.types.get(&kind) else {
+            return Vec::new();
+        };
+        let matching = own.automaton.matching(forms).into_iter();
+        matching.map(|place| &own.filters[place]).collect()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Filter> {
+        self.types.values().flat_map(|own| &own.filters)
     }
 }
 
-fn usable(row: &FilterRow) -> Option<Pattern> {
-    match Pattern::compile(&row.regex) {
-        Ok(pattern) => Some(pattern),
-        Err(reason) => {
-            warn!(
-                filter.id = row.id,
-                "filter {} is left aside: {reason}", row.id
-            );
-            None
-        }
+/// What the shortest text costs beside its bytes.
+const FORMS: usize = 64;
+/// Texts in which replacements are to be replaced are read so often.
+const ROUNDS: usize = 4;
+
+fn fits(pattern: &Pattern, taken: usize) -> Result<(), NoPattern> {
+    let (size, left) = (pattern.size(), BUDGET.saturating_sub(taken));
+    match size <= left {
+        true => Ok(()),
+        false => Err(NoPattern::Full {
+            size,
+            left,
+            most: BUDGET,
+        }),
+    }
+}
+
+impl PartialEq for Filter {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+            && self.replacement == other.replacement
+            && Arc::ptr_eq(&self.pattern, &other.pattern)
     }
 }

@@ -61,6 +61,16 @@ impl Forms {
     }
 }
 
+impl Forms {
+    /// A text as it is and in no other form.
+    pub fn only(text: &str) -> Self {
+        Self {
+            written: Vec::new(),
+            seen: vec![text.to_owned()],
+        }
+    }
+}
+
 fn add(forms: &mut Vec<String>, form: String) {
     if !forms.contains(&form) {
         forms.push(form);

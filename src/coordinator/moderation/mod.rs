@@ -7,7 +7,8 @@
 //! | `digits` | digits and signs that stand for letters |
 //! | `forms` | the forms in which a text is looked at |
 //! | `pattern` | one filter's pattern: linear in time, bounded in size, refused with a reason |
-//! | `filters` | all filters, compiled, and what they find |
+//! | `automaton` | many patterns as one: a text is read once, in bounded memory |
+//! | `filters` | all filters, compiled, within one budget, and what they find |
 //! | `youth` | words and drawings that speak of the young |
 //! | `verdict` | what becomes of a prompt: pure |
 //! | `talk` | what becomes of a talk, which is many texts: pure |
@@ -19,6 +20,7 @@
 //! Filters and timeouts are in memory and swapped as a whole; they are compiled off the async threads. The prompts and
 //! the addresses themselves are in no log.
 
+mod automaton;
 mod digits;
 mod filters;
 mod follow;
@@ -47,7 +49,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
@@ -64,7 +66,6 @@ use crate::tasks::Tasks;
 
 use filters::Filters;
 use follow::Followed;
-use pattern::Pattern;
 use talk::{Spoken, Talk};
 use verdict::{Case, Verdict};
 use whereabouts::Whereabouts;
@@ -80,6 +81,17 @@ struct Inner {
     rules: Rules,
     whereabouts: Whereabouts,
     places: Places,
+    /// One filter is written at a time, so that several do not fit where one does.
+    writing: Mutex<()>,
+}
+
+/// What a filter is to find from now on.
+#[derive(Debug)]
+struct NewPattern {
+    regex: String,
+    kind: Option<i64>,
+    /// The filter that finds something else until now.
+    instead: Option<i64>,
 }
 
 /// For those who look at what is long.
@@ -149,7 +161,7 @@ pub enum NotWritten {
 const LONGEST_REPLACEMENT: usize = 1000;
 /// Earlier prompts that were refused count for so long.
 const MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Up to so many bytes times filters are looked at where the request is; more goes to a thread for computing.
+/// Up to so much [`Filters::work`] is done where the request is; more goes to a thread for computing.
 const AT_ONCE: usize = 50_000;
 /// As many are looked at there at a time: each is there about ten times meanwhile, in all its forms.
 const JUDGED_TOGETHER: usize = 4;
@@ -212,6 +224,7 @@ impl Moderation {
                 long: Arc::new(Semaphore::new(JUDGED_TOGETHER)),
                 longest: Arc::new(Semaphore::new(LONGER_TOGETHER)),
             },
+            writing: Mutex::default(),
         });
         follow::start(&inner, tasks);
         Ok(Self(inner))
@@ -295,7 +308,7 @@ impl Moderation {
         if bytes > most {
             return Err(Blocked::Unread { found: bytes, most });
         }
-        if bytes.saturating_mul(filters.len() + 1) <= AT_ONCE {
+        if filters.work(bytes) <= AT_ONCE {
             return Ok(Some(judge(&filters)));
         }
         let judged = self.working(bytes, move || judge(&filters)).await;
@@ -362,14 +375,26 @@ impl Moderation {
 
     /// Takes a filter whose pattern can be used.
     pub async fn make_filter(&self, filter: NewFilter) -> Result<FilterMade, NotWritten> {
-        check(Some(&filter.regex), Some(&filter.replacement)).await?;
+        let _writing = self.0.writing.lock().await;
+        let new = NewPattern {
+            regex: filter.regex.clone(),
+            kind: Some(filter.kind),
+            instead: None,
+        };
+        self.check(Some(new), Some(&filter.replacement)).await?;
         let made = self.0.store.make_filter(filter).await?;
         self.catch_up().await;
         Ok(made)
     }
 
     pub async fn change_filter(&self, change: FilterChange) -> Result<FilterChanged, NotWritten> {
-        check(change.regex.as_deref(), change.replacement.as_deref()).await?;
+        let _writing = self.0.writing.lock().await;
+        let new = change.regex.clone().map(|regex| NewPattern {
+            regex,
+            kind: change.kind,
+            instead: Some(change.id),
+        });
+        self.check(new, change.replacement.as_deref()).await?;
         let changed = self.0.store.change_filter(change).await?;
         self.catch_up().await;
         Ok(changed)
@@ -481,6 +506,28 @@ impl Moderation {
         self.0.store.forgive_worker(worker).await
     }
 
+    async fn check(
+        &self,
+        new: Option<NewPattern>,
+        replacement: Option<&str>,
+    ) -> Result<(), NotWritten> {
+        let length = replacement.map_or(0, |replacement| replacement.chars().count());
+        if length > LONGEST_REPLACEMENT {
+            return Err(NotWritten::LongReplacement(length));
+        }
+        let Some(NewPattern {
+            regex,
+            kind,
+            instead,
+        }) = new
+        else {
+            return Ok(());
+        };
+        let filters = self.0.followed.filters();
+        let checked = spawn_blocking(move || filters.check(&regex, kind, instead)).await;
+        Ok(checked.unwrap_or(Err(NoPattern::Large))?)
+    }
+
     /// What this process has just written counts here at once.
     async fn catch_up(&self) {
         if let Err(error) = self.0.followed.catch_up(&self.0.store).await {
@@ -492,16 +539,4 @@ impl Moderation {
 /// Others choose themselves whether that is better than a refusal.
 fn is_always_rewritten(roles: Roles) -> bool {
     roles.contains(Roles::EDUCATION) || roles.contains(Roles::FILTERED)
-}
-
-async fn check(regex: Option<&str>, replacement: Option<&str>) -> Result<(), NotWritten> {
-    let length = replacement.map_or(0, |replacement| replacement.chars().count());
-    if length > LONGEST_REPLACEMENT {
-        return Err(NotWritten::LongReplacement(length));
-    }
-    let Some(regex) = regex.map(str::to_owned) else {
-        return Ok(());
-    };
-    let compiled = spawn_blocking(move || Pattern::compile(&regex).map(drop)).await;
-    Ok(compiled.unwrap_or(Err(NoPattern::Large))?)
 }

@@ -1,7 +1,16 @@
-//! A filter's pattern, compiled. It runs in linear time whatever it says, and is refused while it is written if it is
-//! too large, or finds something in every text.
+//! A filter's pattern. It runs in linear time whatever it says, and is refused while it is written if it is too large, or
+//! finds something in every text.
+//!
+//! Prompts are held against all patterns of a group at once, by [`super::automaton`]. A pattern alone is compiled when a
+//! prompt was found to match it: to say what it found there, and to replace it.
 
-use regex::{NoExpand, Regex, RegexBuilder};
+use std::sync::OnceLock;
+
+use regex_automata::meta::{BuildError, Config, Regex};
+use regex_automata::nfa::thompson::WhichCaptures;
+use regex_automata::util::iter::Searcher;
+use regex_automata::util::syntax;
+use regex_automata::{Input, Match};
 
 use super::forms::Forms;
 use super::letters::folded;
@@ -9,9 +18,10 @@ use super::letters::folded;
 /// A pattern that finds.
 #[derive(Debug)]
 pub struct Pattern {
-    written: Regex,
+    written: Finder,
     /// With its letters as they look, where that makes a difference.
-    seen: Option<Regex>,
+    seen: Option<Finder>,
+    size: usize,
 }
 
 /// Why a pattern is not taken.
@@ -23,16 +33,34 @@ pub enum NoPattern {
         "compiled, the pattern is larger than {LARGEST} bytes: wanted fewer or smaller repetitions"
     )]
     Large,
+    #[error(
+        "compiled, the pattern takes {size} bytes, and of {most} for all filters {left} are left: make it smaller or \
+         delete other filters"
+    )]
+    Full {
+        size: usize,
+        left: usize,
+        most: usize,
+    },
     #[error("the pattern finds something in an empty text, and so in every prompt")]
     Everything,
     #[error("the pattern cannot be read: {0}")]
     Unreadable(String),
 }
 
+/// One spelling of a pattern, compiled at its first use.
+#[derive(Debug)]
+pub struct Finder {
+    pattern: String,
+    regex: OnceLock<Option<Regex>>,
+    /// Keeps what it needs to be fast; otherwise nothing is kept from one text to the next.
+    is_resident: bool,
+}
+
 const LONGEST: usize = 4096;
 /// Compiled. A thousand characters of a prompt take it some milliseconds at worst.
-const LARGEST: usize = 1 << 20;
-/// What it may keep in memory to be fast.
+pub(super) const LARGEST: usize = 1 << 20;
+/// What a resident pattern may keep in memory to be fast.
 const CACHE: usize = 1 << 20;
 /// Brackets in brackets.
 const DEEPEST: u32 = 50;
@@ -43,47 +71,141 @@ impl Pattern {
         if length > LONGEST {
             return Err(NoPattern::Long(length));
         }
-        let written = build(text).map_err(|error| reason(&error))?;
-        if written.is_match("") {
+        let (written, size) = Finder::check(text)?;
+        if written.find("").is_some() {
             return Err(NoPattern::Everything);
         }
+        let seen = as_it_looks(text);
+        let seen_size = seen.as_ref().map_or(0, |(_, size)| *size);
         Ok(Self {
             written,
-            seen: as_it_looks(text),
+            seen: seen.map(|(seen, _)| seen),
+            size: size + seen_size,
         })
+    }
+
+    /// The same without what is compiled: it is again when a prompt was found to match.
+    pub fn asleep(mut self) -> Self {
+        self.written.regex = OnceLock::new();
+        if let Some(seen) = &mut self.seen {
+            seen.regex = OnceLock::new();
+        }
+        self
+    }
+
+    /// One of a few that every text is held against alone.
+    pub fn resident(text: &str) -> Result<Self, NoPattern> {
+        let mut pattern = Self::compile(text)?;
+        pattern.written = Finder::new(text, true);
+        Ok(pattern)
+    }
+
+    /// Bytes that it takes compiled.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    pub fn written(&self) -> &str {
+        &self.written.pattern
+    }
+
+    pub fn seen(&self) -> Option<&str> {
+        self.seen.as_ref().map(|seen| seen.pattern.as_str())
     }
 
     /// What it finds first, in whichever form.
     pub fn find(&self, forms: &Forms) -> Option<String> {
         let all = forms.written.iter().chain(&forms.seen);
-        let found = all.filter_map(|form| self.written.find(form)).next();
+        let found = all.filter_map(|form| self.written.found(form)).next();
         let seen = || {
             let seen = self.seen.as_ref()?;
-            forms.seen.iter().find_map(|form| seen.find(form))
+            forms.seen.iter().find_map(|form| seen.found(form))
         };
-        found.or_else(seen).map(|found| found.as_str().to_owned())
+        found.or_else(seen)
     }
 
     /// The text with something else wherever it finds anything.
     pub fn replace(&self, text: &str, replacement: &str) -> String {
-        let replaced = self.written.replace_all(text, NoExpand(replacement));
+        let replaced = self.written.replace(text, replacement);
         match &self.seen {
-            Some(seen) => seen
-                .replace_all(&replaced, NoExpand(replacement))
-                .into_owned(),
-            None => replaced.into_owned(),
+            Some(seen) => seen.replace(&replaced, replacement),
+            None => replaced,
         }
     }
 }
 
-fn build(text: &str) -> Result<Regex, regex::Error> {
-    let mut builder = RegexBuilder::new(text);
-    builder.case_insensitive(true).nest_limit(DEEPEST);
-    builder.size_limit(LARGEST).dfa_size_limit(CACHE).build()
+impl Finder {
+    fn new(pattern: &str, is_resident: bool) -> Self {
+        Self {
+            pattern: pattern.to_owned(),
+            regex: OnceLock::new(),
+            is_resident,
+        }
+    }
+
+    /// Compiles a pattern, and says how many bytes that takes.
+    fn check(pattern: &str) -> Result<(Self, usize), NoPattern> {
+        let regex = build(pattern, false).map_err(|error| reason(&error))?;
+        let (finder, size) = (Self::new(pattern, false), regex.memory_usage());
+        let _ = finder.regex.set(Some(regex));
+        Ok((finder, size))
+    }
+
+    fn regex(&self) -> Option<&Regex> {
+        let build = || build(&self.pattern, self.is_resident).ok();
+        self.regex.get_or_init(build).as_ref()
+    }
+
+    fn find(&self, text: &str) -> Option<Match> {
+        let regex = self.regex()?;
+        match self.is_resident {
+            true => regex.find(text),
+            false => regex.search_with(&mut regex.create_cache(), &Input::new(text)),
+        }
+    }
+
+    fn found(&self, text: &str) -> Option<String> {
+        self.find(text).map(|found| text[found.range()].to_owned())
+    }
+
+    fn replace(&self, text: &str, replacement: &str) -> String {
+        let Some(regex) = self.regex() else {
+            return text.to_owned();
+        };
+        let mut cache = regex.create_cache();
+        let mut searcher = Searcher::new(Input::new(text));
+        let (mut replaced, mut end) = (String::with_capacity(text.len()), 0);
+        while let Some(found) = searcher.advance(|input| Ok(regex.search_with(&mut cache, input))) {
+            replaced.push_str(&text[end..found.start()]);
+            replaced.push_str(replacement);
+            end = found.end();
+        }
+        replaced.push_str(&text[end..]);
+        replaced
+    }
+}
+
+pub(super) fn syntax() -> syntax::Config {
+    syntax::Config::new()
+        .case_insensitive(true)
+        .nest_limit(DEEPEST)
+}
+
+fn build(pattern: &str, is_resident: bool) -> Result<Regex, Box<BuildError>> {
+    let config = Config::new()
+        .nfa_size_limit(Some(LARGEST))
+        .which_captures(WhichCaptures::Implicit)
+        .dfa(false)
+        .onepass(false)
+        .hybrid(is_resident)
+        .hybrid_cache_capacity(CACHE);
+    let mut builder = Regex::builder();
+    builder.syntax(syntax()).configure(config);
+    builder.build(pattern).map_err(Box::new)
 }
 
 /// Ranges of letters may mean something else then, or nothing: they still find what was written.
-fn as_it_looks(text: &str) -> Option<Regex> {
+fn as_it_looks(text: &str) -> Option<(Finder, usize)> {
     if text.is_ascii() {
         return None;
     }
@@ -92,19 +214,21 @@ fn as_it_looks(text: &str) -> Option<Regex> {
         false => folded(letter.encode_utf8(&mut [0; 4])),
     };
     let look: String = text.chars().map(look).collect();
-    let seen = build(&look).ok()?;
-    (look != text && !seen.is_match("")).then_some(seen)
+    if look == text {
+        return None;
+    }
+    let (seen, size) = Finder::check(&look).ok()?;
+    seen.find("").is_none().then_some((seen, size))
 }
 
-fn reason(error: &regex::Error) -> NoPattern {
-    match error {
-        regex::Error::CompiledTooBig(_) => NoPattern::Large,
-        error => {
-            let text = error.to_string();
-            let last = text.rsplit("error: ").next().unwrap_or_default();
-            NoPattern::Unreadable(last.trim().to_owned())
-        }
+fn reason(error: &BuildError) -> NoPattern {
+    if error.size_limit().is_some() {
+        return NoPattern::Large;
     }
+    let syntax = error.syntax_error().map(ToString::to_string);
+    let text = syntax.unwrap_or_else(|| error.to_string());
+    let last = text.rsplit("error: ").next().unwrap_or_default();
+    NoPattern::Unreadable(last.trim().to_owned())
 }
 
 #[cfg(test)]

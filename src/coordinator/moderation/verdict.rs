@@ -9,7 +9,6 @@ use super::digits::spelt_out;
 use super::filters::Filters;
 use super::forms::{Forms, words};
 use super::letters::folded;
-use super::pattern::Pattern;
 use super::youth;
 use crate::protocol::legacy::image::request::NEGATIVE;
 use crate::protocol::legacy::{image, text};
@@ -108,18 +107,31 @@ fn with_exclusions(text: &str, excluded: &str) -> String {
 
 /// Without what filters replace.
 pub fn replaced(text: &str, filters: &Filters) -> Option<String> {
-    rewrite(text, &filters.replacements())
+    let swaps = Swaps {
+        filters,
+        youth: false,
+    };
+    rewrite(text, &swaps)
 }
 
 /// Without the young in it.
 pub fn grown_up(text: &str, filters: &Filters) -> Option<String> {
-    let swaps = filters.replacements().into_iter().chain(youth::words());
-    rewrite(text, &swaps.collect::<Vec<_>>())
+    let swaps = Swaps {
+        filters,
+        youth: true,
+    };
+    rewrite(text, &swaps)
+}
+
+/// What is replaced: by filters, and words of the young by [`youth::GROWN_UP`].
+struct Swaps<'a> {
+    filters: &'a Filters,
+    youth: bool,
 }
 
 /// The text in which none of these finds anything any more: in the form it came in if possible, else as it looks, else
 /// only its words. Nothing if there is nothing left of it, or still something to find.
-fn rewrite(text: &str, swaps: &[(&Pattern, &str)]) -> Option<String> {
+fn rewrite(text: &str, swaps: &Swaps<'_>) -> Option<String> {
     if is_clear(text, swaps) {
         return Some(text.to_owned()).filter(|text| says_something(text));
     }
@@ -137,10 +149,11 @@ fn rewrite(text: &str, swaps: &[(&Pattern, &str)]) -> Option<String> {
         .filter(|text| says_something(text))
 }
 
-fn swapped(text: &str, swaps: &[(&Pattern, &str)]) -> Option<String> {
+fn swapped(text: &str, swaps: &Swaps<'_>) -> Option<String> {
     let longest = text.len().saturating_add(LONGER);
-    let mut text = youth::without_drawings(text);
-    for (pattern, replacement) in swaps {
+    let text = youth::without_drawings(text);
+    let mut text = swaps.filters.replace(text, longest)?;
+    for (pattern, replacement) in youth::words().filter(|_| swaps.youth) {
         text = pattern.replace(&text, replacement);
         if text.len() > longest {
             return None;
@@ -149,10 +162,12 @@ fn swapped(text: &str, swaps: &[(&Pattern, &str)]) -> Option<String> {
     Some(text)
 }
 
-fn is_clear(text: &str, swaps: &[(&Pattern, &str)]) -> bool {
+fn is_clear(text: &str, swaps: &Swaps<'_>) -> bool {
     let forms = Forms::of(text);
-    let mut found = swaps.iter().filter_map(|(pattern, _)| pattern.find(&forms));
-    youth::drawings(text).next().is_none() && found.next().is_none()
+    let mut young = youth::words().filter(|_| swaps.youth);
+    youth::drawings(text).next().is_none()
+        && !swaps.filters.replaces(&forms)
+        && !young.any(|(pattern, _)| pattern.find(&forms).is_some())
 }
 
 pub fn says_something(text: &str) -> bool {

@@ -27,7 +27,7 @@ const DRAWINGS: [char; 10] = ['👶', '👧', '👦', '🧒', '👼', '🚼', '�
 static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     WORDS
         .iter()
-        .filter_map(|word| Pattern::compile(word).ok())
+        .filter_map(|word| Pattern::resident(word).ok())
         .collect()
 });
 

@@ -1,13 +1,17 @@
 //! What filters find in prompts that try to hide it, and what becomes of those.
 
+use std::time::{Duration, Instant};
+
 use proptest::prelude::{Strategy, any, prop, prop_assert, proptest};
 use proptest::sample::select;
 
-use crate::coordinator::moderation::filters::{Filters, Suspicion};
+use crate::coordinator::moderation::NoPattern;
+use crate::coordinator::moderation::filters::{BUDGET, Filters, Suspicion};
 use crate::coordinator::moderation::forms::Forms;
 use crate::coordinator::moderation::letters::folded;
 use crate::coordinator::moderation::verdict::{self, Case, Medium, Verdict};
 use crate::coordinator::moderation::youth;
+use crate::coordinator::peak::growth;
 use crate::coordinator::storage::FilterRow;
 use crate::protocol::job::AccountId;
 
@@ -32,6 +36,81 @@ pub fn filters() -> Filters {
         filter(20, r"\bcontext\b", ""),
     ];
     Filters::compile(&rows, &Filters::default())
+}
+
+/// So many filters of a type that compiles to some hundred kilobytes each.
+fn heavy(count: usize) -> Vec<FilterRow> {
+    let pattern = |number: usize| format!(r"x{number}\w{{8}}");
+    let heavy = (0..count).map(|number| FilterRow {
+        id: number as i64,
+        ..filter(10, &pattern(number), "")
+    });
+    heavy.collect()
+}
+
+#[test]
+fn a_filter_beyond_the_budget_of_all_is_refused_with_what_is_left() {
+    let one = Filters::compile(&heavy(1), &Filters::default()).size();
+    let fitting = BUDGET / one;
+    let filters = Filters::compile(&heavy(fitting), &Filters::default());
+    assert!(filters.size() <= BUDGET, "{}", filters.size());
+    let new = r"another\w{8}";
+    let refused = filters.check(new, Some(10), None).unwrap_err();
+    let NoPattern::Full { size, left, most } = refused else {
+        panic!("{refused}");
+    };
+    assert!(left < size && most == BUDGET, "{left} {size} {most}");
+    assert_eq!(left, BUDGET - filters.size());
+    assert!(
+        NoPattern::Full { size, left, most }
+            .to_string()
+            .contains(&left.to_string())
+    );
+    // In the place of another there is room for it, and one that is there already takes none.
+    assert_eq!(filters.check(new, Some(10), Some(0)), Ok(()));
+    assert_eq!(filters.check(r"x1\w{8}", Some(10), None), Ok(()));
+    // What an earlier version has taken is not applied beyond it.
+    let all = Filters::compile(&heavy(fitting + 9), &filters);
+    assert!(all.size() <= BUDGET);
+}
+
+#[test]
+fn a_thousand_filters_look_at_a_prompt_in_bounded_memory_and_time() {
+    let name = "coordinator::moderation::tests::prompts::a_thousand_filters_look_at_a_prompt_in_bounded_memory_and_time";
+    let grown = growth(name, || {
+        let rows: Vec<FilterRow> = (0..1000)
+            .map(|number| FilterRow {
+                id: number,
+                ..filter(
+                    if number % 2 == 0 { 10 } else { 20 },
+                    &format!(r"\bw{number}[a-z]{{2,40}}\w+\b"),
+                    "",
+                )
+            })
+            .collect();
+        let filters = Filters::compile(&rows, &Filters::default());
+        let prompt = "a w7 lighthouse at 12 past w13x, w77a and sö weiter ".repeat(20);
+        let began = Instant::now();
+        let found = filters.test(&prompt, None);
+        assert!(found.matches.is_empty(), "{found:?}");
+        assert!(
+            began.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            began.elapsed()
+        );
+        assert_eq!(filters.test("a w10abcd", None).matches, ["w10abcd"]);
+    });
+    if let Some(grown) = grown {
+        assert!(grown < 256 << 20, "{grown} bytes");
+    }
+}
+
+#[test]
+fn heavy_filters_are_not_applied_on_the_async_threads() {
+    let plain = filters().work(1000);
+    assert!(plain < 50_000, "{plain}");
+    let heavy = Filters::compile(&heavy(20), &Filters::default());
+    assert!(heavy.work(1000) > 50_000, "{}", heavy.work(1000));
 }
 
 fn suspicion(prompt: &str) -> Suspicion {
