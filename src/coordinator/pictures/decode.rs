@@ -3,8 +3,9 @@
 
 use std::io::Cursor;
 
-use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
+use image::{DynamicImage, ImageDecoder, ImageReader, Limits};
 
+use super::header::{self, Essence};
 use super::{Bounds, PictureError};
 
 /// What a header says.
@@ -27,28 +28,22 @@ pub struct Picture {
 const BYTES_A_PIXEL: u64 = 16;
 const SLACK_BYTES: u64 = 8 << 20;
 
-/// The kinds of images that may be sent. Nothing that is text or code is among them.
-const KINDS: [ImageFormat; 4] = [
-    ImageFormat::Png,
-    ImageFormat::Jpeg,
-    ImageFormat::WebP,
-    ImageFormat::Gif,
-];
-
-/// What an image says of itself, held against what it may be.
+/// The size an image says it has, held against what it may have. Allocates nothing.
 pub fn inspect(bytes: &[u8], bounds: Bounds) -> Result<Header, PictureError> {
-    let (width, height) = reader(bytes)?
-        .into_dimensions()
-        .map_err(|_| PictureError::Unreadable)?;
-    let header = Header { width, height };
+    let header = header::size(bytes).ok_or(PictureError::Unreadable)?;
     bounds.check(header)?;
     Ok(header)
 }
 
 /// The image; of several in one file, the first.
 pub fn decode(bytes: &[u8], bounds: Bounds) -> Result<Picture, PictureError> {
-    let header = inspect(bytes, bounds)?;
-    let mut reader = reader(bytes)?;
+    let Essence {
+        format,
+        header,
+        bytes,
+    } = header::read(bytes).ok_or(PictureError::Unreadable)?;
+    bounds.check(header)?;
+    let mut reader = ImageReader::with_format(Cursor::new(&*bytes), format);
     reader.limits(limits(header));
     let read = || {
         let mut decoder = reader.into_decoder()?;
@@ -69,14 +64,6 @@ impl Picture {
     /// Whether something shines through. A channel that is all opaque says nothing, and webp does not keep it.
     pub fn is_transparent(&self) -> bool {
         self.pixels.chunks_exact(4).any(|pixel| pixel[3] != u8::MAX)
-    }
-}
-
-fn reader(bytes: &[u8]) -> Result<ImageReader<Cursor<&[u8]>>, PictureError> {
-    let kind = image::guess_format(bytes).map_err(|_| PictureError::Unreadable)?;
-    match KINDS.contains(&kind) {
-        true => Ok(ImageReader::with_format(Cursor::new(bytes), kind)),
-        false => Err(PictureError::Unreadable),
     }
 }
 

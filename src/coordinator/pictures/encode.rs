@@ -1,9 +1,17 @@
-//! Pixels as lossy webp, by libwebp: what Rust has so far is lossless, ten times the size for a photograph.
+//! Pixels as lossy webp, by libwebp: what Rust has so far is lossless, ten times the size for a photograph. Also as png
+//! and jpeg.
 
+use std::io::Cursor;
+
+use bytes::Bytes;
+use image::codecs::jpeg::JpegEncoder;
+use image::codecs::png::PngEncoder;
+use image::{ExtendedColorType, ImageEncoder};
 use webp::Encoder;
 
 use super::PictureError;
 use super::decode::Picture;
+use crate::coordinator::media::Kind;
 
 /// Few pixels are kept as they are; many lose what nobody sees at that size (F-27 of the poll API).
 const FINE: f64 = 512.0 * 512.0;
@@ -11,7 +19,41 @@ const COARSE: f64 = 3072.0 * 3072.0;
 const BEST: f64 = 100.0;
 const LEAST: f64 = 50.0;
 
-pub fn to_webp(picture: &Picture) -> Result<Vec<u8>, PictureError> {
+const JPEG_QUALITY: u8 = 90;
+
+pub fn encode(picture: &Picture, kind: Kind) -> Result<Bytes, PictureError> {
+    match kind {
+        Kind::Webp => to_webp(picture).map(Bytes::from),
+        Kind::Png => with(|out| {
+            let rgba = ExtendedColorType::Rgba8;
+            PngEncoder::new(out).write_image(&picture.pixels, picture.width, picture.height, rgba)
+        }),
+        // It has no transparency.
+        Kind::Jpeg => with(|out| {
+            let opaque = picture.pixels.chunks_exact(4);
+            let opaque: Vec<u8> = opaque
+                .flat_map(|pixel| [pixel[0], pixel[1], pixel[2]])
+                .collect();
+            let encoder = JpegEncoder::new_with_quality(out, JPEG_QUALITY);
+            encoder.write_image(
+                &opaque,
+                picture.width,
+                picture.height,
+                ExtendedColorType::Rgb8,
+            )
+        }),
+    }
+}
+
+fn with(
+    write: impl FnOnce(&mut Cursor<Vec<u8>>) -> image::ImageResult<()>,
+) -> Result<Bytes, PictureError> {
+    let mut out = Cursor::new(Vec::new());
+    write(&mut out).map_err(|_| PictureError::Unreadable)?;
+    Ok(out.into_inner().into())
+}
+
+fn to_webp(picture: &Picture) -> Result<Vec<u8>, PictureError> {
     let quality = quality(picture.width, picture.height);
     let encoder = Encoder::from_rgba(&picture.pixels, picture.width, picture.height);
     let written = encoder.encode_simple(false, quality);

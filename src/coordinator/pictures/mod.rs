@@ -3,8 +3,10 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `text` | base64 in and out |
+//! | `header` | format and size from bytes, without a decoder; the file without its metadata |
 //! | `decode` | pixels from bytes, after a look at the header |
-//! | `encode` | pixels as webp |
+//! | `encode` | pixels as webp, png or jpeg |
+//! | `results` | images that workers upload: looked at before anybody is paid for them |
 //! | `source` | the images that come along with a request: by text or by URL, to an object of the media store |
 //!
 //! Nobody's bytes are passed on: what is stored was decoded and encoded here, so it is an image, of the size it says
@@ -13,14 +15,16 @@
 
 mod decode;
 mod encode;
+mod header;
+mod results;
 mod source;
 mod text;
 
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 pub use decode::{Header, Picture, decode, inspect};
-pub use encode::to_webp;
+pub use results::{Results, Unfit};
 pub use source::{Role, Sender, Source, SourceError, Sources, is_address};
 pub use text::{from_base64, to_base64};
 
@@ -29,6 +33,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
+
+use super::media::Kind;
+use encode::encode;
 
 /// Reads and writes images. Clones share the places.
 #[derive(Debug, Clone)]
@@ -132,16 +139,37 @@ impl Pictures {
     }
 
     /// How large an image says it is.
-    pub async fn measure(&self, bytes: Bytes, bounds: Bounds) -> Result<Header, PictureError> {
-        self.working(move || inspect(&bytes, bounds)).await
+    pub fn measure(&self, bytes: &[u8], bounds: Bounds) -> Result<Header, PictureError> {
+        inspect(bytes, bounds)
     }
 
     /// An image as it is stored, from a stranger's bytes.
     pub async fn prepare(&self, bytes: Bytes, bounds: Bounds) -> Result<Prepared, PictureError> {
-        let look = move || inspect(&bytes, bounds).map(|header| (header, bytes));
-        let (header, bytes) = self.working(look).await?;
+        let (header, bytes) = self.inspect(bytes, bounds).await?;
         self.with_room(header, move || prepare(&bytes, bounds))
             .await
+    }
+
+    /// Decodes an image, and encodes it anew where it is not of the kind it is kept as.
+    async fn convert(
+        &self,
+        bytes: Bytes,
+        bounds: Bounds,
+        kind: Kind,
+    ) -> Result<(Header, Option<Bytes>), PictureError> {
+        let (header, bytes) = self.inspect(bytes, bounds).await?;
+        self.with_room(header, move || {
+            let picture = decode(&bytes, bounds)?;
+            let header = Header {
+                width: picture.width,
+                height: picture.height,
+            };
+            match kind.begins(&bytes) {
+                true => Ok((header, None)),
+                false => Ok((header, Some(encode(&picture, kind)?))),
+            }
+        })
+        .await
     }
 
     /// The same for an image that came as base64.
@@ -154,6 +182,11 @@ impl Pictures {
         let read = move || from_base64(&text, most).map(Bytes::from);
         let bytes = self.working(read).await?;
         self.prepare(bytes, bounds).await
+    }
+
+    async fn inspect(&self, bytes: Bytes, bounds: Bounds) -> Result<(Header, Bytes), PictureError> {
+        let look = move || inspect(&bytes, bounds).map(|header| (header, bytes));
+        self.working(look).await
     }
 
     /// However few bytes it came as, its pixels have to fit beside those of the others.
@@ -196,7 +229,7 @@ fn megapixels(header: Header, most: u32) -> u32 {
 fn prepare(bytes: &[u8], bounds: Bounds) -> Result<Prepared, PictureError> {
     let picture = decode(bytes, bounds)?;
     Ok(Prepared {
-        webp: to_webp(&picture)?.into(),
+        webp: encode(&picture, Kind::Webp)?,
         width: picture.width,
         height: picture.height,
         is_transparent: picture.is_transparent(),

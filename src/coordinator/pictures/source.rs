@@ -108,15 +108,9 @@ impl Sources {
     }
 
     /// The size of an image that stays at its address. Only its header is read.
-    pub async fn measure(
-        &self,
-        sender: Sender,
-        url: &str,
-        role: Role,
-    ) -> Result<Header, SourceError> {
+    pub async fn measure(&self, url: &str, role: Role) -> Result<Header, SourceError> {
         let fetched = self.fetch(url).await?;
-        let _turn = self.turns.turn(sender).await;
-        let header = self.pictures.measure(fetched.bytes, role.bounds()).await;
+        let header = self.pictures.measure(&fetched.bytes, role.bounds());
         header.map_err(at_its_address)
     }
 

@@ -13,6 +13,7 @@ use crate::coordinator::accounts::ANONYMOUS;
 use crate::coordinator::egress::Egress;
 use crate::coordinator::egress::tests::Server;
 use crate::coordinator::media::{Area, Key, Kind, Links, Media, MediaSettings};
+use crate::coordinator::peak::growth;
 use crate::protocol::job::AccountId;
 use crate::protocol::legacy::error::Code;
 use crate::tasks::Tasks;
@@ -24,7 +25,7 @@ const FORMATS: [ImageFormat; 4] = [
     ImageFormat::Gif,
 ];
 
-fn written(format: ImageFormat, width: u32, height: u32, alpha: u8) -> Vec<u8> {
+pub fn written(format: ImageFormat, width: u32, height: u32, alpha: u8) -> Vec<u8> {
     let image = RgbaImage::from_pixel(width, height, Rgba([200, 20, 20, alpha]));
     let image = match format {
         ImageFormat::Jpeg => DynamicImage::from(image).into_rgb8().into(),
@@ -101,6 +102,113 @@ fn a_header_that_boasts_is_refused_before_anything_is_made() {
     assert_eq!(empty.unwrap_err(), PictureError::Unreadable);
     let none = decode(&boast(0, 5), Bounds::SOURCE);
     assert_eq!(none.unwrap_err(), PictureError::Unreadable);
+}
+
+/// A chunk of a PNG.
+fn chunk(name: &[u8; 4], data: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(data.len()).unwrap().to_be_bytes();
+    let named = [name, data].concat();
+    [&length[..], &named, &crc(&named).to_be_bytes()].concat()
+}
+
+/// An image with more in it right behind its header.
+fn with_chunks(png: &[u8], chunks: &[u8]) -> Vec<u8> {
+    const HEADER: usize = 8 + 25;
+    [&png[..HEADER], chunks, &png[HEADER..]].concat()
+}
+
+/// A zlib stream that inflates to so many runs of 258 zeros.
+fn zeros(runs: u32) -> Vec<u8> {
+    let (mut out, mut bits, mut count) = (vec![0x78, 0x01], 0_u32, 0);
+    let mut write = |value: u32, width: u32| {
+        bits |= value << count;
+        count += width;
+        while count >= 8 {
+            out.push(bits as u8);
+            bits >>= 8;
+            count -= 8;
+        }
+    };
+    // The last block, with fixed codes: a zero, and then what came before once more, 258 times.
+    write(0b011, 3);
+    write(0b0000_1100, 8);
+    for _ in 0..runs {
+        write(0b1010_0011, 8);
+        write(0, 5);
+    }
+    write(0, 7);
+    write(0, 8);
+    let length = u64::from(runs) * 258 + 1;
+    let sum = u32::try_from(length % 65_521).unwrap() << 16 | 1;
+    out.extend(sum.to_be_bytes());
+    out
+}
+
+#[test]
+fn metadata_that_inflates_takes_no_memory() {
+    let name = "coordinator::pictures::tests::metadata_that_inflates_takes_no_memory";
+    let grown = growth(name, || {
+        let inflating = zeros(2_500_000);
+        let profile = [b"icc\0\0", &*inflating].concat();
+        let text = [b"Raw profile type iptc\0\0", &*inflating].concat();
+        let chunks = [chunk(b"iCCP", &profile), chunk(b"zTXt", &text)].concat();
+        let png = with_chunks(&written(ImageFormat::Png, 8, 8, 255), &chunks);
+        assert!(inspect(&png, Bounds::SOURCE).is_ok());
+        let picture = decode(&png, Bounds::SOURCE).unwrap();
+        assert_eq!((picture.width, picture.height), (8, 8));
+    });
+    // The file has four megabytes of each, which inflate to 645.
+    if let Some(grown) = grown {
+        assert!(grown < 100 << 20, "{grown} bytes");
+    }
+}
+
+#[test]
+fn an_image_without_its_metadata_is_the_same_image() {
+    let png = written(ImageFormat::Png, 20, 10, 128);
+    let texts = [
+        chunk(b"tEXt", b"a\0b"),
+        chunk(b"eXIf", b"nonsense"),
+        chunk(b"acTL", &[0; 8]),
+        chunk(b"zzZz", b"unknown"),
+    ];
+    let full = with_chunks(&png, &texts.concat());
+    let [plain, full] = [png, full].map(|png| decode(&png, Bounds::SOURCE).unwrap());
+    assert_eq!(plain.pixels, full.pixels);
+    let jpeg = written(ImageFormat::Jpeg, 20, 10, 255);
+    let segment = |marker: u8, data: &[u8]| {
+        let length = u16::try_from(data.len() + 2).unwrap().to_be_bytes();
+        [&[0xff, marker], &length[..], data].concat()
+    };
+    let more = [
+        segment(0xe2, &[7; 60_000]).repeat(9),
+        segment(0xfe, b"a comment"),
+    ]
+    .concat();
+    let full = [&jpeg[..2], &more, &jpeg[2..]].concat();
+    let plain = decode(&jpeg, Bounds::SOURCE).unwrap();
+    assert_eq!(plain.pixels, decode(&full, Bounds::SOURCE).unwrap().pixels);
+    // Which side is up is said there, too, and counts.
+    let quarter_turn = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0";
+    let turned = [&jpeg[..2], &segment(0xe1, quarter_turn), &jpeg[2..]].concat();
+    let turned = decode(&turned, Bounds::SOURCE).unwrap();
+    assert_eq!((turned.width, turned.height), (10, 20));
+}
+
+#[test]
+fn an_image_inside_a_webp_is_no_larger_than_its_canvas() {
+    let image = |width, height| written(ImageFormat::WebP, width, height, 255)[12..].to_vec();
+    let around = |image: &[u8]| {
+        // A canvas of 64 x 64.
+        let canvas = b"VP8X\x0a\0\0\0\0\0\0\0\x3f\0\0\x3f\0\0";
+        let length = u32::try_from(4 + canvas.len() + image.len()).unwrap();
+        [b"RIFF", &length.to_le_bytes()[..], b"WEBP", canvas, image].concat()
+    };
+    let fits = decode(&around(&image(64, 64)), Bounds::SOURCE).unwrap();
+    assert_eq!((fits.width, fits.height), (64, 64));
+    let larger = decode(&around(&image(2048, 2048)), Bounds::SOURCE);
+    assert_eq!(larger.unwrap_err(), PictureError::Unreadable);
+    assert!(inspect(&around(&image(64, 65)), Bounds::SOURCE).is_err());
 }
 
 #[test]
@@ -337,7 +445,7 @@ async fn of_an_image_that_stays_at_its_address_the_header_is_read_and_no_more() 
         let server = Server::start(answer(image)).await;
         let place = reaching(Egress::permitting_own_ports([server.port])).await;
         let role = Role::Interrogated;
-        let measured = place.sources.measure(ALICE, &server.url(), role).await;
+        let measured = place.sources.measure(&server.url(), role).await;
         measured.map(|header| (header.width, header.height))
     };
     let large = measured(&boast(512 * 15, 512 * 17)).await;

@@ -1,5 +1,7 @@
 //! Images as text: base64, alone or as a `data:` URL.
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -22,12 +24,15 @@ pub fn from_base64(text: &str, most: usize) -> Result<Vec<u8>, PictureError> {
     if text.len() / 4 > most / 3 + most / 64 {
         return Err(PictureError::TooLarge { most });
     }
-    let letters: Vec<u8> = text
-        .bytes()
-        .filter(|byte| !byte.is_ascii_whitespace())
-        .collect();
+    let letters = match text.bytes().any(|byte| byte.is_ascii_whitespace()) {
+        false => Cow::Borrowed(text.as_bytes()),
+        true => {
+            let letters = text.bytes().filter(|byte| !byte.is_ascii_whitespace());
+            Cow::Owned(letters.collect())
+        }
+    };
     let bytes = LENIENT
-        .decode(letters)
+        .decode(&*letters)
         .map_err(|_| PictureError::NotBase64)?;
     match bytes.len() {
         0 => Err(PictureError::NotBase64),

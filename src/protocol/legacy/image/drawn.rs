@@ -1,4 +1,5 @@
-//! How large what is drawn for a job may be: whoever draws it is a stranger, and it is kept for whoever asked.
+//! How large what is drawn for a job may be, and must be: whoever draws it is a stranger, and it is kept for whoever
+//! asked.
 
 use crate::protocol::job::{Body, Job};
 
@@ -9,6 +10,50 @@ const LEAST_PIXELS: u64 = 1 << 20;
 /// Not even noise takes more as webp, beside what is said of it.
 const BYTES_A_PIXEL: u64 = 4;
 const ASIDE: u64 = 1 << 20;
+
+/// Of an image that is looked at, what is made of it may have so much less: some workers make large ones smaller first.
+const FORM_REDUCTION: u32 = 4;
+
+/// What an image has to be so that it counts as drawn for a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drawn {
+    /// At most so many pixels.
+    pub pixels: u64,
+    /// At least so wide and high.
+    pub least: (u32, u32),
+    /// It may be made from an image that lies on its side.
+    pub may_be_turned: bool,
+}
+
+impl Drawn {
+    pub fn of(job: &Job) -> Self {
+        let (least, may_be_turned) = match &job.body {
+            Body::Image(image) if !returns_control_map(job) => ((image.width, image.height), false),
+            // The size of a control map is that of the model which makes it.
+            Body::Image(_) | Body::Text(_) => (NO_LEAST, false),
+            Body::Form(form) => {
+                let side = |side: u32| (side / FORM_REDUCTION).max(1);
+                ((side(form.width), side(form.height)), true)
+            }
+        };
+        Self {
+            pixels: most_pixels(job),
+            least,
+            may_be_turned,
+        }
+    }
+
+    /// In the place of an image that is not shown stands one of any size.
+    #[must_use]
+    pub fn of_any_size(self) -> Self {
+        Self {
+            least: NO_LEAST,
+            ..self
+        }
+    }
+}
+
+const NO_LEAST: (u32, u32) = (1, 1);
 
 pub fn most_pixels(job: &Job) -> u64 {
     let area = |width: u32, height: u32| u64::from(width) * u64::from(height);
@@ -30,6 +75,11 @@ pub fn bytes_of(pixels: u64) -> u64 {
     pixels.saturating_mul(BYTES_A_PIXEL).saturating_add(ASIDE)
 }
 
+fn returns_control_map(job: &Job) -> bool {
+    let original = job.original.as_ref();
+    original.is_some_and(|original| original.body["params"]["return_control_map"] == true)
+}
+
 /// Only who asked in the words of this API can have asked for more than the drawing.
 fn is_processed(job: &Job) -> bool {
     let original = job.original.as_ref();
@@ -44,7 +94,7 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::{ASIDE, LEAST_PIXELS, most_bytes, most_pixels};
+    use super::{ASIDE, Drawn, LEAST_PIXELS, most_bytes, most_pixels};
     use crate::protocol::job::{
         AccountId, Body, FormRequest, Formats, ImageRequest, Job, JobId, Kind, Limits, ModelChoice,
         Original, Privacy, RequestId, UnixMillis,
@@ -100,6 +150,19 @@ mod tests {
             slow_workers: true,
         };
         let form = job(Kind::Interrogation, Body::Form(Box::new(form)), json!({}));
+        let drawn = Drawn::of(&form);
+        assert_eq!((drawn.least, drawn.may_be_turned), ((256, 256), true));
         check(form, 4096 * 4096);
+    }
+
+    #[test]
+    fn an_image_is_at_least_as_large_as_it_was_asked_for_but_for_control_maps() {
+        let least = |params: Value| Drawn::of(&image(512, params)).least;
+        assert_eq!(least(json!({})), (512, 512));
+        let enlarged = json!({"post_processing": ["RealESRGAN_x4plus"]});
+        assert_eq!(least(enlarged), (512, 512));
+        assert_eq!(least(json!({"return_control_map": true})), (1, 1));
+        let hidden = Drawn::of(&image(512, json!({}))).of_any_size();
+        assert_eq!((hidden.least, hidden.pixels), ((1, 1), LEAST_PIXELS));
     }
 }

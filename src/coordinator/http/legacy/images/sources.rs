@@ -1,20 +1,13 @@
 //! Images that come along: those that a request begins with, and those that workers bring in their submit. A request
 //! names its own by their keys from then on.
 
-use bytes::Bytes;
-
-use crate::coordinator::media::{Area, Holding, Key, Kind as Format, Media, Unaccepted};
-use crate::coordinator::pictures::{
-    Bounds, Pictures, Role, Sender, SourceError, Sources, is_address,
-};
-use crate::protocol::job::RequestId;
-use crate::protocol::legacy::image::drawn::bytes_of;
+use crate::coordinator::media::{Area, Holding, Key, Kind as Format};
+use crate::coordinator::pictures::{Role, Sender, SourceError, Sources, Unfit, is_address};
+use crate::coordinator::pollers::{Attempt, Made, Pollers};
+use crate::protocol::job::{AccountId, RequestId};
 use crate::protocol::legacy::image::request::GenerationInputImage;
 use crate::protocol::legacy::words::SourceProcessing;
 use crate::protocol::legacy::{Code, Refusal};
-
-/// The most bytes of a drawn image.
-const MOST_BYTES: usize = 64 << 20;
 
 /// Takes in the images of a request and puts their keys in their place. They stay as long as what is returned.
 pub async fn take(
@@ -54,7 +47,7 @@ pub async fn look_at(
     let mut holding = sources.holding();
     *image = image.trim().to_owned();
     if is_address(image) {
-        let size = sources.measure(sender, image, Role::Interrogated).await;
+        let size = sources.measure(image, Role::Interrogated).await;
         let size = size.map_err(refusal)?;
         return Ok(((size.width, size.height), holding));
     }
@@ -68,22 +61,21 @@ pub async fn look_at(
     Ok(((taken.width, taken.height), holding))
 }
 
-/// What a worker brings in its submit.
-pub async fn decoded(pictures: &Pictures, text: &str, most_pixels: u64) -> Result<Bytes, Refusal> {
-    let prepared = pictures
-        .prepare_text(text.to_owned(), MOST_BYTES, Bounds::Pixels(most_pixels))
-        .await;
-    let refusal = |error| Refusal::new(Code::ImageValidationFailed, format!("{error}"));
-    prepared.map(|prepared| prepared.webp).map_err(refusal)
-}
-
-/// Takes in what a worker has uploaded. Whether it did is its client's to see, what it is is not.
-pub async fn uploaded(media: &Media, key: Key, most_pixels: u64) -> Result<(), Refusal> {
-    let taken = media.take_in_up_to(bytes_of(most_pixels), key).await;
-    taken.map(drop).map_err(|unaccepted| match unaccepted {
-        Unaccepted::Store(_) => no_store(),
-        unaccepted => Refusal::new(Code::BadRequest, unaccepted.to_string()),
-    })
+/// A worker has brought no image, or none that can be used: its attempt has failed and another worker makes it. Only
+/// when the store does not work it may bring the same again.
+pub async fn give_back(
+    pollers: &Pollers,
+    owner: AccountId,
+    attempt: Attempt,
+    unfit: Unfit,
+) -> Refusal {
+    if !unfit.is_workers_fault() {
+        return no_store();
+    }
+    // Where the attempt has ended meanwhile there is nothing to give back.
+    let _ = pollers.bring_alone(owner, attempt, Made::Fault).await;
+    let message = format!("{unfit}; the job goes to another worker");
+    Refusal::new(Code::ImageValidationFailed, message)
 }
 
 pub fn no_store() -> Refusal {

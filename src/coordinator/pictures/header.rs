@@ -1,0 +1,302 @@
+//! The format and size of an image, read from its bytes without a decoder: nothing is inflated and nothing allocated that
+//! the file does not hold. Also the file without the metadata that decoders would read.
+//!
+//! Decoders read colour profiles, texts and EXIF data before they tell a size, whatever limits they are given for the
+//! pixels: a PNG of 400 KB with a profile that inflates to a gigabyte took that gigabyte.
+
+use std::borrow::Cow;
+
+use image::ImageFormat;
+
+use super::decode::Header;
+
+/// An image as its decoder gets it.
+#[derive(Debug)]
+pub struct Essence<'a> {
+    pub format: ImageFormat,
+    pub header: Header,
+    /// Pixels, palette, transparency and orientation. Nothing else.
+    pub bytes: Cow<'a, [u8]>,
+}
+
+/// The orientation is in the first entries of EXIF data. JPEG cannot hold more, and PNG need not.
+const MOST_EXIF: usize = 64 << 10;
+
+/// `None` for anything but a PNG, JPEG, WebP or GIF with a size.
+pub fn read(bytes: &[u8]) -> Option<Essence<'_>> {
+    read_into(Kept::of(bytes))
+}
+
+fn read_into(mut kept: Kept<'_>) -> Option<Essence<'_>> {
+    let format = image::guess_format(kept.whole).ok()?;
+    let header = match format {
+        ImageFormat::Png => png(&mut kept)?,
+        ImageFormat::Jpeg => jpeg(&mut kept)?,
+        ImageFormat::WebP => webp(kept.whole)?,
+        ImageFormat::Gif => gif(kept.whole)?,
+        _ => return None,
+    };
+    Some(Essence {
+        format,
+        header,
+        bytes: kept.finish(),
+    })
+}
+
+/// The size alone. Allocates nothing.
+pub fn size(bytes: &[u8]) -> Option<Header> {
+    read_into(Kept::nothing(bytes)).map(|essence| essence.header)
+}
+
+/// The parts of a file that are kept: borrowed as long as that is everything.
+struct Kept<'a> {
+    whole: &'a [u8],
+    kept: Option<Vec<u8>>,
+    copies: bool,
+}
+
+impl<'a> Kept<'a> {
+    fn of(whole: &'a [u8]) -> Self {
+        Self {
+            whole,
+            kept: None,
+            copies: true,
+        }
+    }
+
+    /// For those who want no bytes.
+    fn nothing(whole: &'a [u8]) -> Self {
+        Self {
+            copies: false,
+            ..Self::of(whole)
+        }
+    }
+
+    /// Leaves out what begins here.
+    fn skip(&mut self, start: usize) {
+        if self.copies && self.kept.is_none() {
+            self.kept = Some(self.whole[..start].to_vec());
+        }
+    }
+
+    fn keep(&mut self, start: usize, end: usize) {
+        if let Some(kept) = &mut self.kept {
+            kept.extend_from_slice(&self.whole[start..end]);
+        }
+    }
+
+    fn finish(self) -> Cow<'a, [u8]> {
+        self.kept.map_or(Cow::Borrowed(self.whole), Cow::Owned)
+    }
+}
+
+/// Length, name, data and checksum, one chunk after the other. The animation of an APNG is left out: its first image is
+/// what we show of it.
+fn png(kept: &mut Kept<'_>) -> Option<Header> {
+    const SIGNATURE: usize = 8;
+    /// Beside the data of a chunk.
+    const AROUND: usize = 12;
+    let bytes = kept.whole;
+    if bytes.get(SIGNATURE + 4..SIGNATURE + 8)? != b"IHDR" {
+        return None;
+    }
+    let header = Header {
+        width: big32(bytes, 16)?,
+        height: big32(bytes, 20)?,
+    };
+    let (mut at, mut has_exif) = (SIGNATURE, false);
+    while let Some(length) = big32(bytes, at) {
+        let length = usize::try_from(length).ok()?;
+        let end = at
+            .saturating_add(AROUND)
+            .saturating_add(length)
+            .min(bytes.len());
+        let keeps = match bytes.get(at + 4..at + 8) {
+            Some(b"IHDR" | b"PLTE" | b"tRNS" | b"IDAT" | b"IEND") => true,
+            Some(b"eXIf") => length <= MOST_EXIF && !std::mem::replace(&mut has_exif, true),
+            _ => false,
+        };
+        match keeps {
+            true => kept.keep(at, end),
+            false => kept.skip(at),
+        }
+        if bytes.get(at + 4..at + 8) == Some(b"IEND") {
+            break;
+        }
+        at = end;
+    }
+    Some(header)
+}
+
+/// Marked segments up to the first scan. Of the application's segments three change what is seen: JFIF and Adobe say
+/// which colours these are, EXIF which side is up.
+fn jpeg(kept: &mut Kept<'_>) -> Option<Header> {
+    const EXIF: &[u8] = b"Exif\0\0";
+    let bytes = kept.whole;
+    let (mut at, mut has_exif, mut header) = (2, false, None);
+    loop {
+        if *bytes.get(at)? != 0xff {
+            return None;
+        }
+        let marker = *bytes.get(at + 1)?;
+        match marker {
+            // Padding before a marker, and markers without a length.
+            0xff => {
+                kept.keep(at, at + 1);
+                at += 1;
+                continue;
+            }
+            0x01 | 0xd0..=0xd7 => {
+                kept.keep(at, at + 2);
+                at += 2;
+                continue;
+            }
+            // Two images, or one without a scan.
+            0xd8 | 0xd9 => return None,
+            _ => {}
+        }
+        let length = usize::from(big16(bytes, at + 2)?);
+        let end = at + 2 + length.max(2);
+        let data = bytes.get(at + 4..end)?;
+        let keeps = match marker {
+            0xe0 | 0xee => true,
+            0xe1 => data.starts_with(EXIF) && !std::mem::replace(&mut has_exif, true),
+            0xe2..=0xef | 0xfe => false,
+            // Frames of all kinds; among them are tables (C4, CC) and an extension (C8).
+            0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
+                let height = u32::from(big16(data, 1)?);
+                let width = u32::from(big16(data, 3)?);
+                // A decoder may go by the first or the last of several.
+                if header.replace(Header { width, height }).is_some() {
+                    return None;
+                }
+                true
+            }
+            _ => true,
+        };
+        match keeps {
+            true => kept.keep(at, end),
+            false => kept.skip(at),
+        }
+        at = end;
+        if marker == 0xda {
+            kept.keep(at, bytes.len());
+            return header;
+        }
+    }
+}
+
+/// RIFF chunks. An image inside may say another size than the canvas around it, and a decoder makes room for it before
+/// it compares them.
+fn webp(bytes: &[u8]) -> Option<Header> {
+    let first = Chunk::at(bytes, 12)?;
+    let canvas = match first.name {
+        b"VP8X" => Header {
+            width: little24(first.data, 4)? + 1,
+            height: little24(first.data, 7)? + 1,
+        },
+        _ => first.frame()?,
+    };
+    let fits = |frame: Header| frame.width <= canvas.width && frame.height <= canvas.height;
+    let mut at = 12;
+    while let Some(chunk) = Chunk::at(bytes, at) {
+        let frame = match chunk.name {
+            b"VP8 " | b"VP8L" => Some(chunk.frame()?),
+            b"ANMF" => {
+                let size = Header {
+                    width: little24(chunk.data, 6)? + 1,
+                    height: little24(chunk.data, 9)? + 1,
+                };
+                let mut inside = 16;
+                while let Some(part) = Chunk::at(chunk.data, inside) {
+                    if matches!(part.name, b"VP8 " | b"VP8L") && !fits(part.frame()?) {
+                        return None;
+                    }
+                    inside = part.end;
+                }
+                Some(size)
+            }
+            _ => None,
+        };
+        if frame.is_some_and(|frame| !fits(frame)) {
+            return None;
+        }
+        at = chunk.end;
+    }
+    Some(canvas)
+}
+
+/// A chunk of a RIFF file, as much of it as is there.
+struct Chunk<'a> {
+    name: &'a [u8; 4],
+    data: &'a [u8],
+    /// Where the next one begins.
+    end: usize,
+}
+
+impl<'a> Chunk<'a> {
+    fn at(bytes: &'a [u8], at: usize) -> Option<Self> {
+        let name = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
+        let length = usize::try_from(little32(bytes, at + 4)?).ok()?;
+        let start = at + 8;
+        let end = start.saturating_add(length).min(bytes.len());
+        Some(Self {
+            name,
+            data: bytes.get(start..end)?,
+            end: start.saturating_add(length).saturating_add(length % 2),
+        })
+    }
+
+    /// The size that an image's data begin with.
+    fn frame(&self) -> Option<Header> {
+        match self.name {
+            b"VP8 " if self.data.get(3..6)? == [0x9d, 0x01, 0x2a] => {
+                let side = |at| Some(u32::from(little16(self.data, at)?) & 0x3fff);
+                Some(Header {
+                    width: side(6)?,
+                    height: side(8)?,
+                })
+            }
+            b"VP8L" if *self.data.first()? == 0x2f => {
+                let sizes = little32(self.data, 1)?;
+                Some(Header {
+                    width: (sizes & 0x3fff) + 1,
+                    height: (sizes >> 14 & 0x3fff) + 1,
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn gif(bytes: &[u8]) -> Option<Header> {
+    Some(Header {
+        width: u32::from(little16(bytes, 6)?),
+        height: u32::from(little16(bytes, 8)?),
+    })
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+fn big16(bytes: &[u8], at: usize) -> Option<u16> {
+    array(bytes, at).map(u16::from_be_bytes)
+}
+
+fn big32(bytes: &[u8], at: usize) -> Option<u32> {
+    array(bytes, at).map(u32::from_be_bytes)
+}
+
+fn little16(bytes: &[u8], at: usize) -> Option<u16> {
+    array(bytes, at).map(u16::from_le_bytes)
+}
+
+fn little24(bytes: &[u8], at: usize) -> Option<u32> {
+    let [a, b, c] = array(bytes, at)?;
+    Some(u32::from_le_bytes([a, b, c, 0]))
+}
+
+fn little32(bytes: &[u8], at: usize) -> Option<u32> {
+    array(bytes, at).map(u32::from_le_bytes)
+}

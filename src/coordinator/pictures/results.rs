@@ -1,0 +1,146 @@
+//! Images that workers say they have uploaded. Each is fetched from the media store, decoded within bounds and held
+//! against what was asked for before its job counts as done: nobody is paid or charged for one that is missing, broken
+//! or too small.
+//!
+//! Workers upload PNG and JPEG as well, whatever the upload link was for. What is of another kind than it is stored as is
+//! encoded anew; what is of that kind stays as it came.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tracing::warn;
+
+use super::decode::Header;
+use super::{AT_ONCE, Bounds, PictureError, Pictures};
+use crate::coordinator::media::{Key, Media, MediaError, Unaccepted};
+use crate::protocol::legacy::image::drawn::{Drawn, bytes_of};
+
+/// Looks at results. Clones share the places.
+#[derive(Debug, Clone)]
+pub struct Results {
+    pictures: Pictures,
+    media: Media,
+    /// Uploads that are in memory at a time, decoded or not.
+    turns: Arc<Semaphore>,
+}
+
+/// Why an image does not count: the failure of the worker that says it has uploaded it, except for [`Unfit::Store`].
+#[derive(Debug, thiserror::Error)]
+pub enum Unfit {
+    #[error("no image was uploaded for this job")]
+    Missing,
+    #[error("what was uploaded for this job cannot be used: {0}")]
+    Refused(Unaccepted),
+    #[error("what was uploaded for this job cannot be used: {0}")]
+    Picture(#[from] PictureError),
+    #[error("the image has {}x{} pixels, wanted at least {}x{}", .found.0, .found.1, .least.0, .least.1)]
+    TooSmall {
+        found: (u32, u32),
+        least: (u32, u32),
+    },
+    /// The store does not work right now, which is nobody's fault outside.
+    #[error("images cannot be read or kept now: {0}")]
+    Store(#[from] MediaError),
+}
+
+impl Results {
+    pub fn new(pictures: Pictures, media: Media) -> Self {
+        Self {
+            pictures,
+            media,
+            turns: Arc::new(Semaphore::new(2 * AT_ONCE)),
+        }
+    }
+
+    /// Takes in what came by the upload link of this object. May be asked again.
+    pub async fn take_in(&self, key: Key, drawn: Drawn) -> Result<(), Unfit> {
+        let _turn = self.turns.acquire().await;
+        let taken = self.media.take_in_up_to(bytes_of(drawn.pixels), key).await;
+        let there = taken.map_err(|unaccepted| match unaccepted {
+            Unaccepted::Store(error) => Unfit::Store(error),
+            unaccepted => Unfit::Refused(unaccepted),
+        })?;
+        if there.is_none() {
+            return Err(Unfit::Missing);
+        }
+        let bytes = self.media.get(key).await?.ok_or(Unfit::Missing)?;
+        let bounds = Bounds::Pixels(drawn.pixels);
+        let (size, converted) = self.pictures.convert(bytes, bounds, key.kind()).await?;
+        check_size(size, drawn)?;
+        if let Some(converted) = converted {
+            self.media.put(key, converted).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes an image that came as base64.
+    pub async fn take_text(
+        &self,
+        text: &str,
+        most_bytes: usize,
+        key: Key,
+        drawn: Drawn,
+    ) -> Result<(), Unfit> {
+        let bounds = Bounds::Pixels(drawn.pixels);
+        let text = text.to_owned();
+        let prepared = self.pictures.prepare_text(text, most_bytes, bounds).await?;
+        let size = Header {
+            width: prepared.width,
+            height: prepared.height,
+        };
+        check_size(size, drawn)?;
+        self.media.put(key, prepared.webp).await?;
+        Ok(())
+    }
+}
+
+impl Unfit {
+    /// Whether another worker should have the job. Warns of a store that does not work.
+    pub fn is_workers_fault(&self) -> bool {
+        match self {
+            Self::Store(error) => {
+                warn!("looking at an uploaded image failed: {error}");
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
+/// An image may lie on its side: its orientation is in it, and not every program heeds that.
+fn check_size(found: Header, drawn: Drawn) -> Result<(), Unfit> {
+    let (width, height) = drawn.least;
+    let fits = |width, height| found.width >= width && found.height >= height;
+    match fits(width, height) || drawn.may_be_turned && fits(height, width) {
+        true => Ok(()),
+        false => Err(Unfit::TooSmall {
+            found: (found.width, found.height),
+            least: drawn.least,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Drawn, Header, check_size};
+
+    #[test]
+    fn an_image_is_as_large_as_was_asked_for_or_larger() {
+        let check = |found: (u32, u32), may_be_turned, expected| {
+            let drawn = Drawn {
+                pixels: u64::MAX,
+                least: (512, 768),
+                may_be_turned,
+            };
+            let (width, height) = found;
+            let found = Header { width, height };
+            assert_eq!(check_size(found, drawn).is_ok(), expected, "{found:?}");
+        };
+        check((512, 768), false, true);
+        check((2048, 3072), false, true);
+        check((1, 1), false, false);
+        check((511, 768), false, false);
+        check((768, 512), false, false);
+        check((768, 512), true, true);
+    }
+}
