@@ -37,12 +37,9 @@ async fn upload_links_used_twice_late_with_another_type() {
         StatusCode::FORBIDDEN
     );
     let other = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-    assert_eq!(put(&app, &link, "image/png", WEBP).await, other);
+    assert_eq!(put(&app, &link, "text/html", WEBP).await, other);
     assert_eq!(put(&app, &link, "image/webp", "<svg></svg>.").await, other);
-    assert_eq!(
-        put(&app, &link, "", &b"\x89PNG\r\n\x1a\n...."[..]).await,
-        other
-    );
+    assert_eq!(put(&app, &link, "", &b"GIF89a......"[..]).await, other);
     assert_eq!(app.media.get(KEY).await.unwrap(), None);
     assert_eq!(
         put(&app, &link, "image/webp; x=y", WEBP).await,
@@ -64,6 +61,18 @@ async fn upload_links_used_twice_late_with_another_type() {
     app.media.delete(KEY).await.unwrap();
     let gone = put(&app, &link, "image/webp", WEBP).await;
     assert_eq!(gone, StatusCode::CONFLICT);
+}
+
+#[tokio::test]
+async fn the_bytes_say_which_kind_of_image_was_uploaded_and_its_label_does_not() {
+    let images: [&[u8]; 3] = [WEBP, b"\x89PNG\r\n\x1a\n....", b"\xff\xd8\xff\xe0........"];
+    for image in images {
+        for label in ["image/webp", "image/png", "image/jpeg"] {
+            let app = App::start().await;
+            let link = app.media.upload_link(KEY, HALF_AN_HOUR).await.unwrap();
+            assert_eq!(put(&app, &link, label, image).await, StatusCode::OK);
+        }
+    }
 }
 
 #[tokio::test]

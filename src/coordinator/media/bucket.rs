@@ -17,7 +17,7 @@ use object_store::{
 };
 
 use super::Unaccepted;
-use super::key::{Area, Key, SIGNATURE_BYTES};
+use super::key::{Area, Key, Kind, SIGNATURE_BYTES};
 
 /// Where a bucket is and who may use it.
 #[derive(Clone)]
@@ -140,10 +140,9 @@ impl Bucket {
             0 => Bytes::new(),
             bytes => self.store.get_range(&came, 0..bytes).await?,
         };
-        if !key.kind().begins(&beginning) {
+        if Kind::of(&beginning).is_none() {
             self.store.delete(&came).await?;
-            let wanted = key.kind().content_type();
-            return Err(Unaccepted::OtherKind { wanted });
+            return Err(Unaccepted::NotAnImage);
         }
         self.store.copy(&came, &place(key)).await?;
         self.store.delete(&came).await?;

@@ -25,7 +25,7 @@ pub enum Area {
     Sources,
 }
 
-/// What an object is.
+/// What an object is kept as. What workers upload may be another of these until it is taken in and encoded anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     Webp,
@@ -94,6 +94,17 @@ impl Kind {
             Self::Png => "image/png",
             Self::Jpeg => "image/jpeg",
         }
+    }
+
+    /// The kind of an image that begins like this, whatever it was sent as.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.begins(bytes))
+    }
+
+    /// Whether HTTP calls one of them so.
+    pub fn is_named(content_type: &str) -> bool {
+        let mut all = Self::ALL.into_iter();
+        all.any(|kind| kind.content_type().eq_ignore_ascii_case(content_type))
     }
 
     /// Whether something that begins like this may be one.

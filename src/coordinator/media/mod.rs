@@ -114,8 +114,8 @@ pub enum MediaError {
 pub enum Unaccepted {
     #[error("something else was sent by this link before: it is good for one object, once")]
     Used,
-    #[error("what was sent is not {wanted}, which this link is for")]
-    OtherKind { wanted: &'static str },
+    #[error("what was sent is no webp, png or jpeg image")]
+    NotAnImage,
     #[error("what was sent is larger than the {most} bytes this link is for")]
     TooLarge { most: u64 },
     #[error(transparent)]
@@ -298,10 +298,9 @@ impl Media {
     ) -> Result<u64, Unaccepted> {
         let (folder, signer) = self.own_links()?;
         let ticket = signer.read_upload(key, query, wall_clock())?;
-        let wanted = ticket.key.kind().content_type();
-        let is_it = |named: &str| named.eq_ignore_ascii_case(wanted);
+        // Which of them it is its bytes say.
         match content_type.filter(|named| !says_nothing(named)) {
-            Some(named) if !is_it(named) => Err(Unaccepted::OtherKind { wanted }),
+            Some(named) if !Kind::is_named(named) => Err(Unaccepted::NotAnImage),
             _ => folder.receive(ticket, body).await,
         }
     }
