@@ -22,7 +22,7 @@ use super::moderation::{Moderation, Rules};
 use super::modes::Modes;
 use super::passkeys::Passkeys;
 use super::people::{People, Rewards};
-use super::pictures::{Pictures, Sources};
+use super::pictures::{Pictures, Results, Sources};
 use super::pollers::{Badges, Pollers};
 use super::requests::{Requests, UNWRITTEN};
 use super::rigs::{Records, Rigs};
@@ -254,9 +254,11 @@ pub async fn doors(
     } = shelves;
     let names = settings.names.clone();
     let sources = Sources::new(Egress::new(), media.clone());
+    let results = Results::new(Pictures::drawn(), media.clone());
     let workers = WorkersSettings {
         grace,
         media: Some(media.clone()),
+        results: Some(results.clone()),
         names: names.clone(),
         ..WorkersSettings::default()
     };
@@ -295,7 +297,7 @@ pub async fn doors(
         switchboard,
         media,
         sources,
-        pictures: Pictures::drawn(),
+        results,
         store,
         tasks: tasks.clone(),
         settings: settings.into(),

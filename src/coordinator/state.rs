@@ -16,7 +16,7 @@ use super::modes::Modes;
 use super::names::Names;
 use super::passkeys::Passkeys;
 use super::people::People;
-use super::pictures::{Pictures, Sources};
+use super::pictures::{Results, Sources};
 use super::pollers::Pollers;
 use super::requests::Requests;
 use super::rigs::{Quotas, Rigs};
@@ -41,7 +41,7 @@ pub struct Doors {
     pub stats: Stats,
     pub rigs: Rigs,
     pub messages: Messages,
-    pub pictures: Pictures,
+    pub results: Results,
     pub sources: Sources,
     pub store: Store,
     pub tasks: Tasks,

@@ -466,7 +466,7 @@ fn a_killed_coordinator_writes_with_the_style_it_drew() {
 
 #[tokio::test]
 async fn a_killed_coordinator_still_has_every_image_it_accepted_and_what_was_drawn() {
-    const PIXEL: &str = "UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA==";
+    let image = super::legacy::images::drawn();
     let folder = tempfile::tempdir().unwrap();
     let service = serve(folder.path());
     let key = service.key.clone();
@@ -477,7 +477,7 @@ async fn a_killed_coordinator_still_has_every_image_it_accepted_and_what_was_dra
     let id = poll(&service, &key, "POST", &at("async"), &asked)["id"].clone();
     let status = at(&format!("status/{}", id.as_str().unwrap()));
     let first = poll(&service, &key, "POST", &at("pop"), &worker);
-    let brought = json!({"id": first["id"], "generation": PIXEL, "seed": 7});
+    let brought = json!({"id": first["id"], "generation": image, "seed": 7});
     let paid = poll(&service, &key, "POST", &at("submit"), &brought);
     assert!(paid["reward"].is_number(), "{paid}");
     let second = poll(&service, &key, "POST", &at("pop"), &worker);
@@ -497,7 +497,7 @@ async fn a_killed_coordinator_still_has_every_image_it_accepted_and_what_was_dra
     let twice = poll(&service, &key, "POST", &at("submit"), &brought);
     assert!(twice["reward"].is_null(), "{twice}");
     // What was out when it was killed is taken when it comes.
-    let brought = json!({"id": second["id"], "generation": PIXEL, "seed": 7});
+    let brought = json!({"id": second["id"], "generation": image, "seed": 7});
     assert!(poll(&service, &key, "POST", &at("submit"), &brought)["reward"].is_number());
     let found = poll(&service, &key, "GET", &status, &json!({}));
     assert_eq!(

@@ -14,7 +14,7 @@ use crate::coordinator::modes::Modes;
 use crate::coordinator::names::Names;
 use crate::coordinator::passkeys::Passkeys;
 use crate::coordinator::people::People;
-use crate::coordinator::pictures::{Pictures, Sources};
+use crate::coordinator::pictures::{Results, Sources};
 use crate::coordinator::pollers::Pollers;
 use crate::coordinator::requests::Requests;
 use crate::coordinator::rigs::Rigs;
@@ -118,7 +118,7 @@ parts! {
     Rigs = |open| open.doors.rigs.clone();
     Messages = |open| open.doors.messages.clone();
     Passkeys = |open| open.doors.passkeys.clone();
-    Pictures = |open| open.doors.pictures.clone();
+    Results = |open| open.doors.results.clone();
     Sources = |open| open.doors.sources.clone();
     Store = |open| open.doors.store.clone();
     Styles = |open| Styles::new(open.doors.store.clone());

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::chat::Turn;
 use crate::coordinator::dispatch::{Offer, SessionId};
 use crate::protocol::job::{AccountId, JobId, Kind};
-use crate::protocol::legacy::image::drawn::most_pixels;
+use crate::protocol::legacy::image::drawn::Drawn;
 use crate::protocol::legacy::written::most_bytes;
 
 /// How long after its time a job is known here.
@@ -69,8 +69,8 @@ pub struct Out {
     pub decoy: bool,
     /// What it is to be read by, where it is part of a chat.
     pub turn: Option<Arc<Turn>>,
-    /// The most pixels of what is drawn for it.
-    pub pixels: u64,
+    /// How large what is drawn for it may be and must be.
+    pub drawn: Drawn,
     /// The most bytes of what is written for it.
     pub written: usize,
     /// It was brought, and whoever did was not told whether it is written down.
@@ -107,7 +107,7 @@ impl Held {
             attempt: offer.attempt,
             decoy: false,
             turn: Turn::of(offer, longest).map(Arc::new),
-            pixels: most_pixels(&offer.job),
+            drawn: Drawn::of(&offer.job),
             written: most_bytes(&offer.job),
             unsure: false,
             alone: Arc::default(),

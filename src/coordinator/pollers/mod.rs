@@ -46,6 +46,7 @@ use crate::protocol::job::{
     AccountId, Event, Failure, FailureKind, FinishReason, Hidden, JobId, Kind, Kudos, Note,
     Product, Progress, TokenEvent, Usage, WorkerId,
 };
+use crate::protocol::legacy::image::drawn::Drawn;
 use crate::tasks::Tasks;
 
 use held::{Held, Out};
@@ -103,8 +104,8 @@ pub struct Attempt {
     /// What its worker calls it.
     pub id: JobId,
     pub kind: Kind,
-    /// The most pixels of what is drawn for it.
-    pub pixels: u64,
+    /// How large what is drawn for it may be and must be.
+    pub drawn: Drawn,
     /// Nobody else is heard who brings the same, until this is dropped.
     _alone: OwnedMutexGuard<()>,
 }
@@ -343,7 +344,7 @@ impl Pollers {
         Ok(Attempt {
             id: out.id,
             kind: out.kind,
-            pixels: out.pixels,
+            drawn: out.drawn,
             _alone: alone,
         })
     }

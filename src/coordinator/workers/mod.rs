@@ -7,6 +7,7 @@
 //! | `agreement` | what a peer negotiated; nothing, if it is of the public network |
 //! | `session` | the conversation: frames to inputs for dispatch, orders to frames; no socket, no clock |
 //! | `payload`, `flat`, `drawing`, `wording` | jobs, errors and the like in the words of the wire |
+//! | `uploads` | images that were uploaded, looked at before dispatch hears of them |
 //! | `socket` | the shell: one task that reads, writes and pings |
 //! | `farewell` | how a socket ends: for the peer and for the log |
 //! | `frames` | how large a job's frame gets, for the door |
@@ -24,6 +25,7 @@ mod gate;
 mod payload;
 mod session;
 mod socket;
+mod uploads;
 mod wording;
 
 pub use gate::{Admitted, Applicant, Denial, Gate, Revoked};
@@ -45,6 +47,7 @@ use super::dispatch::{Registration, Resume, SessionId};
 use super::media::Media;
 use super::moderation::Moderation;
 use super::names::Names;
+use super::pictures::Results;
 use super::rigs::Rigs;
 use super::switchboard::{Card, Gpus, Orders, Switchboard};
 use crate::protocol::job::Capabilities;
@@ -68,6 +71,8 @@ pub struct WorkersSettings {
     pub names: Names,
     /// Where workers upload what they draw.
     pub media: Option<Media>,
+    /// Looks at what they have uploaded.
+    pub results: Option<Results>,
     /// Names nobody may serve any more.
     pub retired_models: Vec<String>,
     /// The first frame has to come in this time.
@@ -97,6 +102,7 @@ impl Default for WorkersSettings {
         Self {
             names: Names::default(),
             media: None,
+            results: None,
             retired_models: Vec::new(),
             registration_patience: Duration::from_secs(30),
             ping_every: Duration::from_secs(10),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::agreement::Peer;
 use super::drawing::{self, Untold};
 use super::payload;
+use super::uploads::Upload;
 use super::wording;
 use crate::coordinator::dispatch::{
     CancelReason, CloseReason, Frame, Input, ModelReport, Offer, Report, Said, SessionId, Verdict,
@@ -18,6 +19,7 @@ use crate::coordinator::switchboard::{Gpus, Order};
 use crate::protocol::job::{
     Body, Channel, Event, Failure, FailureKind, FinishReason, JobId, Progress, TokenEvent,
 };
+use crate::protocol::legacy::image::drawn::Drawn;
 use crate::protocol::link::{
     self, About, Agreed, CancelWhy, Done, Extension, FrameError, FromWorker, JobFrame, ModelStatus,
     Output, Payload, Ready, State, ToWorker, VERSION,
@@ -36,6 +38,8 @@ pub struct Session {
     jobs: HashMap<JobId, Running>,
     /// A peer without `multi` takes the next frame for the ack of this job.
     unacked: Option<JobId>,
+    /// Images that are to be looked at before dispatch hears of them.
+    uploads: Vec<Upload>,
 }
 
 /// What `ready` tells besides the agreement.
@@ -52,8 +56,8 @@ struct Running {
     streamed: bool,
     called: bool,
     finish: Option<FinishReason>,
-    /// Where its image goes.
-    image: Option<Key>,
+    /// Where its image goes, and how large it is.
+    image: Option<(Key, Drawn)>,
 }
 
 /// What an order comes to.
@@ -96,6 +100,7 @@ impl Session {
             media,
             jobs: HashMap::new(),
             unacked: None,
+            uploads: Vec::new(),
         }
     }
 
@@ -246,10 +251,9 @@ impl Session {
             self.unacked = Some(about.job);
         }
         let running = known.unwrap_or_default();
-        if let Some(key) = running.image {
-            let media = drawing::brought(key, &done.results).map(Event::Media);
-            inputs.extend(media.map(|event| self.frame(about, Said::Event(event))));
-        } else if !running.streamed && about.seq.is_none() {
+        let image = running.image;
+        let media = image.and_then(|(key, _)| drawing::brought(key, &done.results));
+        if image.is_none() && !running.streamed && about.seq.is_none() {
             self.whole_output(&done, inputs);
         }
         let finish = match done.cancelled {
@@ -257,7 +261,23 @@ impl Session {
             false => done.finish.unwrap_or_else(|| running.finish()),
         };
         let usage = done.usage.unwrap_or_default();
-        inputs.push(self.frame(about, Said::Event(Event::Done { finish, usage })));
+        let done = self.frame(about, Said::Event(Event::Done { finish, usage }));
+        let (Some((key, drawn)), Some(media)) = (image, media) else {
+            inputs.push(done);
+            return;
+        };
+        let media = self.frame(about, Said::Event(Event::Media(media)));
+        self.uploads.push(Upload {
+            key,
+            drawn,
+            said: vec![media, done],
+            otherwise: self.bare_frame(about, Said::Alive),
+        });
+    }
+
+    /// What has been uploaded since this was last asked.
+    pub fn take_uploads(&mut self) -> Vec<Upload> {
+        std::mem::take(&mut self.uploads)
     }
 
     /// From workers that do not stream.
@@ -347,7 +367,7 @@ impl Session {
             Body::Image(image) => {
                 let drawing = drawing::of(offer, image, self.media.as_ref());
                 drawing.map(|drawing| {
-                    running.image = Some(drawing.key);
+                    running.image = Some((drawing.key, Drawn::of(&offer.job)));
                     upload.push(drawing.slot);
                     Payload::Public(drawing.payload)
                 })
@@ -388,13 +408,17 @@ impl Session {
     }
 
     fn frame(&self, about: About, said: Said) -> Input {
-        Input::Frame(Frame {
+        Input::Frame(self.bare_frame(about, said))
+    }
+
+    fn bare_frame(&self, about: About, said: Said) -> Frame {
+        Frame {
             session: self.id,
             job: about.job,
             attempt: about.attempt.filter(|_| !self.peer.is_public()),
             seq: about.seq.filter(|_| self.peer.uses(Extension::Resume)),
             said,
-        })
+        }
     }
 
     /// A sign of life that says nothing.

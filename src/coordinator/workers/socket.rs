@@ -20,6 +20,7 @@ use tokio_tungstenite::tungstenite::{Bytes, Message, Utf8Bytes};
 use super::allowance::Allowance;
 use super::farewell::{Ended, Farewell};
 use super::session::{Session, Told};
+use super::uploads::Uploads;
 use super::{Guest, WorkersSettings};
 use crate::coordinator::dispatch::Input;
 use crate::coordinator::switchboard::{Order, Orders};
@@ -39,6 +40,7 @@ pub struct Socket<S> {
 struct Conversation<'a, S> {
     socket: &'a mut Socket<S>,
     session: Session,
+    uploads: Uploads,
     orders: Arc<Orders>,
     negotiates: bool,
     /// Orders that the socket had no room for.
@@ -89,10 +91,12 @@ where
             line,
             ..
         } = guest;
+        let uploads = self.settings.results.clone();
         let alarm = Box::pin(sleep(self.settings.ping_every));
         let mut conversation = Conversation {
             socket: self,
             session,
+            uploads: Uploads::new(uploads),
             orders,
             negotiates,
             waiting: VecDeque::new(),
@@ -106,7 +110,10 @@ where
         };
         loop {
             let end = poll_fn(|context| conversation.poll(context)).await;
-            let inputs = std::mem::take(&mut conversation.inputs);
+            let mut inputs = std::mem::take(&mut conversation.inputs);
+            if end.is_some() {
+                inputs.extend(conversation.uploads.finish().await);
+            }
             // What was said before the end counts.
             if !inputs.is_empty() && line.say(inputs).await.is_err() {
                 return conversation.stopping();
@@ -160,6 +167,10 @@ where
             .read(context)
             .or_else(|| self.write(context))
             .or_else(|| self.keep_time(context));
+        for upload in self.session.take_uploads() {
+            self.uploads.add(upload);
+        }
+        self.uploads.poll(context, &mut self.inputs);
         match (&end, self.inputs.is_empty()) {
             (None, true) => Poll::Pending,
             _ => Poll::Ready(end),

@@ -28,11 +28,30 @@ const PROGRESS: &str = "/api/v2/generate/progress";
 const NEWEST: &str = "AI Horde Worker reGen:13:test";
 
 /// One pixel each.
-const WEBP: &str = "UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA==";
 /// Nothing shines through.
 const OPAQUE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
 pub const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+
+/// What a worker brings, as large as most requests here ask for.
+pub fn drawn() -> String {
+    drawn_at(640, 640)
+}
+
+pub fn drawn_at(width: u32, height: u32) -> String {
+    STANDARD.encode(webp(width, height))
+}
+
+pub fn webp(width: u32, height: u32) -> Vec<u8> {
+    encoded(width, height, image::ImageFormat::WebP)
+}
+
+fn encoded(width: u32, height: u32, format: image::ImageFormat) -> Vec<u8> {
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    let picture = image::RgbImage::new(width, height);
+    picture.write_to(&mut bytes, format).unwrap();
+    bytes.into_inner()
+}
 
 /// Asks for images of `tiny`; the id of the request.
 pub async fn ask(app: &App, more: Value) -> String {
@@ -69,7 +88,7 @@ pub async fn pop(app: &App, more: Value) -> Value {
 }
 
 pub async fn submit(app: &App, id: &Value, more: Value) -> (StatusCode, Value) {
-    let plain = json!({"id": id, "generation": WEBP, "seed": 77});
+    let plain = json!({"id": id, "generation": drawn(), "seed": 77});
     post(app, SUBMIT, with(plain, more)).await
 }
 
@@ -138,14 +157,14 @@ fn key(link: &Value) -> Key {
     key.split('?').next().unwrap().parse().unwrap()
 }
 
-async fn upload(app: &App, link: &Value) -> StatusCode {
-    let bytes = STANDARD.decode(WEBP).unwrap();
-    let sent = request(
-        Method::PUT,
-        &path(link),
-        &[("content-type", "image/webp")],
-        bytes.into(),
-    );
+pub async fn upload(app: &App, link: &Value) -> StatusCode {
+    upload_of(app, link, webp(640, 640)).await
+}
+
+/// Under the label that the link was given out with, whatever it is.
+async fn upload_of(app: &App, link: &Value, bytes: Vec<u8>) -> StatusCode {
+    let headers = [("content-type", "image/webp")];
+    let sent = request(Method::PUT, &path(link), &headers, bytes.into());
     app.send(sent).await.status
 }
 
@@ -206,7 +225,7 @@ async fn an_image_is_asked_for_popped_uploaded_submitted_and_fetched() {
     );
     let fetched = app.get(&path(&image["img"])).await;
     assert_eq!(fetched.status, StatusCode::OK);
-    assert_eq!(fetched.bytes().await, STANDARD.decode(WEBP).unwrap());
+    assert_eq!(fetched.bytes().await, webp(640, 640));
     assert!(
         upload(&app, &popped["r2_upload"]).await.is_success(),
         "whoever lost the answer gets it"
@@ -253,7 +272,7 @@ async fn without_links_the_image_is_in_the_reply_and_comes_as_base64_from_plain_
     let id = ask(&app, json!({"r2": false})).await;
     let popped = pop(&app, json!({"bridge_agent": "unknown:0:unknown"})).await;
     assert!(popped["r2_upload"].is_null() && popped["r2_uploads"].is_null());
-    let (code, answer) = submit(&app, &popped["id"], json!({"generation": PNG})).await;
+    let (code, answer) = submit(&app, &popped["id"], json!({"generation": png(512, 512)})).await;
     assert_eq!(code, StatusCode::OK, "{answer}");
     let status = until_done(&app, &id).await;
     let image = status["generations"][0]["img"].as_str().unwrap();
@@ -310,36 +329,132 @@ async fn an_image_that_may_not_be_shown_costs_its_client_the_fee_and_its_worker_
     }
 }
 
+/// Of the code and message that a worker is refused by.
+fn is_returned((status, answer): &(StatusCode, Value)) -> bool {
+    let message = answer["message"].as_str().unwrap_or_default();
+    (status.as_u16(), &answer["rc"]) == (400, &json!("ImageValidationFailed"))
+        && message.ends_with("; the job goes to another worker")
+}
+
+#[tokio::test]
+async fn a_worker_without_a_usable_image_is_not_paid_and_another_makes_it() {
+    let app = App::start().await;
+    app.enrich(Kudos(1_000_000)).await;
+    let signature = b"RIFF\x11\0\0\0WEBPVP8 \x05\0\0\0....".to_vec();
+    let uploads = [
+        None,
+        Some(signature),
+        Some(webp(64, 64)),
+        Some(webp(640, 448)),
+        Some(webp(640, 640)[..40].to_vec()),
+    ];
+    for uploaded in uploads {
+        let id = ask(&app, json!({})).await;
+        let popped = pop(&app, json!({})).await;
+        if let Some(bytes) = uploaded {
+            let sent = upload_of(&app, &popped["r2_upload"], bytes).await;
+            assert_eq!(sent, StatusCode::OK);
+        }
+        let brought = submit(&app, &popped["id"], json!({"generation": "R2"})).await;
+        assert!(is_returned(&brought), "{brought:?}");
+        // It brings nothing more of this attempt.
+        let (status, _) = submit(&app, &popped["id"], json!({})).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+        let again = pop(&app, json!({"name": "another"})).await;
+        assert_ne!(again["id"], popped["id"]);
+        let (status, answer) = submit(&app, &again["id"], json!({})).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        let status = until_done(&app, &id).await;
+        assert_eq!(status["generations"][0]["worker_name"], "another");
+    }
+}
+
 #[tokio::test]
 async fn what_is_no_image_is_no_result() {
     let app = App::start().await;
-    ask(&app, json!({})).await;
-    let popped = pop(&app, json!({})).await;
     let svg = STANDARD.encode("<svg xmlns='http://www.w3.org/2000/svg'/>");
-    for wrong in ["nothing", &svg] {
-        let (code, answer) = submit(&app, &popped["id"], json!({"generation": wrong})).await;
-        assert_eq!(
-            (code.as_u16(), &answer["rc"]),
-            (400, &json!("ImageValidationFailed"))
-        );
+    for wrong in ["nothing", &svg, PNG] {
+        let id = ask(&app, json!({})).await;
+        let popped = pop(&app, json!({})).await;
+        let brought = submit(&app, &popped["id"], json!({"generation": wrong})).await;
+        assert!(is_returned(&brought), "{brought:?}");
+        let again = pop(&app, json!({"name": "another"})).await;
+        let (status, answer) = submit(&app, &again["id"], json!({})).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        until_done(&app, &id).await;
     }
-    let (code, _) = submit(&app, &popped["id"], json!({})).await;
-    assert_eq!(code, StatusCode::OK, "it may try again");
+}
+
+#[tokio::test]
+async fn png_and_jpeg_under_a_webp_label_are_taken_and_kept_as_webp() {
+    let app = App::start().await;
+    for format in [image::ImageFormat::Png, image::ImageFormat::Jpeg] {
+        let id = ask(&app, json!({})).await;
+        let popped = pop(&app, json!({})).await;
+        let bytes = encoded(512, 512, format);
+        let sent = upload_of(&app, &popped["r2_upload"], bytes).await;
+        assert_eq!(sent, StatusCode::OK, "{format:?}");
+        let brought = submit(&app, &popped["id"], json!({"generation": "R2"})).await;
+        assert_eq!(brought.0, StatusCode::OK, "{brought:?}");
+        let status = until_done(&app, &id).await;
+        let fetched = app.get(&path(&status["generations"][0]["img"])).await;
+        assert_eq!(fetched.header("content-type"), Some("image/webp"));
+        let bytes = fetched.bytes().await;
+        assert!(bytes.starts_with(b"RIFF") && bytes[8..].starts_with(b"WEBP"));
+    }
+}
+
+#[tokio::test]
+async fn a_socket_worker_without_a_usable_image_is_not_paid_and_another_makes_it() {
+    let app = App::start().await;
+    app.enrich(Kudos(1_000_000)).await;
+    // Another worker is there, and comes for what the first has failed.
+    assert!(pop(&app, json!({})).await["id"].is_null());
+    let mut rig = painter(&app).await;
+    let results = json!([{"index": 0, "seed": 900, "sha256": "ab".repeat(32)}]);
+    for uploaded in [None, Some(webp(64, 64))] {
+        let id = ask(&app, json!({})).await;
+        let job = rig.job().await;
+        if let Some(bytes) = uploaded {
+            let sent = upload_of(&app, &job["upload"][0]["put_url"], bytes).await;
+            assert_eq!(sent, StatusCode::OK);
+        }
+        rig.send(json!({"type": "done", "id": job["id"], "results": results}))
+            .await;
+        until(&app, &id, |status| status["restarted"] == 1).await;
+        let popped = pop(&app, json!({})).await;
+        let (status, answer) = submit(&app, &popped["id"], json!({})).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        let status = until_done(&app, &id).await;
+        assert_eq!(status["generations"][0]["worker_name"], "artist");
+    }
+    // And with one, as the public media worker uploads it.
+    let id = ask(&app, json!({})).await;
+    let job = rig.job().await;
+    let png = encoded(512, 512, image::ImageFormat::Png);
+    let sent = upload_of(&app, &job["upload"][0]["put_url"], png).await;
+    assert_eq!(sent, StatusCode::OK);
+    rig.send(json!({"type": "done", "id": job["id"], "results": results}))
+        .await;
+    let status = until_done(&app, &id).await;
+    assert_eq!(status["generations"][0]["worker_name"], "painter");
+    let fetched = app.get(&path(&status["generations"][0]["img"])).await;
+    assert!(fetched.bytes().await.starts_with(b"RIFF"));
 }
 
 #[tokio::test]
 async fn a_result_is_as_large_as_it_was_asked_for_or_enlarged_where_that_was() {
-    let app = App::start().await;
     let plain = json!({"params": {"width": 512, "height": 512}});
     let enlarged = json!({"params": {"post_processing": ["RealESRGAN_x4plus"]}});
     for (asked, expected) in [(plain, StatusCode::BAD_REQUEST), (enlarged, StatusCode::OK)] {
+        let app = App::start().await;
         ask(&app, asked).await;
         let popped = pop(&app, json!({"allow_post_processing": true})).await;
         let drawn = json!({"generation": png(1100, 1100)});
         let (status, answer) = submit(&app, &popped["id"], drawn).await;
         assert_eq!(status, expected, "{answer}");
         let (status, _) = submit(&app, &popped["id"], json!({})).await;
-        assert_ne!(status, expected, "it is taken once");
+        assert_eq!(status, StatusCode::BAD_REQUEST, "it is taken once");
     }
 }
 
@@ -355,7 +470,7 @@ async fn a_link_takes_no_more_than_an_image_of_its_size() {
         app.send(request(Method::PUT, &link, &[], bytes.into()))
     };
     assert_eq!(sent(junk).await.status, StatusCode::PAYLOAD_TOO_LARGE);
-    let image = STANDARD.decode(WEBP).unwrap();
+    let image = webp(640, 640);
     assert_eq!(sent(image).await.status, StatusCode::OK);
 }
 
@@ -584,7 +699,7 @@ async fn what_is_brought_twice_or_by_another_is_refused_by_its_code() {
     let other = app
         .account_with(Roles::WORKER_OWNER, Scopes::WORKER_CONNECT)
         .await;
-    let body = json!({"id": popped["id"], "generation": WEBP, "seed": 1});
+    let body = json!({"id": popped["id"], "generation": drawn(), "seed": 1});
     let (status, answer) = call_as(&app, &other, Method::POST, SUBMIT, body).await;
     assert_eq!(
         (status.as_u16(), &answer["rc"]),
@@ -951,7 +1066,7 @@ async fn a_worker_on_a_socket_draws_what_is_polled_for_and_its_progress_shows_in
         (&json!("painter"), &json!("900"))
     );
     let fetched = app.get(&path(&image["img"])).await;
-    assert_eq!(fetched.bytes().await, STANDARD.decode(WEBP).unwrap());
+    assert_eq!(fetched.bytes().await, webp(640, 640));
 }
 
 #[tokio::test]

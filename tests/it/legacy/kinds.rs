@@ -42,7 +42,10 @@ impl Kind {
     /// As a worker of this kind would.
     async fn bring(self, app: &App, id: &Value, state: &str) -> (StatusCode, Value) {
         let (path, made) = match self {
-            Self::Image => ("generate", json!({"generation": images::PNG, "seed": 1})),
+            Self::Image => (
+                "generate",
+                json!({"generation": images::drawn(), "seed": 1}),
+            ),
             Self::Text => ("generate/text", json!({"generation": "a text", "seed": 1})),
             Self::Form => ("interrogate", json!({"result": {"caption": "a cat"}})),
         };

@@ -156,7 +156,7 @@ async fn draw_images(walk: &mut Walk) {
     let nothing = walk.send("POST /api/v2/generate/progress", &[], step, "id");
     let nothing = nothing.await;
     assert!(nothing.status.is_success() && nothing.bytes().await.is_empty());
-    let brought = json!({"id": popped, "generation": images::PNG, "seed": 77});
+    let brought = json!({"id": popped, "generation": images::drawn(), "seed": 77});
     walk.ask("POST /api/v2/generate/submit", &[], brought, "reward")
         .await;
     images::until_done(&walk.app, &id).await;

@@ -6,7 +6,7 @@ mod chat;
 mod errors;
 mod expiry;
 mod forms;
-mod images;
+pub mod images;
 mod kinds;
 mod library;
 mod masks;
@@ -698,6 +698,8 @@ async fn a_webhook_is_an_https_address() {
     let asked = |address: &str| json!({"prompt": "p", "webhook": address});
     let (status, _) = post(&app, ASYNC, asked("https://example.org/hook")).await;
     assert_eq!(status, StatusCode::ACCEPTED);
+    let (status, _) = post(&app, ASYNC, asked("https://example.org:8443/hook")).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
     let (status, answer) = post(&app, ASYNC, asked("http://example.org/hook")).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert_eq!(answer["rc"], "BadRequest");
@@ -709,6 +711,8 @@ async fn a_webhook_is_an_https_address() {
         "https://10.0.0.1/",
         "https://169.254.169.254/latest/meta-data",
         "https://me:secret@example.org/",
+        "https://example.org:25/",
+        "https://example.org:6379/",
         "https://a b/",
         "https://",
     ] {

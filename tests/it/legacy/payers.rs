@@ -14,9 +14,6 @@ use crate::support::app::{App, PATIENCE};
 
 const KEYS: &str = "/api/v2/sharedkeys";
 const DRAW: &str = "/api/v2/generate";
-/// One pixel.
-const WEBP: &str = "UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA==";
-
 /// A shared key of somebody.
 async fn shared_key(app: &App, owner: &Person, body: Value) -> String {
     let (status, key) = call_as(app, &owner.key, Method::PUT, KEYS, body).await;
@@ -334,7 +331,7 @@ async fn what_was_kept_for_an_image_is_given_back_when_it_is_drawn_and_it_is_cha
     let before = app.store.balance(alice.account).await.unwrap();
     let id = accepted(draw(&app, &alice.key, json!({})).await);
     let popped = pop_image(&app).await;
-    let drawn = json!({"id": popped["id"], "generation": WEBP, "seed": 7});
+    let drawn = json!({"id": popped["id"], "generation": super::images::drawn(), "seed": 7});
     let submit = format!("{DRAW}/submit");
     let (_, paid) = call_as(&app, &app.key, Method::POST, &submit, drawn).await;
     assert_eq!(paid["reward"], 11.0, "{paid}");
@@ -365,7 +362,7 @@ async fn what_is_kept_for_several_images_is_less_with_each_that_is_drawn() {
     assert!(both >= Kudos(2000), "{both:?}");
     for left in [Kudos(both.0 - both.0 / 2), Kudos(0)] {
         let popped = pop_image(&app).await;
-        let drawn = json!({"id": popped["id"], "generation": WEBP, "seed": 7});
+        let drawn = json!({"id": popped["id"], "generation": super::images::drawn(), "seed": 7});
         let submit = format!("{DRAW}/submit");
         let (status, paid) = call_as(&app, &app.key, Method::POST, &submit, drawn).await;
         assert_eq!(status, StatusCode::OK, "{paid}");
@@ -399,7 +396,7 @@ async fn who_takes_less_for_too_few_kudos_gets_a_smaller_image_with_fewer_steps(
     // One that has its way with the steps cannot be made to take fewer.
     let control = json!({"sampler_name": "k_dpm_adaptive", "control_type": "canny"});
     let mut adaptive = large(control);
-    adaptive["source_image"] = json!(WEBP);
+    adaptive["source_image"] = json!(super::images::PNG);
     refused(&draw(&app, &alice.key, adaptive).await, 403, "KudosUpfront");
 }
 
@@ -436,7 +433,7 @@ async fn what_is_not_for_slow_workers_is_drawn_by_fast_ones() {
         accepted(draw(&app, &alice.key, hasty.clone()).await);
         // Until it is measured a worker counts as fast enough, and this one is.
         let popped = pop_image(&app).await;
-        let drawn = json!({"id": popped["id"], "generation": WEBP, "seed": 7});
+        let drawn = json!({"id": popped["id"], "generation": super::images::drawn(), "seed": 7});
         let submit = format!("{DRAW}/submit");
         let (status, paid) = call_as(&app, &app.key, Method::POST, &submit, drawn).await;
         assert_eq!(status, StatusCode::OK, "{popped} {paid}");

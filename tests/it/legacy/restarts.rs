@@ -115,7 +115,7 @@ async fn an_account_brings_the_next_process_nothing_that_another_was_given() {
     let (status, answer) = call_as(&app, &other, Method::POST, DRAW, theirs).await;
     assert_eq!((status, &answer["id"]), (StatusCode::OK, &Value::Null));
     let steal = async || {
-        let brought = json!({"id": popped["id"], "generation": images::PNG, "seed": 1});
+        let brought = json!({"id": popped["id"], "generation": images::drawn(), "seed": 1});
         let path = "/api/v2/generate/submit";
         let (status, answer) = call_as(&app, &other, Method::POST, path, brought).await;
         (status.as_u16(), answer["rc"].clone())

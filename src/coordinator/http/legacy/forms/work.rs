@@ -8,7 +8,7 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::super::body::read;
-use super::super::images::{key_of, uploaded};
+use super::super::images::{give_back, key_of};
 use super::super::moderation::Door;
 use super::super::refused::Refused;
 use super::super::rigs::door::{self, Untold};
@@ -22,10 +22,11 @@ use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
 use crate::coordinator::media::{Key, Media};
 use crate::coordinator::modes::Modes;
+use crate::coordinator::pictures::{Results, Unfit};
 use crate::coordinator::pollers::{Ask, Badge, Given, Made, NotTaken, Pollers};
 use crate::coordinator::requests::results::is_uploaded;
 use crate::protocol::job::{Body as JobBody, JobId, Kind, Product};
-use crate::protocol::legacy::image::drawn::most_bytes;
+use crate::protocol::legacy::image::drawn::{Drawn, most_bytes};
 use crate::protocol::legacy::interrogation::{
     Form, InterrogationPopFormPayload, InterrogationPopPayload, InterrogationSubmitInput,
     NoValidInterrogationsFound,
@@ -155,7 +156,7 @@ fn reasons(skipped: &Skipped) -> NoValidInterrogationsFound {
 /// `POST /api/v2/interrogate/submit`
 pub async fn submit(
     State(pollers): State<Pollers>,
-    State(media): State<Media>,
+    State(results): State<Results>,
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
@@ -170,7 +171,13 @@ pub async fn submit(
         true => Made::Fault,
         false => {
             let key = key_of(attempt.id);
-            let image = image_of(&brought.result, &media, key, attempt.pixels).await?;
+            let image = match image_of(&brought.result, &results, key, attempt.drawn).await {
+                Ok(image) => image,
+                Err(unfit) => {
+                    let refusal = give_back(&pollers, caller.account, attempt, unfit).await;
+                    return Err(refusal.into());
+                }
+            };
             let image = image.map(|key| key.to_string());
             let found = json!({"result": brought.result, "image": image.unwrap_or_default()});
             Made::Brought {
@@ -190,13 +197,13 @@ pub async fn submit(
 /// The image that it has made, if its worker says that there is one.
 async fn image_of(
     result: &Value,
-    media: &Media,
+    results: &Results,
     key: Key,
-    most_pixels: u64,
-) -> Result<Option<Key>, Refusal> {
+    drawn: Drawn,
+) -> Result<Option<Key>, Unfit> {
     match is_uploaded(result) {
         true => {
-            uploaded(media, key, most_pixels).await?;
+            results.take_in(key, drawn).await?;
             Ok(Some(key))
         }
         false => Ok(None),
@@ -215,26 +222,35 @@ fn not_heard(not: NotTaken, job: JobId) -> Refusal {
 mod tests {
     use serde_json::json;
 
-    use super::image_of;
-    use crate::coordinator::media::bucket_tests::{HOUR, WEBP, bucket, key, put};
+    use super::JobId;
+    use super::{Drawn, image_of};
+    use crate::coordinator::media::bucket_tests::{HOUR, bucket, key, put};
+    use crate::coordinator::pictures::tests::written;
+    use crate::coordinator::pictures::{Pictures, Results, Unfit};
     use crate::tasks::Tasks;
 
-    const PIXELS: u64 = 1;
+    const DRAWN: Drawn = Drawn {
+        pixels: 64 * 64,
+        least: (32, 32),
+        may_be_turned: true,
+    };
 
     #[tokio::test]
     async fn an_image_that_was_made_anew_is_taken_in_when_its_worker_says_that_it_is_there() {
         let tasks = Tasks::default();
         let (media, key) = (bucket(HOUR, &tasks).await, key());
         let link = media.upload_link(key, HOUR).await.unwrap();
-        assert!(put(&link, WEBP).await.contains("200"));
+        let webp = written(image::ImageFormat::WebP, 40, 32, 255);
+        assert!(put(&link, &webp).await.contains("200"));
+        let results = Results::new(Pictures::drawn(), media.clone());
         let caption = json!({"caption": "a cat"});
-        let none = image_of(&caption, &media, key, PIXELS).await;
+        let none = image_of(&caption, &results, key, DRAWN).await;
         assert!(matches!(none, Ok(None)));
         for result in [json!({"GFPGAN": "R2"}), json!("R2")] {
-            let image = image_of(&result, &media, key, PIXELS).await;
+            let image = image_of(&result, &results, key, DRAWN).await;
             assert!(matches!(image, Ok(Some(found)) if found == key));
         }
-        assert_eq!(media.get(key).await.unwrap().as_deref(), Some(WEBP));
+        assert_eq!(media.get(key).await.unwrap().as_deref(), Some(&*webp));
     }
 
     #[tokio::test]
@@ -243,7 +259,16 @@ mod tests {
         let (media, key) = (bucket(HOUR, &tasks).await, key());
         let link = media.upload_link(key, HOUR).await.unwrap();
         assert!(put(&link, b"<svg/>").await.contains("200"));
-        let image = image_of(&json!("R2"), &media, key, PIXELS).await;
-        assert!(image.is_err());
+        let results = Results::new(Pictures::drawn(), media);
+        let image = image_of(&json!("R2"), &results, key, DRAWN).await;
+        assert!(matches!(image, Err(Unfit::Refused(_))), "{image:?}");
+        let nothing = image_of(
+            &json!("R2"),
+            &results,
+            super::key_of(JobId::random()),
+            DRAWN,
+        )
+        .await;
+        assert!(matches!(nothing, Err(Unfit::Missing)), "{nothing:?}");
     }
 }

@@ -28,7 +28,7 @@ pub use look::{cancel, check, status};
 pub use pop::pop;
 pub use rate::rate;
 pub use sent::sent;
-pub use sources::{look_at, uploaded};
+pub use sources::{give_back, look_at};
 pub use steps::progress;
 pub use submit::submit;
 

@@ -7,13 +7,12 @@ use axum::response::Response;
 use super::super::body::read;
 use super::super::refused::Refused;
 use super::super::submit::not_taken;
-use super::{key_of, sources};
+use super::{give_back, key_of};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
-use crate::coordinator::media::Media;
-use crate::coordinator::pictures::Pictures;
+use crate::coordinator::pictures::{Results, Unfit};
 use crate::coordinator::pollers::{Attempt, Made, Pollers};
 use crate::protocol::job::{self, JobId, Kind, Product, Remark};
 use crate::protocol::legacy::image::metadata::{GenerationMetadataImage, hidden};
@@ -23,10 +22,12 @@ use crate::protocol::legacy::submit::{
 use crate::protocol::legacy::words::{SubmitState, Word};
 use crate::protocol::legacy::{Code, Refusal};
 
+/// The most bytes of an image that comes as base64.
+const MOST_BYTES: usize = 64 << 20;
+
 pub async fn submit(
     State(pollers): State<Pollers>,
-    State(media): State<Media>,
-    State(pictures): State<Pictures>,
+    State(results): State<Results>,
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
@@ -42,7 +43,13 @@ pub async fn submit(
     let attempt = attempt.map_err(|not| not_taken(not, job))?;
     let made = match brought.state {
         SubmitState::Faulted => Made::Fault,
-        _ => made(&brought, &attempt, &media, &pictures).await?,
+        _ => match made(&brought, &attempt, &results).await {
+            Ok(made) => made,
+            Err(unfit) => {
+                let refusal = give_back(&pollers, caller.account, attempt, unfit).await;
+                return Err(refusal.into());
+            }
+        },
     };
     let reward = pollers.bring_alone(caller.account, attempt, made).await;
     let reward = reward.map_err(|not| not_taken(not, job))?;
@@ -56,19 +63,19 @@ pub async fn submit(
 async fn made(
     brought: &SubmitInputImage,
     attempt: &Attempt,
-    media: &Media,
-    pictures: &Pictures,
-) -> Result<Made, Refusal> {
+    results: &Results,
+) -> Result<Made, Unfit> {
     let key = key_of(attempt.id);
-    match &*brought.generation {
-        UPLOADED => sources::uploaded(media, key, attempt.pixels).await?,
-        image => {
-            let image = sources::decoded(pictures, image, attempt.pixels).await?;
-            let stored = media.put(key, image).await;
-            stored.map_err(|_| sources::no_store())?;
-        }
-    }
     let remarks = brought.gen_metadata.as_deref().unwrap_or_default();
+    let hidden = hidden(remarks);
+    let drawn = match hidden {
+        Some(_) => attempt.drawn.of_any_size(),
+        None => attempt.drawn,
+    };
+    match &*brought.generation {
+        UPLOADED => results.take_in(key, drawn).await?,
+        image => results.take_text(image, MOST_BYTES, key, drawn).await?,
+    }
     let output = job::Media {
         seed: u64::try_from(brought.seed).ok(),
         key: key.to_string(),
@@ -78,7 +85,7 @@ async fn made(
     };
     Ok(Made::Brought {
         product: Product::Media(output),
-        hidden: hidden(remarks),
+        hidden,
     })
 }
 

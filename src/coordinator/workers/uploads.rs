@@ -1,0 +1,81 @@
+//! Images that a worker says it has uploaded: dispatch hears of them when they have been looked at, and meanwhile the
+//! conversation with the worker goes on.
+
+use std::task::{Context, Poll};
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+
+use crate::coordinator::dispatch::{Frame, Input, Said};
+use crate::coordinator::media::Key;
+use crate::coordinator::pictures::Results;
+use crate::protocol::job::{Event, Failure, FailureKind};
+use crate::protocol::legacy::image::drawn::Drawn;
+
+/// One image, and what dispatch is to hear of it.
+#[derive(Debug)]
+pub struct Upload {
+    pub key: Key,
+    pub drawn: Drawn,
+    /// If it is what was asked for.
+    pub said: Vec<Input>,
+    /// If it is not, with the failure in the place of what it says.
+    pub otherwise: Frame,
+}
+
+/// Those of one worker that are being looked at.
+pub struct Uploads {
+    results: Option<Results>,
+    running: FuturesUnordered<BoxFuture<'static, Vec<Input>>>,
+}
+
+impl Uploads {
+    pub fn new(results: Option<Results>) -> Self {
+        Self {
+            results,
+            running: FuturesUnordered::new(),
+        }
+    }
+
+    pub fn add(&mut self, upload: Upload) {
+        let results = self.results.clone();
+        self.running.push(upload.judged(results).boxed());
+    }
+
+    /// Appends what dispatch is to hear by now.
+    pub fn poll(&mut self, context: &mut Context<'_>, inputs: &mut Vec<Input>) {
+        while let Poll::Ready(Some(said)) = self.running.poll_next_unpin(context) {
+            inputs.extend(said);
+        }
+    }
+
+    /// What the last of them come to: a worker may leave as soon as it has said that it is done.
+    pub async fn finish(&mut self) -> Vec<Input> {
+        let mut inputs = Vec::new();
+        while let Some(said) = self.running.next().await {
+            inputs.extend(said);
+        }
+        inputs
+    }
+}
+
+impl Upload {
+    async fn judged(self, results: Option<Results>) -> Vec<Input> {
+        let Some(results) = results else {
+            return self.said;
+        };
+        let Err(unfit) = results.take_in(self.key, self.drawn).await else {
+            return self.said;
+        };
+        let kind = match unfit.is_workers_fault() {
+            true => FailureKind::WorkerFailed,
+            false => FailureKind::StoreUnavailable,
+        };
+        let failure = Failure::new(kind, unfit.to_string());
+        vec![Input::Frame(Frame {
+            said: Said::Event(Event::Failed(failure)),
+            ..self.otherwise
+        })]
+    }
+}
