@@ -348,6 +348,49 @@ async fn refusals_and_the_descriptor_point_to_the_console() {
 }
 
 #[tokio::test]
+async fn the_swagger_document_is_in_the_form_that_clients_know() {
+    let app = App::start().await;
+    let document = app.get("/api/swagger.json").await.json().await;
+    let told = ["swagger", "basePath"].map(|name| document[name].clone());
+    assert_eq!(told, [json!("2.0"), json!("/api")]);
+    assert_eq!(document["info"]["title"], "AI Horde");
+    for name in ["produces", "consumes"] {
+        assert_eq!(document[name], json!(["application/json"]));
+    }
+    for route in ROUTES.iter().filter(|it| it.path.starts_with("/api/v2/")) {
+        let place = route.path.strip_prefix("/api").unwrap();
+        let fixed = place.split('{').next().unwrap();
+        let paths = document["paths"].as_object().unwrap();
+        let method = route.method.to_lowercase();
+        let found = paths.iter().any(|(path, methods)| {
+            path.starts_with(fixed) && methods[&method]["summary"] == route.about
+        });
+        assert!(found, "{} {}", route.method, route.path);
+    }
+    let parameters = &document["paths"]["/v2/generate/async"]["post"]["parameters"];
+    let payload = parameters.as_array().unwrap().last().unwrap();
+    let schema = json!({"$ref": "#/definitions/GenerationInputStable"});
+    assert_eq!(
+        (&payload["name"], &payload["schema"]),
+        (&json!("payload"), &schema)
+    );
+    let width = &document["definitions"]["ModelGenerationInputStable"]["properties"]["width"];
+    assert_eq!(
+        (&width["minimum"], &width["maximum"]),
+        (&json!(64), &json!(3072))
+    );
+    for path in ["/api", "/api/"] {
+        let page = app.get(path).await;
+        let policy = page.header("content-security-policy").unwrap();
+        assert!(
+            policy.starts_with("default-src 'none'; style-src 'sha256-"),
+            "{policy}"
+        );
+        assert!(page.text().await.contains("/v2/generate/async"));
+    }
+}
+
+#[tokio::test]
 async fn the_openapi_document_lists_every_route_and_every_field() {
     let app = App::start().await;
     let document = app.get("/openapi.json").await.json().await;

@@ -108,6 +108,9 @@ pub const ROUTES: &[Route] = &[
     Route::get("/metrics",                   Who::Anyone, Text,    "Figures for Prometheus.",                           || get(metrics::show)),
     Route::get("/openapi.json",              Who::Anyone, Json,    "This list for programs.",                           || get(openapi::show)),
     Route::get("/docs",                      Who::Anyone, Html,    "This list for people.",                             || get(openapi::browse)),
+    Route::get("/api/swagger.json",          Who::Anyone, Json,    "The AI Horde API for programs, as Swagger 2.0.",    || get(legacy::swagger::show)),
+    Route::get("/api",                       Who::Anyone, Html,    "The AI Horde API for people.",                      || get(legacy::swagger::browse)),
+    Route::get("/api/",                      Who::Anyone, Html,    "The AI Horde API for people.",                      || get(legacy::swagger::browse)),
 
     Route::get("/media/{*id}",               Who::Anyone, Object,  "What was stored, for those with a link to it.",     || get(media::download)),
     Route::put("/media/{*id}",               Who::Anyone, Json,    "Stores what a link was given for, once.",           || put(media::upload)),

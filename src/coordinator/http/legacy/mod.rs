@@ -22,6 +22,7 @@
 //! | `moderation` | filters, timeouts, and what both do at the door |
 //! | `kudos`, `sharedkeys` | kudos given, and keys that are handed to others |
 //! | `service` | the service about itself |
+//! | [`swagger`] | this API for programs and for people |
 
 mod asked;
 mod body;
@@ -44,6 +45,7 @@ pub mod sharedkeys;
 mod streamed;
 pub mod styles;
 mod submit;
+pub mod swagger;
 pub mod teams;
 mod text;
 mod webhook;
