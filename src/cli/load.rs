@@ -9,12 +9,14 @@ use crate::config::Config;
 use crate::daemon::Device;
 use crate::daemon::locate::Located;
 use crate::hardware;
+use crate::memory;
 use crate::runtime::{ModelInfo, Runtime};
 
 /// Runs what waits: generations and signals. Computing has threads of its own.
 pub fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        .on_thread_park(memory::on_idle)
         .enable_all()
         .build();
     let runtime = runtime
