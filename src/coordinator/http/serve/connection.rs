@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::response::IntoResponse;
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HOST, HeaderValue};
+use hyper::http::uri::Authority;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,7 +24,9 @@ use tracing::debug;
 use super::activity::{Activity, Taken, Watched, Work};
 use super::peer::Peer;
 use super::place::Place;
+use crate::coordinator::error::ApiError;
 use crate::coordinator::http::address::PeerAddress;
+use crate::protocol::job::FailureKind;
 
 #[derive(Debug)]
 pub struct Connection {
@@ -112,6 +117,67 @@ async fn answer(
     work: Work,
     request: Request<Incoming>,
 ) -> Result<Response<Taken>, Infallible> {
-    let answer = router.oneshot(request.map(Body::new)).await?;
+    let answer = match host_problem(&request) {
+        None => router.oneshot(request.map(Body::new)).await?,
+        Some(problem) => bad_host(problem),
+    };
     Ok(answer.map(|body| work.replied(body)))
+}
+
+/// Why a request of HTTP/1 names no host: servers on the way could take two for different ones (RFC 9112, 3.2).
+fn host_problem<B>(request: &Request<B>) -> Option<&'static str> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => Some("the request has several Host headers: send one"),
+        (None, None) if request.version() == Version::HTTP_11 => {
+            Some("the request has no Host header: HTTP/1.1 needs one")
+        }
+        (Some(host), None) if !is_host(host) => Some("the Host header names no host"),
+        _ => None,
+    }
+}
+
+fn is_host(value: &HeaderValue) -> bool {
+    // Empty where a request is for no host.
+    value.is_empty() || Authority::try_from(value.as_bytes()).is_ok()
+}
+
+fn bad_host(problem: &'static str) -> Response<Body> {
+    let mut answer = ApiError::new(FailureKind::InvalidRequest, problem).into_response();
+    let close = HeaderValue::from_static("close");
+    answer.headers_mut().insert(CONNECTION, close);
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::{Request, Version};
+
+    use super::host_problem;
+
+    #[test]
+    fn a_request_of_http_1_1_names_one_host() {
+        let check = |version: Version, hosts: &[&str], is_good: bool| {
+            let mut request = Request::builder().version(version);
+            for host in hosts {
+                request = request.header("host", *host);
+            }
+            let problem = host_problem(&request.body(()).unwrap());
+            assert_eq!(
+                problem.is_none(),
+                is_good,
+                "{version:?} {hosts:?}: {problem:?}"
+            );
+        };
+        check(Version::HTTP_11, &["example.org"], true);
+        check(Version::HTTP_11, &["[::1]:7010"], true);
+        check(Version::HTTP_11, &[""], true);
+        check(Version::HTTP_11, &[], false);
+        check(Version::HTTP_11, &["a", "b"], false);
+        check(Version::HTTP_11, &["a", "a"], false);
+        check(Version::HTTP_11, &["a b"], false);
+        check(Version::HTTP_10, &[], true);
+        check(Version::HTTP_10, &["a", "b"], false);
+        check(Version::HTTP_2, &[], true);
+    }
 }
