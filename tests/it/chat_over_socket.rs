@@ -6,7 +6,7 @@ use std::time::Duration;
 use muster::coordinator::dispatch::{Outcome, Settings};
 use muster::coordinator::switchboard::Delivery;
 use muster::coordinator::workers::WorkersSettings;
-use muster::protocol::job::{Event, Failure, FailureKind, FinishReason};
+use muster::protocol::job::{Body, Event, Failure, FailureKind, FinishReason};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
@@ -392,7 +392,11 @@ async fn one_stalled_client_among_64_on_one_socket_holds_up_nobody() {
     let mut rig = board.our_rig("rig", 64).await;
     let mut clients = Vec::new();
     for _ in 0..64 {
-        let stream = board.submit("hello").await;
+        let mut job = job("hello");
+        if let Body::Text(text) = &mut job.body {
+            text.max_tokens = Some(100_000);
+        }
+        let stream = board.try_submit(job).await.unwrap();
         clients.push((stream, rig.job().await));
     }
     let (mut stalled, its_job) = clients.remove(0);

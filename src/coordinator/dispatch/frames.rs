@@ -5,15 +5,15 @@
 use std::borrow::Cow;
 
 use crate::protocol::job::{
-    Event, Failure, FailureKind, FinishReason, Formats, JobId, Kind, Kudos, Usage, WorkerId,
+    Body, Event, Failure, FailureKind, FinishReason, Formats, JobId, Kind, Kudos, Usage, WorkerId,
 };
-use crate::protocol::legacy::written::most_bytes;
+use crate::protocol::legacy::written::{most_bytes, most_relayed};
 
 use super::Dispatcher;
 use super::effect::{Effect, Outcome};
 use super::input::{Frame, Report, Said};
-use super::jobs::{Lease, Phase, State};
-use super::workers::{Hold, Worker};
+use super::jobs::{Lease, Phase, State, weight};
+use super::workers::{Hold, Sample, Worker};
 
 /// A worker that keeps frames until they are confirmed hears about every so many.
 const FRAMES_PER_CONFIRMATION: u64 = 32;
@@ -30,7 +30,8 @@ enum Standing {
 }
 
 impl Dispatcher {
-    pub(super) fn frame(&mut self, frame: Frame, out: &mut Vec<Effect>) {
+    pub(super) fn frame(&mut self, mut frame: Frame, out: &mut Vec<Effect>) {
+        self.bound_usage(frame.job, &mut frame.said);
         let Some(&worker) = self.sessions.get(&frame.session) else {
             return;
         };
@@ -151,15 +152,36 @@ impl Dispatcher {
         }
     }
 
-    /// With this text it has more bytes than its job can need, as far as it is kept for whoever asked.
+    /// With this event the job has more output than it can need. Of a stored one that is its text.
     fn too_long(&self, job: JobId, event: &Event) -> Option<(usize, usize)> {
-        let entry = self.jobs.get(&job).filter(|entry| entry.job.durable)?;
-        let Event::Token(token) = event else {
-            return None;
+        let entry = self.jobs.get(&job)?;
+        let (bytes, most) = match event {
+            Event::Token(token) if entry.job.durable => {
+                let bytes = entry.delivered.bytes.saturating_add(token.text.len());
+                (bytes, most_bytes(&entry.job))
+            }
+            event => {
+                let bytes = entry.delivered.weight.saturating_add(weight(event));
+                (bytes, most_relayed(&entry.job))
+            }
         };
-        let bytes = entry.delivered.bytes.saturating_add(token.text.len());
-        let most = most_bytes(&entry.job);
         (bytes > most).then_some((bytes, most))
+    }
+
+    /// What a worker says of its tokens, as far as its job allows as many.
+    fn bound_usage(&self, job: JobId, said: &mut Said) {
+        let Said::Event(Event::Done { usage, .. } | Event::Usage(usage)) = said else {
+            return;
+        };
+        let job = self.jobs.get(&job).map(|entry| &entry.job);
+        let most = job.and_then(|job| match &job.body {
+            Body::Text(text) => text.max_tokens.or(job.limits.output_tokens),
+            Body::Image(_) | Body::Form(_) => None,
+        });
+        let most = most.unwrap_or(u32::MAX);
+        usage.completion_tokens = usage.completion_tokens.min(most);
+        usage.reasoning_tokens = usage.reasoning_tokens.min(usage.completion_tokens);
+        usage.cached_tokens = usage.cached_tokens.min(usage.prompt_tokens);
     }
 
     fn done(&mut self, job: JobId, finish: FinishReason, usage: Usage, out: &mut Vec<Effect>) {
@@ -218,7 +240,13 @@ impl Dispatcher {
         let fresh = lease.prompt_tokens.saturating_sub(usage.cached_tokens);
         let written = lease.tokens.max(lease.events);
         let (to_first, writing) = (first.since(lease.offered), self.now.mono.since(first));
-        worker.speed.measure(fresh, to_first, written, writing);
+        worker.speed.measure(Sample {
+            prompt: fresh,
+            to_first,
+            written,
+            writing,
+            pieces: lease.events,
+        });
     }
 
     /// A cancelled job's worker says something: only its last word matters, it frees the slot.

@@ -116,6 +116,8 @@ pub struct Delivered {
     pub text: String,
     /// Of all text, kept or not.
     pub bytes: usize,
+    /// Of all output, calls and log probabilities too.
+    pub weight: usize,
     /// Part of the output came without its tokens, or is too long to keep: nobody else can go on from it.
     pub opaque: bool,
 }
@@ -234,6 +236,7 @@ impl Delivered {
     /// Takes note of what is about to be relayed. Says whether the client should see it at all: what an earlier
     /// attempt has said already is not said again.
     pub fn admit(&mut self, event: &Event, tells_tokens: bool) -> bool {
+        self.weight = self.weight.saturating_add(weight(event));
         match event {
             Event::Started { .. } => !std::mem::replace(&mut self.started, true),
             Event::Progress(Progress { percent, .. }) => {
@@ -274,6 +277,26 @@ impl Delivered {
             self.tokens.extend_from_slice(ids);
             self.text.push_str(text);
         }
+    }
+}
+
+/// The bytes of an output, or about as many.
+pub fn weight(event: &Event) -> usize {
+    // A number, and what is around a text.
+    const EACH: usize = 8;
+    match event {
+        Event::Token(token) => {
+            let logprobs = token.logprobs.iter().map(|one| {
+                let top = one.top.iter().map(|(text, _)| text.len() + EACH);
+                one.text.len() + EACH + top.sum::<usize>()
+            });
+            token.text.len() + logprobs.sum::<usize>()
+        }
+        Event::ToolCall(call) => {
+            let named = [&call.id, &call.name].into_iter().flatten();
+            call.arguments.len() + named.map(|text| text.len()).sum::<usize>()
+        }
+        _ => 0,
     }
 }
 

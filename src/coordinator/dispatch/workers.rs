@@ -363,14 +363,38 @@ impl Default for Speed {
     }
 }
 
+/// What one job tells about its worker's speed.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// Tokens that were read until the first output, and how long that took.
+    pub prompt: u32,
+    pub to_first: Duration,
+    /// Tokens written after it, how long that took, and in how many pieces they came.
+    pub written: u64,
+    pub writing: Duration,
+    pub pieces: u64,
+}
+
+/// Output in fewer pieces, or in less time, came at once.
+const LEAST_PIECES: u64 = 3;
+const LEAST_WRITING: Duration = Duration::from_millis(50);
+
 impl Speed {
-    /// A job has ended well: so many tokens read until the first output, so many written after it.
-    pub fn measure(&mut self, prompt: u32, to_first: Duration, written: u64, writing: Duration) {
-        if prompt >= 16 {
-            self.prefill = mix(self.prefill, f64::from(prompt) / to_first.as_secs_f64());
+    /// A job has ended well.
+    pub fn measure(&mut self, sample: Sample) {
+        let came_at_once = sample.pieces < LEAST_PIECES || sample.writing < LEAST_WRITING;
+        let writing = match came_at_once {
+            // It was written before it came.
+            true => sample.to_first + sample.writing,
+            false => sample.writing,
+        };
+        if sample.prompt >= 16 && !came_at_once {
+            let prompt = f64::from(sample.prompt);
+            self.prefill = mix(self.prefill, prompt / sample.to_first.as_secs_f64());
         }
-        if written >= 8 {
-            self.decode = mix(self.decode, written as f64 / writing.as_secs_f64());
+        if sample.written >= 8 && writing >= LEAST_WRITING {
+            let written = sample.written as f64;
+            self.decode = mix(self.decode, written / writing.as_secs_f64());
         }
         self.measured = true;
     }
@@ -402,5 +426,40 @@ fn mix(before: f64, sample: f64) -> f64 {
         0.75 * before + 0.25 * sample
     } else {
         before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Sample, Speed};
+
+    fn measured(to_first: u64, writing: u64, pieces: u64) -> Speed {
+        let mut speed = Speed::default();
+        for _ in 0..40 {
+            speed.measure(Sample {
+                prompt: 100,
+                to_first: Duration::from_millis(to_first),
+                written: 100,
+                writing: Duration::from_millis(writing),
+                pieces,
+            });
+        }
+        speed
+    }
+
+    #[test]
+    fn output_that_comes_at_once_was_written_before_it_came() {
+        let streamed = measured(1000, 2000, 100);
+        assert!((49.0..51.0).contains(&streamed.decode), "{streamed:?}");
+        assert!((99.0..101.0).contains(&streamed.prefill), "{streamed:?}");
+        for (writing, pieces) in [(1, 1), (1, 100), (100, 1)] {
+            let at_once = measured(2000, writing, pieces);
+            assert!((47.0..51.0).contains(&at_once.decode), "{at_once:?}");
+            assert_eq!(at_once.prefill, Speed::default().prefill);
+        }
+        let in_no_time = measured(1, 1, 1);
+        assert_eq!(in_no_time.decode, Speed::default().decode);
     }
 }

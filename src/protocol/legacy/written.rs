@@ -4,6 +4,8 @@ use crate::protocol::job::{Body, Job};
 
 /// Of a longer text the disk keeps the beginning only.
 pub const MOST_KEPT: usize = 1 << 20;
+/// Of a text that nobody limits: a million tokens are a fourth of it.
+const MOST_RELAYED: usize = 16 << 20;
 /// No vocabulary has longer tokens.
 const BYTES_A_TOKEN: usize = 256;
 /// A text may have as many whatever was asked for: some workers write on a while, and of what is found in an image
@@ -19,6 +21,22 @@ pub fn most_bytes(job: &Job) -> usize {
         (tokens as usize).saturating_mul(BYTES_A_TOKEN)
     });
     bytes.clamp(LEAST_BYTES, MOST_KEPT)
+}
+
+/// The most output of a job that is passed on as it comes: its text, calls and log probabilities.
+pub fn most_relayed(job: &Job) -> usize {
+    let Body::Text(text) = &job.body else {
+        return usize::MAX;
+    };
+    let tokens = text.max_tokens.or(job.limits.output_tokens);
+    // Each alternative has a text of its own.
+    let texts = text.logprobs.map_or(1, |top| top as usize + 2);
+    let bytes = tokens.map_or(MOST_RELAYED, |tokens| {
+        (tokens as usize)
+            .saturating_mul(BYTES_A_TOKEN)
+            .saturating_mul(texts)
+    });
+    bytes.clamp(LEAST_BYTES, MOST_RELAYED)
 }
 
 #[cfg(test)]
