@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use crate::protocol::legacy::words::Trade;
 
+/// What took less came at once, and says nothing about how long it was made.
+const LEAST: Duration = Duration::from_millis(10);
 /// A speed is the mean of so many jobs.
 const MEASURED: usize = 20;
 /// What one counts as that has finished nothing yet: pixelsteps and tokens a second.
@@ -51,7 +53,7 @@ impl Pace {
     }
 
     pub fn note(&mut self, work: u64, took: Duration) {
-        if took.is_zero() {
+        if took < LEAST {
             return;
         }
         self.recent.truncate(MEASURED - 1);

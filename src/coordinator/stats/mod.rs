@@ -51,6 +51,9 @@ const SHARE: u32 = 20;
 const FOLD: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Less work says nothing about a model's speed.
+const LEAST_SECONDS: f64 = 0.05;
+
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -118,8 +121,8 @@ impl Window {
     /// What one job of this model gets done in a second, if any was done.
     pub fn speed(&self, kind: Kind, model: &str) -> Option<f64> {
         let by = self.of(kind).find(|by| by.model == model)?;
-        let seconds = by.made.busy_millis.max(1) as f64 / 1000.0;
-        (by.made.done > 0).then(|| by.made.done as f64 / seconds)
+        let seconds = by.made.busy_millis as f64 / 1000.0;
+        (by.made.done > 0 && seconds >= LEAST_SECONDS).then(|| by.made.done as f64 / seconds)
     }
 }
 

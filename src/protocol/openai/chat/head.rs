@@ -57,6 +57,9 @@ impl Head {
     }
 }
 
+/// A shorter time says nothing about how fast a model writes.
+const LEAST_WRITING: Duration = Duration::from_millis(50);
+
 impl Grid {
     pub fn new(
         worker: Option<Arc<str>>,
@@ -65,15 +68,21 @@ impl Grid {
         tokens: u32,
         seed: i64,
     ) -> Self {
-        let writing = total
-            .saturating_sub(first.unwrap_or_default())
-            .as_secs_f64();
-        let speed = f64::from(tokens.saturating_sub(1)) / writing;
+        let writing = total.saturating_sub(first.unwrap_or_default());
+        // Output that came at once was written before it came.
+        let (tokens, time) = match writing < LEAST_WRITING {
+            true => (tokens, total),
+            false => (tokens.saturating_sub(1), writing),
+        };
+        let speed = match time < LEAST_WRITING {
+            true => 0.0,
+            false => f64::from(tokens) / time.as_secs_f64(),
+        };
         Self {
             worker,
             gen_time: rounded(total.as_secs_f64()),
             ttft: first.map(|first| rounded(first.as_secs_f64())),
-            tokens_per_s: (speed.is_finite() && speed > 0.0).then(|| rounded(speed)),
+            tokens_per_s: (speed > 0.0).then(|| rounded(speed)),
             seed,
             routing: None,
         }
@@ -127,4 +136,25 @@ pub fn finish_word(finish: &FinishReason, has_calls: bool, style: CallStyle) -> 
 
 fn rounded(number: f64) -> f64 {
     (number * 10_000.0).round() / 10_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Grid;
+
+    #[test]
+    fn no_speed_is_told_of_what_took_no_time() {
+        let check = |total: u64, first: Option<u64>, expected: Option<f64>| {
+            let [total, first] = [Some(total), first].map(|it| it.map(Duration::from_millis));
+            let grid = Grid::new(None, total.unwrap(), first, 101, 0);
+            assert_eq!(grid.tokens_per_s, expected, "{total:?} {first:?}");
+        };
+        check(3000, Some(1000), Some(50.0));
+        // It came at once: all of the time counts.
+        check(2000, Some(1999), Some(50.5));
+        check(2000, None, Some(50.0));
+        check(3, Some(1), None);
+    }
 }
