@@ -4,17 +4,17 @@
 //! | --- | --- | --- |
 //! | [`cli`] | one file per subcommand | everything below |
 //! | [`config`] | `worker.toml`: raw text in, checked values out | nobody |
-//! | `coordinator` | the coordinator's half, feature `coordinator` | `protocol`, `tasks` |
+//! | `coordinator` | the coordinator's half, feature `coordinator` | `protocol`, `tasks`, `memory`, `intake` |
 //! | [`daemon`] | the worker process: probe, fit, pull, load, serve, drain | `config`, `link`, `runtime`, `protocol`, `hub`, `catalog`, `hardware`, `tasks`, `telemetry` |
 //! | [`hardware`] | what machine this is: plain data, taken once | nobody |
 //! | [`catalog`] | reads `models/`: which models exist and where their weights are | `hub`, for its names of files |
 //! | [`hub`] | brings files here: resumable, verified, shared with other programs | nobody |
-//! | [`link`] | the worker's line to a coordinator | `protocol`, `tasks` |
+//! | [`link`] | the worker's line to a coordinator | `protocol`, `tasks`, `intake` |
 //! | [`protocol`] | the neutral job, and everybody's wire shapes | nobody |
 //! | [`runtime`] | jobs in, events out; one thread owns each device | `networks`, `kernels`, `memory` |
 //! | [`networks`] | networks only: tensors in, tensors out | `kernels` |
 //! | [`kernels`] | the operations candle lacks or does slowly | candle |
-//! | `telemetry`, `tasks`, `memory` | logs; every task of the process and the one signal that ends them; the allocator | nobody |
+//! | `telemetry`, `tasks`, `memory`, `intake` | logs; every task of the process and the one signal that ends them; the allocator; what WebSockets are read through | nobody |
 //!
 //! Arrows go down: `tests/it/layering/mod.rs` holds them, and this table.
 
@@ -31,6 +31,7 @@ pub mod coordinator;
 pub mod daemon;
 pub mod hardware;
 pub mod hub;
+pub mod intake;
 pub mod link;
 pub mod memory;
 pub mod networks;

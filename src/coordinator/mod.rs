@@ -31,11 +31,12 @@
 //! | [`styles`] | prompts and parameters that users make for each other |
 //! | [`stats`] | what was made, lately and ever |
 //! | [`storage`] | all SQL: what must outlast the process |
+//! | `room` | how much memory requests, replies and large frames take together |
 //! | `turns` | how those who wait for the same are served in turn |
 //! | [`passkeys`] | proxies that are believed about whom they ask for |
 //! | [`address`], [`clock`] | networks of addresses; the time of day |
 //!
-//! It shares `protocol` and `tasks` with the worker's half, and nothing else.
+//! It shares `protocol`, `tasks`, `memory` and `intake` with the worker's half, and nothing else.
 
 pub mod accounts;
 pub mod address;
@@ -61,6 +62,7 @@ pub mod pollers;
 pub mod profanity;
 pub mod requests;
 pub mod rigs;
+mod room;
 pub mod secrets;
 pub mod sharing;
 pub mod start;

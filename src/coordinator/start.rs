@@ -26,6 +26,7 @@ use super::pictures::{Pictures, Results, Sources};
 use super::pollers::{Badges, Pollers};
 use super::requests::{Requests, UNWRITTEN};
 use super::rigs::{Records, Rigs};
+use super::room::Memory;
 use super::state::{DoorSettings, Doors};
 use super::stats::Stats;
 use super::storage::{Location, StorageError, Store, have_alone};
@@ -260,6 +261,7 @@ pub async fn doors(
         media: Some(media.clone()),
         results: Some(results.clone()),
         names: names.clone(),
+        memory: Memory::new(&settings),
         ..WorkersSettings::default()
     };
     let rigs = Rigs::start(

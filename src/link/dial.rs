@@ -14,7 +14,8 @@ use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use url::Url;
 
 use super::Dial;
-use crate::protocol::link::LARGEST_FRAME;
+use crate::intake::{Intake, Uncounted};
+use crate::protocol::link::{LARGEST_FRAME, PUBLIC_FRAME};
 
 const READ_BUFFER: usize = 16 << 10;
 
@@ -23,7 +24,7 @@ pub trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
 
-pub type Socket = WebSocketStream<Box<dyn Bytes>>;
+pub type Socket = WebSocketStream<Intake<Box<dyn Bytes>>>;
 
 /// Why no socket came about. Nothing of the key is in it.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +42,7 @@ impl Dial {
         match self {
             Self::Url { url, tls } => dial(url, tls).await,
             Self::Pipe(pipe) => {
-                let stream: Box<dyn Bytes> = Box::new(pipe());
+                let stream = intake(Box::new(pipe()));
                 let socket = WebSocketStream::from_raw_socket(stream, Role::Client, Some(config()));
                 Ok(socket.await)
             }
@@ -65,6 +66,7 @@ async fn dial(url: &Url, tls: &Arc<ClientConfig>) -> Result<Socket, DialError> {
         }
         _ => Box::new(tcp),
     };
+    let stream = intake(stream).after_handshake();
     let opened = client_async_with_config(url.as_str(), stream, Some(config())).await;
     let (socket, _) = opened.map_err(|error| DialError::Handshake(Box::new(error)))?;
     Ok(socket)
@@ -76,6 +78,13 @@ async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let tcp = TcpStream::connect((host, port)).await?;
     tcp.set_nodelay(true)?;
     Ok(tcp)
+}
+
+/// Until it takes this worker in, a coordinator has nothing large to say.
+fn intake(stream: Box<dyn Bytes>) -> Intake<Box<dyn Bytes>> {
+    let mut intake = Intake::new(stream, Uncounted, Vec::new(), READ_BUFFER);
+    intake.set_limit(PUBLIC_FRAME);
+    intake
 }
 
 fn config() -> WebSocketConfig {

@@ -20,7 +20,8 @@ use super::dial::{DialError, Socket};
 use super::offer::{Offer, Reply, Said, Stop};
 use super::session::{Ending, Input, Moment, Output, Peer, Session, Slot, Work};
 use super::{Condition, Dial, Present, Standing};
-use crate::protocol::link::ToWorker;
+use crate::intake::MessageRefused;
+use crate::protocol::link::{LARGEST_FRAME, ToWorker};
 
 /// Words of jobs that may wait for the line.
 const WAITING_WORDS: usize = 1024;
@@ -77,6 +78,16 @@ struct Closed {
 }
 
 impl Closed {
+    /// By us, where the coordinator sends more than is read.
+    fn of(error: &Error) -> Self {
+        if let Error::Io(error) = error
+            && let Some(refused) = MessageRefused::of(error)
+        {
+            warn!("closing the socket to the coordinator: {refused}");
+        }
+        Self::broken()
+    }
+
     fn broken() -> Self {
         Self {
             code: None,
@@ -136,6 +147,14 @@ impl Running {
                 self.wire = None;
                 self.turn(Input::Lost { code: None }, &mut out);
             }
+            if self.wire.as_ref().is_some_and(Wire::is_overdue) {
+                warn!(
+                    "{} began a frame and did not finish it in time: closing the socket",
+                    self.shell.label
+                );
+                self.wire = None;
+                self.turn(Input::Lost { code: None }, &mut out);
+            }
         }
         for stop in self.stops.values() {
             stop.want();
@@ -151,6 +170,8 @@ impl Running {
     async fn wake(&mut self) -> Woken {
         let due = self.shell.session.next_wake();
         let due = due.and_then(|due| self.began.checked_add(due.0));
+        let unfinished = self.wire.as_ref().and_then(Wire::deadline);
+        let due = due.into_iter().chain(unfinished).min();
         let dialling = &mut self.dialling;
         let (wire, parting) = (&mut self.wire, &mut self.parting);
         // Fair, because the socket is also written when it is its turn.
@@ -232,6 +253,9 @@ impl Running {
                     warn!("{} says: {:.200}", self.shell.label, refusal.message);
                 }
                 self.turn(Input::Frame(frame), out);
+                if let (Some(wire), Some(_)) = (&mut self.wire, self.shell.session.peer()) {
+                    wire.allow_jobs();
+                }
             }
             Err(error) => {
                 warn!("{} is not understood: {error}", self.shell.label);
@@ -446,6 +470,20 @@ impl Wire {
         self.unsent_bytes > MOST_UNSENT_BYTES && self.moved.elapsed() > STANDSTILL
     }
 
+    /// Jobs may be as large as any frame.
+    fn allow_jobs(&mut self) {
+        self.socket.get_mut().set_limit(LARGEST_FRAME);
+    }
+
+    /// When a message that has begun has to be there.
+    fn deadline(&self) -> Option<Instant> {
+        self.socket.get_ref().deadline()
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.socket.get_ref().is_overdue()
+    }
+
     /// Writes what it can, then says what has come.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Closed>> {
         if let Poll::Ready(Err(_)) = self.poll_write(cx) {
@@ -462,7 +500,8 @@ impl Wire {
                 }))
             }
             Poll::Ready(Some(Ok(message))) => Poll::Ready(Ok(message)),
-            Poll::Ready(Some(Err(_)) | None) => Poll::Ready(Err(Closed::broken())),
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Err(Closed::of(&error))),
+            Poll::Ready(None) => Poll::Ready(Err(Closed::broken())),
         }
     }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::support::worker::worker;
 
 /// A process of ours; killed, not asked, when its test ends.
-struct Process(Child);
+pub struct Process(pub Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -33,13 +33,13 @@ impl Process {
 }
 
 /// A coordinator in a process of its own.
-struct Service {
-    process: Process,
-    url: String,
-    key: String,
+pub struct Service {
+    pub process: Process,
+    pub url: String,
+    pub key: String,
 }
 
-fn serve(folder: &Path) -> Service {
+pub fn serve(folder: &Path) -> Service {
     serve_with(folder, &[])
 }
 

@@ -19,6 +19,8 @@ mod engine;
 #[cfg(feature = "coordinator")]
 mod extensions;
 mod fit;
+#[cfg(feature = "coordinator")]
+mod hostile_sockets;
 mod hub;
 #[cfg(feature = "coordinator")]
 mod keys;

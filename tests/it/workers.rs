@@ -133,11 +133,14 @@ async fn a_stranger_cannot_send_large_frames() {
     let board = Board::start();
     let mut rig = board.dial().await;
     let text = format!(r#"{{"apikey":"key-1","x":"{}"}}"#, "x".repeat(4 << 20));
-    // Dropped before all of it is written.
+    // Closed before all of it is written.
     let _ = rig.socket.send(Message::text(text)).await;
-    assert_eq!(rig.closed().await, Closed::Abruptly);
+    assert!(matches!(
+        rig.closed().await,
+        Closed::Code(1009) | Closed::Abruptly
+    ));
     let (mut known, _) = board.rig(public("known")).await;
-    let text = format!(r#"{{"type":"pong","x":"{}"}}"#, "x".repeat(4 << 20));
+    let text = format!(r#"{{"type":"pong","x":"{}"}}"#, "x".repeat(1_000_000));
     known.send_text(text).await;
     still_serves(&board, &mut known).await;
 }

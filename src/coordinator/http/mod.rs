@@ -6,7 +6,7 @@
 //! | `route` | a route: who may, what it answers |
 //! | `entrance` | what happens to every request: its id, CORS, a panic that stays its own |
 //! | `address` | from where a request comes, through proxies too |
-//! | `auth`, `limits`, `body`, `room` | who asks, how often, how much, and how much all together |
+//! | `auth`, `limits`, `body` | who asks, how often, and how much |
 //! | `rates` | how often an address may ask for one thing, by the poll API |
 //! | `open` | what handlers extract their parts from |
 //! | `reply` | errors and JSON as responses |
@@ -35,7 +35,6 @@ mod openai;
 mod openapi;
 mod rates;
 mod reply;
-mod room;
 mod route;
 pub mod serve;
 mod socket;
@@ -53,6 +52,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, patch, post, put};
 
 use super::accounts::{Roles, Scopes};
+use super::room;
 use super::state::Doors;
 
 use legacy::styles::{self, OfImages, OfTexts};

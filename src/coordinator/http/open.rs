@@ -57,7 +57,7 @@ impl Open {
         Self {
             limits: Arc::new(Limits::new(&doors.settings)),
             rates: Arc::new(Rates::new(&doors.settings)),
-            memory: Memory::new(&doors.settings),
+            memory: doors.workers.memory().clone(),
             models: Arc::new(KnownModels {
                 names: doors.settings.names.clone(),
                 learnt: RwLock::default(),

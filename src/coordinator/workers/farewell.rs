@@ -4,12 +4,16 @@ use tokio_tungstenite::tungstenite::error::{CapacityError, Error};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 use crate::coordinator::dispatch::CloseReason;
+use crate::intake::MessageRefused;
 use crate::protocol::link::RefusalFrame;
 
 use super::admission::{CLOSE_REFUSED, Rejection};
 
 /// We are going, or somebody else is here under this name.
 const CLOSE_RESTART: u16 = 1012;
+
+/// Nothing is wrong with the peer.
+const CLOSE_LATER: u16 = 1013;
 
 /// What the peer is told.
 #[derive(Debug)]
@@ -34,6 +38,14 @@ pub struct Ended {
 }
 
 impl Farewell {
+    /// Others wait for their turn; nothing is wrong with this one.
+    pub const FULL: Self = Self::Close {
+        code: CLOSE_LATER,
+        why: "too many sockets wait to be let in, try again",
+    };
+
+    const SLOW: &'static str = "a frame came too slowly while others needed its memory";
+
     /// Peers are told what of theirs cannot be read where the protocol of sockets has a word for it.
     pub fn of(error: &Error) -> Self {
         let (code, why) = match error {
@@ -42,6 +54,19 @@ impl Farewell {
             }
             Error::Utf8(_) => (1007, "the frame is no UTF-8"),
             Error::Protocol(_) => (1002, "the frame breaks the protocol of sockets"),
+            Error::Io(error) => match MessageRefused::of(error) {
+                Some(MessageRefused::TooLong(_) | MessageRefused::Allowance) => {
+                    (1009, "the frame is too long")
+                }
+                Some(MessageRefused::LongControl) => {
+                    (1002, "the frame breaks the protocol of sockets")
+                }
+                Some(MessageRefused::NoMemory) => {
+                    (CLOSE_LATER, "no memory for a frame of this size, try again")
+                }
+                Some(MessageRefused::GaveWay) => (CLOSE_LATER, Self::SLOW),
+                None => return Self::Silently,
+            },
             _ => return Self::Silently,
         };
         Self::Close { code, why }
@@ -54,6 +79,16 @@ impl Ended {
             farewell: Farewell::Silently,
             why: why.into(),
         }
+    }
+
+    /// A message has begun and does not come to its end.
+    pub fn slow_message() -> Self {
+        Self::closing(1008, "a frame was begun and not finished in time")
+    }
+
+    /// Its memory went to others.
+    pub fn gave_way() -> Self {
+        Self::closing(CLOSE_LATER, Farewell::SLOW)
     }
 
     /// The same words for both.

@@ -3,7 +3,8 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `admission`, `gate` | who is let in, and what the others are told |
-//! | `allowance` | how much a stranger may send |
+//! | `strangers` | sockets before they are let in: how many, how much, how long |
+//! | `message_room` | the memory of large messages |
 //! | `agreement` | what a peer negotiated; nothing, if it is of the public network |
 //! | `session` | the conversation: frames to inputs for dispatch, orders to frames; no socket, no clock |
 //! | `payload`, `flat`, `drawing`, `wording` | jobs, errors and the like in the words of the wire |
@@ -16,15 +17,16 @@
 
 mod admission;
 mod agreement;
-mod allowance;
 mod drawing;
 mod farewell;
 mod flat;
 pub(super) mod frames;
 mod gate;
+mod message_room;
 mod payload;
 mod session;
 mod socket;
+mod strangers;
 mod uploads;
 mod wording;
 
@@ -49,16 +51,20 @@ use super::moderation::Moderation;
 use super::names::Names;
 use super::pictures::Results;
 use super::rigs::Rigs;
+use super::room::Memory;
+use super::state::DoorSettings;
 use super::switchboard::{Card, Gpus, Orders, Switchboard};
+use crate::intake::Intake;
 use crate::protocol::job::Capabilities;
 use crate::protocol::link;
 
 use admission::Rejection;
 use agreement::Peer;
-use allowance::Allowance;
 use farewell::{Ended, Farewell};
+use message_room::MessageRoom;
 use session::{Session, Welcome};
 use socket::Socket;
+use strangers::Strangers;
 
 /// Eagerly allocated for each socket, so small.
 const READ_BUFFER: usize = 4096;
@@ -77,6 +83,8 @@ pub struct WorkersSettings {
     pub retired_models: Vec<String>,
     /// The first frame has to come in this time.
     pub registration_patience: Duration,
+    /// Memory for large messages, beside that of requests.
+    pub memory: Memory,
     /// An idle peer is pinged this often.
     pub ping_every: Duration,
     /// A socket on which nothing at all was heard for so long is dead.
@@ -93,6 +101,7 @@ pub struct Workers {
     switchboard: Switchboard,
     gate: Gate,
     settings: Arc<WorkersSettings>,
+    strangers: Strangers,
     /// Part of every session's name, so that nobody resumes a session of an earlier process.
     process: u64,
 }
@@ -104,7 +113,8 @@ impl Default for WorkersSettings {
             media: None,
             results: None,
             retired_models: Vec::new(),
-            registration_patience: Duration::from_secs(30),
+            registration_patience: Duration::from_secs(5),
+            memory: Memory::new(&DoorSettings::default()),
             ping_every: Duration::from_secs(10),
             silence: Duration::from_secs(60),
             write_patience: Duration::from_secs(10),
@@ -130,8 +140,14 @@ impl Workers {
             switchboard,
             gate,
             settings: Arc::new(settings),
+            strangers: Strangers::default(),
             process: Uuid::new_v4().as_u64_pair().0,
         }
+    }
+
+    /// The memory that large messages take.
+    pub fn memory(&self) -> &Memory {
+        &self.settings.memory
     }
 
     /// Serves one worker of this process until its socket ends. What was read beyond the upgrade comes first.
@@ -157,12 +173,11 @@ impl Workers {
             .write_buffer_size(WRITE_BUFFER)
             .max_frame_size(Some(link::LARGEST_FRAME))
             .max_message_size(Some(link::LARGEST_FRAME));
-        let socket = WebSocketStream::from_partially_read(
-            Allowance::for_a_stranger(stream),
-            read_already,
-            Role::Server,
-            Some(config),
-        );
+        let room = MessageRoom::new(self.settings.memory.clone());
+        let mut intake = Intake::new(stream, room, read_already, READ_BUFFER);
+        intake.set_limit(strangers::FIRST_MESSAGE);
+        intake.set_allowance(Some(strangers::ALLOWANCE));
+        let socket = WebSocketStream::from_raw_socket(intake, Role::Server, Some(config));
         let mut socket = Socket::new(socket.await, self.settings.clone());
         // Boxed, because it is large and over long before the socket is.
         let farewell = match Box::pin(self.welcome(&mut socket, address)).await {
@@ -190,8 +205,15 @@ impl Workers {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let first = timeout(self.settings.registration_patience, socket.first_frame()).await;
-        let text = first.map_err(|_| Farewell::Silently)??;
+        let stranger = self.strangers.enter().ok_or(Farewell::FULL)?;
+        let first = timeout(self.settings.registration_patience, socket.first_frame());
+        let text = select! {
+            first = first => first.map_err(|_| Farewell::Silently)??,
+            () = stranger.dismissed() => return Err(Farewell::FULL),
+        };
+        if !stranger.has_spoken() {
+            return Err(Farewell::FULL);
+        }
         let registration = match link::FromWorker::parse(&text) {
             Ok(link::FromWorker::Register(registration)) => registration,
             Ok(_) => {

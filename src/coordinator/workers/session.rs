@@ -113,9 +113,15 @@ impl Session {
         !self.peer.is_public() || (self.jobs.is_empty() && self.unacked.is_none())
     }
 
+    /// Whether it may have something to say about a job.
+    pub fn has_jobs(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
     /// Takes in a frame and appends what it means.
     pub fn hear(&mut self, text: &str, inputs: &mut Vec<Input>) -> Result<(), Unreadable> {
-        let frame = match FromWorker::parse(text) {
+        let is_known = |about: About| self.jobs.contains_key(&about.job);
+        let frame = match FromWorker::parse_wanted(text, is_known) {
             Ok(frame) => frame,
             Err(error @ (FrameError::NotAnObject | FrameError::NotJson { .. })) => {
                 return Err(Unreadable(error));
@@ -331,12 +337,15 @@ impl Session {
         })
     }
 
-    fn ready(&self, resumed: Vec<Verdict>) -> ToWorker {
+    fn ready(&mut self, resumed: Vec<Verdict>) -> ToWorker {
         let verdict = |one: Verdict| link::Verdict {
             job: one.job,
             attempt: one.attempt,
             go_on_after: one.go_on_after,
         };
+        let goes_on = resumed.iter().filter(|one| one.go_on_after.is_some());
+        let goes_on = goes_on.map(|one| (one.job, Running::default()));
+        self.jobs.extend(goes_on);
         ToWorker::Ready(Ready {
             worker_id: self.welcome.worker_id.clone(),
             ext: self.peer.used.map(|used| Agreed {

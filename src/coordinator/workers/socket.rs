@@ -17,14 +17,15 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Bytes, Message, Utf8Bytes};
 
-use super::allowance::Allowance;
 use super::farewell::{Ended, Farewell};
+use super::message_room::MessageRoom;
 use super::session::{Session, Told};
 use super::uploads::Uploads;
 use super::{Guest, WorkersSettings};
 use crate::coordinator::dispatch::Input;
 use crate::coordinator::switchboard::{Order, Orders};
-use crate::protocol::link::ToWorker;
+use crate::intake::Intake;
+use crate::protocol::link::{LARGEST_FRAME, PUBLIC_FRAME, ToWorker};
 
 /// Frames read, or words in them, before they are handed over.
 const READ_AT_ONCE: usize = 128;
@@ -32,7 +33,7 @@ const READ_AT_ONCE: usize = 128;
 const LEAVING: Duration = Duration::from_secs(2);
 
 pub struct Socket<S> {
-    stream: WebSocketStream<Allowance<S>>,
+    stream: WebSocketStream<Intake<S, MessageRoom>>,
     settings: Arc<WorkersSettings>,
 }
 
@@ -60,7 +61,10 @@ impl<S> Socket<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    pub fn new(stream: WebSocketStream<Allowance<S>>, settings: Arc<WorkersSettings>) -> Self {
+    pub fn new(
+        stream: WebSocketStream<Intake<S, MessageRoom>>,
+        settings: Arc<WorkersSettings>,
+    ) -> Self {
         Self { stream, settings }
     }
 
@@ -69,7 +73,6 @@ where
         loop {
             match self.stream.next().await {
                 Some(Ok(Message::Text(text))) => {
-                    self.stream.get_mut().lift();
                     return Ok(text);
                 }
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {
@@ -108,7 +111,9 @@ where
             asked: false,
             alarm,
         };
+        conversation.intake().set_allowance(None);
         loop {
+            conversation.set_limit();
             let end = poll_fn(|context| conversation.poll(context)).await;
             let mut inputs = std::mem::take(&mut conversation.inputs);
             if end.is_some() {
@@ -118,6 +123,7 @@ where
             if !inputs.is_empty() && line.say(inputs).await.is_err() {
                 return conversation.stopping();
             }
+            conversation.intake().budget_mut().release();
             if let Some(ended) = end {
                 return ended;
             }
@@ -165,6 +171,7 @@ where
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Ended>> {
         let end = self
             .read(context)
+            .or_else(|| self.unfinished_end(context))
             .or_else(|| self.write(context))
             .or_else(|| self.keep_time(context));
         for upload in self.session.take_uploads() {
@@ -198,6 +205,29 @@ where
         // There may be more, and others have their turn first.
         context.waker().wake_by_ref();
         None
+    }
+
+    fn intake(&mut self) -> &mut Intake<S, MessageRoom> {
+        self.socket.stream.get_mut()
+    }
+
+    /// Only a job has large frames.
+    fn set_limit(&mut self) {
+        let limit = match self.session.has_jobs() {
+            true => LARGEST_FRAME,
+            false => PUBLIC_FRAME,
+        };
+        self.intake().set_limit(limit);
+    }
+
+    /// Pings are signs of life, and no reason to keep what was begun.
+    fn unfinished_end(&mut self, context: &mut Context<'_>) -> Option<Ended> {
+        let intake = self.intake();
+        if intake.is_overdue() {
+            return Some(Ended::slow_message());
+        }
+        let gave_way = intake.budget_mut().poll_gave_way(context);
+        gave_way.is_ready().then(Ended::gave_way)
     }
 
     fn heard(&mut self, message: &Message) -> Option<Ended> {
@@ -254,6 +284,7 @@ where
             Told::Instead(instead) => self.inputs.push(self.session.heard_instead(*instead)),
             Told::Close(reason) => return Some(Ended::by_dispatch(reason, self.negotiates)),
             Told::Written => {
+                self.set_limit();
                 // The text of a whole frame is handed over; a small buffer is as good for the next one.
                 let text = std::mem::take(&mut self.frame);
                 if let Err(error) = self.send(Message::text(text)) {

@@ -12,6 +12,7 @@ use url::Url;
 use super::Polling;
 use super::rounds::Came;
 use crate::protocol::legacy::text::popped::{PoppedText, Told};
+use crate::protocol::link::{MOST_VALUES, has_more_values_than};
 
 /// Years of coordinators know agents as name, version and address.
 const AGENT: &str = concat!("Muster:", env!("CARGO_PKG_VERSION"), ":worker");
@@ -144,7 +145,7 @@ impl Client {
         let (status, after) = (response.status(), header(&response, RETRY_AFTER));
         let elsewhere = header(&response, LOCATION);
         let bytes = whole(response).await?;
-        let reply = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        let reply = read(&bytes).unwrap_or(Value::Null);
         match status.is_success() {
             true => Ok(reply),
             false => Err(No {
@@ -180,6 +181,15 @@ fn page(status: StatusCode, elsewhere: Option<String>) -> String {
 fn header(response: &Response, name: HeaderName) -> Option<String> {
     let value = response.headers().get(name)?.to_str().ok()?;
     Some(value.to_owned())
+}
+
+/// None of what is no JSON, or holds more values than any answer.
+fn read(bytes: &[u8]) -> Option<Value> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    match has_more_values_than(MOST_VALUES, text) {
+        true => None,
+        false => serde_json::from_str(text).ok(),
+    }
 }
 
 async fn whole(mut response: Response) -> Result<Vec<u8>, No> {

@@ -36,6 +36,8 @@ pub(super) use backoff::Backoff;
 use jobs::Job;
 pub use words::{Agreement, Ending, Input, Moment, Output, Peer, Slot, Work};
 
+/// Jobs that a registration goes back to: coordinators read 64 KiB of one.
+const MOST_CLAIMS: usize = 512;
 /// How long a coordinator may take to answer a registration.
 const GREETING: Duration = Duration::from_secs(30);
 
@@ -161,7 +163,12 @@ impl Session {
         let mut registration = self.registration.clone();
         registration.resume = self.resumable.as_ref().map(|resumable| Resume {
             session: resumable.session.clone(),
-            jobs: self.jobs.values().filter_map(Job::claim).collect(),
+            jobs: self
+                .jobs
+                .values()
+                .filter_map(Job::claim)
+                .take(MOST_CLAIMS)
+                .collect(),
         });
         send(&FromWorker::Register(Box::new(registration)), out);
     }

@@ -86,7 +86,7 @@ pub(super) struct ErrorJson {
     #[serde(default)]
     client_error: Loose<bool>,
     #[serde(default)]
-    code: Value,
+    code: Loose<FailureKind>,
 }
 
 impl DoneJson {
@@ -116,7 +116,7 @@ impl ErrorJson {
             about: about(self.id, self.att, self.seq)?,
             message: self.message.0.unwrap_or_default(),
             client_error: self.client_error.0.unwrap_or(false),
-            code: FailureKind::deserialize(self.code).ok(),
+            code: self.code.0,
         })
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use super::loose::AtMost;
 use super::object::Object;
 
 /// Rises only for incompatible changes.
@@ -145,18 +146,21 @@ pub struct Agreed {
     pub grace_secs: Option<u32>,
 }
 
+/// Some are of later versions.
+type Words = AtMost<256, String>;
+
 #[derive(Deserialize)]
 pub(super) struct WantedJson {
     v: Option<u32>,
-    want: Option<Vec<String>>,
-    can: Option<Vec<String>>,
+    want: Option<Words>,
+    can: Option<Words>,
     max_frame: Option<u64>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct AgreedJson {
     v: Option<u32>,
-    r#use: Option<Vec<String>>,
+    r#use: Option<Words>,
     max_frame: Option<u64>,
     session: Option<String>,
     hb_s: Option<u32>,
@@ -165,11 +169,11 @@ pub(super) struct AgreedJson {
 
 impl From<WantedJson> for Wanted {
     fn from(json: WantedJson) -> Self {
-        let can = json.can.unwrap_or_default();
+        let can = json.can.unwrap_or_default().0;
         let abilities = Ability::ALL.into_iter();
         Self {
             version: json.v.unwrap_or(VERSION),
-            want: Extensions::named(&json.want.unwrap_or_default()),
+            want: Extensions::named(&json.want.unwrap_or_default().0),
             can: abilities
                 .filter(|one| can.iter().any(|name| name == one.name()))
                 .collect(),
@@ -182,7 +186,7 @@ impl From<AgreedJson> for Agreed {
     fn from(json: AgreedJson) -> Self {
         Self {
             version: json.v.unwrap_or(VERSION),
-            r#use: Extensions::named(&json.r#use.unwrap_or_default()),
+            r#use: Extensions::named(&json.r#use.unwrap_or_default().0),
             max_frame: json.max_frame,
             session: json.session,
             beat_secs: json.hb_s,

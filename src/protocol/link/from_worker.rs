@@ -4,17 +4,19 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::endings::{DoneJson, ErrorJson};
-use super::loose::{LooseId, read};
+use super::loose::{Loose, LooseId, has_more_values_than, read};
 use super::mending::without_lone_surrogates;
 use super::object::Object;
 use super::output::{TokenJson, TokensJson, about};
 use super::state::StateJson;
 use super::usage::{UsageJson, write_usage};
-use super::{About, Done, ErrorFrame, FrameError, Output, Registration, State, write_tokens};
-use crate::protocol::job::Usage;
+use super::{
+    About, Done, ErrorFrame, FrameError, MOST_VALUES, Output, Registration, SMALL_FRAME, State,
+    write_tokens,
+};
+use crate::protocol::job::{Event, FinishReason, TokenEvent, Usage};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum FromWorker {
@@ -114,7 +116,7 @@ struct ProgressJson {
     att: Option<u32>,
     seq: Option<u64>,
     #[serde(default)]
-    pct: Value,
+    pct: Loose<f64>,
     preview_b64: Option<String>,
 }
 
@@ -143,6 +145,38 @@ pub(super) struct DrainJson {
 }
 
 impl FromWorker {
+    /// Reads a frame. Of a large one that is about a job nobody wants its contents are skipped and not read.
+    pub fn parse_wanted(
+        text: &str,
+        is_wanted: impl FnOnce(About) -> bool,
+    ) -> Result<Self, FrameError> {
+        if text.len() <= SMALL_FRAME {
+            return Self::parse(text);
+        }
+        if has_more_values_than(MOST_VALUES, text) {
+            return Err(FrameError::TooManyValues { most: MOST_VALUES });
+        }
+        match About::of(text) {
+            Some(about) if !is_wanted(about) => Self::without_contents(text, about),
+            _ => Self::parse(text),
+        }
+    }
+
+    /// Enough to answer it.
+    fn without_contents(text: &str, about: About) -> Result<Self, FrameError> {
+        Ok(match type_of(text)?.as_deref() {
+            Some("done") => {
+                let done = Done::new(about, FinishReason::Stop, Usage::default());
+                Self::Done(Box::new(done))
+            }
+            _ => Self::Output(Output {
+                about,
+                events: vec![Event::Token(TokenEvent::default())],
+                finish: None,
+            }),
+        })
+    }
+
     pub fn parse(text: &str) -> Result<Self, FrameError> {
         Self::parse_exactly(text).or_else(|error| {
             let mended = without_lone_surrogates(text).ok_or(error)?;
@@ -334,7 +368,7 @@ impl From<RawJson> for FromWorker {
 
 impl From<ProgressJson> for FromWorker {
     fn from(json: ProgressJson) -> Self {
-        let percent = json.pct.as_f64().unwrap_or(0.0).clamp(0.0, 100.0);
+        let percent = json.pct.0.unwrap_or(0.0).clamp(0.0, 100.0);
         or_unknown(about(json.id, json.att, json.seq), |about| Self::Progress {
             about,
             percent: percent as u8,

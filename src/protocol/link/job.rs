@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::loose::{AtMost, LooseId};
+use super::loose::{AtMost, Loose, LooseId};
 use super::object::Object;
 use super::output::about;
 use super::registration::{kind_name, kind_named};
@@ -62,17 +63,27 @@ pub struct Prefill {
 }
 
 #[derive(Deserialize)]
-pub(super) struct JobJson {
+pub(super) struct JobJson<'a> {
     #[serde(default)]
     id: LooseId,
     att: Option<u32>,
     seq: Option<u64>,
     model: Option<String>,
     job_type: Option<String>,
-    payload: Option<Map<String, Value>>,
+    #[serde(borrow)]
+    payload: Option<&'a RawValue>,
     upload: Option<AtMost<MOST_SLOTS, UploadSlot>>,
     prefill: Option<Prefill>,
     deadline_ms: Option<u64>,
+}
+
+/// What a payload says it is.
+#[derive(Default, Deserialize)]
+struct PayloadJson<'a> {
+    #[serde(default)]
+    api_format: Loose<String>,
+    #[serde(borrow)]
+    request: Option<&'a RawValue>,
 }
 
 /// What has to be readable of a job for it to be refused.
@@ -89,41 +100,57 @@ impl JobHeadJson {
         let payload = match error {
             FrameError::WrongShape { .. } => Payload::Unreadable,
             // It is JSON as far as one can tell without taking it in: that is how its head was read.
-            FrameError::NotJson { .. } | FrameError::NotAnObject => Payload::Excessive,
+            FrameError::NotJson { .. }
+            | FrameError::NotAnObject
+            | FrameError::TooManyValues { .. } => Payload::Excessive,
         };
         let about = about(self.id, self.att, None)?;
         Some(JobFrame::text(about, &self.model?, payload))
     }
 }
 
-impl JobJson {
-    pub fn read(self) -> Option<JobFrame> {
+impl JobJson<'_> {
+    /// None when it names no job.
+    pub fn read(self) -> Result<Option<JobFrame>, FrameError> {
         let kind = self.job_type.as_deref().map(kind_named);
         let payload = match kind {
             Some(None) => Payload::Unreadable,
-            Some(Some(_)) | None => Payload::read(self.payload.unwrap_or_default()),
+            Some(Some(_)) | None => {
+                Payload::read(self.payload).map_err(|error| FrameError::from_json("job", &error))?
+            }
         };
-        Some(JobFrame {
-            about: about(self.id, self.att, self.seq)?,
+        let Some(about) = about(self.id, self.att, self.seq) else {
+            return Ok(None);
+        };
+        Ok(Some(JobFrame {
+            about,
             model: self.model.unwrap_or_default(),
             kind: kind.flatten().unwrap_or(Kind::Text),
             payload,
             upload: self.upload.map_or_else(Vec::new, |list| list.0),
             prefill: self.prefill,
             deadline: self.deadline_ms.map(Duration::from_millis),
-        })
+        }))
     }
 }
 
 impl Payload {
-    fn read(mut payload: Map<String, Value>) -> Self {
-        if payload.get("api_format").and_then(Value::as_str) != Some(NEUTRAL) {
-            return Self::Public(payload);
+    fn read(payload: Option<&RawValue>) -> Result<Self, serde_json::Error> {
+        let Some(payload) = payload.map(RawValue::get) else {
+            return Ok(Self::Public(Map::new()));
+        };
+        let said = match payload.starts_with('{') {
+            true => serde_json::from_str(payload)?,
+            false => PayloadJson::default(),
+        };
+        if said.api_format.0.as_deref() != Some(NEUTRAL) {
+            return serde_json::from_str(payload).map(Self::Public);
         }
-        let request = payload.remove("request").unwrap_or_default();
-        match TextRequest::deserialize(request) {
-            Ok(request) => Self::Neutral(Box::new(request)),
-            Err(_) => Self::Unreadable,
+        let request = said.request.map_or("null", RawValue::get);
+        match serde_json::from_str(request) {
+            Ok(request) => Ok(Self::Neutral(Box::new(request))),
+            Err(error) if error.is_data() => Ok(Self::Unreadable),
+            Err(error) => Err(error),
         }
     }
 

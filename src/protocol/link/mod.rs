@@ -37,6 +37,7 @@ pub use error::FrameError;
 pub use extensions::{Ability, Agreed, Extension, Extensions, VERSION, Wanted};
 pub use from_worker::FromWorker;
 pub use job::{JobFrame, Payload, Prefill, UploadSlot};
+pub use loose::has_more_values_than;
 pub use output::{Output, write_tokens};
 pub use ready::{Ready, RefusalCode, RefusalFrame, Verdict};
 pub use registration::{Capacity, Claim, Key, ModelCapacity, Registration, Resume};
@@ -51,6 +52,12 @@ use object::Object;
 pub const PUBLIC_FRAME: usize = 1 << 20;
 /// The largest frame that either of ours reads: `ext.max_frame` says so in both directions.
 pub const LARGEST_FRAME: usize = 32 << 20;
+/// The values of a frame of this size take little memory, whatever they are.
+const SMALL_FRAME: usize = 64 << 10;
+/// Values of a worker's frame: as many as of a client's body.
+pub const MOST_VALUES: usize = super::openai::json::MOST_VALUES;
+/// Values of a job's frame, which holds what its client sent, once or twice.
+const MOST_JOB_VALUES: usize = 2 * MOST_VALUES + SMALL_FRAME;
 
 /// Which job a frame is about, and, where that was agreed, which attempt of it and which frame of the attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,9 @@
 use serde::Deserialize;
 
 use super::extensions::{Agreed, AgreedJson};
+use super::loose::AtMost;
 use super::object::Object;
+use super::registration::MOST_CLAIMS;
 use crate::protocol::job::JobId;
 
 /// The worker is registered.
@@ -52,7 +54,7 @@ pub enum RefusalCode {
 pub(super) struct ReadyJson {
     worker_id: Option<String>,
     ext: Option<AgreedJson>,
-    resume: Option<Vec<VerdictJson>>,
+    resume: Option<AtMost<MOST_CLAIMS, VerdictJson>>,
 }
 
 #[derive(Deserialize)]
@@ -77,7 +79,7 @@ impl From<ReadyJson> for Ready {
             attempt: one.att,
             go_on_after: (one.verdict == "continue").then_some(one.have.unwrap_or(0)),
         };
-        let resume = json.resume.unwrap_or_default();
+        let resume = json.resume.unwrap_or_default().0;
         Self {
             worker_id: json.worker_id.unwrap_or_default(),
             ext: json.ext.map(Agreed::from),

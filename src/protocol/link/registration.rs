@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::FrameError;
 use super::extensions::{Wanted, WantedJson};
-use super::loose::{AtMost, read};
+use super::loose::{AtMost, Entries, Few, Loose, read};
 use super::object::Object;
 use crate::protocol::job::{Formats, JobId, Kind, Kinds};
 
@@ -15,7 +15,7 @@ const KIND: &str = "registration";
 /// Models one worker may name.
 const MOST_MODELS: usize = 1024;
 /// Interrupted jobs one worker may come back to.
-const MOST_CLAIMS: usize = 4096;
+pub(super) const MOST_CLAIMS: usize = 4096;
 
 /// A key, kept out of logs.
 #[derive(Clone, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub struct Claim {
 }
 
 /// Entries of another kind than text are let pass, and name nothing.
-type Names = AtMost<MOST_MODELS, Value>;
+type Names = AtMost<MOST_MODELS, Loose<String>>;
 
 #[derive(Deserialize)]
 struct RegistrationJson {
@@ -96,8 +96,8 @@ struct RegistrationJson {
     max_length: Option<f64>,
     max_context_length: Option<f64>,
     bridge_agent: Option<String>,
-    worker_profile: Option<Value>,
-    worker_identity: Option<Value>,
+    worker_profile: Option<Few>,
+    worker_identity: Option<Few>,
     ext: Option<WantedJson>,
     capacity: Option<CapacityJson>,
     resume: Option<ResumeJson>,
@@ -106,7 +106,15 @@ struct RegistrationJson {
 #[derive(Deserialize)]
 struct CapacityJson {
     total: Option<u32>,
-    models: Option<serde_json::Map<String, Value>>,
+    models: Option<Entries<MOST_MODELS, Loose<ModelCapacityJson>>>,
+}
+
+#[derive(Default, Deserialize)]
+struct ModelCapacityJson {
+    #[serde(default)]
+    max: Loose<u32>,
+    #[serde(default)]
+    ctx: Loose<u32>,
 }
 
 #[derive(Deserialize)]
@@ -159,8 +167,8 @@ impl Registration {
                 .max_context_length
                 .map_or(plain.max_context_length, whole),
             bridge_agent: json.bridge_agent.unwrap_or(plain.bridge_agent),
-            worker_profile: json.worker_profile,
-            worker_identity: json.worker_identity,
+            worker_profile: json.worker_profile.map(|few| few.0),
+            worker_identity: json.worker_identity.map(|few| few.0),
             ext: json.ext.map(Wanted::from),
             capacity: json.capacity.map(Capacity::from),
             resume: json.resume.map(Resume::from),
@@ -257,27 +265,23 @@ fn modalities(list: Option<Names>) -> Vec<String> {
 
 fn texts(list: Option<Names>) -> Vec<String> {
     let entries = list.unwrap_or_default().0.into_iter();
-    let texts = entries.filter_map(|entry| match entry {
-        Value::String(text) => Some(text),
-        _ => None,
-    });
-    texts.collect()
+    entries.filter_map(|entry| entry.0).collect()
 }
 
 impl From<CapacityJson> for Capacity {
     fn from(json: CapacityJson) -> Self {
-        let number = |value: &Value| value.as_u64().and_then(|it| u32::try_from(it).ok());
-        let models = json.models.unwrap_or_default().into_iter();
+        let models = json.models.unwrap_or_default().0.into_iter();
+        let model = |(name, said): (String, Loose<ModelCapacityJson>)| {
+            let said = said.0.unwrap_or_default();
+            ModelCapacity {
+                name,
+                max: said.max.0.unwrap_or(1),
+                context: said.ctx.0,
+            }
+        };
         Self {
             total: json.total.unwrap_or(1),
-            models: models
-                .take(MOST_MODELS)
-                .map(|(name, value)| ModelCapacity {
-                    name,
-                    max: number(&value["max"]).unwrap_or(1),
-                    context: number(&value["ctx"]),
-                })
-                .collect(),
+            models: models.map(model).collect(),
         }
     }
 }

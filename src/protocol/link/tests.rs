@@ -588,3 +588,36 @@ fn usage_is_read_in_every_spelling() {
     );
     assert_eq!(odd, Usage::default());
 }
+
+#[test]
+fn a_large_frame_about_a_job_nobody_wants_is_answered_and_not_read() {
+    let job = JobId::random();
+    let zeros = "0,".repeat(1_200_000);
+    for kind in ["token", "done", "usage", "progress"] {
+        let text = format!(
+            r#"{{"type":"{kind}","id":"{job}","att":2,"text":"{}"}}"#,
+            "x".repeat(1 << 17)
+        );
+        let frame = FromWorker::parse_wanted(&text, |_| false).unwrap();
+        let about = frame.about().unwrap();
+        assert_eq!((about.job, about.attempt), (job, Some(2)));
+        match frame {
+            FromWorker::Done(done) => assert_eq!(done.full_text, None),
+            FromWorker::Output(output) => {
+                assert_eq!(output.events, [Event::Token(TokenEvent::default())])
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let text = format!(r#"{{"type":"token","id":"{job}","delta":{{}},"logprobs":[{zeros}0]}}"#);
+    for is_wanted in [true, false] {
+        let read = FromWorker::parse_wanted(&text, |_| is_wanted);
+        assert!(matches!(read, Err(FrameError::TooManyValues { .. })));
+    }
+    let text =
+        format!(r#"{{"type":"job","id":"{job}","model":"tiny","payload":{{"x":[{zeros}0]}}}}"#);
+    let ToWorker::Job(frame) = ToWorker::parse(&text).unwrap() else {
+        panic!("a job was wanted");
+    };
+    assert_eq!(frame.payload, Payload::Excessive);
+}

@@ -6,12 +6,12 @@ use serde::Deserialize;
 
 use super::from_worker::{DrainJson, seconds, type_of, write_drain};
 use super::job::{JobHeadJson, JobJson};
-use super::loose::{Loose, LooseId, read};
+use super::loose::{Loose, LooseId, has_more_values_than, read};
 use super::mending::{without_lone_surrogates, without_strange_numbers};
 use super::object::Object;
 use super::output::about;
 use super::ready::{ReadyJson, RefusalJson};
-use super::{About, FrameError, JobFrame, Ready, RefusalFrame};
+use super::{About, FrameError, JobFrame, MOST_JOB_VALUES, Ready, RefusalFrame, SMALL_FRAME};
 use crate::protocol::job::Kudos;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -92,6 +92,10 @@ impl About {
 
 impl ToWorker {
     pub fn parse(text: &str) -> Result<Self, FrameError> {
+        if text.len() > SMALL_FRAME && has_more_values_than(MOST_JOB_VALUES, text) {
+            let most = MOST_JOB_VALUES;
+            return refusable(text, FrameError::TooManyValues { most });
+        }
         Self::parse_exactly(text).or_else(|error| {
             let whole = without_lone_surrogates(text);
             let numbered = without_strange_numbers(whole.as_deref().unwrap_or(text));
@@ -112,7 +116,7 @@ impl ToWorker {
             "ready" => Self::Ready(read::<ReadyJson>("ready", text)?.into()),
             "error" => Self::Error(read::<RefusalJson>("error", text)?.into()),
             "ping" => Self::Ping,
-            "job" => read::<JobJson>("job", text)?.read().into(),
+            "job" => read::<JobJson<'_>>("job", text)?.read()?.into(),
             "cancel" => read::<CancelJson>("cancel", text)?.into(),
             "ack" => read::<AckJson>("ack", text)?.into(),
             "got" => read_about("got", text, |about| Self::Got { about })?,

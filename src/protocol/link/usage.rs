@@ -1,49 +1,59 @@
 //! Token counts as backends report them: in two spellings or both, with or without details, now and then as null.
 
 use serde::Deserialize;
-use serde_json::Value;
 
+use super::loose::Loose;
 use super::object::Object;
 use crate::protocol::job::Usage;
 
 #[derive(Deserialize)]
 pub(super) struct UsageJson {
     #[serde(default)]
-    prompt_tokens: Value,
+    prompt_tokens: Loose<u64>,
     #[serde(default)]
-    input_tokens: Value,
+    input_tokens: Loose<u64>,
     #[serde(default)]
-    completion_tokens: Value,
+    completion_tokens: Loose<u64>,
     #[serde(default)]
-    output_tokens: Value,
+    output_tokens: Loose<u64>,
     #[serde(default)]
-    prompt_tokens_details: Value,
+    prompt_tokens_details: Loose<DetailsJson>,
     #[serde(default)]
-    completion_tokens_details: Value,
+    completion_tokens_details: Loose<DetailsJson>,
+}
+
+#[derive(Default, Deserialize)]
+struct DetailsJson {
+    #[serde(default)]
+    cached_tokens: Loose<u64>,
+    #[serde(default)]
+    reasoning_tokens: Loose<u64>,
 }
 
 impl From<UsageJson> for Usage {
     fn from(json: UsageJson) -> Self {
+        let prompt = json.prompt_tokens_details.0.unwrap_or_default();
+        let completion = json.completion_tokens_details.0.unwrap_or_default();
         Self {
             prompt_tokens: either(&json.prompt_tokens, &json.input_tokens),
-            cached_tokens: count(&json.prompt_tokens_details["cached_tokens"]),
+            cached_tokens: count(&prompt.cached_tokens),
             completion_tokens: either(&json.completion_tokens, &json.output_tokens),
-            reasoning_tokens: count(&json.completion_tokens_details["reasoning_tokens"]),
+            reasoning_tokens: count(&completion.reasoning_tokens),
         }
     }
 }
 
 /// Some backends say it in both spellings.
-fn either(one: &Value, other: &Value) -> u32 {
-    match one.is_null() {
-        true => count(other),
-        false => count(one),
+fn either(one: &Loose<u64>, other: &Loose<u64>) -> u32 {
+    match one.0 {
+        None => count(other),
+        Some(_) => count(one),
     }
 }
 
 /// What is no count is none.
-fn count(value: &Value) -> u32 {
-    let count = value.as_u64().unwrap_or(0);
+fn count(value: &Loose<u64>) -> u32 {
+    let count = value.0.unwrap_or(0);
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 

@@ -14,7 +14,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("catalog", &["hub"]),
     ("cli", &["*"]),
     ("config", &[]),
-    ("coordinator", &["protocol", "tasks"]),
+    ("coordinator", &["protocol", "tasks", "memory", "intake"]),
     (
         "daemon",
         &[
@@ -31,9 +31,10 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ),
     ("hardware", &[]),
     ("hub", &[]),
+    ("intake", &[]),
     ("kernels", &[]),
     ("lib", &[]),
-    ("link", &["protocol", "tasks"]),
+    ("link", &["protocol", "tasks", "intake"]),
     ("main", &["cli"]),
     ("memory", &[]),
     ("networks", &["kernels"]),

@@ -2,7 +2,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{KEPT, LONGEST_WAIT, MOST_SMALL, Memory, PASSING, Room, SMALL, Stage, TOLD};
+use super::{
+    KEPT, LARGEST_FRAME, LONGEST_WAIT, MESSAGES, MOST_SMALL, Memory, PASSING, Room, SMALL, Stage,
+    TOLD,
+};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::state::DoorSettings;
 
@@ -19,6 +22,7 @@ fn all(stage: Stage) -> usize {
         Stage::Passing => PASSING << 20,
         Stage::Kept => KEPT << 20,
         Stage::Told => TOLD << 20,
+        Stage::Message => MESSAGES * LARGEST_FRAME,
     }
 }
 
@@ -54,7 +58,7 @@ fn what_fills_one_stage_takes_nothing_of_another() {
 #[test]
 fn what_is_little_finds_room_where_there_is_none() {
     let memory = memory();
-    for stage in [Stage::Passing, Stage::Kept, Stage::Told] {
+    for stage in [Stage::Passing, Stage::Kept, Stage::Told, Stage::Message] {
         let mut large = memory.room_for(stage);
         large.cover(all(stage)).unwrap();
         let mut small = memory.room_for(stage);

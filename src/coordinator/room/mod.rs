@@ -4,7 +4,7 @@
 //! Each stage has memory of its own, so that requests that wait long keep nobody out of the door, and clients that read
 //! slowly keep nobody waiting: workers empty a queue that takes all it may. Small requests have some of their own, too, and
 //! find it where large ones find none. What is little in other stages takes no room. What is still being written takes none
-//! either: a door counts it as it is told.
+//! either: a door counts it as it is told. Large messages of workers' sockets have a stage, too.
 //!
 //! | file | what it is |
 //! | --- | --- |
@@ -24,7 +24,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::coordinator::error::ApiError;
 use crate::coordinator::state::DoorSettings;
+use crate::memory;
 use crate::protocol::job::FailureKind;
+use crate::protocol::link::LARGEST_FRAME;
 
 use transit::Transits;
 
@@ -41,6 +43,7 @@ struct Stages {
     passing: Pool,
     kept: Pool,
     told: Pool,
+    messages: Pool,
     transits: Transits,
 }
 
@@ -55,6 +58,8 @@ enum Stage {
     Kept,
     /// What is read of it in the end.
     Told,
+    /// A message of a worker, from when it is large until it was handed over.
+    Message,
 }
 
 #[derive(Debug)]
@@ -80,6 +85,7 @@ impl Memory {
             passing: largest(PASSING),
             kept: largest(KEPT),
             told: largest(TOLD),
+            messages: Pool::new(MESSAGES * LARGEST_FRAME),
             transits: Transits::new(settings.standstill),
         }))
     }
@@ -92,6 +98,11 @@ impl Memory {
     /// For a reply, nothing yet.
     pub fn room_to_tell(&self) -> Room {
         self.room_for(Stage::Told)
+    }
+
+    /// For a message of a worker, nothing yet.
+    pub fn room_for_message(&self) -> Room {
+        self.room_for(Stage::Message)
     }
 
     /// How many bodies and replies have waited for their clients so far.
@@ -114,6 +125,7 @@ impl Memory {
             Stage::Passing => &self.0.passing,
             Stage::Kept => &self.0.kept,
             Stage::Told => &self.0.told,
+            Stage::Message => &self.0.messages,
         }
     }
 
@@ -151,10 +163,14 @@ impl Pool {
 const PASSING: usize = 12;
 const KEPT: usize = 12;
 const TOLD: usize = 8;
+/// As many of the largest messages of workers.
+const MESSAGES: usize = 4;
 /// A request with fewer bytes takes as much as if it had them all: most of what it takes is not its bytes.
 const SMALL: usize = 16 << 10;
 /// So many of those at once.
 const MOST_SMALL: usize = 8192;
+/// Giving memory back to the system is worth while from here on.
+const LARGE_KIB: usize = 1 << 10;
 /// Whoever stands still has given way by then.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -173,7 +189,7 @@ impl Stage {
         match self {
             Self::Small => 0,
             Self::Passing => SMALL,
-            Self::Told => 64 << 10,
+            Self::Told | Self::Message => 64 << 10,
             Self::Kept => 256 << 10,
         }
     }
@@ -193,6 +209,7 @@ impl Stage {
             }
             Self::Kept => "the requests that wait take all the memory there is for them",
             Self::Told => "the replies on their way take all the memory there is for them",
+            Self::Message => "server busy: the memory for workers' messages is exhausted",
         }
     }
 }
@@ -249,5 +266,14 @@ impl Room {
         self.taken
             .as_ref()
             .map_or(0, OwnedSemaphorePermit::num_permits)
+    }
+}
+
+/// What was in it is freed about now.
+impl Drop for Room {
+    fn drop(&mut self) {
+        if self.kib() >= LARGE_KIB {
+            memory::freed(self.kib() * KIB);
+        }
     }
 }

@@ -3,11 +3,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Notify;
+use futures_util::task::AtomicWaker;
 use tokio::time::Instant;
 
 use crate::coordinator::error::ApiError;
@@ -44,7 +46,8 @@ struct Carts {
 #[derive(Debug)]
 struct Cart {
     load: Mutex<Option<Load>>,
-    emptied: Notify,
+    /// Whoever waits for it to be emptied.
+    waiting: AtomicWaker,
 }
 
 #[derive(Debug)]
@@ -71,7 +74,7 @@ impl Transit {
                 room,
                 due: Instant::now() + memory.0.transits.start,
             })),
-            emptied: Notify::new(),
+            waiting: AtomicWaker::new(),
         });
         let id = memory.0.transits.add(cart.clone());
         Self { id, memory, cart }
@@ -84,6 +87,15 @@ impl Transit {
         load.room.cover(load.bytes.len() + piece.len())?;
         load.bytes.extend_from_slice(piece);
         load.moved(piece.len());
+        Ok(())
+    }
+
+    /// The same where the bytes are held elsewhere: there are so many now.
+    pub fn grow(&self, bytes: usize, more: usize) -> Result<(), ApiError> {
+        let mut load = self.cart.load();
+        let load = load.as_mut().ok_or(LetGo)?;
+        load.room.cover(bytes)?;
+        load.moved(more);
         Ok(())
     }
 
@@ -110,7 +122,16 @@ impl Transit {
 
     /// Returns when it has been let go.
     pub async fn let_go(&self) {
-        self.cart.emptied.notified().await;
+        poll_fn(|context| self.poll_let_go(context)).await;
+    }
+
+    /// The same, for one task at a time.
+    pub fn poll_let_go(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.cart.waiting.register(context.waker());
+        match self.cart.load().is_none() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
     }
 }
 
@@ -191,7 +212,9 @@ impl Cart {
         let Some(load) = slot.take_if(|load| load.due < now) else {
             return 0;
         };
-        self.emptied.notify_one();
+        // Nobody who is woken finds it locked.
+        drop(slot);
+        self.waiting.wake();
         load.room.kib()
     }
 }
@@ -224,7 +247,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::{LetGo, Transit};
-    use crate::coordinator::http::room::{Memory, PASSING};
+    use crate::coordinator::room::{Memory, PASSING};
     use crate::coordinator::state::DoorSettings;
 
     const LARGEST: usize = 1 << 20;

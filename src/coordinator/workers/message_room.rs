@@ -1,0 +1,102 @@
+//! The memory that large messages of one socket take, from the first byte that is too many until what they say was
+//! handed over. A message that comes slowly gives way where others find no memory, and its socket with it.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use crate::coordinator::room::{Memory, Room, Transit};
+use crate::intake::{MessageBudget, MessageRefused};
+
+#[derive(Debug)]
+pub struct MessageRoom {
+    memory: Memory,
+    /// The unfinished message, and how many bytes of it are counted.
+    unfinished: Option<(Transit, usize)>,
+    /// Those that were read and not handed over.
+    read: Vec<Room>,
+}
+
+impl MessageRoom {
+    pub fn new(memory: Memory) -> Self {
+        Self {
+            memory,
+            unfinished: None,
+            read: Vec::new(),
+        }
+    }
+
+    /// What was read has been handed over.
+    pub fn release(&mut self) {
+        self.read.clear();
+    }
+
+    /// Ready when the unfinished message has given way.
+    pub fn poll_gave_way(&self, context: &mut Context<'_>) -> Poll<()> {
+        match &self.unfinished {
+            Some((transit, _)) => transit.poll_let_go(context),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl MessageBudget for MessageRoom {
+    fn grow(&mut self, bytes: usize) -> io::Result<()> {
+        let memory = &self.memory;
+        let (transit, counted) = self
+            .unfinished
+            .get_or_insert_with(|| (memory.room_for_message().carry(Vec::new()), 0));
+        let more = bytes - *counted;
+        *counted = bytes;
+        transit.grow(bytes, more).map_err(|error| {
+            // Asked for as a body it would be a request's timeout.
+            let refused = match error.status() {
+                408 => MessageRefused::GaveWay,
+                _ => MessageRefused::NoMemory,
+            };
+            refused.into()
+        })
+    }
+
+    fn finish(&mut self) {
+        let finished = self.unfinished.take();
+        let room = finished.and_then(|(transit, _)| transit.unload().ok());
+        self.read.extend(room.map(|(_, room)| room));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::advance;
+
+    use super::MessageRoom;
+    use crate::coordinator::room::Memory;
+    use crate::coordinator::state::DoorSettings;
+    use crate::intake::{MessageBudget, MessageRefused};
+
+    const LARGEST: usize = crate::protocol::link::LARGEST_FRAME;
+
+    #[tokio::test(start_paused = true)]
+    async fn messages_that_stand_still_give_way_and_those_that_were_read_are_counted() {
+        let memory = Memory::new(&DoorSettings::default());
+        let mut sockets: Vec<_> = (0..5).map(|_| MessageRoom::new(memory.clone())).collect();
+        let full = |error: std::io::Error| MessageRefused::of(&error);
+        for socket in &mut sockets[..4] {
+            socket.grow(LARGEST).unwrap();
+        }
+        let refused = sockets[4].grow(LARGEST).map_err(full);
+        assert_eq!(refused, Err(Some(MessageRefused::NoMemory)));
+        // One was read whole: it stays.
+        sockets[0].finish();
+        advance(Duration::from_secs(60)).await;
+        sockets[4].grow(LARGEST).unwrap();
+        let gone = sockets[1..4]
+            .iter_mut()
+            .filter_map(|socket| socket.grow(LARGEST).map_err(full).err())
+            .collect::<Vec<_>>();
+        assert_eq!(gone, [Some(MessageRefused::GaveWay)]);
+        sockets[0].release();
+        MessageRoom::new(memory).grow(LARGEST).unwrap();
+    }
+}
