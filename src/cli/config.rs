@@ -67,8 +67,8 @@ fn run_check(check: Check, root: &Root) -> Result<(), Failure> {
     if check.json {
         return output::json(&as_json(&loaded));
     }
-    for warning in &loaded.warnings {
-        output::line(format!("warning: {warning}"))?;
+    for remark in loaded.remarks() {
+        output::line(format!("warning: {remark}"))?;
     }
     output::text(as_table(&loaded.found))
 }
@@ -91,5 +91,5 @@ fn as_json(loaded: &Loaded) -> serde_json::Value {
         let value = found.is_set.then_some(&found.value);
         json!({ "name": found.name, "value": value, "from": found.origin.to_string() })
     });
-    json!({ "settings": settings.collect::<Vec<_>>(), "warnings": loaded.warnings })
+    json!({ "settings": settings.collect::<Vec<_>>(), "warnings": loaded.remarks().collect::<Vec<_>>() })
 }

@@ -3,6 +3,7 @@
 use url::{Host, Url};
 
 use super::choice::choice;
+use super::fingerprint::Fingerprint;
 use super::reader::Reader;
 use super::secret::Secret;
 use super::setting::settings;
@@ -22,6 +23,8 @@ settings! {
         sockets: usize where (1..=64) = 4,
         /// Talk to another machine without encryption, the key included. Only for a network that is yours alone.
         insecure: bool = false,
+        /// The SHA-256 fingerprint of its certificate, in hexadecimal, which is then the only one accepted. Set it for a certificate that no authority signed, such as that of `worker serve --self-signed`.
+        certificate_sha256: Option<Fingerprint>; unset "a certificate that an authority this machine trusts has signed",
     }
 }
 
@@ -33,7 +36,8 @@ impl CoordinatorConfig {
     /// One section, its address held against its kind and its safety.
     pub(super) fn read_one(reader: &mut Reader<'_>) -> Option<Self> {
         let coordinator = Self::read(reader)?;
-        match coordinator.wrong_scheme().or(coordinator.open_line()) {
+        let wrong = coordinator.wrong_scheme().or(coordinator.open_line());
+        match wrong.or(coordinator.pin_without_tls()) {
             Some(wrong) => {
                 reader.problem_here(wrong);
                 None
@@ -52,6 +56,17 @@ impl CoordinatorConfig {
             format!(
                 "a {kind} coordinator's url must begin with {}://, found {found}://",
                 schemes.join(":// or ")
+            )
+        })
+    }
+
+    /// A pin that nothing would look at.
+    fn pin_without_tls(&self) -> Option<String> {
+        let has_tls = matches!(self.url.scheme(), "wss" | "https");
+        (self.certificate_sha256.is_some() && !has_tls).then(|| {
+            format!(
+                "certificate_sha256 is set and {} has no TLS: use wss:// or https:// in url",
+                self.url
             )
         })
     }

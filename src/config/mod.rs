@@ -13,6 +13,8 @@ mod coordinator;
 mod document;
 mod engine;
 mod example;
+mod exposure;
+mod fingerprint;
 mod hub;
 mod media;
 mod models;
@@ -34,6 +36,8 @@ mod worker;
 pub use coordinator::{CoordinatorConfig, CoordinatorKind};
 pub use engine::{DeviceSetting, EngineConfig};
 pub use example::example;
+pub use exposure::Exposure;
+pub use fingerprint::Fingerprint;
 pub use hub::HubConfig;
 pub use media::MediaConfig;
 pub use models::{ModelsConfig, Quantization, Served, is_path};
@@ -71,6 +75,23 @@ pub struct Loaded {
     pub found: Vec<Found>,
     /// What is odd without being wrong.
     pub warnings: Vec<String>,
+    /// Secrets that every user of this machine can read.
+    pub exposures: Vec<Exposure>,
+}
+
+impl Loaded {
+    /// What the log says at the start.
+    pub fn remarks(&self) -> impl Iterator<Item = String> {
+        let exposed = self.exposures.iter();
+        let exposed = exposed.map(|one| format!("{one}: {}", one.remedy()));
+        self.warnings.iter().cloned().chain(exposed)
+    }
+
+    /// Whether anybody has set this, `section.key`.
+    pub fn is_set(&self, setting: &str) -> bool {
+        let mut found = self.found.iter();
+        found.any(|found| found.name == setting && found.origin != Origin::Default)
+    }
 }
 
 /// The sections that stand once in a file, and the ones that may be repeated.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::document::{Document, Table};
+use super::exposure::{Exposure, is_readable_by_all};
 use super::problem::{ConfigError, Problem};
 use super::raw::Raw;
 use super::setting::{Found, Origin, Setting};
@@ -19,6 +20,7 @@ pub struct Reader<'a> {
     found: Vec<Found>,
     pub(super) problems: Vec<Problem>,
     pub(super) warnings: Vec<String>,
+    exposures: Vec<Exposure>,
 }
 
 /// A raw value, where it was written, and what it is relative to.
@@ -37,6 +39,7 @@ impl<'a> Reader<'a> {
             found: Vec::new(),
             problems: Vec::new(),
             warnings: Vec::new(),
+            exposures: Vec::new(),
         }
     }
 
@@ -53,6 +56,9 @@ impl<'a> Reader<'a> {
                         )
                     })
                     .ok()?;
+                if T::is_secret() {
+                    self.note_exposure(setting, &written);
+                }
                 (value, origin)
             }
             None => match T::unset() {
@@ -76,6 +82,34 @@ impl<'a> Reader<'a> {
             origin,
         });
         Some(value)
+    }
+
+    /// Notes a secret that stands in a file which every user of this machine can read.
+    fn note_exposure(&mut self, setting: &Setting, written: &Written<'_>) {
+        let text = written.raw.text().unwrap_or_default();
+        let place = Place {
+            folder: written.folder,
+            environment: &self.sources.environment,
+        };
+        let file = match (text.split_once(':'), &written.origin) {
+            (Some(("env", _)), _) => None,
+            (Some(("file", path)), _) => place.path(path).ok(),
+            // The path of a database, or an address without a password, tells nobody anything.
+            _ if setting.key == "database" && !text.contains('@') => None,
+            (_, Origin::File(_)) => Some(self.document.file.clone()),
+            _ => None,
+        };
+        let Some(file) = file.filter(|file| is_readable_by_all(file)) else {
+            return;
+        };
+        let name = self.name(setting);
+        match self.exposures.iter_mut().find(|known| known.file == file) {
+            Some(known) => known.settings.push(name),
+            None => self.exposures.push(Exposure {
+                file,
+                settings: vec![name],
+            }),
+        }
     }
 
     /// Every table of a name that may be repeated.
@@ -118,6 +152,7 @@ impl<'a> Reader<'a> {
                 config,
                 found: self.found,
                 warnings: self.warnings,
+                exposures: self.exposures,
             }),
             _ => Err(ConfigError::Wrong(self.problems)),
         }

@@ -41,6 +41,10 @@ impl Value for Secret {
         }
     }
 
+    fn is_secret() -> bool {
+        true
+    }
+
     fn show(&self) -> Option<String> {
         Some("(hidden)".to_owned())
     }

@@ -27,6 +27,8 @@ settings! {
         tls_certificate: Option<PathBuf>; unset "plain http:// and ws://",
         /// The key of that certificate, a PEM file.
         tls_key: Option<PathBuf>; unset "none",
+        /// Serve https:// and wss:// with a certificate of its own, made once and kept in worker.data_dir. Workers that join with `worker key join` pin it. Set it on a network without a domain name.
+        self_signed: bool = false,
         /// A folder with terms.md, privacy.md, sponsors.md and news.toml of your own; what is not in it keeps the text of the program.
         documents: Option<PathBuf>; unset "the texts of the program",
         /// Whether the poll API limits how often one address may ask for one thing, as its clients know it. Set it to false for a network of your own that asks more often.
@@ -77,6 +79,7 @@ impl ServeConfig {
         let serve = Self::read(reader)?;
         let wrong = [
             serve.half_of_tls(),
+            serve.two_certificates(),
             serve.strange_database(),
             serve.nameless_client(),
         ];
@@ -96,6 +99,14 @@ impl ServeConfig {
         };
         let what = format!("{set} is set and {other} is not: TLS takes both");
         Some((set, what))
+    }
+
+    fn two_certificates(&self) -> Option<Wrong> {
+        (self.self_signed && self.tls_certificate.is_some()).then(|| {
+            let what =
+                "serve.self_signed and serve.tls_certificate are both set: choose one".to_owned();
+            ("serve.self_signed", what)
+        })
     }
 
     /// No more of it than the scheme is quoted: it may hold a password.

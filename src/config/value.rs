@@ -19,6 +19,11 @@ pub trait Value: Sized {
     /// The value as it would stand in the file; `None` when it is unset.
     fn show(&self) -> Option<String>;
 
+    /// Whether others must not read it.
+    fn is_secret() -> bool {
+        false
+    }
+
     /// The value of a setting that nobody set and that has no default.
     fn unset() -> Option<Self> {
         None
@@ -247,6 +252,10 @@ impl<T: Value> Value for Option<T> {
 
     fn show(&self) -> Option<String> {
         self.as_ref().and_then(T::show)
+    }
+
+    fn is_secret() -> bool {
+        T::is_secret()
     }
 
     fn unset() -> Option<Self> {
