@@ -18,7 +18,7 @@ use muster::coordinator::dispatch::{Outcome, Settings, Standing, Submission};
 use muster::coordinator::kudos::books;
 use muster::coordinator::storage::{Location, Store};
 use muster::coordinator::switchboard::{Books, Delivery, Switchboard};
-use muster::coordinator::workers::{Admitted, Gate, Revoked, Workers, WorkersSettings};
+use muster::coordinator::workers::{Admitted, Gate, Notices, Revoked, Workers, WorkersSettings};
 use muster::protocol::job::{
     AccountId, Body, Chat, Formats, Job, JobId, Kind, Kudos, Limits, ModelChoice, Privacy,
     RequestId, Sampling, TextInput, TextRequest, UnixMillis, WorkerId,
@@ -89,6 +89,7 @@ impl Network {
                 owner: AccountId(1),
                 trusted: false,
                 revoked: Revoked::never(),
+                notices: Notices::default(),
             })
         });
         let settings = WorkersSettings::default();

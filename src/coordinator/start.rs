@@ -188,6 +188,11 @@ impl Coordinator {
         url(self.has_tls, self.address)
     }
 
+    /// The address it listens on, which may be that of every interface.
+    pub fn listens_on(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The administrator's key, when this was the first start: nobody will see it again.
     pub fn first_key(&self) -> Option<&str> {
         self.first_key.as_ref().map(|key| key.text.expose())

@@ -61,6 +61,8 @@ use rates::Rate;
 use route::Answers::{Html, Json, Object, Socket, Stream, Text, Unbuilt};
 
 const SUBMIT: Who = Who::Key(Scopes::INFERENCE_SUBMIT);
+/// Any key that is known.
+const KNOWN: Who = Who::Key(Scopes::NONE);
 const CONNECT: Who = Who::Key(Scopes::WORKER_CONNECT);
 const READ: Who = Who::Key(Scopes::ACCOUNT_READ);
 const MODERATE: Who = Who::Role(Scopes::INFERENCE_SUBMIT, Roles::MODERATOR);
@@ -119,6 +121,7 @@ pub const ROUTES: &[Route] = &[
     Route::get("/v1/models/{*id}",           Who::Anyone, Json,    "One of them.",                                      || get(models::show)),
     Route::get("/v1/status",                 Who::Anyone, Json,    "How much is online and how much waits.",            || get(status::show)),
     Route::get("/v1/workers",                Who::Anyone, Json,    "The workers that are connected.",                   || get(workers::list)),
+    Route::get("/v1/workers/check",          KNOWN,       Json,    "Whether a worker with this key and ?name= would be accepted.", || get(workers::check)),
     Route::get("/v1/workers/ws",             Who::Anyone, Socket,  "The line of a worker, which brings its key in its first frame.", || get(socket::upgrade)),
 
     Route::post("/v1/chat/completions",      SUBMIT,      Stream,  "Chat, streamed or not.",                            || post(openai::chat::complete)),

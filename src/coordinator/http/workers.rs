@@ -1,12 +1,18 @@
 //! The workers that are connected, as far as everybody may know them.
 
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use serde_json::{Value, json};
 
+use crate::coordinator::accounts::Accounts;
+use crate::coordinator::moderation::Moderation;
+use crate::coordinator::rigs::Rigs;
 use crate::coordinator::switchboard::{Switchboard, WorkerOnline};
+use crate::coordinator::workers::{Applicant, Rejection, check as check_registration};
 use crate::protocol::job::{Kind, Kinds};
-use crate::protocol::link::GpuState;
+use crate::protocol::link::{GpuState, Key};
 
+use super::address::Address;
+use super::auth::Sent;
 use super::reply::Reply;
 
 pub const KINDS: [(Kind, &str); 6] = [
@@ -26,6 +32,36 @@ pub async fn list(State(board): State<Switchboard>) -> Reply {
         .map(|worker| entry(worker))
         .collect();
     Reply(json!({"count": workers.len(), "workers": workers}))
+}
+
+/// What a worker with this key and name would be told if it registered now. For `worker doctor` and `worker join`.
+pub async fn check(
+    State(accounts): State<Accounts>,
+    State(rigs): State<Rigs>,
+    State(moderation): State<Moderation>,
+    Address(address): Address,
+    Sent(key): Sent,
+    RawQuery(query): RawQuery,
+) -> Reply {
+    let query = query.unwrap_or_default();
+    let name = url::form_urlencoded::parse(query.as_bytes())
+        .find_map(|(key, value)| (key == "name").then(|| value.trim().to_owned()));
+    let who = Applicant {
+        key: Key(key.unwrap_or_default()),
+        name: name.unwrap_or_default().into(),
+        agent: "".into(),
+        address: Some(address),
+    };
+    Reply(
+        match check_registration(&accounts, &rigs, &moderation, &who).await {
+            Ok(is_known) => json!({ "accepted": true, "known": is_known }),
+            Err(denial) => {
+                let rejection = Rejection::from(denial);
+                let code = rejection.code.name();
+                json!({ "accepted": false, "code": code, "reason": rejection.message })
+            }
+        },
+    )
 }
 
 fn entry(worker: &WorkerOnline) -> Value {

@@ -115,6 +115,21 @@ pub async fn admit(
     Ok(new.await?)
 }
 
+/// Whether a worker of this name is known already, or why it would not be admitted. Changes nothing.
+pub async fn check(who: &Applicant<'_>, store: &Store, house: House) -> Result<bool, NotAdmitted> {
+    if let Some(known) = store.rig_named(who.name).await? {
+        return check_known(who, &known).map(|()| true);
+    }
+    if who.name.is_empty() || who.name.len() > LONGEST_NAME || who.name.contains(char::is_control) {
+        return Err(NotAdmitted::BadName);
+    }
+    let most = room(who, store, house).await?;
+    match most < usize::MAX && store.crew(who.owner, who.address).await?.all >= most {
+        true => Err(NotAdmitted::TooMany),
+        false => Ok(false),
+    }
+}
+
 fn check_known(who: &Applicant<'_>, known: &RigRow) -> Result<(), NotAdmitted> {
     match (named::<Trade>(&known.trade), who.trade) {
         (Some(other), Some(trade)) if other != trade => Err(NotAdmitted::OtherTrade),

@@ -61,6 +61,8 @@ struct Inner {
     quotas: Option<Quotas>,
     names: Names,
     sizes: Prices,
+    /// Changes whenever something was decided about a worker.
+    decided: watch::Sender<()>,
 }
 
 impl Inner {
@@ -95,6 +97,7 @@ impl Rigs {
             quotas: settings.worker_quotas,
             names: settings.names.clone(),
             sizes: settings.sizes.clone(),
+            decided: watch::Sender::default(),
         }));
         keeper::start(&rigs, tasks);
         rigs
@@ -125,6 +128,15 @@ impl Rigs {
             self.suspect_of(row.id, reason);
         }
         Ok(row)
+    }
+
+    /// Whether a worker of this name is known already, or why it would not be admitted. Changes nothing.
+    pub async fn check(&self, who: &Applicant<'_>) -> Result<bool, NotAdmitted> {
+        let house = House {
+            quotas: self.0.quotas,
+            by_invitation: self.0.records.are_on(ModeSet::INVITE_ONLY),
+        };
+        admission::check(who, &self.0.store, house).await
     }
 
     /// What was decided about a worker counts from here on, though it may not have come yet.
@@ -197,6 +209,11 @@ impl Rigs {
     /// Whether a worker is paused: what it makes for others is thrown away, and it is not told.
     pub fn is_doubted(&self, worker: WorkerId) -> bool {
         self.0.records.is_doubted(worker)
+    }
+
+    /// Wakes whenever something was decided about a worker.
+    pub fn decisions(&self) -> watch::Receiver<()> {
+        self.0.decided.subscribe()
     }
 
     /// What a worker in maintenance is told.
@@ -326,6 +343,7 @@ impl Rigs {
     async fn tell(&self, worker: WorkerId) {
         let terms = self.0.records.terms(worker, |name| self.0.billions(name));
         let _ = self.0.board.set_terms(worker, terms).await;
+        self.0.decided.send_replace(());
     }
 
     fn current(&self, mut row: RigRow) -> Rig {

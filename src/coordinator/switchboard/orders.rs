@@ -40,6 +40,10 @@ pub enum Order {
     Drain {
         within: Duration,
     },
+    /// With its note, or over.
+    Maintenance {
+        note: Option<String>,
+    },
     Close(CloseReason),
 }
 
@@ -54,6 +58,10 @@ struct Waiting {
     orders: VecDeque<Order>,
     reader: Option<Waker>,
     closed: bool,
+    /// `Ready` was pushed, which nothing may precede.
+    is_ready: bool,
+    /// Notices that wait for it.
+    notices: Vec<Order>,
 }
 
 /// The socket has not taken its orders for too long.
@@ -67,8 +75,27 @@ impl Orders {
             waiting.closed = true;
             return Err(Stuck);
         }
+        let is_ready = matches!(order, Order::Ready { .. });
         waiting.orders.push_back(order);
+        if is_ready {
+            waiting.is_ready = true;
+            let notices = std::mem::take(&mut waiting.notices);
+            waiting.orders.extend(notices);
+        }
         Ok(waiting.reader.take())
+    }
+
+    /// Something that concerns no job, after `Ready` at the earliest. A socket that takes nothing is not told.
+    pub fn notify(&self, order: Order) {
+        let mut waiting = self.lock();
+        match waiting.is_ready {
+            false => waiting.notices.push(order),
+            true if waiting.orders.len() < MOST_ORDERS => waiting.orders.push_back(order),
+            true => {}
+        }
+        if let Some(reader) = waiting.reader.take() {
+            reader.wake();
+        }
     }
 
     /// No further order will come.

@@ -40,7 +40,12 @@ pub struct Admitted {
     /// The operator vouches for it.
     pub trusted: bool,
     pub revoked: Revoked,
+    pub notices: Notices,
 }
+
+/// What was decided about a worker and its owner may know: maintenance, with its note.
+#[derive(Clone, Default)]
+pub struct Notices(Option<(Rigs, WorkerId)>);
 
 /// Ends with the reason when whoever was let in would be no longer. A connection that stays does not outlive its key.
 pub struct Revoked(pub Pin<Box<dyn Future<Output = Denial> + Send>>);
@@ -119,16 +124,39 @@ impl Way {
     }
 }
 
-async fn ask(accounts: Accounts, rigs: Rigs, way: Way, who: Applicant) -> Result<Admitted, Denial> {
+/// What a worker would be told that registered now: whether its name is known, or why it would be refused. Registers
+/// nothing and suspects nobody.
+pub async fn check(
+    accounts: &Accounts,
+    rigs: &Rigs,
+    moderation: &Moderation,
+    who: &Applicant,
+) -> Result<bool, Denial> {
+    let caller = vet(accounts, who).await?;
+    let way = Way {
+        moderation: moderation.clone(),
+        address: who.address,
+    };
+    way.check(&caller)?;
+    Ok(rigs.check(&Owner::on_socket(&who.name, &caller)).await?)
+}
+
+/// The key, its account, and what both are good for.
+async fn vet(accounts: &Accounts, who: &Applicant) -> Result<Arc<Caller>, Denial> {
     let caller = accounts.authenticate(&who.key.0).await?;
     caller.may_own()?;
     // Public networks let clients' keys connect workers too.
     if !caller.may(Scopes::WORKER_CONNECT) && !caller.may(Scopes::INFERENCE_SUBMIT) {
         return Err(Denial::NoScope);
     }
-    if !caller.is_for_worker(&who.name) {
-        return Err(Denial::OtherRig);
+    match caller.is_for_worker(&who.name) {
+        true => Ok(caller),
+        false => Err(Denial::OtherRig),
     }
+}
+
+async fn ask(accounts: Accounts, rigs: Rigs, way: Way, who: Applicant) -> Result<Admitted, Denial> {
+    let caller = vet(&accounts, &who).await?;
     // From here on none is missed.
     let changes = (rigs.keys_revision(), way.moderation.timeouts_changed());
     let checked = way.check(&caller);
@@ -138,6 +166,7 @@ async fn ask(accounts: Accounts, rigs: Rigs, way: Way, who: Applicant) -> Result
     }
     checked?;
     let row = rigs.meet(&Owner::on_socket(&who.name, &caller)).await?;
+    let notices = Notices(Some((rigs, row.id)));
     let is_trusted = caller.roles.contains(Roles::TRUSTED);
     let revoked = Revoked(Box::pin(revoked(accounts, caller, way, changes)));
     Ok(Admitted {
@@ -146,6 +175,7 @@ async fn ask(accounts: Accounts, rigs: Rigs, way: Way, who: Applicant) -> Result
         owner: row.owner,
         trusted: row.trusted || is_trusted,
         revoked,
+        notices,
     })
 }
 
@@ -227,6 +257,34 @@ impl Revoked {
     /// For keys that are never taken back.
     pub fn never() -> Self {
         Self(Box::pin(std::future::pending()))
+    }
+}
+
+impl Notices {
+    /// Passes on the maintenance of the worker, now and whenever it changes. Ends with the store.
+    pub async fn follow(self, tell: impl Fn(Option<String>)) {
+        let Some((rigs, worker)) = self.0 else {
+            return std::future::pending().await;
+        };
+        let mut decisions = rigs.decisions();
+        let mut told = None;
+        loop {
+            decisions.mark_unchanged();
+            let now = rigs.maintenance(worker);
+            if now != told {
+                tell(now.clone());
+                told = now;
+            }
+            if decisions.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Notices {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Notices")
     }
 }
 

@@ -30,7 +30,8 @@ mod strangers;
 mod uploads;
 mod wording;
 
-pub use gate::{Admitted, Applicant, Denial, Gate, Revoked};
+pub use admission::Rejection;
+pub use gate::{Admitted, Applicant, Denial, Gate, Notices, Revoked, check};
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -53,12 +54,11 @@ use super::pictures::Results;
 use super::rigs::Rigs;
 use super::room::Memory;
 use super::state::DoorSettings;
-use super::switchboard::{Card, Gpus, Orders, Switchboard};
+use super::switchboard::{Card, Gpus, Order, Orders, Switchboard};
 use crate::intake::Intake;
 use crate::protocol::job::Capabilities;
 use crate::protocol::link;
 
-use admission::Rejection;
 use agreement::Peer;
 use farewell::{Ended, Farewell};
 use message_room::MessageRoom;
@@ -185,9 +185,13 @@ impl Workers {
                 met(&guest.name);
                 let (name, session) = (guest.name.clone(), guest.session.id());
                 let negotiates = guest.negotiates;
+                let orders = guest.orders.clone();
+                let notices = guest.notices.clone();
+                let notices = notices.follow(|note| orders.notify(Order::Maintenance { note }));
                 let Ended { farewell, why } = select! {
                     ended = socket.converse(guest) => ended,
                     denial = revoked.0 => Ended::refused(&denial.into(), negotiates),
+                    () = notices => Ended::stopping(),
                 };
                 info!(worker = %name, session = session.0, "worker {name} is gone: {why}");
                 farewell
@@ -272,12 +276,17 @@ impl Workers {
             session_name: self.session_name(id).to_string(),
             grace: self.settings.grace,
         };
+        let notices = match peer.uses(link::Extension::Notices) {
+            true => admitted.notices,
+            false => Notices::default(),
+        };
         let guest = Guest {
             negotiates: peer.used.is_some(),
             name,
             session: Session::new(id, peer, welcome, gpus, self.settings.media.clone()),
             orders,
             line,
+            notices,
         };
         Ok((guest, admitted.revoked))
     }
@@ -341,6 +350,7 @@ struct Guest {
     session: Session,
     orders: Arc<Orders>,
     line: super::switchboard::WorkerLine,
+    notices: Notices,
 }
 
 fn refused(rejection: Rejection, negotiates: bool) -> Farewell {

@@ -224,6 +224,7 @@ impl Session {
             },
             Order::Drain { .. } if !self.peer.uses(Extension::Drain) => return Told::Nothing,
             Order::Drain { within } => ToWorker::Drain { within, why: None },
+            Order::Maintenance { note } => ToWorker::Maintenance { note },
         };
         frame.write_into(out);
         Told::Written

@@ -33,7 +33,8 @@ impl Session {
                 }
             }
             ToWorker::Drain { .. } => self.is_dismissed = true,
-            ToWorker::Unknown => {}
+            // The shell tells the owner.
+            ToWorker::Maintenance { .. } | ToWorker::Unknown => {}
         }
     }
 

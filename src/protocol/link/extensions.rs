@@ -26,10 +26,12 @@ pub enum Extension {
     Coalesce,
     /// The worker beats while it is silent in a job, and jobs have deadlines.
     Lease,
+    /// The coordinator tells the worker of maintenance.
+    Notices,
 }
 
 impl Extension {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Multi,
         Self::Resume,
         Self::Cancel2,
@@ -37,6 +39,7 @@ impl Extension {
         Self::Drain,
         Self::Coalesce,
         Self::Lease,
+        Self::Notices,
     ];
 
     pub fn name(self) -> &'static str {
@@ -48,6 +51,7 @@ impl Extension {
             Self::Drain => "drain",
             Self::Coalesce => "coalesce",
             Self::Lease => "lease",
+            Self::Notices => "notices",
         }
     }
 

@@ -43,6 +43,11 @@ pub enum ToWorker {
         within: Duration,
         why: Option<String>,
     },
+    /// The worker gets no jobs of others from now on, or gets them again. Only where `notices` is agreed.
+    Maintenance {
+        /// What the owner is told, perhaps nothing; `None` when it is over.
+        note: Option<String>,
+    },
     /// Of a type nobody here knows, or about no job: it changes nothing.
     Unknown,
 }
@@ -80,6 +85,13 @@ struct AboutJson {
     id: LooseId,
     att: Option<u32>,
     seq: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct MaintenanceJson {
+    #[serde(default)]
+    on: bool,
+    note: Option<String>,
 }
 
 impl About {
@@ -122,6 +134,7 @@ impl ToWorker {
             "got" => read_about("got", text, |about| Self::Got { about })?,
             "drop" => read_about("drop", text, |about| Self::Drop { about })?,
             "drain" => read::<DrainJson>("drain", text)?.into(),
+            "maintenance" => read::<MaintenanceJson>("maintenance", text)?.into(),
             _ => Self::Unknown,
         };
         Ok(frame)
@@ -149,6 +162,12 @@ impl ToWorker {
             Self::Got { about } => write(out, "got", *about, |_| {}),
             Self::Drop { about } => write(out, "drop", *about, |_| {}),
             Self::Drain { within, why } => write_drain(*within, why.as_deref(), out),
+            Self::Maintenance { note } => {
+                let mut object = Object::frame("maintenance", out);
+                object.flag("on", note.is_some());
+                object.text_if("note", note.as_deref().filter(|note| !note.is_empty()));
+                object.end();
+            }
             Self::Unknown => {}
         }
     }
@@ -214,6 +233,14 @@ impl From<AckJson> for ToWorker {
             about,
             reward: Kudos(thousandths as i64),
         })
+    }
+}
+
+impl From<MaintenanceJson> for ToWorker {
+    fn from(json: MaintenanceJson) -> Self {
+        Self::Maintenance {
+            note: json.on.then(|| json.note.unwrap_or_default()),
+        }
     }
 }
 

@@ -45,7 +45,7 @@ async fn all_are_agreed_on() {
     } = pair().await;
     let ready = tap.until(Speaker::Coordinator, "ready", |_| true).await;
     let wanted = json!([
-        "multi", "resume", "cancel2", "state", "drain", "coalesce", "lease"
+        "multi", "resume", "cancel2", "state", "drain", "coalesce", "lease", "notices"
     ]);
     assert_eq!(ready["ext"]["use"], wanted);
     let registration = tap.until(Speaker::Worker, "", |_| true).await;

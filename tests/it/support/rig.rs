@@ -11,7 +11,7 @@ use muster::coordinator::dispatch::{
 use muster::coordinator::metering::Counted;
 use muster::coordinator::switchboard::{Books, Delivery, JobStream, Switchboard};
 use muster::coordinator::workers::{
-    Admitted, Applicant, Denial, Gate, Revoked, Workers, WorkersSettings,
+    Admitted, Applicant, Denial, Gate, Notices, Revoked, Workers, WorkersSettings,
 };
 use muster::protocol::job::{
     AccountId, Body, Chat, Event, Formats, Job, JobId, Kind, Kudos, Limits, ModelChoice, Original,
@@ -158,6 +158,7 @@ async fn admit(applicant: Applicant) -> Result<Admitted, Denial> {
         owner: AccountId(account),
         trusted: false,
         revoked: Revoked::never(),
+        notices: Notices::default(),
     })
 }
 
