@@ -1,8 +1,13 @@
 //! The configured coordinators, checked: whom to dial, as whom.
 
+use std::sync::Arc;
+
+use tokio_rustls::rustls::ClientConfig;
+use url::Url;
+
 use super::{DaemonError, Post, Way};
 use crate::config::{Config, CoordinatorConfig, CoordinatorKind};
-use crate::link::{Dial, base, endpoint, native_tls};
+use crate::link::{Dial, Fingerprint, base, endpoint, native_tls, pinned_tls};
 
 /// One post for each coordinator, in the order of the file.
 pub fn posts(config: &Config) -> Result<Vec<Post>, DaemonError> {
@@ -12,22 +17,21 @@ pub fn posts(config: &Config) -> Result<Vec<Post>, DaemonError> {
 }
 
 fn post(coordinator: &CoordinatorConfig, name: &str) -> Result<Post, DaemonError> {
-    let label = coordinator.url.host_str().unwrap_or_default().to_owned();
-    let tls = native_tls().map_err(DaemonError::Tls)?;
+    let tls = tls(coordinator)?;
     let (url, insecure) = (&coordinator.url, coordinator.insecure);
-    let way = match coordinator.kind {
-        CoordinatorKind::Socket => Way::Socket {
-            dial: Dial::Url {
-                url: endpoint(url, insecure)?,
-                tls,
-            },
-            sockets: coordinator.sockets,
-        },
-        CoordinatorKind::Legacy => Way::Calls {
-            base: base(url, insecure)?,
-            tls,
-            jobs: coordinator.sockets,
-        },
+    let (label, way) = match coordinator.kind {
+        CoordinatorKind::Socket => {
+            let url = endpoint(url, insecure)?;
+            let sockets = coordinator.sockets;
+            let label = label(&url);
+            let dial = Dial::Url { url, tls };
+            (label, Way::Socket { dial, sockets })
+        }
+        CoordinatorKind::Legacy => {
+            let base = base(url, insecure)?;
+            let jobs = coordinator.sockets;
+            (label(&base), Way::Calls { base, tls, jobs })
+        }
     };
     Ok(Post {
         label,
@@ -35,4 +39,22 @@ fn post(coordinator: &CoordinatorConfig, name: &str) -> Result<Post, DaemonError
         key: coordinator.key.expose().to_owned(),
         name: coordinator.name.clone().unwrap_or_else(|| name.to_owned()),
     })
+}
+
+/// Which certificates are accepted there.
+pub fn tls(coordinator: &CoordinatorConfig) -> Result<Arc<ClientConfig>, DaemonError> {
+    let tls = match coordinator.certificate_sha256 {
+        Some(pinned) => pinned_tls(Fingerprint(pinned.0)),
+        None => native_tls(),
+    };
+    tls.map_err(DaemonError::Tls)
+}
+
+/// Host and port: one machine may run several.
+fn label(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    match url.port_or_known_default() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    }
 }

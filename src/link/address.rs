@@ -67,6 +67,22 @@ pub fn base(configured: &Url, insecure: bool) -> Result<Url, AddressError> {
     Ok(url)
 }
 
+/// The address of a coordinator's HTTP API, from that of its socket or its own.
+pub fn api(configured: &Url, insecure: bool) -> Result<Url, AddressError> {
+    let mut url = configured.clone();
+    let scheme = match url.scheme() {
+        "ws" | "http" => "http",
+        "wss" | "https" => "https",
+        other => return Err(AddressError::Scheme(other.to_owned())),
+    };
+    // `Url` changes no scheme of its special ones into another kind; these are all special.
+    url.set_scheme(scheme)
+        .map_err(|()| AddressError::Scheme(scheme.to_owned()))?;
+    let path = url.path().trim_end_matches('/').to_owned();
+    url.set_path(path.strip_suffix(PATH).unwrap_or(&path));
+    base(&url, insecure)
+}
+
 fn may_be_dialled(url: &Url, is_safe: bool) -> Result<(), AddressError> {
     let host = url.host_str().ok_or(AddressError::NoHost)?;
     match is_safe || is_here(url) {

@@ -1,19 +1,21 @@
 //! From an address to a WebSocket: TCP, TLS or a pipe in memory.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use url::Url;
 
-use super::Dial;
+use super::{Dial, tls};
 use crate::intake::{Intake, Uncounted};
 use crate::protocol::link::{LARGEST_FRAME, PUBLIC_FRAME};
 
@@ -31,10 +33,46 @@ pub type Socket = WebSocketStream<Intake<Box<dyn Bytes>>>;
 pub enum DialError {
     #[error("the address names no host")]
     NoHost,
-    #[error("no connection: {0}")]
+    #[error("looking up {host} failed ({cause}): check the name in url, and this machine's DNS")]
+    Lookup { host: String, cause: io::Error },
+    #[error("{}", connection(.0))]
     Connection(#[from] io::Error),
-    #[error("no WebSocket: {0}")]
+    #[error("{}", handshake(.0))]
     Handshake(Box<tungstenite::Error>),
+}
+
+fn connection(error: &io::Error) -> String {
+    if let Some(why) = tls::explain(error) {
+        return why;
+    }
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            "connection refused: check the port in url, and that the coordinator runs".to_owned()
+        }
+        io::ErrorKind::TimedOut => {
+            "no answer in time: check the address in url, and firewalls in between".to_owned()
+        }
+        io::ErrorKind::UnexpectedEof => "the connection was closed during the handshake".to_owned(),
+        _ => format!("no connection: {error}"),
+    }
+}
+
+fn handshake(error: &tungstenite::Error) -> String {
+    use tungstenite::Error;
+    use tungstenite::error::ProtocolError;
+    match error {
+        Error::Io(error) => connection(error),
+        Error::Http(answer) => format!(
+            "it answered {} where a WebSocket was wanted: check the path in url; a coordinator that is polled needs kind = \"legacy\"",
+            answer.status()
+        ),
+        Error::HttpFormat(_)
+        | Error::Protocol(ProtocolError::HttparseError(_) | ProtocolError::HandshakeIncomplete) => {
+            "it did not answer in HTTP: a coordinator with TLS needs wss:// or https:// in its url"
+                .to_owned()
+        }
+        error => format!("no WebSocket: {error}"),
+    }
 }
 
 impl Dial {
@@ -55,15 +93,7 @@ async fn dial(url: &Url, tls: &Arc<ClientConfig>) -> Result<Socket, DialError> {
     let port = url.port_or_known_default().ok_or(DialError::NoHost)?;
     let tcp = connect(host, port).await?;
     let stream: Box<dyn Bytes> = match url.scheme() {
-        "wss" => {
-            let name = host
-                .trim_start_matches('[')
-                .trim_end_matches(']')
-                .to_owned();
-            let name = ServerName::try_from(name).map_err(|_| DialError::NoHost)?;
-            let connector = TlsConnector::from(Arc::clone(tls));
-            Box::new(connector.connect(name, tcp).await?)
-        }
+        "wss" => Box::new(encrypt(host, tls, tcp).await?),
         _ => Box::new(tcp),
     };
     let stream = intake(stream).after_handshake();
@@ -72,10 +102,26 @@ async fn dial(url: &Url, tls: &Arc<ClientConfig>) -> Result<Socket, DialError> {
     Ok(socket)
 }
 
+pub(super) async fn encrypt(
+    host: &str,
+    tls: &Arc<ClientConfig>,
+    tcp: TcpStream,
+) -> Result<TlsStream<TcpStream>, DialError> {
+    let name = bare(host).to_owned();
+    let name = ServerName::try_from(name).map_err(|_| DialError::NoHost)?;
+    let connector = TlsConnector::from(Arc::clone(tls));
+    Ok(connector.connect(name, tcp).await?)
+}
+
+/// A host of an address without the brackets of IPv6.
+fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
 /// Without TCP_NODELAY every small frame waits for the acknowledgement of the one before: 40 ms a token.
-async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let tcp = TcpStream::connect((host, port)).await?;
+pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, DialError> {
+    let addresses = lookup(host, port).await?;
+    let tcp = TcpStream::connect(&addresses[..]).await?;
     tcp.set_nodelay(true)?;
     Ok(tcp)
 }
@@ -87,6 +133,15 @@ fn intake(stream: Box<dyn Bytes>) -> Intake<Box<dyn Bytes>> {
     intake
 }
 
+pub(super) async fn lookup(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
+    let failed = |cause| DialError::Lookup {
+        host: bare(host).to_owned(),
+        cause,
+    };
+    let found = lookup_host((bare(host), port)).await.map_err(failed)?;
+    Ok(found.collect())
+}
+
 fn config() -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
@@ -95,24 +150,22 @@ fn config() -> WebSocketConfig {
         .max_frame_size(Some(LARGEST_FRAME))
 }
 
-/// Trusts whom the machine trusts.
-pub fn native_tls() -> Result<Arc<ClientConfig>, String> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let provider = Arc::new(crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    Ok(Arc::new(
-        builder.with_root_certificates(roots).with_no_client_auth(),
-    ))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use tokio::net::TcpListener;
 
-    use super::connect;
+    use super::{DialError, connect};
+
+    #[test]
+    fn a_failed_connection_says_what_to_check() {
+        let refused = DialError::from(io::Error::from(io::ErrorKind::ConnectionRefused));
+        assert_eq!(
+            refused.to_string(),
+            "connection refused: check the port in url, and that the coordinator runs"
+        );
+    }
 
     #[tokio::test]
     async fn tcp_nodelay_is_set_on_every_dialled_socket() {

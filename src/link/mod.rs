@@ -6,6 +6,9 @@
 //! | `session/` | registration, offers, numbered frames, reconnecting, draining: pure |
 //! | `ws` | the task of one socket: reads it, writes it, keeps the time |
 //! | `dial` | TCP, TLS or a pipe in memory, up to the WebSocket |
+//! | `tls` | which certificates are trusted, and why a handshake failed |
+//! | `feedback` | kudos and maintenance, as the coordinator tells them |
+//! | [`inquiry`] | one look at a coordinator, for `worker doctor` and `worker join` |
 //! | `address` | which address a configured one means, and whether it may be dialled |
 //! | [`legacy`] | the same for a coordinator that is polled |
 //! | `offer` | what passes between a line and whoever does the work |
@@ -15,9 +18,12 @@
 
 mod address;
 mod dial;
+mod feedback;
+pub mod inquiry;
 pub mod legacy;
 mod offer;
 pub mod session;
+mod tls;
 mod ws;
 
 use std::sync::Arc;
@@ -32,10 +38,12 @@ use url::Url;
 use crate::protocol::link::{Registration, State};
 use crate::tasks::Tasks;
 
-pub use address::{AddressError, base, endpoint};
-pub use dial::{DialError, native_tls};
+pub use address::{AddressError, api, base, endpoint};
+pub use dial::DialError;
+pub use feedback::Feedback;
 pub use offer::{Offer, Reply, Said, Stop};
 use session::{Peer, Session, Settings};
+pub use tls::{Fingerprint, native_tls, pinned_tls};
 use ws::Shell;
 
 /// Offers that may wait for whoever does the work.
@@ -89,6 +97,7 @@ pub struct Link {
     standing: watch::Receiver<Standing>,
     /// Tells when the last of its sockets has let go.
     absent: watch::Receiver<()>,
+    feedback: Feedback,
 }
 
 /// Held by every task that belongs to a line.
@@ -104,18 +113,24 @@ impl Line {
     ) -> Link {
         let (told, standing) = watch::channel(Standing::Away);
         let (present, absent) = watch::channel(());
+        let feedback = Feedback::default();
         let sockets = Sockets {
             line: self,
             offers: offers.clone(),
             condition: condition.clone(),
             tasks: tasks.clone(),
             present,
+            feedback: feedback.clone(),
             retired: None,
         };
         let first = sockets.shell(1, CancellationToken::new());
         tasks.start(first.run(told));
         tasks.start(sockets.follow(standing.clone()));
-        Link { standing, absent }
+        Link {
+            standing,
+            absent,
+            feedback,
+        }
     }
 
     fn session(&self, socket: usize) -> Session {
@@ -139,6 +154,7 @@ struct Sockets {
     condition: watch::Receiver<Condition>,
     tasks: Tasks,
     present: Present,
+    feedback: Feedback,
     /// Ends the further ones, where there are any.
     retired: Option<CancellationToken>,
 }
@@ -153,6 +169,7 @@ impl Sockets {
             condition: self.condition.clone(),
             stopping: self.tasks.stopping(),
             retired,
+            feedback: self.feedback.clone(),
             _present: self.present.clone(),
         }
     }
@@ -194,6 +211,11 @@ impl Sockets {
 impl Link {
     pub fn standing(&self) -> Standing {
         self.standing.borrow().clone()
+    }
+
+    /// What the coordinator has told of kudos and maintenance.
+    pub fn feedback(&self) -> &Feedback {
+        &self.feedback
     }
 
     /// Waits until it stands like this, and says how. None when the line has ended otherwise.

@@ -19,9 +19,9 @@ use tracing::{debug, error, info, warn};
 use super::dial::{DialError, Socket};
 use super::offer::{Offer, Reply, Said, Stop};
 use super::session::{Ending, Input, Moment, Output, Peer, Session, Slot, Work};
-use super::{Condition, Dial, Present, Standing};
+use super::{Condition, Dial, Feedback, Present, Standing};
 use crate::intake::MessageRefused;
-use crate::protocol::link::{LARGEST_FRAME, ToWorker};
+use crate::protocol::link::{Extension, LARGEST_FRAME, ToWorker};
 
 /// Words of jobs that may wait for the line.
 const WAITING_WORDS: usize = 1024;
@@ -53,6 +53,7 @@ pub struct Shell {
     pub stopping: CancellationToken,
     /// This socket is not needed any longer, though the worker goes on.
     pub retired: CancellationToken,
+    pub feedback: Feedback,
     /// Held for as long as the task runs.
     pub _present: Present,
 }
@@ -237,8 +238,9 @@ impl Running {
                 self.turn(Input::Opened, out);
             }
             Err(error) => {
-                warn!("{} cannot be reached: {error}", self.shell.label);
                 self.turn(Input::Lost { code: None }, out);
+                let (label, next) = (&self.shell.label, self.next_attempt());
+                warn!("connecting to {label} failed, {next}: {error}");
             }
         }
     }
@@ -252,6 +254,7 @@ impl Running {
                 if let ToWorker::Error(refusal) = &frame {
                     warn!("{} says: {:.200}", self.shell.label, refusal.message);
                 }
+                self.take_feedback(&frame);
                 self.turn(Input::Frame(frame), out);
                 if let (Some(wire), Some(_)) = (&mut self.wire, self.shell.session.peer()) {
                     wire.allow_jobs();
@@ -262,6 +265,24 @@ impl Running {
                 self.wire = None;
                 self.turn(Input::Lost { code: None }, out);
             }
+        }
+    }
+
+    fn take_feedback(&self, frame: &ToWorker) {
+        let feedback = &self.shell.feedback;
+        match frame {
+            ToWorker::Ack { reward, .. } => feedback.earn(*reward),
+            ToWorker::Maintenance { note } if self.shell.session.uses(Extension::Notices) => {
+                report_maintenance(&self.shell.label, feedback, note.clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn next_attempt(&self) -> String {
+        match self.shell.session.next_attempt() {
+            Some(wait) => format!("reconnecting in {}", whole_seconds(wait)),
+            None => "not reconnecting before the owner resumes".to_owned(),
         }
     }
 
@@ -387,16 +408,46 @@ impl Running {
         };
         let is_new = *self.told.borrow() != standing;
         if is_new {
-            announce(&self.shell.label, &standing);
+            announce(&self.shell.label, &standing, &self.next_attempt());
             self.told.send_replace(standing);
         }
     }
 }
 
-fn announce(label: &str, standing: &Standing) {
+/// Logged when it begins and when it ends.
+pub fn report_maintenance(label: &str, feedback: &Feedback, note: Option<String>) {
+    let note = note.as_deref().map(on_one_line);
+    if !feedback.set_maintenance(note.clone()) {
+        return;
+    }
+    match note.as_deref() {
+        Some("") => {
+            info!("{label} has put this worker into maintenance: it gets no jobs of others there")
+        }
+        Some(note) => info!(
+            "{label} has put this worker into maintenance: it gets no jobs of others there; the note says: {note}"
+        ),
+        None => info!("{label} has ended the maintenance of this worker: it gets jobs again"),
+    }
+}
+
+/// As much of a foreign text as the log takes.
+fn on_one_line(text: &str) -> String {
+    let letters = text.chars().take(200);
+    letters
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect()
+}
+
+/// Rounded up: `5 s`.
+pub fn whole_seconds(wait: Duration) -> String {
+    format!("{} s", wait.as_millis().div_ceil(1000))
+}
+
+fn announce(label: &str, standing: &Standing, next_attempt: &str) {
     match standing {
         Standing::Connected(_) => info!("connected to {label}"),
-        Standing::Away => warn!("not connected to {label}: trying again"),
+        Standing::Away => warn!("the connection to {label} is lost, {next_attempt}"),
         Standing::Refused(why) => error!("{label} refuses this worker: {why}"),
         Standing::Left => info!("left {label}"),
     }

@@ -13,7 +13,7 @@ use muster::coordinator::dispatch::Outcome;
 use muster::coordinator::switchboard::{Delivery, JobStream};
 use muster::daemon::{Served, Way, Worker};
 use muster::link::session::Peer;
-use muster::link::{Dial, Standing, native_tls};
+use muster::link::{Dial, Fingerprint, Standing, native_tls, pinned_tls};
 use muster::protocol::job::{
     Body, Capabilities, Chat, Event, FinishReason, Job, Sampling, TextInput, TokenEvent,
 };
@@ -119,6 +119,8 @@ async fn text_over_the_line_is_the_engines_own() {
         let wanted = undisturbed(&runtime, &format!("Story {index}"), 50).await;
         assert_eq!((text, completion_tokens(&outcome)), (wanted, 50));
     }
+    let activity = worker.activity();
+    assert_eq!((activity.done, activity.tokens), (6, 300), "{activity:?}");
 }
 
 #[tokio::test]
@@ -354,6 +356,12 @@ async fn a_public_coordinator_gets_the_public_protocol() {
     }
     boss.send(json!({"type": "ack", "id": ID, "den": 0.1}))
         .await;
+    // A public coordinator has agreed on no notices.
+    boss.send(json!({"type": "maintenance", "on": true})).await;
+    boss.send(json!({"type": "ping"})).await;
+    assert_eq!(boss.next().await, json!({"type": "pong"}));
+    assert_eq!(worker.activity().kudos, 100);
+    assert_eq!(worker.maintenances(), [None]);
 
     // The default of the public network is more than this model has.
     boss.send(public_job(
@@ -635,14 +643,25 @@ async fn a_worker_dials_over_tls_and_trusts_no_stranger() {
     assert_eq!(stranger.standings(), [Standing::Away]);
     stranger.drain(Duration::ZERO).await;
 
-    let _worker = worker("rig", dial(Arc::new(trusting)), &tasks).await;
+    // Nor does a pin on another certificate let anybody in; the right one does, whatever its names.
+    let wrong = pinned_tls(Fingerprint([7; 32])).unwrap();
+    let misled = worker("rig", dial(wrong), &tasks).await;
     let (stream, _) = listener.accept().await.unwrap();
-    let mut boss = Boss {
-        socket: accept_async(acceptor.accept(stream).await.unwrap())
-            .await
-            .unwrap(),
-    };
-    assert_eq!(boss.next().await["name"], "rig");
+    assert!(acceptor.accept(stream).await.is_err());
+    misled.drain(Duration::ZERO).await;
+    let pinned = pinned_tls(Fingerprint::of(&certificates[0])).unwrap();
+
+    for tls in [Arc::new(trusting), pinned] {
+        let worker = worker("rig", dial(tls), &tasks).await;
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut boss = Boss {
+            socket: accept_async(acceptor.accept(stream).await.unwrap())
+                .await
+                .unwrap(),
+        };
+        assert_eq!(boss.next().await["name"], "rig");
+        worker.drain(Duration::ZERO).await;
+    }
 }
 
 #[tokio::test]

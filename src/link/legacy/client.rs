@@ -11,6 +11,7 @@ use url::Url;
 
 use super::Polling;
 use super::rounds::Came;
+use crate::link::tls;
 use crate::protocol::legacy::text::popped::{PoppedText, Told};
 use crate::protocol::link::{MOST_VALUES, has_more_values_than};
 
@@ -207,6 +208,9 @@ impl No {
     fn unreachable(error: reqwest::Error) -> Self {
         // The address is in the configuration; the cause is what helps.
         let error = error.without_url();
+        if let Some(why) = tls::explain(&error) {
+            return Self::none(&why);
+        }
         let causes = std::iter::successors(error.source(), |&cause| cause.source());
         let cause = causes.last().map(ToString::to_string);
         Self::none(&cause.unwrap_or_else(|| error.to_string()))

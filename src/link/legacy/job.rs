@@ -13,8 +13,10 @@ use super::Served;
 use super::client::{Client, Receipt};
 use super::returns::Returns;
 use crate::link::session::{Backoff, Peer, Slot, Work};
-use crate::link::{Offer, Reply, Said, Stop, rand_seed};
-use crate::protocol::job::{Event, FinishReason, JobId, LegacySampling, TextInput, TextRequest};
+use crate::link::{Feedback, Offer, Reply, Said, Stop, rand_seed};
+use crate::protocol::job::{
+    Event, FinishReason, JobId, Kudos, LegacySampling, TextInput, TextRequest,
+};
 use crate::protocol::legacy::text::format;
 use crate::protocol::legacy::text::popped::TextJob;
 use crate::protocol::link::Payload;
@@ -48,6 +50,7 @@ pub struct Errand {
     pub ending: CancellationToken,
     pub tasks: Tasks,
     pub records: Records,
+    pub feedback: Feedback,
 }
 
 /// What the errands of one line leave for those that come after them.
@@ -185,6 +188,7 @@ impl Errand {
         loop {
             let (after, why) = match self.client.submit(id, text).await {
                 Receipt::Taken { reward } if text.is_some() => {
+                    self.feedback.earn(Kudos((reward * 1000.0).round() as i64));
                     return info!("{}: job {id} was taken, for {reward} kudos", self.label);
                 }
                 Receipt::Taken { .. } => {

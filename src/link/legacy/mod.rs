@@ -69,7 +69,12 @@ impl Polling {
         let (told, standing) = watch::channel(Standing::Away);
         let (present, absent) = watch::channel(());
         let task = Task::new(self, offers.clone(), condition.clone(), tasks.clone());
+        let feedback = task.feedback();
         tasks.start(task.run(told, present));
-        Link { standing, absent }
+        Link {
+            standing,
+            absent,
+            feedback,
+        }
     }
 }

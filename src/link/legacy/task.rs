@@ -15,7 +15,8 @@ use super::job::{Errand, Job, Records};
 use super::rounds::{Came, Rounds};
 use super::skips::Skips;
 use crate::link::session::Peer;
-use crate::link::{Condition, Offer, Present, Standing, rand_seed};
+use crate::link::ws::{report_maintenance, whole_seconds};
+use crate::link::{Condition, Feedback, Offer, Present, Standing, rand_seed};
 use crate::protocol::legacy::text::popped::{PoppedText, TextJob, Told};
 use crate::tasks::Tasks;
 
@@ -31,6 +32,7 @@ pub struct Task {
     heard: Heard,
     skips: Skips,
     records: Records,
+    feedback: Feedback,
     /// One for each job that may run.
     seats: Arc<Semaphore>,
     /// Ends what runs.
@@ -51,11 +53,16 @@ impl Task {
             heard: Heard::default(),
             skips: Skips::default(),
             records: Records::default(),
+            feedback: Feedback::default(),
             line,
             offers,
             condition,
             tasks,
         }
+    }
+
+    pub fn feedback(&self) -> Feedback {
+        self.feedback.clone()
     }
 
     pub async fn run(mut self, told: watch::Sender<Standing>, _present: Present) {
@@ -83,6 +90,7 @@ impl Task {
             if !self.rest().await {
                 return None;
             }
+            let mut refusal = None;
             let amount = self.seats.available_permits() + 1;
             let came = match client.pop(&self.line, amount).await {
                 Popped::Refused(why) => return Some(why),
@@ -91,7 +99,7 @@ impl Task {
                     self.take(popped, seat, client)
                 }
                 Popped::Not(came, why) => {
-                    self.note(came, &why, told);
+                    refusal = Some(why);
                     came
                 }
             };
@@ -99,6 +107,7 @@ impl Task {
                 self.arrive(told);
             }
             let wait = self.rounds.after(came);
+            self.note(came, refusal, wait, told);
             tokio::select! {
                 () = sleep(wait) => {}
                 () = self.time_to_leave() => return None,
@@ -208,6 +217,7 @@ impl Task {
             ending: self.ending.clone(),
             tasks: self.tasks.clone(),
             records: self.records.clone(),
+            feedback: self.feedback.clone(),
         }
     }
 
@@ -220,14 +230,22 @@ impl Task {
         }
     }
 
-    /// Said when it is news.
-    fn note(&self, came: Came, why: &str, told: &watch::Sender<Standing>) {
+    /// Maintenance is logged when it begins and when it ends, not with each pop.
+    fn note(
+        &self,
+        came: Came,
+        refusal: Option<String>,
+        wait: Duration,
+        told: &watch::Sender<Standing>,
+    ) {
         let label = &self.line.label;
+        let (why, wait) = (refusal.unwrap_or_default(), whole_seconds(wait));
         match came {
-            Came::Maintenance => info!("{label} has this worker in maintenance: {why}"),
-            Came::TooOften(_) => info!("{label} asks for patience: {why}"),
-            _ => {
-                warn!("{label} cannot be reached: {why}");
+            Came::Jobs | Came::Nothing => report_maintenance(label, &self.feedback, None),
+            Came::Maintenance => report_maintenance(label, &self.feedback, Some(why)),
+            Came::TooOften(_) => info!("{label} limits the rate, asking again in {wait}: {why}"),
+            Came::NoAnswer => {
+                warn!("asking {label} for jobs failed, trying again in {wait}: {why}");
                 told.send_replace(Standing::Away);
             }
         }

@@ -23,6 +23,10 @@ const NORMAL: u16 = 1000;
 const REPLACED: u16 = 1012;
 const REFUSED: u16 = 4003;
 
+pub(super) fn is_until_resumed(until: Moment) -> bool {
+    until == UNTIL_RESUMED
+}
+
 impl Session {
     /// The socket is gone: waits, and keeps the jobs if we may come back to them.
     pub(super) fn lose(&mut self, code: Option<u16>, out: &mut Vec<Output>) {

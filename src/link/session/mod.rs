@@ -154,6 +154,16 @@ impl Session {
         self.open().map(|open| open.agreement.peer())
     }
 
+    /// How long until it dials again; `None` while it is not about to.
+    pub fn next_attempt(&self) -> Option<Duration> {
+        match self.phase {
+            Phase::Waiting { until } if !leaving::is_until_resumed(until) => {
+                Some(until.since(self.now))
+            }
+            _ => None,
+        }
+    }
+
     fn register(&mut self, out: &mut Vec<Output>) {
         self.phase = Phase::Greeting {
             until: self.now.after(GREETING),
@@ -188,7 +198,7 @@ impl Session {
     }
 
     /// Whether this is agreed on the socket in use.
-    fn uses(&self, extension: Extension) -> bool {
+    pub fn uses(&self, extension: Extension) -> bool {
         self.open()
             .is_some_and(|open| open.agreement.has(extension))
     }

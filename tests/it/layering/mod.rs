@@ -72,7 +72,15 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "coordinator/moderation",
         ],
     ),
-    ("reqwest", &["coordinator/egress", "hub", "link/legacy"]),
+    (
+        "reqwest",
+        &[
+            "coordinator/egress",
+            "hub",
+            "link/inquiry.rs",
+            "link/legacy",
+        ],
+    ),
     ("sqlx", &["coordinator/storage"]),
     ("tokenizers", &["runtime/text"]),
     ("tracing_subscriber", &["telemetry"]),

@@ -1,0 +1,440 @@
+//! One look at a coordinator, step by step as a worker would meet it, without registering: name, connection, TLS, key
+//! and name of the worker, clock, and how jobs come. A step that needs an earlier one is left out when that failed.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use reqwest::header::{DATE, HeaderMap};
+use reqwest::{Client, StatusCode};
+use serde_json::Value;
+use tokio::time::timeout;
+use tokio_rustls::rustls::ClientConfig;
+use url::Url;
+
+use super::dial::{connect, encrypt, lookup};
+use super::{AddressError, Dial, DialError, api, base, endpoint, tls};
+
+/// Each step may take this long.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A clock that is further off than this is worth a word; certificates and deadlines bear less than they seem to.
+const SKEW: Duration = Duration::from_secs(30);
+/// What a coordinator says of itself is short.
+const LARGEST_ANSWER: usize = 64 << 10;
+
+/// Which coordinator, and as whom.
+pub struct Inquiry {
+    /// As configured.
+    pub url: Url,
+    pub insecure: bool,
+    pub tls: Arc<ClientConfig>,
+    pub is_pinned: bool,
+    /// By the AI Horde API instead of a socket.
+    pub polls: bool,
+    pub key: String,
+    /// What the worker is called there.
+    pub name: String,
+}
+
+/// What one step found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    pub step: Step,
+    pub verdict: Verdict,
+    /// The result, and its cause where it is not well.
+    pub found: String,
+    pub remedy: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    Name,
+    Connection,
+    Encryption,
+    Key,
+    Clock,
+    Jobs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Good,
+    Odd,
+    Bad,
+}
+
+impl Finding {
+    fn good(step: Step, found: impl Into<String>) -> Self {
+        Self {
+            step,
+            verdict: Verdict::Good,
+            found: found.into(),
+            remedy: None,
+        }
+    }
+
+    fn odd(step: Step, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            verdict: Verdict::Odd,
+            remedy: Some(remedy.into()),
+            ..Self::good(step, found)
+        }
+    }
+
+    fn bad(step: Step, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            verdict: Verdict::Bad,
+            ..Self::odd(step, found, remedy)
+        }
+    }
+
+    /// An error that names its remedy after a colon.
+    fn failed(step: Step, error: &str) -> Self {
+        match error.split_once(": ") {
+            Some((found, remedy)) => Self::bad(step, found, remedy),
+            None => Self::bad(step, error, "try again later, or ask its operator"),
+        }
+    }
+}
+
+/// What an answer over HTTP held.
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Value,
+}
+
+impl Inquiry {
+    pub async fn run(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        match self.reach(&mut findings).await {
+            Ok(true) => self.ask(&mut findings).await,
+            Ok(false) => {}
+            Err(error) => {
+                findings.push(Finding::failed(Step::Connection, &error.to_string()));
+            }
+        }
+        findings
+    }
+
+    /// Where a worker would connect.
+    fn target(&self) -> Result<Url, AddressError> {
+        match self.polls {
+            true => base(&self.url, self.insecure),
+            false => endpoint(&self.url, self.insecure),
+        }
+    }
+
+    /// Name, connection and TLS. Whether it is worth going on.
+    async fn reach(&self, findings: &mut Vec<Finding>) -> Result<bool, AddressError> {
+        let target = self.target()?;
+        let host = target.host_str().ok_or(AddressError::NoHost)?;
+        let port = target.port_or_known_default().ok_or(AddressError::NoHost)?;
+        match in_time(lookup(host, port)).await {
+            Err(error) => {
+                findings.push(Finding::bad(
+                    Step::Name,
+                    format!("looking up {host} failed ({})", cause(&error)),
+                    "check the name in url, and this machine's DNS",
+                ));
+                return Ok(false);
+            }
+            Ok(found) => {
+                let mut found: Vec<String> = found.iter().map(|one| one.ip().to_string()).collect();
+                found.dedup();
+                let found = format!("{host} is {}", found.join(", "));
+                findings.push(Finding::good(Step::Name, found));
+            }
+        }
+        let tcp = match in_time(connect(host, port)).await {
+            Ok(tcp) => tcp,
+            Err(error) => {
+                findings.push(Finding::failed(Step::Connection, &error.to_string()));
+                return Ok(false);
+            }
+        };
+        let found = format!("port {port} answers");
+        findings.push(Finding::good(Step::Connection, found));
+        if !matches!(target.scheme(), "wss" | "https") {
+            findings.push(Finding::good(
+                Step::Encryption,
+                "none: the url asks for none",
+            ));
+            return Ok(true);
+        }
+        let trust = match self.is_pinned {
+            true => "its certificate is the pinned one",
+            false => "its certificate is trusted by this machine and in date",
+        };
+        let encrypted = in_time(encrypt(host, &self.tls, tcp)).await;
+        findings.push(match &encrypted {
+            Ok(_) => Finding::good(Step::Encryption, trust),
+            Err(error) => Finding::failed(Step::Encryption, &error.to_string()),
+        });
+        Ok(encrypted.is_ok())
+    }
+
+    /// Key, name, clock and jobs.
+    async fn ask(&self, findings: &mut Vec<Finding>) {
+        let (base, client) = match (api(&self.url, self.insecure), self.client()) {
+            (Ok(base), Ok(client)) => (base, client),
+            (Err(error), _) => {
+                return findings.push(Finding::failed(Step::Key, &error.to_string()));
+            }
+            (_, Err(error)) => return findings.push(Finding::failed(Step::Key, &error)),
+        };
+        let base = base.as_str().trim_end_matches('/').to_owned();
+        let answer = self.registration(&client, &base).await;
+        match answer {
+            Ok(answer) => {
+                let key = self.key(&answer, &client, &base).await;
+                findings.push(key);
+                findings.extend(clock(&answer.headers, SystemTime::now()));
+            }
+            Err(error) => findings.push(Finding::failed(Step::Key, &error)),
+        }
+        findings.push(match self.polls {
+            true => self.polled(&client, &base).await,
+            false => self.socket().await,
+        });
+    }
+
+    fn client(&self) -> Result<Client, String> {
+        Client::builder()
+            .user_agent(concat!("muster/", env!("CARGO_PKG_VERSION")))
+            .tls_backend_preconfigured((*self.tls).clone())
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(PATIENCE)
+            .build()
+            .map_err(|error| error.without_url().to_string())
+    }
+
+    async fn get(&self, client: &Client, url: &str) -> Result<Answer, String> {
+        let request = client.get(url).header("apikey", &self.key);
+        let failed = |error: reqwest::Error| {
+            let error = error.without_url();
+            tls::explain(&error).unwrap_or_else(|| error.to_string())
+        };
+        let mut response = request.send().await.map_err(failed)?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+            if bytes.len() + chunk.len() > LARGEST_ANSWER {
+                break;
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Ok(Answer {
+            status,
+            headers,
+            body,
+        })
+    }
+
+    /// Coordinators of ours say what they would answer to a registration.
+    async fn registration(&self, client: &Client, base: &str) -> Result<Answer, String> {
+        let query = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair("name", &self.name)
+            .finish();
+        self.get(client, &format!("{base}/v1/workers/check?{query}"))
+            .await
+    }
+
+    async fn key(&self, answer: &Answer, client: &Client, base: &str) -> Finding {
+        let name = &self.name;
+        let body = &answer.body;
+        match (answer.status.as_u16(), body["accepted"].as_bool()) {
+            (200, Some(true)) => {
+                let known = match body["known"].as_bool() {
+                    Some(true) => "belongs to its account",
+                    _ => "is free",
+                };
+                Finding::good(
+                    Step::Key,
+                    format!("the key is accepted, and the name {name} {known}"),
+                )
+            }
+            (200, Some(false)) => {
+                let reason = body["reason"].as_str().unwrap_or("no reason given");
+                let remedy = match body["code"].as_str() {
+                    Some("name_taken") => "choose another name in this [[coordinator]]",
+                    Some("scope") => "ask its operator for a key that connects this worker",
+                    _ => "ask its operator",
+                };
+                Finding::bad(
+                    Step::Key,
+                    format!("the worker {name} would be refused ({reason})"),
+                    remedy,
+                )
+            }
+            (401, _) => unknown_key(),
+            _ => self.public_key(client, base).await,
+        }
+    }
+
+    /// Other coordinators say at least whether they know a key.
+    async fn public_key(&self, client: &Client, base: &str) -> Finding {
+        let answer = self.get(client, &format!("{base}/api/v2/find_user")).await;
+        match answer.map(|answer| (answer.status.as_u16(), answer.body)) {
+            Ok((200, body)) => {
+                let user = body["username"].as_str().unwrap_or("an account");
+                let user: String = user
+                    .chars()
+                    .filter(|one| !one.is_control())
+                    .take(100)
+                    .collect();
+                Finding::good(Step::Key, format!("the key of {user} is accepted"))
+            }
+            Ok((401 | 404, body)) if body["message"].is_string() => unknown_key(),
+            _ => Finding::odd(
+                Step::Key,
+                "not checked, because this coordinator tells no key apart before a worker registers",
+                "start the worker: its log says whether the key is accepted",
+            ),
+        }
+    }
+
+    async fn polled(&self, client: &Client, base: &str) -> Finding {
+        let url = format!("{base}/api/v2/status/heartbeat");
+        match self.get(client, &url).await {
+            Ok(answer) if answer.status.is_success() => {
+                Finding::good(Step::Jobs, "polled: the worker asks for each job")
+            }
+            Ok(answer) => Finding::bad(
+                Step::Jobs,
+                format!(
+                    "there is no /api/v2 to poll (status {})",
+                    answer.status.as_u16()
+                ),
+                "check the path in url, or set kind = \"socket\"",
+            ),
+            Err(error) => Finding::failed(Step::Jobs, &error),
+        }
+    }
+
+    async fn socket(&self) -> Finding {
+        let Ok(url) = self.target() else {
+            return Finding::bad(Step::Jobs, "the url leads to no socket", "check it");
+        };
+        let dial = Dial::Url {
+            url,
+            tls: self.tls.clone(),
+        };
+        match in_time(dial.open()).await {
+            Ok(_) => Finding::good(Step::Jobs, "socket: jobs come over one connection"),
+            Err(error) => Finding::failed(Step::Jobs, &error.to_string()),
+        }
+    }
+}
+
+fn unknown_key() -> Finding {
+    Finding::bad(
+        Step::Key,
+        "the coordinator does not know the key",
+        "ask its operator for one (`worker key join` makes it), and correct key in this [[coordinator]]",
+    )
+}
+
+/// How far this machine's clock is from the coordinator's, where it says the time.
+fn clock(headers: &HeaderMap, now: SystemTime) -> Option<Finding> {
+    let date = headers.get(DATE)?.to_str().ok()?;
+    let there = httpdate::parse_http_date(date).ok()?;
+    let (off, word) = match now.duration_since(there) {
+        Ok(ahead) => (ahead, "ahead of"),
+        Err(behind) => (behind.duration(), "behind"),
+    };
+    let seconds = off.as_secs();
+    Some(match off > SKEW {
+        false => Finding::good(Step::Clock, "agrees with the coordinator's"),
+        true => Finding::odd(
+            Step::Clock,
+            format!("this machine's clock is {seconds} s {word} the coordinator's"),
+            "set it, for example with `timedatectl set-ntp true`",
+        ),
+    })
+}
+
+fn cause(error: &DialError) -> String {
+    match error {
+        DialError::Lookup { cause, .. } => cause.to_string(),
+        other => other.to_string(),
+    }
+}
+
+async fn in_time<T>(work: impl Future<Output = Result<T, DialError>>) -> Result<T, DialError> {
+    match timeout(PATIENCE, work).await {
+        Ok(done) => done,
+        Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use reqwest::header::{DATE, HeaderMap, HeaderValue};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::{Inquiry, Step, Verdict, clock};
+    use crate::link::native_tls;
+
+    #[test]
+    fn a_clock_far_from_the_coordinators_is_named_with_its_distance() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let of = |there: SystemTime| {
+            let mut headers = HeaderMap::new();
+            let date = httpdate::fmt_http_date(there);
+            headers.insert(DATE, HeaderValue::from_str(&date).unwrap());
+            clock(&headers, now).unwrap()
+        };
+        assert_eq!(of(now).verdict, Verdict::Good);
+        let ahead = of(now - Duration::from_secs(90));
+        assert_eq!(ahead.verdict, Verdict::Odd);
+        assert!(ahead.found.contains("90 s ahead of"), "{}", ahead.found);
+        assert!(
+            of(now + Duration::from_secs(90))
+                .found
+                .contains("90 s behind")
+        );
+    }
+
+    fn inquiry(url: &str) -> Inquiry {
+        Inquiry {
+            url: url.parse().unwrap(),
+            insecure: false,
+            tls: native_tls().unwrap(),
+            is_pinned: false,
+            polls: false,
+            key: "key".to_owned(),
+            name: "rig".to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_port_without_tls_is_told_from_one_where_nobody_listens() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let plain = async {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let _ = stream.read(&mut [0; 1024]).await;
+                let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+            }
+        };
+        let inquiry = inquiry(&format!("wss://127.0.0.1:{port}"));
+        let findings = tokio::select! {
+            () = plain => unreachable!(),
+            findings = inquiry.run() => findings,
+        };
+        let last = findings.last().unwrap();
+        assert_eq!((last.step, last.verdict), (Step::Encryption, Verdict::Bad));
+        assert_eq!(last.found, "it answered without TLS");
+        assert!(last.remedy.as_ref().unwrap().contains("ws://"));
+        drop(listener);
+        let findings = inquiry.run().await;
+        let last = findings.last().unwrap();
+        assert_eq!((last.step, last.verdict), (Step::Connection, Verdict::Bad));
+        assert!(last.found.contains("connection refused"), "{last:?}");
+    }
+}
