@@ -3,11 +3,14 @@
 //! Prompts, results, keys and addresses of clients are never written to it, at any level.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use tracing::Level;
+use tracing_subscriber::Registry;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,23 +30,75 @@ const PEERS: [&str; 6] = [
     "tungstenite",
 ];
 
-/// Starts the log of this process: our own events from `level` on, those of the crates we use from `warn` on.
-pub fn start(format: Format, level: Level) -> Result<(), TryInitError> {
-    let quiet = LevelFilter::from_level(level.min(Level::WARN));
-    let filter = Targets::new()
-        .with_default(quiet)
-        .with_targets(PEERS.map(|name| (name, LevelFilter::ERROR)))
-        .with_target("muster", level);
+/// What is worth a line.
+#[derive(Debug, Clone)]
+pub struct Detail(Targets);
+
+/// The log of this process.
+struct Log {
+    format: Format,
+    filter: Handle<Targets, Registry>,
+}
+
+static LOG: OnceLock<Log> = OnceLock::new();
+
+impl Detail {
+    /// Our own events from `level` on, those of the crates we use from `warn` on.
+    pub fn of(level: Level) -> Self {
+        let quiet = LevelFilter::from_level(level.min(Level::WARN));
+        let targets = Targets::new()
+            .with_default(quiet)
+            .with_targets(PEERS.map(|name| (name, LevelFilter::ERROR)))
+            .with_target("muster", level);
+        Self(targets)
+    }
+
+    /// As `RUST_LOG` says it, such as `debug` or `muster=trace,hyper=info`; `None` where that makes no sense.
+    pub fn parse(directives: &str) -> Option<Self> {
+        directives.parse().ok().map(Self)
+    }
+}
+
+/// Starts the log of this process.
+pub fn start(format: Format, detail: Detail) -> Result<(), TryInitError> {
+    let (filter, handle) = reload::Layer::new(detail.0);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(Lines)
         .with_target(false);
     let layer = match format {
-        Format::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),
+        Format::Text => lines.with_ansi(has_colours()).boxed(),
         Format::Json => lines.json().flatten_event(true).boxed(),
     };
     tracing_subscriber::registry()
         .with(layer.with_filter(filter))
-        .try_init()
+        .try_init()?;
+    let log = Log {
+        format,
+        filter: handle,
+    };
+    if LOG.set(log).is_ok() && format == Format::Json {
+        std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
+    }
+    Ok(())
+}
+
+/// Changes what is worth a line from now on.
+pub fn set_detail(detail: Detail) {
+    if let Some(log) = LOG.get() {
+        // The subscriber lives as long as the process.
+        let _ = log.filter.reload(detail.0);
+    }
+}
+
+/// The format of the log, once it was started.
+pub fn format() -> Option<Format> {
+    LOG.get().map(|log| log.format)
+}
+
+/// On a terminal whose owner has not asked for none: https://no-color.org.
+fn has_colours() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !refused && io::stderr().is_terminal()
 }
 
 /// Writes each event as one line. Control characters in what peers have sent would otherwise write lines of their own;
@@ -101,7 +156,19 @@ fn one_line(event: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::one_line;
+    use tracing::Level;
+
+    use super::{Detail, one_line};
+
+    #[test]
+    fn rust_log_names_a_level_or_targets() {
+        let detail = Detail::parse("muster=debug,hyper=info").unwrap();
+        assert!(detail.0.would_enable("muster::link", &Level::DEBUG));
+        assert!(!detail.0.would_enable("hyper", &Level::DEBUG));
+        let all = Detail::parse("trace").unwrap();
+        assert!(all.0.would_enable("any", &Level::TRACE));
+        assert!(Detail::parse("muster=louder").is_none());
+    }
 
     #[test]
     fn control_characters_in_an_event_do_not_end_its_line() {

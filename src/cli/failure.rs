@@ -4,12 +4,15 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use tracing::error;
+
 use crate::config::ConfigError;
 use crate::daemon::DaemonError;
 use crate::daemon::fit::Refusal;
 use crate::daemon::locate::LocateError;
 use crate::networks::weights::CheckpointError;
 use crate::runtime::{self, LoadError};
+use crate::telemetry::{self, Format};
 
 /// The exit codes, in the tradition of `sysexits.h`. Scripts rely on them: a code never changes its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +29,8 @@ pub enum Exit {
 
 impl Exit {
     const ALL: [(Self, &str); 8] = [
-        (Self::Failed, "it was tried and failed"),
-        (Self::Usage, "the command line makes no sense"),
+        (Self::Failed, "the command failed"),
+        (Self::Usage, "invalid arguments"),
         (
             Self::BadData,
             "a file is broken: a damaged model, a wrong hash",
@@ -42,7 +45,7 @@ impl Exit {
             "a file cannot be written: no permission, disk full",
         ),
         (Self::BadConfiguration, "the configuration is wrong"),
-        (Self::Interrupted, "it was interrupted by Ctrl-C"),
+        (Self::Interrupted, "interrupted by Ctrl-C"),
     ];
 
     /// The table shown in `worker --help`.
@@ -50,10 +53,12 @@ impl Exit {
         let rows = Self::ALL
             .iter()
             .map(|(exit, meaning)| format!("  {:>3}  {meaning}", *exit as u8));
-        std::iter::once("    0  it worked".to_owned())
-            .chain(rows)
-            .collect::<Vec<_>>()
-            .join("\n")
+        std::iter::once(
+            "    0  success; a service ends with it when it was told to stop".to_owned(),
+        )
+        .chain(rows)
+        .collect::<Vec<_>>()
+        .join("\n")
     }
 }
 
@@ -156,6 +161,10 @@ impl Failure {
         let Some(exit) = self.exit() else {
             return ExitCode::SUCCESS;
         };
+        if telemetry::format() == Some(Format::Json) {
+            self.log(exit);
+            return ExitCode::from(exit as u8);
+        }
         let mut stderr = io::stderr().lock();
         // Nobody is left to hear about a closed standard error.
         let _ = writeln!(stderr, "error: {}", self.message);
@@ -163,6 +172,17 @@ impl Failure {
             let _ = writeln!(stderr, "hint: {hint}");
         }
         ExitCode::from(exit as u8)
+    }
+}
+
+impl Failure {
+    /// The last line of a log that programs read.
+    fn log(&self, exit: Exit) {
+        let (message, code) = (&self.message, exit as u8);
+        match &self.hint {
+            Some(hint) => error!(exit_code = code, hint = %hint, "{message}"),
+            None => error!(exit_code = code, "{message}"),
+        }
     }
 }
 

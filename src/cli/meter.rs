@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{output, quantity};
+use crate::telemetry::{self, Format};
 
 const TEMPLATE: &str =
     "{msg}\n[{wide_bar}] {binary_bytes} of {binary_total_bytes} {binary_bytes_per_sec} {eta}";
@@ -33,7 +34,8 @@ enum Shown {
 
 impl Meter {
     pub fn new(what: String, is_shown: bool) -> Self {
-        let shown = match (is_shown, stderr().is_terminal()) {
+        let is_log = telemetry::format() == Some(Format::Json);
+        let shown = match (is_shown, stderr().is_terminal() && !is_log) {
             (false, _) => Shown::Nothing,
             (true, false) => Shown::Lines(Mutex::default()),
             (true, true) => {

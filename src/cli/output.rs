@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::Failure;
+use crate::telemetry::{self, Format};
 
 /// One line for the owner.
 pub fn line(text: impl Display) -> Result<(), Failure> {
@@ -29,7 +30,12 @@ pub fn json_line(value: &impl Serialize) -> Result<(), Failure> {
 
 /// A remark on standard error, beside the result. Where nobody reads it, it is dropped.
 pub fn aside(text: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    match telemetry::format() {
+        Some(Format::Json) => tracing::info!("{text}"),
+        _ => {
+            let _ = writeln!(io::stderr().lock(), "{text}");
+        }
+    }
 }
 
 pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {

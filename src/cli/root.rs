@@ -1,5 +1,6 @@
 //! The options every command takes, and the configuration they lead to.
 
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum};
@@ -7,7 +8,7 @@ use tracing::Level;
 
 use super::Failure;
 use crate::config::{Config, Flag, Loaded, LogFormat, LogLevel, Sources};
-use crate::telemetry::{self, Format};
+use crate::telemetry::{self, Detail, Format};
 
 /// Options before or after any command.
 #[derive(Debug, Clone, Default, Args)]
@@ -68,28 +69,68 @@ impl Root {
 
     /// Starts the log of a command that does one thing and ends: it speaks up only when something is odd.
     pub fn start_log(&self) -> Result<(), Failure> {
-        let format = match self.log_format {
-            Some(LogChoice::Json) => Format::Json,
-            _ => Format::Text,
+        let format = match self.wants_json() {
+            true => Format::Json,
+            false => Format::Text,
         };
-        self.start_log_as(format, LogLevel::Warn)
+        self.start_log_as(format, self.detail(LogLevel::Warn))
+    }
+
+    /// Whether the flag or the environment asks for JSON; the file may as well, once it is read.
+    pub fn wants_json(&self) -> bool {
+        match self.log_format {
+            Some(choice) => choice == LogChoice::Json,
+            None => std::env::var("MUSTER_WORKER_LOG_FORMAT").is_ok_and(|format| format == "json"),
+        }
     }
 
     /// Starts the log as the configuration wants it.
     pub fn start_log_of(&self, config: &Config) -> Result<(), Failure> {
-        let format = match config.worker.log_format {
-            LogFormat::Text => Format::Text,
-            LogFormat::Json => Format::Json,
-        };
-        self.start_log_as(format, config.worker.log_level)
+        self.start_log_as(format_of(config), self.detail(config.worker.log_level))
     }
 
-    fn start_log_as(&self, format: Format, usual: LogLevel) -> Result<(), Failure> {
-        telemetry::start(format, self.level(usual)).map_err(|error| {
-            anyhow::Error::from(error)
-                .context("the log cannot be started")
-                .into()
-        })
+    /// The same, but on a terminal only warnings until [`Self::raise_log`], unless somebody asked for more: a newcomer
+    /// reads the first screen.
+    pub fn start_log_quietly(&self, loaded: &Loaded) -> Result<(), Failure> {
+        let config = &loaded.config;
+        let is_asked = self.verbose > 0
+            || rust_log().is_some()
+            || loaded.is_set("worker.log_level")
+            || loaded.is_set("worker.log_format");
+        let is_read = io::stderr().is_terminal() && format_of(config) == Format::Text;
+        let usual = match is_read && !is_asked {
+            true => LogLevel::Warn,
+            false => config.worker.log_level,
+        };
+        self.start_log_as(format_of(config), self.detail(usual))
+    }
+
+    /// From here on the log says what the configuration wants it to.
+    pub fn raise_log(&self, config: &Config) {
+        telemetry::set_detail(self.detail(config.worker.log_level));
+    }
+
+    fn start_log_as(&self, format: Format, detail: Detail) -> Result<(), Failure> {
+        telemetry::start(format, detail).map_err(|error| {
+            Failure::from(anyhow::Error::from(error).context("starting the log failed"))
+        })?;
+        if let Some(text) = rust_log()
+            && Detail::parse(&text).is_none()
+        {
+            tracing::warn!("RUST_LOG={text} is ignored: wanted a level, or target=level,...");
+        }
+        Ok(())
+    }
+
+    /// -v and -q count most, then `RUST_LOG`, then the setting.
+    fn detail(&self, usual: LogLevel) -> Detail {
+        let level = || Detail::of(self.level(usual));
+        match self.quiet || self.verbose > 0 {
+            true => level(),
+            false => rust_log()
+                .and_then(|text| Detail::parse(&text))
+                .unwrap_or_else(level),
+        }
     }
 
     fn level(&self, usual: LogLevel) -> Level {
@@ -132,6 +173,19 @@ impl Root {
         .flatten()
         .collect()
     }
+}
+
+fn format_of(config: &Config) -> Format {
+    match config.worker.log_format {
+        LogFormat::Text => Format::Text,
+        LogFormat::Json => Format::Json,
+    }
+}
+
+/// As other programs written in Rust know it.
+fn rust_log() -> Option<String> {
+    let text = std::env::var("RUST_LOG").ok();
+    text.filter(|text| !text.trim().is_empty())
 }
 
 #[cfg(test)]

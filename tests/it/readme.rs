@@ -16,6 +16,18 @@ fn every_command_is_in_the_table() {
 }
 
 #[test]
+fn the_exit_codes_are_those_of_the_help() {
+    let help = worker(&["--help"]).run().ok();
+    let (_, codes) = help.split_once("Exit codes:\n").unwrap();
+    let readme = fs::read_to_string("README.md").unwrap();
+    for line in codes.lines().filter(|line| !line.trim().is_empty()) {
+        let (code, meaning) = line.trim().split_once("  ").unwrap();
+        let row = format!("| {code} | {meaning} |");
+        assert!(readme.contains(&row), "README.md has no row {row}");
+    }
+}
+
+#[test]
 fn every_command_of_the_table_exists() {
     let commands = commands();
     for row in rows() {

@@ -11,11 +11,13 @@ use indicatif::ProgressBar;
 use crate::{
     cli::{meter, quantity},
     hub::{Event, Progress, Unwatched},
+    telemetry::{self, Format},
 };
 
 /// What suits where standard error goes.
 pub fn progress(quiet: bool) -> Box<dyn Progress> {
-    match (quiet, stderr().is_terminal()) {
+    let is_log = telemetry::format() == Some(Format::Json);
+    match (quiet, stderr().is_terminal() && !is_log) {
         (true, _) => Box::new(Unwatched),
         (false, true) => Box::new(Bar::new()),
         (false, false) => Box::new(Lines::default()),
@@ -155,5 +157,10 @@ fn words(event: Event<'_>) -> Option<String> {
 
 fn line(words: &str) {
     // Whoever closed standard error does not want to know.
-    let _ = writeln!(stderr().lock(), "{words}");
+    match telemetry::format() {
+        Some(Format::Json) => tracing::info!("{words}"),
+        _ => {
+            let _ = writeln!(stderr().lock(), "{words}");
+        }
+    }
 }
