@@ -9,6 +9,7 @@
 //! | `posts` | the configured coordinators, checked |
 //! | `worker` | the engine and its lines to coordinators |
 //! | `jobs/` | one job, from its offer to its last word |
+//! | `summary` | what the owner's log says of it every minute |
 //! | `look`, `pace` | what coordinators are told of it: how busy and how fast it is |
 
 mod device;
@@ -21,6 +22,7 @@ mod look;
 mod pace;
 mod posts;
 mod signals;
+mod summary;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -41,7 +43,9 @@ pub use error::DaemonError;
 use fit::Wishes;
 use locate::{LocateError, Located, Shelves};
 use posts::posts;
+pub use posts::tls;
 pub use signals::Signals;
+pub use summary::Activity;
 pub use worker::{Post, Served, Way, Worker};
 
 /// Runs until it is told to stop, or until every coordinator there is has refused it for good.
@@ -57,7 +61,7 @@ pub async fn run(config: &Config, catalog: &Catalog, hub: &Hub) -> Result<(), Da
         return Ok(());
     };
     if posts.is_empty() {
-        warn!("no coordinator is configured: nobody will send work");
+        warn!("no coordinator is configured: nobody will send work; `worker join TOKEN` names one");
     }
     let tasks = Tasks::default();
     let served = Served {
@@ -92,6 +96,7 @@ async fn start(
     let mut models = Vec::new();
     for wanted in &config.models.serve.0 {
         let located = here(wanted, config, &device, catalog, hub).await?;
+        info!("loading {}: no jobs before it is loaded", located.name);
         let info = device.load(located, |_, _| {}).await?;
         info!(
             model.name = %info.name,

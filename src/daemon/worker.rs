@@ -12,6 +12,7 @@ use url::Url;
 
 use super::jobs::{self, Shop};
 use super::look::{Look, set_status};
+use super::summary::{self, Activity, Counters};
 use crate::link::legacy::{self, Polling};
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
 use crate::protocol::job::Formats;
@@ -69,6 +70,7 @@ pub struct Worker {
     links: Vec<Link>,
     /// What the coordinators of the links are called in the log.
     labels: Vec<String>,
+    counters: Counters,
 }
 
 impl Worker {
@@ -81,12 +83,14 @@ impl Worker {
             runtime: runtime.clone(),
             paused: is_paused,
             paces: Arc::default(),
+            counters: Counters::default(),
         };
+        let counters = shop.counters.clone();
         let look = Look::new(served.clone(), shop.clone(), condition.clone());
         tasks.start(look.keep(tasks.clone()));
         tasks.start(take_offers(offered, shop, tasks.clone()));
         let abilities = abilities(&runtime, &served);
-        let labels = posts.iter().map(|post| post.label.clone()).collect();
+        let labels: Vec<String> = posts.iter().map(|post| post.label.clone()).collect();
         let keep = |post: Post| match post.way.clone() {
             Way::Socket { dial, sockets } => {
                 let line = Line {
@@ -109,12 +113,17 @@ impl Worker {
                 line.keep(&offers, &heard, tasks)
             }
         };
+        let links: Vec<Link> = posts.into_iter().map(keep).collect();
+        let named = labels.iter().cloned().zip(links.iter().cloned()).collect();
+        let summary = summary::keep(counters.clone(), named, paused.subscribe(), tasks.clone());
+        tasks.start(summary);
         Self {
             runtime,
             condition,
             paused,
-            links: posts.into_iter().map(keep).collect(),
+            links,
             labels,
+            counters,
         }
     }
 
@@ -153,6 +162,17 @@ impl Worker {
             refusals.push(format!("{label}: {why}"));
         }
         refusals
+    }
+
+    /// What it has done since its start.
+    pub fn activity(&self) -> Activity {
+        self.counters.activity(summary::earned(self.links.iter()))
+    }
+
+    /// Why coordinators give it no jobs of others, in the order of their posts.
+    pub fn maintenances(&self) -> Vec<Option<String>> {
+        let links = self.links.iter();
+        links.map(|link| link.feedback().maintenance()).collect()
     }
 
     /// How its lines stand, in the order of their posts.

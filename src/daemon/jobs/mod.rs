@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tracing::debug;
 
 use super::pace::Paces;
+use super::summary::Counters;
 use crate::link::session::Work;
 use crate::link::{Offer, Reply, Said, Stop};
 use crate::protocol::job::{FinishReason, Usage};
@@ -36,6 +37,7 @@ pub struct Shop {
     pub runtime: Runtime,
     pub paused: watch::Receiver<bool>,
     pub paces: Arc<Paces>,
+    pub counters: Counters,
 }
 
 /// Does the job. Whatever happens, the reply gets exactly one last word.
@@ -46,7 +48,7 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
         stop,
     } = offer;
     let (id, model) = (work.job, work.model.clone());
-    let running = shop.paces.begin(&model);
+    let running = (shop.paces.begin(&model), shop.counters.begin());
     let began = Instant::now();
     let prepared = tokio::select! {
         biased;
@@ -60,6 +62,7 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
         }
         Err(said) => said,
     };
+    shop.counters.end(&ended);
     drop(running);
     debug!(job.id = %id, "job {id} ended on {model}");
     reply.say(ended).await;
@@ -133,9 +136,14 @@ async fn listen(
                 let said = speech.started(prompt_tokens, cached_tokens);
                 (Some(said), None)
             }
-            Some(runtime::Event::Text { text, tokens }) => speech.text(&text, tokens),
+            Some(runtime::Event::Text { text, tokens }) => {
+                shop.counters.add_tokens(tokens.len());
+                speech.text(&text, tokens)
+            }
             Some(runtime::Event::Done { reason, usage }) => {
-                shop.paces.note(&model, &speech.pace(began, usage));
+                let pace = speech.pace(began, usage);
+                shop.paces.note(&model, &pace);
+                shop.counters.add_pace(&pace);
                 let (rest, done) = speech.done(&reason, usage);
                 (rest, Some(done))
             }
