@@ -6,6 +6,8 @@ use super::source::{BadName, FilePath, Repository};
 
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
+    #[error("removing {file} failed: another process is pulling it; stop that first")]
+    InUse { file: FilePath },
     #[error("offline, and {what} is not on disk: looked in {}", .cache_dir.display())]
     Offline { what: String, cache_dir: PathBuf },
     #[error("{what} was not found on {host}{}", in_brackets(.said))]

@@ -12,7 +12,7 @@ use super::{
     listing::list_files,
     part,
     record::{self, Record},
-    source::{FilePath, Revision, Source, SourceFile},
+    source::{FilePath, Repository, Revision, Source, SourceFile},
 };
 
 /// How much of a source is on disk.
@@ -24,6 +24,15 @@ pub struct State {
     pub wrong: usize,
     /// Of the files that are present, and of the wrong ones.
     pub bytes: u64,
+    /// What an interrupted pull left of files that are not here.
+    pub partial: Option<Partial>,
+}
+
+/// How far an interrupted pull came.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Partial {
+    pub here_bytes: u64,
+    pub total_bytes: u64,
 }
 
 /// One file after a look at all its bytes.
@@ -40,6 +49,8 @@ pub enum Checked {
         wanted: u64,
     },
     Missing,
+    /// A pull of it was interrupted.
+    Partial(Partial),
     /// Nobody ever said what its hash should be.
     Unknown {
         found: String,
@@ -72,7 +83,87 @@ impl Hub {
             present,
             wrong: lying.len() - present,
             bytes: lying.iter().map(size).sum(),
+            partial: self.partial(source),
         }
+    }
+
+    /// What an interrupted pull left of all files together.
+    fn partial(&self, source: &Source) -> Option<Partial> {
+        let files = source.files.iter();
+        let parts = files.filter_map(|file| self.part_of(source, file));
+        parts
+            .map(|(_, partial)| partial)
+            .reduce(|one, other| Partial {
+                here_bytes: one.here_bytes + other.here_bytes,
+                total_bytes: one.total_bytes + other.total_bytes,
+            })
+    }
+
+    /// The blob that an interrupted pull was to become, and how far it came.
+    fn part_of(&self, source: &Source, file: &SourceFile) -> Option<(String, Partial)> {
+        let record = Record::read(&self.settings.records_dir, &source.repository);
+        let noted = record
+            .unfinished(&file.path)
+            .map(|unfinished| (unfinished.etag.clone(), unfinished.size));
+        // The hub names the content of large files by their hash.
+        let stated = || Some((file.sha256.as_ref()?.to_string(), file.size_bytes?));
+        let (etag, size) = noted.or_else(stated)?;
+        let blob = self.cached(&source.repository).blob(&etag);
+        part::is_left(&blob).then(|| {
+            let partial = Partial {
+                here_bytes: part::present_bytes(&blob, size),
+                total_bytes: size,
+            };
+            (etag, partial)
+        })
+    }
+
+    /// The files of a repository whose pull has begun and not ended.
+    pub fn unfinished(&self, repository: &Repository) -> Vec<FilePath> {
+        let record = Record::read(&self.settings.records_dir, repository);
+        let files = record.unfinished_files().into_iter();
+        files
+            .filter(|file| {
+                let blob = record.unfinished(file).map(|file| &file.etag);
+                let blob = blob.map(|etag| self.cached(repository).blob(etag));
+                blob.is_some_and(|blob| part::is_left(&blob))
+            })
+            .collect()
+    }
+
+    /// All of them, by their repositories.
+    pub fn all_unfinished(&self) -> Vec<(Repository, FilePath)> {
+        let repositories = record::repositories(&self.settings.records_dir).into_iter();
+        repositories
+            .flat_map(|repository| {
+                let files = self.unfinished(&repository).into_iter();
+                files.map(move |file| (repository.clone(), file))
+            })
+            .collect()
+    }
+
+    /// Takes away what an interrupted pull left, unless one is under way.
+    fn remove_part(
+        &self,
+        source: &Source,
+        file: &SourceFile,
+        removed: &mut Removed,
+    ) -> Result<(), HubError> {
+        let Some((etag, _)) = self.part_of(source, file) else {
+            return Ok(());
+        };
+        let cached = self.cached(&source.repository);
+        let blob = cached.blob(&etag);
+        let lock = cached.try_lock(&etag).map_err(HubError::disk(&blob))?;
+        if lock.is_none() {
+            return Err(HubError::InUse {
+                file: file.path.clone(),
+            });
+        }
+        removed.bytes += part::remove_leftovers(&blob);
+        fs::remove_file(blob.with_file_name(format!("{etag}.lock"))).ok();
+        removed.files.push(file.path.clone());
+        Ok(())
     }
 
     /// Compares the bytes of a file with every hash that is known of it. Reads the whole file, and tells how far it is.
@@ -83,7 +174,8 @@ impl Hub {
         watched: &mut dyn FnMut(u64, u64),
     ) -> Result<Checked, HubError> {
         let Some(Lying { path, .. }) = self.lying(source, file) else {
-            return Ok(Checked::Missing);
+            let part = self.part_of(source, file);
+            return Ok(part.map_or(Checked::Missing, |(_, partial)| Checked::Partial(partial)));
         };
         let found = path.metadata().map_err(HubError::disk(&path))?.len();
         if let Some(wanted) = self.known_size(&source.repository, file, &path)
@@ -115,6 +207,7 @@ impl Hub {
         let are_companions = !weights.is_empty();
         for file in weights.into_iter().chain(others) {
             let Some(Lying { path, .. }) = self.lying(source, file) else {
+                self.remove_part(source, file, &mut removed)?;
                 continue;
             };
             let is_companion = are_companions && !file.path.is_weights();
@@ -130,6 +223,9 @@ impl Hub {
         }
         for commit in self.commits(source) {
             remove_if_empty(&cached, &commit);
+        }
+        for folder in ["blobs", ""] {
+            fs::remove_dir(cached.root().join(folder)).ok();
         }
         let records_dir = &self.settings.records_dir;
         let forgotten = removed.files.iter().chain(&removed.kept);

@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use disk::{check_room, free_bytes};
 pub use error::HubError;
-pub use keep::{Checked, Removed, State};
+pub use keep::{Checked, Partial, Removed, State};
 pub use progress::{Event, Progress, Unwatched};
 pub use settings::{HubSettings, Patience};
 pub use source::{BadName, FilePath, Repository, Revision, Sha256, Source, SourceFile};

@@ -127,6 +127,11 @@ pub fn present_bytes(blob: &Path, size: u64) -> u64 {
     parse_journal(&text, size, written).map_or(0, |extents| extents.bytes())
 }
 
+/// Whether an earlier pull left anything of a blob, be it empty.
+pub fn is_left(blob: &Path) -> bool {
+    paths(blob).iter().any(|path| path.exists())
+}
+
 /// Removes what an interrupted pull of a blob left, and says how many bytes that was.
 pub fn remove_leftovers(blob: &Path) -> u64 {
     let mut bytes = 0;

@@ -14,7 +14,7 @@ use super::{
     error::HubError,
     part::Part,
     progress::Event,
-    record::{self, RecordedFile, Stamp},
+    record::{self, RecordedFile, Stamp, Unfinished},
     remote::{Line, RemoteFile},
     retry::Trouble,
     source::{Revision, Sha256, Source, SourceFile},
@@ -198,6 +198,18 @@ impl Pull<'_> {
         let open = || {
             Part::open(blob, remote.size).map_err(|cause| self.cannot_create(blob, remote, cause))
         };
+        let unfinished = Unfinished {
+            etag: remote.etag.clone(),
+            size: remote.size,
+        };
+        let records_dir = &self.hub.settings.records_dir;
+        record::begin(
+            records_dir,
+            &self.source.repository,
+            &remote.path,
+            &unfinished,
+        )
+        .map_err(HubError::disk(records_dir))?;
         let mut part = open()?;
         loop {
             let resumed = part.present_bytes();

@@ -20,6 +20,9 @@ use super::source::{FilePath, Repository, Revision, Sha256};
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Record {
     files: BTreeMap<String, Pulled>,
+    /// Files whose pull has begun and not ended: their parts are found by this.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    unfinished: BTreeMap<String, Unfinished>,
     /// By where they lie on this machine.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     read: BTreeMap<PathBuf, Read>,
@@ -37,6 +40,13 @@ struct Pulled {
 
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+/// A file on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unfinished {
+    pub etag: String,
+    pub size: u64,
 }
 
 /// What was read of a file.
@@ -103,6 +113,17 @@ impl Record {
         paths.filter_map(|path| path.parse().ok()).collect()
     }
 
+    /// A file whose pull has begun and not ended.
+    pub fn unfinished(&self, path: &FilePath) -> Option<&Unfinished> {
+        self.unfinished.get(path.as_str())
+    }
+
+    /// All files whose pull has begun and not ended.
+    pub fn unfinished_files(&self) -> Vec<FilePath> {
+        let paths = self.unfinished.keys();
+        paths.filter_map(|path| path.parse().ok()).collect()
+    }
+
     /// The hash of a file that was read when it was as it is now.
     pub fn hash_read(&self, path: &Path, stamp: Stamp) -> Option<Sha256> {
         let read = self.read.get(path)?;
@@ -129,6 +150,7 @@ impl Record {
             sha256: file.sha256.to_string(),
             was_here: file.was_here,
         };
+        self.unfinished.remove(path.as_str());
         self.files.insert(path.to_string(), pulled);
     }
 }
@@ -141,6 +163,22 @@ pub fn add(
     file: &RecordedFile,
 ) -> io::Result<()> {
     change(records_dir, repository, |record| record.insert(path, file))
+}
+
+/// Notes in the record of a repository that the pull of a file begins.
+pub fn begin(
+    records_dir: &Path,
+    repository: &Repository,
+    path: &FilePath,
+    file: &Unfinished,
+) -> io::Result<()> {
+    let known = Record::read(records_dir, repository);
+    if known.unfinished(path) == Some(file) {
+        return Ok(());
+    }
+    change(records_dir, repository, |record| {
+        record.unfinished.insert(path.to_string(), file.clone());
+    })
 }
 
 /// Adds to the record of a repository a file that was here already; what a pull of ours brought stays ours.
@@ -185,6 +223,7 @@ pub fn forget<'a>(
     change(records_dir, repository, |record| {
         for path in paths {
             record.files.remove(path.as_str());
+            record.unfinished.remove(path.as_str());
         }
         record.read.retain(|path, _| path.exists());
     })
@@ -205,7 +244,8 @@ fn change(
     }
     let mut record = Record::read(records_dir, repository);
     edit(&mut record);
-    let is_empty = record.files.is_empty() && record.read.is_empty();
+    let is_empty =
+        record.files.is_empty() && record.unfinished.is_empty() && record.read.is_empty();
     if is_empty && !path.exists() {
         return Ok(());
     }

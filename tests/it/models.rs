@@ -178,6 +178,38 @@ async fn a_pull_that_is_interrupted_says_that_nothing_is_lost() {
 }
 
 #[tokio::test]
+async fn an_interrupted_pull_is_shown_and_removed() {
+    let user = User::with_model(noise(40 * MIB, 1));
+    user.hub.hold_after(20 * MIB as u64);
+    let mut pull = start(user.types(&["pull", "org/model"]));
+    pull.until_it_says("40 %");
+    pull.child.kill().unwrap();
+    pull.child.wait().unwrap();
+    user.hub.until_alone().await;
+
+    let listed = user.types(&["list"]).run().ok();
+    let line = listed.lines().find(|line| line.starts_with("org/model"));
+    let line = line.unwrap_or_else(|| panic!("it is not in:\n{listed}"));
+    assert!(
+        line.contains("partial, ") && line.contains("MiB of 40.0 MiB"),
+        "{line}"
+    );
+    let verified = user.types(&["verify", "org/model"]).run();
+    assert!(verified.stdout.contains("partial"), "{verified:?}");
+    verified.fails(66, "missing or incomplete");
+
+    let removed = user.types(&["rm", "org/model", "--yes"]).run().ok();
+    assert!(removed.contains("removed 1 file"), "{removed}");
+    let left = fs::read_dir(user.repository().join("blobs"));
+    assert_eq!(left.map_or(0, Iterator::count), 0, "no part stays");
+    let listed = user.types(&["list"]).run().ok();
+    assert!(!listed.contains("org/model"), "{listed}");
+    user.types(&["rm", "org/model", "--yes"])
+        .run()
+        .fails(66, "nothing of org/model");
+}
+
+#[tokio::test]
 async fn a_full_disk_says_how_much_was_wanted_and_loses_nothing() {
     let weights = noise(24 * MIB, 1);
     let user = User::with_model(weights.clone());

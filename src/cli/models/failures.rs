@@ -18,7 +18,8 @@ impl From<HubError> for Failure {
             | HubError::Denied { .. }
             | HubError::TooManyRequests { .. }
             | HubError::Unreachable { .. }
-            | HubError::BadAnswer { .. } => Exit::Unavailable,
+            | HubError::BadAnswer { .. }
+            | HubError::InUse { .. } => Exit::Unavailable,
             HubError::NoRoom { .. } | HubError::CannotWrite { .. } | HubError::Disk { .. } => {
                 Exit::CannotWrite
             }

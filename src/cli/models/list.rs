@@ -3,6 +3,7 @@
 use crate::{
     catalog::{Entry, Source},
     cli::{Failure, output, quantity, table::Table},
+    hub::Partial,
 };
 
 use super::{
@@ -45,6 +46,7 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     let mut table = Table::new([
         "MODEL",
         "QUANTIZATION",
+        "SIZE",
         "NEEDS",
         "FITS",
         "ON DISK",
@@ -58,10 +60,16 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     for named in of_repositories(place)? {
         let (repository, file) = named.name.split_once(':').unwrap_or((&named.name, ""));
         let unknown = || "?".to_owned();
-        let here = on_disk(place.state(&named.source));
+        let state = place.state(&named.source);
+        let size = match state.partial {
+            Some(partial) => quantity::bytes(state.bytes + partial.total_bytes),
+            None => quantity::bytes(state.bytes),
+        };
+        let here = on_disk(state);
         table.row([
             repository.to_owned(),
             file.to_owned(),
+            size,
             unknown(),
             unknown(),
             here,
@@ -70,11 +78,11 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     }
     output::text(table)?;
     output::line(
-        "\n* taken when no quantization is named; NEEDS is memory, estimated for a short context",
+        "\n* taken when no quantization is named; SIZE is the download, NEEDS is memory, estimated for a short context;\npartial is an interrupted pull: `worker models pull` goes on with it, `worker models rm` removes it",
     )
 }
 
-fn row(entry: &Entry, quantization: &str, source: &Source, place: &Place) -> [String; 6] {
+fn row(entry: &Entry, quantization: &str, source: &Source, place: &Place) -> [String; 7] {
     let taken = place.source(entry, None);
     let mark = match taken.is_ok_and(|(taken, _)| taken == quantization) {
         true => " *",
@@ -84,11 +92,21 @@ fn row(entry: &Entry, quantization: &str, source: &Source, place: &Place) -> [St
     [
         entry.id.clone(),
         format!("{quantization}{mark}"),
+        size(source).map_or_else(|| "?".to_owned(), quantity::bytes),
         needs.map_or_else(|| "?".to_owned(), quantity::bytes),
         fits(needs, place).to_owned(),
         on_disk(place.state(source)),
         entry.licence.clone(),
     ]
+}
+
+/// Of all files, where all of their sizes are known.
+fn size(source: &Source) -> Option<u64> {
+    match source {
+        Source::Hub(hub) => hub.files.iter().map(|file| file.size_bytes).sum(),
+        Source::Path(path) => path.metadata().ok().map(|found| found.len()),
+        Source::Embedded(model) => Some(model.bytes()),
+    }
 }
 
 fn fits(needs: Option<u64>, place: &Place) -> &'static str {
@@ -100,12 +118,24 @@ fn fits(needs: Option<u64>, place: &Place) -> &'static str {
 }
 
 fn on_disk(state: OnDisk) -> String {
+    if let Some(partial) = state.partial {
+        return partial_words(partial);
+    }
     match state.present {
         _ if state.wrong > 0 => "damaged".to_owned(),
         0 => "-".to_owned(),
         _ if state.is_whole() => quantity::bytes(state.bytes),
         present => format!("{present} of {} files", state.files),
     }
+}
+
+/// `partial, 12.0 MiB of 40.0 MiB`
+pub fn partial_words(partial: Partial) -> String {
+    let here = quantity::bytes(partial.here_bytes);
+    format!(
+        "partial, {here} of {}",
+        quantity::bytes(partial.total_bytes)
+    )
 }
 
 pub fn show(args: &ShowArgs, place: &Place) -> Result<(), Failure> {

@@ -7,7 +7,7 @@ use crate::{
     cli::{Failure, Root, place::hub_settings},
     config::Quantization,
     hardware::{self, Machine},
-    hub::Hub,
+    hub::{Hub, Partial},
 };
 
 pub struct Place {
@@ -61,6 +61,7 @@ impl Place {
                     present: state.present,
                     wrong: state.wrong,
                     bytes: state.bytes,
+                    partial: state.partial,
                 }
             }
             Source::Path(path) => OnDisk {
@@ -68,6 +69,7 @@ impl Place {
                 present: usize::from(path.exists()),
                 wrong: 0,
                 bytes: path.metadata().map_or(0, |metadata| metadata.len()),
+                partial: None,
             },
             // It came with the program, so it is always here.
             Source::Embedded(model) => OnDisk {
@@ -75,6 +77,7 @@ impl Place {
                 present: model.files(),
                 wrong: 0,
                 bytes: model.bytes(),
+                partial: None,
             },
         }
     }
@@ -93,6 +96,8 @@ pub struct OnDisk {
     /// In the place of a file, with another hash or length than it has to have.
     pub wrong: usize,
     pub bytes: u64,
+    /// What an interrupted pull left.
+    pub partial: Option<Partial>,
 }
 
 impl OnDisk {
@@ -101,6 +106,6 @@ impl OnDisk {
     }
 
     pub fn is_nothing(self) -> bool {
-        self.present + self.wrong == 0
+        self.present + self.wrong == 0 && self.partial.is_none()
     }
 }

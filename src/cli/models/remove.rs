@@ -47,7 +47,8 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     let present = Target::parse(&args.name, place)?.present(place)?;
     let bytes: u64 = present
         .iter()
-        .map(|named| place.state(&named.source).bytes)
+        .map(|named| place.state(&named.source))
+        .map(|state| state.bytes + state.partial.map_or(0, |partial| partial.here_bytes))
         .sum();
     if present
         .iter()

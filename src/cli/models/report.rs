@@ -48,10 +48,18 @@ struct SourceReport<'a> {
     path: Option<&'a PathBuf>,
     on_disk: bool,
     bytes_on_disk: u64,
+    /// What an interrupted pull left, and of how much.
+    partial: Option<PartialReport>,
     /// Memory for the weights, a short context and the work itself; an estimate.
     minimum_memory_bytes: Option<u64>,
     fits: Option<bool>,
     files: Vec<FileReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct PartialReport {
+    here_bytes: u64,
+    total_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -132,6 +140,10 @@ fn source_report<'a>(
         path,
         on_disk: state.is_whole(),
         bytes_on_disk: state.bytes,
+        partial: state.partial.map(|partial| PartialReport {
+            here_bytes: partial.here_bytes,
+            total_bytes: partial.total_bytes,
+        }),
         minimum_memory_bytes,
         fits: minimum_memory_bytes.map(|bytes| place.fits(bytes)),
         files: files.collect(),

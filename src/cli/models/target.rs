@@ -3,7 +3,7 @@
 use crate::{
     catalog::{Entry, FindError, Source},
     cli::{Exit, Failure},
-    hub::{FilePath, Repository},
+    hub::{self, FilePath, Repository},
 };
 
 use super::place::Place;
@@ -54,12 +54,42 @@ impl<'a> Target<'a> {
                     Some(file) => format!("{repository}:{file}"),
                     None => repository.to_string(),
                 };
-                let source = place.hub.choose_on_disk(repository, *file)?;
+                let here = place.hub.choose_on_disk(repository, *file)?;
+                let source = with_unfinished(here, repository, *file, place);
                 let source = Source::Hub(source.ok_or_else(|| absent(&name))?);
                 Ok(vec![Named { name, source }])
             }
         }
     }
+}
+
+/// With the files of a repository that an interrupted pull left.
+fn with_unfinished(
+    here: Option<hub::Source>,
+    repository: &Repository,
+    wanted: Option<&str>,
+    place: &Place,
+) -> Option<hub::Source> {
+    let is_wanted = |file: &FilePath| {
+        let file = file.as_str().to_lowercase();
+        wanted.is_none_or(|wanted| file.contains(&wanted.to_lowercase()))
+    };
+    let unfinished = place.hub.unfinished(repository).into_iter();
+    let unfinished: Vec<_> = unfinished.filter(is_wanted).collect();
+    if here.is_none() && unfinished.is_empty() {
+        return None;
+    }
+    let mut source = here.unwrap_or_else(|| hub::Source {
+        repository: repository.clone(),
+        revision: None,
+        files: Vec::new(),
+    });
+    for file in unfinished {
+        if !source.files.iter().any(|known| known.path == file) {
+            source.files.push(file.into());
+        }
+    }
+    Some(source)
 }
 
 /// The sources of a model that are at least partly here.
@@ -94,6 +124,21 @@ pub fn of_repositories(place: &Place) -> Result<Vec<Named>, Failure> {
         if let Some(source) = place.hub.choose_on_disk(&repository, Some(file.as_str()))? {
             others.push(Named {
                 name: format!("{repository}:{file}"),
+                source: Source::Hub(source),
+            });
+        }
+    }
+    for (repository, file) in place.hub.all_unfinished() {
+        let name = format!("{repository}:{file}");
+        let is_known = others.iter().any(|other: &Named| other.name == name);
+        if file.is_weights() && !is_known && !of_catalog(&repository, &file) {
+            let source = hub::Source {
+                repository,
+                revision: None,
+                files: vec![file.into()],
+            };
+            others.push(Named {
+                name,
                 source: Source::Hub(source),
             });
         }

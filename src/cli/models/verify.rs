@@ -115,6 +115,11 @@ fn report(model: &str, file: String, checked: Checked) -> FileReport {
     match checked {
         Checked::Right => plain("right"),
         Checked::Missing => plain("missing"),
+        Checked::Partial(partial) => FileReport {
+            found_bytes: Some(partial.here_bytes),
+            wanted_bytes: Some(partial.total_bytes),
+            ..plain("partial")
+        },
         Checked::Wrong { found, wanted } => FileReport {
             found_hash: Some(found),
             wanted_hash: Some(wanted),
@@ -146,6 +151,10 @@ fn show(report: &FileReport) -> Result<(), Failure> {
 
 fn lengths(report: &FileReport) -> String {
     match (report.found_bytes, report.wanted_bytes) {
+        (Some(found), Some(wanted)) if report.state == "partial" => {
+            let (found, wanted) = (quantity::bytes(found), quantity::bytes(wanted));
+            format!(": {found} of {wanted}")
+        }
         (Some(found), Some(wanted)) => format!(": found {found} bytes, wanted {wanted}"),
         _ => String::new(),
     }
@@ -158,7 +167,7 @@ fn verdict(reports: &[FileReport]) -> Result<(), Failure> {
             .filter(|report| report.state == state)
             .collect::<Vec<_>>()
     };
-    let (wrong, missing) = (of("wrong"), of("missing"));
+    let (wrong, missing) = (of("wrong"), [of("missing"), of("partial")].concat());
     let count = |files: &[&FileReport]| quantity::count(files.len() as u64, "file");
     match (wrong.first(), missing.first()) {
         (Some(first), _) => {
@@ -179,7 +188,10 @@ fn verdict(reports: &[FileReport]) -> Result<(), Failure> {
         }
         (None, Some(first)) => {
             let model = &first.model;
-            let what = format!("{} missing, the first of {model}", count(&missing));
+            let what = format!(
+                "{} missing or incomplete, the first of {model}",
+                count(&missing)
+            );
             Err(Failure::new(Exit::NotFound, what).hint(format!(
                 "`worker models pull {model}` brings what is missing"
             )))
