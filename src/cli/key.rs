@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::account::{account_name, role};
 use super::coordinator::open::{Missing, StoreArgs};
 use super::table::Table;
-use super::{Exit, Failure, Root, output};
+use super::{Exit, Failure, Root, key_join, output};
 use crate::config::{parse_duration, show_duration};
 use crate::coordinator::accounts::{Accounts, KeyOrder, NewKey, Roles, Scopes};
 use crate::coordinator::clock::wall_clock;
@@ -40,6 +40,7 @@ enum Command {
     Create(CreateArgs),
     List(ListArgs),
     Revoke(RevokeArgs),
+    Join(key_join::Args),
 }
 
 /// Make a key and print it, this one time.
@@ -112,7 +113,7 @@ struct RevokedReport<'a> {
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let missing = match args.command {
-        Command::Create(_) => Missing::Made,
+        Command::Create(_) | Command::Join(_) => Missing::Made,
         Command::List(_) | Command::Revoke(_) => Missing::Refused,
     };
     let json = args.store.json;
@@ -121,6 +122,17 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             Command::Create(args) => create(args, store, accounts, json).await,
             Command::List(_) => list(accounts, json).await,
             Command::Revoke(args) => revoke(&args.id, accounts, json).await,
+            Command::Join(args) => {
+                let name = args.account.as_deref().unwrap_or("admin");
+                let account = match store.account_named(name).await? {
+                    Some(account) => account.id,
+                    None => {
+                        let roles = Roles::USER.with(Roles::WORKER_OWNER);
+                        accounts.create_account(name, roles).await?
+                    }
+                };
+                key_join::run(args, root, accounts, (account, name), json).await
+            }
         })
 }
 

@@ -16,8 +16,11 @@ pub mod eval;
 pub mod failure;
 mod generate;
 mod init;
+mod join;
 #[cfg_attr(not(feature = "coordinator"), path = "key_absent.rs")]
 mod key;
+#[cfg(feature = "coordinator")]
+mod key_join;
 mod load;
 mod man;
 mod meter;
@@ -37,7 +40,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::daemon;
+use crate::{daemon, telemetry};
 pub use failure::{Exit, Failure};
 use place::Place;
 pub use root::Root;
@@ -74,6 +77,7 @@ enum Command {
     Up(up::Args),
     Serve(serve::Args),
     Init(init::Args),
+    Join(join::Args),
     Key(key::Args),
     Account(account::Args),
     Probe(probe::Args),
@@ -93,9 +97,16 @@ pub fn main() -> ExitCode {
         Ok(line) => line,
         Err(error) => return failure::report_usage(&error),
     };
+    let root = line.root.clone();
     match run(line) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => {
+            // A command that failed before it had a log still ends in the format that was asked for.
+            if telemetry::format().is_none() && root.wants_json() {
+                let _ = root.start_log();
+            }
+            failure.report()
+        }
     }
 }
 
@@ -107,6 +118,7 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         Some(Command::Up(args)) => up::run(args, &root),
         Some(Command::Serve(args)) => serve::run(args, &root),
         Some(Command::Init(args)) => init::run(args, &root),
+        Some(Command::Join(args)) => join::run(args, &root),
         Some(Command::Key(args)) => key::run(args, &root),
         Some(Command::Account(args)) => account::run(args, &root),
         Some(Command::Probe(args)) => probe::run(args, &root),
@@ -126,8 +138,8 @@ fn worker(root: &Root) -> Result<(), Failure> {
     let loaded = root.load()?;
     threads::settle(&loaded.config)?;
     root.start_log_of(&loaded.config)?;
-    for warning in &loaded.warnings {
-        tracing::warn!("{warning}");
+    for remark in loaded.remarks() {
+        tracing::warn!("{remark}");
     }
     let place = Place::open(&loaded.config)?;
     load::block_on(async { Ok(daemon::run(&loaded.config, &place.catalog, &place.hub).await?) })

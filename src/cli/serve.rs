@@ -8,6 +8,7 @@ const EXAMPLES: &str = "\
 Examples:
   worker serve                                 on this machine only, accounts in the data folder
   worker serve --listen 0.0.0.0:7010           for the whole network
+  worker serve --self-signed --listen 0.0.0.0:7010   the same, encrypted, without a domain name
   worker serve --listen 127.0.0.1:0 --json     on a free port, for scripts
   worker serve --dev                           for tests of clients: no limits, users on demand";
 
@@ -22,6 +23,9 @@ pub struct Args {
     /// For tests of other programs: no rate limits, users on demand, and on this machine only.
     #[arg(long)]
     pub dev: bool,
+    /// Serve https:// and wss:// with a certificate of its own, kept in the data folder; workers pin it.
+    #[arg(long)]
+    self_signed: bool,
 }
 
 /// Where a coordinator listens and how it says so; `up` and `serve` share it.
@@ -48,6 +52,11 @@ impl DoorArgs {
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
-    let flags = args.door.flags();
+    let mut flags = args.door.flags();
+    flags.extend(args.self_signed.then(|| Flag {
+        name: "--self-signed",
+        setting: "serve.self_signed",
+        value: "true".to_owned(),
+    }));
     coordinator::serve(&args, flags, root)
 }

@@ -52,8 +52,12 @@ fn connection(error: &io::Error) -> String {
         io::ErrorKind::TimedOut => {
             "no answer in time: check the address in url, and firewalls in between".to_owned()
         }
-        io::ErrorKind::UnexpectedEof => "the connection was closed during the handshake".to_owned(),
-        _ => format!("no connection: {error}"),
+        io::ErrorKind::UnexpectedEof => {
+            "the connection was closed during the handshake: check the port in url".to_owned()
+        }
+        _ => {
+            format!("no connection ({error}): check the address in url, and this machine's network")
+        }
     }
 }
 
@@ -71,7 +75,7 @@ fn handshake(error: &tungstenite::Error) -> String {
             "it did not answer in HTTP: a coordinator with TLS needs wss:// or https:// in its url"
                 .to_owned()
         }
-        error => format!("no WebSocket: {error}"),
+        error => format!("no WebSocket ({error}): check the path in url"),
     }
 }
 

@@ -159,7 +159,9 @@ fn words(error: &rustls::Error) -> String {
             return "it answered without TLS: use ws:// or http:// in its url, which for another machine also takes insecure = true".to_owned();
         }
         rustls::Error::InvalidCertificate(certificate) => certificate,
-        other => return format!("TLS failed: {other}"),
+        other => {
+            return format!("TLS failed ({other}): check the port in url, or ask its operator");
+        }
     };
     match certificate {
         CertificateError::UnknownIssuer => "no authority that this machine trusts has signed its certificate: pin it with certificate_sha256, or install the authority's certificate".to_owned(),
@@ -173,7 +175,7 @@ fn words(error: &rustls::Error) -> String {
             "its certificate is for another name: use the name that the certificate has, or pin it with certificate_sha256".to_owned()
         }
         CertificateError::Other(OtherError(other)) => other.to_string(),
-        other => format!("its certificate is not valid: {other}"),
+        other => format!("its certificate is not valid ({other}): its operator must replace it"),
     }
 }
 

@@ -272,6 +272,10 @@ impl Running {
         let feedback = &self.shell.feedback;
         match frame {
             ToWorker::Ack { reward, .. } => feedback.earn(*reward),
+            // What is still so is told again.
+            ToWorker::Ready(_) => {
+                feedback.set_maintenance(None);
+            }
             ToWorker::Maintenance { note } if self.shell.session.uses(Extension::Notices) => {
                 report_maintenance(&self.shell.label, feedback, note.clone());
             }

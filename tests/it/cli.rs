@@ -532,8 +532,12 @@ fn the_worker_loads_its_models_says_that_nobody_sends_work_and_stops_when_told()
 fn a_coordinator_that_cannot_be_reached_is_tried_again_and_the_key_is_not_logged() {
     let (_folder, mut running) =
         daemon("[[coordinator]]\nurl = \"ws://127.0.0.1:9\"\nkey = \"secret-key\"\n");
-    let log = running.wait_for("cannot be reached");
-    assert!(log.contains("127.0.0.1 cannot be reached"), "{log}");
+    let log = running.wait_for("connecting to");
+    assert!(
+        log.contains("connecting to 127.0.0.1:9 failed, reconnecting in"),
+        "{log}"
+    );
+    assert!(log.contains(" s: connection refused"), "{log}");
     assert!(!log.contains("secret-key"), "{log}");
     running.signal(libc::SIGTERM);
     assert_eq!(running.end().code, 0);
@@ -555,7 +559,64 @@ fn the_log_can_be_json() {
     let first: serde_json::Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
     assert_eq!(first["worker.name"], "attic");
     running.signal(libc::SIGTERM);
-    assert_eq!(running.end().code, 0);
+    let run = running.end();
+    assert_eq!(run.code, 0);
+    assert_eq!(
+        json_lines(&run.stderr).last().unwrap()["message"],
+        "stopped"
+    );
+}
+
+/// Every line of a log, each of which has to be JSON.
+fn json_lines(log: &str) -> Vec<serde_json::Value> {
+    let line = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+    log.lines().map(line).collect()
+}
+
+#[test]
+fn a_failure_is_the_last_line_of_a_json_log() {
+    let (_folder, running) =
+        daemon("[worker]\nlog_format = \"json\"\n[models]\nserve = [\"./nowhere.gguf\"]\n");
+    let run = running.end();
+    assert_eq!(run.code, 66);
+    let last = json_lines(&run.stderr).pop().unwrap();
+    assert_eq!(
+        (&last["level"], &last["exit_code"]),
+        (&"ERROR".into(), &66.into())
+    );
+    assert!(last["message"].as_str().unwrap().contains("nowhere.gguf"));
+    // Before there is a log, the flag and the environment decide.
+    for run in [
+        worker(&["--config", "none.toml", "--log-format", "json"]).run(),
+        worker(&["--config", "none.toml"])
+            .env("MUSTER_WORKER_LOG_FORMAT", "json")
+            .run(),
+    ] {
+        let lines = json_lines(&run.stderr);
+        assert_eq!((run.code, lines.len()), (66, 1), "{run:?}");
+        assert_eq!(lines[0]["exit_code"], 66);
+    }
+}
+
+#[test]
+fn rust_log_decides_where_no_flag_does() {
+    let log = |flags: &[&str], level: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(
+            folder.path().join("worker.toml"),
+            "[models]\nserve = [\"./no.gguf\"]\n",
+        )
+        .unwrap();
+        let all = [&["--config", "worker.toml"], flags].concat();
+        worker(&all)
+            .inside(folder.path())
+            .env("RUST_LOG", level)
+            .run()
+            .stderr
+    };
+    assert!(!log(&[], "error").contains("INFO"));
+    assert!(log(&["-v"], "error").contains("INFO"));
+    assert!(log(&[], "loud=er").contains("RUST_LOG=loud=er is ignored"));
 }
 
 #[test]
@@ -583,6 +644,9 @@ fn a_worker_whose_model_is_not_here_does_not_start() {
     assert!(run.stderr.contains("nowhere.gguf"), "{run:?}");
 }
 
+/// What `init` says where no coordinator is named.
+const ALONE: &str = "no coordinator is named, so nobody will send work. next: worker join TOKEN, with a token that its operator made with `worker key join`; or a [[coordinator]] with url and key in worker.toml";
+
 #[test]
 fn init_writes_a_configuration_that_passes_its_check() {
     let folder = tempfile::tempdir().unwrap();
@@ -597,7 +661,7 @@ fn init_writes_a_configuration_that_passes_its_check() {
     let told = init(&["--yes"]).run().ok();
     assert_eq!(
         told,
-        "wrote worker.toml\nnext: worker --config worker.toml\n"
+        format!("wrote worker.toml\n{ALONE}\nnext: worker --config worker.toml\n")
     );
     let checked = worker(&["config", "check", "worker.toml"])
         .inside(folder.path())
@@ -636,7 +700,7 @@ fn init_proposes_a_model_that_is_to_be_pulled_first() {
     assert_eq!(
         told,
         format!(
-            "wrote worker.toml\nnext: worker models pull {served}\nnext: worker --config worker.toml\n"
+            "wrote worker.toml\nnext: worker models pull {served}\n{ALONE}\nnext: worker --config worker.toml\n"
         )
     );
 }
@@ -661,7 +725,9 @@ fn init_asks_and_takes_the_answers() {
         .stdin
         .take()
         .unwrap()
-        .write_all(b"attic \"one\"\nqwen3-0.6\nqwen3-0.6b\n")
+        .write_all(
+            b"attic \"one\"\nqwen3-0.6\nqwen3-0.6b\nmuster\nwss://muster.example\n\nenv:HOME\n",
+        )
         .unwrap();
     let output = child.wait_with_output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -670,6 +736,12 @@ fn init_asks_and_takes_the_answers() {
     let text = std::fs::read_to_string(folder.path().join("worker.toml")).unwrap();
     assert!(text.contains("serve = [\"qwen3-0.6b\"]"), "{text}");
     assert!(text.contains("attic \"one\""), "{text}");
+    assert!(shown.contains("or none"), "{shown}");
+    assert!(shown.contains("a key is needed"), "{shown}");
+    assert!(
+        text.contains("url = \"wss://muster.example\"\nkey = \"env:HOME\"\n"),
+        "{text}"
+    );
 }
 
 #[test]

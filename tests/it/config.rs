@@ -128,7 +128,7 @@ fn every_setting_is_in_the_example_and_every_line_of_it_is_a_setting() {
 fn is_setting(line: &str) -> bool {
     line.split_once(" =").is_some_and(|(key, _)| {
         key.chars()
-            .all(|letter| letter.is_ascii_lowercase() || letter == '_')
+            .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_')
     })
 }
 

@@ -23,6 +23,8 @@ mod fit;
 mod hostile_sockets;
 mod hub;
 #[cfg(feature = "coordinator")]
+mod join;
+#[cfg(feature = "coordinator")]
 mod keys;
 #[cfg(feature = "coordinator")]
 mod killed;

@@ -168,6 +168,46 @@ fn at_a_terminal_a_yes_brings_the_better_model_and_serves_it() {
 }
 
 #[test]
+fn at_a_terminal_the_log_begins_after_the_ready_block_unless_asked() {
+    let newcomer = Newcomer::new();
+    // As a newcomer has it: nothing is set.
+    let start = |more: &str, set: &str| {
+        let home = newcomer.home.path().to_str().unwrap();
+        let binary = env!("CARGO_BIN_EXE_worker");
+        let line = format!("exec {binary} up --offline --listen 127.0.0.1:0 {more}");
+        let mut command = Command::new("script");
+        command.args(["-qfec", &line, "/dev/null"]).env_clear();
+        command.env("PATH", "/usr/bin:/bin").env("HOME", home);
+        if let Some((name, value)) = set.split_once('=') {
+            command.env(name, value);
+        }
+        Running::start(command.stdin(Stdio::piped()))
+    };
+    let until_ready = |more: &str, set: &str| {
+        let mut up = start(more, set);
+        up.until("Ctrl-C stops").to_owned()
+    };
+    let quiet = until_ready("", "");
+    assert!(!quiet.contains("INFO"), "{quiet}");
+    assert!(quiet.trim_start().starts_with("ready at"), "{quiet}");
+    assert!(until_ready("-v", "").contains("DEBUG"));
+    assert!(until_ready("", "RUST_LOG=info").contains("INFO"));
+    assert!(until_ready("", "MUSTER_WORKER_LOG_LEVEL=info").contains("INFO"));
+    let mut colours = start("-v", "");
+    assert!(colours.until("Ctrl-C stops").contains('\x1b'));
+    drop(colours);
+    let mut plain = start("-v", "NO_COLOR=1");
+    let said = plain.until("Ctrl-C stops");
+    assert!(!said.contains('\x1b'), "{said}");
+    drop(plain);
+    // The log goes on after it.
+    let mut up = start("", "");
+    up.until("Ctrl-C stops");
+    up.answer("\x03");
+    up.until("stopping");
+}
+
+#[test]
 fn anything_else_starts_with_what_is_here() {
     let newcomer = Newcomer::new();
     let mut up = newcomer.at_terminal(&[]);

@@ -219,6 +219,41 @@ fn an_address_that_is_taken_is_named() {
 }
 
 #[test]
+fn a_worker_is_told_of_its_maintenance_and_of_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut up = up(folder.path());
+    let call = |method: &str, path: &str, body: &str| {
+        let line = format!(
+            "curl -sS -X {method} '{}{path}' -H 'apikey: {}' -H 'Content-Type: application/json' -d '{body}'",
+            up.url, up.key
+        );
+        let out = Command::new("sh").args(["-c", &line]).output().unwrap();
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let workers: Value = serde_json::from_str(&call("GET", "/v1/workers", "")).unwrap();
+    let id = workers["workers"][0]["id"].as_str().unwrap();
+    let path = format!("/api/v2/workers/{id}");
+    let changed = call(
+        "PUT",
+        &path,
+        r#"{"maintenance": true, "maintenance_msg": "new fans"}"#,
+    );
+    assert!(changed.contains("maintenance"), "{changed}");
+    call("PUT", &path, r#"{"maintenance": false}"#);
+
+    let mut log = String::new();
+    let mut stderr = BufReader::new(up.child.stderr.take().unwrap());
+    while !log.contains("has ended the maintenance") {
+        assert!(stderr.read_line(&mut log).unwrap() > 0, "{log}");
+    }
+    assert!(
+        log.contains("has put this worker into maintenance"),
+        "{log}"
+    );
+    assert!(log.contains("new fans"), "{log}");
+}
+
+#[test]
 fn development_mode_stays_on_this_machine() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");

@@ -12,6 +12,8 @@ pub struct Ready {
     /// Shown once; none where it was shown before.
     pub api_key: Option<String>,
     pub models: Vec<String>,
+    /// Of a certificate that no authority signed: workers pin it.
+    pub certificate_sha256: Option<String>,
 }
 
 const QUESTION: &str = "What is Muster?";
@@ -29,8 +31,12 @@ impl Ready {
             ))?;
         }
         let socket = self.url.replacen("http", "ws", 1);
+        let pin = self.certificate_sha256.as_ref();
+        let pin = pin.map_or_else(String::new, |pin| {
+            format!("  certificate_sha256 = \"{pin}\"\n")
+        });
         output::line(format!(
-            "\nWorkers connect to {socket}/v1/workers/ws: in their worker.toml,\n\n  [[coordinator]]\n  url = \"{socket}\"\n  key = \"their key\"\n\nCtrl-C stops."
+            "\nWorkers connect to {socket}/v1/workers/ws: in their worker.toml,\n\n  [[coordinator]]\n  url = \"{socket}\"\n  key = \"their key\"\n{pin}\nor in one line, with a token that `worker key join` makes here: worker join TOKEN\n\nCtrl-C stops."
         ))
     }
 
@@ -55,13 +61,14 @@ impl Ready {
             "url": self.url,
             "api_key": self.api_key,
             "models": self.models,
+            "certificate_sha256": self.certificate_sha256,
             "pid": std::process::id(),
         }))
     }
 
     fn curl(&self) -> String {
         format!(
-            "  curl {}/v1/chat/completions -H 'Authorization: Bearer {}' -H 'Content-Type: application/json' -d '{}'",
+            "  curl {}/v1/chat/completions -H 'Authorization: Bearer {}' -d '{}'",
             self.url,
             self.api_key.as_deref().unwrap_or_default(),
             self.body(),

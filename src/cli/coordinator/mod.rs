@@ -1,24 +1,27 @@
 //! The commands that run a coordinator: from the configuration to its settings, from its start to its end.
 
 mod announce;
+mod certificate;
 mod choose;
 mod documents;
 mod key;
 mod offer;
 pub mod open;
+pub mod serving;
 mod settings;
 mod stay;
 mod together;
 
 use super::{Exit, Failure, Root, serve, threads, up};
 use crate::cli::load::block_on;
-use crate::config::{Config, Flag};
+use crate::config::{Config, Flag, Loaded};
 use crate::coordinator::media::MediaError;
 use crate::coordinator::storage::StorageError;
 use crate::coordinator::{Coordinator, StartError};
 use crate::tasks::Tasks;
 use announce::Ready;
 use offer::Asking;
+use serving::Serving;
 use stay::Stay;
 
 /// The coordinator alone, until it is told to stop.
@@ -40,6 +43,7 @@ pub fn serve(args: &serve::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Fa
             url: coordinator.url(),
             api_key: coordinator.first_key().map(str::to_owned),
             models: Vec::new(),
+            certificate_sha256: note_serving(&coordinator, &config)?,
         };
         ready.tell_operator(args.door.json)?;
         stay.until_told().await;
@@ -49,21 +53,50 @@ pub fn serve(args: &serve::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Fa
     })
 }
 
+/// Tells commands beside it where it listens. Gives the fingerprint of a certificate that no authority signed.
+fn note_serving(coordinator: &Coordinator, config: &Config) -> Result<Option<String>, Failure> {
+    let fingerprint = match config.serve.self_signed {
+        true => {
+            let files = certificate::of_this_machine(config)?;
+            Some(certificate::fingerprint(&files.certificate)?.to_string())
+        }
+        false => None,
+    };
+    let serving = Serving {
+        address: coordinator.listens_on(),
+        has_tls: config.serve.self_signed || config.serve.tls().is_some(),
+        certificate_sha256: fingerprint.clone(),
+    };
+    serving.note(&config.worker.data_dir);
+    Ok(fingerprint)
+}
+
 /// Coordinator, worker and model in one process.
 pub fn up(args: &up::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Failure> {
-    let config = configuration(root, flags)?;
+    let loaded = root.load_with(flags)?;
+    root.start_log_quietly(&loaded)?;
+    let config = remarked(loaded);
     threads::settle(&config)?;
     let asks = !args.door.json && !root.quiet;
-    block_on(together::run(args, &config, Asking::of_terminal(asks)))
+    block_on(together::run(
+        args,
+        &config,
+        Asking::of_terminal(asks),
+        root,
+    ))
 }
 
 fn configuration(root: &Root, flags: Vec<Flag>) -> Result<Config, Failure> {
     let loaded = root.load_with(flags)?;
     root.start_log_of(&loaded.config)?;
-    for warning in &loaded.warnings {
-        tracing::warn!("{warning}");
+    Ok(remarked(loaded))
+}
+
+fn remarked(loaded: Loaded) -> Config {
+    for remark in loaded.remarks() {
+        tracing::warn!("{remark}");
     }
-    Ok(loaded.config)
+    loaded.config
 }
 
 impl From<StartError> for Failure {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::documents;
+use super::{certificate, documents};
 use crate::catalog::Catalog;
 use crate::cli::{Exit, Failure};
 use crate::config::{Config, Networks};
@@ -38,10 +38,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
     let catalog = Catalog::open(config.models.dir.as_deref())?;
     Ok(Settings {
         listen: serve.listen,
-        tls: serve.tls().map(|(certificate, key)| TlsFiles {
-            certificate: certificate.clone(),
-            key: key.clone(),
-        }),
+        tls: tls(config)?,
         database: location(config)?,
         media: media(config),
         public_url: serve
@@ -86,6 +83,17 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
         connections_per_address: Some(serve.connections_per_address).filter(|most| *most > 0),
         retention: DAY * u32::try_from(serve.retention_days).unwrap_or(u32::MAX),
     })
+}
+
+/// The operator's certificate, or one of our own.
+fn tls(config: &Config) -> Result<Option<TlsFiles>, Failure> {
+    if config.serve.self_signed {
+        return certificate::of_this_machine(config).map(Some);
+    }
+    Ok(config.serve.tls().map(|(certificate, key)| TlsFiles {
+        certificate: certificate.clone(),
+        key: key.clone(),
+    }))
 }
 
 fn networks(networks: &Networks) -> Vec<Network> {

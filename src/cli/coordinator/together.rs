@@ -12,7 +12,7 @@ use super::offer::{Asking, Offer};
 use super::stay::Stay;
 use super::{key, settings};
 use crate::cli::place::Place;
-use crate::cli::{Exit, Failure, output, up};
+use crate::cli::{Exit, Failure, Root, output, up};
 use crate::config::Config;
 use crate::coordinator::Coordinator;
 use crate::daemon::{Device, Post, Served, Way, Worker, limits};
@@ -40,7 +40,12 @@ struct Loaded {
     better: Option<Offer>,
 }
 
-pub async fn run(args: &up::Args, config: &Config, asking: Asking) -> Result<(), Failure> {
+pub async fn run(
+    args: &up::Args,
+    config: &Config,
+    asking: Asking,
+    root: &Root,
+) -> Result<(), Failure> {
     let mut stay = Stay::begin()?;
     let tasks = Tasks::default();
     let starting = start(args, config, asking, &tasks);
@@ -49,6 +54,7 @@ pub async fn run(args: &up::Args, config: &Config, asking: Asking) -> Result<(),
     };
     let started = started?;
     started.ready.tell_newcomer(args.door.json)?;
+    root.raise_log(config);
     if let (Some(better), false) = (started.better, args.door.json) {
         output::aside(better);
     }
@@ -74,6 +80,7 @@ async fn start(
         url: coordinator.url(),
         models: models.iter().map(|model| model.name.clone()).collect(),
         api_key: Some(key.clone()),
+        certificate_sha256: super::note_serving(&coordinator, config)?,
     };
     let slots = limits(config).max_running;
     let post = post(config, &key, &coordinator, tasks);

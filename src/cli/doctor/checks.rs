@@ -8,7 +8,7 @@ use super::Check;
 use crate::cli::failure::to_fit;
 use crate::cli::place::Place;
 use crate::cli::{Failure, quantity};
-use crate::config::Config;
+use crate::config::{Config, Exposure};
 use crate::daemon::fit::{Wishes, fit, room};
 use crate::daemon::{limits, needs};
 use crate::hardware::{self, Machine, Memory};
@@ -35,6 +35,14 @@ pub fn configuration(file: Option<&Path>, warnings: &[String]) -> Check {
             "remove what is not meant for this program",
         ),
     }
+}
+
+/// Files with secrets that others can read.
+pub fn secrets(exposures: &[Exposure]) -> Vec<Check> {
+    let exposed = exposures.iter();
+    exposed
+        .map(|one| Check::fail("secrets", one, one.remedy()))
+        .collect()
 }
 
 pub fn graphics(machine: &Machine, has_cuda: bool) -> Check {

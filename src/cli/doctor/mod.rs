@@ -4,6 +4,7 @@
 //! earlier one failed is left out rather than guessed.
 
 mod checks;
+pub mod coordinators;
 mod trial;
 
 use serde_json::json;
@@ -49,13 +50,16 @@ pub enum Verdict {
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     root.start_log()?;
-    let (config, configuration) = configuration(root)?;
+    let (config, configuration, secrets) = configuration(root)?;
     threads::settle(&config)?;
     let mut report = Report {
         json: args.json,
         checks: Vec::new(),
     };
     report.add(configuration)?;
+    for check in secrets {
+        report.add(check)?;
+    }
     let machine = hardware::probe();
     for check in [
         checks::graphics(&machine, cfg!(feature = "cuda")),
@@ -69,6 +73,11 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     for check in checks::models(&config, &machine) {
         report.add(check)?;
     }
+    let coordinators =
+        load::block_on(async { Ok(coordinators::checks(&config, root.offline).await) })?;
+    for check in coordinators {
+        report.add(check)?;
+    }
     report.add(load::block_on(async {
         Ok(trial::generation(&config, args.model.as_deref()).await)
     })?)?;
@@ -76,11 +85,12 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
 }
 
 /// The configuration; where it is wrong, that is the finding, and the defaults stand in for it.
-fn configuration(root: &Root) -> Result<(Config, Check), Failure> {
+fn configuration(root: &Root) -> Result<(Config, Check, Vec<Check>), Failure> {
     match root.load() {
         Ok(loaded) => {
             let check = checks::configuration(root.config.as_deref(), &loaded.warnings);
-            Ok((loaded.config, check))
+            let secrets = checks::secrets(&loaded.exposures);
+            Ok((loaded.config, check, secrets))
         }
         Err(failure) => {
             let check = Check::fail(
@@ -97,7 +107,7 @@ fn configuration(root: &Root) -> Result<(Config, Check), Failure> {
                 environment: home,
                 ..Sources::default()
             })?;
-            Ok((defaults.config, check))
+            Ok((defaults.config, check, Vec::new()))
         }
     }
 }

@@ -1,13 +1,15 @@
 //! `worker init`: writes a `worker.toml` that fits this machine.
 
 pub mod choose;
-mod questions;
+pub mod questions;
 pub mod search;
-mod write;
+pub mod write;
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
+use super::join::section::Section;
+use super::join::token::Token;
 use super::place::Place;
 use super::{Exit, Failure, Root, output, publish};
 use crate::config::{Config, DeviceSetting};
@@ -20,7 +22,8 @@ const EXAMPLES: &str = "\
 Examples:
   worker init                                ask, with an answer proposed for every question
   worker init --yes                          take every proposal
-  worker init --yes --force /etc/worker.toml";
+  worker init --yes --force /etc/worker.toml
+  worker init --yes --join wss://muster.example --key file:/etc/muster/key";
 
 /// Write a worker.toml that fits this machine.
 #[derive(Debug, clap::Args)]
@@ -35,6 +38,15 @@ pub struct Args {
     /// Replace the file if it exists.
     #[arg(long)]
     force: bool,
+    /// The coordinator to work for: its address, or a join token, which holds the key.
+    #[arg(long, value_name = "URL")]
+    join: Option<String>,
+    /// Your key there: its text, "file:PATH" or "env:NAME".
+    #[arg(long, value_name = "KEY", requires = "join")]
+    key: Option<String>,
+    /// Talk to the coordinator without encryption, the key included.
+    #[arg(long, requires = "join")]
+    insecure: bool,
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
@@ -55,7 +67,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     .config;
     let machine = hardware::probe();
     let mut questions = Questions::new(args.yes);
-    let choices = ask(&mut questions, &config, &machine, root)?;
+    let mut choices = ask(&mut questions, &config, &machine, root)?;
+    choices.coordinator = coordinator(&mut questions, &args)?;
     let text = choices.text(&machine);
     write::write(&args.file, &text, args.force)?;
     tell(&args.file, &choices)
@@ -94,7 +107,78 @@ fn ask(
         models,
         data_dir: root.data_dir.clone(),
         offline: root.offline,
+        coordinator: None,
     })
+}
+
+/// The configuration that `init --yes` would write, with this coordinator.
+pub fn proposed(root: &Root, coordinator: Section) -> Result<String, Failure> {
+    let config = Root {
+        config: None,
+        ..root.clone()
+    }
+    .load()?
+    .config;
+    let machine = hardware::probe();
+    let mut choices = ask(&mut Questions::new(true), &config, &machine, root)?;
+    choices.coordinator = Some(coordinator);
+    Ok(choices.text(&machine))
+}
+
+/// Whom the worker is to work for: as the flags say, else as the owner answers.
+fn coordinator(questions: &mut Questions, args: &Args) -> Result<Option<Section>, Failure> {
+    let address = match &args.join {
+        Some(address) => Some(address.clone()),
+        None => questions.ask(
+            "Which coordinator should it work for (its address, a join token, or none)?",
+            "none",
+            address,
+        )?,
+    };
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    if Token::is_one(&address) {
+        let token = Token::parse(&address).map_err(|reason| Failure::new(Exit::Usage, reason))?;
+        return Ok(Some(token.into()));
+    }
+    let key = match &args.key {
+        Some(key) => key.clone(),
+        None if args.yes => {
+            return Err(Failure::new(Exit::Usage, "--join needs a key")
+                .hint("--key KEY, or a join token instead of the address"));
+        }
+        None => questions.ask("Your key there (its text, file:PATH or env:NAME)?", "", key)?,
+    };
+    Ok(Some(Section {
+        url: address,
+        key,
+        name: None,
+        certificate_sha256: None,
+        insecure: args.insecure,
+    }))
+}
+
+fn address(text: &str) -> Result<Option<String>, String> {
+    if Token::is_one(text) {
+        return Token::parse(text).map(|_| Some(text.to_owned()));
+    }
+    let is_address = |text: &str| {
+        let url = text.parse::<url::Url>();
+        url.is_ok_and(|url| matches!(url.scheme(), "ws" | "wss" | "http" | "https"))
+    };
+    match text {
+        "none" => Ok(None),
+        text if is_address(text) => Ok(Some(text.to_owned())),
+        _ => Err("an address such as wss://muster.example, a join token, or none".to_owned()),
+    }
+}
+
+fn key(text: &str) -> Result<String, String> {
+    match text.is_empty() {
+        true => Err("a key is needed: ask the coordinator's operator for one".to_owned()),
+        false => Ok(text.to_owned()),
+    }
 }
 
 /// Asked only where there is something to choose.

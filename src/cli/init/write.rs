@@ -2,11 +2,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::choose::Candidate;
+use crate::cli::join::section::{Section, quoted};
 use crate::cli::{Failure, publish, quantity};
-use crate::config::{Config, DeviceSetting, Sources};
+use crate::config::{Config, DeviceSetting, Loaded, Sources};
 use crate::hardware::Machine;
 
 /// What the owner chose.
@@ -17,6 +19,7 @@ pub struct Choices {
     pub models: Vec<Candidate>,
     pub data_dir: Option<PathBuf>,
     pub offline: bool,
+    pub coordinator: Option<Section>,
 }
 
 impl Choices {
@@ -27,8 +30,15 @@ impl Choices {
         let nothing = self.models.is_empty();
         let nothing =
             nothing.then(|| "no model is chosen: name some under models.serve".to_owned());
+        let alone = self.coordinator.is_none().then(|| {
+            format!(
+                "no coordinator is named, so nobody will send work. next: worker join TOKEN, with a token that its operator made with `worker key join`; or a [[coordinator]] with url and key in {}",
+                file.display()
+            )
+        });
         pulls
             .chain(nothing)
+            .chain(alone)
             .chain([format!("next: worker --config {}", file.display())])
             .collect()
     }
@@ -72,52 +82,75 @@ impl Choices {
         if self.offline {
             text += "\n[hub]\noffline = true\n";
         }
+        if let Some(coordinator) = &self.coordinator {
+            text += &coordinator.text();
+        }
         text
     }
 }
 
-fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
-}
-
 /// Writes the file in one step, after it was read back and found right.
 pub fn write(file: &Path, text: &str, replace: bool) -> Result<(), Failure> {
-    let name = file
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    let draft = file.with_file_name(format!(".{name}.{}.draft", std::process::id()));
-    let result = write_draft(&draft, text)
-        .map_err(|error| Failure::writing(file, &error))
-        .and_then(|()| check(&draft))
-        .and_then(|()| publish::publish(&draft, file, replace));
-    // Gone already when it became the file; otherwise nothing of it may stay.
-    let _ = fs::remove_file(&draft);
-    result
+    let draft = Draft::make(file, text)?;
+    draft.check()?;
+    draft.publish(replace)
 }
 
-fn write_draft(draft: &Path, text: &str) -> io::Result<()> {
-    let mut opened: File = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(draft)?;
-    opened.write_all(text.as_bytes())?;
-    opened.sync_all()
+/// A configuration beside the place it is meant for. Nothing of it stays unless it is published.
+pub struct Draft<'a> {
+    file: &'a Path,
+    path: PathBuf,
 }
 
-/// What init writes passes `config check`, whatever names it was given.
-fn check(draft: &Path) -> Result<(), Failure> {
-    let environment = Sources::of_process(None, Vec::new()).environment;
-    let environment = environment
-        .into_iter()
-        .filter(|(name, _)| !name.starts_with("MUSTER_"))
-        .collect();
-    Config::load(&Sources {
-        file: Some(draft.to_owned()),
-        environment,
-        ..Sources::default()
-    })?;
-    Ok(())
+impl<'a> Draft<'a> {
+    /// It may hold a key, so that nobody else can read it at any time.
+    pub fn make(file: &'a Path, text: &str) -> Result<Self, Failure> {
+        let name = file
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        let path = file.with_file_name(format!(".{name}.{}.draft", std::process::id()));
+        let draft = Self { file, path };
+        draft
+            .fill(text)
+            .map_err(|error| Failure::writing(file, &error))?;
+        Ok(draft)
+    }
+
+    fn fill(&self, text: &str) -> io::Result<()> {
+        let mut opened: File = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&self.path)?;
+        opened.write_all(text.as_bytes())?;
+        opened.sync_all()
+    }
+
+    /// Passes `config check` on its own, without variables of this moment.
+    pub fn check(&self) -> Result<Loaded, Failure> {
+        let environment = Sources::of_process(None, Vec::new()).environment;
+        let environment = environment
+            .into_iter()
+            .filter(|(name, _)| !name.starts_with("MUSTER_"))
+            .collect();
+        Ok(Config::load(&Sources {
+            file: Some(self.path.clone()),
+            environment,
+            ..Sources::default()
+        })?)
+    }
+
+    pub fn publish(&self, replace: bool) -> Result<(), Failure> {
+        publish::publish(&self.path, self.file, replace)
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        // Gone already when it became the file.
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 #[cfg(test)]
@@ -145,6 +178,13 @@ mod tests {
             ],
             data_dir: None,
             offline: false,
+            coordinator: Some(Section {
+                url: "wss://muster.example".to_owned(),
+                key: "file:key".to_owned(),
+                name: None,
+                certificate_sha256: None,
+                insecure: false,
+            }),
         };
         let text = choices.text(&crate::hardware::probe());
         assert!(

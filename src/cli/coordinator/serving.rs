@@ -1,0 +1,39 @@
+//! How the coordinator of this data folder was last started, for commands that run beside it: flags leave no other
+//! trace.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Serving {
+    pub address: SocketAddr,
+    pub has_tls: bool,
+    /// Of a certificate that no authority signed.
+    pub certificate_sha256: Option<String>,
+}
+
+impl Serving {
+    pub fn read(data_dir: &Path) -> Option<Self> {
+        let text = fs::read_to_string(file(data_dir)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Nothing depends on it but `worker key join`, which then asks for --url.
+    pub fn note(&self, data_dir: &Path) {
+        let file = file(data_dir);
+        let text = serde_json::to_string_pretty(self).unwrap_or_default();
+        let written = fs::create_dir_all(data_dir).and_then(|()| fs::write(&file, text));
+        if let Err(error) = written {
+            let file = file.display();
+            warn!("writing {file} failed, so `worker key join` needs --url: {error}");
+        }
+    }
+}
+
+fn file(data_dir: &Path) -> PathBuf {
+    data_dir.join("serving.json")
+}

@@ -1,0 +1,104 @@
+//! `worker join`: makes this machine work for a coordinator, in one line.
+
+pub mod section;
+pub mod token;
+
+use std::path::{Path, PathBuf};
+
+use super::doctor::coordinators;
+use super::init::{self, write};
+use super::{Exit, Failure, Root, load, output, publish};
+use crate::config::{Config, CoordinatorConfig, Loaded};
+use crate::link::inquiry::{Finding, Verdict};
+use section::Section;
+use token::Token;
+
+const EXAMPLES: &str = "\
+Examples:
+  worker join muster-join-1.eyJ1cmwi...        join with the token that `worker key join` printed
+  worker join muster-join-1.eyJ1cmwi... -c /etc/muster/worker.toml
+  worker --config worker.toml                  start the worker afterwards";
+
+/// Join a coordinator with the token that its operator made.
+///
+/// Looks whether the coordinator can be reached and accepts the key, then adds it to worker.toml (or to the file of
+/// --config), which is written if it does not exist. The file holds a key, so that only you can read it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What `worker key join` printed on the coordinator's machine.
+    #[arg(value_name = "TOKEN", value_parser = Token::parse)]
+    token: Token,
+    /// What this worker is called there (default: the name in the token, else that in the file).
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Write the file without asking the coordinator anything.
+    #[arg(long)]
+    unchecked: bool,
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    root.start_log()?;
+    let file = root.config.clone();
+    let file = file.unwrap_or_else(|| PathBuf::from("worker.toml"));
+    let mut section = Section::from(args.token);
+    section.name = args.name.or(section.name);
+    let draft = match file.symlink_metadata() {
+        Ok(_) => extended(&file, root, &section)?,
+        Err(_) => init::proposed(root, section.clone())?,
+    };
+    let draft = write::Draft::make(&file, &draft)?;
+    let loaded = draft.check()?;
+    if !args.unchecked && !root.offline {
+        examine(&loaded.config, &section)?;
+    }
+    draft.publish(true)?;
+    let name = section.name.unwrap_or_else(|| loaded.config.worker.name());
+    output::line(format!(
+        "joined {} as {name}: wrote {}",
+        section.url,
+        file.display()
+    ))?;
+    output::line(format!("next: worker --config {}", file.display()))
+}
+
+/// The text of a file with one more coordinator.
+fn extended(file: &Path, root: &Root, section: &Section) -> Result<String, Failure> {
+    publish::check(file, true)?;
+    let loaded = root.load_file(file.to_owned())?;
+    if find(&loaded, section).is_some() {
+        let message = format!("{} names {} already", file.display(), section.url);
+        return Err(Failure::new(Exit::CannotWrite, message)
+            .hint("change the key in its [[coordinator]], or remove that section and join again"));
+    }
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::reading(file, &error))?;
+    Ok(format!("{}\n{}", text.trim_end(), section.text()))
+}
+
+fn find<'a>(loaded: &'a Loaded, section: &Section) -> Option<&'a CoordinatorConfig> {
+    let url: url::Url = section.url.parse().ok()?;
+    let mut all = loaded.config.coordinators.iter();
+    all.find(|coordinator| coordinator.url == url)
+}
+
+/// The coordinator is there, is the right one, and accepts this worker.
+fn examine(config: &Config, section: &Section) -> Result<(), Failure> {
+    let Some(coordinator) = config.coordinators.last() else {
+        return Ok(());
+    };
+    let findings = load::block_on(async {
+        let inquiry = coordinators::inquiry(coordinator, &config.worker.name())?;
+        Ok(inquiry.run().await)
+    })?;
+    let bad = |finding: &&Finding| finding.verdict == Verdict::Bad;
+    match findings.iter().find(bad) {
+        None => Ok(()),
+        Some(finding) => {
+            let message = format!("joining {} failed: {}", section.url, finding.found);
+            let remedy = finding.remedy.as_deref().unwrap_or("try again later");
+            Err(Failure::new(Exit::Unavailable, message).hint(format!(
+                "{remedy}; --unchecked writes the file all the same"
+            )))
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A join token: everything a worker needs to join one coordinator, in one word that is copied and pasted. It holds a
+//! key, so it is as secret as that.
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use super::section::Section;
+
+/// The version is part of it: a later form is told from this one.
+const PREFIX: &str = "muster-join-1.";
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Token {
+    pub url: String,
+    pub key: String,
+    /// The worker that the key is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Of a certificate that no authority signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_sha256: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub insecure: bool,
+}
+
+impl Token {
+    /// Whether a text is meant to be a token.
+    pub fn is_one(text: &str) -> bool {
+        text.starts_with("muster-join-")
+    }
+
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let Some(coded) = text.strip_prefix(PREFIX) else {
+            return Err(match Self::is_one(text) {
+                true => "the join token is of a newer version: update this program".to_owned(),
+                false => format!("a join token begins with {PREFIX}"),
+            });
+        };
+        let damaged = || "the join token is incomplete or damaged: copy all of it".to_owned();
+        let bytes = BASE64_URL_SAFE_NO_PAD
+            .decode(coded)
+            .map_err(|_| damaged())?;
+        serde_json::from_slice(&bytes).map_err(|_| damaged())
+    }
+
+    pub fn text(&self) -> String {
+        let json = serde_json::to_vec(self).unwrap_or_default();
+        format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(json))
+    }
+}
+
+impl From<Token> for Section {
+    fn from(token: Token) -> Self {
+        Self {
+            url: token.url,
+            key: token.key,
+            name: token.name,
+            certificate_sha256: token.certificate_sha256,
+            insecure: token.insecure,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Token;
+
+    #[test]
+    fn a_token_is_one_word_that_reads_back() {
+        let token = Token {
+            url: "https://192.168.1.5:7010".to_owned(),
+            key: "k".repeat(22),
+            name: Some("attic".to_owned()),
+            certificate_sha256: Some("0f".repeat(32)),
+            insecure: false,
+        };
+        let text = token.text();
+        assert!(!text.contains(char::is_whitespace), "{text}");
+        assert_eq!(Token::parse(&text), Ok(token));
+        let cut = &text[..text.len() - 5];
+        assert!(Token::parse(cut).unwrap_err().contains("copy all of it"));
+        assert!(
+            Token::parse("muster-join-2.AAAA")
+                .unwrap_err()
+                .contains("update")
+        );
+        assert!(
+            Token::parse("wss://host")
+                .unwrap_err()
+                .contains("begins with")
+        );
+    }
+}

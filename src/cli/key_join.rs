@@ -1,0 +1,181 @@
+//! `worker key join`: a token with which a worker joins this coordinator in one line.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use serde::Serialize;
+use url::{Host, Url};
+
+use super::coordinator::serving::Serving;
+use super::join::token::Token;
+use super::{Exit, Failure, Root, output};
+use crate::config::Config;
+use crate::coordinator::accounts::{Accounts, KeyOrder, Scopes};
+use crate::protocol::job::AccountId;
+
+const EXAMPLES: &str = "\
+Examples:
+  worker key join                              a token for a worker of the administrator
+  worker key join --account alice --worker attic
+  worker key join --url https://muster.example
+  worker join TOKEN                            on the worker's machine, with what this prints";
+
+/// Make a key that only connects workers, and print it with this coordinator's address as one token.
+///
+/// `worker join TOKEN` on another machine takes it. The token holds the key: whoever has it can connect workers of the
+/// account. `worker key revoke` takes it back.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The account that the workers earn kudos for (default: the administrator).
+    #[arg(long, value_name = "ACCOUNT")]
+    pub account: Option<String>,
+    /// Bind the key to the worker of this name.
+    #[arg(long, value_name = "NAME")]
+    worker: Option<String>,
+    /// Where workers reach this coordinator (default: serve.public_url, else the address it listens on).
+    #[arg(long, value_name = "URL")]
+    url: Option<Url>,
+    /// Let the key travel without encryption, on a network that is yours alone.
+    #[arg(long)]
+    insecure: bool,
+}
+
+#[derive(Serialize)]
+struct JoinReport<'a> {
+    token: &'a str,
+    id: &'a str,
+    account: &'a str,
+    url: &'a str,
+    certificate_sha256: Option<&'a str>,
+}
+
+/// Where workers find the coordinator, and how they know it.
+struct Address {
+    url: Url,
+    certificate_sha256: Option<String>,
+}
+
+/// Makes the key for this account, which is shown by this name.
+pub async fn run(
+    args: &Args,
+    root: &Root,
+    accounts: &Accounts,
+    (account, shown): (AccountId, &str),
+    json: bool,
+) -> Result<(), Failure> {
+    let address = args.address(&root.load()?.config)?;
+    let order = KeyOrder {
+        label: "worker key join".to_owned(),
+        scopes: Scopes::WORKER_CONNECT,
+        worker_name: args.worker.clone(),
+        lifetime: None,
+    };
+    let key = accounts.create_key(account, order).await?;
+    let url = address.url.as_str().trim_end_matches('/');
+    let token = Token {
+        url: url.to_owned(),
+        key: key.text.expose().to_owned(),
+        name: args.worker.clone(),
+        certificate_sha256: address.certificate_sha256.clone(),
+        insecure: args.insecure && address.url.scheme() == "http",
+    }
+    .text();
+    let id = &*key.public_id;
+    if json {
+        return output::json(&JoinReport {
+            token: &token,
+            id,
+            account: shown,
+            url,
+            certificate_sha256: address.certificate_sha256.as_deref(),
+        });
+    }
+    output::line(&token)?;
+    output::aside(format!(
+        "this holds key {id} of {shown}, which only connects workers; it is not shown again\n\
+         next, on the worker's machine: worker join TOKEN"
+    ));
+    if is_local(&address.url) {
+        output::aside(format!(
+            "{url} leads nowhere from other machines: --url names an address they can use"
+        ));
+    }
+    Ok(())
+}
+
+impl Args {
+    fn address(&self, config: &Config) -> Result<Address, Failure> {
+        let serving = Serving::read(&config.worker.data_dir);
+        let fingerprint = serving
+            .as_ref()
+            .and_then(|serving| serving.certificate_sha256.clone());
+        let public = config.serve.public_url.as_ref().map(|url| url.0.clone());
+        let url = match self.url.clone().or(public) {
+            Some(url) => url,
+            None => served_at(serving.as_ref(), config)?,
+        };
+        if !matches!(url.scheme(), "http" | "https") {
+            let message = format!("--url must begin with https:// or http://, found {url}");
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        if url.scheme() == "http" && !is_local(&url) && !self.insecure {
+            let message = format!(
+                "making a join token failed: {url} has no TLS, so that the key would travel in the clear"
+            );
+            return Err(Failure::new(Exit::BadConfiguration, message).hint(
+                "start the coordinator with `worker serve --self-signed`, or add --insecure on a network that is yours alone",
+            ));
+        }
+        let is_own = url.scheme() == "https";
+        Ok(Address {
+            certificate_sha256: fingerprint.filter(|_| is_own),
+            url,
+        })
+    }
+}
+
+/// As the coordinator was last started here; else as the configuration would start it.
+fn served_at(serving: Option<&Serving>, config: &Config) -> Result<Url, Failure> {
+    let has_tls = config.serve.self_signed || config.serve.tls().is_some();
+    let (address, has_tls) = match serving {
+        Some(serving) => (serving.address, serving.has_tls),
+        None => (config.serve.listen, has_tls),
+    };
+    if address.port() == 0 {
+        return Err(Failure::new(
+            Exit::Unavailable,
+            "making a join token failed: the port of the coordinator is not known before it starts",
+        )
+        .hint("start it first, or name its address with --url"));
+    }
+    let scheme = if has_tls { "https" } else { "http" };
+    let url = format!("{scheme}://{}", from_outside(address));
+    Ok(url.parse().map_err(anyhow::Error::from)?)
+}
+
+/// An address of every interface is reached through the one that leads to other networks.
+fn from_outside(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(own_address().unwrap_or(IpAddr::from([127, 0, 0, 1])));
+    }
+    address
+}
+
+/// Which address this machine would send from. Connecting a datagram socket sends nothing.
+fn own_address() -> Option<IpAddr> {
+    // An address of the documentation: https://www.rfc-editor.org/rfc/rfc5737.
+    const ELSEWHERE: &str = "192.0.2.1:9";
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect(ELSEWHERE).ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_unspecified()).then_some(address)
+}
+
+fn is_local(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
