@@ -20,8 +20,8 @@ pub const REPLACED: i64 = 10;
 const GROUPS: [&[i64]; 2] = [&[REPLACED, 11], &[20]];
 /// Types that are listed as one expression each.
 pub const LISTED: [i64; 3] = [10, 11, 20];
-/// Bytes that all patterns may take, each compiled alone. Together they take about as much again, and a text of a thousand
-/// characters takes them a tenth of a second at worst.
+/// Bytes that all patterns may take, each compiled alone. It bounds the automata of all types, and the work for each
+/// character of a prompt that their caches do not save.
 pub const BUDGET: usize = 16 << 20;
 /// Bytes of patterns that are as much work as reading the text once.
 const UNIT: usize = 4096;
