@@ -34,7 +34,7 @@
 //! | `room` | how much memory requests, replies and large frames take together |
 //! | `turns` | how those who wait for the same are served in turn |
 //! | [`passkeys`] | proxies that are believed about whom they ask for |
-//! | [`address`], [`clock`] | networks of addresses; the time of day |
+//! | [`address`], [`clock`], `file_id` | networks of addresses; the time of day; which file a path leads to |
 //!
 //! It shares `protocol`, `tasks`, `memory` and `intake` with the worker's half, and nothing else.
 
@@ -45,6 +45,7 @@ pub mod dispatch;
 pub mod documents;
 pub mod egress;
 pub mod error;
+mod file_id;
 pub mod http;
 pub mod kudos;
 pub mod media;

@@ -126,7 +126,9 @@ impl From<StorageError> for Failure {
         let exit = match error {
             StorageError::Misnamed(_) => Exit::BadConfiguration,
             StorageError::Newer { .. } | StorageError::Broken(_) => Exit::BadData,
-            StorageError::ReadOnly | StorageError::Full => Exit::CannotWrite,
+            StorageError::ReadOnly | StorageError::Full | StorageError::FileGone => {
+                Exit::CannotWrite
+            }
             StorageError::Locked(_) | StorageError::Unreachable(_) => Exit::Unavailable,
             StorageError::Refused(_) | StorageError::Closed => Exit::Failed,
         };

@@ -115,7 +115,11 @@ impl Dialect {
     /// What a reader's connection is told first: readers never write.
     pub fn reader_settings(self) -> &'static [&'static str] {
         match self {
-            Self::Sqlite => &["PRAGMA query_only = 1"],
+            // One that has read once has the files open, and reads on when their names are gone.
+            Self::Sqlite => &[
+                "PRAGMA query_only = 1",
+                "SELECT COUNT(*) FROM sqlite_schema",
+            ],
             Self::Postgres => &["SET default_transaction_read_only = on"],
         }
     }

@@ -17,6 +17,10 @@ pub enum StorageError {
     ReadOnly,
     #[error("the database cannot be written: the disk is full")]
     Full,
+    #[error(
+        "the database file was deleted or replaced while it was in use; nothing is written until the operator puts it back"
+    )]
+    FileGone,
     #[error("the database cannot be read: {0}")]
     Broken(String),
     /// A server that is down, a file that cannot be opened.

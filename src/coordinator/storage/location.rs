@@ -92,13 +92,14 @@ fn unknown_parameter() -> StorageError {
     ))
 }
 
-/// The path is percent-encoded whole: a folder may be called `what?#`.
+/// The path is percent-encoded whole: a folder may be called `what?#`. The file is made by [`super::migrate`] alone: a
+/// connection that is opened after the file was deleted must fail, not find an empty database.
 fn sqlite_url(path: &Path) -> Result<Url, StorageError> {
     let text = path
         .to_str()
         .ok_or_else(|| StorageError::Misnamed(format!("{} is not UTF-8", path.display())))?;
     let escaped: String = text.bytes().map(escape).collect();
-    Url::parse(&format!("sqlite://{escaped}?mode=rwc"))
+    Url::parse(&format!("sqlite://{escaped}?mode=rw"))
         .map_err(|error| StorageError::Misnamed(format!("{text} cannot be a URL: {error}")))
 }
 

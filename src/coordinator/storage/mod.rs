@@ -10,6 +10,7 @@
 //! | `settlements`, `entries`, `postings`, `fees`, `holds`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `budgets`, `workers`, `rigs`, `teams`, `messages`, `ledger` | one file a noun |
 //! | `styles`, `collections`, `named` | styles of users, collections of them, and what both have in common |
 //! | `pulse`, `revisions`, `modes` | whether the store answers, and what another process has changed |
+//! | `file` | whether the file that is open still has its name |
 //! | `stats` | what was made, by kind and model, in spans of time |
 //! | `filters`, `timeouts`, `addresses`, `suspicions` | what moderators write, and what is held against whom |
 //! | `records` | what everybody has asked for and made, ever |
@@ -31,6 +32,7 @@ mod entries;
 mod error;
 mod expiry;
 mod fees;
+mod file;
 mod filters;
 mod holds;
 mod keys;
@@ -110,9 +112,11 @@ use crate::coordinator::modes::Reading;
 use crate::tasks::Tasks;
 
 use dialect::Dialect;
+use file::OpenFiles;
 use pulse::Health;
 use revisions::Watched;
 use write::{Change, Write};
+use writer::Writer;
 
 /// The store. Clones speak to the same writer.
 #[derive(Debug, Clone)]
@@ -127,6 +131,8 @@ pub struct Store {
 /// Writes that may wait for the writer; past it, whoever asks waits.
 const QUEUE: usize = 4096;
 const READERS: u32 = 4;
+/// A reader's connection to a server ends after this.
+const RENEWED: Duration = Duration::from_secs(30 * 60);
 /// A connection that has just worked is believed to work.
 const TRUSTED: Duration = Duration::from_secs(1);
 /// A server that does not answer for so long counts as down.
@@ -144,8 +150,12 @@ impl Store {
         let readers = readers(location)?;
         let health = Arc::new(Health::default());
         let (writes, inbox) = mpsc::channel(QUEUE);
-        writer::start(location, connection, inbox, health.clone(), tasks);
-        let followed = pulse::start(&readers, &writes, health.clone(), tasks).await?;
+        let first = pulse::look(&readers).await?;
+        let files = OpenFiles::of(location)?;
+        let writer = Writer::new(location, connection, (health.clone(), files.clone()));
+        writer.start(inbox, tasks);
+        let watched = (health.clone(), files);
+        let followed = pulse::start(first, &readers, &writes, watched, tasks);
         Ok(Self {
             readers,
             writes,
@@ -158,6 +168,11 @@ impl Store {
     /// Whether the store answered when it was last asked, which is less than two seconds ago.
     pub fn is_reachable(&self) -> bool {
         self.health.is_good()
+    }
+
+    /// Why nothing can be read or written now. What is begun without a good store ends without a settlement.
+    pub fn problem(&self) -> Option<StorageError> {
+        self.health.problem()
     }
 
     /// Rises when a key was changed, by whatever process.
@@ -192,7 +207,7 @@ async fn connect(location: &Location) -> Result<AnyConnection, StorageError> {
     let connecting = timeout(PATIENCE, options.connect());
     let connected = match connecting.await {
         Ok(connected) => connected.map_err(StorageError::from),
-        Err(_) => Err(too_slow()),
+        Err(_) => Err(too_slow(PATIENCE)),
     };
     let mut connection = connected.map_err(|error| match (error, location) {
         (StorageError::Unreachable(why), Location::Postgres(_)) => {
@@ -208,7 +223,14 @@ async fn connect(location: &Location) -> Result<AnyConnection, StorageError> {
 
 fn readers(location: &Location) -> Result<AnyPool, StorageError> {
     let settings = Dialect::of(location).reader_settings();
+    // A server likes its connections renewed. SQLite would remove its log if all of them ended at once.
+    let renewed = match location {
+        Location::Postgres(_) => Some(RENEWED),
+        Location::Sqlite(_) => None,
+    };
     let pool = AnyPoolOptions::new()
+        .max_lifetime(renewed)
+        .idle_timeout(renewed)
         .max_connections(READERS)
         // Whoever comes first does not wait for them.
         .min_connections(READERS)
@@ -234,6 +256,6 @@ fn readers(location: &Location) -> Result<AnyPool, StorageError> {
     Ok(pool.connect_lazy_with(location.options()?))
 }
 
-fn too_slow() -> StorageError {
-    StorageError::Unreachable(format!("no answer within {} seconds", PATIENCE.as_secs()))
+fn too_slow(patience: Duration) -> StorageError {
+    StorageError::Unreachable(format!("no answer within {} seconds", patience.as_secs()))
 }

@@ -1,9 +1,10 @@
 //! Feels the store's pulse twice a second: whether it answers, and what another process has changed. One small
 //! statement serves it all.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
@@ -11,47 +12,85 @@ use sqlx::{AnyPool, Row};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
+use crate::coordinator::clock::wall_clock;
 use crate::coordinator::modes::{ModeSet, Reading};
 use crate::tasks::Tasks;
 
-use super::StorageError;
+use super::file::OpenFiles;
 use super::modes::take_in;
 use super::revisions::{Revisions, Watched};
 use super::write::{Change, Write};
+use super::{StorageError, too_slow};
 
 const EVERY: Duration = Duration::from_millis(400);
+/// A store that nobody writes to is written to after this, so that a disk that has become read-only is known before a
+/// request comes whose work would be lost.
+const PROBES: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What was last seen of the store.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Health {
-    read: AtomicBool,
-    written: AtomicBool,
+    read: Side,
+    written: Side,
+    /// Rises with every write that went well.
+    writes: AtomicU64,
 }
 
-impl Default for Health {
-    fn default() -> Self {
-        Self {
-            read: AtomicBool::new(true),
-            written: AtomicBool::new(true),
-        }
-    }
+/// Reading, or writing.
+#[derive(Debug, Default)]
+struct Side {
+    is_bad: AtomicBool,
+    why: Mutex<Option<StorageError>>,
 }
 
 impl Health {
     pub fn is_good(&self) -> bool {
-        self.read.load(Ordering::Relaxed) && self.written.load(Ordering::Relaxed)
+        self.read.is_good() && self.written.is_good()
     }
 
-    /// Gives back what it was before.
-    pub fn note_write(&self, good: bool) -> bool {
-        self.written.swap(good, Ordering::Relaxed)
+    /// A store that cannot be written is told before one that cannot be read.
+    pub fn problem(&self) -> Option<StorageError> {
+        match self.is_good() {
+            true => None,
+            false => self.written.why().or_else(|| self.read.why()),
+        }
     }
 
-    fn note_read(&self, good: bool) -> bool {
-        self.read.swap(good, Ordering::Relaxed)
+    /// Gives back whether it was good before.
+    pub fn note_write(&self, written: &Result<(), StorageError>) -> bool {
+        self.writes
+            .fetch_add(u64::from(written.is_ok()), Ordering::Relaxed);
+        self.written.note(written.as_ref().err())
+    }
+
+    fn note_read(&self, error: Option<&StorageError>) -> bool {
+        self.read.note(error)
+    }
+}
+
+impl Side {
+    fn is_good(&self) -> bool {
+        !self.is_bad.load(Ordering::Relaxed)
+    }
+
+    fn why(&self) -> Option<StorageError> {
+        self.lock().clone()
+    }
+
+    fn note(&self, error: Option<&StorageError>) -> bool {
+        // Nearly always it is good and was good.
+        if error.is_none() && self.is_good() {
+            return true;
+        }
+        *self.lock() = error.cloned();
+        !self.is_bad.swap(error.is_some(), Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<StorageError>> {
+        self.why.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,35 +123,38 @@ pub struct Followed {
 
 /// What one look at the store tells.
 #[derive(Debug, Default)]
-struct Look {
+pub struct Look {
     /// The counters, by their names.
     counters: Vec<(String, i64)>,
     modes: Reading,
 }
 
-/// Starts the task.
-pub async fn start(
+/// Starts the task, which goes on from the first look.
+pub fn start(
+    first: Look,
     readers: &AnyPool,
     writes: &mpsc::Sender<Write>,
-    health: Arc<Health>,
+    (health, files): (Arc<Health>, OpenFiles),
     tasks: &Tasks,
-) -> Result<Followed, StorageError> {
-    let first = look(readers).await?;
+) -> Followed {
     let (revisions, watched) = Revisions::of(&first.counters);
     let modes = Arc::new(watch::Sender::new(first.modes));
     let pulse = Pulse {
         readers: readers.clone(),
         writes: writes.downgrade(),
         health,
+        files,
+        is_rescued: false,
         revisions,
         modes: modes.clone(),
+        tasks: tasks.clone(),
     };
     let stopping = tasks.stopping();
     tasks.start(async move { stopping.run_until_cancelled(pulse.run()).await });
-    Ok(Followed {
+    Followed {
         revisions: watched,
         modes,
-    })
+    }
 }
 
 struct Pulse {
@@ -120,38 +162,68 @@ struct Pulse {
     /// Weak, so that the writer ends with the last store.
     writes: mpsc::WeakSender<Write>,
     health: Arc<Health>,
+    files: OpenFiles,
+    /// A copy was made, or tried to be made, since the files were last in their places.
+    is_rescued: bool,
     revisions: Revisions,
     modes: Arc<watch::Sender<Reading>>,
+    tasks: Tasks,
 }
 
 impl Pulse {
-    async fn run(self) {
+    async fn run(mut self) {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut probing = None;
+        let (mut probed, mut writes) = (Instant::now(), 0);
         while !self.revisions.are_forgotten() {
             ticks.tick().await;
             self.read().await;
+            self.look_at_files();
             let is_under_way = probing.as_mut().is_some_and(is_open);
-            if !is_under_way && !self.health.written.load(Ordering::Relaxed) {
+            let done = self.health.writes.load(Ordering::Relaxed);
+            let is_idle = done == writes && probed.elapsed() >= PROBES;
+            if !is_under_way && (is_idle || !self.health.written.is_good()) {
                 probing = self.probe();
+            }
+            if done != writes || is_idle {
+                (probed, writes) = (Instant::now(), done);
             }
         }
     }
 
     async fn read(&self) {
         let read = timeout(PATIENCE, look(&self.readers)).await;
-        let was_good = self.health.note_read(matches!(read, Ok(Ok(_))));
+        let read = read.unwrap_or_else(|_| Err(too_slow(PATIENCE)));
+        let was_good = self.health.note_read(read.as_ref().err());
         match read {
-            Ok(Ok(look)) => {
+            Ok(look) => {
                 self.take_in(&look);
                 if !was_good {
                     info!("the store answers again");
                 }
             }
-            Ok(Err(error)) if was_good => warn!("the store does not answer: {error}"),
-            Err(_) if was_good => warn!("the store does not answer in time"),
-            _ => {}
+            Err(error) if was_good => warn!("the store does not answer: {error}"),
+            Err(_) => {}
+        }
+    }
+
+    /// The writer refuses every write while the files are gone, so all that was answered is in the copy.
+    fn look_at_files(&mut self) {
+        match self.files.check() {
+            Ok(()) => self.is_rescued = false,
+            Err(_) if self.is_rescued => {}
+            Err(gone) => {
+                self.is_rescued = true;
+                error!("{gone}: requests are refused");
+                let _ = self.health.note_write(&Err(gone));
+                if let Some(path) = self.files.rescue_path(wall_clock().0 / 1000) {
+                    let (readers, stopping) = (self.readers.clone(), self.tasks.stopping());
+                    let rescue = async move { rescue(&readers, &path).await };
+                    self.tasks
+                        .start(async move { stopping.run_until_cancelled(rescue).await });
+                }
+            }
         }
     }
 
@@ -178,7 +250,7 @@ fn is_open(probing: &mut Probing) -> bool {
 const LOOK: &str = "SELECT name, value FROM counters \
                     UNION ALL SELECT name, is_on FROM modes WHERE is_on = 1";
 
-async fn look(readers: &AnyPool) -> Result<Look, StorageError> {
+pub async fn look(readers: &AnyPool) -> Result<Look, StorageError> {
     let mut look = Look::default();
     for row in sqlx::query(LOOK).fetch_all(readers).await? {
         let (name, value): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
@@ -192,4 +264,35 @@ async fn look(readers: &AnyPool) -> Result<Look, StorageError> {
         look.counters.push((name, value));
     }
     Ok(look)
+}
+
+/// Copies the database as the connections that have it open see it, which is all that is left of it.
+async fn rescue(readers: &AnyPool, path: &Path) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    match copy(readers, path).await {
+        Ok(()) => error!(
+            "all that was answered is in {name}, beside where the database was: stop the coordinator, give this copy the database's name, start again"
+        ),
+        Err(error) => error!(
+            "{name} could not be written beside where the database was: {error}; put the database file back before the coordinator stops, or all since the last backup is lost"
+        ),
+    }
+}
+
+async fn copy(readers: &AnyPool, path: &Path) -> Result<(), StorageError> {
+    super::migrate::prepare_file(path)?;
+    let mut connection = readers.acquire().await?;
+    // Writes a file of its own, which readers may not do either.
+    sqlx::query("PRAGMA query_only = 0")
+        .execute(&mut *connection)
+        .await?;
+    let copied = sqlx::query("VACUUM INTO $1")
+        .bind(path.to_string_lossy().into_owned())
+        .execute(&mut *connection)
+        .await;
+    sqlx::query("PRAGMA query_only = 1")
+        .execute(&mut *connection)
+        .await?;
+    copied?;
+    Ok(())
 }

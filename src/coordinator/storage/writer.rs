@@ -17,6 +17,7 @@ use tracing::{info, warn};
 use crate::tasks::Tasks;
 
 use super::dialect::Dialect;
+use super::file::OpenFiles;
 use super::location::Location;
 use super::pulse::Health;
 use super::work::Work;
@@ -28,29 +29,32 @@ const BATCH: usize = 256;
 /// How long the writer still listens after the signal to stop, while somebody could write.
 const LINGER: Duration = Duration::from_millis(300);
 
-pub fn start(
-    location: &Location,
-    connection: AnyConnection,
-    inbox: mpsc::Receiver<Write>,
-    health: Arc<Health>,
-    tasks: &Tasks,
-) {
-    let writer = Writer {
-        location: location.clone(),
-        connection: Some(connection),
-        health,
-    };
-    tasks.start(writer.run(inbox, tasks.stopping()));
-}
-
-struct Writer {
+pub struct Writer {
     location: Location,
     /// None after it broke, until the next batch.
     connection: Option<AnyConnection>,
     health: Arc<Health>,
+    files: OpenFiles,
 }
 
 impl Writer {
+    pub fn new(
+        location: &Location,
+        connection: AnyConnection,
+        (health, files): (Arc<Health>, OpenFiles),
+    ) -> Self {
+        Self {
+            location: location.clone(),
+            connection: Some(connection),
+            health,
+            files,
+        }
+    }
+
+    pub fn start(self, inbox: mpsc::Receiver<Write>, tasks: &Tasks) {
+        tasks.start(self.run(inbox, tasks.stopping()));
+    }
+
     async fn run(mut self, mut inbox: mpsc::Receiver<Write>, stopping: CancellationToken) {
         let mut batch = Vec::with_capacity(BATCH);
         while next_batch(&mut inbox, &mut batch, &stopping).await {
@@ -64,13 +68,20 @@ impl Writer {
         }
     }
 
+    /// Nothing is said to be on disk that went into a file without a name.
     async fn write(&mut self, work: &mut Work) -> Result<(), StorageError> {
+        self.files.check()?;
+        self.write_in_time(work).await?;
+        self.files.check()
+    }
+
+    async fn write_in_time(&mut self, work: &mut Work) -> Result<(), StorageError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => connect(&self.location).await?,
         };
         let writing = timeout(PATIENCE, self.write_on(&mut connection, work));
-        let written = writing.await.unwrap_or_else(|_| Err(too_slow()));
+        let written = writing.await.unwrap_or_else(|_| Err(too_slow(PATIENCE)));
         // What fails as a whole may have left anything behind, and a server that has become read-only stays so.
         self.connection = written.is_ok().then_some(connection);
         written
@@ -98,8 +109,10 @@ impl Writer {
     }
 
     fn note(&self, committed: &Result<(), StorageError>) {
-        let was_good = self.health.note_write(committed.is_ok());
+        let was_good = self.health.note_write(committed);
         match committed {
+            // What to do about it is said with the copy that is made.
+            Err(StorageError::FileGone) => {}
             Err(error) if was_good => warn!("the store cannot be written: {error}"),
             Ok(()) if !was_good => info!("the store can be written again"),
             _ => {}

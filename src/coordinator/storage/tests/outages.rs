@@ -81,6 +81,95 @@ async fn a_file_that_another_program_holds_is_locked_until_it_lets_go() {
     assert!(store.is_reachable());
 }
 
+/// Deletes the database under the store that has it open, or puts another in its place.
+async fn file_gone(take_away: impl Fn(&Path)) {
+    let scratch = Scratch::sqlite();
+    let Location::Sqlite(path) = &scratch.location else {
+        unreachable!("it is a file")
+    };
+    let store = scratch.open().await;
+    let job = JobId::random();
+    store.settle(settlement(job, 1)).await.unwrap();
+    take_away(path);
+    let lost = store.settle(settlement(JobId::random(), 2)).await;
+    assert_eq!(lost, Err(StorageError::FileGone));
+    until("it is noticed", || {
+        store.problem() == Some(StorageError::FileGone)
+    })
+    .await;
+    let rescued = || {
+        let files = path.parent().unwrap().read_dir().unwrap();
+        let mut paths = files.map(|file| file.unwrap().path());
+        paths.find(|path| path.to_string_lossy().contains(".rescued-"))
+    };
+    until("a copy is made", || {
+        rescued().is_some_and(|copy| copy.metadata().unwrap().len() > 0)
+    })
+    .await;
+    let copy = Location::Sqlite(rescued().unwrap());
+    let copy = Store::open(&copy, &scratch.tasks).await.unwrap();
+    assert_eq!(copy.settle(settlement(job, 1)).await, Ok(Kudos(1000)));
+    let other = copy.ledger_sums().await.unwrap();
+    assert_eq!(other, SOUND, "only the first job is there");
+    assert!(!store.is_reachable(), "it needs its operator");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_database_is_noticed_refused_and_rescued() {
+    file_gone(|path| std::fs::remove_file(path).unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replaced_database_is_noticed_refused_and_rescued() {
+    file_gone(|path| {
+        let other = path.with_extension("other");
+        std::fs::copy(path, &other).unwrap();
+        std::fs::rename(other, path).unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_log_of_the_database_is_noticed_refused_and_rescued() {
+    file_gone(|path| {
+        let log = format!("{}-wal", path.display());
+        std::fs::remove_file(log).unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_put_back_is_written_again() {
+    let scratch = Scratch::sqlite();
+    let Location::Sqlite(path) = &scratch.location else {
+        unreachable!("it is a file")
+    };
+    let store = scratch.open().await;
+    let away = path.with_extension("away");
+    std::fs::rename(path, &away).unwrap();
+    until("it is noticed", || !store.is_reachable()).await;
+    assert!(!path.exists(), "no connection made an empty database");
+    std::fs::rename(&away, path).unwrap();
+    until("it is noticed", || store.is_reachable()).await;
+    let settled = store.settle(settlement(JobId::random(), 1)).await;
+    assert_eq!(settled, Ok(Kudos(1000)));
+    assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_cannot_be_written_is_noticed_before_anybody_writes() {
+    let scratch = Scratch::sqlite();
+    let store = scratch.open().await;
+    let mut other = connect(&scratch.location).await.unwrap();
+    other.execute("BEGIN IMMEDIATE").await.unwrap();
+    until("it is noticed", || {
+        matches!(store.problem(), Some(StorageError::Locked(_)))
+    })
+    .await;
+    other.execute("ROLLBACK").await.unwrap();
+    until("it is noticed", || store.is_reachable()).await;
+}
+
 #[tokio::test]
 async fn a_bad_write_does_not_fail_its_neighbours() {
     let scratch = Scratch::sqlite();
@@ -113,7 +202,7 @@ async fn changed_keys_are_noticed_while_a_writer_that_failed_is_stuck() {
     let scratch = Scratch::postgres().await;
     let (here, there) = (scratch.open().await, scratch.open().await);
     let mut seen = here.keys_revision();
-    here.health.note_write(false);
+    here.health.note_write(&Err(StorageError::Full));
     let stuck = here.change(Statement("SELECT pg_sleep(4)"));
     let noticed = async {
         // By now the pulse has sent its probe, which waits behind the sleep.

@@ -1,0 +1,30 @@
+//! Which file or folder a path leads to: what was opened once may have been deleted, replaced or unmounted since.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::metadata(path)?;
+        Ok(Self {
+            device: found.dev(),
+            inode: found.ino(),
+        })
+    }
+}
+
+/// Whether an error says that nothing is there, and not that the disk does not answer.
+pub fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
