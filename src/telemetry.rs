@@ -64,6 +64,8 @@ pub fn start(format: Format, detail: Detail) -> Result<(), TryInitError> {
     let (filter, handle) = reload::Layer::new(detail.0);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(Lines)
+        // A line that cannot be written, to a terminal that was closed, is told nobody: telling would panic.
+        .log_internal_errors(false)
         .with_target(false);
     let layer = match format {
         Format::Text => lines.with_ansi(has_colours()).boxed(),

@@ -34,6 +34,7 @@
 //! | `room` | how much memory requests, replies and large frames take together |
 //! | `turns` | how those who wait for the same are served in turn |
 //! | [`passkeys`] | proxies that are believed about whom they ask for |
+//! | [`condition`] | how the coordinator stands: starting, serving or draining, and what is wrong |
 //! | [`address`], [`clock`], `file_id` | networks of addresses; the time of day; which file a path leads to |
 //!
 //! It shares `protocol`, `tasks`, `memory` and `intake` with the worker's half, and nothing else.
@@ -41,6 +42,7 @@
 pub mod accounts;
 pub mod address;
 pub mod clock;
+pub mod condition;
 pub mod dispatch;
 pub mod documents;
 pub mod egress;

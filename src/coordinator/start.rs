@@ -11,10 +11,12 @@ use tokio::net::TcpListener;
 use tracing::{info, warn};
 
 use super::accounts::{Accounts, NewKey};
+use super::condition::{Condition, Phase};
 use super::dispatch::Facts;
 use super::egress::Egress;
 use super::http;
-use super::http::serve::{Connections, Tls, TlsError, serve};
+pub use super::http::serve::TlsFiles;
+use super::http::serve::{Certificates, Connections, HouseholdLimit, TlsError, serve};
 use super::kudos::{Aside, Settlement};
 use super::media::{Links, Media, MediaError, MediaSettings};
 use super::messages::Messages;
@@ -27,7 +29,7 @@ use super::pollers::{Badges, Pollers};
 use super::requests::{Requests, UNWRITTEN};
 use super::rigs::{Records, Rigs};
 use super::room::Memory;
-use super::state::{DoorSettings, Doors};
+use super::state::{DoorSettings, Doors, LiveSettings};
 use super::stats::Stats;
 use super::storage::{Location, StorageError, Store, have_alone};
 use super::switchboard::{Books, Drained, Switchboard};
@@ -55,13 +57,6 @@ pub struct Settings {
     pub connections_per_address: Option<usize>,
     /// How long the records of ended jobs are kept.
     pub retention: Duration,
-}
-
-/// A certificate chain and its key, both PEM.
-#[derive(Debug, Clone)]
-pub struct TlsFiles {
-    pub certificate: PathBuf,
-    pub key: PathBuf,
 }
 
 /// Why a coordinator did not start: for its operator to mend.
@@ -99,7 +94,10 @@ const HANDOVER: Duration = Duration::from_secs(45);
 /// A coordinator that answers.
 pub struct Coordinator {
     address: SocketAddr,
-    has_tls: bool,
+    certificates: Option<Certificates>,
+    settings: LiveSettings,
+    household_limit: HouseholdLimit,
+    condition: Condition,
     accounts: Accounts,
     switchboard: Switchboard,
     workers: Workers,
@@ -115,12 +113,24 @@ impl Coordinator {
         }
         raise_file_limit();
         let lock = lock(&settings.database)?;
-        let tls = settings
-            .tls
-            .as_ref()
-            .map(|files| Tls::from_files(&files.certificate, &files.key));
-        let tls = tls.transpose()?;
+        let condition = Condition::default();
+        condition.enter(Phase::Starting);
+        let open = |files| Certificates::open(files, condition.clone());
+        let certificates = settings.tls.map(open).transpose()?;
+        let tls = certificates.as_ref().map(Certificates::tls);
         let (listener, address) = listen(settings.listen).await?;
+        let until_started = Tasks::default();
+        let _ends_it = until_started.stopping().drop_guard();
+        let connections = Connections {
+            most_of_household: settings.connections_per_address,
+            ..Connections::behind(&settings.doors.trusted_proxies)
+        };
+        let (listener, first) = twice(listener).map_err(|cause| StartError::Listen {
+            address: settings.listen,
+            cause,
+        })?;
+        let starting = (http::starting(), tls.clone(), connections.clone());
+        serve(first, starting.0, starting.1, starting.2, &until_started);
         if !have_alone(&settings.database, HANDOVER, tasks).await? {
             return Err(StartError::InUse(settings.database));
         }
@@ -150,11 +160,8 @@ impl Coordinator {
             media,
             records,
         };
-        let connections = Connections {
-            most_of_household: settings.connections_per_address,
-            ..Connections::behind(&settings.doors.trusted_proxies)
-        };
-        let doors = doors(shelves, accounts, switchboard, settings.doors, grace, tasks).await?;
+        let mut doors = doors(shelves, accounts, switchboard, settings.doors, grace, tasks).await?;
+        doors.condition = condition.clone();
         let (accounts, switchboard) = (doors.accounts.clone(), doors.switchboard.clone());
         let rewards = Rewards {
             store: doors.store.clone(),
@@ -167,13 +174,20 @@ impl Coordinator {
         };
         rewards.start(tasks);
         let workers = doors.workers.clone();
-        let has_tls = tls.is_some();
+        let live_settings = doors.settings.clone();
         let router = http::router(doors);
-        serve(listener, router, tls, connections, tasks);
+        until_started.stopping().cancel();
+        let household_limit = serve(listener, router, tls, connections, tasks);
+        if let Some(certificates) = &certificates {
+            certificates.watch(tasks);
+        }
         info!("listening on {address}");
         Ok(Self {
             address,
-            has_tls,
+            certificates,
+            settings: live_settings,
+            household_limit,
+            condition,
             accounts,
             switchboard,
             workers,
@@ -185,7 +199,31 @@ impl Coordinator {
 
     /// Where clients find it.
     pub fn url(&self) -> String {
-        url(self.has_tls, self.address)
+        url(self.certificates.is_some(), self.address)
+    }
+
+    /// The address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// From now on requests should be sent here: what they need is loaded.
+    pub fn is_ready(&self) {
+        self.condition.enter(Phase::Serving);
+    }
+
+    /// Takes over what may change while requests are served: certificates, limits and texts. The rest of the settings
+    /// stays as it was at the start.
+    pub async fn reload(&self, settings: Settings) {
+        if let (Some(certificates), Some(files)) = (&self.certificates, settings.tls) {
+            certificates.reload(files);
+        }
+        self.household_limit
+            .change(settings.connections_per_address);
+        self.switchboard
+            .change_limits(settings.dispatch.limits())
+            .await;
+        self.settings.change(settings.doors);
     }
 
     /// The address it listens on, which may be that of every interface.
@@ -214,6 +252,7 @@ impl Coordinator {
 
     /// Takes nothing new and waits for what runs.
     pub async fn drain(self, within: Duration) -> Drained {
+        self.condition.enter(Phase::Draining);
         let drained = self.switchboard.drain(within).await;
         if !self.tasks.stop(LAST_WORDS).await {
             warn!("somebody was still reading, or the database had not answered");
@@ -308,6 +347,7 @@ pub async fn doors(
         store,
         tasks: tasks.clone(),
         settings: settings.into(),
+        condition: Condition::default(),
     })
 }
 
@@ -362,6 +402,16 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartE
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     Ok((listener, bound))
+}
+
+/// Two handles of one socket: the second answers until the first is served.
+fn twice(listener: TcpListener) -> io::Result<(TcpListener, TcpListener)> {
+    let listener = listener.into_std()?;
+    let other = listener.try_clone()?;
+    Ok((
+        TcpListener::from_std(listener)?,
+        TcpListener::from_std(other)?,
+    ))
 }
 
 fn url(has_tls: bool, address: SocketAddr) -> String {

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 use std::hash::RandomState;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use super::accounts::{Accounts, Caller};
 use super::address::{Network, Networks};
+use super::condition::Condition;
 use super::documents::Documents;
 use super::kudos::Prices;
 use super::media::Media;
@@ -45,7 +46,40 @@ pub struct Doors {
     pub sources: Sources,
     pub store: Store,
     pub tasks: Tasks,
-    pub settings: Arc<DoorSettings>,
+    pub settings: LiveSettings,
+    pub condition: Condition,
+}
+
+/// The settings as they are now: the operator may change some while requests are served. Clones speak of the same ones;
+/// a request keeps those that it began with.
+#[derive(Debug, Clone)]
+pub struct LiveSettings(Arc<RwLock<Arc<DoorSettings>>>);
+
+impl LiveSettings {
+    pub fn current(&self) -> Arc<DoorSettings> {
+        let settings = self.0.read();
+        settings.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes over what may change while requests are served, and leaves the rest as it was at the start.
+    pub fn change(&self, new: DoorSettings) {
+        let mut settings = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *settings = Arc::new(DoorSettings {
+            documents: new.documents,
+            rate_limits: new.rate_limits,
+            requests_per_minute: new.requests_per_minute,
+            known_image_models_only: new.known_image_models_only,
+            scrub_secrets: new.scrub_secrets,
+            polled_texts: new.polled_texts,
+            ..DoorSettings::clone(&settings)
+        });
+    }
+}
+
+impl From<DoorSettings> for LiveSettings {
+    fn from(settings: DoorSettings) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(settings))))
+    }
 }
 
 /// How the doors behave.

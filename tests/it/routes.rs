@@ -3,8 +3,8 @@
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
-use muster::coordinator::http::{Answers, ROUTES, Route};
-use muster::coordinator::state::DoorSettings;
+use muster::coordinator::http::{Answers, DEVELOPMENT, ROUTES, Route};
+use muster::coordinator::state::{Development, DoorSettings};
 use serde_json::{Value, json};
 
 use super::support::app::{Answer, App, request};
@@ -216,6 +216,84 @@ async fn every_reply_has_a_request_id_and_may_be_read_by_any_page() {
     assert!(uuid::Uuid::parse_str(made_up).is_ok(), "{made_up}");
     let missing = app.get("/nowhere").await;
     assert!(missing.header("x-request-id").is_some());
+}
+
+#[tokio::test]
+async fn a_browser_runs_nothing_in_a_page_that_is_not_written_in_it() {
+    let app = App::start().await;
+    let pages = ROUTES.iter().filter(|route| route.answers == Answers::Html);
+    for route in pages {
+        let answer = call(&app, route, &[]).await;
+        let policy = answer.header("content-security-policy").unwrap().to_owned();
+        for words in ["default-src 'none'", "frame-ancestors 'none'", "'sha256-"] {
+            assert!(policy.contains(words), "{}: {policy}", route.path);
+        }
+        assert!(!policy.contains("unsafe"), "{}: {policy}", route.path);
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("x-frame-options", "DENY"),
+        ] {
+            assert_eq!(answer.header(name), Some(value), "{}", route.path);
+        }
+        let html = answer.text().await;
+        for inline in [
+            " style=",
+            " onclick=",
+            " onload=",
+            "javascript:",
+            "<script ",
+        ] {
+            assert!(!html.contains(inline), "{} has {inline}", route.path);
+        }
+    }
+}
+
+#[tokio::test]
+async fn in_development_mode_no_page_of_another_origin_is_served() {
+    let app = App::with(DoorSettings {
+        development: Some(Development::default()),
+        ..DoorSettings::default()
+    })
+    .await;
+    let foreign = [
+        [
+            ("host", "localhost:7010"),
+            ("origin", "https://evil.example"),
+        ],
+        [("host", "evil.example:7010"), ("accept", "*/*")],
+    ];
+    let own = [
+        ("host", "localhost:7010"),
+        ("origin", "http://localhost:7010"),
+    ];
+    let all = ROUTES.iter().chain(DEVELOPMENT);
+    for route in all {
+        for headers in foreign {
+            let answer = call(&app, route, &headers).await;
+            assert_eq!(answer.status, StatusCode::FORBIDDEN, "{}", route.path);
+            assert!(answer.text().await.contains("in development mode"));
+        }
+        let answer = call(&app, route, &own).await;
+        let said = answer.text().await;
+        assert!(
+            !said.contains("in development mode"),
+            "{}: {said}",
+            route.path
+        );
+    }
+    let asks = [
+        foreign[0][0],
+        foreign[0][1],
+        ("access-control-request-method", "POST"),
+    ];
+    let path = "/api/v2/dev/test-user";
+    let preflight = request(Method::OPTIONS, path, &asks, Body::empty());
+    let answer = app.send(preflight).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    let outside = App::start().await;
+    let answer = call(&outside, &ROUTES[0], &foreign[0]).await;
+    assert_eq!(answer.status, StatusCode::OK, "only in development mode");
 }
 
 #[tokio::test]

@@ -75,6 +75,8 @@ pub enum Input {
     },
 
     // From the operator.
+    /// How much may be here at once, from now on. What is here already stays.
+    Limits(Limits),
     /// Ask a worker to leave when its jobs are done.
     DrainWorker {
         worker: WorkerId,
@@ -87,6 +89,13 @@ pub enum Input {
 
     /// Time has passed; [`super::Dispatcher::next_wake`] says when this is worth sending.
     Tick,
+}
+
+/// As in [`super::Settings`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub queue: usize,
+    pub in_flight: Option<usize>,
 }
 
 /// A request: its jobs are accepted or refused together.

@@ -68,8 +68,8 @@ pub use effect::{
 };
 pub use fairness::{Priority, Standing};
 pub use input::{
-    Claim, Extensions, Frame, Input, ModelReport, Registration, Report, Resume, Said, ServedModel,
-    SessionId, Submission, Terms,
+    Claim, Extensions, Frame, Input, Limits, ModelReport, Registration, Report, Resume, Said,
+    ServedModel, SessionId, Submission, Terms,
 };
 pub use jobs::MOST_ATTEMPTS;
 pub use online::{OnlineModel, OnlineWorker};
@@ -226,6 +226,7 @@ impl Dispatcher {
             Input::Settled { job, reward } => self.settled(job, reward, out),
             Input::SettleFailed { job } => self.settle_failed(job),
             Input::DrainWorker { worker, within } => self.drain_worker(worker, within, out),
+            Input::Limits(limits) => self.settings.set_limits(limits),
             Input::Drain { within } => self.drain(within, out),
             Input::Tick => {}
         }

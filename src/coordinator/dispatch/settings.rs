@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use crate::protocol::job::{AccountId, Kind};
 
+use super::input::Limits;
+
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Jobs that may wait, all accounts together.
@@ -57,6 +59,18 @@ pub struct StrikeRules {
 }
 
 impl Settings {
+    pub fn limits(&self) -> Limits {
+        Limits {
+            queue: self.queue_limit,
+            in_flight: self.in_flight_limit,
+        }
+    }
+
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.queue_limit = limits.queue;
+        self.in_flight_limit = limits.in_flight;
+    }
+
     /// A form comes back to the queue three times, as its clients know it, before one more failure is its last.
     pub fn failures_of(&self, kind: Kind) -> usize {
         match kind {

@@ -13,6 +13,7 @@ use crate::coordinator::accounts::{ANONYMOUS_KEY, Accounts, Caller, Denied, Role
 use crate::coordinator::error::ApiError;
 use crate::coordinator::sharing::Sharing;
 use crate::coordinator::state::DoorSettings;
+use crate::coordinator::storage::{StorageError, Store};
 use crate::protocol::job::{FailureKind, SharedKeyId};
 
 use super::body;
@@ -35,6 +36,8 @@ pub struct Guard {
     roles: Roles,
     /// Whoever is on its way out may not do this any more.
     makes: bool,
+    /// Asked before work begins: without a good store the work could not be settled.
+    store: Store,
     console: Option<Arc<str>>,
     /// The key that everybody knows opens this, too.
     anonymous: bool,
@@ -50,6 +53,7 @@ impl Guard {
             scopes,
             roles,
             makes: false,
+            store: Store::from_ref(open),
             anonymous: is_legacy && settings.anonymous,
             sharing: None,
             console: settings.console_url.as_deref().map(Arc::from),
@@ -82,7 +86,10 @@ impl Guard {
             return Err(ApiError::new(FailureKind::AccountDeleted, message));
         }
         if caller.may(self.scopes) && caller.has(self.roles) {
-            return Ok(caller);
+            return match self.store.problem().filter(|_| self.makes) {
+                Some(problem) => Err(unwritable(&problem)),
+                None => Ok(caller),
+            };
         }
         let lacks = match caller.may(self.scopes) {
             true => self.roles,
@@ -115,6 +122,11 @@ impl Guard {
             ..unknown(Denied::UnknownKey)
         }
     }
+}
+
+fn unwritable(problem: &StorageError) -> ApiError {
+    let message = format!("nothing new is taken now: {problem}; try again later");
+    ApiError::new(FailureKind::StoreUnavailable, message)
 }
 
 fn unknown(denied: Denied) -> ApiError {

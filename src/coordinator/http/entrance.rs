@@ -25,6 +25,7 @@ use crate::protocol::job::{FailureKind, RequestId};
 
 use super::address::{Address, Proxied};
 use super::auth::key_in;
+use super::{origin, unbuilt};
 
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub const JOB_ID: HeaderName = HeaderName::from_static("x-job-id");
@@ -65,7 +66,9 @@ pub async fn pass(
         request.extensions_mut().insert(proxied);
     }
     let is_own = is_for_one(request.headers());
-    let mut response = if is_preflight(&request) {
+    let mut response = if let Some(why) = refused_origin(&settings, &request) {
+        unbuilt::refuse(403, why.to_owned(), request.uri().path())
+    } else if is_preflight(&request) {
         preflight(request.headers())
     } else {
         run(request, next, &name).await
@@ -78,6 +81,12 @@ pub async fn pass(
         headers.entry(CACHE_CONTROL).or_insert(UNKEPT);
     }
     response
+}
+
+/// Keys protect what is not for every page; in development mode there are none that anybody could not have.
+fn refused_origin(settings: &DoorSettings, request: &Request) -> Option<&'static str> {
+    settings.development.as_ref()?;
+    origin::refusal(request.method(), request.uri(), request.headers())
 }
 
 /// Whether it came with a key that not everybody has.

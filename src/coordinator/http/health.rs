@@ -1,22 +1,90 @@
-//! Whether the service works. Always 200: a probe reads what is wrong.
+//! Whether the service works. `/health` is always 200: a person or a monitor reads what is wrong. `/health/ready` and
+//! `/health/live` say it by their status, for balancers and supervisors.
 
 use axum::extract::State;
-use serde_json::json;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Value, json};
 
+use crate::coordinator::condition::{Condition, Phase};
+use crate::coordinator::media::Media;
 use crate::coordinator::storage::Store;
 use crate::coordinator::switchboard::Switchboard;
 
-use super::reply::Reply;
+use super::reply::{self, Reply};
 
-pub async fn show(State(store): State<Store>, State(board): State<Switchboard>) -> Reply {
+pub async fn show(
+    State(store): State<Store>,
+    State(media): State<Media>,
+    State(board): State<Switchboard>,
+) -> Reply {
     let overview = board.overview();
-    let reachable = store.is_reachable();
+    let problems = problems(&store, &media);
     let models: Vec<&str> = overview.models.iter().map(|model| &*model.name).collect();
-    Reply(json!({
-        "status": if reachable { "ok" } else { "degraded" },
+    let mut health = json!({
+        "status": if problems.is_empty() { "ok" } else { "degraded" },
         "build_commit": option_env!("MUSTER_COMMIT"),
-        "redis": reachable,
+        "redis": store.is_reachable(),
         "workers_connected": overview.workers.len(),
         "models_available": models,
+    });
+    if !problems.is_empty() {
+        health["problems"] = problems.into();
+    }
+    Reply(health)
+}
+
+/// Whether requests should be sent here.
+pub async fn ready(
+    State(store): State<Store>,
+    State(media): State<Media>,
+    State(condition): State<Condition>,
+) -> Response {
+    let problems = problems(&store, &media);
+    let status = match condition.phase() {
+        Phase::Starting => "starting",
+        Phase::Draining => "draining",
+        Phase::Serving if !problems.is_empty() => "degraded",
+        Phase::Serving => return reply::with_status(StatusCode::OK, &json!({"status": "ready"})),
+    };
+    let mut body = json!({ "status": status });
+    if !problems.is_empty() {
+        body["problems"] = problems.into();
+    }
+    reply::with_status(StatusCode::SERVICE_UNAVAILABLE, &body)
+}
+
+/// Whether the process should be left running: a restart mends none of what [`ready`] tells.
+pub async fn live() -> Reply {
+    Reply(json!({"status": "live"}))
+}
+
+/// The same of a coordinator that is starting: its database is not open yet.
+pub async fn show_starting() -> Reply {
+    let cause = "the coordinator is starting";
+    Reply(json!({
+        "status": "degraded",
+        "build_commit": option_env!("MUSTER_COMMIT"),
+        "redis": false,
+        "workers_connected": 0,
+        "models_available": [],
+        "problems": [{"part": "start", "cause": cause}],
     }))
+}
+
+pub async fn starting() -> Response {
+    reply::with_status(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &json!({"status": "starting"}),
+    )
+}
+
+/// What is wrong, each with what mends it.
+fn problems(store: &Store, media: &Media) -> Vec<Value> {
+    let store = store.problem().map(|problem| problem.to_string());
+    let media = media.problem().map(str::to_owned);
+    [("store", store), ("media", media)]
+        .into_iter()
+        .filter_map(|(part, cause)| Some(json!({"part": part, "cause": cause?})))
+        .collect()
 }

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::coordinator::accounts::KeyId;
 use crate::coordinator::error::ApiError;
-use crate::coordinator::state::DoorSettings;
+use crate::coordinator::state::LiveSettings;
 use crate::protocol::job::FailureKind;
 
 use super::auth::Admitted;
@@ -20,7 +20,7 @@ use super::body;
 
 #[derive(Debug)]
 pub struct Limits {
-    per_minute: Option<u32>,
+    settings: LiveSettings,
     buckets: Mutex<HashMap<KeyId, Bucket>>,
 }
 
@@ -72,16 +72,16 @@ pub async fn count(
 }
 
 impl Limits {
-    pub fn new(settings: &DoorSettings) -> Self {
+    pub fn new(settings: LiveSettings) -> Self {
         Self {
-            per_minute: settings.requests_per_minute,
+            settings,
             buckets: Mutex::default(),
         }
     }
 
     /// Counts one request.
     fn ask(&self, key: KeyId, now: Instant) -> Option<Tally> {
-        let per_minute = self.per_minute?.max(1);
+        let per_minute = self.settings.current().requests_per_minute?.max(1);
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= MOST_BUCKETS {
             buckets.retain(|_, bucket| bucket.filled(per_minute, now) < f64::from(per_minute));
@@ -149,13 +149,28 @@ mod tests {
 
     use super::{Limits, Tally, spelled};
     use crate::coordinator::accounts::KeyId;
-    use crate::coordinator::state::DoorSettings;
+    use crate::coordinator::state::{DoorSettings, LiveSettings};
 
     fn limits(per_minute: Option<u32>) -> Limits {
-        Limits::new(&DoorSettings {
-            requests_per_minute: per_minute,
+        Limits::new(settings(per_minute).into())
+    }
+
+    fn settings(requests_per_minute: Option<u32>) -> DoorSettings {
+        DoorSettings {
+            requests_per_minute,
             ..DoorSettings::default()
-        })
+        }
+    }
+
+    #[test]
+    fn a_limit_that_is_changed_applies_to_the_next_request() {
+        let live = LiveSettings::from(settings(None));
+        let limits = Limits::new(live.clone());
+        let ask = || limits.ask(KeyId(1), Instant::now());
+        assert!(ask().is_none());
+        live.change(settings(Some(1)));
+        assert!(ask().unwrap().wait.is_none());
+        assert!(ask().unwrap().wait.is_some());
     }
 
     #[test]

@@ -7,10 +7,23 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 
+use crate::coordinator::condition::{Condition, Phase};
+use crate::coordinator::media::Media;
+use crate::coordinator::storage::Store;
 use crate::coordinator::switchboard::{BUCKETS, Figures, Histogram, Switchboard};
 
-pub async fn show(State(board): State<Switchboard>) -> impl IntoResponse {
-    let page = page(&board.figures(), board.overview().models.len());
+pub async fn show(
+    State(board): State<Switchboard>,
+    (State(store), State(media)): (State<Store>, State<Media>),
+    State(condition): State<Condition>,
+) -> impl IntoResponse {
+    let mut page = page(&board.figures(), board.overview().models.len());
+    put_condition(
+        &mut page,
+        &condition,
+        store.is_reachable(),
+        media.problem().is_none(),
+    );
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], page)
 }
 
@@ -56,6 +69,19 @@ fn page(figures: &Figures, models: usize) -> String {
     page
 }
 
+/// What an operator is woken for.
+#[rustfmt::skip]
+fn put_condition(page: &mut String, condition: &Condition, store: bool, media: bool) {
+    let is_ready = condition.phase() == Phase::Serving && store && media;
+    put(page, "gauge", ("muster_ready", "Whether requests should be sent here, as /health/ready says.", is_ready.into()));
+    put(page, "gauge", ("muster_store_available", "Whether the database can be read and written.", store.into()));
+    put(page, "gauge", ("muster_media_available", "Whether the media folder is in its place.", media.into()));
+    if let Some(expiry) = condition.certificate_expiry() {
+        let seconds = u64::try_from(expiry.0 / 1000).unwrap_or(0);
+        put(page, "gauge", ("muster_tls_certificate_expiry_timestamp_seconds", "When the certificate expires.", seconds));
+    }
+}
+
 fn put(page: &mut String, kind: &str, (name, about, value): Line) {
     let _ = write!(
         page,
@@ -81,8 +107,28 @@ fn put_times(page: &mut String, name: &str, about: &str, times: &Histogram) {
 mod tests {
     use std::time::Duration;
 
-    use super::page;
+    use super::{page, put_condition};
+    use crate::coordinator::condition::{Condition, Phase};
     use crate::coordinator::switchboard::Figures;
+    use crate::protocol::job::UnixMillis;
+
+    #[test]
+    fn a_coordinator_that_is_not_ready_says_so_and_when_its_certificate_expires() {
+        let condition = Condition::default();
+        let says = |store, line: &str| {
+            let mut page = String::new();
+            put_condition(&mut page, &condition, store, true);
+            page.lines().any(|found| found == line)
+        };
+        assert!(says(true, "muster_ready 1"));
+        assert!(says(false, "muster_ready 0") && says(false, "muster_store_available 0"));
+        condition.note_certificate_expiry(UnixMillis(1_800_000_000_000));
+        let expiry = "muster_tls_certificate_expiry_timestamp_seconds 1800000000";
+        assert!(says(true, expiry));
+        condition.enter(Phase::Draining);
+        condition.enter(Phase::Serving);
+        assert!(says(true, "muster_ready 0"), "draining is the last phase");
+    }
 
     #[test]
     fn buckets_add_up_as_prometheus_wants_them() {

@@ -9,7 +9,8 @@
 //! | `auth`, `limits`, `body` | who asks, how often, and how much |
 //! | `rates` | how often an address may ask for one thing, by the poll API |
 //! | `open` | what handlers extract their parts from |
-//! | `reply` | errors and JSON as responses |
+//! | `origin` | which pages may reach a coordinator in development mode |
+//! | `reply`, `page` | errors and JSON as responses; pages for people |
 //! | `descriptor`, `health`, `status`, `metrics`, `openapi` | the service about itself |
 //! | `models`, `workers` | who is online |
 //! | `openai` | chat completions |
@@ -33,6 +34,8 @@ mod models;
 mod open;
 mod openai;
 mod openapi;
+mod origin;
+mod page;
 mod rates;
 mod reply;
 mod route;
@@ -107,6 +110,8 @@ pub const ROUTES: &[Route] = &[
     Route::get("/",                          Who::Anyone, Json,    "What this service is and where its endpoints are.", || get(descriptor::show)),
     Route::get("/.well-known/serviceinfo",   Who::Anyone, Json,    "What this service is, for those who look it up.",   || get(descriptor::well_known)),
     Route::get("/health",                    Who::Anyone, Json,    "Whether the service works.",                        || get(health::show)),
+    Route::get("/health/live",               Who::Anyone, Json,    "200 while the process runs, for supervisors.",      || get(health::live)),
+    Route::get("/health/ready",              Who::Anyone, Json,    "200 if requests should be sent here, else 503, for balancers.", || get(health::ready)),
     Route::get("/metrics",                   Who::Anyone, Text,    "Figures for Prometheus.",                           || get(metrics::show)),
     Route::get("/openapi.json",              Who::Anyone, Json,    "This list for programs.",                           || get(openapi::show)),
     Route::get("/docs",                      Who::Anyone, Html,    "This list for people.",                             || get(openapi::browse)),
@@ -250,10 +255,19 @@ pub const DEVELOPMENT: &[Route] = &[
     Route::post("/api/v2/dev/test-user",                Who::Anyone, Json,    "A user for tests of other programs.",             || post(legacy::try_out)),
 ];
 
+/// What is answered while the coordinator starts, which may wait for a database.
+pub fn starting() -> Router {
+    Router::new()
+        .route("/health", get(health::show_starting))
+        .route("/health/ready", get(health::starting))
+        .route("/health/live", get(health::live))
+        .fallback(unbuilt::starting)
+}
+
 /// All of it. Tests call it in memory.
 pub fn router(doors: Doors) -> Router {
     LazyLock::force(&status::STARTED);
-    let development: &[Route] = match doors.settings.development {
+    let development: &[Route] = match doors.settings.current().development {
         Some(_) => DEVELOPMENT,
         None => &[],
     };

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use axum::extract::FromRef;
 
 use crate::coordinator::accounts::Accounts;
+use crate::coordinator::condition::Condition;
 use crate::coordinator::kudos::Giving;
 use crate::coordinator::media::Media;
 use crate::coordinator::messages::Messages;
@@ -55,11 +56,11 @@ const MOST_NAMES: usize = 10_000;
 impl Open {
     pub fn new(doors: Doors) -> Self {
         Self {
-            limits: Arc::new(Limits::new(&doors.settings)),
-            rates: Arc::new(Rates::new(&doors.settings)),
+            limits: Arc::new(Limits::new(doors.settings.clone())),
+            rates: Arc::new(Rates::new(doors.settings.clone())),
             memory: doors.workers.memory().clone(),
             models: Arc::new(KnownModels {
-                names: doors.settings.names.clone(),
+                names: doors.settings.current().names.clone(),
                 learnt: RwLock::default(),
             }),
             doors: Arc::new(doors),
@@ -126,7 +127,8 @@ parts! {
     Giving = |open| Giving::new(open.doors.store.clone(), open.doors.accounts.clone());
     Sharing = |open| Sharing::new(open.doors.store.clone());
     Tasks = |open| open.doors.tasks.clone();
-    Arc<DoorSettings> = |open| open.doors.settings.clone();
+    Arc<DoorSettings> = |open| open.doors.settings.current();
+    Condition = |open| open.doors.condition.clone();
     Arc<Limits> = |open| open.limits.clone();
     Arc<Rates> = |open| open.rates.clone();
     Arc<KnownModels> = |open| open.models.clone();

@@ -3,14 +3,13 @@
 use std::sync::{Arc, LazyLock};
 
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::IntoResponse;
 use serde_json::{Map, Value, json};
 
 use crate::coordinator::state::DoorSettings;
 use crate::protocol::openai::chat;
 
 use super::ROUTES;
+use super::page::Page;
 use super::reply::Reply;
 use super::route::{Answers, Route};
 
@@ -21,9 +20,9 @@ pub async fn show(State(settings): State<Arc<DoorSettings>>) -> Reply {
 }
 
 /// A page that reads `/openapi.json` and needs nothing from elsewhere.
-pub async fn browse() -> impl IntoResponse {
-    const PAGE: &str = include_str!("docs.html");
-    ([(CONTENT_TYPE, "text/html; charset=utf-8")], PAGE)
+pub async fn browse() -> &'static Page {
+    static PAGE: LazyLock<Page> = LazyLock::new(|| Page::new(include_str!("docs.html")));
+    &PAGE
 }
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {

@@ -6,6 +6,7 @@ use std::time::Instant;
 use axum::extract::State;
 use serde_json::{Map, Value, json};
 
+use crate::coordinator::media::Media;
 use crate::coordinator::storage::Store;
 use crate::coordinator::switchboard::{Overview, Switchboard};
 use crate::protocol::job::Kinds;
@@ -16,11 +17,15 @@ use super::workers::KINDS;
 /// When somebody first looked, or the router was made.
 pub static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-pub async fn show(State(store): State<Store>, State(board): State<Switchboard>) -> Reply {
+pub async fn show(
+    State(store): State<Store>,
+    State(media): State<Media>,
+    State(board): State<Switchboard>,
+) -> Reply {
     let overview = board.overview();
     let queued: usize = overview.queued;
     Reply(json!({
-        "status": if store.is_reachable() { "ok" } else { "degraded" },
+        "status": if store.is_reachable() && media.problem().is_none() { "ok" } else { "degraded" },
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_s": STARTED.elapsed().as_secs(),
         "workers": {

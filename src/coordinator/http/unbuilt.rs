@@ -20,20 +20,35 @@ pub async fn wrong_path(method: Method, OriginalUri(uri): OriginalUri) -> Respon
     // Other people's paths are not repeated at length.
     let path: String = uri.path().chars().take(200).collect();
     let message = format!("there is no {method} {path}: see /openapi.json");
-    nothing_here(404, message, uri.path())
+    refuse(404, message, uri.path())
 }
 
 pub async fn wrong_method(request: Request) -> Response {
     let path: String = request.uri().path().chars().take(200).collect();
     let message = format!("{path} does not take {}", request.method());
-    nothing_here(405, message, request.uri().path())
+    refuse(405, message, request.uri().path())
+}
+
+/// 503, until the coordinator has started.
+pub async fn starting(OriginalUri(uri): OriginalUri) -> Response {
+    let message = "the coordinator is starting, try again in a moment";
+    let kind = FailureKind::ShuttingDown;
+    refuse_as(kind, 503, message.to_owned(), uri.path())
 }
 
 /// In the words of whom the path belongs to.
-fn nothing_here(status: u16, message: String, path: &str) -> Response {
+pub fn refuse(status: u16, message: String, path: &str) -> Response {
+    let kind = match status {
+        403 => FailureKind::AccessDenied,
+        _ => FailureKind::InvalidRequest,
+    };
+    refuse_as(kind, status, message, path)
+}
+
+fn refuse_as(kind: FailureKind, status: u16, message: String, path: &str) -> Response {
     if path.starts_with(legacy::BASE) {
         return Refused::Here(Refusal::plain(status, message)).into_response();
     }
-    let error = ApiError::new(FailureKind::InvalidRequest, message);
+    let error = ApiError::new(kind, message);
     error.with_status(status).into_response()
 }

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::warn;
 
+use crate::coordinator::file_id::{FileId, is_gone};
+
 use super::key::Key;
 use super::link::Ticket;
 
@@ -21,6 +23,25 @@ pub struct Disk {
     arriving: Mutex<HashMap<Key, u64>>,
     /// Whether it was warned that there is no room.
     warned: AtomicBool,
+    /// Which folder it was when it was opened, and what is wrong with the one that is there now.
+    place: Mutex<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    id: FileId,
+    problem: Option<&'static str>,
+}
+
+/// What a look at the folder found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// The folder that was opened.
+    Same,
+    /// None.
+    Nothing,
+    /// Another folder, such as the one below a disk that was unmounted.
+    Other,
 }
 
 /// An upload under way: the only one for its key. It has the room for what its link is for.
@@ -31,13 +52,48 @@ pub struct Arriving {
 }
 
 impl Disk {
-    pub fn of(root: &Path, spare: u64) -> Self {
-        Self {
+    pub fn of(root: &Path, spare: u64) -> io::Result<Self> {
+        let place = Place {
+            id: FileId::of(root)?,
+            problem: None,
+        };
+        Ok(Self {
             root: root.to_owned(),
             spare,
             arriving: Mutex::default(),
             warned: AtomicBool::default(),
+            place: Mutex::new(place),
+        })
+    }
+
+    pub fn found(&self) -> Found {
+        match FileId::of(&self.root) {
+            Err(error) if is_gone(&error) => Found::Nothing,
+            // Whether the disk answers is told by those who use it.
+            Err(_) => Found::Same,
+            Ok(id) if id == self.place().id => Found::Same,
+            Ok(_) => Found::Other,
         }
+    }
+
+    /// From here on the folder that is there is the right one.
+    pub fn adopt(&self) -> io::Result<()> {
+        let id = FileId::of(&self.root)?;
+        *self.place() = Place { id, problem: None };
+        Ok(())
+    }
+
+    pub fn problem(&self) -> Option<&'static str> {
+        self.place().problem
+    }
+
+    /// Gives back what was wrong before.
+    pub fn note(&self, problem: Option<&'static str>) -> Option<&'static str> {
+        std::mem::replace(&mut self.place().problem, problem)
+    }
+
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// None, while the same is being uploaded.
@@ -60,6 +116,9 @@ impl Disk {
     /// Whether there is room for so many bytes beside all that is being uploaded. If not, it is warned of that once until
     /// the next [`Disk::look`].
     pub fn check(&self, bytes: u64) -> io::Result<()> {
+        if let Some(problem) = self.problem() {
+            return Err(io::Error::other(problem));
+        }
         let disk = rustix::fs::statvfs(&self.root)?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         let coming = self.coming().saturating_add(bytes);

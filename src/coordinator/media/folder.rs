@@ -15,9 +15,10 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_blocking;
+use tracing::{error, info, warn};
 use uuid::Uuid;
 
-use super::disk::Disk;
+use super::disk::{Disk, Found};
 use super::key::{Area, Key, Kind, SIGNATURE_BYTES};
 use super::link::Ticket;
 use super::{Interrupted, Unaccepted};
@@ -28,6 +29,9 @@ pub struct Folder {
     disk: Arc<Disk>,
 }
 
+const OTHER_FOLDER: &str = "the media folder is not the one that was opened: mount its disk again, or restart the coordinator to use the folder that is there";
+const DELETED_FOLDER: &str =
+    "the media folder was deleted and cannot be made anew: make it, writable for the coordinator";
 /// Where files are while they are written.
 const PARTS: &str = "parts";
 /// Stands for an object that was deleted, so that no link brings it back.
@@ -42,19 +46,56 @@ struct Part {
 impl Folder {
     /// The folder, made if it is not there.
     pub fn open(root: &Path, spare: u64) -> io::Result<Self> {
-        let areas = Area::ALL.map(Area::name);
-        for area in areas.into_iter().chain([PARTS]) {
-            let mut builder = DirBuilder::new();
-            builder
-                .recursive(true)
-                .mode(0o700)
-                .create(root.join(area))?;
-        }
+        make(root)?;
         let folder = Self {
             root: root.to_owned(),
-            disk: Arc::new(Disk::of(root, spare)),
+            disk: Arc::new(Disk::of(root, spare)?),
         };
         Ok(folder)
+    }
+
+    /// What keeps the folder from being used.
+    pub fn problem(&self) -> Option<&'static str> {
+        self.disk.problem()
+    }
+
+    /// Looks whether the folder is still the one that was opened. One that was deleted is made anew: its images are
+    /// lost in any case.
+    pub async fn look(&self) -> io::Result<()> {
+        self.blocking(|folder| {
+            let problem = match folder.disk.found() {
+                Found::Same if folder.has_areas() => None,
+                Found::Same | Found::Nothing => folder.make_anew(),
+                Found::Other => Some(OTHER_FOLDER),
+            };
+            match (folder.disk.note(problem), problem) {
+                (None, Some(problem)) => error!("images are refused: {problem}"),
+                (Some(_), None) => info!("the media folder is in its place again"),
+                _ => {}
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    fn has_areas(&self) -> bool {
+        let areas = Area::ALL.map(Area::name);
+        areas
+            .into_iter()
+            .chain([PARTS])
+            .all(|area| self.root.join(area).is_dir())
+    }
+
+    fn make_anew(&self) -> Option<&'static str> {
+        match make(&self.root).and_then(|()| self.disk.adopt()) {
+            Ok(()) => {
+                warn!(
+                    "the media folder, or one in it, was deleted and is made anew: images that were in it are lost"
+                );
+                None
+            }
+            Err(_) => Some(DELETED_FOLDER),
+        }
     }
 
     /// Stores an object under its name, whatever was there before.
@@ -285,6 +326,19 @@ impl Drop for Part {
         // What has its own name by now keeps it.
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// The folder and those in it, where they are not there.
+fn make(root: &Path) -> io::Result<()> {
+    let areas = Area::ALL.map(Area::name);
+    for area in areas.into_iter().chain([PARTS]) {
+        let mut builder = DirBuilder::new();
+        builder
+            .recursive(true)
+            .mode(0o700)
+            .create(root.join(area))?;
+    }
+    Ok(())
 }
 
 fn private() -> OpenOptions {

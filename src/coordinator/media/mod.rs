@@ -145,6 +145,8 @@ pub struct Download {
     pub kind: Kind,
 }
 
+/// How often the folder is looked for.
+const LOOKS: Duration = Duration::from_secs(2);
 const SWEEPS: Duration = Duration::from_secs(600);
 
 impl MediaSettings {
@@ -187,6 +189,8 @@ impl Media {
         };
         let (sweeping, stopping) = (media.clone(), tasks.stopping());
         tasks.start(async move { stopping.run_until_cancelled(sweeping.sweep_on()).await });
+        let (looking, stopping) = (media.clone(), tasks.stopping());
+        tasks.start(async move { stopping.run_until_cancelled(looking.look_on()).await });
         let (deleting, stopping) = (media.clone(), tasks.stopping());
         tasks.start(async move { stopping.run_until_cancelled(deleting.delete_on()).await });
         Ok(media)
@@ -259,6 +263,26 @@ impl Media {
         match &self.inner.place {
             Place::Folder(folder, _) => folder.has_room(self.inner.largest),
             Place::Bucket(_) => true,
+        }
+    }
+
+    /// What keeps images from being stored, and what mends it.
+    pub fn problem(&self) -> Option<&'static str> {
+        match &self.inner.place {
+            Place::Folder(folder, _) => folder.problem(),
+            Place::Bucket(_) => None,
+        }
+    }
+
+    async fn look_on(self) {
+        let Place::Folder(folder, _) = &self.inner.place else {
+            return;
+        };
+        loop {
+            sleep(LOOKS).await;
+            if let Err(error) = folder.look().await {
+                debug!("looking at the media folder failed: {error}");
+            }
         }
     }
 

@@ -24,7 +24,8 @@ use super::sessions::{Card, Sessions};
 use super::stream::JobStream;
 use super::{Drained, Shared};
 use crate::coordinator::dispatch::{
-    Dispatcher, Effect, Input, Mono, Now, Outlook, Refusal, Registration, Settings, Submission,
+    Dispatcher, Effect, Input, Limits, Mono, Now, Outlook, Refusal, Registration, Settings,
+    Submission,
 };
 use crate::coordinator::metering::{Counted, Meter};
 use crate::protocol::job::{Job, JobId, Kind, Kudos, UnixMillis};
@@ -72,6 +73,7 @@ pub enum Message {
         result: Result<Kudos, Unsettled>,
         took: Duration,
     },
+    Limits(Limits),
     Drain {
         within: Duration,
         done: oneshot::Sender<Drained>,
@@ -257,6 +259,11 @@ impl Desk {
             } => {
                 self.shared.counters.settlement.add(took);
                 self.settled(job, counted, result);
+            }
+            Message::Limits(limits) => {
+                // For a dispatcher that begins anew, too.
+                self.settings.set_limits(limits);
+                self.handle(Input::Limits(limits));
             }
             Message::Drain { within, done } => {
                 self.draining.push(done);

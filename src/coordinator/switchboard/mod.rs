@@ -61,7 +61,7 @@ use desk::{Desk, Message};
 use figures::Counters;
 use overview::Board;
 
-use super::dispatch::{Input, Refusal, Registration, SessionId, Settings, Submission};
+use super::dispatch::{Input, Limits, Refusal, Registration, SessionId, Settings, Submission};
 use super::workers::frames;
 use crate::tasks::Tasks;
 
@@ -130,6 +130,12 @@ impl Switchboard {
         let sent = self.messages.send(message).await;
         sent.map_err(|_| Refusal::ShuttingDown)?;
         answered.await.unwrap_or(Err(Refusal::ShuttingDown))
+    }
+
+    /// How much may be here at once, from now on.
+    pub async fn change_limits(&self, limits: Limits) {
+        // A switchboard that has stopped takes nothing in any case.
+        let _ = self.messages.send(Message::Limits(limits)).await;
     }
 
     pub fn overview(&self) -> Arc<Overview> {

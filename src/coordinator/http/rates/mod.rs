@@ -30,7 +30,7 @@ use super::legacy::Refused;
 use crate::coordinator::accounts::{ANONYMOUS_KEY, Caller, Roles};
 use crate::coordinator::address::Network;
 use crate::coordinator::clock::wall_clock;
-use crate::coordinator::state::DoorSettings;
+use crate::coordinator::state::LiveSettings;
 use crate::protocol::legacy::Refusal;
 
 use windows::{Asked, Standing, Windows};
@@ -143,7 +143,7 @@ pub struct Rates {
     friends: Mutex<HashMap<Network, Instant>>,
     /// Keyed, so that nobody can make two clients meet.
     hasher: RandomState,
-    is_on: bool,
+    settings: LiveSettings,
 }
 
 /// An address is known so long after a trusted account asked from it.
@@ -170,7 +170,7 @@ pub async fn count(
     request: Request,
     next: Next,
 ) -> Response {
-    if !counted.rates.is_on {
+    if !counted.rates.settings.current().rate_limits {
         return next.run(request).await;
     }
     let asked = counted.asked(address.0, &request);
@@ -242,12 +242,12 @@ impl Counted {
 }
 
 impl Rates {
-    pub fn new(settings: &DoorSettings) -> Self {
+    pub fn new(settings: LiveSettings) -> Self {
         Self {
             windows: Mutex::default(),
             friends: Mutex::default(),
             hasher: RandomState::new(),
-            is_on: settings.rate_limits,
+            settings,
         }
     }
 
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn an_address_is_known_for_a_day_after_a_trusted_account_asked_from_it() {
-        let (rates, now) = (Rates::new(&DoorSettings::default()), Instant::now());
+        let (rates, now) = (Rates::new(DoorSettings::default().into()), Instant::now());
         let here = "192.0.2.1".parse().unwrap();
         let knows = |after| {
             let later = now + Duration::from_secs(after);

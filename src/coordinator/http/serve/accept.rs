@@ -15,7 +15,7 @@ use crate::tasks::Tasks;
 
 use super::connection::Connection;
 use super::peer::Peer;
-use super::place::{Full, Place, Places};
+use super::place::{Full, HouseholdLimit, Place, Places};
 use super::{Connections, Tls};
 
 /// What every connection comes through.
@@ -50,6 +50,10 @@ impl Door {
             connections,
             tasks,
         }
+    }
+
+    pub fn household_limit(&self) -> HouseholdLimit {
+        self.places.household_limit()
     }
 
     pub async fn accept_from(mut self, listener: TcpListener) {

@@ -8,11 +8,13 @@
 //! | `activity` | when it last did anything |
 //! | `place` | how many there are, of all and of one household |
 //! | `peer` | its TCP stream, and whether the other side has gone |
-//! | `tls` | certificates from files |
+//! | `tls`, `certificates`, `expiry` | certificates from files; read anew when they change, watched for their end |
 
 mod accept;
 mod activity;
+mod certificates;
 mod connection;
+mod expiry;
 mod peer;
 mod place;
 mod tls;
@@ -20,7 +22,9 @@ mod tls;
 #[cfg(test)]
 mod tests;
 
-pub use tls::{Tls, TlsError};
+pub use certificates::Certificates;
+pub use place::HouseholdLimit;
+pub use tls::{Tls, TlsError, TlsFiles};
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -74,14 +78,17 @@ impl Connections {
     }
 }
 
-/// Serves until the tasks are told to stop; then requests that run are answered, and the tasks end.
+/// Serves until the tasks are told to stop; then requests that run are answered, and the tasks end. Gives back the
+/// limit that may be changed in between.
 pub fn serve(
     listener: TcpListener,
     router: Router,
     tls: Option<Tls>,
     connections: Connections,
     tasks: &Tasks,
-) {
+) -> HouseholdLimit {
     let door = accept::Door::new(router, tls, connections, tasks.clone());
+    let limit = door.household_limit();
     tasks.start(door.accept_from(listener));
+    limit
 }

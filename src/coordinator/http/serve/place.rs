@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -13,8 +14,27 @@ use crate::coordinator::address::Network;
 pub struct Places {
     free: Arc<Semaphore>,
     households: Households,
-    most_of_household: Option<usize>,
+    most_of_household: HouseholdLimit,
     of_many: Vec<Network>,
+}
+
+/// As many connections one household may have open, or 0 for all there are. Clones speak of the same limit.
+#[derive(Debug, Clone)]
+pub struct HouseholdLimit(Arc<AtomicUsize>);
+
+impl HouseholdLimit {
+    fn new(most: Option<usize>) -> Self {
+        Self(Arc::new(AtomicUsize::new(most.unwrap_or(0))))
+    }
+
+    /// For connections from now on.
+    pub fn change(&self, most: Option<usize>) {
+        self.0.store(most.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    fn most(&self) -> Option<usize> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|most| *most > 0)
+    }
 }
 
 /// That of one connection, until this is dropped.
@@ -49,15 +69,19 @@ impl Places {
         Self {
             free: Arc::new(Semaphore::new(most)),
             households: Households::default(),
-            most_of_household: connections.most_of_household,
+            most_of_household: HouseholdLimit::new(connections.most_of_household),
             of_many: connections.of_many.clone(),
         }
+    }
+
+    pub fn household_limit(&self) -> HouseholdLimit {
+        self.most_of_household.clone()
     }
 
     /// One that comes from there, if that is known.
     pub fn take(&self, address: Option<IpAddr>) -> Result<Place, Full> {
         let counted = address.filter(|address| !self.is_of_many(*address));
-        let counted = counted.zip(self.most_of_household);
+        let counted = counted.zip(self.most_of_household.most());
         let of_household = counted.map(|(address, most)| self.of_household(address, most));
         let of_household = of_household.transpose()?;
         let one = self.free.clone().try_acquire_owned();

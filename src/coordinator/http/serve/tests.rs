@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::accept::accept;
-use super::{Connections, Tls, serve};
+use super::{Connections, Tls, TlsFiles, serve};
 use crate::tasks::Tasks;
 
 struct Server {
@@ -188,11 +188,29 @@ fn fixture(name: &str) -> std::path::PathBuf {
 }
 
 #[tokio::test]
-async fn certificates_from_files_encrypt() {
-    let tls = Tls::from_files(&fixture("certificate.pem"), &fixture("key.pem")).unwrap();
-    let server = Server::start(Connections::default(), Some(tls)).await;
+async fn certificates_from_files_encrypt_and_can_be_replaced() {
+    let (tls, _) = Tls::read(&files("certificate.pem", "key.pem")).unwrap();
+    let server = Server::start(Connections::default(), Some(tls.clone())).await;
+    let answer = ask(&mut connect(&server, "certificate.pem").await.unwrap(), "/").await;
+    assert!(answer.ends_with("here"), "{answer}");
+    let (renewed, _) = Tls::read(&files("other-certificate.pem", "other-key.pem")).unwrap();
+    tls.replace(&renewed);
+    let answer = ask(
+        &mut connect(&server, "other-certificate.pem").await.unwrap(),
+        "/",
+    )
+    .await;
+    assert!(answer.ends_with("here"), "{answer}");
+    assert!(connect(&server, "certificate.pem").await.is_err());
+}
+
+/// A connection that trusts this certificate alone.
+async fn connect(
+    server: &Server,
+    certificate: &str,
+) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
     let mut roots = rustls::RootCertStore::empty();
-    let own = CertificateDer::from_pem_file(fixture("certificate.pem")).unwrap();
+    let own = CertificateDer::from_pem_file(fixture(certificate)).unwrap();
     roots.add(own).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
@@ -202,16 +220,23 @@ async fn certificates_from_files_encrypt() {
         .with_no_client_auth();
     let name = ServerName::try_from("localhost").unwrap();
     let stream = TlsConnector::from(Arc::new(config)).connect(name, server.connect().await);
-    let answer = ask(&mut stream.await.unwrap(), "/").await;
-    assert!(answer.ends_with("here"), "{answer}");
+    stream.await
+}
+
+fn files(certificate: &str, key: &str) -> TlsFiles {
+    TlsFiles {
+        certificate: fixture(certificate),
+        key: fixture(key),
+    }
 }
 
 #[test]
 fn files_that_are_no_certificates_are_named() {
-    let (certificate, key) = (fixture("certificate.pem"), fixture("key.pem"));
-    let error = Tls::from_files(&key, &key).unwrap_err().to_string();
+    let error = Tls::read(&files("key.pem", "key.pem")).map(drop);
+    let error = error.unwrap_err().to_string();
     assert!(error.contains("key.pem holds no certificate"), "{error}");
-    let error = Tls::from_files(&certificate, &fixture("none.pem")).unwrap_err();
+    let error = Tls::read(&files("certificate.pem", "none.pem")).map(drop);
+    let error = error.unwrap_err();
     assert!(
         error.to_string().contains("none.pem is not a PEM file"),
         "{error}"

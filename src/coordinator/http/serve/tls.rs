@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 use rustls::crypto::ring;
@@ -11,11 +11,22 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::protocol::job::UnixMillis;
+
+use super::expiry::expiry;
 use super::peer::Peer;
 
-/// Turns a connection into an encrypted one.
+/// Turns a connection into an encrypted one. Clones serve the same certificate, which may be replaced: connections that
+/// are open keep the one that they began with.
 #[derive(Clone)]
-pub struct Tls(TlsAcceptor);
+pub struct Tls(Arc<RwLock<TlsAcceptor>>);
+
+/// A certificate chain and its key, both PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
@@ -28,16 +39,18 @@ pub enum TlsError {
 }
 
 impl Tls {
-    /// A chain and its key, both PEM.
-    pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
+    /// A chain and its key, and when the first certificate of the chain expires.
+    pub fn read(files: &TlsFiles) -> Result<(Self, Option<UnixMillis>), TlsError> {
+        let TlsFiles { certificate, key } = files;
         let chain = read(certificate, |path| {
             CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>()
         })?;
-        if chain.is_empty() {
+        let Some(first) = chain.first() else {
             return Err(TlsError::Empty {
                 path: certificate.to_owned(),
             });
-        }
+        };
+        let expiry = expiry(first);
         let key = read(key, |path| PrivateKeyDer::from_pem_file(path))?;
         let provider = Arc::new(ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -45,11 +58,30 @@ impl Tls {
             .with_no_client_auth()
             .with_single_cert(chain, key)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Ok((Self(Arc::new(RwLock::new(acceptor))), expiry))
+    }
+
+    /// Serves the other's certificate from now on.
+    pub fn replace(&self, other: &Self) {
+        let acceptor = other.acceptor();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
     }
 
     pub async fn shake_hands(&self, stream: Peer) -> io::Result<TlsStream<Peer>> {
-        self.0.accept(stream).await
+        let acceptor = self.acceptor();
+        acceptor.accept(stream).await
+    }
+
+    fn acceptor(&self) -> TlsAcceptor {
+        let acceptor = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        acceptor.clone()
+    }
+
+    /// Tells one certificate from another.
+    #[cfg(test)]
+    pub fn identity(&self) -> usize {
+        Arc::as_ptr(self.acceptor().config()) as usize
     }
 }
 

@@ -1,0 +1,62 @@
+//! How the coordinator stands as a whole: whether it is starting, serving or draining, and when its certificate expires.
+//! Probes and metrics read it here; what is wrong with the store and the media folder they ask those.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+
+use crate::protocol::job::UnixMillis;
+
+/// Clones speak of the same coordinator.
+#[derive(Debug, Clone, Default)]
+pub struct Condition(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    phase: AtomicU8,
+    /// 0 where no certificate is served.
+    certificate_expiry_millis: AtomicI64,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Phase {
+    #[default]
+    Serving,
+    /// Something that requests need is still being loaded.
+    Starting,
+    /// Nothing new is taken: the process ends when what runs has ended.
+    Draining,
+}
+
+impl Condition {
+    pub fn phase(&self) -> Phase {
+        match self.0.phase.load(Ordering::Relaxed) {
+            1 => Phase::Starting,
+            2 => Phase::Draining,
+            _ => Phase::Serving,
+        }
+    }
+
+    /// Draining is the last phase.
+    pub fn enter(&self, phase: Phase) {
+        let number = match phase {
+            Phase::Serving => 0,
+            Phase::Starting => 1,
+            Phase::Draining => 2,
+        };
+        if self.phase() != Phase::Draining {
+            self.0.phase.store(number, Ordering::Relaxed);
+        }
+    }
+
+    pub fn certificate_expiry(&self) -> Option<UnixMillis> {
+        match self.0.certificate_expiry_millis.load(Ordering::Relaxed) {
+            0 => None,
+            millis => Some(UnixMillis(millis)),
+        }
+    }
+
+    pub fn note_certificate_expiry(&self, expiry: UnixMillis) {
+        let millis = &self.0.certificate_expiry_millis;
+        millis.store(expiry.0, Ordering::Relaxed);
+    }
+}

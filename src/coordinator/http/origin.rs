@@ -1,0 +1,130 @@
+//! Which pages may reach a coordinator in development mode, where anybody becomes anybody: none but its own. A browser
+//! on the same machine carries out what any page of the web asks of `localhost`, and a page whose name is made to lead
+//! to 127.0.0.1 (DNS rebinding) passes for one of ours, but for the name in `Host`.
+
+use std::net::IpAddr;
+
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// Why a request must not be served, where it must not.
+pub fn refusal(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<&'static str> {
+    // HTTP/2 says it in the address.
+    let in_uri = uri.authority().map(Authority::as_str);
+    let in_header = headers.get(HOST).map(text);
+    let host = in_uri.or(in_header);
+    if !host.is_none_or(is_here) {
+        return Some("in development mode Host must be localhost or a loopback address");
+    }
+    let is_own = |origin: &str| {
+        let rest = ["http://", "https://"]
+            .iter()
+            .find_map(|scheme| origin.strip_prefix(scheme));
+        rest.is_some() && rest == host
+    };
+    if !headers.get(ORIGIN).map(text).is_none_or(is_own) || is_of_a_page(method, headers) {
+        return Some("in development mode pages of other origins are refused");
+    }
+    None
+}
+
+/// What a page loads without saying its origin, such as an image or a script. Following a link is harmless.
+fn is_of_a_page(method: &Method, headers: &HeaderMap) -> bool {
+    let is_foreign = |site: &HeaderValue| matches!(text(site), "cross-site" | "same-site");
+    let is_link = method == Method::GET && headers.get(MODE).map(text) == Some("navigate");
+    headers.get(SITE).is_some_and(is_foreign) && !is_link
+}
+
+fn is_here(host: &str) -> bool {
+    let Ok(authority) = host.parse::<Authority>() else {
+        return false;
+    };
+    let name = authority.host();
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    let address: Option<IpAddr> = address.parse().ok();
+    name.eq_ignore_ascii_case("localhost") || address.is_some_and(|address| address.is_loopback())
+}
+
+/// What is no text is nobody's name.
+fn text(value: &HeaderValue) -> &str {
+    value.to_str().unwrap_or("?")
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+
+    use super::refusal;
+
+    fn check(method: Method, uri: &str, headers: &[(&'static str, &'static str)], is_served: bool) {
+        let named = headers.iter().map(|(name, value)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        });
+        let map: HeaderMap = named.collect();
+        let refusal = refusal(&method, &uri.parse::<Uri>().unwrap(), &map);
+        assert_eq!(refusal.is_none(), is_served, "{method} {uri} {headers:?}");
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_served() {
+        for host in [
+            "localhost:7010",
+            "LocalHost",
+            "127.0.0.1:7010",
+            "[::1]:7010",
+        ] {
+            check(Method::GET, "/", &[("host", host)], true);
+        }
+        for host in [
+            "evil.example:7010",
+            "localhost.evil.example",
+            "10.0.0.7",
+            "0.0.0.0:7010",
+            "",
+            "a b",
+        ] {
+            check(Method::GET, "/", &[("host", host)], false);
+        }
+        check(Method::GET, "http://evil.example/", &[], false);
+        check(Method::GET, "/", &[], true);
+    }
+
+    #[test]
+    fn only_pages_of_its_own_are_served() {
+        let host = ("host", "localhost:7010");
+        check(
+            Method::POST,
+            "/",
+            &[host, ("origin", "http://localhost:7010")],
+            true,
+        );
+        for origin in [
+            "http://localhost:3000",
+            "http://127.0.0.1:7010",
+            "https://evil.example",
+            "null",
+            "",
+        ] {
+            check(Method::POST, "/", &[host, ("origin", origin)], false);
+        }
+        let site = |site| ("sec-fetch-site", site);
+        check(Method::GET, "/", &[host, site("cross-site")], false);
+        check(Method::GET, "/", &[host, site("same-site")], false);
+        check(Method::GET, "/", &[host, site("same-origin")], true);
+        let link = ("sec-fetch-mode", "navigate");
+        check(
+            Method::GET,
+            "/docs",
+            &[host, site("cross-site"), link],
+            true,
+        );
+        check(Method::POST, "/", &[host, site("cross-site"), link], false);
+    }
+}
