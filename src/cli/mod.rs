@@ -30,6 +30,7 @@ mod place;
 mod probe;
 mod publish;
 mod quantity;
+mod reload;
 mod root;
 mod serve;
 mod table;
@@ -43,6 +44,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::{daemon, telemetry};
 pub use failure::{Exit, Failure};
 use place::Place;
+use reload::Reload;
 pub use root::Root;
 
 const EXAMPLES: &str = "\
@@ -142,7 +144,11 @@ fn worker(root: &Root) -> Result<(), Failure> {
         tracing::warn!("{remark}");
     }
     let place = Place::open(&loaded.config)?;
-    load::block_on(async { Ok(daemon::run(&loaded.config, &place.catalog, &place.hub).await?) })
+    let mut reload = Reload::new(root, Vec::new(), loaded.clone(), reload::OF_WORKERS);
+    let again = move || reload.again(|config| Ok(config.worker.drain));
+    load::block_on(async {
+        Ok(daemon::run(&loaded.config, &place.catalog, &place.hub, again).await?)
+    })
 }
 
 fn nothing_to_run() -> Failure {

@@ -202,11 +202,6 @@ impl Coordinator {
         url(self.certificates.is_some(), self.address)
     }
 
-    /// The address that it listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// From now on requests should be sent here: what they need is loaded.
     pub fn is_ready(&self) {
         self.condition.enter(Phase::Serving);

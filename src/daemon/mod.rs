@@ -44,17 +44,23 @@ use fit::Wishes;
 use locate::{LocateError, Located, Shelves};
 use posts::posts;
 pub use posts::tls;
-pub use signals::Signals;
+pub use signals::{Signal, Signals};
 pub use summary::Activity;
 pub use worker::{Post, Served, Way, Worker};
 
-/// Runs until it is told to stop, or until every coordinator there is has refused it for good.
-pub async fn run(config: &Config, catalog: &Catalog, hub: &Hub) -> Result<(), DaemonError> {
+/// Runs until it is told to stop, or until every coordinator there is has refused it for good. To reload gives the time
+/// that jobs have to end, where it may have changed.
+pub async fn run(
+    config: &Config,
+    catalog: &Catalog,
+    hub: &Hub,
+    mut reload: impl FnMut() -> Option<Duration>,
+) -> Result<(), DaemonError> {
     let mut signals = Signals::listen()?;
     let posts = posts(config)?;
     let started = tokio::select! {
         started = start(config, catalog, hub) => Some(started?),
-        () = signals.next() => None,
+        () = signals.stop() => None,
     };
     let Some((runtime, models)) = started else {
         info!("told to stop while loading");
@@ -70,15 +76,21 @@ pub async fn run(config: &Config, catalog: &Catalog, hub: &Hub) -> Result<(), Da
         models,
     };
     let worker = Worker::start(runtime, served, posts, &tasks);
-    info!("ready; SIGTERM or Ctrl-C stops");
-    tokio::select! {
-        () = signals.next() => {}
-        refusals = worker.refused() => {
-            tasks.stop(LAST_TASKS).await;
-            return Err(DaemonError::Refused(refusals.join("; ")));
+    info!("ready; SIGTERM or Ctrl-C stops, SIGHUP reloads the configuration");
+    let mut grace = config.worker.drain;
+    loop {
+        tokio::select! {
+            signal = signals.next() => match signal {
+                Signal::Stop => break,
+                Signal::Reload => grace = reload().unwrap_or(grace),
+            },
+            refusals = worker.refused() => {
+                tasks.stop(LAST_TASKS).await;
+                return Err(DaemonError::Refused(refusals.join("; ")));
+            }
         }
     }
-    drain(worker, config.worker.drain, &mut signals, &tasks).await;
+    drain(worker, grace, &mut signals, &tasks).await;
     Ok(())
 }
 
@@ -172,7 +184,7 @@ async fn drain(worker: Worker, grace: Duration, signals: &mut Signals, tasks: &T
             true => info!("stopped"),
             false => warn!("stopped with jobs unfinished after {}", show_duration(grace)),
         },
-        () = signals.next() => return warn!("left at once"),
+        () = signals.stop() => return warn!("left at once"),
     }
     tasks.stop(LAST_TASKS).await;
 }

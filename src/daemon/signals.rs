@@ -1,28 +1,69 @@
-//! The ways in which a process is told to stop.
+//! The signals a process that stays is told things by. SIGTERM, SIGINT and SIGQUIT end it; SIGHUP has it read its
+//! configuration again, or ends it where its terminal was closed.
 
+use std::fs::{self, File};
 use std::io;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind, signal};
 
 /// Listens from the moment it is made; each signal is heard once.
 pub struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
+    quit: unix::Signal,
+    hangup: unix::Signal,
+    /// Started from a terminal, and not by `nohup`: a hangup may mean that the terminal is gone.
+    ends_with_terminal: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    Stop,
+    Reload,
 }
 
 impl Signals {
     pub fn listen() -> io::Result<Self> {
+        // Asked first: listening is a handler of our own.
+        let is_kept = is_hangup_ignored();
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+            hangup: signal(SignalKind::hangup())?,
+            ends_with_terminal: !is_kept && has_terminal(),
         })
     }
 
-    /// The next SIGTERM or Ctrl-C.
-    pub async fn next(&mut self) {
+    pub async fn next(&mut self) -> Signal {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => Signal::Stop,
+            _ = self.interrupt.recv() => Signal::Stop,
+            _ = self.quit.recv() => Signal::Stop,
+            _ = self.hangup.recv() => match self.ends_with_terminal && !has_terminal() {
+                true => Signal::Stop,
+                false => Signal::Reload,
+            },
         }
     }
+
+    /// The next signal to stop. One to reload is left aside: there is nothing yet, or nothing any more, to reload.
+    pub async fn stop(&mut self) {
+        while self.next().await != Signal::Stop {}
+    }
+}
+
+fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
+}
+
+/// As `nohup` leaves it to what it starts.
+fn is_hangup_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // The lowest bit is that of signal 1.
+    mask.is_some_and(|mask| mask & 1 == 1)
 }

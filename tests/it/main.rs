@@ -38,6 +38,8 @@ mod media;
 mod models;
 #[cfg(feature = "coordinator")]
 mod offer;
+#[cfg(feature = "coordinator")]
+mod operator;
 mod probe;
 mod readme;
 #[cfg(feature = "coordinator")]

@@ -9,6 +9,8 @@ use crate::cli::{Failure, output};
 #[derive(Debug, Serialize)]
 pub struct Ready {
     pub url: String,
+    /// Where other machines reach it; none where it listens on this machine alone.
+    pub addresses: Vec<String>,
     /// Shown once; none where it was shown before.
     pub api_key: Option<String>,
     pub models: Vec<String>,
@@ -24,19 +26,25 @@ impl Ready {
         if is_json {
             return self.tell_script();
         }
-        output::line(format!("ready at {}", self.url))?;
+        output::line(format!("ready at {}{}", self.url, self.elsewhere()))?;
         if let Some(key) = &self.api_key {
             output::line(format!(
                 "\nThe administrator's key, shown this once:\n\n  {key}\n\nKeep it. `worker key create` makes keys for others."
             ))?;
         }
-        let socket = self.url.replacen("http", "ws", 1);
+        let reached = self.addresses.first().unwrap_or(&self.url);
+        let socket = reached.replacen("http", "ws", 1);
+        // Between machines a worker wants to be told that plain text is meant.
+        let insecure = match socket.starts_with("ws:") && !self.addresses.is_empty() {
+            true => "  insecure = true\n",
+            false => "",
+        };
         let pin = self.certificate_sha256.as_ref();
         let pin = pin.map_or_else(String::new, |pin| {
             format!("  certificate_sha256 = \"{pin}\"\n")
         });
         output::line(format!(
-            "\nWorkers connect to {socket}/v1/workers/ws: in their worker.toml,\n\n  [[coordinator]]\n  url = \"{socket}\"\n  key = \"their key\"\n{pin}\nor in one line, with a token that `worker key join` makes here: worker join TOKEN\n\nCtrl-C stops."
+            "\nWorkers connect to {socket}/v1/workers/ws: in their worker.toml,\n\n  [[coordinator]]\n  url = \"{socket}\"\n  key = \"their key\"\n{insecure}{pin}\nor in one line, with a token that `worker key join` makes here: worker join TOKEN\n\nCtrl-C stops."
         ))
     }
 
@@ -47,8 +55,9 @@ impl Ready {
         }
         let key = self.api_key.as_deref().unwrap_or_default();
         output::line(format!(
-            "ready at {}\n\n  key    {key}\n  model  {}\n\nAsk something, with curl:\n\n{}\n\nor with Python:\n\n{}\n\nAny OpenAI client works with base URL {}/v1 and this key. Ctrl-C stops.",
+            "ready at {}{}\n\n  key    {key}\n  model  {}\n\nAsk something, with curl:\n\n{}\n\nor with Python:\n\n{}\n\nAny OpenAI client works with base URL {}/v1 and this key. Ctrl-C stops.",
             self.url,
+            self.elsewhere(),
             self.models.join(", "),
             self.curl(),
             self.python(),
@@ -56,9 +65,17 @@ impl Ready {
         ))
     }
 
+    fn elsewhere(&self) -> String {
+        match self.addresses.as_slice() {
+            [] => String::new(),
+            addresses => format!("\nother machines reach it at {}", addresses.join(", ")),
+        }
+    }
+
     fn tell_script(&self) -> Result<(), Failure> {
         output::json_line(&json!({
             "url": self.url,
+            "addresses": self.addresses,
             "api_key": self.api_key,
             "models": self.models,
             "certificate_sha256": self.certificate_sha256,

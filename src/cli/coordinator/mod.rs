@@ -4,6 +4,7 @@ mod announce;
 mod certificate;
 mod choose;
 mod documents;
+mod interfaces;
 mod key;
 mod offer;
 pub mod open;
@@ -14,6 +15,7 @@ mod together;
 
 use super::{Exit, Failure, Root, serve, threads, up};
 use crate::cli::load::block_on;
+use crate::cli::reload::{OF_COORDINATORS, Reload};
 use crate::config::{Config, Flag, Loaded};
 use crate::coordinator::media::MediaError;
 use crate::coordinator::storage::StorageError;
@@ -26,29 +28,38 @@ use stay::Stay;
 
 /// The coordinator alone, until it is told to stop.
 pub fn serve(args: &serve::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Failure> {
-    let config = configuration(root, flags)?;
+    let mut reload = configuration(root, flags)?;
+    let make = match args.dev {
+        true => settings::for_development,
+        false => settings::of,
+    };
     block_on(async {
         let mut stay = Stay::begin()?;
         let tasks = Tasks::default();
-        let settings = match args.dev {
-            true => settings::for_development(&config)?,
-            false => settings::of(&config)?,
-        };
+        let settings = make(reload.config())?;
         let starting = Coordinator::start(settings, &tasks);
         let Some(started) = stay.unless_told(starting).await else {
             return Ok(());
         };
         let coordinator = started?;
+        coordinator.is_ready();
+        let addresses = interfaces::others_reach(coordinator.listens_on(), reload.config());
         let ready = Ready {
             url: coordinator.url(),
+            addresses,
             api_key: coordinator.first_key().map(str::to_owned),
             models: Vec::new(),
-            certificate_sha256: note_serving(&coordinator, &config)?,
+            certificate_sha256: note_serving(&coordinator, reload.config())?,
         };
         ready.tell_operator(args.door.json)?;
-        stay.until_told().await;
-        stay.draining(config.worker.drain, coordinator.drain(config.worker.drain))
-            .await;
+        let again = async || {
+            if let Some(settings) = reload.again(make) {
+                coordinator.reload(settings).await;
+            }
+        };
+        stay.until_told(again).await;
+        let grace = reload.config().worker.drain;
+        stay.draining(grace, coordinator.drain(grace)).await;
         Ok(())
     })
 }
@@ -73,30 +84,26 @@ fn note_serving(coordinator: &Coordinator, config: &Config) -> Result<Option<Str
 
 /// Coordinator, worker and model in one process.
 pub fn up(args: &up::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Failure> {
-    let loaded = root.load_with(flags)?;
+    let loaded = root.load_with(flags.clone())?;
     root.start_log_quietly(&loaded)?;
-    let config = remarked(loaded);
-    threads::settle(&config)?;
+    let reload = remarked(root, flags, loaded);
+    threads::settle(reload.config())?;
     let asks = !args.door.json && !root.quiet;
-    block_on(together::run(
-        args,
-        &config,
-        Asking::of_terminal(asks),
-        root,
-    ))
+    block_on(together::run(args, reload, Asking::of_terminal(asks), root))
 }
 
-fn configuration(root: &Root, flags: Vec<Flag>) -> Result<Config, Failure> {
-    let loaded = root.load_with(flags)?;
+/// The configuration, and how it is read again.
+fn configuration(root: &Root, flags: Vec<Flag>) -> Result<Reload, Failure> {
+    let loaded = root.load_with(flags.clone())?;
     root.start_log_of(&loaded.config)?;
-    Ok(remarked(loaded))
+    Ok(remarked(root, flags, loaded))
 }
 
-fn remarked(loaded: Loaded) -> Config {
+fn remarked(root: &Root, flags: Vec<Flag>, loaded: Loaded) -> Reload {
     for remark in loaded.remarks() {
         tracing::warn!("{remark}");
     }
-    loaded.config
+    Reload::new(root, flags, loaded, OF_COORDINATORS)
 }
 
 impl From<StartError> for Failure {

@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use crate::cli::Failure;
 use crate::config::show_duration;
 use crate::coordinator::switchboard::Drained;
-use crate::daemon::Signals;
+use crate::daemon::{Signal, Signals};
 
 pub struct Stay {
     signals: Signals,
@@ -21,15 +21,18 @@ impl Stay {
         Ok(Self { signals })
     }
 
-    pub async fn until_told(&mut self) {
-        self.signals.next().await;
+    /// Until it is told to stop; in between it may be told to reload.
+    pub async fn until_told(&mut self, mut reload: impl AsyncFnMut()) {
+        while self.signals.next().await == Signal::Reload {
+            reload().await;
+        }
     }
 
     /// What the work comes to, or nothing when the signal comes first.
     pub async fn unless_told<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             done = work => Some(done),
-            () = self.signals.next() => {
+            () = self.signals.stop() => {
                 info!("told to stop while starting");
                 None
             }
@@ -50,7 +53,7 @@ impl Stay {
                     warn!("stopped with jobs unfinished after {grace}: {jobs} were cut off");
                 }
             },
-            () = self.signals.next() => warn!("left at once"),
+            () = self.signals.stop() => warn!("left at once"),
         }
     }
 }

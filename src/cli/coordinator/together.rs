@@ -10,8 +10,9 @@ use super::announce::Ready;
 use super::choose::{Choice, choose};
 use super::offer::{Asking, Offer};
 use super::stay::Stay;
-use super::{key, settings};
+use super::{interfaces, key, settings};
 use crate::cli::place::Place;
+use crate::cli::reload::Reload;
 use crate::cli::{Exit, Failure, Root, output, up};
 use crate::config::Config;
 use crate::coordinator::Coordinator;
@@ -42,26 +43,32 @@ struct Loaded {
 
 pub async fn run(
     args: &up::Args,
-    config: &Config,
+    mut reload: Reload,
     asking: Asking,
     root: &Root,
 ) -> Result<(), Failure> {
     let mut stay = Stay::begin()?;
     let tasks = Tasks::default();
-    let starting = start(args, config, asking, &tasks);
+    let starting = start(args, reload.config(), asking, &tasks);
     let Some(started) = stay.unless_told(starting).await else {
         return Ok(());
     };
     let started = started?;
     started.ready.tell_newcomer(args.door.json)?;
-    root.raise_log(config);
+    root.raise_log(reload.config());
     if let (Some(better), false) = (started.better, args.door.json) {
         output::aside(better);
     }
-    stay.until_told().await;
+    let coordinator = started.coordinator;
+    let again = async || {
+        if let Some(settings) = reload.again(settings::of) {
+            coordinator.reload(settings).await;
+        }
+    };
+    stay.until_told(again).await;
     // The worker stays until the last job that waits has had its turn; the tasks that end then are its own, too.
-    let grace = config.worker.drain;
-    stay.draining(grace, started.coordinator.drain(grace)).await;
+    let grace = reload.config().worker.drain;
+    stay.draining(grace, coordinator.drain(grace)).await;
     drop(started.worker);
     Ok(())
 }
@@ -78,6 +85,7 @@ async fn start(
     let models = loaded.models;
     let ready = Ready {
         url: coordinator.url(),
+        addresses: interfaces::others_reach(coordinator.listens_on(), config),
         models: models.iter().map(|model| model.name.clone()).collect(),
         api_key: Some(key.clone()),
         certificate_sha256: super::note_serving(&coordinator, config)?,
@@ -91,12 +99,15 @@ async fn start(
     };
     let worker = Worker::start(loaded.runtime, served, vec![post], tasks);
     match worker.connected().await {
-        true => Ok(Started {
-            coordinator,
-            worker,
-            ready,
-            better: loaded.better,
-        }),
+        true => {
+            coordinator.is_ready();
+            Ok(Started {
+                coordinator,
+                worker,
+                ready,
+                better: loaded.better,
+            })
+        }
         false => Err(Failure::new(
             Exit::Failed,
             "the coordinator of this process refused its own worker; the log says why",

@@ -87,7 +87,7 @@ impl Guard {
         }
         if caller.may(self.scopes) && caller.has(self.roles) {
             return match self.store.problem().filter(|_| self.makes) {
-                Some(problem) => Err(unwritable(&problem)),
+                Some(problem) => Err(unavailable("nothing new is taken now", &problem)),
                 None => Ok(caller),
             };
         }
@@ -103,9 +103,12 @@ impl Guard {
 
     async fn known(&self, key: &str) -> Result<Arc<Caller>, ApiError> {
         let caller = self.accounts.authenticate(key).await;
-        caller.map_err(|denied| ApiError {
-            console: self.console.clone(),
-            ..unknown(denied)
+        caller.map_err(|denied| match (denied, self.store.problem()) {
+            (Denied::Unavailable, Some(problem)) => unavailable(NO_KEYS, &problem),
+            _ => ApiError {
+                console: self.console.clone(),
+                ..unknown(denied)
+            },
         })
     }
 
@@ -124,18 +127,17 @@ impl Guard {
     }
 }
 
-fn unwritable(problem: &StorageError) -> ApiError {
-    let message = format!("nothing new is taken now: {problem}; try again later");
+const NO_KEYS: &str = "keys cannot be looked up right now";
+
+fn unavailable(what: &str, problem: &StorageError) -> ApiError {
+    let message = format!("{what}: {problem}; try again later");
     ApiError::new(FailureKind::StoreUnavailable, message)
 }
 
 fn unknown(denied: Denied) -> ApiError {
     match denied {
         Denied::UnknownKey => ApiError::new(FailureKind::InvalidKey, "Invalid API Key"),
-        Denied::Unavailable => ApiError::new(
-            FailureKind::StoreUnavailable,
-            "keys cannot be looked up right now",
-        ),
+        Denied::Unavailable => ApiError::new(FailureKind::StoreUnavailable, NO_KEYS),
     }
 }
 

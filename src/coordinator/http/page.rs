@@ -1,6 +1,8 @@
 //! Pages for people. A browser runs and shows what is written in them and nothing else, whatever found its way into
 //! what they load.
 
+use std::borrow::Cow;
+
 use axum::http::header::{
     CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
@@ -12,18 +14,19 @@ use sha2::{Digest, Sha256};
 
 #[derive(Debug)]
 pub struct Page {
-    html: &'static str,
+    html: Cow<'static, str>,
     policy: HeaderValue,
 }
 
 impl Page {
     /// Its styles and scripts stand in elements of their own, without attributes, and load from here alone.
-    pub fn new(html: &'static str) -> Self {
+    pub fn new(html: impl Into<Cow<'static, str>>) -> Self {
+        let html = html.into();
         let policy = format!(
             "default-src 'none'; style-src {}; script-src {}; connect-src 'self'; base-uri 'none'; form-action 'none'; \
              frame-ancestors 'none'",
-            hashes(html, "style"),
-            hashes(html, "script"),
+            hashes(&html, "style"),
+            hashes(&html, "script"),
         );
         // Hashes and our own words are text.
         let policy = HeaderValue::try_from(policy);
@@ -47,7 +50,7 @@ impl IntoResponse for &'static Page {
         ]
         .into_iter()
         .collect();
-        (headers, self.html).into_response()
+        (headers, &*self.html).into_response()
     }
 }
 

@@ -28,7 +28,10 @@ pub fn write(made: Synthetic, file: &Path, force: bool, is_shown: bool) -> Resul
     };
     let written = load::block_on(async {
         let mut signals = Signals::listen().map_err(anyhow::Error::from)?;
-        unless(signals.next(), work).await
+        let stopped = async {
+            signals.next().await;
+        };
+        unless(stopped, work).await
     });
     meter.end();
     match written? {

@@ -1,0 +1,148 @@
+//! The configuration, read again at SIGHUP: what can change while the program runs is changed, and the log names what
+//! needs a restart.
+
+use tracing::{error, info, warn};
+
+use super::{Failure, Root};
+use crate::config::{Config, Flag, Loaded, Secret};
+
+/// What [`Root::load_with`] gave, and gives again.
+pub struct Reload {
+    root: Root,
+    flags: Vec<Flag>,
+    live: &'static [&'static str],
+    /// As it was at the start.
+    started: Loaded,
+    /// As it was read last.
+    current: Loaded,
+}
+
+/// What every process that stays can change while it runs.
+pub const OF_WORKERS: &[&str] = &["worker.log_level", "worker.drain"];
+/// What a coordinator can change besides: `Coordinator::reload` takes it over.
+#[cfg(feature = "coordinator")]
+pub const OF_COORDINATORS: &[&str] = &[
+    "worker.log_level",
+    "worker.drain",
+    "serve.connections_per_address",
+    "serve.documents",
+    "serve.jobs_in_flight",
+    "serve.known_image_models_only",
+    "serve.polled_texts",
+    "serve.queue",
+    "serve.rate_limits",
+    "serve.requests_per_minute",
+    "serve.scrub_secrets",
+    "serve.tls_certificate",
+    "serve.tls_key",
+];
+const TLS: [&str; 2] = ["serve.tls_certificate", "serve.tls_key"];
+
+impl Reload {
+    pub fn new(
+        root: &Root,
+        flags: Vec<Flag>,
+        loaded: Loaded,
+        live: &'static [&'static str],
+    ) -> Self {
+        Self {
+            root: root.clone(),
+            flags,
+            live,
+            started: loaded.clone(),
+            current: loaded,
+        }
+    }
+
+    /// As it was read last.
+    pub fn config(&self) -> &Config {
+        &self.current.config
+    }
+
+    /// What was made of the new configuration. None where it is wrong: the old one stays in use.
+    pub fn again<T>(&mut self, make: impl FnOnce(&Config) -> Result<T, Failure>) -> Option<T> {
+        let read = self.root.load_with(self.flags.clone());
+        let made = read.and_then(|loaded| Ok((make(&loaded.config)?, loaded)));
+        match made {
+            Ok((made, loaded)) => {
+                self.take_over(loaded);
+                Some(made)
+            }
+            Err(failure) => {
+                error!(
+                    "reloading the configuration failed, the old one stays in use: {}",
+                    failure
+                );
+                None
+            }
+        }
+    }
+
+    fn take_over(&mut self, loaded: Loaded) {
+        self.root.raise_log(&loaded.config);
+        for remark in loaded.remarks() {
+            warn!("{remark}");
+        }
+        let changed = changes(&self.current, &loaded);
+        let (live, _) = self.split(changed, &loaded);
+        // Also what has waited for a restart since an earlier reload.
+        let (_, waiting) = self.split(changes(&self.started, &loaded), &loaded);
+        match live.is_empty() {
+            true => info!("configuration reloaded: certificates and texts were read again"),
+            false => info!("configuration reloaded: {} changed", live.join(", ")),
+        }
+        if !waiting.is_empty() {
+            warn!(
+                "these settings need a restart to change: {}",
+                waiting.join(", ")
+            );
+        }
+        self.current = loaded;
+    }
+
+    /// What can change now, and what cannot.
+    fn split(&self, names: Vec<String>, loaded: &Loaded) -> (Vec<String>, Vec<String>) {
+        let has_tls = |loaded: &Loaded| loaded.config.serve.tls().is_some();
+        let stays_encrypted = has_tls(&self.started) && has_tls(loaded);
+        names.into_iter().partition(|name| {
+            let name = name.as_str();
+            self.live.contains(&name) && (stays_encrypted || !TLS.contains(&name))
+        })
+    }
+}
+
+/// The settings that are not the same in both, by their names.
+fn changes(old: &Loaded, new: &Loaded) -> Vec<String> {
+    let values = |loaded: &Loaded| -> Vec<(String, String)> {
+        let found = loaded.found.iter();
+        let shown = found.map(|found| (found.name.clone(), found.value.clone()));
+        let secrets = secrets(&loaded.config).into_iter();
+        let secrets =
+            secrets.map(|(name, secret)| (name, secret.map_or("", Secret::expose).to_owned()));
+        shown.chain(secrets).collect()
+    };
+    let (old, new) = (values(old), values(new));
+    let differs = |these: &[(String, String)], those: &[(String, String)]| -> Vec<String> {
+        let these = these.iter().filter(|value| !those.contains(value));
+        these.map(|(name, _)| name.clone()).collect()
+    };
+    let mut names = differs(&old, &new);
+    names.extend(differs(&new, &old));
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// What is hidden where values are shown.
+fn secrets(config: &Config) -> Vec<(String, Option<&Secret>)> {
+    let named = [
+        ("serve.database", config.serve.database.as_ref()),
+        ("hub.token", config.hub.token.as_ref()),
+    ];
+    let named = named
+        .into_iter()
+        .map(|(name, secret)| (name.to_owned(), secret));
+    let keys = config.coordinators.iter().zip(1..);
+    let keys = keys.map(|(one, number)| (format!("coordinator[{number}].key"), Some(&one.key)));
+    named.chain(keys).collect()
+}

@@ -1,0 +1,337 @@
+//! A coordinator and a worker as their operator runs them: signals, a configuration that changes, files that go away.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::worker::worker;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A process that stays, killed when its test ends.
+struct Running {
+    child: Child,
+    log: Receiver<String>,
+    /// What it has said on standard error so far.
+    said: String,
+    folder: TempDir,
+}
+
+/// `worker serve` that is ready.
+struct Serve {
+    running: Running,
+    address: String,
+    key: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    fn start(arguments: &[&str], configuration: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("worker.toml");
+        fs::write(&file, configuration).unwrap();
+        let data = folder.path().join("data");
+        let mut command = worker(arguments).command();
+        command.arg("--config").arg(&file);
+        command.arg("--data-dir").arg(&data);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let log = lines(child.stderr.take().unwrap());
+        Self {
+            child,
+            log,
+            said: String::new(),
+            folder,
+        }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("worker.toml")
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let kill = Command::new("kill").args([name, &pid]).status();
+        assert!(kill.unwrap().success());
+    }
+
+    /// Waits until the log says this.
+    #[track_caller]
+    fn wait_for(&mut self, words: &str) {
+        let until = Instant::now() + PATIENCE;
+        while !self.said.contains(words) {
+            let left = until.saturating_duration_since(Instant::now());
+            let line = self.log.recv_timeout(left);
+            let line = line.unwrap_or_else(|_| panic!("never {words:?} in:\n{}", self.said));
+            self.said += &format!("{line}\n");
+        }
+    }
+
+    #[track_caller]
+    fn ends(&mut self) -> Option<i32> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < until, "it does not end:\n{}", self.said);
+            thread::yield_now();
+        }
+    }
+}
+
+fn lines(stderr: ChildStderr) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    lines
+}
+
+fn serve(configuration: &str) -> Serve {
+    serve_at("127.0.0.1:0", configuration)
+}
+
+fn serve_at(listen: &str, configuration: &str) -> Serve {
+    let arguments = ["serve", "--json", "--listen", listen];
+    let mut running = Running::start(&arguments, configuration);
+    let mut line = String::new();
+    let stdout = running.child.stdout.as_mut().unwrap();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
+        running.wait_for("error");
+        panic!("it is not ready:\n{}", running.said)
+    });
+    let url = ready["url"].as_str().unwrap();
+    Serve {
+        running,
+        address: url.split_once("://").unwrap().1.to_owned(),
+        key: ready["api_key"].as_str().unwrap().to_owned(),
+    }
+}
+
+/// The whole answer to one request.
+fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+impl Serve {
+    fn get(&self, path: &str) -> String {
+        ask(&self.address, "GET", path, "", "")
+    }
+
+    fn post(&self, path: &str, body: &str) -> String {
+        let headers = format!("apikey: {}\r\ncontent-type: application/json\r\n", self.key);
+        ask(&self.address, "POST", path, &headers, body)
+    }
+
+    fn chat(&self) -> String {
+        let body = r#"{"model": "demo-text", "messages": [{"role": "user", "content": "hi"}]}"#;
+        self.post("/v1/chat/completions", body)
+    }
+
+    /// Waits until a path answers with this status.
+    #[track_caller]
+    fn wait_for_status(&self, path: &str, status: u16) -> String {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.get(path);
+            if answer.starts_with(&format!("HTTP/1.1 {status} ")) {
+                return answer;
+            }
+            assert!(Instant::now() < until, "{path} is not {status}: {answer}");
+        }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.running.folder.path().join("data")
+    }
+}
+
+#[test]
+fn sighup_reloads_the_configuration_and_names_what_needs_a_restart() {
+    let mut serve = serve("[worker]\nlog_level = \"info\"\n");
+    assert!(!serve.chat().contains("\nx-ratelimit-limit-requests:"));
+    let changed =
+        "[worker]\nlog_level = \"debug\"\n[serve]\nrequests_per_minute = 7\nretention_days = 5\n";
+    fs::write(serve.running.file(), changed).unwrap();
+    serve.running.signal("-HUP");
+    serve
+        .running
+        .wait_for("configuration reloaded: serve.requests_per_minute, worker.log_level changed");
+    serve
+        .running
+        .wait_for("need a restart to change: serve.retention_days");
+    let limit = "\nx-ratelimit-limit-requests: 7";
+    assert!(serve.chat().contains(limit));
+
+    fs::write(serve.running.file(), "[serve]\nretention_days = \"many\"\n").unwrap();
+    serve.running.signal("-HUP");
+    serve
+        .running
+        .wait_for("reloading the configuration failed, the old one stays in use");
+    assert!(serve.chat().contains(limit));
+    serve.running.signal("-TERM");
+    assert_eq!(serve.running.ends(), Some(0));
+}
+
+#[test]
+fn a_worker_reloads_its_log_level_and_goes_on() {
+    let mut worker = Running::start(&[], "[worker]\nlog_level = \"info\"\n");
+    worker.wait_for("SIGHUP reloads the configuration");
+    fs::write(
+        worker.file(),
+        "[worker]\nlog_level = \"warn\"\ndrain = \"5s\"\n[engine]\nmax_running = 3\n",
+    )
+    .unwrap();
+    worker.signal("-HUP");
+    worker.wait_for("need a restart to change: engine.max_running");
+    worker.signal("-QUIT");
+    assert_eq!(worker.ends(), Some(0));
+    assert!(!worker.said.contains("INFO stopping"), "{}", worker.said);
+}
+
+#[test]
+fn sigquit_drains_as_sigterm_does_and_a_hangup_before_the_start_is_survived() {
+    let mut serve = serve("");
+    serve.running.signal("-HUP");
+    serve.running.wait_for("configuration reloaded");
+    serve.running.signal("-QUIT");
+    assert_eq!(serve.running.ends(), Some(0));
+    serve.running.wait_for("stopped");
+}
+
+#[test]
+fn a_database_deleted_under_a_coordinator_is_told_and_requests_are_refused() {
+    let mut serve = serve("");
+    serve.wait_for_status("/health/ready", 200);
+    // From here on its key is known without the database.
+    serve.chat();
+    fs::remove_file(serve.data().join("coordinator.sqlite")).unwrap();
+    let answer = serve.wait_for_status("/health/ready", 503);
+    assert!(
+        answer.contains("degraded") && answer.contains("was deleted"),
+        "{answer}"
+    );
+    let health = serve.get("/health");
+    assert!(health.starts_with("HTTP/1.1 200 "), "{health}");
+    assert!(health.contains("\"degraded\""), "{health}");
+    serve.wait_for_status("/health/live", 200);
+    assert!(
+        serve
+            .get("/metrics")
+            .contains("\nmuster_store_available 0\n")
+    );
+    let chat = serve.chat();
+    assert!(chat.starts_with("HTTP/1.1 503 "), "{chat}");
+    assert!(
+        chat.contains("\"error\":{\"message\":\"nothing new is taken now: "),
+        "{chat}"
+    );
+    let text = serve.post("/api/v2/generate/text/async", "{\"prompt\": \"x\"}");
+    assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
+    assert!(
+        text.contains("\"message\":\"nothing new is taken now: "),
+        "{text}"
+    );
+    serve
+        .running
+        .wait_for("stop the coordinator, give this copy the database's name, start again");
+    let copy = fs::read_dir(serve.data()).unwrap().find_map(|file| {
+        let path = file.unwrap().path();
+        path.to_string_lossy().contains(".rescued-").then_some(path)
+    });
+    serve.running.signal("-TERM");
+    assert_eq!(serve.running.ends(), Some(0));
+    fs::rename(copy.unwrap(), serve.data().join("coordinator.sqlite")).unwrap();
+    let keys = worker(&["key", "list", "--data-dir", serve.data().to_str().unwrap()]).run();
+    assert!(keys.ok().contains("admin"), "the first key is still there");
+}
+
+#[test]
+fn a_media_folder_that_was_deleted_is_made_anew_and_one_that_is_another_is_told() {
+    let mut serve = serve("");
+    let media = serve.data().join("media");
+    fs::remove_dir_all(&media).unwrap();
+    serve.running.wait_for("images that were in it are lost");
+    assert!(media.join("results").is_dir());
+    let away = serve.data().join("away");
+    fs::rename(&media, &away).unwrap();
+    fs::create_dir(&media).unwrap();
+    let answer = serve.wait_for_status("/health/ready", 503);
+    assert!(answer.contains("mount its disk again"), "{answer}");
+    fs::remove_dir_all(&media).unwrap();
+    fs::rename(&away, &media).unwrap();
+    serve.wait_for_status("/health/ready", 200);
+}
+
+#[test]
+fn a_coordinator_that_waits_for_its_database_is_live_and_not_ready() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let database = format!(
+        "[serve]\ndatabase = \"postgres://muster@{}/none\"\n",
+        silent.local_addr().unwrap()
+    );
+    let mut waiting = Running::start(&["serve", "--listen", &address], &database);
+    let _waiting = silent.accept().unwrap();
+    let status = |path: &str| ask(&address, "GET", path, "", "");
+    assert!(status("/health/live").starts_with("HTTP/1.1 200 "));
+    let ready = status("/health/ready");
+    assert!(
+        ready.starts_with("HTTP/1.1 503 ") && ready.contains("starting"),
+        "{ready}"
+    );
+    assert!(status("/v1/models").starts_with("HTTP/1.1 503 "));
+    waiting.signal("-TERM");
+    assert_eq!(waiting.ends(), Some(0));
+}
+
+#[test]
+fn a_coordinator_on_all_addresses_warns_of_plain_text() {
+    let mut serve = serve_at("0.0.0.0:0", "");
+    serve
+        .running
+        .wait_for("without TLS: keys and prompts cross the network in plain text");
+    serve.running.wait_for("serve.public_url is not set");
+}
+
+#[test]
+fn a_certificate_that_has_expired_is_named_at_the_start() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
+    let tls = format!(
+        "[serve]\ntls_certificate = \"{0}/expired-certificate.pem\"\ntls_key = \"{0}/other-key.pem\"\n",
+        fixtures.display()
+    );
+    let mut serve = serve(&tls);
+    serve
+        .running
+        .wait_for("the certificate expired 2024-03-01T12:00:00Z");
+}
