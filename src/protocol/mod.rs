@@ -2,6 +2,7 @@
 //!
 //! | folder | what it is |
 //! | --- | --- |
+//! | [`anthropic`] | errors in Anthropic's envelope |
 //! | [`job`] | the neutral job and its events, which every dialect maps to and from |
 //! | [`legacy`] | the poll API: its bodies, replies and errors |
 //! | [`link`] | frames between worker and coordinator |
@@ -10,6 +11,7 @@
 //! A dialect is two pure functions: request to [`job::Job`], and [`job::Event`]s to a reply or chunks. Nothing
 //! here does I/O, reads a clock or knows who is asking.
 
+pub mod anthropic;
 pub mod job;
 pub mod legacy;
 pub mod link;

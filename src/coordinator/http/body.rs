@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRef, FromRequest, Request};
 use axum::http::HeaderMap;
-use axum::http::header::CONTENT_LENGTH;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::state::DoorSettings;
 use crate::protocol::job::FailureKind;
+use crate::protocol::openai::nearest::shortened;
 
 use super::room::{LetGo, Memory, Room};
 
@@ -61,6 +62,10 @@ where
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        if let Some(error) = encoded(request.headers()) {
+            discard(request.into_body()).await;
+            return Err(error);
+        }
         let settings = Arc::<DoorSettings>::from_ref(state);
         let announced = announced(request.headers());
         let mut body = request.into_body();
@@ -198,6 +203,19 @@ impl From<Broken> for ApiError {
 
 fn announced(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// A body in another content coding than none is not read: what it inflates to has no bound.
+fn encoded(headers: &HeaderMap) -> Option<ApiError> {
+    let codings = headers.get_all(CONTENT_ENCODING).iter();
+    let codings = codings.flat_map(|value| value.to_str().unwrap_or("?").split(','));
+    let mut codings = codings.map(str::trim).filter(|coding| !coding.is_empty());
+    let coding = codings.find(|coding| !coding.eq_ignore_ascii_case("identity"))?;
+    let coding = shortened(coding);
+    let message = format!(
+        "the body has the content encoding {coding}, which is not supported: send it without one"
+    );
+    Some(ApiError::new(FailureKind::InvalidRequest, message).with_status(415))
 }
 
 fn too_large(most: usize) -> ApiError {

@@ -9,10 +9,13 @@ use crate::coordinator::state::DoorSettings;
 
 use super::reply::Reply;
 
+/// Of the API, which clients compare; that of the program is in `/.well-known/serviceinfo`.
+pub const API_VERSION: &str = "1.0.0";
+
 pub async fn show(State(settings): State<Arc<DoorSettings>>) -> Reply {
     let mut descriptor = json!({
         "name": settings.name,
-        "version": env!("CARGO_PKG_VERSION"),
+        "version": API_VERSION,
         "endpoints": {
             "openai": "POST /v1/chat/completions",
             "anthropic": "POST /v1/messages",

@@ -21,11 +21,12 @@ use crate::coordinator::accounts::ANONYMOUS_KEY;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::passkeys::Passkeys;
 use crate::coordinator::state::DoorSettings;
+use crate::protocol::anthropic::MESSAGES;
 use crate::protocol::job::{FailureKind, RequestId};
 
 use super::address::{Address, Proxied};
 use super::auth::key_in;
-use super::{origin, unbuilt};
+use super::{origin, reply, unbuilt};
 
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub const JOB_ID: HeaderName = HeaderName::from_static("x-job-id");
@@ -38,7 +39,7 @@ pub struct Arrival {
 
 const ANY: HeaderValue = HeaderValue::from_static("*");
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "x-request-id, x-job-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, \
+    "x-request-id, x-job-id, x-should-retry, x-ignored-fields, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, \
      x-ratelimit-reset-requests, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, horde-node",
 );
 /// `*` does not stand for this one.
@@ -71,7 +72,12 @@ pub async fn pass(
     } else if is_preflight(&request) {
         preflight(request.headers())
     } else {
-        run(request, next, &name).await
+        let is_anthropic = is_anthropic(request.uri().path());
+        let response = run(request, next, &name).await;
+        match is_anthropic {
+            true => reply::in_anthropics_envelope(response, &name),
+            false => response,
+        }
     };
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, name);
@@ -87,6 +93,11 @@ pub async fn pass(
 fn refused_origin(settings: &DoorSettings, request: &Request) -> Option<&'static str> {
     settings.development.as_ref()?;
     origin::refusal(request.method(), request.uri(), request.headers())
+}
+
+fn is_anthropic(path: &str) -> bool {
+    let rest = path.strip_prefix(MESSAGES);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Whether it came with a key that not everybody has.

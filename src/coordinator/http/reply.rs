@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
@@ -14,11 +14,19 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::coordinator::error::ApiError;
-use crate::protocol::job::FailureKind;
+use crate::protocol::anthropic;
+use crate::protocol::job::{FailureKind, Retry};
 use crate::protocol::openai::error;
 
 use super::room::{LetGo, Room, Transit};
 use super::serve::PIECE;
+
+/// Where Anthropic's clients look for the request's id.
+const ANTHROPIC_ID: HeaderName = HeaderName::from_static("request-id");
+
+/// OpenAI's and Anthropic's clients retry 408, 409, 429 and every 5xx unless this says `false`.
+pub const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+const NO: HeaderValue = HeaderValue::from_static("false");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -46,14 +54,31 @@ impl IntoResponse for Reply {
     }
 }
 
+/// An error as Anthropic's clients read it; any other response as it is.
+pub fn in_anthropics_envelope(response: Response, request_id: &HeaderValue) -> Response {
+    let (mut parts, body) = response.into_parts();
+    let Some(error) = parts.extensions.get::<ApiError>() else {
+        return Response::from_parts(parts, body);
+    };
+    let id = request_id.to_str().unwrap_or_default();
+    let body = anthropic::error_body(error_body(error), parts.status.as_u16(), id);
+    parts.headers.insert(ANTHROPIC_ID, request_id.clone());
+    Response::from_parts(parts, body.to_string().into())
+}
+
+fn error_body(error: &ApiError) -> Value {
+    let mut body = error::body(&error.failure, error.param.as_deref());
+    if let Some(console) = &error.console {
+        let message = format!("{}; get a key at {console}", error.failure.message);
+        body["error"]["message"] = message.into();
+        body["error"]["console_url"] = (&**console).into();
+    }
+    body
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut body = error::body(&self.failure, self.param.as_deref());
-        if let Some(console) = &self.console {
-            let message = format!("{}; get a key at {console}", self.failure.message);
-            body["error"]["message"] = message.into();
-            body["error"]["console_url"] = (&**console).into();
-        }
+        let body = error_body(&self);
         let status = StatusCode::from_u16(self.status());
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = with_status(status, &body);
@@ -66,10 +91,17 @@ impl IntoResponse for ApiError {
             let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
             headers.insert(RETRY_AFTER, seconds.into());
         }
+        if self.failure.retry == Retry::Never && is_retried_by_clients(status) {
+            headers.insert(SHOULD_RETRY, NO);
+        }
         // For doors that say it in other words.
         response.extensions_mut().insert(self);
         response
     }
+}
+
+fn is_retried_by_clients(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 409 | 429) || status.is_server_error()
 }
 
 /// What a dialect answers, whatever its type.

@@ -1,0 +1,56 @@
+//! Anthropic's dialect, as far as it is spoken here: failures in its envelope.
+
+use serde_json::{Value, json};
+
+/// Where its endpoints are.
+pub const MESSAGES: &str = "/v1/messages";
+
+/// An error body of OpenAI's shape in Anthropic's: `{"type":"error","error":{"type","message",...},"request_id"}`. Its
+/// other keys stay for clients of the public network.
+pub fn error_body(mut body: Value, status: u16, request_id: &str) -> Value {
+    body["type"] = json!("error");
+    body["error"]["type"] = json!(error_type(status));
+    body["request_id"] = json!(request_id);
+    body
+}
+
+fn error_type(status: u16) -> &'static str {
+    match status {
+        401 => "authentication_error",
+        402 => "billing_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        400..=499 => "invalid_request_error",
+        503 | 529 => "overloaded_error",
+        504 => "timeout_error",
+        _ => "api_error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::error_body;
+
+    #[test]
+    fn an_error_has_the_envelope_that_anthropics_clients_read() {
+        let check = |status, expected: &str| {
+            let body = json!({"error": {"message": "no", "type": "other"}, "detail": "no"});
+            let wanted = json!({
+                "type": "error", "error": {"message": "no", "type": expected}, "detail": "no", "request_id": "r",
+            });
+            assert_eq!(error_body(body, status, "r"), wanted);
+        };
+        check(400, "invalid_request_error");
+        check(401, "authentication_error");
+        check(404, "not_found_error");
+        check(405, "invalid_request_error");
+        check(413, "request_too_large");
+        check(429, "rate_limit_error");
+        check(501, "api_error");
+        check(503, "overloaded_error");
+    }
+}
