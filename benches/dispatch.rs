@@ -14,8 +14,8 @@ use muster::coordinator::dispatch::{
 };
 use muster::protocol::job::{
     AccountId, Body, Capabilities, Event, FinishReason, Formats, Job, JobId, Kind, Kudos, Limits,
-    ModelChoice, Privacy, RequestId, Sampling, TextInput, TextRequest, TokenEvent, UnixMillis,
-    Usage, WorkerId,
+    ModelChoice, Privacy, RequestId, Sampling, StopRules, TextInput, TextRequest, TokenEvent,
+    UnixMillis, Usage, WorkerId,
 };
 use uuid::Uuid;
 
@@ -106,6 +106,7 @@ impl Network {
                 stop: Vec::new(),
                 logprobs: None,
                 tool_choice: None,
+                stop_rules: StopRules::default(),
                 parallel_tool_calls: None,
                 format: None,
                 choice: 0,

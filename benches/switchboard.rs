@@ -21,7 +21,7 @@ use muster::coordinator::switchboard::{Books, Delivery, Switchboard};
 use muster::coordinator::workers::{Admitted, Gate, Notices, Revoked, Workers, WorkersSettings};
 use muster::protocol::job::{
     AccountId, Body, Chat, Formats, Job, JobId, Kind, Kudos, Limits, ModelChoice, Privacy,
-    RequestId, Sampling, TextInput, TextRequest, UnixMillis, WorkerId,
+    RequestId, Sampling, StopRules, TextInput, TextRequest, UnixMillis, WorkerId,
 };
 use muster::tasks::Tasks;
 use serde_json::{Value, json};
@@ -237,6 +237,7 @@ fn job() -> Job {
             stop: Vec::new(),
             logprobs: None,
             tool_choice: None,
+            stop_rules: StopRules::default(),
             parallel_tool_calls: None,
             format: None,
             choice: 0,

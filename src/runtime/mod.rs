@@ -40,10 +40,22 @@ pub struct TextRequest {
     /// Without, they are the model's, and what is too long is refused.
     pub window: Option<usize>,
     pub stop: Vec<String>,
+    pub stop_rules: StopRules,
     /// Report the log probability of each token, and of this many best alternatives.
     pub logprobs: Option<usize>,
     /// Which of the request's choices this is; part of every random draw.
     pub choice: u32,
+}
+
+/// Which tokens end a text, and from when on anything may.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StopRules {
+    /// Neither a token nor a stop string ends the text before it has so many tokens.
+    pub min_tokens: usize,
+    /// The model's own end is never drawn.
+    pub ignore_eos: bool,
+    /// Further tokens that end it. They are not part of it.
+    pub stop_token_ids: Vec<u32>,
 }
 
 #[derive(Debug, Clone)]

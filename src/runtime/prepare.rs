@@ -4,7 +4,7 @@
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::outbox::Outbox;
-use super::sampling::{MAX_LOGPROBS, Sampler, Settings};
+use super::sampling::{Bans, MAX_LOGPROBS, Sampler, Settings};
 use super::sequence::Job;
 use super::shared::Listing;
 use super::text::{Begins, Detokenizer, StopStrings};
@@ -35,6 +35,11 @@ pub fn prepare(
     }
     let settings = Settings::resolve(&request.sampling, defaults, info.vocabulary)
         .map_err(Failure::BadRequest)?;
+    check_ids(
+        "stop_token_ids",
+        &request.stop_rules.stop_token_ids,
+        info.vocabulary,
+    )?;
     let sampler = Sampler::new(
         settings,
         request.choice,
@@ -42,6 +47,7 @@ pub fn prepare(
         &prompt,
         &request.generated,
     );
+    let sampler = sampler.with_bans(Bans::of(&request.stop_rules, &language.ends));
     let stops = StopStrings::new(request.stop).map_err(Failure::BadRequest)?;
     let (sender, events) = Outbox::channel();
     let outbox = Outbox::new(sender).ok_or(Failure::Stopped)?;
@@ -56,6 +62,7 @@ pub fn prepare(
         sampler,
         max_tokens,
         stops,
+        stop_rules: request.stop_rules,
         detokenizer: Detokenizer::new(language.tokenizer.pieces(), begins),
         outbox,
         place,

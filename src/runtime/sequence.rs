@@ -5,7 +5,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::outbox::{Outbox, TooSlow};
 use super::sampling::{BadLogits, Sampler, Scratch};
 use super::text::{Detokenizer, Language, StopStrings};
-use super::{Event, Failure, FinishReason, TokenInfo, Usage};
+use super::{Event, Failure, FinishReason, StopRules, TokenInfo, Usage};
 
 /// A request made ready: everything but its place among the others.
 pub struct Job {
@@ -17,6 +17,7 @@ pub struct Job {
     /// Counted from the first token of all, and never more than the context has room for.
     pub max_tokens: usize,
     pub stops: StopStrings,
+    pub stop_rules: StopRules,
     pub detokenizer: Detokenizer,
     pub outbox: Outbox,
     /// One of the engine's places, free again when the job ends.
@@ -29,6 +30,7 @@ pub struct Sequence {
     max_tokens: usize,
     sampler: Sampler,
     stops: StopStrings,
+    stop_rules: StopRules,
     detokenizer: Detokenizer,
     outbox: Outbox,
     has_started: bool,
@@ -48,6 +50,7 @@ impl Sequence {
             max_tokens: job.max_tokens,
             sampler: job.sampler,
             stops: job.stops,
+            stop_rules: job.stop_rules,
             detokenizer: job.detokenizer,
             outbox: job.outbox,
             has_started: false,
@@ -124,15 +127,24 @@ impl Sequence {
 
     fn read(&mut self, id: u32, language: &Language) -> Option<FinishReason> {
         self.usage.completion_tokens += 1;
-        if language.ends.contains(&id) {
+        if language.ends.contains(&id) || self.stop_rules.stop_token_ids.contains(&id) {
             return Some(FinishReason::EndOfTurn);
         }
         self.text.clear();
         self.detokenizer
             .push(language.tokenizer.pieces(), id, &mut self.text);
+        if self.usage.completion_tokens < self.stop_rules.min_tokens {
+            // No stop string is looked for yet.
+            self.outbox.text.push_str(&self.text);
+            return self.is_full();
+        }
         if let Some(stop) = self.stops.push(&self.text, &mut self.outbox.text) {
             return Some(FinishReason::Stop(stop.to_owned()));
         }
+        self.is_full()
+    }
+
+    fn is_full(&self) -> Option<FinishReason> {
         (self.usage.completion_tokens >= self.max_tokens).then_some(FinishReason::Length)
     }
 }

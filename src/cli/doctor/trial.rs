@@ -8,7 +8,7 @@ use crate::cli::place::Place;
 use crate::cli::{Failure, load};
 use crate::config::Config;
 use crate::daemon::locate::Located;
-use crate::runtime::{Event, Failure as Refused, Prompt, Sampling, TextRequest, Usage};
+use crate::runtime::{Event, Failure as Refused, Prompt, Sampling, StopRules, TextRequest, Usage};
 
 const NAME: &str = "generation";
 
@@ -77,6 +77,7 @@ async fn generate(config: &Config, located: Located) -> Result<(Usage, f64), Fai
             max_tokens: Some(TOKENS),
             window: None,
             stop: Vec::new(),
+            stop_rules: StopRules::default(),
             logprobs: None,
             choice: 0,
         })

@@ -3,7 +3,7 @@
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::prompts::Prompt;
-use crate::runtime::{self, Chat, Event, Failure, Runtime, Sampling, TextRequest};
+use crate::runtime::{self, Chat, Event, Failure, Runtime, Sampling, StopRules, TextRequest};
 
 /// An answer that has not ended by then is wrong anyhow.
 const MAX_TOKENS: usize = 192;
@@ -38,6 +38,7 @@ fn request(model: &str, prompt: &Prompt) -> TextRequest {
         max_tokens: Some(MAX_TOKENS),
         window: None,
         stop: Vec::new(),
+        stop_rules: StopRules::default(),
         logprobs: None,
         choice: 0,
     }

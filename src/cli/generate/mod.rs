@@ -10,7 +10,7 @@ use super::place::Place;
 use super::{Failure, Root, load, output, threads};
 use crate::config::Flag;
 use crate::networks::weights::Quantize;
-use crate::runtime::{Chat, ModelInfo, Prompt, Runtime, Sampling, TextRequest};
+use crate::runtime::{Chat, ModelInfo, Prompt, Runtime, Sampling, StopRules, TextRequest};
 use story::Story;
 
 const EXAMPLES: &str = "\
@@ -173,6 +173,7 @@ impl Args {
             max_tokens: self.max_tokens.map(|tokens| tokens as usize),
             window: None,
             stop: self.stop.clone(),
+            stop_rules: StopRules::default(),
             logprobs: self.logprobs,
             choice: 0,
         }

@@ -8,7 +8,8 @@ use crate::coordinator::dispatch::{Facts, Outcome, Part, Timing};
 use crate::coordinator::metering::Counted;
 use crate::protocol::job::{
     AccountId, Body, Failure, FailureKind, FinishReason, ImageRequest, Job, JobId, Kind, Kudos,
-    Limits, ModelChoice, Privacy, RequestId, TextInput, TextRequest, UnixMillis, Usage, WorkerId,
+    Limits, ModelChoice, Privacy, RequestId, StopRules, TextInput, TextRequest, UnixMillis, Usage,
+    WorkerId,
 };
 
 const CLIENT: AccountId = AccountId(1);
@@ -397,6 +398,7 @@ fn job() -> Job {
         stop: Vec::new(),
         logprobs: None,
         tool_choice: None,
+        stop_rules: StopRules::default(),
         parallel_tool_calls: None,
         format: None,
         choice: 0,

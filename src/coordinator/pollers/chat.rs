@@ -28,7 +28,9 @@ impl Turn {
         let marks = marks.map(|mark| (*mark).to_owned());
         Some(Self {
             stops: request.stop.iter().cloned().chain(marks).collect(),
-            longest: request.max_tokens.unwrap_or(longest),
+            longest: request
+                .max_tokens
+                .map_or(longest, |asked| asked.min(longest)),
             job: offer.job.clone(),
         })
     }

@@ -161,18 +161,24 @@ const DRAWS: Capabilities = Capabilities::UPLOADS
     .with(Capabilities::KARRAS)
     .with(Capabilities::HIDDEN_ADDRESSES);
 
-/// Public peers hand the request to a whole inference server, which takes tools and schemas. Their frames carry no
+/// Public peers hand the request to a whole inference server, which takes tools, schemas and stop rules. Their frames carry no
 /// log probabilities.
 fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
     let mut can = Capabilities::default();
     match &registration.ext {
-        None => can = can.with(Capabilities::TOOLS).with(Capabilities::GRAMMAR),
+        None => {
+            can = can
+                .with(Capabilities::TOOLS)
+                .with(Capabilities::GRAMMAR)
+                .with(Capabilities::STOP_RULES);
+        }
         Some(wanted) => {
             for ability in &wanted.can {
                 can = can.with(match ability {
                     Ability::Tools => Capabilities::TOOLS,
                     Ability::Logprobs => Capabilities::LOGPROBS,
                     Ability::Continue => Capabilities::CONTINUE,
+                    Ability::StopRules => Capabilities::STOP_RULES,
                 });
             }
         }

@@ -82,9 +82,13 @@ fn from_original(original: &Original) -> Map<String, Value> {
 
 /// What is always there, whoever asked. A job is one output, whatever the request had.
 fn fill_in(wanted: &mut Map<String, Value>, job: &Job, request: &TextRequest, context: u32) {
-    let max_tokens = request
-        .max_tokens
-        .unwrap_or_else(|| room(context, job.limits.prompt_tokens));
+    let most = room(context, job.limits.prompt_tokens);
+    let max_tokens = match request.max_tokens {
+        // Its backend may refuse more than its context has room for.
+        Some(asked) if context != UNNAMED_CONTEXT => asked.min(most),
+        Some(asked) => asked,
+        None => most,
+    };
     let fixed = [("n", json!(1)), ("max_tokens", json!(max_tokens))];
     for (key, value) in fixed {
         wanted.insert(key.into(), value);
@@ -169,6 +173,10 @@ fn add_sampling(wanted: &mut Map<String, Value>, request: &TextRequest) {
 fn add_form(wanted: &mut Map<String, Value>, request: &TextRequest) {
     if !request.stop.is_empty() {
         wanted.insert("stop".into(), json!(request.stop));
+    }
+    // By the names that the inference servers behind public workers know.
+    if let Ok(Value::Object(rules)) = serde_json::to_value(&request.stop_rules) {
+        wanted.extend(rules);
     }
     if let Some(top) = request.logprobs {
         wanted.insert("logprobs".into(), json!(true));
@@ -305,6 +313,17 @@ mod tests {
         let request = request(json!({"input": {"prompt": "hi"}}));
         assert_eq!(rendered(&request, None, 8192)["max_length"], 8092);
         assert_eq!(rendered(&request, None, 50)["max_length"], 16);
+    }
+
+    #[test]
+    fn an_output_is_no_longer_than_the_context_the_worker_named_has_room_for() {
+        let asked = request(json!({"input": {"prompt": "hi"}, "max_tokens": 100_000}));
+        assert_eq!(rendered(&asked, None, 8192)["max_length"], 8092);
+        assert_eq!(
+            rendered(&asked, None, 2048)["max_length"],
+            100_000,
+            "none is named"
+        );
     }
 
     #[test]

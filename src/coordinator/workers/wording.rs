@@ -14,6 +14,9 @@ const LONGEST_NAME: usize = 100;
 pub fn failure(error: &ErrorFrame) -> Failure {
     let kind = match error.code {
         Some(code) if can_say(code) => code,
+        _ if error.client_error && is_overflow(&error.message) => {
+            FailureKind::ContextLengthExceeded
+        }
         _ if error.client_error => FailureKind::InvalidRequest,
         _ => FailureKind::WorkerFailed,
     };
@@ -22,6 +25,18 @@ pub fn failure(error: &ErrorFrame) -> Failure {
         said => shortened(said, LONGEST_MESSAGE),
     };
     Failure::new(kind, message.to_owned())
+}
+
+/// In the words of the inference servers that public workers stand for: vLLM and OpenAI's, llama.cpp, SGLang.
+fn is_overflow(message: &str) -> bool {
+    const WORDS: [&str; 4] = [
+        "maximum context length",
+        "context_length_exceeded",
+        "exceeds the available context size",
+        "longer than the model's context length",
+    ];
+    let message = message.to_lowercase();
+    WORDS.iter().any(|words| message.contains(words))
 }
 
 fn can_say(code: FailureKind) -> bool {
@@ -60,5 +75,21 @@ pub fn prefill(prefill: &dispatch::Prefill) -> Prefill {
     Prefill {
         text: prefill.text.clone(),
         tokens: prefill.tokens.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_overflow;
+
+    #[test]
+    fn context_overflow_is_recognized_in_the_words_of_inference_servers() {
+        let told =
+            "This model's maximum context length is 4096 tokens. However, you requested 5000";
+        assert!(is_overflow(told));
+        assert!(is_overflow(
+            "the request exceeds the available context size"
+        ));
+        assert!(!is_overflow("tool 0 has no name"));
     }
 }

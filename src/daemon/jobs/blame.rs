@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::link::Said;
 use crate::protocol::job;
-use crate::protocol::job::FailureKind;
+use crate::protocol::job::{FailureKind, PromptLength};
 use crate::runtime::Failure;
 
 /// How soon an engine that is full may be asked again.
@@ -20,7 +20,13 @@ pub fn said(failure: Failure) -> Said {
                 retry_after: PAUSED,
             };
         }
-        Failure::PromptTooLong { .. } => FailureKind::ContextLengthExceeded,
+        Failure::PromptTooLong { found, limit } => {
+            let tokens = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+            // One token is left for the answer.
+            let context = tokens(limit.saturating_add(1));
+            let found = PromptLength::Exactly(tokens(found));
+            return Said::Failed(job::Failure::context_overflow(context, found));
+        }
         // Templates stumble over messages that they were not written for: another worker would not do better.
         Failure::BadRequest(_) | Failure::BrokenTemplate(_) => FailureKind::InvalidRequest,
         Failure::NotLoaded { .. }
@@ -39,8 +45,21 @@ pub fn broken() -> Said {
 mod tests {
     use super::said;
     use crate::link::Said;
-    use crate::protocol::job::Blame;
+    use crate::protocol::job::{Blame, FailureKind};
     use crate::runtime::Failure;
+
+    #[test]
+    fn context_overflow_is_told_in_the_words_that_clients_match() {
+        let Said::Failed(failure) = said(Failure::PromptTooLong {
+            found: 9000,
+            limit: 8191,
+        }) else {
+            panic!("a failure was wanted");
+        };
+        assert_eq!(failure.kind, FailureKind::ContextLengthExceeded);
+        let wanted = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 ";
+        assert!(failure.message.starts_with(wanted), "{failure}");
+    }
 
     #[test]
     fn the_request_is_blamed_for_itself_and_the_worker_for_the_rest() {

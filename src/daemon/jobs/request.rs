@@ -64,6 +64,11 @@ impl Asked {
                 max_tokens: asked.max_tokens.map(|tokens| tokens as usize),
                 window,
                 stop,
+                stop_rules: runtime::StopRules {
+                    min_tokens: asked.stop_rules.min_tokens.unwrap_or(0) as usize,
+                    ignore_eos: asked.stop_rules.ignore_eos,
+                    stop_token_ids: asked.stop_rules.stop_token_ids,
+                },
                 logprobs: asked.logprobs.map(|count| count as usize),
                 choice: asked.choice,
             },

@@ -57,7 +57,8 @@ impl<'a> Speech<'a> {
         let language = &self.asked.language;
         let stop = request.stop.clone();
         usage.completion_tokens = small(request.generated.len());
-        language.replay(&request.generated, self.asked.begins(), stop, |text| {
+        let stops = (stop, &request.stop_rules);
+        language.replay(&request.generated, self.asked.begins(), stops, |text| {
             usage.reasoning_tokens += u32::from(parser.is_reasoning());
             parser.push(text, &mut pieces);
             let texts = pieces.drain(..).filter_map(words);
@@ -296,7 +297,9 @@ mod tests {
     use crate::link::Said;
     use crate::protocol::job::{Event, JobId};
     use crate::runtime::text::{Begins, Language, Markup, TextSource, ToolMarkup};
-    use crate::runtime::{FinishReason, Prompt, Sampling, TextRequest, TokenInfo, Usage};
+    use crate::runtime::{
+        FinishReason, Prompt, Sampling, StopRules, TextRequest, TokenInfo, Usage,
+    };
 
     fn language() -> Arc<Language> {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tiny-llama");
@@ -323,6 +326,7 @@ mod tests {
                 max_tokens: None,
                 window: None,
                 stop: Vec::new(),
+                stop_rules: StopRules::default(),
                 logprobs: None,
                 choice: 0,
             },
@@ -357,7 +361,8 @@ mod tests {
         let tokens = tokens.unwrap();
         let mut text = String::new();
         let language = &asked_first.language;
-        language.replay(&tokens, Begins::AfterPrompt, Vec::new(), |more| {
+        let stops = (Vec::new(), &StopRules::default());
+        language.replay(&tokens, Begins::AfterPrompt, stops, |more| {
             text.push_str(more);
         });
         let mut first = Speech::new(&asked_first);

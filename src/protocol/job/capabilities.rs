@@ -56,6 +56,11 @@ impl Capabilities {
     pub const PAINTING_MODELS: Self = Self(1 << 30);
     pub const PLAIN_MODELS: Self = Self(1 << 31);
 
+    /// Answers at once: it is on a socket, or comes for its jobs all the time.
+    pub const INTERACTIVE: Self = Self(1 << 56);
+    /// Keeps to `min_tokens`, `ignore_eos` and `stop_token_ids`.
+    pub const STOP_RULES: Self = Self(1 << 57);
+
     /// The kinds of control maps that came later, which owners allow apart.
     pub const MORE_CONTROL: Self = Self(1 << 59);
     /// How strongly a control map counts.
@@ -80,7 +85,7 @@ impl Capabilities {
     /// It draws more steps than a model is usually given, too.
     pub const MANY_STEPS: Self = Self(1 << 35);
 
-    const NAMES: [(Self, &'static str); 41] = [
+    const NAMES: [(Self, &'static str); 43] = [
         (Self::IMAGE_INPUT, "image input"),
         (Self::VIDEO_INPUT, "video input"),
         (Self::TOOLS, "tools"),
@@ -117,6 +122,11 @@ impl Capabilities {
         (Self::FAST, "speed"),
         (Self::TIMELY, "being no slower than usual"),
         (Self::MANY_STEPS, "more steps than usual"),
+        (Self::INTERACTIVE, "answering at once"),
+        (
+            Self::STOP_RULES,
+            "rules about the tokens that end an output",
+        ),
         (Self::MORE_CONTROL, "later kinds of control maps"),
         (Self::CONTROL_STRENGTH, "the strength of control maps"),
         (Self::NEWER_DRAWING, "newer samplers and settings"),

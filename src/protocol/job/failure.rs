@@ -65,6 +65,13 @@ pub enum FailureKind {
     Internal,
 }
 
+/// How many tokens a prompt has, as far as whoever refuses it can tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptLength {
+    Exactly(u32),
+    AtLeast(u32),
+}
+
 /// What the outside sees of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailureRow {
@@ -83,6 +90,19 @@ impl Failure {
             retry,
             message: message.into(),
         }
+    }
+
+    /// The prompt does not fit into the model's context. Clients search the message for its first words.
+    pub fn context_overflow(longest: u32, prompt: PromptLength) -> Self {
+        let found = match prompt {
+            PromptLength::Exactly(tokens) => tokens.to_string(),
+            PromptLength::AtLeast(tokens) => format!("at least {tokens}"),
+        };
+        let message = format!(
+            "This model's maximum context length is {longest} tokens. However, your messages resulted in {found} \
+             tokens. Please reduce the length of the messages."
+        );
+        Self::new(FailureKind::ContextLengthExceeded, message)
     }
 
     pub fn status(&self) -> u16 {

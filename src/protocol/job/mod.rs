@@ -19,14 +19,14 @@ pub use capabilities::Capabilities;
 pub use event::{
     Channel, Event, FinishReason, Progress, TokenEvent, TokenLogprob, ToolCallEvent, Usage,
 };
-pub use failure::{Blame, Failure, FailureKind, FailureRow, Retry};
+pub use failure::{Blame, Failure, FailureKind, FailureRow, PromptLength, Retry};
 pub use form::FormRequest;
 pub use ids::{AccountId, JobId, Kudos, RequestId, SharedKeyId, UnixMillis, WorkerId, timely};
 pub use image::{ImageRequest, Lora, SourceImage};
 pub use legacy::LegacySampling;
 pub use needs::{Formats, Kind, Kinds, Reach, Targets};
 pub use product::{Hidden, Media, Note, Product, Remark, Text};
-pub use text::{Chat, OutputFormat, Sampling, TextInput, TextRequest, ToolChoice};
+pub use text::{Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest, ToolChoice};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,6 +122,10 @@ pub struct Limits {
     /// How long its request lives from each time on that a worker takes one of its jobs or brings one; none: until the
     /// deadline, whatever happens.
     pub life: Option<Duration>,
+    /// If no worker has taken it after so long it ends: its client has something else to try. None: it waits.
+    pub start_within: Option<Duration>,
+    /// Its client reads the output when all of it is there: until then it can be made anew.
+    pub restartable: bool,
 }
 
 /// Whose machines may see it.

@@ -18,6 +18,8 @@ pub struct TextRequest {
     pub max_tokens: Option<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
+    #[serde(default, skip_serializing_if = "StopRules::is_empty")]
+    pub stop_rules: StopRules,
     /// Report each token's log probability, and that of so many best alternatives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<u32>,
@@ -52,6 +54,28 @@ pub struct Chat {
     /// Further variables of the template: `enable_thinking`, `reasoning_effort` and the like.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub variables: Map<String, Value>,
+}
+
+/// Which tokens end the output, and from when on anything may.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StopRules {
+    /// Neither a token nor a stop string ends it before it has so many tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_tokens: Option<u32>,
+    /// The model does not end its turn by itself.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ignore_eos: bool,
+    /// Further tokens that end it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stop_token_ids: Vec<u32>,
+}
+
+impl StopRules {
+    /// Whether they change nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How the next token is chosen. `None` leaves a setting to the model's defaults.

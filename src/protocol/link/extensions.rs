@@ -112,16 +112,19 @@ pub enum Ability {
     Logprobs,
     /// Goes on from tokens another worker has drawn.
     Continue,
+    /// Keeps to `min_tokens`, `ignore_eos` and `stop_token_ids`.
+    StopRules,
 }
 
 impl Ability {
-    const ALL: [Self; 3] = [Self::Tools, Self::Logprobs, Self::Continue];
+    const ALL: [Self; 4] = [Self::Tools, Self::Logprobs, Self::Continue, Self::StopRules];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Tools => "tools",
             Self::Logprobs => "logprobs",
             Self::Continue => "continue",
+            Self::StopRules => "stop_rules",
         }
     }
 }

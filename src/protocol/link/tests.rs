@@ -10,8 +10,8 @@ use super::{
     JobFrame, Output, Payload, Prefill, Ready, Registration, ToWorker, Verdict, write_tokens,
 };
 use crate::protocol::job::{
-    Channel, Event, FailureKind, FinishReason, Formats, JobId, Kind, Kinds, Kudos, TextInput,
-    TextRequest, TokenEvent, TokenLogprob, ToolCallEvent, Usage,
+    Channel, Event, FailureKind, FinishReason, Formats, JobId, Kind, Kinds, Kudos, StopRules,
+    TextInput, TextRequest, TokenEvent, TokenLogprob, ToolCallEvent, Usage,
 };
 
 /// Section 20 of the contract, frame by frame.
@@ -201,6 +201,7 @@ fn what_the_coordinator_adds_for_our_own_peers_crosses_too() {
         stop: Vec::new(),
         logprobs: None,
         tool_choice: None,
+        stop_rules: StopRules::default(),
         parallel_tool_calls: None,
         format: None,
         choice: 1,

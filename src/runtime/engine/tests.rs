@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::fake::{CONTEXT, END, Fake, Rule};
 use crate::runtime::{
     CacheRoom, EngineLimits, Event, Failure, FinishReason, Generation, ModelSource, Prompt,
-    Runtime, SLOW_READER_TOKENS, Sampling, TextRequest, Usage,
+    Runtime, SLOW_READER_TOKENS, Sampling, StopRules, TextRequest, Usage,
 };
 
 async fn start(fake: &Fake, limits: EngineLimits, cache_tokens: usize) -> Runtime {
@@ -34,6 +34,7 @@ fn request(prompt: &str) -> TextRequest {
         max_tokens: None,
         window: None,
         stop: Vec::new(),
+        stop_rules: StopRules::default(),
         logprobs: None,
         choice: 0,
     }
@@ -124,6 +125,39 @@ async fn stop_strings_across_token_borders_never_leave() {
         "one STOP two",
         "also at the end"
     );
+}
+
+#[tokio::test]
+async fn stop_rules_say_which_tokens_end_a_text_and_from_when_on() {
+    let runtime = started(Rule::Says("one STOP two")).await;
+    let ruled = |rules: StopRules| TextRequest {
+        stop: vec!["STOP".to_owned()],
+        stop_rules: rules,
+        ..limited(">", 20)
+    };
+    let at_least = |min_tokens| StopRules {
+        min_tokens,
+        ..StopRules::default()
+    };
+    assert_eq!(text(&runtime, ruled(at_least(0))).await, "one ");
+    assert_eq!(text(&runtime, ruled(at_least(10))).await, "one STOP two");
+    let (_, ids, _) = run(&runtime, ruled(at_least(15))).await;
+    assert!(ids.len() >= 15 && !ids[..15].contains(&END), "{ids:?}");
+    let endless = StopRules {
+        ignore_eos: true,
+        ..at_least(10)
+    };
+    let (_, ids, end) = run(&runtime, ruled(endless)).await;
+    assert_eq!((ids.len(), end.unwrap().0), (20, FinishReason::Length));
+    assert!(!ids.contains(&END));
+    let (_, ids, _) = run(&runtime, limited(">", 20)).await;
+    let at_first_s = StopRules {
+        stop_token_ids: vec![ids[4]],
+        ..StopRules::default()
+    };
+    let (pieces, ids, end) = run(&runtime, ruled(at_first_s)).await;
+    assert_eq!((pieces.concat().as_str(), ids.len()), ("one ", 5));
+    assert_eq!(end.unwrap().0, FinishReason::EndOfTurn);
 }
 
 #[tokio::test]

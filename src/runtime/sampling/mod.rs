@@ -1,6 +1,6 @@
 //! From logits to the next token.
 //!
-//! In this order: repetition, presence and frequency penalties, logit bias, the mask of a grammar; then at
+//! In this order: repetition, presence and frequency penalties, logit bias, the mask of a grammar, banned tokens; then at
 //! temperature 0 the best token (the lowest id among equals), else smoothing, temperature, top_k, top_a, top_p,
 //! min_p relative to the best, tfs, typical, and one draw; each looks at what the one before it left. A temperature
 //! that moves (`dynatemp_range`) is found from what top_k leaves, and around 0 as well: then the best token is taken
@@ -8,6 +8,7 @@
 //!
 //! Nothing here sorts a whole vocabulary, unless one of the settings in `shaping` acts.
 
+mod bans;
 mod candidates;
 mod draw;
 mod nucleus;
@@ -16,6 +17,7 @@ mod penalties;
 mod settings;
 mod shaping;
 
+pub use bans::Bans;
 pub use draw::uniform;
 pub use settings::{MAX_LOGPROBS, Settings};
 
@@ -31,6 +33,7 @@ use shaping::Shaping;
 pub struct Sampler {
     settings: Settings,
     penalties: Option<Penalties>,
+    bans: Bans,
     choice: u32,
     logprobs: Option<usize>,
 }
@@ -74,9 +77,16 @@ impl Sampler {
         Self {
             settings,
             penalties,
+            bans: Bans::default(),
             choice,
             logprobs,
         }
+    }
+
+    /// Some tokens are not drawn, or not yet.
+    #[must_use]
+    pub fn with_bans(self, bans: Bans) -> Self {
+        Self { bans, ..self }
     }
 
     /// Whether the token is simply the best one, so that sampling is a single pass.
@@ -84,6 +94,7 @@ impl Sampler {
         self.settings.is_greedy()
             && self.penalties.is_none()
             && self.settings.logit_bias.is_empty()
+            && self.bans.is_empty()
             && self.logprobs.is_none()
     }
 
@@ -100,6 +111,7 @@ impl Sampler {
             scratch.untouched.extend_from_slice(logits);
         }
         self.adjust(logits, mask);
+        self.bans.apply(logits, index);
         let (best, best_logit) = numbers::best(logits)?;
         let id = if self.settings.is_greedy() {
             best

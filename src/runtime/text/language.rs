@@ -9,7 +9,7 @@ use super::{
     check_regular,
 };
 use crate::runtime::sampling::Settings;
-use crate::runtime::{Chat, Failure, Prompt, Sampling};
+use crate::runtime::{Chat, Failure, Prompt, Sampling, StopRules};
 
 /// Tokenizer, chat template, the tokens that end a turn, and the model's own sampling defaults.
 pub struct Language {
@@ -106,19 +106,23 @@ impl Language {
         &self,
         generated: &[u32],
         begins: Begins,
-        stop: Vec<String>,
+        (stop, rules): (Vec<String>, &StopRules),
         mut each: impl FnMut(&str),
     ) {
         let mut stops = StopStrings::new(stop).unwrap_or_default();
         let mut detokenizer = Detokenizer::new(self.tokenizer.pieces(), begins);
         let (mut text, mut last) = (String::new(), String::new());
-        for &id in generated {
-            if self.ends.contains(&id) {
+        for (index, &id) in generated.iter().enumerate() {
+            if self.ends.contains(&id) || rules.stop_token_ids.contains(&id) {
                 return;
             }
             text.clear();
             last.clear();
             detokenizer.push(self.tokenizer.pieces(), id, &mut text);
+            if index + 1 < rules.min_tokens {
+                each(&text);
+                continue;
+            }
             let has_stopped = stops.push(&text, &mut last).is_some();
             each(&last);
             if has_stopped {

@@ -131,6 +131,13 @@ fn model_payload(offer: &Offer, lengths: Lengths, scrub: bool) -> ModelPayloadTe
         return GenerationPayloadText::empty(NoValidRequestFoundText::default(), Vec::new())
             .payload;
     };
+    let mut lengths = lengths;
+    if let TextInput::Chat(_) = &request.input {
+        let left = lengths
+            .context
+            .saturating_sub(offer.job.limits.prompt_tokens);
+        lengths.output = lengths.output.min(left).max(1);
+    }
     let (prompt, stops) = match &request.input {
         TextInput::Prompt(prompt) => (prompt.clone(), &[][..]),
         TextInput::Chat(chat) => chat::written(chat, &offer.model)

@@ -1,14 +1,16 @@
 //! A text request as the neutral job, and a neutral job as the payload of a legacy worker, whichever door it came
 //! through. A request of the poll API comes out of a legacy worker's payload as its client wrote it.
 
-use crate::protocol::job::{LegacySampling, OutputFormat, Sampling, TextInput, TextRequest};
+use crate::protocol::job::{
+    LegacySampling, OutputFormat, Sampling, StopRules, TextInput, TextRequest,
+};
 
 use super::chat;
 use super::params::ModelGenerationInputText;
 use super::payload::ModelPayloadText;
 use super::request::GenerationInputText;
 
-/// What a worker is told where a request of another dialect names no lengths.
+/// What a worker takes: it is told so where a request names no lengths, and where it names longer ones.
 #[derive(Debug, Clone, Copy)]
 pub struct Lengths {
     pub context: u32,
@@ -30,6 +32,7 @@ pub fn text_of(prompt: String, params: &ModelGenerationInputText, choice: u32) -
         stop: params.stop_sequence.clone().unwrap_or_default(),
         logprobs: None,
         tool_choice: None,
+        stop_rules: StopRules::default(),
         parallel_tool_calls: None,
         format: None,
         choice,
@@ -73,7 +76,9 @@ impl ModelPayloadText {
         let legacy = sampling.legacy.as_deref().cloned().unwrap_or_default();
         Self {
             max_context_length: legacy.max_context_length.unwrap_or(lengths.context),
-            max_length: request.max_tokens.unwrap_or(lengths.output),
+            max_length: request
+                .max_tokens
+                .map_or(lengths.output, |asked| asked.min(lengths.output)),
             min_p: sampling.min_p.map_or(0.0, as_written),
             smoothing_factor: legacy.smoothing_factor.unwrap_or(0.0),
             dynatemp_range: legacy.dynatemp_range.unwrap_or(0.0),
@@ -122,6 +127,12 @@ pub fn only_for_our_workers(request: &TextRequest) -> Vec<&'static str> {
         ("format", !free),
         ("logprobs", request.logprobs.is_some()),
         ("seed", sampling.seed.is_some()),
+        ("min_tokens", request.stop_rules.min_tokens.is_some()),
+        ("ignore_eos", request.stop_rules.ignore_eos),
+        (
+            "stop_token_ids",
+            !request.stop_rules.stop_token_ids.is_empty(),
+        ),
         ("presence_penalty", acts(sampling.presence_penalty)),
         ("frequency_penalty", acts(sampling.frequency_penalty)),
         ("logit_bias", !sampling.logit_bias.is_empty()),
@@ -136,7 +147,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Lengths, ModelPayloadText, as_written, only_for_our_workers};
-    use crate::protocol::job::{Chat, Sampling, TextInput, TextRequest};
+    use crate::protocol::job::{Chat, Sampling, StopRules, TextInput, TextRequest};
     use crate::protocol::legacy::Body;
     use crate::protocol::legacy::schemas::assert_fits;
     use crate::protocol::legacy::text::request::GenerationInputText;
@@ -199,6 +210,7 @@ mod tests {
             stop: Vec::new(),
             logprobs: None,
             tool_choice: None,
+            stop_rules: StopRules::default(),
             parallel_tool_calls: None,
             format: None,
             choice: 0,

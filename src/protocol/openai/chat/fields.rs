@@ -85,6 +85,27 @@ pub const FIELDS: &[Field<Draft>] = &[
         draft.text.sampling.repetition_penalty = number(&value);
         Ok(())
     }),
+    field("repeat_penalty", Shape::Number(0.01..=10.0), "Another name of repetition_penalty. Not of OpenAI's API.", |draft, value| {
+        draft.repeat_penalty = number(&value);
+        Ok(())
+    }),
+    field("typical_p", Shape::Number(0.0..=1.0), "Draw from the tokens that surprise as much as is typical, of this total probability; 1 cuts none. Not of OpenAI's API.", |draft, value| {
+        let legacy = draft.text.sampling.legacy.get_or_insert_default();
+        legacy.typical = value.as_f64();
+        Ok(())
+    }),
+    field("min_tokens", Shape::Integer(0..=MOST_TOKENS), "Nothing ends the answer before it has so many tokens. Not of OpenAI's API.", |draft, value| {
+        draft.text.stop_rules.min_tokens = count(&value).filter(|least| *least > 0);
+        Ok(())
+    }),
+    field("ignore_eos", Shape::Flag, "Whether the model may not end its answer by itself. Not of OpenAI's API.", |draft, value| {
+        draft.text.stop_rules.ignore_eos = value == true;
+        Ok(())
+    }),
+    field("stop_token_ids", Shape::List, "Up to 128 token ids that end the answer and are not part of it. Not of OpenAI's API.", |draft, value| {
+        draft.text.stop_rules.stop_token_ids = token_ids("stop_token_ids", list(value))?;
+        Ok(())
+    }),
     field("presence_penalty", Shape::Number(-2.0..=2.0), "Makes tokens that were there before less likely.", |draft, value| {
         draft.text.sampling.presence_penalty = number(&value);
         Ok(())
@@ -145,6 +166,10 @@ pub const FIELDS: &[Field<Draft>] = &[
     }),
     field("chat_template_kwargs", Shape::Object, "Further variables of the chat template. Not of OpenAI's API.", |draft, value| {
         draft.template_variables(value)
+    }),
+    field("enable_thinking", Shape::Flag, "Whether the model reasons first, given to its chat template. Not of OpenAI's API.", |draft, value| {
+        draft.variables.insert("enable_thinking".to_owned(), value);
+        Ok(())
     }),
     field("prompt_cache_key", Shape::Text, "Requests with the same key go to workers that may have their beginning cached.", |draft, value| {
         draft.cache_key = Some(text(value));
@@ -277,6 +302,16 @@ fn stops(value: Value) -> Result<Vec<String>, Problem> {
         )),
     });
     strings.collect()
+}
+
+fn token_ids(name: &'static str, list: Vec<Value>) -> Result<Vec<u32>, Problem> {
+    const MOST: usize = 128;
+    if list.len() > MOST {
+        let message = format!("{name} may hold {MOST} token ids, found {}", list.len());
+        return Err(Problem::invalid(name, message));
+    }
+    let ids: Option<Vec<u32>> = list.iter().map(count).collect();
+    ids.ok_or_else(|| Problem::invalid(name, format!("{name} must hold token ids")))
 }
 
 fn logit_bias(value: &Value) -> Result<Vec<(u32, f32)>, Problem> {

@@ -12,7 +12,7 @@
 //! | `reply` | one JSON object at the end |
 //! | `chunks` | chunks as they come, written into one buffer |
 //!
-//! No field is ignored: each is honoured, or refused by its name. A wish that only some workers can grant becomes
+//! No field is ignored, unless the operator wants it: each is honoured, or refused by its name. A wish that only some workers can grant becomes
 //! a [`Demand`]; whether anybody connected grants it is decided where the workers are known.
 
 mod aside;
@@ -36,6 +36,7 @@ pub use head::{Ending, Grid, Head, Routing};
 pub use reply::Reply;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -62,6 +63,34 @@ pub struct ChatRequest {
     pub cache_key: Option<String>,
     /// Bytes of text a model has to read.
     pub prompt_bytes: usize,
+}
+
+/// Fields of requests that the operator wants to be left aside where they would be refused.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum IgnoredFields {
+    #[default]
+    None,
+    Named(BTreeSet<String>),
+    All,
+}
+
+/// A request that was read, as it is without the fields that were left aside.
+#[derive(Debug)]
+pub struct Lenient {
+    pub request: ChatRequest,
+    pub body: Value,
+    /// Their names.
+    pub ignored: Vec<String>,
+}
+
+impl IgnoredFields {
+    pub fn contain(&self, name: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::Named(names) => names.contains(name),
+            Self::All => true,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::protocol::job::{Capabilities, Chat, Sampling, TextInput, TextRequest};
+use crate::protocol::job::{
+    Capabilities, Chat, FailureKind, Sampling, StopRules, TextInput, TextRequest,
+};
 use crate::protocol::openai::nearest::shortened;
 use crate::protocol::openai::shape::kind;
 use crate::protocol::openai::{Problem, Strictness, field, json};
@@ -11,7 +13,7 @@ use super::aside;
 use super::fields::FIELDS;
 use super::messages;
 use super::tools::{self, Choice};
-use super::{CallStyle, ChatRequest, Demand, StreamOptions};
+use super::{CallStyle, ChatRequest, Demand, IgnoredFields, Lenient, StreamOptions};
 
 /// What the fields have said so far.
 pub struct Draft {
@@ -24,6 +26,7 @@ pub struct Draft {
     pub stream_options: Option<StreamOptions>,
     pub max_tokens: Option<u32>,
     pub max_completion_tokens: Option<u32>,
+    pub repeat_penalty: Option<f32>,
     pub logprobs: bool,
     pub top_logprobs: Option<u32>,
     pub tools: Vec<Value>,
@@ -41,6 +44,42 @@ impl ChatRequest {
     /// Reads a body as it came.
     pub fn parse(body: &[u8], strictness: Strictness) -> Result<Self, Problem> {
         Self::read(json::parse(body)?, strictness)
+    }
+
+    /// As [`Self::read`] does with [`Strictness::Refuse`], but for the fields that the operator wants to be ignored: one
+    /// that is unknown here, or whose value cannot be honoured, is left out.
+    pub fn read_leniently(mut body: Value, wanted: &IgnoredFields) -> Result<Lenient, Problem> {
+        let mut ignored = Vec::new();
+        if let Value::Object(entries) = &mut body {
+            entries.retain(|name, _| {
+                let is_known = FIELDS.iter().any(|field| field.name == name);
+                let is_kept = is_known || !wanted.contain(name);
+                if !is_kept {
+                    ignored.push(name.clone());
+                }
+                is_kept
+            });
+        }
+        loop {
+            let problem = match Self::read(body.clone(), Strictness::Refuse) {
+                Ok(request) => {
+                    return Ok(Lenient {
+                        request,
+                        body,
+                        ignored,
+                    });
+                }
+                Err(problem) => problem,
+            };
+            let name = problem.param.as_deref().unwrap_or_default();
+            let is_unsupported = problem.failure.kind == FailureKind::UnsupportedValue;
+            let entries = body.as_object_mut().filter(|_| is_unsupported);
+            let removed = entries.filter(|_| wanted.contain(name));
+            match removed.and_then(|entries| entries.remove_entry(name)) {
+                Some((name, _)) => ignored.push(name),
+                None => return Err(problem),
+            }
+        }
     }
 
     pub fn read(mut body: Value, strictness: Strictness) -> Result<Self, Problem> {
@@ -70,6 +109,7 @@ impl Draft {
             stream_options: None,
             max_tokens: None,
             max_completion_tokens: None,
+            repeat_penalty: None,
             logprobs: false,
             top_logprobs: None,
             tools: Vec::new(),
@@ -117,6 +157,8 @@ impl Draft {
         }
         let stream = self.stream_options()?;
         self.text.max_tokens = self.most_tokens()?;
+        self.text.sampling.repetition_penalty = self.repetition_penalty()?;
+        self.check_least_tokens()?;
         self.text.logprobs = self.wanted_logprobs()?;
         let calls = self.settle_tools()?;
         let (chat, prompt_bytes) = self.chat()?;
@@ -163,6 +205,40 @@ impl Draft {
             }
             (new, old) => Ok(new.or(old)),
         }
+    }
+
+    fn repetition_penalty(&self) -> Result<Option<f32>, Problem> {
+        match (self.text.sampling.repetition_penalty, self.repeat_penalty) {
+            (Some(one), Some(other)) if one != other && self.strictness == Strictness::Refuse => {
+                Err(Problem::invalid(
+                    "repeat_penalty",
+                    format!(
+                        "repetition_penalty is {one} and repeat_penalty is {other}: give one of them"
+                    ),
+                ))
+            }
+            (one, other) => Ok(one.or(other)),
+        }
+    }
+
+    fn check_least_tokens(&mut self) -> Result<(), Problem> {
+        let rules = &self.text.stop_rules;
+        if let (Some(least), Some(most)) = (rules.min_tokens, self.text.max_tokens)
+            && least > most
+        {
+            let message =
+                format!("min_tokens is {least} and max_tokens is {most}: it must not be more");
+            return Err(Problem::invalid("min_tokens", message));
+        }
+        let acting = [
+            ("min_tokens", rules.min_tokens.is_some()),
+            ("ignore_eos", rules.ignore_eos),
+            ("stop_token_ids", !rules.stop_token_ids.is_empty()),
+        ];
+        for (name, _) in acting.into_iter().filter(|(_, acts)| *acts) {
+            self.demand(Capabilities::STOP_RULES, name);
+        }
+        Ok(())
     }
 
     fn wanted_logprobs(&mut self) -> Result<Option<u32>, Problem> {
@@ -233,6 +309,7 @@ fn empty_text() -> TextRequest {
         stop: Vec::new(),
         logprobs: None,
         tool_choice: None,
+        stop_rules: StopRules::default(),
         parallel_tool_calls: None,
         format: None,
         choice: 0,
