@@ -75,6 +75,7 @@ impl Output {
                 self.0.push(call.name.as_deref().unwrap_or_default());
                 self.0.push(&call.arguments);
             }
+            Event::Restarted => *self = Self::default(),
             _ => {}
         }
     }

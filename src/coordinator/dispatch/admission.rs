@@ -98,9 +98,10 @@ impl Dispatcher {
         let account = submission.jobs.first().map(|job| job.account);
         let open = account.and_then(|account| self.open.get(&account));
         let open = open.copied().unwrap_or(0);
-        match open + submission.jobs.len() > most {
-            true => Err(Refusal::InFlight { open, most }),
-            false => Ok(()),
+        match submission.jobs.len() {
+            wanted if wanted > most => Err(Refusal::TooManyJobs { wanted, most }),
+            wanted if open + wanted > most => Err(Refusal::InFlight { open, most }),
+            _ => Ok(()),
         }
     }
 
@@ -122,7 +123,7 @@ impl Dispatcher {
         for (job, &lane) in submission.jobs.into_iter().zip(lanes) {
             let entry = self.new_entry(job, submission.standing, lane, siblings.clone());
             self.queue.push(lane, entry.ticket);
-            self.timers.set(Alarm::Job(entry.job.id), entry.expires);
+            self.timers.set(Alarm::Job(entry.job.id), entry.gives_up());
             *self.open.entry(entry.job.account).or_default() += 1;
             self.demands.add(&entry.job);
             self.jobs.insert(entry.job.id, entry);
@@ -156,6 +157,7 @@ impl Dispatcher {
             accepted_at: standing.since.unwrap_or(self.now.wall),
             earlier: standing.since.map_or(0, |_| MOST_ATTEMPTS),
             expires: self.now.mono + life,
+            start_by: job.limits.start_within.map(|within| self.now.mono + within),
             short: standing.short,
             judged: Judged::default(),
             state: State::Queued,

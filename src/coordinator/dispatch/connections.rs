@@ -43,6 +43,7 @@ impl Dispatcher {
         self.sessions.insert(session, id);
         self.workers.insert(id, worker);
         self.settle_in(id);
+        self.set_worker_alarm(id);
         // The new socket takes over before anything is said about the old one.
         out.insert(mark, Effect::Ready { session, resumed });
         if let Some(session) = older {
@@ -251,6 +252,7 @@ impl Dispatcher {
         } else if muted_too_long {
             self.close(id, CloseReason::Silent, Gone::Lost, out);
         } else {
+            self.look_for(id);
             self.set_worker_alarm(id);
         }
         self.touched.workers.push(id);
@@ -294,7 +296,10 @@ impl Dispatcher {
             Hold::Ack(_) => None,
         });
         let leaving = worker.leaving.map(|leaving| leaving.until);
-        match [muted, leaving, worker.backoff_until]
+        let (now, presence) = (self.now.mono, self.settings.poll_presence);
+        let is_watched = worker.polls() && worker.is_present && worker.session.is_some();
+        let present = is_watched.then(|| worker.present_until(presence).unwrap_or(now + presence));
+        match [muted, leaving, worker.backoff_until, present]
             .into_iter()
             .flatten()
             .min()

@@ -183,6 +183,12 @@ impl Dispatcher {
             State::Queued if entry.expires <= self.now.mono => {
                 return self.stop(job, Outcome::Expired, CancelReason::Timeout, out);
             }
+            State::Queued if entry.gives_up() <= self.now.mono => {
+                let message = "no worker of this model was free in time";
+                let failure = Failure::new(FailureKind::NoWorker, message);
+                let ending = Outcome::Failed(failure);
+                return self.stop(job, ending, CancelReason::Timeout, out);
+            }
             State::Queued => return self.set_alarm(job),
             State::Running(_) => {}
         }

@@ -31,6 +31,8 @@ pub struct Entry {
     /// Attempts that another process, or this one before it, may have made: later ones have other numbers.
     pub earlier: u32,
     pub expires: Mono,
+    /// It ends if no worker was given it by then.
+    pub start_by: Option<Mono>,
     /// Its account may not have what it costs.
     pub short: bool,
     /// What lists of words hold of its prompt.
@@ -171,6 +173,20 @@ impl Entry {
         self.job.durable && self.earlier > 0 && self.history.attempts == 0
     }
 
+    /// When it ends while it waits.
+    pub fn gives_up(&self) -> Mono {
+        let start_by = self.start_by.filter(|_| self.history.attempts == 0);
+        start_by.map_or(self.expires, |start_by| start_by.min(self.expires))
+    }
+
+    /// Forgets what it has brought: nobody has seen any of it.
+    pub fn start_over(&mut self) {
+        self.delivered = Delivered::default();
+        self.history.parts.clear();
+        self.history.usage = None;
+        self.history.first_output = None;
+    }
+
     pub fn has_output(&self) -> bool {
         self.delivered.events > 0
     }
@@ -257,6 +273,8 @@ impl Delivered {
                 true
             }
             Event::Note(_) | Event::Preview { .. } | Event::Usage(_) => true,
+            // Never from a worker.
+            Event::Restarted => false,
             Event::Done { .. } | Event::Failed(_) => false,
         }
     }

@@ -109,7 +109,11 @@ impl Need {
             models: job.model.0.clone(),
             kind: job.kind,
             formats: job.limits.formats,
-            requires: job.limits.requires.with(also),
+            requires: job
+                .limits
+                .requires
+                .with(also)
+                .with_if(!job.durable, Capabilities::INTERACTIVE),
             context: job.limits.prompt_tokens.saturating_add(1),
             reach: Reach {
                 // Where several models are named, their own steps say how many are many: `Capabilities::MANY_STEPS`.
@@ -129,6 +133,21 @@ impl Need {
 impl Lanes {
     /// The lane of this need, or what no connected worker has. One look-up while the need is a usual one.
     pub fn admit(
+        &mut self,
+        need: Need,
+        workers: &mut Table<WorkerId, Worker>,
+        now: Mono,
+    ) -> Result<LaneId, Missing> {
+        let wanted = need.context;
+        let admitted = self.admit_rounded(need, workers, now);
+        admitted.map_err(|missing| match missing {
+            // What was asked for, not what it was rounded to.
+            Missing::Context { longest, .. } => Missing::Context { wanted, longest },
+            missing => missing,
+        })
+    }
+
+    fn admit_rounded(
         &mut self,
         need: Need,
         workers: &mut Table<WorkerId, Worker>,
@@ -326,6 +345,12 @@ impl Lanes {
         if profiles.is_empty() {
             return Err(Missing::Model(need.models.clone()));
         }
+        let is_interactive = |it: &Profile| {
+            let wanted = need.requires.of(Capabilities::INTERACTIVE);
+            it.capabilities.contains(wanted)
+        };
+        let profiles =
+            keep(profiles, is_interactive).ok_or_else(|| Missing::Absent(need.models.clone()))?;
         let left =
             keep(profiles, |it| it.kinds.contains(need.kind)).ok_or(Missing::Kind(need.kind))?;
         let left =

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::protocol::job::{Capabilities, Formats, Kinds, WorkerId};
+use crate::protocol::job::{Capabilities, Formats, Kind, Kinds, WorkerId};
 
 use super::input::SessionId;
 use super::workers::{Worker, WorkerModel};
@@ -21,6 +22,12 @@ pub struct OnlineWorker<'a> {
     pub trusted: bool,
     pub slots: usize,
     pub running: usize,
+    /// It would take a further job at once.
+    pub has_room: bool,
+    /// It serves clients who wait for their answer.
+    pub is_present: bool,
+    /// How long a typical answer takes there.
+    pub answer_time: Duration,
     /// It takes no further jobs and goes when its own are done.
     pub leaving: bool,
     /// It is given its owner's jobs and no others.
@@ -35,6 +42,8 @@ pub struct OnlineModel<'a> {
     pub ready: bool,
     pub slots: u32,
     pub running: u32,
+    /// Jobs of it that the worker would take at once.
+    pub free: u32,
 }
 
 impl Dispatcher {
@@ -51,6 +60,24 @@ impl Dispatcher {
     /// What is asked for that has not ended.
     pub fn demands(&self) -> &Demands {
         &self.demands
+    }
+
+    pub fn waiting_by_kind(&self) -> BTreeMap<Kind, usize> {
+        let mut waiting = BTreeMap::new();
+        for (id, lane) in self.lanes.iter() {
+            *waiting.entry(lane.need.kind).or_default() += self.queue.waiting(id);
+        }
+        waiting
+    }
+
+    /// Jobs that are on a worker.
+    pub fn running_by_kind(&self) -> BTreeMap<Kind, usize> {
+        let mut running = BTreeMap::new();
+        let jobs = self.workers.values().flat_map(|worker| &worker.running);
+        for entry in jobs.filter_map(|job| self.jobs.get(job)) {
+            *running.entry(entry.job.kind).or_default() += 1;
+        }
+        running
     }
 
     /// How many jobs wait for each model, by the name most wanted.
@@ -78,6 +105,9 @@ impl<'a> OnlineWorker<'a> {
             trusted: worker.profile.trusted,
             slots: worker.slots,
             running: worker.running.len(),
+            has_room: worker.would_take(),
+            is_present: worker.is_present,
+            answer_time: worker.answer_time(),
             leaving: worker.leaving.is_some(),
             own_only: worker.terms.own_only,
             models: &worker.models,
@@ -86,12 +116,17 @@ impl<'a> OnlineWorker<'a> {
 
     pub fn models(&self) -> impl Iterator<Item = OnlineModel<'a>> {
         let slots = u32::try_from(self.slots).unwrap_or(u32::MAX);
+        let room = u32::try_from(self.slots.saturating_sub(self.running)).unwrap_or(u32::MAX);
         let offered = self.models.iter().filter(|model| model.offered);
         offered.map(move |model| OnlineModel {
             name: &model.name,
             ready: model.ready,
             slots: model.slots.min(slots),
             running: model.running,
+            free: match self.has_room && model.ready {
+                true => room.min(model.slots.saturating_sub(model.running)),
+                false => 0,
+            },
         })
     }
 }

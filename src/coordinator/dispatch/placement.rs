@@ -211,7 +211,7 @@ impl Dispatcher {
             return;
         };
         let due = match &entry.state {
-            State::Queued => entry.expires,
+            State::Queued => entry.gives_up(),
             State::Settling(settling) => settling.due(),
             State::Running(lease) => match lease.phase {
                 Phase::Live => {

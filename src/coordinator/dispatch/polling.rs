@@ -224,8 +224,37 @@ impl Dispatcher {
         {
             worker.asked = Some(most);
             worker.heard = self.now.mono;
+            if !worker.is_present {
+                self.set_presence(id, true);
+            }
         }
         self.refresh(id);
+    }
+
+    /// It begins or ceases to serve clients who wait for their answer.
+    fn set_presence(&mut self, id: WorkerId, is_present: bool) {
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        worker.is_present = is_present;
+        if worker.session.is_some() && worker.leaving.is_none() {
+            let left = self.lanes.detach(worker);
+            self.touched.left.extend(left);
+            self.settle_in(id);
+        }
+        self.set_worker_alarm(id);
+    }
+
+    /// A worker that polls has not come for a while.
+    pub(super) fn look_for(&mut self, id: WorkerId) {
+        let (now, presence) = (self.now.mono, self.settings.poll_presence);
+        let is_absent = |worker: &Worker| {
+            let until = worker.present_until(presence);
+            worker.polls() && worker.is_present && until.is_some_and(|until| until <= now)
+        };
+        if self.workers.get(&id).is_some_and(is_absent) {
+            self.set_presence(id, false);
+        }
     }
 
     /// Jobs of one request, or of several for a worker that takes them together.

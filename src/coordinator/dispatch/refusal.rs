@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::protocol::job::{Capabilities, Failure, FailureKind, Formats, Kind, Reach};
+use crate::protocol::job::{
+    Capabilities, Failure, FailureKind, Formats, Kind, PromptLength, Reach,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
@@ -14,6 +16,11 @@ pub enum Refusal {
     /// The account has as many jobs here as it may have.
     InFlight {
         open: usize,
+        most: usize,
+    },
+    /// The request alone has more jobs than its account may have here.
+    TooManyJobs {
+        wanted: usize,
         most: usize,
     },
     /// A job of this id is already here.
@@ -30,6 +37,8 @@ pub enum Refusal {
 pub enum Missing {
     /// Nobody serves the model. Whether it is unknown or merely offline only the catalog can say.
     Model(Vec<Arc<str>>),
+    /// Its workers come for their jobs, and none has come for a while.
+    Absent(Vec<Arc<str>>),
     Kind(Kind),
     Format(Formats),
     Capability(Capabilities),
@@ -49,7 +58,11 @@ impl From<Refusal> for Failure {
             Refusal::ShuttingDown => FailureKind::ShuttingDown,
             Refusal::QueueFull { .. } => FailureKind::QueueFull,
             Refusal::InFlight { .. } => FailureKind::InFlightLimit,
-            Refusal::Duplicate => FailureKind::InvalidRequest,
+            Refusal::Duplicate | Refusal::TooManyJobs { .. } => FailureKind::InvalidRequest,
+            Refusal::Unserved {
+                missing: Missing::Context { wanted, longest },
+                ..
+            } => return Self::context_overflow(*longest, PromptLength::AtLeast(*wanted)),
             Refusal::Unserved { missing, .. } => missing.failure_kind(),
         };
         Self::new(kind, refusal.to_string())
@@ -59,7 +72,7 @@ impl From<Refusal> for Failure {
 impl Missing {
     fn failure_kind(&self) -> FailureKind {
         match self {
-            Self::Model(_) => FailureKind::ModelOffline,
+            Self::Model(_) | Self::Absent(_) => FailureKind::ModelOffline,
             Self::Capability(missing) if missing.contains(Capabilities::LARGE_FRAMES) => {
                 FailureKind::TooLarge
             }
@@ -79,6 +92,10 @@ impl fmt::Display for Refusal {
                 formatter,
                 "the account has {open} jobs in flight and may have {most}"
             ),
+            Self::TooManyJobs { wanted, most } => write!(
+                formatter,
+                "the request makes {wanted} jobs and the account may have {most} at a time"
+            ),
             Self::Duplicate => write!(formatter, "a job with this id has already been accepted"),
             Self::Unserved { missing, online } if online.is_empty() => {
                 write!(formatter, "{missing}; no model is online")
@@ -94,6 +111,11 @@ impl fmt::Display for Missing {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Model(names) => write!(formatter, "no worker serves {}", names.join(" or ")),
+            Self::Absent(names) => write!(
+                formatter,
+                "no worker of {} has polled lately",
+                names.join(" or ")
+            ),
             Self::Kind(kind) => write!(formatter, "no worker of this model takes {kind:?} jobs"),
             Self::Format(formats) => {
                 let names: Vec<_> = formats.names().collect();

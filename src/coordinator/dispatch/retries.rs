@@ -1,10 +1,12 @@
-//! What a failure costs. Only dispatch retries: before the first output the job starts again elsewhere and its
-//! client sees nothing; after it another worker goes on from the delivered tokens, if they are known and somebody
+//! What a failure costs. Only dispatch retries: before its client has seen any output the job starts again elsewhere and
+//! nobody notices; after that another worker goes on from the delivered tokens, if they are known and somebody
 //! can. Strikes wait until the job has ended, because a job that fails everywhere is itself to blame.
 
 use std::time::Duration;
 
-use crate::protocol::job::{Blame, Failure, FailureKind, Formats, JobId, Kind, Kudos, WorkerId};
+use crate::protocol::job::{
+    Blame, Capabilities, Event, Failure, FailureKind, Formats, JobId, Kind, Kudos, WorkerId,
+};
 
 use super::Dispatcher;
 use super::connections::Gone;
@@ -141,7 +143,9 @@ impl Dispatcher {
         let Some(entry) = self.jobs.get(&job) else {
             return;
         };
-        if entry.has_output() && !entry.delivered.can_go_on() {
+        if entry.has_output() && entry.job.limits.restartable {
+            self.start_over_unless_continued(job, out);
+        } else if entry.has_output() && !entry.delivered.can_go_on() {
             return self.end_mid_stream(job, cause, out);
         }
         let lane = self.home(job);
@@ -161,6 +165,23 @@ impl Dispatcher {
         self.touched.lanes.push(lane);
         self.set_alarm(job);
         self.watch_lane(lane);
+    }
+
+    /// Its client has seen none of the output: what nobody here can continue is made anew. How often is bounded as any
+    /// other failure is.
+    fn start_over_unless_continued(&mut self, job: JobId, out: &mut Vec<Effect>) {
+        let Some(entry) = self.jobs.get(&job) else {
+            return;
+        };
+        let (can_go_on, wanted) = (entry.delivered.can_go_on(), entry.job.clone());
+        if can_go_on && self.lane_for(&wanted, Capabilities::CONTINUE).is_ok() {
+            return;
+        }
+        if let Some(entry) = self.jobs.get_mut(&job) {
+            entry.start_over();
+        }
+        let event = Event::Restarted;
+        out.push(Effect::Relay { job, event });
     }
 
     fn end_mid_stream(&mut self, job: JobId, cause: Option<Failure>, out: &mut Vec<Effect>) {

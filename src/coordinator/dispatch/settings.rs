@@ -35,6 +35,8 @@ pub struct Settings {
     pub beat_window: Duration,
     /// How long a worker that polls may keep a job whose limits do not say.
     pub poll_patience: Duration,
+    /// A worker that polls serves clients who wait for their answer while it has come within this time, or has jobs out.
+    pub poll_presence: Duration,
     /// An alarm later than this means that we were asleep and the workers were not.
     pub stall_tolerance: Duration,
     /// How long a settlement is tried before the job ends without one. Of a job on disk it is tried while that lives.
@@ -96,6 +98,7 @@ impl Default for Settings {
             mute_patience: Duration::from_secs(10),
             beat_window: Duration::from_secs(15),
             poll_patience: Duration::from_secs(150),
+            poll_presence: Duration::from_secs(30),
             stall_tolerance: Duration::from_secs(5),
             settle_patience: Duration::from_secs(25),
             ack_patience: Duration::from_secs(8),

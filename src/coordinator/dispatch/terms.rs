@@ -37,7 +37,7 @@ impl Dispatcher {
             return;
         };
         worker.terms = terms;
-        worker.note_speed();
+        worker.note_standing();
         match terms.own_only {
             true => {
                 self.own_only.insert((worker.owner, id));

@@ -14,6 +14,8 @@ use super::lanes::{LaneId, Need, Place, coarse_context};
 const MOST_SLOTS: u32 = 1024;
 /// Models one worker may announce; further ones are ignored.
 const MOST_MODELS: usize = 512;
+/// How long a job waits for a worker that polls, usually.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Accounts it may prefer beside its owner's; further ones wait their turn.
 const MOST_PREFERRED: usize = 50;
 
@@ -37,6 +39,8 @@ pub struct Worker {
     pub asked: Option<u32>,
     /// When anything was last heard from it.
     pub heard: Mono,
+    /// Whether a worker that polls serves clients who wait for their answer; always of the others.
+    pub is_present: bool,
     pub hold: Option<Hold>,
     pub backoff_until: Option<Mono>,
     pub leaving: Option<Leaving>,
@@ -129,6 +133,7 @@ impl Worker {
             running: BTreeSet::new(),
             asked: registration.polls.map(|_| 0),
             heard: now,
+            is_present: true,
             hold: None,
             backoff_until: None,
             leaving: None,
@@ -140,13 +145,17 @@ impl Worker {
     }
 
     /// To be called while it is listed nowhere: workers are listed by what they can do.
-    pub fn note_speed(&mut self) {
-        let fast = match self.terms.fast {
-            true => Capabilities::FAST,
-            false => Capabilities::default(),
-        };
-        let others = self.profile.capabilities.missing_from(Capabilities::FAST);
-        self.profile.capabilities = others.with(fast);
+    pub fn note_standing(&mut self) {
+        const NOTED: Capabilities = Capabilities::FAST.with(Capabilities::INTERACTIVE);
+        let others = self.profile.capabilities.missing_from(NOTED);
+        self.profile.capabilities = others
+            .with_if(self.terms.fast, Capabilities::FAST)
+            .with_if(self.is_present, Capabilities::INTERACTIVE);
+    }
+
+    /// Until when a worker that polls counts as present without coming again; none: its jobs say that it is there.
+    pub fn present_until(&self, presence: Duration) -> Option<Mono> {
+        self.running.is_empty().then(|| self.heard + presence)
     }
 
     pub fn can_serve(&self, need: &Need) -> bool {
@@ -165,6 +174,23 @@ impl Worker {
                 Some(asked) => asked > 0,
                 None => self.running.len() < self.slots,
             }
+    }
+
+    /// Whether it would take a further job now, or when it comes next.
+    pub fn would_take(&self) -> bool {
+        match self.polls() {
+            true => self.session.is_some() && self.is_present && self.running.len() < self.slots,
+            false => self.has_room(),
+        }
+    }
+
+    /// How long a typical answer takes here while nothing else is done.
+    pub fn answer_time(&self) -> Duration {
+        let writing = Duration::from_secs_f64(self.speed.typical_job_secs());
+        match self.polls() {
+            true => writing + POLL_INTERVAL,
+            false => writing,
+        }
     }
 
     /// The model of the listing that has room, the most wanted first.

@@ -12,6 +12,8 @@ pub enum Event {
         cached_tokens: u32,
     },
     Token(TokenEvent),
+    /// What came before counts for nothing, the output begins anew: only of jobs whose client has seen none of it.
+    Restarted,
     ToolCall(ToolCallEvent),
     /// How far a job without text is.
     Progress(Progress),

@@ -515,3 +515,74 @@ fn media_failures_are_retried_but_do_not_strike() {
     }
     assert_eq!(desk.dispatcher.census().records, 0);
 }
+
+#[test]
+fn an_output_that_no_client_has_seen_is_made_anew_elsewhere() {
+    let mut desk = Desk::new();
+    let first = desk.public(1);
+    let mut job = desk.new_job();
+    job.limits.restartable = true;
+    desk.submit(job);
+    let offer = desk.offer();
+    desk.say(&offer, token(7));
+    desk.public(2);
+    desk.take();
+    desk.lose(first);
+    let effects = desk.take();
+    let restarts = effects.iter().filter(|effect| {
+        let event = Event::Restarted;
+        matches!(effect, Effect::Relay { event: found, .. } if *found == event)
+    });
+    assert_eq!(restarts.count(), 1);
+    let again = effects.iter().find_map(|effect| match effect {
+        Effect::Offer(offer) => Some(offer.clone()),
+        _ => None,
+    });
+    let again = again.unwrap();
+    assert!(again.prefill.is_none());
+    desk.say(&again, token(1)).say(&again, done());
+    let effects = desk.take();
+    let facts = effects.iter().find_map(|effect| match effect {
+        Effect::Settle(facts) => Some(facts),
+        _ => None,
+    });
+    let workers: Vec<i64> = facts
+        .unwrap()
+        .parts
+        .iter()
+        .map(|part| part.worker.0)
+        .collect();
+    assert_eq!(workers, [2], "what was thrown away earns nothing");
+}
+
+#[test]
+fn an_output_is_not_made_anew_for_ever() {
+    let mut desk = Desk::new();
+    let mut job = desk.new_job();
+    job.limits.restartable = true;
+    let mut session = desk.public(1);
+    desk.submit(job);
+    let mut attempts = 0;
+    loop {
+        let effects = desk.take();
+        let offer = effects.iter().find_map(|effect| match effect {
+            Effect::Offer(offer) => Some(offer.clone()),
+            _ => None,
+        });
+        let Some(offer) = offer else {
+            let ended = effects.into_iter().find_map(|effect| match effect {
+                Effect::End { outcome, .. } => Some(outcome),
+                _ => None,
+            });
+            assert_eq!(failure_kind(&ended.unwrap()), Some(FailureKind::WorkerLost));
+            break;
+        };
+        attempts += 1;
+        desk.say(&offer, token(7));
+        let next = desk.registration(1 + attempts, super::PUBLIC);
+        let before = std::mem::replace(&mut session, next.session);
+        desk.connect(next);
+        desk.lose(before);
+    }
+    assert_eq!(attempts, 6);
+}

@@ -27,8 +27,8 @@ use super::{
 };
 use crate::protocol::job::{
     AccountId, Body, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, Job, JobId,
-    Kind, Kudos, Limits, ModelChoice, Privacy, RequestId, TextInput, TextRequest, TokenEvent,
-    UnixMillis, Usage, WorkerId,
+    Kind, Kudos, Limits, ModelChoice, Privacy, RequestId, StopRules, TextInput, TextRequest,
+    TokenEvent, UnixMillis, Usage, WorkerId,
 };
 
 pub const LIFETIME: Duration = Duration::from_secs(600);
@@ -289,6 +289,7 @@ pub fn text() -> Body {
         stop: Vec::new(),
         logprobs: None,
         tool_choice: None,
+        stop_rules: StopRules::default(),
         parallel_tool_calls: None,
         format: None,
         choice: 0,

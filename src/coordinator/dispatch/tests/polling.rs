@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{Desk, done, done_with, failed, is_delivered, secs, token};
+use super::{Desk, done, done_with, failed, failure_kind, is_delivered, secs, token};
 use crate::coordinator::dispatch::clock::Mono;
 use crate::coordinator::dispatch::polling::LANES;
 use crate::coordinator::dispatch::{
-    Effect, Extensions, Input, Offer, Outcome, Registration, SessionId, Settings, Skip, Standing,
-    Submission, Wants,
+    Effect, Extensions, Input, Missing, Offer, Outcome, Refusal, Registration, SessionId, Settings,
+    Skip, Standing, Submission, Wants,
 };
 use crate::protocol::job::{
-    AccountId, Capabilities, FinishReason, Formats, Job, Kind, ModelChoice, Reach,
+    AccountId, Capabilities, FailureKind, FinishReason, Formats, Job, Kind, ModelChoice, Reach,
 };
 
 const REACH: Reach = Reach {
@@ -511,4 +511,83 @@ fn what_has_waited_in_an_earlier_process_has_waited() {
         _ => None,
     });
     assert_eq!(settled, Some(secs(300)));
+}
+
+fn interactive(desk: &mut Desk) -> Job {
+    let mut job = desk.new_job();
+    job.limits.formats = Formats::NEUTRAL.with(Formats::LEGACY);
+    job
+}
+
+fn refusal(desk: &mut Desk) -> Option<Refusal> {
+    desk.take().into_iter().find_map(|effect| match effect {
+        Effect::Refused { refusal, .. } => Some(refusal),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_worker_that_has_ceased_to_poll_serves_no_client_who_waits() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    desk.pop(poller, 1);
+    desk.wait(secs(29));
+    let job = interactive(&mut desk);
+    assert!(desk.dispatcher.feasible(&job).is_ok());
+    desk.wait(secs(2));
+    let job = interactive(&mut desk);
+    desk.submit(job);
+    let missing = match refusal(&mut desk) {
+        Some(Refusal::Unserved { missing, .. }) => missing,
+        other => panic!("a refusal was wanted, found {other:?}"),
+    };
+    assert_eq!(missing, Missing::Absent(vec!["tiny".into()]));
+    desk.stored();
+    assert!(refusal(&mut desk).is_none(), "what is on disk waits for it");
+    desk.pop(poller, 1);
+    let job = interactive(&mut desk);
+    desk.submit(job);
+    assert!(refusal(&mut desk).is_none());
+}
+
+#[test]
+fn a_client_waits_a_minute_at_most_for_a_worker_that_has_ceased_to_poll() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    desk.pop(poller, 1);
+    let job = interactive(&mut desk);
+    desk.submit(job);
+    desk.wait(secs(59));
+    assert!(desk.ends().is_empty());
+    desk.wait(secs(2));
+    assert_eq!(failure_kind(&desk.end()), Some(FailureKind::NoWorker));
+}
+
+#[test]
+fn a_worker_that_is_at_a_job_counts_though_it_does_not_poll() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    desk.stored();
+    assert_eq!(desk.pop(poller, 1).len(), 1);
+    desk.wait(secs(100));
+    let job = interactive(&mut desk);
+    assert!(desk.dispatcher.feasible(&job).is_ok());
+}
+
+#[test]
+fn a_job_that_has_to_start_at_once_ends_if_no_worker_takes_it() {
+    let mut desk = Desk::new();
+    let poller = desk.poller(1);
+    desk.pop(poller, 1);
+    for is_taken in [false, true] {
+        let mut job = interactive(&mut desk);
+        job.limits.start_within = Some(secs(2));
+        desk.submit(job);
+        if is_taken {
+            assert_eq!(desk.pop(poller, 1).len(), 1);
+        }
+        desk.wait(secs(3));
+        let ends = desk.ends();
+        assert_eq!(ends.is_empty(), is_taken, "{ends:?}");
+    }
 }
