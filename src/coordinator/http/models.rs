@@ -24,11 +24,11 @@ pub async fn list(
 ) -> Reply {
     let query = query.unwrap_or_default();
     let all = query.split('&').any(|pair| pair == "type=all");
-    let overview = board.overview();
+    let overview = board.current().await;
     let listed = overview
         .models
         .iter()
-        .filter(|model| all || model.kinds.contains(Kind::Text));
+        .filter(|model| all || is_chat_model(model));
     let listed = listed.map(|model| entry(model, &settings.name, &known));
     let auto = auto(&overview, &settings.name);
     let data: Vec<_> = auto.into_iter().chain(listed).collect();
@@ -44,7 +44,7 @@ pub async fn show(
 ) -> Result<Reply, ApiError> {
     let Path(name) = id
         .map_err(|_| ApiError::new(FailureKind::InvalidRequest, "the model's name is not UTF-8"))?;
-    let overview = board.overview();
+    let overview = board.current().await;
     if Auto::called(&name).is_some()
         && let Some(auto) = auto(&overview, &settings.name)
     {
@@ -77,10 +77,15 @@ pub fn unknown(name: &str, online: &[&str]) -> ApiError {
     }
 }
 
+/// A chat with it would be answered now.
+fn is_chat_model(model: &ModelOnline) -> bool {
+    model.kinds.contains(Kind::Text) && model.is_interactive()
+}
+
 /// There as long as there is a model it could become.
 fn auto(overview: &Overview, owner: &str) -> Option<Value> {
     let models = overview.models.iter();
-    let texts = models.filter(|model| model.kinds.contains(Kind::Text));
+    let texts = models.filter(|model| is_chat_model(model));
     let longest = texts.map(|model| model.context).max()?;
     Some(json!({
         "id": AUTO,

@@ -1,5 +1,6 @@
 //! How much is online and how much waits.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Instant;
 
@@ -8,9 +9,10 @@ use serde_json::{Map, Value, json};
 
 use crate::coordinator::media::Media;
 use crate::coordinator::storage::Store;
-use crate::coordinator::switchboard::{Overview, Switchboard};
-use crate::protocol::job::Kinds;
+use crate::coordinator::switchboard::Switchboard;
+use crate::protocol::job::{Kind, Kinds};
 
+use super::descriptor::API_VERSION;
 use super::reply::Reply;
 use super::workers::KINDS;
 
@@ -22,11 +24,10 @@ pub async fn show(
     State(media): State<Media>,
     State(board): State<Switchboard>,
 ) -> Reply {
-    let overview = board.overview();
-    let queued: usize = overview.queued;
+    let overview = board.current().await;
     Reply(json!({
         "status": if store.is_reachable() && media.problem().is_none() { "ok" } else { "degraded" },
-        "version": env!("CARGO_PKG_VERSION"),
+        "version": API_VERSION,
         "uptime_s": STARTED.elapsed().as_secs(),
         "workers": {
             "online": overview.workers.len(),
@@ -36,8 +37,9 @@ pub async fn show(
             "online": overview.models.len(),
             "by_type": by_type(overview.models.iter().map(|model| model.kinds)),
         },
-        "queue": {"text": queued, "media": 0},
-        "running": running(&overview),
+        "queue": by_trade(&overview.queued_by_kind),
+        "running": overview.running_by_kind.values().sum::<usize>(),
+        "running_by_type": by_trade(&overview.running_by_kind),
         "links": {
             "models": "/v1/status/models",
             "network": "/v1/status/network",
@@ -46,8 +48,10 @@ pub async fn show(
     }))
 }
 
-fn running(overview: &Overview) -> usize {
-    overview.workers.iter().map(|worker| worker.running).sum()
+fn by_trade(jobs: &BTreeMap<Kind, usize>) -> Value {
+    let text = jobs.get(&Kind::Text).copied().unwrap_or_default();
+    let all: usize = jobs.values().sum();
+    json!({"text": text, "media": all - text})
 }
 
 fn by_type(all: impl Iterator<Item = Kinds> + Clone) -> Map<String, Value> {

@@ -25,7 +25,7 @@ pub const KINDS: [(Kind, &str); 6] = [
 ];
 
 pub async fn list(State(board): State<Switchboard>) -> Reply {
-    let overview = board.overview();
+    let overview = board.current().await;
     let workers: Vec<_> = overview
         .workers
         .iter()

@@ -42,6 +42,8 @@ impl Requests {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::{Known, Names};
     use crate::coordinator::switchboard::{ModelOnline, Overview};
     use crate::protocol::job::{Capabilities, Formats, Kind};
@@ -58,6 +60,8 @@ mod tests {
             workers: 1,
             slots: 1,
             running: 0,
+            free: 1,
+            answer_time: Duration::ZERO,
             queued: 0,
         };
         let known = Known {

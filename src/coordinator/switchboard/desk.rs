@@ -18,7 +18,7 @@ use super::books::{Books, Unsettled};
 use super::departures::Departure;
 use super::lines::Lines;
 use super::orders::Orders;
-use super::overview::{Stale, Upkeep};
+use super::overview::{Overview, Stale, Upkeep};
 use super::polling::{Brought, Polling, Pop, Popped, Receipt};
 use super::sessions::{Card, Sessions};
 use super::stream::JobStream;
@@ -56,6 +56,9 @@ pub enum Message {
     WaitingAmong {
         jobs: Vec<JobId>,
         answer: oneshot::Sender<Option<(JobId, Kind)>>,
+    },
+    Overview {
+        answer: oneshot::Sender<Arc<Overview>>,
     },
     Outlook {
         job: JobId,
@@ -234,6 +237,13 @@ impl Desk {
             } => {
                 self.sessions.add(registration.session, card, orders);
                 self.handle(Input::Connected(registration));
+            }
+            Message::Overview { answer } => {
+                let board = &self.shared.board;
+                self.upkeep
+                    .bring_up_to_date(board, &self.dispatcher, &self.sessions);
+                // Whoever asked may have hung up.
+                let _ = answer.send(board.read());
             }
             Message::Outlook { job, answer } => {
                 // Whoever asked may have hung up.

@@ -142,6 +142,19 @@ impl Switchboard {
         self.shared.board.read()
     }
 
+    /// The overview as it is now; at most a blink older where many ask.
+    pub async fn current(&self) -> Arc<Overview> {
+        if let Some(fresh) = self.shared.board.fresh() {
+            return fresh;
+        }
+        let (answer, answered) = oneshot::channel();
+        let asked = self.messages.send(Message::Overview { answer }).await;
+        match asked {
+            Ok(()) => answered.await.unwrap_or_else(|_| self.overview()),
+            Err(_) => self.overview(),
+        }
+    }
+
     pub fn figures(&self) -> Figures {
         self.shared.counters.read()
     }

@@ -30,8 +30,14 @@ pub struct Overview {
     /// By name.
     pub workers: Vec<Arc<WorkerOnline>>,
     pub queued: usize,
+    /// The same by kind.
+    pub queued_by_kind: BTreeMap<Kind, usize>,
+    /// Jobs that are on a worker, by kind.
+    pub running_by_kind: BTreeMap<Kind, usize>,
     /// What is asked for that has not ended, by kind and model.
     pub demands: Demands,
+    /// None of the empty one at the start.
+    pub made: Option<Instant>,
 }
 
 /// A model that somebody serves.
@@ -48,6 +54,10 @@ pub struct ModelOnline {
     /// Jobs of it at once, all workers together that have it loaded.
     pub slots: u32,
     pub running: u32,
+    /// Jobs of it that would be taken at once.
+    pub free: u32,
+    /// How long a typical answer takes at the fastest worker, of those that are free if any is.
+    pub answer_time: Duration,
     pub queued: usize,
 }
 
@@ -134,7 +144,10 @@ impl Overview {
             models: models.collect(),
             workers,
             queued: dispatcher.census().queued,
+            queued_by_kind: dispatcher.waiting_by_kind(),
+            running_by_kind: dispatcher.running_by_kind(),
             demands: dispatcher.demands().clone(),
+            made: Some(Instant::now()),
         }
     }
 }
@@ -151,8 +164,15 @@ impl ModelOnline {
             workers: 0,
             slots: 0,
             running: 0,
+            free: 0,
+            answer_time: Duration::MAX,
             queued: 0,
         }
+    }
+
+    /// Whether a worker of it serves clients who wait for their answer.
+    pub fn is_interactive(&self) -> bool {
+        self.capabilities.contains(Capabilities::INTERACTIVE)
     }
 
     fn add(&mut self, worker: &OnlineWorker<'_>, model: OnlineModel<'_>, card: &Card) {
@@ -174,6 +194,15 @@ impl ModelOnline {
             self.slots = self.slots.saturating_add(model.slots);
         }
         self.running = self.running.saturating_add(model.running);
+        if worker.is_present {
+            let (was_free, is_free) = (self.free > 0, model.free > 0);
+            self.answer_time = match (was_free, is_free) {
+                (true, false) => self.answer_time,
+                (false, true) => worker.answer_time,
+                _ => self.answer_time.min(worker.answer_time),
+            };
+        }
+        self.free = self.free.saturating_add(model.free);
     }
 }
 
@@ -208,6 +237,13 @@ impl Board {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// The overview, if it is hardly older than it may be.
+    pub fn fresh(&self) -> Option<Arc<Overview>> {
+        let shown = self.shown.read().unwrap_or_else(PoisonError::into_inner);
+        let is_fresh = shown.made.is_some_and(|made| made.elapsed() < LOAD_AGE);
+        is_fresh.then(|| shown.clone())
     }
 
     /// Returns when somebody looks for the first time since it was made.
@@ -247,12 +283,28 @@ impl Upkeep {
     }
 
     pub fn keep_up(&mut self, board: &Board, dispatcher: &Dispatcher, sessions: &Sessions) {
-        let started = Instant::now();
-        if self.due(board).is_some_and(|due| due <= started) {
-            board.show(Overview::of(dispatcher, sessions));
-            self.made = Instant::now();
-            self.cost = self.made - started;
-            self.stale = Stale::Not;
+        if self.due(board).is_some_and(|due| due <= Instant::now()) {
+            self.renew(board, dispatcher, sessions);
         }
+    }
+
+    /// For somebody who waits for it: as it is now, unless that has become dear.
+    pub fn bring_up_to_date(
+        &mut self,
+        board: &Board,
+        dispatcher: &Dispatcher,
+        sessions: &Sessions,
+    ) {
+        if self.made + self.cost * SHARE <= Instant::now() {
+            self.renew(board, dispatcher, sessions);
+        }
+    }
+
+    fn renew(&mut self, board: &Board, dispatcher: &Dispatcher, sessions: &Sessions) {
+        let started = Instant::now();
+        board.show(Overview::of(dispatcher, sessions));
+        self.made = Instant::now();
+        self.cost = self.made - started;
+        self.stale = Stale::Not;
     }
 }

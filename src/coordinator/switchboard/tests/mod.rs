@@ -22,7 +22,7 @@ use crate::coordinator::dispatch::{
 use crate::coordinator::metering::Counted;
 use crate::protocol::job::{
     AccountId, Body, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, Job, JobId,
-    Kind, Kinds, Kudos, Limits, ModelChoice, Privacy, RequestId, TextInput, TextRequest,
+    Kind, Kinds, Kudos, Limits, ModelChoice, Privacy, RequestId, StopRules, TextInput, TextRequest,
     TokenEvent, UnixMillis, Usage, WorkerId,
 };
 use crate::tasks::Tasks;
@@ -192,6 +192,7 @@ fn plain(input: TextInput) -> TextRequest {
         stop: Vec::new(),
         logprobs: None,
         tool_choice: None,
+        stop_rules: StopRules::default(),
         parallel_tool_calls: None,
         format: None,
         choice: 0,
@@ -418,6 +419,16 @@ async fn an_account_with_too_much_in_flight_is_told() {
     let refusal = submit(&board, job("three")).await.unwrap_err();
     assert_eq!(refusal, Refusal::InFlight { open: 2, most: 2 });
     assert_eq!(Failure::from(refusal).status(), 429);
+    let mut many = vec![job("a"), job("b"), job("c")];
+    many.iter_mut().for_each(|job| job.account = AccountId(3));
+    let submission = Submission {
+        jobs: many.into_iter().map(Arc::new).collect(),
+        standing: Standing::default(),
+    };
+    let refusal = board.submit(submission).await.unwrap_err();
+    let wanted = Refusal::TooManyJobs { wanted: 3, most: 2 };
+    assert_eq!(refusal, wanted);
+    assert_eq!(Failure::from(refusal).status(), 400);
     let mut other = job("four");
     other.account = AccountId(2);
     let _other = submit(&board, other).await.unwrap();

@@ -29,7 +29,7 @@ pub async fn performance(
     State(board): State<Switchboard>,
     State(stats): State<Stats>,
 ) -> Result<Response, Refused> {
-    let overview = board.overview();
+    let overview = board.current().await;
     let picture = stats.picture().await.map_err(unknown_numbers)?;
     let kinds = [Kind::Image, Kind::Text, Kind::Interrogation];
     let [image, text, forms] = kinds.map(|kind| overview.demands.of(kind));
@@ -64,7 +64,8 @@ pub async fn models(
     let fewest = query.whole("min_count")?.unwrap_or(0);
     let most = query.whole("max_count")?.unwrap_or(u64::MAX);
     let picture = stats.picture().await.map_err(unknown_numbers)?;
-    let mut active = active(making, &board.overview(), &picture, &settings.names);
+    let overview = board.current().await;
+    let mut active = active(making, &overview, &picture, &settings.names);
     active.retain(|model| {
         let is_known = is_known(kind(making), &model.name, &settings.names);
         let is_wanted = match state {
@@ -85,7 +86,7 @@ pub async fn model(
     State(settings): State<Arc<DoorSettings>>,
     path: Named,
 ) -> Result<Response, Refused> {
-    let overview = board.overview();
+    let overview = board.current().await;
     let picture = stats.picture().await.map_err(unknown_numbers)?;
     let id = settings.names.id(path.text("name"));
     let mut found = Vec::new();
@@ -104,7 +105,7 @@ pub async fn model(
 
 /// `GET /api/v2/auto_worker_type`: whichever there are fewer of.
 pub async fn wanted_worker(State(board): State<Switchboard>) -> Response {
-    let overview = board.overview();
+    let overview = board.current().await;
     let [images, texts] = [Kind::Image, Kind::Text].map(|kind| Crew::of(&overview, kind).workers);
     let answer = AutoWorkerTypeResponse {
         recommended_worker_type: match images > texts {
