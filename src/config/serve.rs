@@ -51,6 +51,8 @@ settings! {
         requests_per_minute: Option<usize> where (1..=1_000_000); unset "no limit",
         /// Jobs of one account that wait or run at the same time. Set it when strangers have keys.
         jobs_in_flight: Option<usize> where (1..=1_000_000); unset "no limit",
+        /// Fields of chat requests that are left aside where they would be refused, by their names, or "all"; the header x-ignored-fields names those that were. Set it when clients insist on fields that are not supported here.
+        ignored_fields: Vec<String> = [],
         /// Whether prompts go to workers of the public network without the keys, tokens and passwords in them.
         scrub_secrets: bool = true,
         /// Texts of one account that wait for a worker at the same time, of requests that are polled for. Raise it for accounts of whole services.

@@ -25,6 +25,7 @@ use super::stats::Stats;
 use super::storage::Store;
 use super::switchboard::Switchboard;
 use super::workers::Workers;
+use crate::protocol::openai::chat::IgnoredFields;
 use crate::tasks::Tasks;
 
 #[derive(Debug, Clone)]
@@ -111,6 +112,8 @@ pub struct DoorSettings {
     pub names: Names,
     /// How large they are, by their ids: what `auto` goes by.
     pub sizes: Prices,
+    /// Fields of chat requests that are left aside where they would be refused.
+    pub ignored_fields: IgnoredFields,
     /// Whether prompts go to strangers' workers without the credentials in them.
     pub scrub_secrets: bool,
     /// Texts that an account may have waiting or running, of requests that are polled for.
@@ -174,6 +177,7 @@ impl Default for DoorSettings {
             requests_per_minute: None,
             names: Names::default(),
             sizes: Prices::default(),
+            ignored_fields: IgnoredFields::None,
             scrub_secrets: true,
             polled_texts: 30,
             worker_quotas: None,

@@ -67,6 +67,15 @@ def limits_seeds_stops_and_choices_are_honoured():
     assert len({choice.message.content for choice in several}) > 1
 
 
+def fields_of_other_servers_are_honoured():
+    short = ask("Hello!", temperature=0).usage.completion_tokens
+    longer = short + 8
+    assert ask("Hello!", temperature=0, max_tokens=longer, extra_body={"ignore_eos": True}).usage.completion_tokens == longer
+    least = ask("Hello!", temperature=0, max_tokens=2 * longer, extra_body={"min_tokens": longer}).usage.completion_tokens
+    assert least >= longer
+    ask("Hello!", extra_body={"repeat_penalty": 1.1, "typical_p": 0.9, "enable_thinking": False}, max_tokens=4)
+
+
 def probabilities_are_reported():
     answer = ask("Hello!", temperature=0, logprobs=True, top_logprobs=2, max_tokens=4)
     content = answer.choices[0].logprobs.content
@@ -109,8 +118,20 @@ def mistakes_have_their_own_errors():
     x = [{"role": "user", "content": "x"}]
     fails(openai.AuthenticationError, "Invalid API Key", lambda: stranger.chat.completions.create(model=MODEL, messages=x))
     fails(openai.BadRequestError, "temperature", lambda: ask("x", extra_body={"temprature": 1}))
-    fails(openai.BadRequestError, "context", lambda: ask("word " * 20_000))
+    fails(openai.BadRequestError, "This model's maximum context length is", lambda: ask("word " * 20_000))
     fails(openai.NotFoundError, MODEL, lambda: client.chat.completions.create(model="nothing-like-it", messages=x))
+
+
+def what_is_not_implemented_is_not_retried():
+    patient = openai.OpenAI(base_url=f"{URL}/v1", api_key=KEY, max_retries=5)
+    began = time.monotonic()
+    try:
+        patient.responses.create(model=MODEL, input="x")
+    except openai.APIStatusError as error:
+        assert error.status_code == 501, error
+    else:
+        raise AssertionError("no error")
+    assert time.monotonic() - began < 0.4, "it was retried"
 
 
 def sixty_four_streams_do_not_mix():

@@ -157,7 +157,7 @@ async fn what_fails_before_the_first_event_has_a_status_of_its_own() {
     let rig = Puppet::connect(&app.board).await;
     for stream in [false, true] {
         let request = body(json!({"stream": stream}));
-        let too_long = "the prompt has 9000 tokens and the model takes 4096";
+        let too_long = "This model's maximum context length is 4096 tokens. However, it was more.";
         let (answer, ()) = tokio::join!(app.chat(&request), async {
             let offer = rig.offer().await;
             let failure = failed(FailureKind::ContextLengthExceeded, too_long);
@@ -167,6 +167,7 @@ async fn what_fails_before_the_first_event_has_a_status_of_its_own() {
         assert!(answer.header("x-job-id").is_some());
         let error = answer.json().await;
         assert_eq!(error["error"]["code"], "context_length_exceeded");
+        assert_eq!(error["error"]["param"], "messages");
         assert_eq!(error["detail"], too_long);
     }
 }

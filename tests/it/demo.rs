@@ -10,7 +10,7 @@ use muster::catalog::{Catalog, Embedded, Source};
 use muster::cli::eval::{DEMO_PROMPTS, Scores, measure, read};
 use muster::runtime::{
     DeviceChoice, EngineLimits, Event, ModelInfo, ModelSource, Prompt, Runtime, Sampling,
-    TextRequest,
+    StopRules, TextRequest,
 };
 use serde::Deserialize;
 
@@ -75,6 +75,7 @@ async fn greedy(runtime: &Runtime, reference: &Reference) -> Vec<u32> {
         max_tokens: Some(REFERENCE_TOKENS),
         window: None,
         stop: Vec::new(),
+        stop_rules: StopRules::default(),
         logprobs: None,
         choice: 0,
     };

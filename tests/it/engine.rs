@@ -7,7 +7,7 @@ use muster::networks::text::{DecoderSpec, Synthetic, SyntheticQuant};
 use muster::networks::weights::Quantize;
 use muster::runtime::{
     CacheRoom, Chat, DeviceChoice, EngineLimits, Event, Failure, FinishReason, Generation,
-    ModelSource, Prompt, Runtime, Sampling, TextRequest, TokenInfo, Usage,
+    ModelSource, Prompt, Runtime, Sampling, StopRules, TextRequest, TokenInfo, Usage,
 };
 use serde_json::json;
 
@@ -44,6 +44,7 @@ fn request(prompt: Prompt, max_tokens: usize) -> TextRequest {
         max_tokens: Some(max_tokens),
         window: None,
         stop: Vec::new(),
+        stop_rules: StopRules::default(),
         logprobs: None,
         choice: 0,
     }

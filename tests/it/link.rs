@@ -81,6 +81,7 @@ async fn undisturbed(runtime: &Runtime, prompt: &str, tokens: usize) -> String {
         max_tokens: Some(tokens),
         window: None,
         stop: Vec::new(),
+        stop_rules: runtime::StopRules::default(),
         logprobs: None,
         choice: 3,
     };

@@ -13,6 +13,8 @@ mod chat;
 #[cfg(feature = "coordinator")]
 mod chat_over_socket;
 mod cli;
+#[cfg(feature = "coordinator")]
+mod clients;
 mod config;
 mod demo;
 mod engine;

@@ -15,6 +15,7 @@ use crate::coordinator::state::{Development, DoorSettings};
 use crate::coordinator::storage::Location;
 use crate::coordinator::{Settings, TlsFiles, dispatch, kudos};
 use crate::protocol::job::Kudos;
+use crate::protocol::openai::chat::IgnoredFields;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -59,6 +60,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
                 .requests_per_minute
                 .and_then(|most| u32::try_from(most).ok()),
             largest_request: usize::try_from(serve.largest_request.bytes).unwrap_or(usize::MAX),
+            ignored_fields: ignored_fields(&serve.ignored_fields),
             scrub_secrets: serve.scrub_secrets,
             names: Names::of(names(&catalog)),
             sizes: prices(&catalog),
@@ -94,6 +96,14 @@ fn tls(config: &Config) -> Result<Option<TlsFiles>, Failure> {
         certificate: certificate.clone(),
         key: key.clone(),
     }))
+}
+
+fn ignored_fields(names: &[String]) -> IgnoredFields {
+    match names {
+        [] => IgnoredFields::None,
+        names if names.iter().any(|name| name == "all") => IgnoredFields::All,
+        names => IgnoredFields::Named(names.iter().cloned().collect()),
+    }
 }
 
 fn networks(networks: &Networks) -> Vec<Network> {

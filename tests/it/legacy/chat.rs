@@ -134,9 +134,27 @@ async fn what_is_as_long_as_it_may_be_was_cut() {
 async fn a_chat_that_a_worker_cannot_be_told_does_not_go_to_it() {
     let app = App::start().await;
     pop(&app, "w1").await;
-    for more in [json!({"seed": 7}), json!({"logprobs": true})] {
+    let tool = json!({"type": "function", "function": {"name": "f"}});
+    for (field, more) in [
+        ("seed", json!({"seed": 7})),
+        ("logprobs", json!({"logprobs": true})),
+        ("tools", json!({"tools": [tool]})),
+        ("min_tokens", json!({"min_tokens": 3})),
+        (
+            "response_format",
+            json!({"response_format": {"type": "json_object"}}),
+        ),
+    ] {
         let answer = app.chat(&hello(more)).await;
-        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{field}");
+        assert_eq!(answer.header("retry-after"), None);
+        let error = answer.json().await;
+        assert_eq!(error["error"]["param"], field);
+        let message = error["error"]["message"].as_str().unwrap();
+        assert!(
+            message.starts_with(field) && message.contains("tiny"),
+            "{message}"
+        );
     }
     let mut small = worker("w2");
     small["max_length"] = json!(16);
@@ -175,4 +193,25 @@ async fn choices_of_one_chat_go_out_together() {
     for (number, choice) in reply["choices"].as_array().unwrap().iter().enumerate() {
         assert_eq!(choice["message"]["content"], format!("answer {number}"));
     }
+}
+
+#[tokio::test]
+async fn a_chat_that_asks_for_more_than_a_worker_writes_gets_as_much_as_it_writes() {
+    let app = App::start().await;
+    let (answer, popped) = serve(&app, hello(json!({"max_tokens": 100_000})), "I am tiny.").await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(popped["payload"]["max_length"], worker("w1")["max_length"]);
+}
+
+#[tokio::test]
+async fn a_chat_is_told_the_settings_that_only_some_clients_have_words_for() {
+    let app = App::start().await;
+    let body = hello(json!({"repeat_penalty": 1.25, "typical_p": 0.5}));
+    let (answer, popped) = serve(&app, body, "I am tiny.").await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let payload = &popped["payload"];
+    assert_eq!(
+        (&payload["rep_pen"], &payload["typical"]),
+        (&json!(1.25), &json!(0.5))
+    );
 }

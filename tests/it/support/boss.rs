@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::{SinkExt, StreamExt};
 use muster::daemon::{Post, Served, Way, Worker};
 use muster::link::Dial;
-use muster::protocol::job::{Body, Job, Sampling, TextInput, TextRequest};
+use muster::protocol::job::{Body, Job, Sampling, StopRules, TextInput, TextRequest};
 use muster::runtime::{DeviceChoice, EngineLimits, ModelInfo, ModelSource, Runtime};
 use muster::tasks::Tasks;
 use serde_json::{Value, json};
@@ -227,6 +227,7 @@ pub fn story(prompt: &str, tokens: u32) -> Job {
         stop: Vec::new(),
         logprobs: None,
         tool_choice: None,
+        stop_rules: StopRules::default(),
         parallel_tool_calls: None,
         format: None,
         choice: 3,

@@ -15,7 +15,7 @@ use muster::coordinator::workers::{
 };
 use muster::protocol::job::{
     AccountId, Body, Chat, Event, Formats, Job, JobId, Kind, Kudos, Limits, ModelChoice, Original,
-    Privacy, RequestId, Sampling, TextInput, TextRequest, UnixMillis, WorkerId,
+    Privacy, RequestId, Sampling, StopRules, TextInput, TextRequest, UnixMillis, WorkerId,
 };
 use muster::tasks::Tasks;
 use serde_json::{Value, json};
@@ -204,6 +204,7 @@ pub fn job(words: &str) -> Job {
             stop: Vec::new(),
             logprobs: None,
             tool_choice: None,
+            stop_rules: StopRules::default(),
             parallel_tool_calls: None,
             format: None,
             choice: 0,

@@ -179,9 +179,9 @@ pub fn notice(order: &Order, modes: &Modes, is_possible: bool) -> Option<String>
 pub fn refusal(error: &NotAccepted) -> Refusal {
     match error {
         // The operator may allow fewer than the account's own limit.
-        NotAccepted::Refused(refusal @ dispatch::Refusal::InFlight { .. }) => {
-            Refusal::new(Code::TooManyPrompts, refusal.to_string())
-        }
+        NotAccepted::Refused(
+            refusal @ (dispatch::Refusal::InFlight { .. } | dispatch::Refusal::TooManyJobs { .. }),
+        ) => Refusal::new(Code::TooManyPrompts, refusal.to_string()),
         NotAccepted::Refused(refusal) => Refusal::plain(503, refusal.to_string()),
         NotAccepted::Storage(_) => unavailable(),
     }

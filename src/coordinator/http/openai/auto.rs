@@ -1,28 +1,59 @@
 //! `auto` and its kin: names of no model, for which the door takes the best one that is online for the request.
+//!
+//! A model counts while a worker would answer at once by it; one that polls does only while it comes. Ability goes
+//! first, then free slots; what "best" means beyond that is the mode's: the largest that answers in a comfortable time,
+//! the fastest by what its workers were measured at, or the largest of all.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::coordinator::kudos::Prices;
 use crate::coordinator::switchboard::ModelOnline;
-use crate::protocol::job::Kind;
+use crate::protocol::job::{Formats, Kind};
+use crate::protocol::legacy::text::job::only_for_our_workers;
 use crate::protocol::openai::chat::ChatRequest;
 
 /// What the best one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Auto {
-    /// The largest that has room.
+    /// The largest that has a free slot and answers in a comfortable time.
     Any,
-    /// The smallest that has room.
+    /// The fastest that has a free slot.
     Fast,
     /// The largest, even if one has to wait for it.
     Quality,
+}
+
+/// A model to try.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    pub model: Arc<str>,
+    /// Another one after it has a free slot, so it has to start at once.
+    pub is_hurried: bool,
 }
 
 /// The name all of them go by.
 pub const AUTO: &str = "auto";
 /// Those that want something in particular.
 pub const PARTICULAR: [&str; 2] = ["auto:fast", "auto:quality"];
+
+/// A typical answer takes no longer than this where nobody minds.
+const COMFORTABLE: Duration = Duration::from_secs(20);
+/// Answer times that differ by less than this factor are alike: what was measured is never exact.
+const ALIKE: f64 = 1.25;
+/// Models that are tried for one request.
+const MOST_TRIED: usize = 4;
+
+impl Candidate {
+    /// A model that was asked for by its name.
+    pub fn only(model: Arc<str>) -> Self {
+        Self {
+            model,
+            is_hurried: false,
+        }
+    }
+}
 
 impl Auto {
     /// None where the name is that of a model.
@@ -36,51 +67,84 @@ impl Auto {
         }
     }
 
-    /// The one to ask. If none can do all that the request wants, one that says what is missing.
-    pub fn choose(
+    /// The models to try, the best first. Those that can do all that the request wants; if none can, one that says what
+    /// is missing.
+    pub fn candidates(
         self,
         request: &ChatRequest,
         online: &[ModelOnline],
         sizes: &Prices,
-    ) -> Option<Arc<str>> {
-        let texts = online
+    ) -> Vec<Candidate> {
+        let mut models: Vec<&ModelOnline> = online
             .iter()
-            .filter(|model| model.kinds.contains(Kind::Text));
-        let best = texts.max_by(|one, other| {
+            .filter(|model| model.kinds.contains(Kind::Text) && model.is_interactive())
+            .collect();
+        models.sort_by(|one, other| {
             let able = can_serve(one, request).cmp(&can_serve(other, request));
-            able.then_with(|| self.compare(one, other, sizes))
+            able.then_with(|| self.compare(one, other, sizes)).reverse()
         });
-        best.map(|model| model.name.clone())
+        let able = models
+            .iter()
+            .take_while(|model| can_serve(model, request))
+            .count();
+        models.truncate(able.clamp(1, MOST_TRIED));
+        let room: Vec<bool> = models.iter().map(|model| model.free > 0).collect();
+        let is_hurried = |index: usize| self != Self::Quality && room[index + 1..].contains(&true);
+        let models = models.into_iter().enumerate();
+        models
+            .map(|(index, model)| Candidate {
+                model: model.name.clone(),
+                is_hurried: is_hurried(index),
+            })
+            .collect()
     }
 
+    /// The better one is greater.
     fn compare(self, one: &ModelOnline, other: &ModelOnline, sizes: &Prices) -> Ordering {
-        let room = has_room(one).cmp(&has_room(other));
-        let size = sizes
-            .billions(&one.name)
-            .total_cmp(&sizes.billions(&other.name));
+        let size = |model: &ModelOnline| sizes.billions(&model.name);
+        let room = |model: &ModelOnline| model.free > 0;
+        let pace = |model: &ModelOnline| Reverse(pace_step(model.answer_time));
+        let by_size = size(one).total_cmp(&size(other));
+        let by_room = room(one).cmp(&room(other));
+        let by_pace = pace(one).cmp(&pace(other));
         match self {
-            Self::Any => room.then(size),
-            Self::Fast => room.then(size.reverse()),
-            Self::Quality => size.then(room),
+            Self::Any => by_room.then_with(|| match (is_comfortable(one), is_comfortable(other)) {
+                (true, true) => by_size.then(by_pace),
+                (false, false) => by_pace.then(by_size),
+                (one, other) => one.cmp(&other),
+            }),
+            Self::Fast => by_room.then(by_pace).then(by_size.reverse()),
+            Self::Quality => by_size.then(by_room).then(by_pace),
         }
     }
 }
 
 fn can_serve(model: &ModelOnline, request: &ChatRequest) -> bool {
-    model.capabilities.contains(request.requires()) && model.context > request.least_prompt_tokens()
+    let is_polled_only = !model
+        .formats
+        .meets(Formats::NEUTRAL.with(Formats::OPENAI_CHAT));
+    model.capabilities.contains(request.requires())
+        && model.context > request.least_prompt_tokens()
+        && (!is_polled_only || only_for_our_workers(&request.text).is_empty())
 }
 
-fn has_room(model: &ModelOnline) -> bool {
-    model.running < model.slots
+fn is_comfortable(model: &ModelOnline) -> bool {
+    model.answer_time <= COMFORTABLE
+}
+
+fn pace_step(time: Duration) -> i64 {
+    let steps = time.as_secs_f64().max(0.001).ln() / ALIKE.ln();
+    steps.round() as i64
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use serde_json::{Value, json};
 
-    use super::Auto;
+    use super::{Auto, Candidate};
     use crate::coordinator::kudos::Prices;
     use crate::coordinator::switchboard::ModelOnline;
     use crate::protocol::job::{Capabilities, Formats, Kind, Kinds};
@@ -92,24 +156,31 @@ mod tests {
             name: name.into(),
             kinds: Kinds::from(Kind::Text),
             formats: Formats::NEUTRAL,
-            capabilities,
+            capabilities: capabilities.with(Capabilities::INTERACTIVE),
             modalities: Vec::new(),
             context,
             workers: 1,
             slots: 1,
             running,
+            free: 1 - running,
+            answer_time: Duration::from_secs(10),
             queued: 0,
         }
     }
 
     fn chosen(auto: Auto, fields: Value, models: &[ModelOnline]) -> Option<Arc<str>> {
+        let candidates = candidates(auto, fields, models);
+        candidates.into_iter().map(|it| it.model).next()
+    }
+
+    fn candidates(auto: Auto, fields: Value, models: &[ModelOnline]) -> Vec<Candidate> {
         let mut body = json!({"model": "auto", "messages": [{"role": "user", "content": "hi"}]});
         for (name, value) in fields.as_object().unwrap() {
             body[name] = value.clone();
         }
         let request = ChatRequest::read(body, Strictness::Refuse).unwrap();
         let sizes = Prices::default().with("small", 0.5).with("middle", 3.0);
-        auto.choose(&request, models, &sizes.with("large", 8.0))
+        auto.candidates(&request, models, &sizes.with("large", 8.0))
     }
 
     #[test]
@@ -136,5 +207,69 @@ mod tests {
         check(Auto::Fast, json!({"messages": long}), "large");
         check(Auto::Any, json!({"logprobs": true}), "middle");
         assert_eq!(chosen(Auto::Any, json!({}), &[]), None);
+    }
+
+    #[test]
+    fn auto_goes_by_measured_speed_and_fast_by_nothing_else() {
+        let model = |name: &str, secs: u64| ModelOnline {
+            answer_time: Duration::from_secs(secs),
+            ..online(name, 0, Capabilities::default(), 8192)
+        };
+        let check = |models: &[ModelOnline], any: &str, fast: &str| {
+            let name = |auto| chosen(auto, json!({}), models);
+            assert_eq!(name(Auto::Any).as_deref(), Some(any));
+            assert_eq!(name(Auto::Fast).as_deref(), Some(fast));
+            assert_eq!(name(Auto::Quality).as_deref(), Some("large"));
+        };
+        check(&[model("large", 90), model("small", 4)], "small", "small");
+        check(&[model("large", 15), model("small", 4)], "large", "small");
+        check(&[model("large", 3), model("small", 9)], "large", "large");
+        check(&[model("large", 60), model("small", 90)], "large", "large");
+    }
+
+    #[test]
+    fn a_model_whose_workers_have_ceased_to_poll_is_no_candidate() {
+        let away = ModelOnline {
+            capabilities: Capabilities::default(),
+            ..online("large", 0, Capabilities::default(), 8192)
+        };
+        let models = [away, online("small", 0, Capabilities::default(), 8192)];
+        for auto in [Auto::Any, Auto::Fast, Auto::Quality] {
+            let found = candidates(auto, json!({}), &models);
+            assert_eq!(found, [Candidate::only("small".into())]);
+        }
+    }
+
+    #[test]
+    fn a_model_that_is_only_polled_gets_what_its_workers_can_be_told() {
+        let polled = ModelOnline {
+            formats: Formats::LEGACY,
+            ..online("large", 0, Capabilities::default(), 8192)
+        };
+        let models = [polled, online("small", 0, Capabilities::default(), 8192)];
+        assert_eq!(
+            chosen(Auto::Any, json!({}), &models).as_deref(),
+            Some("large")
+        );
+        let seeded = chosen(Auto::Any, json!({"seed": 7}), &models);
+        assert_eq!(seeded.as_deref(), Some("small"));
+    }
+
+    #[test]
+    fn the_next_model_is_tried_where_it_is_free() {
+        let models = |small: u32| {
+            let able = Capabilities::default();
+            [
+                online("large", 0, able, 8192),
+                online("small", small, able, 8192),
+            ]
+        };
+        let hurried = |auto, small| {
+            let found = candidates(auto, json!({}), &models(small));
+            found.iter().map(|it| it.is_hurried).collect::<Vec<_>>()
+        };
+        assert_eq!(hurried(Auto::Any, 0), [true, false]);
+        assert_eq!(hurried(Auto::Any, 1), [false, false]);
+        assert_eq!(hurried(Auto::Quality, 0), [false, false]);
     }
 }

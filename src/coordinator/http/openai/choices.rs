@@ -1,5 +1,6 @@
 //! The events of all choices of a request, in the order they come. Dropping them cancels what has not ended.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::coordinator::dispatch::{Outcome, Timing};
@@ -18,7 +19,7 @@ pub struct Choices {
     /// Bytes of text that have come.
     size: usize,
     /// What the request takes as long as its jobs may need it.
-    _kept: Room,
+    _kept: Arc<Room>,
 }
 
 /// All choices together. A worker that never ends its answer does not fill the memory of a door that gathers it.
@@ -28,12 +29,19 @@ const LARGEST_OUTPUT: usize = 64 << 20;
 pub enum Next {
     Event(u32, Event),
     End(u32, Ending, Grid),
+    /// What this choice has said counts for nothing: it begins anew.
+    Restarted(u32),
     /// One choice has failed, and the request with it.
     Failed(Failure),
 }
 
 impl Choices {
-    pub fn new(streams: Vec<JobStream>, seed: u64, routing: Option<Routing>, kept: Room) -> Self {
+    pub fn new(
+        streams: Vec<JobStream>,
+        seed: u64,
+        routing: Option<Routing>,
+        kept: Arc<Room>,
+    ) -> Self {
         Self {
             streams: streams.into_iter().map(Some).collect(),
             turn: 0,
@@ -71,6 +79,7 @@ impl Choices {
     fn read(&mut self, choice: usize, delivery: Option<Delivery>) -> Next {
         let index = u32::try_from(choice).unwrap_or(u32::MAX);
         match delivery {
+            Some(Delivery::Event(Event::Restarted)) => Next::Restarted(index),
             Some(Delivery::Event(event)) => {
                 self.size = self.size.saturating_add(size(&event));
                 match self.size > LARGEST_OUTPUT {

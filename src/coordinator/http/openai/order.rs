@@ -63,17 +63,21 @@ impl Order {
         request.text.sampling.seed.unwrap_or(self.seed)
     }
 
-    /// The body is what a worker of the public network may see.
-    pub fn jobs(&self, request: &ChatRequest, mut body: Value) -> Vec<Arc<Job>> {
+    /// What workers of the public network may see of the body.
+    pub fn original(&self, mut body: Value) -> Arc<Value> {
         if self.settings.scrub_secrets {
             secrets::scrub_messages(&mut body);
         }
-        let original = Arc::new(body);
+        Arc::new(body)
+    }
+
+    /// One for each choice.
+    pub fn jobs(&self, request: &ChatRequest, original: &Arc<Value>) -> Vec<Arc<Job>> {
         let prefixes = self.prefixes(request);
         let job = |choice| {
             let mut text = request.choice(choice);
             text.sampling.seed = Some(self.seed_of(request));
-            Arc::new(self.job(request, text, &original, prefixes.clone()))
+            Arc::new(self.job(request, text, original, prefixes.clone()))
         };
         (0..request.choices).map(job).collect()
     }
@@ -98,6 +102,7 @@ impl Order {
                 prompt_tokens: request.least_prompt_tokens(),
                 output_tokens: text.max_tokens,
                 reach: reach(request),
+                restartable: request.stream.is_none(),
                 ..Limits::default()
             },
             body: Body::Text(Box::new(text)),
@@ -143,6 +148,15 @@ fn formats(request: &ChatRequest) -> Formats {
     }
 }
 
+/// A worker that polls and takes less gets the job where no other does: it is told to write as much as it can.
+pub fn clamp(job: &mut Job) {
+    job.limits.reach = Reach {
+        window: job.limits.prompt_tokens,
+        output: 0,
+        ..job.limits.reach
+    };
+}
+
 /// What a worker that polls must take: it says how much fits, prompt and output together.
 fn reach(request: &ChatRequest) -> Reach {
     let output = request.text.max_tokens.unwrap_or_default();
@@ -168,7 +182,7 @@ mod tests {
     fn jobs(settings: &Arc<DoorSettings>, body: Value) -> Vec<Arc<Job>> {
         let request = ChatRequest::read(body.clone(), Strictness::Refuse).unwrap();
         let order = Order::new(RequestId::random(), AccountId(1), settings.clone());
-        order.jobs(&request, body)
+        order.jobs(&request, &order.original(body))
     }
 
     fn seed(job: &Job) -> Option<u64> {

@@ -20,6 +20,7 @@ use crate::protocol::job::{Event, Failure};
 use crate::protocol::openai::chat::{ChatRequest, ChunkWriter, Head};
 
 use super::choices::{Choices, Next};
+use super::refused;
 
 /// A stream on its way to its client.
 #[derive(Debug)]
@@ -63,7 +64,7 @@ impl Relay {
     pub async fn open(mut self) -> Result<Response, ApiError> {
         let first = timeout(self.commit_after, poll_fn(|context| self.fill(context))).await;
         if let Ok(Err(failure)) = first {
-            return Err(failure.into());
+            return Err(refused::failed(failure));
         }
         for choice in 0..self.count {
             self.writer.open(choice, &mut self.out);
@@ -89,6 +90,8 @@ impl Relay {
             happened = true;
             match next {
                 Some(Next::Event(choice, event)) => self.write(choice, &event),
+                // Jobs of streams are continued, and never begin anew.
+                Some(Next::Restarted(_)) => {}
                 Some(Next::End(choice, ending, grid)) => {
                     self.writer.end(choice, ending, &grid, &mut self.out);
                 }

@@ -76,6 +76,16 @@ impl Reply {
         }
     }
 
+    /// What this choice has said so far counts for nothing.
+    pub fn restart(&mut self, choice: u32) {
+        if let Some(growing) = self.choices.get_mut(choice as usize) {
+            *growing = Growing {
+                logprobs: growing.logprobs.is_some().then(Default::default),
+                ..Growing::default()
+            };
+        }
+    }
+
     pub fn end(&mut self, choice: u32, ending: Ending) {
         self.total.add(ending.usage);
         if let Some(growing) = self.choices.get_mut(choice as usize) {
