@@ -215,19 +215,25 @@ async fn an_answer_that_was_not_delivered_is_made_by_another_worker() {
     assert_eq!(said, ["whole", "kept"]);
 }
 
-async fn two_sizes() -> App {
-    App::with(DoorSettings {
+/// With a worker of each.
+async fn two_sizes() -> (App, Puppet, Puppet) {
+    let app = App::with(DoorSettings {
         sizes: Prices::default().with("tiny", 0.5).with("big", 8.0),
         ..DoorSettings::default()
     })
-    .await
+    .await;
+    let tiny = Puppet::connect(&app.board).await;
+    let big = Puppet::serving(&app.board, "big", Capabilities::default()).await;
+    // What came a moment ago is shown a moment later.
+    while app.board.current().await.model("big").is_none() {
+        tokio::task::yield_now().await;
+    }
+    (app, tiny, big)
 }
 
 #[tokio::test]
 async fn auto_goes_to_the_next_model_where_the_first_cannot() {
-    let app = two_sizes().await;
-    let tiny = Puppet::connect(&app.board).await;
-    let big = Puppet::serving(&app.board, "big", Capabilities::default()).await;
+    let (app, tiny, big) = two_sizes().await;
     for stream in [false, true] {
         let asked = body(json!({"model": "auto", "stream": stream}));
         let (answer, ()) = tokio::join!(app.chat(&asked), async {
@@ -250,9 +256,7 @@ async fn auto_goes_to_the_next_model_where_the_first_cannot() {
 
 #[tokio::test]
 async fn what_the_request_gets_wrong_is_not_tried_with_every_model() {
-    let app = two_sizes().await;
-    let _tiny = Puppet::connect(&app.board).await;
-    let big = Puppet::serving(&app.board, "big", Capabilities::default()).await;
+    let (app, _tiny, big) = two_sizes().await;
     let asked = body(json!({"model": "auto"}));
     let (answer, ()) = tokio::join!(app.chat(&asked), async {
         let offer = big.offer().await;

@@ -156,14 +156,6 @@ async fn a_chat_that_a_worker_cannot_be_told_does_not_go_to_it() {
             "{message}"
         );
     }
-    let mut small = worker("w2");
-    small["max_length"] = json!(16);
-    post(&app, POP, small).await;
-    let long = hello(json!({"max_tokens": 4000}));
-    assert_eq!(
-        app.chat(&long).await.status,
-        StatusCode::SERVICE_UNAVAILABLE
-    );
 }
 
 #[tokio::test]
