@@ -236,7 +236,12 @@ async fn a_prompt_that_is_too_long_is_the_clients_fault() {
     let (_, outcome) = read_all(&mut submit(&board, story(&"long ".repeat(3000), 5)).await).await;
     let failure = outcome.failure().unwrap();
     assert_eq!(failure.code(), "context_length_exceeded");
-    assert!(failure.message.contains("2047"), "{failure}");
+    assert!(
+        failure
+            .message
+            .contains("maximum context length is 2048 tokens"),
+        "{failure}"
+    );
 }
 
 /// A body nests this deeply as it comes through the door, and a frame around it is deeper than any parser reads.
