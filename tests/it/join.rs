@@ -276,4 +276,26 @@ fn init_writes_the_coordinator_it_is_given_for_its_owners_eyes_only() {
         .types(&["init", "--yes", "--force", "--join", "wss://muster.example"])
         .run()
         .fails(2, "--join needs a key");
+    owner
+        .types(&[
+            "init", "--yes", "--force", "--join", "nonsense", "--key", "k",
+        ])
+        .run()
+        .fails(2, "found nonsense");
+    let said = owner
+        .types(&[
+            "init",
+            "--yes",
+            "--force",
+            "--join",
+            "ws://muster.example",
+            "--key",
+            "k",
+        ])
+        .run()
+        .fails(78, "insecure = true");
+    assert!(
+        said.contains("worker.toml:") && !said.contains("draft"),
+        "{said}"
+    );
 }

@@ -128,7 +128,9 @@ pub fn proposed(root: &Root, coordinator: Section) -> Result<String, Failure> {
 /// Whom the worker is to work for: as the flags say, else as the owner answers.
 fn coordinator(questions: &mut Questions, args: &Args) -> Result<Option<Section>, Failure> {
     let address = match &args.join {
-        Some(address) => Some(address.clone()),
+        Some(given) => address(given).map_err(|wanted| {
+            Failure::new(Exit::Usage, format!("--join takes {wanted}, found {given}"))
+        })?,
         None => questions.ask(
             "Which coordinator should it work for (its address, a join token, or none)?",
             "none",

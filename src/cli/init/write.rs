@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::choose::Candidate;
 use crate::cli::join::section::{Section, quoted};
-use crate::cli::{Failure, publish, quantity};
+use crate::cli::{Exit, Failure, publish, quantity};
 use crate::config::{Config, DeviceSetting, Loaded, Sources};
 use crate::hardware::Machine;
 
@@ -134,11 +134,18 @@ impl<'a> Draft<'a> {
             .into_iter()
             .filter(|(name, _)| !name.starts_with("MUSTER_"))
             .collect();
-        Ok(Config::load(&Sources {
+        let loaded = Config::load(&Sources {
             file: Some(self.path.clone()),
             environment,
             ..Sources::default()
-        })?)
+        });
+        // The draft is gone when the owner looks for it.
+        loaded.map_err(|error| {
+            let [draft, file] =
+                [self.path.as_path(), self.file].map(|path| path.display().to_string());
+            let message = error.to_string().replace(&draft, &file);
+            Failure::new(Exit::BadConfiguration, message)
+        })
     }
 
     pub fn publish(&self, replace: bool) -> Result<(), Failure> {
@@ -156,7 +163,6 @@ impl Drop for Draft<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Exit;
     use crate::cli::init::choose::Files;
 
     #[test]
