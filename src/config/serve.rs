@@ -59,6 +59,8 @@ settings! {
         polled_texts: usize where (1..=1_000_000) = 30,
         /// Whether the poll API takes requests with the key 0000000000, which everybody knows. Set it for a network that is open to all.
         anonymous: bool = false,
+        /// Whether a key with the scope inference.submit may connect workers as one with worker.connect may. Set it to true where the keys of clients run workers, as on public networks.
+        submit_keys_connect_workers: bool = false,
         /// Kudos that a worker's owner earns before half of each reward is no longer kept back; 0 trusts everybody at once. Set it to 0 on a network of friends.
         trust_after: usize where (0..=1_000_000_000) = 50000,
         /// Users who are administrators under `worker serve --dev`, as name#id or by their names. Only for tests of other programs.

@@ -301,6 +301,7 @@ pub async fn doors(
         results: Some(results.clone()),
         names: names.clone(),
         memory: Memory::new(&settings),
+        submit_keys_connect: settings.submit_keys_connect_workers,
         ..WorkersSettings::default()
     };
     let rigs = Rigs::start(

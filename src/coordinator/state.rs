@@ -122,6 +122,8 @@ pub struct DoorSettings {
     pub worker_quotas: Option<Quotas>,
     /// The poll API opens to the key everybody knows.
     pub anonymous: bool,
+    /// A key that may submit requests may connect workers, too.
+    pub submit_keys_connect_workers: bool,
     /// Set only for tests of other programs, on this machine: nobody is asked to wait, and users are made on demand.
     pub development: Option<Development>,
     /// A stream says that it lives after this much silence.
@@ -182,6 +184,7 @@ impl Default for DoorSettings {
             polled_texts: 30,
             worker_quotas: None,
             anonymous: false,
+            submit_keys_connect_workers: false,
             development: None,
             heartbeat: Duration::from_secs(15),
             commit_after: Duration::from_secs(2),

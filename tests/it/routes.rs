@@ -16,11 +16,40 @@ const ROLES: [Roles; 5] = [
     Roles::WORKER_OWNER,
     Roles::TRUSTED,
 ];
-const SCOPES: [Scopes; 4] = [
+const SCOPES: [Scopes; 6] = [
     Scopes::INFERENCE_SUBMIT,
     Scopes::WORKER_CONNECT,
     Scopes::ACCOUNT_READ,
     Scopes::ACCOUNT_MANAGE,
+    Scopes::ALL.without(Scopes::ACCOUNT_MANAGE),
+    Scopes::INFERENCE_SUBMIT.with(Scopes::ACCOUNT_MANAGE),
+];
+
+/// What changes something and needs no `account.manage`: work that is asked for, done, looked at and cancelled.
+const WITHOUT_MANAGE: &[(&str, &str)] = &[
+    // A signed link to one object stands for the key.
+    ("PUT", "/media/{*id}"),
+    ("POST", "/v1/chat/completions"),
+    ("POST", "/v1/responses"),
+    ("POST", "/v1/messages"),
+    ("POST", "/v1/images/generations"),
+    ("POST", "/v1/videos/generations"),
+    ("POST", "/v1/audio/generations"),
+    ("POST", "/v1/generate"),
+    ("POST", "/api/v2/generate/text/async"),
+    ("DELETE", "/api/v2/generate/text/status/{id}"),
+    ("POST", "/api/v2/generate/text/pop"),
+    ("POST", "/api/v2/generate/text/submit"),
+    ("POST", "/api/v2/generate/async"),
+    ("DELETE", "/api/v2/generate/status/{id}"),
+    ("POST", "/api/v2/generate/rate/{id}"),
+    ("POST", "/api/v2/generate/pop"),
+    ("POST", "/api/v2/generate/submit"),
+    ("POST", "/api/v2/generate/progress"),
+    ("POST", "/api/v2/interrogate/async"),
+    ("DELETE", "/api/v2/interrogate/status/{id}"),
+    ("POST", "/api/v2/interrogate/pop"),
+    ("POST", "/api/v2/interrogate/submit"),
 ];
 
 /// For anyone, and what they answer depends on the key that comes. Theirs are tests of their own.
@@ -115,6 +144,48 @@ async fn no_key_and_a_wrong_key_are_401_on_every_route_that_wants_one() {
     }
 }
 
+#[test]
+fn every_route_that_changes_something_wants_a_key_that_manages() {
+    for route in ROUTES {
+        let place = format!("{} {}", route.method, route.path);
+        let is_write = route.method != "GET";
+        let is_excepted = WITHOUT_MANAGE.contains(&(route.method, route.path));
+        let manages = route
+            .who
+            .key()
+            .is_some_and(|scopes| scopes.contains(Scopes::ACCOUNT_MANAGE));
+        let is_for_a_role = route.who.roles() != Roles::NONE;
+        let wanted = (is_write && !is_excepted) || is_for_a_role;
+        assert_eq!(manages, wanted, "{place}");
+    }
+    for (method, path) in WITHOUT_MANAGE {
+        let is_it = |route: &Route| route.method == *method && route.path == *path;
+        assert!(ROUTES.iter().any(is_it), "{method} {path} is no route");
+    }
+}
+
+#[tokio::test]
+async fn the_anonymous_key_changes_nothing_by_any_route_that_wants_a_key_that_manages() {
+    let app = App::with(DoorSettings {
+        anonymous: true,
+        ..DoorSettings::default()
+    })
+    .await;
+    let manages = |route: &&Route| {
+        let scopes = route.who.key();
+        scopes.is_some_and(|scopes| scopes.contains(Scopes::ACCOUNT_MANAGE))
+    };
+    for route in ROUTES.iter().filter(manages) {
+        let answer = call(&app, route, &[("apikey", "0000000000")]).await;
+        assert!(
+            answer.status.is_client_error(),
+            "{} {}",
+            route.method,
+            route.path
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_key_without_the_scope_is_403_on_every_route_whatever_the_role() {
     let app = App::start().await;
@@ -127,7 +198,18 @@ async fn a_key_without_the_scope_is_403_on_every_route_whatever_the_role() {
                 let has_role = || role.contains(route.who.roles()) || role == Roles::ADMIN;
                 match route.who.key() {
                     Some(needed) if !scope.contains(needed) => {
-                        refusal(answer, StatusCode::FORBIDDEN, "Access Denied", &place).await;
+                        let missing = needed.without(scope);
+                        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{place}");
+                        let body = answer.json().await;
+                        let message = match place.contains("/api/v2/") {
+                            true => &body["message"],
+                            false => &body["error"]["message"],
+                        };
+                        let message = message.as_str().unwrap();
+                        for name in missing.names() {
+                            assert!(message.contains(name), "{place}: {message}");
+                        }
+                        assert!(message.contains("worker key create"), "{place}: {message}");
                     }
                     Some(_) if !has_role() => {
                         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{place}");

@@ -67,6 +67,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             polled_texts: serve.polled_texts,
             worker_quotas: Some(Quotas::default()),
             anonymous: serve.anonymous,
+            submit_keys_connect_workers: serve.submit_keys_connect_workers,
             ..DoorSettings::default()
         },
         dispatch: dispatch::Settings {

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::coordinator::dispatch::{Priority, Standing};
 use crate::coordinator::sharing::SharedKey;
-use crate::coordinator::storage::{AccountRow, KeyRow};
+use crate::coordinator::storage::{AccountRow, KeyRow, StorageError, Store};
 use crate::protocol::job::{AccountId, Kudos, UnixMillis};
 
 use super::key::Digest;
 use super::means::KnownMeans;
+use super::roles::Rank;
 use super::{KeyId, Roles, Scopes};
 
 /// The key everybody knows, and the account behind it.
@@ -137,6 +138,27 @@ impl Caller {
     /// Whether its account has all of these roles. Whoever runs the service decides whatever others may decide.
     pub fn has(&self, roles: Roles) -> bool {
         self.roles.contains(roles) || roles == Roles::MODERATOR && self.roles.contains(Roles::ADMIN)
+    }
+
+    /// Whether its account may change what belongs to an account of these roles. Administrators change each other.
+    pub fn outranks(&self, others: Roles) -> bool {
+        let rank = self.roles.rank();
+        rank == Rank::Admin || rank > others.rank()
+    }
+
+    /// Whether its account may change what belongs to this one: it is its own, or of an account of lower rank.
+    pub async fn may_manage(&self, owner: AccountId, store: &Store) -> Result<bool, StorageError> {
+        if self.account == ANONYMOUS {
+            return Ok(false);
+        }
+        if self.account == owner {
+            return Ok(true);
+        }
+        if !self.roles.moderates() {
+            return Ok(false);
+        }
+        let owner = store.account(owner).await?;
+        Ok(self.outranks(owner.map_or(Roles::NONE, |owner| owner.roles)))
     }
 
     /// Whether its account may have workers, whichever way they come.

@@ -26,7 +26,7 @@ mod tests;
 pub use caller::{ANONYMOUS, ANONYMOUS_KEY, Caller, NoOwner};
 pub use key::{KeyId, KeyText};
 pub use means::Means;
-pub use roles::Roles;
+pub use roles::{Rank, Roles};
 pub use scopes::Scopes;
 
 use std::collections::HashSet;

@@ -31,7 +31,23 @@ named_set! {
     }
 }
 
+/// Who may change what belongs to others: a moderator changes users, an administrator everybody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    User,
+    Moderator,
+    Admin,
+}
+
 impl Roles {
+    pub const fn rank(self) -> Rank {
+        match (self.contains(Self::ADMIN), self.contains(Self::MODERATOR)) {
+            (true, _) => Rank::Admin,
+            (false, true) => Rank::Moderator,
+            (false, false) => Rank::User,
+        }
+    }
+
     /// Of whoever runs the service.
     pub const ADMINISTRATOR: Self = Self::USER
         .with(Self::MODERATOR)

@@ -9,7 +9,9 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::coordinator::accounts::{ANONYMOUS_KEY, Accounts, Caller, Denied, Roles, Scopes};
+use crate::coordinator::accounts::{
+    ANONYMOUS, ANONYMOUS_KEY, Accounts, Caller, Denied, Roles, Scopes,
+};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::sharing::Sharing;
 use crate::coordinator::state::DoorSettings;
@@ -43,6 +45,8 @@ pub struct Guard {
     anonymous: bool,
     /// Keys that users have handed to others open this, too.
     sharing: Option<Sharing>,
+    /// A key that may submit requests may connect workers, too.
+    submit_keys_connect: bool,
 }
 
 impl Guard {
@@ -56,6 +60,7 @@ impl Guard {
             store: Store::from_ref(open),
             anonymous: is_legacy && settings.anonymous,
             sharing: None,
+            submit_keys_connect: settings.submit_keys_connect_workers,
             console: settings.console_url.as_deref().map(Arc::from),
         }
     }
@@ -85,20 +90,39 @@ impl Guard {
             let message = "this account is scheduled for deletion";
             return Err(ApiError::new(FailureKind::AccountDeleted, message));
         }
-        if caller.may(self.scopes) && caller.has(self.roles) {
+        let missing = self.missing_scopes(&caller);
+        if missing != Scopes::NONE {
+            let message = missing_scope_message(missing);
+            return Err(ApiError::new(FailureKind::AccessDenied, message));
+        }
+        if caller.has(self.roles) {
             return match self.store.problem().filter(|_| self.makes) {
                 Some(problem) => Err(unavailable("nothing new is taken now", &problem)),
                 None => Ok(caller),
             };
         }
-        let lacks = match caller.may(self.scopes) {
-            true => self.roles,
-            false => Roles::NONE,
-        };
         Err(ApiError {
-            lacks,
+            lacks: self.roles,
             ..ApiError::new(FailureKind::AccessDenied, "Access Denied")
         })
+    }
+
+    fn missing_scopes(&self, caller: &Caller) -> Scopes {
+        let connects = self.submit_keys_connect && caller.may(Scopes::INFERENCE_SUBMIT);
+        let needed = match caller.account {
+            // Handlers refuse the anonymous account what is not for it, each with its documented code.
+            ANONYMOUS => self
+                .scopes
+                .without(Scopes::ACCOUNT_MANAGE.with(Scopes::ACCOUNT_READ)),
+            _ if connects => self.scopes.without(Scopes::WORKER_CONNECT),
+            _ => self.scopes,
+        };
+        // A key that lies in the configuration of a worker changes nothing else.
+        let held = match caller.worker_name {
+            Some(_) => caller.scopes.without(Scopes::ACCOUNT_MANAGE),
+            None => caller.scopes,
+        };
+        needed.without(held)
     }
 
     async fn known(&self, key: &str) -> Result<Arc<Caller>, ApiError> {
@@ -132,6 +156,20 @@ const NO_KEYS: &str = "keys cannot be looked up right now";
 fn unavailable(what: &str, problem: &StorageError) -> ApiError {
     let message = format!("{what}: {problem}; try again later");
     ApiError::new(FailureKind::StoreUnavailable, message)
+}
+
+/// Names the scopes and says how to get such a key.
+fn missing_scope_message(missing: Scopes) -> String {
+    let flags: Vec<_> = missing
+        .names()
+        .map(|name| format!("--scope {name}"))
+        .collect();
+    format!(
+        "Access Denied: this key lacks the scope {}; use a key that has it, which an operator creates with \
+         \"worker key create {}\"",
+        missing.names().collect::<Vec<_>>().join(" and "),
+        flags.join(" ")
+    )
 }
 
 fn unknown(denied: Denied) -> ApiError {

@@ -68,7 +68,13 @@ const SUBMIT: Who = Who::Key(Scopes::INFERENCE_SUBMIT);
 const KNOWN: Who = Who::Key(Scopes::NONE);
 const CONNECT: Who = Who::Key(Scopes::WORKER_CONNECT);
 const READ: Who = Who::Key(Scopes::ACCOUNT_READ);
-const MODERATE: Who = Who::Role(Scopes::INFERENCE_SUBMIT, Roles::MODERATOR);
+/// Routes that change money, users, shared keys, workers, teams, styles, collections or messages.
+const MANAGE: Who = Who::Key(Scopes::INFERENCE_SUBMIT.with(Scopes::ACCOUNT_MANAGE));
+const MODERATE: Who = Who::Role(
+    Scopes::INFERENCE_SUBMIT.with(Scopes::ACCOUNT_MANAGE),
+    Roles::MODERATOR,
+);
+const READ_MESSAGES: Who = Who::Key(Scopes::INFERENCE_SUBMIT.with(Scopes::ACCOUNT_READ));
 
 // What the poll API's clients know; where a line says nothing, 90 a minute for each address.
 const ASKING: &[Rate] = &[
@@ -160,8 +166,8 @@ pub const ROUTES: &[Route] = &[
     Route::get("/api/v2/workers",                       Who::Anyone, Json,    "The workers that are online.",                    || get(legacy::rigs::list)),
     Route::get("/api/v2/workers/{id}",                  Who::Anyone, Json,    "One worker, online or not.",                      || get(legacy::rigs::show)).at_most(WORKERS),
     Route::get("/api/v2/workers/name/{name}",           Who::Anyone, Json,    "One worker, by its name.",                        || get(legacy::rigs::by_name)),
-    Route::put("/api/v2/workers/{id}",                  SUBMIT,      Json,    "Changes a worker, or sends it into maintenance.", || put(legacy::rigs::change)).at_most(WORKERS),
-    Route::delete("/api/v2/workers/{id}",               SUBMIT,      Json,    "Forgets a worker.",                               || delete(legacy::rigs::delete)).at_most(WORKERS),
+    Route::put("/api/v2/workers/{id}",                  MANAGE,      Json,    "Changes a worker, or sends it into maintenance.", || put(legacy::rigs::change)).at_most(WORKERS),
+    Route::delete("/api/v2/workers/{id}",               MANAGE,      Json,    "Forgets a worker.",                               || delete(legacy::rigs::delete)).at_most(WORKERS),
 
     Route::post("/api/v2/generate/async",               SUBMIT,      Json,    "Images, to be asked for later.",                  || post(legacy::images::ask)).at_most(ASKING),
     Route::get("/api/v2/generate/check/{id}",           Who::Anyone, Json,    "How images are doing.",                           || get(legacy::images::check)).at_most(CHECKING),
@@ -180,15 +186,15 @@ pub const ROUTES: &[Route] = &[
     Route::get("/api/v2/find_user",                     Who::Anyone, Json,    "The account behind a key.",                       || get(legacy::find_user)),
     Route::get("/api/v2/users",                         Who::Anyone, Json,    "All users, 25 a page.",                           || get(legacy::list_users)),
     Route::get("/api/v2/users/{id}",                    Who::Anyone, Json,    "A user; more of it with its key.",                || get(legacy::show_user)).at_most(USERS),
-    Route::put("/api/v2/users/{id}",                    SUBMIT,      Json,    "Changes a user.",                                 || put(legacy::modify_user)).at_most(USERS),
-    Route::delete("/api/v2/users/{id}",                 SUBMIT,      Json,    "Sends a user on its way out.",                    || delete(legacy::leave)).at_most(USERS),
+    Route::put("/api/v2/users/{id}",                    MANAGE,      Json,    "Changes a user.",                                 || put(legacy::modify_user)).at_most(USERS),
+    Route::delete("/api/v2/users/{id}",                 MANAGE,      Json,    "Sends a user on its way out.",                    || delete(legacy::leave)).at_most(USERS),
     Route::get("/api/v2/auto_worker_type",              SUBMIT,      Json,    "Which workers are wanted most.",                  || get(legacy::service::wanted_worker)),
-    Route::post("/api/v2/kudos/transfer",               SUBMIT,      Json,    "Gives kudos.",                                    || post(legacy::kudos::transfer)).at_most(GIVING),
-    Route::post("/api/v2/kudos/award",                  SUBMIT,      Json,    "Awards kudos.",                                   || post(legacy::kudos::award)),
-    Route::put("/api/v2/sharedkeys",                    SUBMIT,      Json,    "Makes a key to be shared.",                       || put(legacy::sharedkeys::create)).at_most(SHARING),
+    Route::post("/api/v2/kudos/transfer",               MANAGE,      Json,    "Gives kudos.",                                    || post(legacy::kudos::transfer)).at_most(GIVING),
+    Route::post("/api/v2/kudos/award",                  MANAGE,      Json,    "Awards kudos.",                                   || post(legacy::kudos::award)),
+    Route::put("/api/v2/sharedkeys",                    MANAGE,      Json,    "Makes a key to be shared.",                       || put(legacy::sharedkeys::create)).at_most(SHARING),
     Route::get("/api/v2/sharedkeys/{id}",               Who::Anyone, Json,    "A shared key.",                                   || get(legacy::sharedkeys::show)),
-    Route::patch("/api/v2/sharedkeys/{id}",             SUBMIT,      Json,    "Changes a shared key.",                           || patch(legacy::sharedkeys::change)),
-    Route::delete("/api/v2/sharedkeys/{id}",            SUBMIT,      Json,    "Takes a shared key back.",                        || delete(legacy::sharedkeys::delete)),
+    Route::patch("/api/v2/sharedkeys/{id}",             MANAGE,      Json,    "Changes a shared key.",                           || patch(legacy::sharedkeys::change)),
+    Route::delete("/api/v2/sharedkeys/{id}",            MANAGE,      Json,    "Takes a shared key back.",                        || delete(legacy::sharedkeys::delete)),
     Route::get("/api/v2/status/modes",                  Who::Anyone, Json,    "The modes of the service.",                       || get(legacy::service::show_modes)).at_most(SWITCHING),
     Route::put("/api/v2/status/modes",                  MODERATE,      Json,    "Changes the modes of the service.",               || put(legacy::service::switch_modes)).at_most(SWITCHING),
     Route::get("/api/v2/status/performance",            Who::Anyone, Json,    "How much waits and who works.",                   || get(legacy::service::performance)),
@@ -216,36 +222,36 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/api/v2/operations/ipaddr",          MODERATE,    Json,    "Lets an address in again.",                       || delete(legacy::moderation::unblock)),
     Route::get("/api/v2/operations/ipaddr/{address}",   MODERATE,    Json,    "Whether an address is blocked.",                  || get(legacy::moderation::around)),
     Route::get("/api/v2/collections",                   Who::Anyone, Json,    "Collections of styles.",                          || get(styles::collections)).at_most(STYLES),
-    Route::post("/api/v2/collections",                  SUBMIT,      Json,    "Makes a collection.",                             || post(styles::create_collection)).at_most(STYLES),
+    Route::post("/api/v2/collections",                  MANAGE,      Json,    "Makes a collection.",                             || post(styles::create_collection)).at_most(STYLES),
     Route::get("/api/v2/collections/{id}",              Who::Anyone, Json,    "One collection.",                                 || get(styles::collection)).at_most(STYLES),
-    Route::patch("/api/v2/collections/{id}",            SUBMIT,      Json,    "Changes a collection.",                           || patch(styles::change_collection)).at_most(STYLES),
-    Route::delete("/api/v2/collections/{id}",           SUBMIT,      Json,    "Deletes a collection.",                           || delete(styles::delete_collection)).at_most(STYLES),
+    Route::patch("/api/v2/collections/{id}",            MANAGE,      Json,    "Changes a collection.",                           || patch(styles::change_collection)).at_most(STYLES),
+    Route::delete("/api/v2/collections/{id}",           MANAGE,      Json,    "Deletes a collection.",                           || delete(styles::delete_collection)).at_most(STYLES),
     Route::get("/api/v2/collection_by_name/{name}",     Who::Anyone, Json,    "A collection by its name.",                       || get(styles::collection_by_name)),
     Route::get("/api/v2/styles/image",                  Who::Anyone, Json,    "Image styles.",                                   || get(styles::list::<OfImages>)).at_most(STYLES),
-    Route::post("/api/v2/styles/image",                 SUBMIT,      Json,    "Makes an image style.",                           || post(styles::create::<OfImages>)).at_most(STYLES),
+    Route::post("/api/v2/styles/image",                 MANAGE,      Json,    "Makes an image style.",                           || post(styles::create::<OfImages>)).at_most(STYLES),
     Route::get("/api/v2/styles/image/{id}",             Who::Anyone, Json,    "One image style.",                                || get(styles::show::<OfImages>)).at_most(RARE_STYLES),
-    Route::patch("/api/v2/styles/image/{id}",           SUBMIT,      Json,    "Changes an image style.",                         || patch(styles::change::<OfImages>)).at_most(RARE_STYLES),
-    Route::delete("/api/v2/styles/image/{id}",          SUBMIT,      Json,    "Deletes an image style.",                         || delete(styles::delete::<OfImages>)).at_most(RARE_STYLES),
+    Route::patch("/api/v2/styles/image/{id}",           MANAGE,      Json,    "Changes an image style.",                         || patch(styles::change::<OfImages>)).at_most(RARE_STYLES),
+    Route::delete("/api/v2/styles/image/{id}",          MANAGE,      Json,    "Deletes an image style.",                         || delete(styles::delete::<OfImages>)).at_most(RARE_STYLES),
     Route::get("/api/v2/styles/image_by_name/{name}",   Who::Anyone, Json,    "An image style by its name.",                     || get(styles::named::<OfImages>)),
-    Route::post("/api/v2/styles/image/{id}/example",    SUBMIT,      Json,    "Adds an example of a style.",                     || post(styles::add_example)).at_most(STYLES),
-    Route::patch("/api/v2/styles/image/{id}/example/{example}",  SUBMIT, Json, "Changes an example.",                            || patch(styles::change_example)),
-    Route::delete("/api/v2/styles/image/{id}/example/{example}", SUBMIT, Json, "Removes an example.",                            || delete(styles::remove_example)),
+    Route::post("/api/v2/styles/image/{id}/example",    MANAGE,      Json,    "Adds an example of a style.",                     || post(styles::add_example)).at_most(STYLES),
+    Route::patch("/api/v2/styles/image/{id}/example/{example}",  MANAGE, Json, "Changes an example.",                            || patch(styles::change_example)),
+    Route::delete("/api/v2/styles/image/{id}/example/{example}", MANAGE, Json, "Removes an example.",                            || delete(styles::remove_example)),
     Route::get("/api/v2/styles/text",                   Who::Anyone, Json,    "Text styles.",                                    || get(styles::list::<OfTexts>)).at_most(RARE_STYLES),
-    Route::post("/api/v2/styles/text",                  SUBMIT,      Json,    "Makes a text style.",                             || post(styles::create::<OfTexts>)).at_most(RARE_STYLES),
+    Route::post("/api/v2/styles/text",                  MANAGE,      Json,    "Makes a text style.",                             || post(styles::create::<OfTexts>)).at_most(RARE_STYLES),
     Route::get("/api/v2/styles/text/{id}",              Who::Anyone, Json,    "One text style.",                                 || get(styles::show::<OfTexts>)).at_most(STYLES),
-    Route::patch("/api/v2/styles/text/{id}",            SUBMIT,      Json,    "Changes a text style.",                           || patch(styles::change::<OfTexts>)).at_most(STYLES),
-    Route::delete("/api/v2/styles/text/{id}",           SUBMIT,      Json,    "Deletes a text style.",                           || delete(styles::delete::<OfTexts>)).at_most(STYLES),
+    Route::patch("/api/v2/styles/text/{id}",            MANAGE,      Json,    "Changes a text style.",                           || patch(styles::change::<OfTexts>)).at_most(STYLES),
+    Route::delete("/api/v2/styles/text/{id}",           MANAGE,      Json,    "Deletes a text style.",                           || delete(styles::delete::<OfTexts>)).at_most(STYLES),
     Route::get("/api/v2/styles/text_by_name/{name}",    Who::Anyone, Json,    "A text style by its name.",                       || get(styles::named::<OfTexts>)),
 
     Route::get("/api/v2/teams",                         Who::Anyone, Json,    "Teams of workers.",                               || get(legacy::teams::list)).at_most(TEAMS),
-    Route::post("/api/v2/teams",                        SUBMIT,      Json,    "Makes a team.",                                   || post(legacy::teams::create)).at_most(TEAMS),
+    Route::post("/api/v2/teams",                        MANAGE,      Json,    "Makes a team.",                                   || post(legacy::teams::create)).at_most(TEAMS),
     Route::get("/api/v2/teams/{id}",                    Who::Anyone, Json,    "One team.",                                       || get(legacy::teams::show)).at_most(TEAMS),
-    Route::patch("/api/v2/teams/{id}",                  SUBMIT,      Json,    "Changes a team.",                                 || patch(legacy::teams::change)).at_most(TEAMS),
-    Route::delete("/api/v2/teams/{id}",                 SUBMIT,      Json,    "Deletes a team.",                                 || delete(legacy::teams::delete)).at_most(TEAMS),
-    Route::get("/api/v2/workers/messages",              SUBMIT,      Json,    "What workers are told.",                          || get(legacy::rigs::messages::list)),
-    Route::post("/api/v2/workers/messages",             SUBMIT,      Json,    "Tells workers something.",                        || post(legacy::rigs::messages::create)),
+    Route::patch("/api/v2/teams/{id}",                  MANAGE,      Json,    "Changes a team.",                                 || patch(legacy::teams::change)).at_most(TEAMS),
+    Route::delete("/api/v2/teams/{id}",                 MANAGE,      Json,    "Deletes a team.",                                 || delete(legacy::teams::delete)).at_most(TEAMS),
+    Route::get("/api/v2/workers/messages",              READ_MESSAGES, Json,    "What workers are told.",                          || get(legacy::rigs::messages::list)),
+    Route::post("/api/v2/workers/messages",             MANAGE,      Json,    "Tells workers something.",                        || post(legacy::rigs::messages::create)),
     Route::get("/api/v2/workers/messages/{id}",         Who::Anyone, Json,    "One message.",                                    || get(legacy::rigs::messages::show)),
-    Route::delete("/api/v2/workers/messages/{id}",      SUBMIT,      Json,    "Takes a message back.",                           || delete(legacy::rigs::messages::delete)),
+    Route::delete("/api/v2/workers/messages/{id}",      MANAGE,      Json,    "Takes a message back.",                           || delete(legacy::rigs::messages::delete)),
 ];
 
 /// Only in development mode.

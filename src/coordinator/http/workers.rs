@@ -7,7 +7,7 @@ use crate::coordinator::accounts::Accounts;
 use crate::coordinator::moderation::Moderation;
 use crate::coordinator::rigs::Rigs;
 use crate::coordinator::switchboard::{Switchboard, WorkerOnline};
-use crate::coordinator::workers::{Applicant, Rejection, check as check_registration};
+use crate::coordinator::workers::{Applicant, Rejection, Workers, check as check_registration};
 use crate::protocol::job::{Kind, Kinds};
 use crate::protocol::link::{GpuState, Key};
 
@@ -39,6 +39,7 @@ pub async fn check(
     State(accounts): State<Accounts>,
     State(rigs): State<Rigs>,
     State(moderation): State<Moderation>,
+    State(workers): State<Workers>,
     Address(address): Address,
     Sent(key): Sent,
     RawQuery(query): RawQuery,
@@ -52,8 +53,9 @@ pub async fn check(
         agent: "".into(),
         address: Some(address),
     };
+    let scopes = workers.connect_scopes();
     Reply(
-        match check_registration(&accounts, &rigs, &moderation, &who).await {
+        match check_registration(&accounts, &rigs, &moderation, scopes, &who).await {
             Ok(is_known) => json!({ "accepted": true, "known": is_known }),
             Err(denial) => {
                 let rejection = Rejection::from(denial);

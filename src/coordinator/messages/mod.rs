@@ -162,8 +162,7 @@ impl Messages {
     /// By its author or a moderator.
     pub async fn delete(&self, caller: &Caller, id: Option<Uuid>) -> Result<(), NotTold> {
         let row = self.find(id).await?;
-        let may = row.author == caller.account || caller.roles.moderates();
-        if !may || caller.account == ANONYMOUS {
+        if !caller.may_manage(row.author, &self.store).await? {
             let message = "this message is somebody else's";
             return Err(Refusal::new(Code::Forbidden, message).into());
         }

@@ -119,7 +119,7 @@ impl Teams {
         asked: ModifyTeamInput,
     ) -> Result<TeamChange, NotTeamed> {
         let row = self.find(id).await?;
-        Code::NotOwner.when(!may_change(caller, &row))?;
+        Code::NotOwner.when(!caller.may_manage(row.creator, &self.store).await?)?;
         let change = TeamChange {
             name: asked.name.as_deref().map(checked_name).transpose()?,
             info: asked.info.map(checked_info).transpose()?,
@@ -135,7 +135,7 @@ impl Teams {
     /// Its workers stay, without a team. What was deleted.
     pub async fn delete(&self, caller: &Caller, id: &str) -> Result<TeamRow, NotTeamed> {
         let row = self.find(id).await?;
-        Code::NotModerator.when(!may_change(caller, &row))?;
+        Code::NotModerator.when(!caller.may_manage(row.creator, &self.store).await?)?;
         let gone = self.store.disband(row.team.id).await?;
         self.rigs.disband(row.team.id);
         Code::TeamNotFound.when(!gone)?;
@@ -152,11 +152,6 @@ impl Teams {
         }
         squads
     }
-}
-
-fn may_change(caller: &Caller, row: &TeamRow) -> bool {
-    let is_its = row.creator == caller.account && caller.account != ANONYMOUS;
-    is_its || caller.roles.moderates()
 }
 
 fn checked_name(name: &str) -> Result<String, Refusal> {

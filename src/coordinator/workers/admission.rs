@@ -161,7 +161,10 @@ impl From<Denial> for Rejection {
                 RefusalCode::Other,
                 "the key's account is under suspicion, and its workers get nothing",
             ),
-            Denial::NoScope => Self::refused(RefusalCode::Scope, "the key may not connect workers"),
+            Denial::NoScope => Self::refused(
+                RefusalCode::Scope,
+                "the key may not connect workers: it lacks the scope worker.connect",
+            ),
             Denial::OtherRig => Self::refused(
                 RefusalCode::Scope,
                 "the key is for a worker of another name",

@@ -76,6 +76,21 @@ pub enum Denial {
     Unavailable,
 }
 
+/// Which keys connect workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectScopes {
+    ConnectOnly,
+    /// Public networks let the keys of clients connect workers.
+    SubmitToo,
+}
+
+impl ConnectScopes {
+    fn allow(self, caller: &Caller) -> bool {
+        let submits = self == Self::SubmitToo && caller.may(Scopes::INFERENCE_SUBMIT);
+        submits || caller.may(Scopes::WORKER_CONNECT)
+    }
+}
+
 type Asking = Pin<Box<dyn Future<Output = Result<Admitted, Denial>> + Send>>;
 
 #[derive(Clone)]
@@ -90,13 +105,18 @@ impl Gate {
     }
 
     /// The real one.
-    pub fn of(accounts: Accounts, rigs: Rigs, moderation: Moderation) -> Self {
+    pub fn of(
+        accounts: Accounts,
+        rigs: Rigs,
+        moderation: Moderation,
+        scopes: ConnectScopes,
+    ) -> Self {
         Self::new(move |applicant: Applicant| {
             let way = Way {
                 moderation: moderation.clone(),
                 address: applicant.address,
             };
-            ask(accounts.clone(), rigs.clone(), way, applicant)
+            ask(accounts.clone(), rigs.clone(), (way, scopes), applicant)
         })
     }
 
@@ -130,9 +150,10 @@ pub async fn check(
     accounts: &Accounts,
     rigs: &Rigs,
     moderation: &Moderation,
+    scopes: ConnectScopes,
     who: &Applicant,
 ) -> Result<bool, Denial> {
-    let caller = vet(accounts, who).await?;
+    let caller = vet(accounts, scopes, who).await?;
     let way = Way {
         moderation: moderation.clone(),
         address: who.address,
@@ -142,11 +163,14 @@ pub async fn check(
 }
 
 /// The key, its account, and what both are good for.
-async fn vet(accounts: &Accounts, who: &Applicant) -> Result<Arc<Caller>, Denial> {
+async fn vet(
+    accounts: &Accounts,
+    scopes: ConnectScopes,
+    who: &Applicant,
+) -> Result<Arc<Caller>, Denial> {
     let caller = accounts.authenticate(&who.key.0).await?;
     caller.may_own()?;
-    // Public networks let clients' keys connect workers too.
-    if !caller.may(Scopes::WORKER_CONNECT) && !caller.may(Scopes::INFERENCE_SUBMIT) {
+    if !scopes.allow(&caller) {
         return Err(Denial::NoScope);
     }
     match caller.is_for_worker(&who.name) {
@@ -155,8 +179,13 @@ async fn vet(accounts: &Accounts, who: &Applicant) -> Result<Arc<Caller>, Denial
     }
 }
 
-async fn ask(accounts: Accounts, rigs: Rigs, way: Way, who: Applicant) -> Result<Admitted, Denial> {
-    let caller = vet(&accounts, &who).await?;
+async fn ask(
+    accounts: Accounts,
+    rigs: Rigs,
+    (way, scopes): (Way, ConnectScopes),
+    who: Applicant,
+) -> Result<Admitted, Denial> {
+    let caller = vet(&accounts, scopes, &who).await?;
     // From here on none is missed.
     let changes = (rigs.keys_revision(), way.moderation.timeouts_changed());
     let checked = way.check(&caller);

@@ -31,7 +31,7 @@ mod uploads;
 mod wording;
 
 pub use admission::Rejection;
-pub use gate::{Admitted, Applicant, Denial, Gate, Notices, Revoked, check};
+pub use gate::{Admitted, Applicant, ConnectScopes, Denial, Gate, Notices, Revoked, check};
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -93,6 +93,8 @@ pub struct WorkersSettings {
     pub write_patience: Duration,
     /// How long jobs are held for a worker that lost its socket: what it is told. Dispatch has the same setting.
     pub grace: Duration,
+    /// A key that may submit requests may connect workers, too.
+    pub submit_keys_connect: bool,
 }
 
 /// Takes in workers' sockets. Clones are the same.
@@ -119,6 +121,16 @@ impl Default for WorkersSettings {
             silence: Duration::from_secs(60),
             write_patience: Duration::from_secs(10),
             grace: Duration::from_secs(45),
+            submit_keys_connect: false,
+        }
+    }
+}
+
+impl WorkersSettings {
+    fn connect_scopes(&self) -> ConnectScopes {
+        match self.submit_keys_connect {
+            true => ConnectScopes::SubmitToo,
+            false => ConnectScopes::ConnectOnly,
         }
     }
 }
@@ -130,7 +142,7 @@ impl Workers {
         (rigs, moderation): (Rigs, Moderation),
         settings: WorkersSettings,
     ) -> Self {
-        let gate = Gate::of(accounts, rigs, moderation);
+        let gate = Gate::of(accounts, rigs, moderation, settings.connect_scopes());
         Self::behind(gate, switchboard, settings)
     }
 
@@ -143,6 +155,11 @@ impl Workers {
             strangers: Strangers::default(),
             process: Uuid::new_v4().as_u64_pair().0,
         }
+    }
+
+    /// Which keys connect workers.
+    pub fn connect_scopes(&self) -> ConnectScopes {
+        self.settings.connect_scopes()
     }
 
     /// The memory that large messages take.

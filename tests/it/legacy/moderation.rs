@@ -232,12 +232,8 @@ async fn suspicion_is_a_text_and_counts_groups() {
 #[tokio::test]
 async fn only_moderators_and_administrators_moderate() {
     let app = App::start().await;
-    let user = app
-        .account_with(Roles::USER, Scopes::INFERENCE_SUBMIT)
-        .await;
-    let moderator = app
-        .account_with(Roles::MODERATOR, Scopes::INFERENCE_SUBMIT)
-        .await;
+    let user = app.account_with(Roles::USER, Scopes::ALL).await;
+    let moderator = app.account_with(Roles::MODERATOR, Scopes::ALL).await;
     for (method, path) in [
         (Method::GET, FILTERS),
         (Method::GET, "/api/v2/filters/regex"),

@@ -84,6 +84,9 @@ fn refusal(error: &ApiError, has_key: bool) -> Refusal {
     match error.failure.kind {
         FailureKind::InvalidKey if has_key => Code::InvalidApiKey.into(),
         FailureKind::InvalidKey => Refusal::MissingKey,
+        FailureKind::AccessDenied if error.lacks == Roles::NONE => {
+            Refusal::new(Code::Forbidden, message)
+        }
         FailureKind::AccessDenied => lacking(error.lacks).into(),
         FailureKind::AccountDeleted => Code::DeletedUser.into(),
         FailureKind::InFlightLimit => Refusal::new(Code::TooManyPrompts, message),

@@ -76,6 +76,7 @@ fn allow(caller: &Caller, user: &PersonRow, asked: &ModifyUserInput) -> Result<(
     Code::NotAdmin.when(is_for_admins(asked) && !caller.roles.contains(Roles::ADMIN))?;
     Code::NotModerator.when(is_for_moderators(asked) && !moderates)?;
     Code::NotModerator.when(is_for_owners(asked) && !moderates && !is_own)?;
+    Code::NotAdmin.when(!is_own && !caller.outranks(user.roles))?;
     let wants_passkey = asked.generate_proxy_passkey == Some(true);
     Code::NonServiceForbidden.when(wants_passkey && !caller.roles.contains(Roles::SERVICE))
 }

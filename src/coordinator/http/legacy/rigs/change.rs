@@ -15,7 +15,7 @@ use crate::coordinator::http::reply;
 use crate::coordinator::pollers::Pollers;
 use crate::coordinator::profanity::is_profane;
 use crate::coordinator::rigs::{Rig, Rigs};
-use crate::coordinator::storage::{Decision, RigChange, Team};
+use crate::coordinator::storage::{Decision, RigChange, Store, Team};
 use crate::coordinator::teams::Teams;
 use crate::protocol::legacy::worker::{
     DeletedWorker, ModifyWorker, ModifyWorkerInput, NO_TEAM, kept_name,
@@ -26,14 +26,14 @@ use crate::protocol::legacy::{Body, Code, Refusal};
 pub async fn change(
     State(rigs): State<Rigs>,
     State(pollers): State<Pollers>,
-    State(teams): State<Teams>,
+    (State(teams), State(store)): (State<Teams>, State<Store>),
     Admitted(caller): Admitted,
     path: Named,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
     let asked = ModifyWorkerInput::parse(&whole?.bytes)?;
     let rig = find(&rigs, path.text("id")).await?;
-    may_change(&caller, &rig, Code::NotOwner)?;
+    may_change(&caller, &rig, &store, Code::NotOwner).await?;
     if asked.paused.is_some() {
         Code::NotModerator.when(!caller.roles.moderates())?;
     }
@@ -63,12 +63,12 @@ pub async fn change(
 /// `DELETE /api/v2/workers/{id}`
 pub async fn delete(
     State(rigs): State<Rigs>,
-    State(pollers): State<Pollers>,
+    (State(pollers), State(store)): (State<Pollers>, State<Store>),
     Admitted(caller): Admitted,
     path: Named,
 ) -> Result<Response, Refused> {
     let rig = find(&rigs, path.text("id")).await?;
-    may_change(&caller, &rig, Code::NotModerator)?;
+    may_change(&caller, &rig, &store, Code::NotModerator).await?;
     let deleted = rigs.delete(&rig).await.map_err(|_| unavailable())?;
     Code::Locked.when(!deleted)?;
     pollers.forget(&rig.row.name);
@@ -79,9 +79,15 @@ pub async fn delete(
     Ok(reply::json(StatusCode::OK, &deleted))
 }
 
-fn may_change(caller: &Caller, rig: &Rig, otherwise: Code) -> Result<(), Refusal> {
+async fn may_change(
+    caller: &Caller,
+    rig: &Rig,
+    store: &Store,
+    otherwise: Code,
+) -> Result<(), Refusal> {
     Code::AnonForbiddenWorker.when(caller.account == ANONYMOUS)?;
-    otherwise.when(rig.row.owner.account != caller.account && !caller.roles.moderates())
+    let may = caller.may_manage(rig.row.owner.account, store).await;
+    otherwise.when(!may.map_err(|_| unavailable())?)
 }
 
 /// What is asked for, but for the team.

@@ -6,8 +6,7 @@ use axum::response::Response;
 use uuid::Uuid;
 
 use super::{
-    check_name, check_words, done, is_owner, is_owner_or_moderator, may_have, name_taken,
-    not_stored,
+    check_name, check_words, done, is_owner, may_have, may_manage, name_taken, not_stored,
 };
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::error::ApiError;
@@ -136,7 +135,7 @@ pub async fn delete_collection(
     path: Named,
 ) -> Result<Response, Refused> {
     let found = find(&store, &path).await?;
-    is_owner_or_moderator(&caller, found.owner)?;
+    may_manage(&caller, found.owner, &store).await?;
     let deleted = store
         .delete_collection(found.id)
         .await

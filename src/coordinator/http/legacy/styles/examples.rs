@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::kinds::OfImages;
 use super::read::find;
-use super::{done, is_owner_or_moderator, not_stored};
+use super::{done, may_manage, not_stored};
 use crate::coordinator::accounts::Caller;
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
@@ -79,7 +79,7 @@ pub async fn remove_example(
 /// The style whose examples the caller may change.
 async fn own(store: &Store, caller: &Caller, path: &Named) -> Result<Uuid, Refusal> {
     let style = find::<OfImages>(store, path).await?;
-    is_owner_or_moderator(caller, style.owner)?;
+    may_manage(caller, style.owner, store).await?;
     Ok(style.id)
 }
 

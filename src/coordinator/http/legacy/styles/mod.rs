@@ -30,7 +30,7 @@ use tracing::warn;
 use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
 use crate::coordinator::http::reply;
 use crate::coordinator::profanity::is_profane;
-use crate::coordinator::storage::StorageError;
+use crate::coordinator::storage::{StorageError, Store};
 use crate::coordinator::styles::is_findable;
 use crate::protocol::job::AccountId;
 use crate::protocol::legacy::style::StyleModify;
@@ -46,11 +46,10 @@ fn is_owner(caller: &Caller, owner: AccountId) -> Result<(), Refusal> {
     Code::Forbidden.when(caller.account != owner)
 }
 
-fn is_owner_or_moderator(caller: &Caller, owner: AccountId) -> Result<(), Refusal> {
-    match caller.has(Roles::MODERATOR) {
-        true => Ok(()),
-        false => is_owner(caller, owner),
-    }
+/// Its owner, or a moderator of higher rank.
+async fn may_manage(caller: &Caller, owner: AccountId, store: &Store) -> Result<(), Refusal> {
+    let may = caller.may_manage(owner, store).await.map_err(not_stored)?;
+    Code::Forbidden.when(!may)
 }
 
 /// What everybody may read holds no profanity.

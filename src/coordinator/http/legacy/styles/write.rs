@@ -8,8 +8,7 @@ use uuid::Uuid;
 use super::kinds::Kind;
 use super::read::find;
 use super::{
-    check_name, check_words, done, is_owner, is_owner_or_moderator, may_have, name_taken,
-    not_stored,
+    check_name, check_words, done, is_owner, may_have, may_manage, name_taken, not_stored,
 };
 use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
 use crate::coordinator::clock::wall_clock;
@@ -93,7 +92,7 @@ pub async fn delete<K: Kind>(
 ) -> Result<Response, Refused> {
     Code::StylesAnonForbidden.when(caller.account == ANONYMOUS)?;
     let style = find::<K>(&store, &path).await?;
-    is_owner_or_moderator(&caller, style.owner)?;
+    may_manage(&caller, style.owner, &store).await?;
     let deleted = store.delete_style(style.id).await.map_err(not_stored)?;
     Code::StyleNotFound.when(!deleted)?;
     Ok(reply::json(StatusCode::OK, &SimpleResponse::ok()))
