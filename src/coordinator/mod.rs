@@ -32,6 +32,7 @@
 //! | [`stats`] | what was made, lately and ever |
 //! | [`storage`] | all SQL: what must outlast the process |
 //! | `room` | how much memory requests, replies and large frames take together |
+//! | [`display_name`] | which characters names may have |
 //! | `turns` | how those who wait for the same are served in turn |
 //! | [`passkeys`] | proxies that are believed about whom they ask for |
 //! | [`condition`] | how the coordinator stands: starting, serving or draining, and what is wrong |
@@ -44,6 +45,7 @@ pub mod address;
 pub mod clock;
 pub mod condition;
 pub mod dispatch;
+pub mod display_name;
 pub mod documents;
 pub mod egress;
 pub mod error;

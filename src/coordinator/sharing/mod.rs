@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::accounts::{ANONYMOUS, Caller, Roles};
 use super::clock::wall_clock;
+use super::display_name::{FORBIDDEN, is_readable};
 use super::storage::{StorageError, Store};
 use crate::protocol::job::{AccountId, Kudos, SharedKeyId, UnixMillis};
 use crate::protocol::legacy::shared_key::{JobLimits, SharedKeyInput, UNLIMITED};
@@ -208,6 +209,10 @@ fn expiry(days: i64, now: UnixMillis) -> UnixMillis {
 }
 
 fn checked_name(name: String) -> Result<String, Refusal> {
+    if !is_readable(&name) {
+        let wanted = format!("a name may not have {FORBIDDEN}");
+        return Err(Refusal::invalid("name", wanted));
+    }
     let length = name.chars().count();
     match length <= LONGEST_NAME {
         true => Ok(name),

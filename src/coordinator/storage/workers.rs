@@ -8,6 +8,7 @@ use sqlx::Row;
 use sqlx::any::AnyRow;
 use uuid::Uuid;
 
+use crate::coordinator::display_name::{FORBIDDEN, is_readable};
 use crate::protocol::job::{AccountId, UnixMillis, WorkerId};
 
 use super::rows::{Stored, all};
@@ -31,7 +32,7 @@ pub struct WorkerRow {
 pub enum WorkerError {
     #[error("the worker name belongs to another account")]
     NameTaken,
-    #[error("a worker name has 1 to {LONGEST_NAME} bytes and no control characters")]
+    #[error("a worker name has 1 to {LONGEST_NAME} bytes and no {FORBIDDEN}")]
     BadName,
     #[error("the account has as many workers as it may")]
     TooMany,
@@ -80,7 +81,7 @@ impl Store {
         owner: AccountId,
         now: UnixMillis,
     ) -> Result<Joined, WorkerError> {
-        if name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
+        if name.is_empty() || name.len() > LONGEST_NAME || !is_readable(name) {
             return Err(WorkerError::BadName);
         }
         let public_id = Uuid::new_v4();

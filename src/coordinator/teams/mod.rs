@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::accounts::{ANONYMOUS, Caller, Roles};
 use super::clock::wall_clock;
+use super::display_name::{FORBIDDEN, is_readable};
 use super::profanity::is_profane;
 use super::rigs::{Rig, Rigs};
 use super::storage::{NewTeam, StorageError, Store, TeamChange, TeamChanged, TeamRow};
@@ -156,8 +157,8 @@ impl Teams {
 
 fn checked_name(name: &str) -> Result<String, Refusal> {
     let name = kept_name(name);
-    if name.chars().count() < SHORTEST_NAME || name.contains(char::is_control) {
-        let wanted = "wanted at least 3 characters besides markup, and no control characters";
+    if name.chars().count() < SHORTEST_NAME || !is_readable(&name) {
+        let wanted = format!("wanted at least 3 characters besides markup, and no {FORBIDDEN}");
         return Err(Refusal::invalid("name", wanted));
     }
     Code::ProfaneTeamName.when(is_profane(&name))?;

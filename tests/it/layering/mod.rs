@@ -67,6 +67,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     (
         "regex",
         &[
+            "coordinator/display_name.rs",
             "coordinator/kudos/sizes.rs",
             "coordinator/secrets.rs",
             "coordinator/moderation",

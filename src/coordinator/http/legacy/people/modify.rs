@@ -11,6 +11,7 @@ use super::super::refused::Refused;
 use super::view::in_kudos;
 use super::{person, unreadable};
 use crate::coordinator::accounts::{ANONYMOUS, Caller, KeyText, Roles};
+use crate::coordinator::display_name::{FORBIDDEN, is_readable};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
@@ -130,8 +131,8 @@ fn suspicion_of_name(name: &str) -> Option<Reason> {
 fn check(user: &PersonRow, asked: &ModifyUserInput) -> Result<(), Refusal> {
     if let Some(name) = &asked.username {
         Code::TooLongUserName.when(name.chars().count() > LONGEST_NAME)?;
-        if name.contains(char::is_control) {
-            let message = "a user name may not have control characters";
+        if !is_readable(name) {
+            let message = format!("a user name may not have {FORBIDDEN}");
             return Err(Refusal::new(Code::BadRequest, message));
         }
     }

@@ -8,6 +8,7 @@ use axum::response::Response;
 
 use super::super::refused::Refused;
 use crate::coordinator::accounts::Roles;
+use crate::coordinator::display_name::{FORBIDDEN, is_readable};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::body::Whole;
 use crate::coordinator::http::reply;
@@ -34,6 +35,10 @@ pub async fn try_out(
 }
 
 fn trial(asked: TestUserInput) -> Result<Trial, Refusal> {
+    if !is_readable(&asked.username) {
+        let message = format!("a user name may not have {FORBIDDEN}");
+        return Err(Refusal::new(Code::BadRequest, message));
+    }
     Ok(Trial {
         name: asked.username,
         login: asked.oauth_id,

@@ -6,6 +6,7 @@ use axum::response::Response;
 
 use super::{find, unavailable};
 use crate::coordinator::accounts::{ANONYMOUS, Caller};
+use crate::coordinator::display_name::{FORBIDDEN, is_readable};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Admitted;
 use crate::coordinator::http::body::Whole;
@@ -96,9 +97,9 @@ fn wanted(asked: &ModifyWorkerInput) -> Result<RigChange, Refusal> {
     Code::TooLongWorkerName.when(name.as_ref().is_some_and(|name| name.len() > LONGEST_NAME))?;
     if name
         .as_ref()
-        .is_some_and(|name| name.is_empty() || name.contains(char::is_control))
+        .is_some_and(|name| name.is_empty() || !is_readable(name))
     {
-        let message = "a worker's name has at least one character, and no control characters";
+        let message = format!("a worker name may not be empty and may not have {FORBIDDEN}");
         return Err(Refusal::new(Code::BadRequest, message));
     }
     let holds_one = |text: Option<&String>| text.is_some_and(|text| is_profane(text));

@@ -28,6 +28,7 @@ use axum::response::Response;
 use tracing::warn;
 
 use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
+use crate::coordinator::display_name::{FORBIDDEN, is_readable};
 use crate::coordinator::http::reply;
 use crate::coordinator::profanity::is_profane;
 use crate::coordinator::storage::{StorageError, Store};
@@ -65,6 +66,10 @@ fn check_words(name: Option<&str>, info: Option<&str>, tags: &[String]) -> Resul
 
 /// What could not be found by it is no name.
 fn check_name(name: &str) -> Result<(), Refusal> {
+    if !is_readable(name) {
+        let message = format!("the name may not have {FORBIDDEN}");
+        return Err(Refusal::new(Code::BadRequest, message));
+    }
     if is_findable(name) {
         return Ok(());
     }
