@@ -5,23 +5,40 @@ use std::time::Duration;
 use clap::Subcommand;
 use serde::Serialize;
 
-use super::account::{account_name, role};
+use super::account::{account_name, find, name_and_number, no_account, role, shown};
 use super::coordinator::open::{Missing, StoreArgs};
 use super::table::Table;
 use super::{Exit, Failure, Root, key_join, output};
 use crate::config::{parse_duration, show_duration};
-use crate::coordinator::accounts::{Accounts, KeyOrder, NewKey, Roles, Scopes};
+use crate::coordinator::accounts::{Accounts, KeyOrder, Login, Lookup, NewKey, Roles, Scopes};
 use crate::coordinator::clock::wall_clock;
-use crate::coordinator::storage::{KeyRow, Store};
-use crate::protocol::job::UnixMillis;
+use crate::coordinator::storage::{AccountRow, KeyRow};
+use crate::protocol::job::{AccountId, UnixMillis};
 
 const EXAMPLES: &str = "\
 Examples:
-  worker key create                           a key of the account admin, to ask for work
+  worker key create                           a key of the administrator that submits requests
   worker key create --account alice --expires 30d
+  worker key create --account alice --full    a key that may do whatever the account may do
   worker key create --worker rig-1            a key that connects the worker rig-1 and nothing else
   worker key list                             every key but its text, which nobody knows
-  worker key revoke 4f1d02a9c3e8              it opens nothing from now on";
+  worker key revoke 4f1d02a9c3e8              revoke a key, which takes effect within a second";
+
+const SCOPES: &str = "\
+Scopes:
+  inference.submit   submit requests, and read and cancel them
+  worker.connect     connect workers, by socket and by polling
+  account.read       read the account: balance, workers, shared keys, requests
+  account.manage     change things: transfer kudos, rename or delete the account, make shared keys, teams, styles
+                     and messages, change workers, and whatever the roles moderator and admin allow
+  full               all of these
+
+Clients of the AI Horde API use one key for everything: give them a key made with --full.
+
+Examples:
+  worker key create --account alice
+  worker key create --account alice --full
+  worker key create --worker rig-1";
 
 /// Make, list and revoke the keys of a coordinator.
 ///
@@ -45,26 +62,30 @@ enum Command {
 
 /// Make a key and print it, this one time.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  worker key create --account alice\n  worker key create --worker rig-1"
-)]
+#[command(after_help = SCOPES)]
 struct CreateArgs {
-    /// Whose key it is; the account is made if it is new.
-    #[arg(long, value_name = "NAME", default_value = "admin", value_parser = account_name)]
-    account: String,
+    /// Whose key it is: a login, name#id or #id. A login that nobody has makes an account (default: the administrator).
+    #[arg(long, value_name = "ACCOUNT", value_parser = account_name)]
+    account: Option<String>,
+    /// Make the account of this login, also where other accounts call themselves so.
+    #[arg(long, requires = "account")]
+    new: bool,
     /// What you call the key.
     #[arg(long, value_name = "TEXT", default_value = "")]
     label: String,
-    /// What it is good for: inference.submit, worker.connect, account.read, account.manage; repeat for several
+    /// What the key may do: inference.submit, worker.connect, account.read, account.manage, full; repeat for several
     /// (default: inference.submit and account.read, or worker.connect with --worker).
     #[arg(long = "scope", value_name = "SCOPE", value_parser = scope)]
     scopes: Vec<Scopes>,
+    /// Give the key every scope.
+    #[arg(long, conflicts_with_all = ["scopes", "worker"])]
+    full: bool,
     /// Bind it to the worker of this name.
     #[arg(long, value_name = "NAME")]
     worker: Option<String>,
     /// What a new account may do: user, moderator, admin, worker_owner; repeat for several (default: user and
-    /// worker_owner, and everything for admin).
-    #[arg(long = "role", value_name = "ROLE", value_parser = role)]
+    /// worker_owner).
+    #[arg(long = "role", value_name = "ROLE", value_parser = role, requires = "account")]
     roles: Vec<Roles>,
     /// How long it is valid, such as 30d or 12h (default: until it is revoked).
     #[arg(long, value_name = "TIME", value_parser = lifetime)]
@@ -76,7 +97,7 @@ struct CreateArgs {
 #[command(after_help = "Examples:\n  worker key list\n  worker key list --json")]
 struct ListArgs {}
 
-/// Revoke a key: it opens nothing from now on.
+/// Revoke a key; takes effect within a second.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  worker key revoke 4f1d02a9c3e8")]
 struct RevokeArgs {
@@ -88,14 +109,19 @@ struct RevokeArgs {
 struct CreatedReport<'a> {
     key: &'a str,
     id: &'a str,
+    /// `name#id`
     account: &'a str,
+    account_id: i64,
 }
 
 /// Times are seconds since the Unix epoch.
 #[derive(Serialize)]
 struct KeyReport {
     id: String,
+    /// `name#id`
     account: String,
+    account_id: i64,
+    login: Option<String>,
     label: String,
     scopes: Vec<&'static str>,
     worker: Option<String>,
@@ -118,35 +144,30 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     };
     let json = args.store.json;
     args.store
-        .with(root, missing, async |store, accounts| match &args.command {
-            Command::Create(args) => create(args, store, accounts, json).await,
+        .with(root, missing, async |_, accounts| match &args.command {
+            Command::Create(args) => create(args, accounts, json).await,
             Command::List(_) => list(accounts, json).await,
             Command::Revoke(args) => revoke(&args.id, accounts, json).await,
             Command::Join(args) => {
-                let name = args.account.as_deref().unwrap_or("admin");
-                let account = match store.account_named(name).await? {
-                    Some(account) => account.id,
-                    None => {
-                        let roles = Roles::USER.with(Roles::WORKER_OWNER);
-                        accounts.create_account(name, roles).await?
-                    }
+                let holder = Holder {
+                    named: args.account.as_deref(),
+                    new: false,
+                    roles: None,
                 };
-                key_join::run(args, root, accounts, (account, name), json).await
+                let account = holder.find_or_make(accounts).await?;
+                let name = shown_by_number(account, accounts).await?;
+                key_join::run(args, root, accounts, (account, &name), json).await
             }
         })
 }
 
-async fn create(
-    args: &CreateArgs,
-    store: &Store,
-    accounts: &Accounts,
-    json: bool,
-) -> Result<(), Failure> {
-    let account = match store.account_named(&args.account).await? {
-        Some(account) if args.roles.is_empty() => account.id,
-        Some(_) => return Err(roles_of_old_account(&args.account)),
-        None => accounts.create_account(&args.account, args.roles()).await?,
+async fn create(args: &CreateArgs, accounts: &Accounts, json: bool) -> Result<(), Failure> {
+    let holder = Holder {
+        named: args.account.as_deref(),
+        new: args.new,
+        roles: args.given_roles(),
     };
+    let account = holder.find_or_make(accounts).await?;
     let order = KeyOrder {
         label: args.label.clone(),
         scopes: args.scopes(),
@@ -154,7 +175,80 @@ async fn create(
         lifetime: args.expires,
     };
     let key = accounts.create_key(account, order).await?;
-    show_new(&key, &args.account, json)
+    show_new(&key, &shown_by_number(account, accounts).await?, json)
+}
+
+/// `name#id`
+async fn shown_by_number(account: AccountId, accounts: &Accounts) -> Result<String, Failure> {
+    let all = accounts.list().await?;
+    let name = all.iter().find(|row| row.id == account).map(shown);
+    Ok(name.unwrap_or_else(|| format!("#{}", account.0)))
+}
+
+/// The account that a new key is for.
+struct Holder<'a> {
+    /// The administrator, if none.
+    named: Option<&'a str>,
+    /// Only a login counts, and it must be free.
+    new: bool,
+    /// For a new account, if they were given.
+    roles: Option<Roles>,
+}
+
+impl Holder<'_> {
+    async fn find_or_make(&self, accounts: &Accounts) -> Result<AccountId, Failure> {
+        let Some(named) = self.named else {
+            return Ok(accounts.administrator_or_new().await?);
+        };
+        let found = match self.new {
+            true => match accounts.find(named).await? {
+                Lookup::Found(account) => Some(*account),
+                Lookup::Missing | Lookup::Refused(_) => None,
+            },
+            false => find(named, accounts).await?,
+        };
+        match found {
+            Some(account) if self.roles.is_none() && !self.new => Ok(account.id),
+            Some(account) => Err(exists(&account)),
+            None if named.contains('#') => Err(no_account(named)),
+            None => self.make(named, accounts).await,
+        }
+    }
+
+    async fn make(&self, named: &str, accounts: &Accounts) -> Result<AccountId, Failure> {
+        let login = Login::parse(named).map_err(|error| {
+            Failure::new(Exit::Usage, format!("--account {named}: {error}"))
+                .hint("the user may choose any display name later")
+        })?;
+        match (login.is_admin(), self.roles) {
+            (true, None) => return first_administrator(accounts).await,
+            (true, Some(_)) => {
+                let message =
+                    "the login admin is reserved for the administrator, who has every role";
+                return Err(Failure::new(Exit::Usage, message).hint("leave out --role"));
+            }
+            (false, _) => {}
+        }
+        let roles = self.roles.unwrap_or(Roles::USER.with(Roles::WORKER_OWNER));
+        let made = accounts.create_with_login(&login, roles).await?;
+        made.ok_or_else(|| {
+            let message = format!("the login {login} was taken meanwhile");
+            Failure::new(Exit::Failed, message).hint("run the command again")
+        })
+    }
+}
+
+/// The login admin is made for an administrator, and only where there is none.
+async fn first_administrator(accounts: &Accounts) -> Result<AccountId, Failure> {
+    match accounts.administrator().await? {
+        None => Ok(accounts.administrator_or_new().await?),
+        Some(other) => {
+            let other = shown(&other);
+            let message = format!("no account has the login admin; the administrator is {other}");
+            Err(Failure::new(Exit::NotFound, message)
+                .hint(format!("name the account: --account {other}")))
+        }
+    }
 }
 
 fn show_new(key: &NewKey, account: &str, json: bool) -> Result<(), Failure> {
@@ -164,6 +258,7 @@ fn show_new(key: &NewKey, account: &str, json: bool) -> Result<(), Failure> {
             key: text,
             id,
             account,
+            account_id: key.account.0,
         });
     }
     output::line(text)?;
@@ -183,15 +278,9 @@ async fn list(accounts: &Accounts, json: bool) -> Result<(), Failure> {
     for key in keys {
         let scopes = key.scopes.names().collect::<Vec<_>>().join(",");
         let state = state(&key);
+        let account = name_and_number(&key.account_name, key.account);
         let worker = key.worker_name.unwrap_or_default();
-        table.row([
-            key.public_id,
-            key.account_name,
-            state,
-            scopes,
-            worker,
-            key.label,
-        ]);
+        table.row([key.public_id, account, state, scopes, worker, key.label]);
     }
     output::text(table)
 }
@@ -214,6 +303,9 @@ async fn revoke(id: &str, accounts: &Accounts, json: bool) -> Result<(), Failure
 
 impl CreateArgs {
     fn scopes(&self) -> Scopes {
+        if self.full {
+            return Scopes::ALL;
+        }
         match (self.scopes.is_empty(), &self.worker) {
             (false, _) => self.scopes.iter().copied().collect(),
             (true, Some(_)) => Scopes::WORKER_CONNECT,
@@ -221,17 +313,15 @@ impl CreateArgs {
         }
     }
 
-    fn roles(&self) -> Roles {
-        match (self.roles.is_empty(), &*self.account) {
-            (false, _) => self.roles.iter().copied().collect(),
-            (true, "admin") => Roles::ADMINISTRATOR,
-            (true, _) => Roles::USER.with(Roles::WORKER_OWNER),
-        }
+    fn given_roles(&self) -> Option<Roles> {
+        let roles = &self.roles;
+        (!roles.is_empty()).then(|| roles.iter().copied().collect())
     }
 }
 
-fn roles_of_old_account(name: &str) -> Failure {
-    let message = format!("the account {name} exists, and --role is for new ones");
+fn exists(account: &AccountRow) -> Failure {
+    let name = shown(account);
+    let message = format!("the account {name} exists, and --role and --new are for new ones");
     Failure::new(Exit::Usage, message).hint("`worker account roles` changes what an account may do")
 }
 
@@ -254,9 +344,14 @@ fn rounded(secs: u64) -> Duration {
     Duration::from_secs(secs.div_ceil(unit) * unit)
 }
 
+/// Every scope.
+const FULL: &str = "full";
+
 fn scope(text: &str) -> Result<Scopes, String> {
-    let known = || Scopes::ALL.names().collect::<Vec<_>>().join(", ");
-    Scopes::named(text).ok_or_else(|| format!("the scopes are {}", known()))
+    let known = || Scopes::ALL.names().collect::<Vec<_>>().join(", ") + ", full";
+    let full = (text == FULL).then_some(Scopes::ALL);
+    full.or_else(|| Scopes::named(text))
+        .ok_or_else(|| format!("the scopes are {}", known()))
 }
 
 fn lifetime(text: &str) -> Result<Duration, String> {
@@ -268,7 +363,9 @@ impl From<KeyRow> for KeyReport {
         let seconds = |at: UnixMillis| at.0 / 1000;
         Self {
             id: key.public_id,
-            account: key.account_name,
+            account: name_and_number(&key.account_name, key.account),
+            account_id: key.account.0,
+            login: key.account_login,
             label: key.label,
             scopes: key.scopes.names().collect(),
             worker: key.worker_name,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tracing::{info, warn};
 
-use super::accounts::{Accounts, NewKey};
+use super::accounts::{Accounts, NewKey, NoAdministrator};
 use super::condition::{Condition, Phase};
 use super::dispatch::Facts;
 use super::egress::Egress;
@@ -79,12 +79,23 @@ pub enum StartError {
         "{0} can be reached from other machines, and in development mode anybody may become anybody"
     )]
     Exposed(SocketAddr),
+    #[error("the administrator cannot be found: {0}")]
+    NoAdministrator(NoAdministrator),
     #[error(transparent)]
     Storage(#[from] StorageError),
     #[error(transparent)]
     Media(#[from] MediaError),
     #[error(transparent)]
     Tls(#[from] TlsError),
+}
+
+impl From<NoAdministrator> for StartError {
+    fn from(error: NoAdministrator) -> Self {
+        match error {
+            NoAdministrator::Storage(error) => error.into(),
+            other => Self::NoAdministrator(other),
+        }
+    }
 }
 
 /// How long the one before may take to leave a server's database, as at an update: a little longer than what runs may
@@ -232,7 +243,7 @@ impl Coordinator {
     }
 
     /// A key with every scope for the administrator, who has lost the others.
-    pub async fn new_admin_key(&self, label: &str) -> Result<NewKey, StorageError> {
+    pub async fn new_admin_key(&self, label: &str) -> Result<NewKey, NoAdministrator> {
         self.accounts.admin_key(label).await
     }
 

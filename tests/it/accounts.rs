@@ -1,7 +1,11 @@
 //! `worker account`: who has an account with a coordinator and what they may do, from the command line.
 
 use std::path::Path;
+use std::time::Duration;
 
+use muster::coordinator::storage::{Location, PersonChange, Store};
+use muster::protocol::job::{AccountId, UnixMillis};
+use muster::tasks::Tasks;
 use serde_json::{Value, json};
 
 use crate::support::worker::{Run, worker};
@@ -26,7 +30,7 @@ fn the_roles_of_an_account_are_shown_and_changed() {
     assert_eq!(found[1]["name"], "alice");
     assert_eq!(found[1]["roles"], json!(["user", "worker_owner"]));
     let said = run(folder, &["account", "roles", "alice", "user", "moderator"]).ok();
-    assert_eq!(said, "alice may now act as user, moderator\n");
+    assert_eq!(said, "alice#2 may now act as user, moderator\n");
     assert_eq!(accounts(folder)[1]["roles"], json!(["user", "moderator"]));
     let list = run(folder, &["account", "list"]).ok();
     assert!(list.contains("user,moderator"), "{list}");
@@ -42,14 +46,88 @@ fn misuse_of_accounts_is_refused_with_advice() {
     run(folder, &["account", "list"]).fails(66, "there is no database at");
     run(folder, &["key", "create"]).ok();
     run(folder, &["account", "roles", "alice", "user"])
-        .fails(66, "there is no account called alice");
+        .fails(66, "there is no account with the login or number alice");
     run(folder, &["account", "roles", "admin", "king"]).fails(2, "the roles are user");
     run(folder, &["account", "roles", "admin"]).fails(2, "ROLE");
     let said =
         run(folder, &["account", "roles", "admin", "user"]).fails(1, "the last administrator");
     assert!(said.contains("make somebody else an admin"), "{said}");
     run(folder, &["key", "create", "--account", ""]).fails(2, "1 to 200 bytes");
-    let said =
-        run(folder, &["key", "create", "--role", "user"]).fails(2, "the account admin exists");
+    let said = run(
+        folder,
+        &["key", "create", "--account", "admin", "--role", "user"],
+    )
+    .fails(2, "the account admin#1 exists");
     assert!(said.contains("worker account roles"), "{said}");
+}
+
+/// An account that calls itself something else than its operator does.
+fn rename(folder: &Path, account: i64, name: &str) {
+    let (folder, name) = (folder.to_owned(), name.to_owned());
+    let renaming = async move {
+        let tasks = Tasks::default();
+        let store = Store::open(&Location::in_folder(&folder), &tasks).await;
+        let change = PersonChange {
+            name: Some(name),
+            ..PersonChange::default()
+        };
+        let (store, now) = (store.unwrap(), UnixMillis(1));
+        store
+            .change_person(AccountId(account), change, now)
+            .await
+            .unwrap();
+        drop(store);
+        tasks.stop(Duration::from_secs(5)).await;
+    };
+    tokio::runtime::Runtime::new().unwrap().block_on(renaming);
+}
+
+#[test]
+fn a_display_name_never_stands_for_an_account() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    run(folder, &["key", "create"]).ok();
+    run(folder, &["key", "create", "--account", "bob"]).ok();
+    // A user takes the name of an account that the operator is about to make, and then that of the administrator.
+    rename(folder, 2, "alice");
+    let roles = ["account", "roles", "alice", "user", "moderator"];
+    let refused = run(folder, &roles).fails(66, "alice#2");
+    assert!(refused.contains("name#id"), "{refused}");
+    run(folder, &["key", "create", "--account", "alice"]).fails(66, "alice#2");
+    run(folder, &["key", "create", "--account", "alice", "--new"]).ok();
+    let said = run(folder, &roles).ok();
+    assert_eq!(said, "alice#3 may now act as user, moderator\n");
+    assert_eq!(
+        accounts(folder)[1]["roles"],
+        json!(["user", "worker_owner"])
+    );
+    for named in ["bob", "alice#2", "bob#2", "#2", "BOB"] {
+        let said = run(folder, &["account", "roles", named, "user"]).ok();
+        assert_eq!(said, "alice#2 may now act as user\n", "{named}");
+    }
+
+    rename(folder, 1, "root");
+    rename(folder, 2, "admin");
+    let made = run(folder, &["key", "create", "--json"]).ok();
+    let made: Value = serde_json::from_str(&made).unwrap();
+    assert_eq!(made["account"], "root#1");
+    let said = run(folder, &["account", "roles", "admin", "user", "admin"]).ok();
+    assert_eq!(said, "root#1 may now act as user, admin\n");
+}
+
+#[test]
+fn among_several_administrators_the_one_with_the_login_admin_is_meant() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for login in ["carol", "dave"] {
+        let made = ["key", "create", "--account", login, "--role", "admin"];
+        run(folder, &made).ok();
+    }
+    let refused = run(folder, &["key", "create"]).fails(1, "carol#1, dave#2");
+    assert!(refused.contains("--account NAME#ID"), "{refused}");
+    run(folder, &["account", "roles", "carol", "user"]).ok();
+    let made = run(folder, &["key", "create", "--json"]).ok();
+    let made: Value = serde_json::from_str(&made).unwrap();
+    assert_eq!(made["account"], "dave#2");
+    run(folder, &["key", "create", "--account", "admin"]).fails(66, "dave#2");
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::worker::{Run, worker};
 
@@ -13,7 +13,7 @@ fn key(folder: &Path, arguments: &[&str]) -> Run {
     worker(&arguments).run()
 }
 
-fn json(output: &str) -> Value {
+fn read(output: &str) -> Value {
     serde_json::from_str(output).unwrap()
 }
 
@@ -40,18 +40,18 @@ fn a_key_is_shown_once_listed_and_revoked() {
     );
     assert!(!list.contains(text), "nobody knows the key any more");
 
-    let listed = json(&key(folder.path(), &["list", "--json"]).ok());
+    let listed = read(&key(folder.path(), &["list", "--json"]).ok());
     let id = listed[0]["id"].as_str().unwrap();
     assert_eq!(
         listed[0]["scopes"],
-        serde_json::json!(["inference.submit", "account.read"])
+        json!(["inference.submit", "account.read"])
     );
     assert_eq!(
         key(folder.path(), &["revoke", id]).ok(),
         format!("{id} is revoked\n")
     );
     let again = key(folder.path(), &["revoke", id, "--json"]).ok();
-    assert_eq!(json(&again)["revoked_now"], false);
+    assert_eq!(read(&again)["revoked_now"], false);
     assert!(key(folder.path(), &["list"]).ok().contains("revoked"));
 }
 
@@ -59,12 +59,12 @@ fn a_key_is_shown_once_listed_and_revoked() {
 fn a_key_can_be_bound_to_a_worker_and_expire() {
     let folder = tempfile::tempdir().unwrap();
     let made = ["create", "--worker", "rig-1", "--expires", "30d", "--json"];
-    let made = json(&key(folder.path(), &made).ok());
-    assert_eq!(made["account"], "admin");
+    let made = read(&key(folder.path(), &made).ok());
+    assert_eq!(made["account"], "admin#1");
     assert_eq!(made["key"].as_str().unwrap().len(), 22);
-    let listed = json(&key(folder.path(), &["list", "--json"]).ok());
+    let listed = read(&key(folder.path(), &["list", "--json"]).ok());
     assert_eq!(listed[0]["worker"], "rig-1");
-    assert_eq!(listed[0]["scopes"], serde_json::json!(["worker.connect"]));
+    assert_eq!(listed[0]["scopes"], json!(["worker.connect"]));
     let (made, until) = (&listed[0]["created_at"], &listed[0]["expires_at"]);
     assert_eq!(
         until.as_i64().unwrap() - made.as_i64().unwrap(),
@@ -85,10 +85,28 @@ fn misuse_of_keys_is_refused_with_advice() {
         2,
         "the scopes are inference.submit",
     );
+    fails(&["create", "--role", "user"], 2, "--account");
+    fails(&["create", "--account", "Ünal"], 2, "a login has 1 to 64");
+    fails(&["create", "--account", "house"], 2, "is reserved");
+    fails(&["create", "--account", "user-7"], 2, "is reserved");
     fails(&["create", "--role", "king"], 2, "the roles are user");
     fails(&["create", "--expires", "soon"], 2, "a time such as 30d");
     key(folder.path(), &["create"]).ok();
-    fails(&["create", "--role", "user"], 2, "the account admin exists");
+    fails(
+        &["create", "--account", "admin", "--role", "user"],
+        2,
+        "the account admin#1 exists",
+    );
+    fails(
+        &["create", "--account", "bob#7"],
+        66,
+        "there is no account with the login or number bob#7",
+    );
+    fails(
+        &["create", "--account", "bob#1"],
+        66,
+        "accounts that come near: admin#1",
+    );
     fails(
         &["revoke", "4f1d02a9c3e8"],
         66,
@@ -109,6 +127,54 @@ fn misuse_of_keys_is_refused_with_advice() {
         69,
         "cannot be reached: postgres://127.0.0.1:1/none: ",
     );
+}
+
+#[test]
+fn a_key_manages_an_account_only_where_that_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = json!([
+        "inference.submit",
+        "worker.connect",
+        "account.read",
+        "account.manage"
+    ]);
+    let some = json!(["inference.submit", "account.read"]);
+    for (arguments, scopes) in [
+        (["create", "--label", "usual"].as_slice(), &some),
+        (&["create", "--full"], &all),
+        (&["create", "--scope", "full"], &all),
+        (&["create", "--account", "alice", "--full"], &all),
+    ] {
+        key(folder.path(), arguments).ok();
+        let listed = read(&key(folder.path(), &["list", "--json"]).ok());
+        let last = listed.as_array().unwrap().last().unwrap();
+        assert_eq!(last["scopes"], *scopes, "{arguments:?}");
+    }
+    let help = key(folder.path(), &["create", "--help"]).ok();
+    assert!(help.contains("account.manage     change things"), "{help}");
+}
+
+#[test]
+fn listing_makes_neither_a_file_nor_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("coordinator.sqlite");
+    for command in ["key", "account"] {
+        let list = || {
+            worker(&[
+                command,
+                "list",
+                "--data-dir",
+                folder.path().to_str().unwrap(),
+            ])
+        };
+        list().run().fails(66, "no coordinator has run here");
+        assert!(!file.exists());
+        std::fs::write(&file, "").unwrap();
+        list().run().fails(66, "no coordinator has run here");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(std::fs::metadata(&file).unwrap().len(), 0);
+        std::fs::remove_file(&file).unwrap();
+    }
 }
 
 #[test]

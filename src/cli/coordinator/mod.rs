@@ -17,6 +17,7 @@ use super::{Exit, Failure, Root, serve, threads, up};
 use crate::cli::load::block_on;
 use crate::cli::reload::{OF_COORDINATORS, Reload};
 use crate::config::{Config, Flag, Loaded};
+use crate::coordinator::accounts::NoAdministrator;
 use crate::coordinator::media::MediaError;
 use crate::coordinator::storage::StorageError;
 use crate::coordinator::{Coordinator, StartError};
@@ -110,6 +111,7 @@ impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         match error {
             StartError::Storage(error) => error.into(),
+            StartError::NoAdministrator(error) => error.into(),
             StartError::Listen { .. } => Self::new(Exit::Unavailable, error)
                 .hint("`--listen ADDR:PORT` takes another address, port 0 a free one"),
             StartError::InUse(_) => Self::new(Exit::Unavailable, error)
@@ -124,6 +126,17 @@ impl From<StartError> for Failure {
             StartError::Media(MediaError::Bucket(_)) => Self::new(Exit::Unavailable, error),
             StartError::Tls(_) => Self::new(Exit::BadConfiguration, error)
                 .of_setting("serve.tls_certificate and serve.tls_key"),
+        }
+    }
+}
+
+impl From<NoAdministrator> for Failure {
+    fn from(error: NoAdministrator) -> Self {
+        match error {
+            NoAdministrator::Storage(error) => error.into(),
+            other => Self::new(Exit::Failed, other).hint(
+                "name the account: `worker key create --full --account NAME#ID`, or `worker account roles NAME#ID user`",
+            ),
         }
     }
 }

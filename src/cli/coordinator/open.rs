@@ -39,11 +39,16 @@ impl StoreArgs {
         root.start_log()?;
         let location = self.location(root)?;
         if missing == Missing::Refused && !location.exists() {
-            let message = format!("there is no database at {location}");
-            return Err(Failure::new(Exit::NotFound, message)
-                .hint("`worker key create` makes it, and so does `worker serve`"));
+            let message =
+                format!("no coordinator has run here: there is no database at {location}");
+            return Err(not_made(message));
         }
         block_on(async move {
+            if missing == Missing::Refused && !Store::is_made(&location).await? {
+                let message =
+                    format!("no coordinator has run here: the database {location} has no tables");
+                return Err(not_made(message));
+            }
             let tasks = Tasks::default();
             let opened = Store::open(&location, &tasks).await;
             let store = opened.map_err(|error| {
@@ -69,4 +74,9 @@ impl StoreArgs {
         let flags = self.database.clone().map(flag).into_iter().collect();
         settings::location(&root.load_with(flags)?.config)
     }
+}
+
+fn not_made(message: String) -> Failure {
+    Failure::new(Exit::NotFound, message)
+        .hint("`worker key create` makes the database, and so does `worker serve`")
 }

@@ -3,6 +3,7 @@
 //! | file | what it owns |
 //! | --- | --- |
 //! | `scopes`, `roles`, `named` | what a key is good for; what an account may do; both are named sets |
+//! | `login`, `lookup` | by what an operator names an account, and which account is meant |
 //! | `key` | how a key looks, and the digest that is stored in its place |
 //! | `caller` | who has been let in |
 //! | `means` | what accounts have, as far as the callers in memory need it |
@@ -15,6 +16,8 @@
 mod cache;
 mod caller;
 mod key;
+mod login;
+mod lookup;
 mod means;
 pub(super) mod named;
 mod roles;
@@ -25,6 +28,8 @@ mod tests;
 
 pub use caller::{ANONYMOUS, ANONYMOUS_KEY, Caller, NoOwner};
 pub use key::{KeyId, KeyText};
+pub use login::{InvalidLogin, Login};
+pub use lookup::{Lookup, NoAdministrator, listed};
 pub use means::Means;
 pub use roles::{Rank, Roles};
 pub use scopes::Scopes;
@@ -92,7 +97,6 @@ pub enum Denied {
 }
 
 const ASKING: usize = 4;
-const ADMIN: &str = "admin";
 
 impl Accounts {
     pub async fn open(store: Store, tasks: &Tasks) -> Result<Self, StorageError> {
@@ -117,26 +121,15 @@ impl Accounts {
         Ok(Self { inner })
     }
 
-    /// Nobody was ever given an administrator's key: makes one with every scope, and the account if need be.
-    pub async fn first_start(&self) -> Result<Option<NewKey>, StorageError> {
-        if self.inner.store.has_admin_key().await? {
-            return Ok(None);
-        }
-        self.admin_key("first start").await.map(Some)
-    }
-
     /// A key with every scope for the administrator, who may have lost the others.
-    pub async fn admin_key(&self, label: &str) -> Result<NewKey, StorageError> {
-        let account = match self.inner.store.account_named(ADMIN).await? {
-            Some(admin) => admin.id,
-            None => self.create_account(ADMIN, Roles::ADMINISTRATOR).await?,
-        };
+    pub async fn admin_key(&self, label: &str) -> Result<NewKey, NoAdministrator> {
+        let account = self.administrator_or_new().await?;
         let order = KeyOrder {
             label: label.to_owned(),
             scopes: Scopes::ALL,
             ..KeyOrder::default()
         };
-        self.create_key(account, order).await
+        Ok(self.create_key(account, order).await?)
     }
 
     /// Who holds this key. From memory, except for the first time and after a change.
@@ -201,6 +194,7 @@ impl Accounts {
         Ok(found)
     }
 
+    /// A new account of this display name, with a login that says its number.
     pub async fn create_account(
         &self,
         name: &str,

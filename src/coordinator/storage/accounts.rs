@@ -7,11 +7,12 @@ use sqlx::AnyConnection;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use crate::coordinator::accounts::{Means, Roles, Scopes};
+use crate::coordinator::accounts::{Login, Means, Roles, Scopes};
+use crate::coordinator::people::Alias;
 use crate::protocol::job::{AccountId, UnixMillis};
 
 use super::keys::touch_keys;
-use super::people::create_person;
+use super::people::{NewPerson, create_person};
 use super::rows::{Stored, all, first};
 use super::values::storable;
 use super::write::Change;
@@ -20,6 +21,9 @@ use super::{StorageError, Store};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountRow {
     pub id: AccountId,
+    /// By what operators name it; none of an account that an older version of the program has made.
+    pub login: Option<String>,
+    /// What it calls itself.
     pub name: String,
     pub roles: Roles,
     pub means: Means,
@@ -44,6 +48,7 @@ struct NewRoles {
 #[derive(Debug)]
 struct NewAccount {
     name: String,
+    login: Option<Login>,
     roles: Roles,
     now: UnixMillis,
 }
@@ -52,7 +57,7 @@ struct NewAccount {
 macro_rules! select_accounts {
     ($rest:literal) => {
         concat!(
-            "SELECT id, name, roles, COALESCE(kudos, 0) AS kudos, \
+            "SELECT id, accounts.login AS account_login, name, roles, COALESCE(kudos, 0) AS kudos, \
              COALESCE(kudos - held - COALESCE(floor, 0), 0) AS spare, concurrency FROM accounts \
              LEFT JOIN balances ON balances.account = accounts.id \
              LEFT JOIN people ON people.account = accounts.id WHERE id > 0 ",
@@ -68,14 +73,55 @@ impl Store {
         roles: Roles,
         now: UnixMillis,
     ) -> Result<AccountId, StorageError> {
-        let name = storable(name);
-        self.change(NewAccount { name, roles, now }).await
+        let new = NewAccount {
+            name: storable(name),
+            login: None,
+            roles,
+            now,
+        };
+        // Only a login can be taken.
+        let made = self.change(new).await?;
+        made.ok_or_else(|| StorageError::Refused("an account was not made".to_owned()))
     }
 
-    /// The oldest account of this name.
-    pub async fn account_named(&self, name: &str) -> Result<Option<AccountRow>, StorageError> {
-        let row = sqlx::query(select_accounts!("AND name = $1 ORDER BY id LIMIT 1"));
-        first(row.bind(storable(name)), &self.readers).await
+    /// An account that is called by its login at first; none if the login is taken.
+    pub async fn create_account_with_login(
+        &self,
+        login: &Login,
+        roles: Roles,
+        now: UnixMillis,
+    ) -> Result<Option<AccountId>, StorageError> {
+        self.change(NewAccount {
+            name: login.to_string(),
+            login: Some(login.clone()),
+            roles,
+            now,
+        })
+        .await
+    }
+
+    pub async fn account_with_login(
+        &self,
+        login: &str,
+    ) -> Result<Option<AccountRow>, StorageError> {
+        let row = sqlx::query(select_accounts!("AND accounts.login = $1"));
+        first(row.bind(storable(login)), &self.readers).await
+    }
+
+    /// Some that call themselves this, in whatever case, the oldest first.
+    pub async fn accounts_called(&self, name: &str) -> Result<Vec<AccountRow>, StorageError> {
+        let rows = sqlx::query(select_accounts!(
+            "AND lower(name) = lower($1) ORDER BY id LIMIT 20"
+        ));
+        all(rows.bind(storable(name)), &self.readers).await
+    }
+
+    /// Those that have these roles, the oldest first.
+    pub async fn accounts_of_rank(&self, roles: Roles) -> Result<Vec<AccountRow>, StorageError> {
+        let rows = sqlx::query(select_accounts!("AND roles LIKE $1 ORDER BY id"));
+        let rows: Vec<AccountRow> = all(rows.bind(format!("%{roles}%")), &self.readers).await?;
+        let has = |account: &AccountRow| account.roles.contains(roles);
+        Ok(rows.into_iter().filter(has).collect())
     }
 
     /// That of somebody, the house and the anonymous aside.
@@ -125,15 +171,29 @@ impl Store {
 }
 
 impl Change for NewAccount {
-    type Answer = AccountId;
+    type Answer = Option<AccountId>;
 
     fn apply<'a>(
         &'a self,
         connection: &'a mut AnyConnection,
-    ) -> BoxFuture<'a, Result<AccountId, StorageError>> {
-        Box::pin(
-            async move { create_person(&self.name, self.roles, None, self.now, connection).await },
-        )
+    ) -> BoxFuture<'a, Result<Option<AccountId>, StorageError>> {
+        Box::pin(async move {
+            if let Some(login) = &self.login {
+                let taken = sqlx::query("SELECT 1 FROM accounts WHERE login = $1");
+                let taken = taken.bind(login.as_str());
+                if taken.fetch_optional(&mut *connection).await?.is_some() {
+                    return Ok(None);
+                }
+            }
+            let new = NewPerson {
+                name: &self.name,
+                login: self.login.as_ref().map(Login::as_str),
+                roles: self.roles,
+                known_as: None,
+                now: self.now,
+            };
+            create_person(new, connection).await.map(Some)
+        })
     }
 }
 
@@ -169,10 +229,26 @@ impl NewRoles {
     }
 }
 
+impl AccountRow {
+    pub fn alias(&self) -> Alias<'_> {
+        Alias {
+            name: &self.name,
+            account: self.id,
+        }
+    }
+
+    /// Whether this is its login or what it calls itself.
+    pub fn answers_to(&self, name: &str) -> bool {
+        let is_login = |login: &str| login.eq_ignore_ascii_case(name);
+        self.name == name || self.login.as_deref().is_some_and(is_login)
+    }
+}
+
 impl Stored for AccountRow {
     fn load(row: &AnyRow) -> Result<Self, StorageError> {
         Ok(Self {
             id: AccountId(row.try_get("id")?),
+            login: row.try_get("account_login")?,
             name: row.try_get("name")?,
             roles: Roles::parse(row.try_get("roles")?),
             means: Means::load(row)?,

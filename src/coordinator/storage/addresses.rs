@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, Row};
 use uuid::Uuid;
 
-use crate::protocol::job::WorkerId;
+use crate::protocol::job::{AccountId, WorkerId};
 
 use super::script::{Column, Table, Verb, insert, select};
 use super::values::Values;
@@ -47,6 +47,14 @@ impl Store {
         workers: Vec<(Arc<str>, String)>,
     ) -> Result<(), StorageError> {
         self.change(Noted(workers)).await
+    }
+
+    /// None where there is no such worker.
+    pub async fn worker_owner(&self, public_id: Uuid) -> Result<Option<AccountId>, StorageError> {
+        let row = sqlx::query("SELECT owner FROM workers WHERE public_id = $1");
+        let row = row.bind(public_id.to_string());
+        let row = row.fetch_optional(&self.readers).await?;
+        Ok(row.map(|row| row.try_get(0)).transpose()?.map(AccountId))
     }
 
     /// By the identity that peers are told.

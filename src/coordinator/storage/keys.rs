@@ -34,6 +34,7 @@ pub struct KeyRow {
     pub revoked_at: Option<UnixMillis>,
     pub revision: i64,
     pub account: AccountId,
+    pub account_login: Option<String>,
     pub account_name: String,
     pub roles: Roles,
     pub means: Means,
@@ -75,7 +76,7 @@ macro_rules! select_keys {
     ($rest:literal) => {
         concat!(
             "SELECT keys.id, public_id, digest, label, scopes, worker_name, keys.created_at, \
-             expires_at, revoked_at, revision, keys.account, accounts.name, accounts.roles, \
+             expires_at, revoked_at, revision, keys.account, accounts.login AS account_login, accounts.name, accounts.roles, \
              COALESCE(kudos, 0) AS kudos, \
              COALESCE(kudos - held - COALESCE(floor, 0), 0) AS spare, concurrency \
              FROM keys JOIN accounts ON accounts.id = keys.account \
@@ -242,6 +243,7 @@ impl Stored for KeyRow {
             revoked_at: moment("revoked_at")?,
             revision: row.try_get("revision")?,
             account: AccountId(row.try_get("account")?),
+            account_login: row.try_get("account_login")?,
             account_name: row.try_get("name")?,
             roles: Roles::parse(row.try_get("roles")?),
             means: Means::load(row)?,

@@ -39,6 +39,7 @@ pub const ALL: &[&str] = &[
     include_str!("migrations/0019_key_holds.sql"),
     include_str!("migrations/0020_forgiven.sql"),
     include_str!("migrations/0021_worker_numbers.sql"),
+    include_str!("migrations/0022_logins.sql"),
 ];
 
 /// Makes the file, for its owner's eyes only: it holds the hashes of keys.
@@ -110,6 +111,14 @@ async fn apply(
         .await?;
     connection.execute("COMMIT").await?;
     Ok(())
+}
+
+/// Whether there are tables of ours.
+pub async fn is_made(
+    connection: &mut AnyConnection,
+    location: &Location,
+) -> Result<bool, StorageError> {
+    Ok(version(connection, Dialect::of(location)).await? > 0)
 }
 
 /// Zero for a database without our tables.

@@ -165,6 +165,19 @@ impl Store {
         })
     }
 
+    /// Whether a coordinator has made its tables there. Makes and changes nothing.
+    pub async fn is_made(location: &Location) -> Result<bool, StorageError> {
+        install_default_drivers();
+        if !location.exists() {
+            return Ok(false);
+        }
+        let options = location.options()?;
+        let connecting = timeout(PATIENCE, options.connect());
+        let connected = connecting.await.map_err(|_| too_slow())?;
+        let mut connection = connected.map_err(|error| named(error.into(), location))?;
+        migrate::is_made(&mut connection, location).await
+    }
+
     /// Whether the store answered when it was last asked, which is less than two seconds ago.
     pub fn is_reachable(&self) -> bool {
         self.health.is_good()
@@ -209,16 +222,21 @@ async fn connect(location: &Location) -> Result<AnyConnection, StorageError> {
         Ok(connected) => connected.map_err(StorageError::from),
         Err(_) => Err(too_slow(PATIENCE)),
     };
-    let mut connection = connected.map_err(|error| match (error, location) {
-        (StorageError::Unreachable(why), Location::Postgres(_)) => {
-            StorageError::Unreachable(format!("{location}: {why}"))
-        }
-        (error, _) => error,
-    })?;
+    let mut connection = connected.map_err(|error| named(error, location))?;
     for setting in Dialect::of(location).writer_settings() {
         connection.execute(*setting).await?;
     }
     Ok(connection)
+}
+
+/// Of a server that cannot be reached, with its address.
+fn named(error: StorageError, location: &Location) -> StorageError {
+    match (error, location) {
+        (StorageError::Unreachable(why), Location::Postgres(_)) => {
+            StorageError::Unreachable(format!("{location}: {why}"))
+        }
+        (error, _) => error,
+    }
 }
 
 fn readers(location: &Location) -> Result<AnyPool, StorageError> {

@@ -98,7 +98,7 @@ impl Leaving {
 }
 
 const FORGET: &[&str] = &[
-    "UPDATE accounts SET name = 'deleted', roles = 'deleted' WHERE id = $1",
+    "UPDATE accounts SET name = 'deleted', roles = 'deleted', login = 'user-' || CAST(id AS TEXT) WHERE id = $1",
     "UPDATE people SET login = NULL, contact = NULL, admin_comment = NULL, proxy_passkey = NULL, \
      monthly_kudos = 0 WHERE account = $1",
     "DELETE FROM worker_messages WHERE worker IN (SELECT id FROM workers WHERE owner = $1)",

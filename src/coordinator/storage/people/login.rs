@@ -35,6 +35,9 @@ pub struct LoggedIn {
     pub is_new: bool,
 }
 
+/// The login of an account that was not given one. Nobody else can have it: it is reserved.
+const UNNAMED: &str = "UPDATE accounts SET login = 'user-' || CAST(id AS TEXT) WHERE id = $1";
+
 impl Store {
     /// The account behind a login, made if it is new and named as it is called now. Keys it had before open nothing
     /// any more.
@@ -86,37 +89,56 @@ impl NewLogin {
     }
 
     async fn create(&self, connection: &mut AnyConnection) -> Result<AccountId, StorageError> {
-        let roles = Roles::USER.with(Roles::WORKER_OWNER);
-        let login = Some(&*self.login);
-        create_person(&storable(&self.name), roles, login, self.now, connection).await
+        let new = NewPerson {
+            name: &storable(&self.name),
+            login: None,
+            roles: Roles::USER.with(Roles::WORKER_OWNER),
+            known_as: Some(&self.login),
+            now: self.now,
+        };
+        create_person(new, connection).await
     }
+}
+
+/// An account that is to be made.
+#[derive(Debug, Clone, Copy)]
+pub struct NewPerson<'a> {
+    pub name: &'a str,
+    /// By what operators name it; where an operator gave none, the login says its number.
+    pub login: Option<&'a str>,
+    pub roles: Roles,
+    /// By what another service knows them.
+    pub known_as: Option<&'a str>,
+    pub now: UnixMillis,
 }
 
 /// A new account with all that belongs to it.
 pub async fn create_person(
-    name: &str,
-    roles: Roles,
-    login: Option<&str>,
-    now: UnixMillis,
+    new: NewPerson<'_>,
     connection: &mut AnyConnection,
 ) -> Result<AccountId, StorageError> {
     let row = sqlx::query(
-        "INSERT INTO accounts (name, roles, created_at) VALUES ($1, $2, $3) RETURNING id",
+        "INSERT INTO accounts (name, login, roles, created_at) VALUES ($1, $2, $3, $4) RETURNING id",
     );
-    let row = row.bind(name).bind(roles.to_string()).bind(now.0);
+    let row = row.bind(new.name).bind(new.login);
+    let row = row.bind(new.roles.to_string()).bind(new.now.0);
     let account = AccountId(row.fetch_one(&mut *connection).await?.try_get(0)?);
+    if new.login.is_none() {
+        let named = sqlx::query(UNNAMED).bind(account.0);
+        named.execute(&mut *connection).await?;
+    }
     let person = sqlx::query(
         "INSERT INTO people (account, login, worker_invited, public_workers, monthly_kudos, suspicion) \
          VALUES ($1, $2, 0, 0, 0, 0)",
     );
-    let person = person.bind(account.0).bind(login.map(storable));
+    let person = person.bind(account.0).bind(new.known_as.map(storable));
     person.execute(&mut *connection).await?;
-    let kind = if login.is_some() {
+    let kind = if new.known_as.is_some() {
         Kind::Known
     } else {
         Kind::Pseudonymous
     };
-    open_balance(account, kind, now, connection).await?;
+    open_balance(account, kind, new.now, connection).await?;
     Ok(account)
 }
 

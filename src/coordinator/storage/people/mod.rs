@@ -18,6 +18,6 @@ mod row;
 
 pub use change::{Changed, PersonChange};
 pub use leave::{Leaving, Left};
-pub use login::{LoggedIn, NewLogin, create_person};
+pub use login::{LoggedIn, NewLogin, NewPerson, create_person};
 pub use rewards::{Attended, Promotion};
 pub use row::{Amounts, Order, PersonRow, Records};

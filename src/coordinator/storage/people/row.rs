@@ -70,7 +70,7 @@ macro_rules! select_people {
     ($rest:literal) => {
         concat!(
             "SELECT accounts.id, accounts.name, roles, created_at, COALESCE(balances.kudos, 0) AS kudos, \
-             COALESCE(escrow.kudos, 0) AS escrow, login, contact, admin_comment, concurrency, \
+             COALESCE(escrow.kudos, 0) AS escrow, people.login, contact, admin_comment, concurrency, \
              worker_invited, public_workers, monthly_kudos, monthly_paid_at, suspicion, deleted_at, \
              proxy_passkey, COALESCE(multiplier, 1000) AS multiplier, \
              COALESCE(used_pixelsteps, 0) AS used_pixelsteps, COALESCE(used_tokens, 0) AS used_tokens, \

@@ -17,6 +17,7 @@ on_both_engines! {
     an_older_database_is_migrated_with_a_copy_kept,
     a_database_of_the_first_schema_is_brought_to_the_last,
     gifts_of_an_older_database_are_told_apart,
+    accounts_of_an_older_database_have_logins_that_nobody_took,
     workers_of_an_older_database_that_are_gone_have_had_their_numbers,
     a_migration_that_fails_leaves_the_database_as_it_was,
     two_programs_may_open_a_new_database_at_once,
@@ -79,7 +80,7 @@ async fn a_database_of_the_first_schema_is_brought_to_the_last(scratch: Scratch)
     let account = "INSERT INTO accounts (name, roles, created_at) VALUES ('alice', 'user', 1)";
     first.unwrap().execute(account).await.unwrap();
     let store = scratch.open().await;
-    assert!(store.account_named("alice").await.unwrap().is_some());
+    assert!(store.account_with_login("alice").await.unwrap().is_some());
     store.settle(settlement(JobId::random(), 3)).await.unwrap();
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
 }
@@ -108,6 +109,37 @@ async fn workers_of_an_older_database_that_are_gone_have_had_their_numbers(scrat
     let store = scratch.open().await;
     let new = store.worker("new", AccountId(1), UnixMillis(1)).await;
     assert_eq!(new.unwrap().id, WorkerId(10));
+}
+
+async fn accounts_of_an_older_database_have_logins_that_nobody_took(scratch: Scratch) {
+    let mut older = before("accounts_login", &scratch).await;
+    for (id, name, roles) in [
+        (1, "root", "user admin"),
+        (2, "admin", "user"),
+        (3, "Alice", "user"),
+        (4, "alice", "user"),
+        (5, "Ünal", "user"),
+        (6, "user-3", "user"),
+        (7, "7", "user"),
+        (8, "\u{212a}ate", "user"),
+        (9, "two words", "user"),
+        (10, "Admin", "user moderator admin"),
+        (11, "", "user"),
+    ] {
+        let row = sqlx::query(
+            "INSERT INTO accounts (id, name, roles, created_at) VALUES ($1, $2, $3, 1)",
+        );
+        let row = row.bind(i64::from(id)).bind(name).bind(roles);
+        row.execute(&mut older).await.unwrap();
+    }
+    let store = scratch.open().await;
+    let logins: Vec<_> = store.accounts().await.unwrap();
+    let logins: Vec<_> = logins.into_iter().map(|it| it.login.unwrap()).collect();
+    let expected = [
+        "root", "user-2", "alice", "user-4", "user-5", "user-6", "user-7", "user-8", "user-9",
+        "admin", "user-11",
+    ];
+    assert_eq!(logins, expected);
 }
 
 async fn gifts_of_an_older_database_are_told_apart(scratch: Scratch) {

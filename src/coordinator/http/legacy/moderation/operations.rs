@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::Value;
 
-use crate::coordinator::accounts::Roles;
+use crate::coordinator::accounts::{Caller, Roles};
 use crate::coordinator::address::{Network, Prefix};
 use crate::coordinator::error::ApiError;
 use crate::coordinator::http::Address;
@@ -21,7 +21,7 @@ use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::legacy::refused::Refused;
 use crate::coordinator::http::reply;
 use crate::coordinator::moderation::{KeptOut, Moderation};
-use crate::coordinator::storage::WorkerAddress;
+use crate::coordinator::storage::{Store, WorkerAddress};
 use crate::protocol::legacy::operations::{
     AddTimeoutIPInput, AddWorkerTimeout, DeleteTimeoutIPInput, IPTimeout,
 };
@@ -91,12 +91,13 @@ pub async fn around(
 
 /// `PUT /api/v2/operations/block_worker_ipaddr/{id}`
 pub async fn block_worker(
-    State(moderation): State<Moderation>,
+    (State(moderation), State(store)): (State<Moderation>, State<Store>),
     Address(address): Address,
     Admitted(caller): Admitted,
     named: Named,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
+    may_decide(&caller, &named, &store).await?;
     let time = days(&whole?.bytes)?;
     let network = network_of(&moderation, &named).await?;
     let network = network.ok_or_else(|| {
@@ -113,9 +114,11 @@ pub async fn block_worker(
 
 /// `DELETE /api/v2/operations/block_worker_ipaddr/{id}`
 pub async fn unblock_worker(
-    State(moderation): State<Moderation>,
+    (State(moderation), State(store)): (State<Moderation>, State<Store>),
+    Admitted(caller): Admitted,
     named: Named,
 ) -> Result<Response, Refused> {
+    may_decide(&caller, &named, &store).await?;
     if let Some(network) = network_of(&moderation, &named).await? {
         moderation
             .let_in(network)
@@ -152,6 +155,16 @@ fn check_block(network: Network, caller: IpAddr, roles: Roles) -> Result<(), Ref
         return refuse("ipaddr holds your own address, which you cannot block".to_owned());
     }
     Ok(())
+}
+
+/// Nobody decides about the workers of an account of their own rank.
+async fn may_decide(caller: &Caller, named: &Named, store: &Store) -> Result<(), Refusal> {
+    let worker = named.id("id").ok_or(Code::WorkerNotFound)?;
+    let owner = store.worker_owner(worker).await;
+    let owner = owner.map_err(|_| unavailable())?;
+    let owner = owner.ok_or(Code::WorkerNotFound)?;
+    let may = caller.may_manage(owner, store).await;
+    Code::NotAdmin.when(!may.map_err(|_| unavailable())?)
 }
 
 /// A day, unless the body asks for others.

@@ -1,0 +1,120 @@
+//! Which account an operator means: by its login, by `name#id`, or by `#id`. A display name alone is no answer, as any
+//! user may take any name.
+
+use crate::coordinator::clock::wall_clock;
+use crate::coordinator::people::Alias;
+use crate::coordinator::storage::{AccountRow, StorageError};
+use crate::protocol::job::AccountId;
+
+use super::{Accounts, Login, NewKey, Roles};
+
+/// What came of looking for an account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lookup {
+    Found(Box<AccountRow>),
+    /// None has this login or number, and none is called so.
+    Missing,
+    /// It is only what these call themselves, or one of these has the number and another name.
+    Refused(Vec<AccountRow>),
+}
+
+/// Why no administrator was found.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum NoAdministrator {
+    #[error("several accounts are administrators: {0}; none of them has the login admin")]
+    Several(String),
+    #[error("no account is an administrator, and the login admin belongs to {0}")]
+    LoginTaken(String),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl Accounts {
+    pub async fn find(&self, named: &str) -> Result<Lookup, StorageError> {
+        let store = &self.inner.store;
+        if let Some(alias) = Alias::parse(named) {
+            return self.find_number(alias).await;
+        }
+        let login = named.to_ascii_lowercase();
+        if let Some(found) = store.account_with_login(&login).await? {
+            return Ok(Lookup::Found(Box::new(found)));
+        }
+        let called_so = store.accounts_called(named).await?;
+        Ok(match called_so.is_empty() {
+            true => Lookup::Missing,
+            false => Lookup::Refused(called_so),
+        })
+    }
+
+    /// The name before the number, if there is one, has to be right: a number is easily mistyped.
+    async fn find_number(&self, alias: Alias<'_>) -> Result<Lookup, StorageError> {
+        let found = self.inner.store.account(alias.account).await?;
+        Ok(match found {
+            None => Lookup::Missing,
+            Some(found) if alias.name.is_empty() || found.answers_to(alias.name) => {
+                Lookup::Found(Box::new(found))
+            }
+            Some(found) => Lookup::Refused(vec![found]),
+        })
+    }
+
+    /// A new account of this login, which is also its display name at first; none if the login is taken.
+    pub async fn create_with_login(
+        &self,
+        login: &Login,
+        roles: Roles,
+    ) -> Result<Option<AccountId>, StorageError> {
+        let store = &self.inner.store;
+        let made = store.create_account_with_login(login, roles, wall_clock());
+        let account = made.await?;
+        if let Some(account) = account {
+            self.inner.note_roles(account, roles);
+        }
+        Ok(account)
+    }
+
+    /// The administrator: by role, never by display name. Among several, the one with the login admin.
+    pub async fn administrator(&self) -> Result<Option<AccountRow>, NoAdministrator> {
+        let mut admins = self.inner.store.accounts_of_rank(Roles::ADMIN).await?;
+        let admin = Login::admin();
+        let is_it = |account: &AccountRow| account.login.as_deref() == Some(admin.as_str());
+        if let Some(first) = admins.iter().position(is_it) {
+            return Ok(Some(admins.swap_remove(first)));
+        }
+        match admins.len() {
+            0 | 1 => Ok(admins.pop()),
+            _ => Err(NoAdministrator::Several(listed(&admins))),
+        }
+    }
+
+    /// The administrator, made if there is none.
+    pub async fn administrator_or_new(&self) -> Result<AccountId, NoAdministrator> {
+        if let Some(found) = self.administrator().await? {
+            return Ok(found.id);
+        }
+        let admin = Login::admin();
+        if let Some(made) = self.create_with_login(&admin, Roles::ADMINISTRATOR).await? {
+            return Ok(made);
+        }
+        // Another process may have made it meanwhile.
+        if let Some(found) = self.administrator().await? {
+            return Ok(found.id);
+        }
+        let holder = self.inner.store.account_with_login(admin.as_str()).await?;
+        Err(NoAdministrator::LoginTaken(listed(holder.as_slice())))
+    }
+
+    /// Nobody was ever given an administrator's key: makes one with every scope, and the account if need be.
+    pub async fn first_start(&self) -> Result<Option<NewKey>, NoAdministrator> {
+        if self.inner.store.has_admin_key().await? {
+            return Ok(None);
+        }
+        self.admin_key("first start").await.map(Some)
+    }
+}
+
+/// For people: `name#id` of each.
+pub fn listed(accounts: &[AccountRow]) -> String {
+    let names: Vec<_> = accounts.iter().map(|row| row.alias().to_string()).collect();
+    names.join(", ")
+}
