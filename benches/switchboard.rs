@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
-use muster::coordinator::accounts::Accounts;
+use muster::coordinator::accounts::{Accounts, SecretSource};
 use muster::coordinator::dispatch::{Outcome, Settings, Standing, Submission};
 use muster::coordinator::kudos::books;
 use muster::coordinator::storage::{Location, Store};
@@ -75,7 +75,10 @@ impl Network {
             Some(folder) => {
                 let location = Location::Sqlite(folder.path().join("muster.db"));
                 let store = Store::open(&location, &tasks).await.unwrap();
-                let accounts = Accounts::open(store.clone(), &tasks).await.unwrap();
+                let secret = SecretSource::Given("a secret of 32 characters and more".to_owned());
+                let accounts = Accounts::open(store.clone(), &secret, &tasks)
+                    .await
+                    .unwrap();
                 accounts.first_start().await.unwrap();
                 books(store, Arc::default(), |_| true, |_, _| Box::new(|| ()))
             }

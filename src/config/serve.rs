@@ -23,6 +23,8 @@ settings! {
         name: String = "Muster",
         /// Where accounts, keys and the ledger are kept: the path of an SQLite file, or postgres://USER:PASSWORD@HOST/NAME, also as "file:PATH" or "env:NAME".
         database: Option<Secret>; unset "coordinator.sqlite in worker.data_dir",
+        /// The server secret, from which the digests of all keys are made, as "file:PATH" or "env:NAME"; at least 32 characters. Set it to the same one for every machine that starts a coordinator on one database server, and keep a copy apart from the database.
+        secret: Option<Secret>; unset "a file that the first start makes: beside the file of the database, or coordinator.secret in worker.data_dir where that is on a server",
         /// The certificate chain, a PEM file. Set it with tls_key to serve https:// and wss://.
         tls_certificate: Option<PathBuf>; unset "plain http:// and ws://",
         /// The key of that certificate, a PEM file.

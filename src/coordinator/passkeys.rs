@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tracing::debug;
 
+use super::accounts::{Seal, Sealed};
 use super::storage::Store;
 use crate::tasks::Tasks;
 
@@ -25,11 +26,11 @@ impl std::fmt::Debug for Passkeys {
 }
 
 impl Passkeys {
-    pub fn start(store: Store, tasks: &Tasks) -> Self {
+    pub fn start(store: Store, seal: Seal, tasks: &Tasks) -> Self {
         let (passkeys, stopping) = (Self::default(), tasks.stopping());
         let followed = passkeys.clone();
         tasks.start(async move {
-            let following = followed.follow(store);
+            let following = followed.follow(store, seal);
             stopping.run_until_cancelled(following).await
         });
         passkeys
@@ -40,12 +41,13 @@ impl Passkeys {
         known.contains(passkey)
     }
 
-    async fn follow(self, store: Store) {
+    async fn follow(self, store: Store, seal: Seal) {
         loop {
             match store.passkeys().await {
                 Ok(all) => {
                     let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-                    *known = all.into_iter().collect();
+                    let opened = all.iter().filter_map(|one| seal.open(Sealed::Passkey, one));
+                    *known = opened.collect();
                 }
                 Err(error) => debug!("passkeys stay as they are: {error}"),
             }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tracing::{info, warn};
 
-use super::accounts::{Accounts, NewKey, NoAdministrator};
+use super::accounts::{Accounts, NewKey, NoAdministrator, OpenError, SecretError, SecretSource};
 use super::condition::{Condition, Phase};
 use super::dispatch::Facts;
 use super::egress::Egress;
@@ -45,6 +45,7 @@ pub struct Settings {
     pub listen: SocketAddr,
     pub tls: Option<TlsFiles>,
     pub database: Location,
+    pub secret: SecretSource,
     pub media: MediaSettings,
     /// Where others reach it, if not at the address it listens on.
     pub public_url: Option<String>,
@@ -82,11 +83,22 @@ pub enum StartError {
     #[error("the administrator cannot be found: {0}")]
     NoAdministrator(NoAdministrator),
     #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error(transparent)]
     Storage(#[from] StorageError),
     #[error(transparent)]
     Media(#[from] MediaError),
     #[error(transparent)]
     Tls(#[from] TlsError),
+}
+
+impl From<OpenError> for StartError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Secret(error) => error.into(),
+            OpenError::Storage(error) => error.into(),
+        }
+    }
 }
 
 impl From<NoAdministrator> for StartError {
@@ -146,7 +158,7 @@ impl Coordinator {
             return Err(StartError::InUse(settings.database));
         }
         let store = Store::open(&settings.database, tasks).await?;
-        let accounts = Accounts::open(store.clone(), tasks).await?;
+        let accounts = Accounts::open(store.clone(), &settings.secret, tasks).await?;
         // Shown once, so it is made when little is left that could fail.
         let first_key = accounts.first_start().await?;
         refuse_unguarded(settings.listen, &accounts).await?;
@@ -343,7 +355,7 @@ pub async fn doors(
         stats: Stats::start(store.clone(), tasks),
         rigs,
         messages,
-        passkeys: Passkeys::start(store.clone(), tasks),
+        passkeys: Passkeys::start(store.clone(), accounts.seal().clone(), tasks),
         requests,
         people: People::new(store.clone(), accounts.clone()),
         accounts,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::{SinkExt, StreamExt};
-use muster::coordinator::accounts::{Accounts, KeyOrder, NewKey, Roles, Scopes};
+use muster::coordinator::accounts::{Accounts, KeyOrder, NewKey, Roles, Scopes, SecretSource};
 use muster::coordinator::dispatch::Settings;
 use muster::coordinator::moderation::{Moderation, Rules};
 use muster::coordinator::modes::ModeSet;
@@ -406,7 +406,10 @@ impl House {
         let (folder, tasks) = (tempfile::tempdir().unwrap(), Tasks::default());
         let location = Location::Sqlite(folder.path().join("muster.db"));
         let store = Store::open(&location, &tasks).await.unwrap();
-        let accounts = Accounts::open(store.clone(), &tasks).await.unwrap();
+        let secret = SecretSource::Given("a secret of 32 characters and more".to_owned());
+        let accounts = Accounts::open(store.clone(), &secret, &tasks)
+            .await
+            .unwrap();
         let records = Records::new(store.modes());
         let notes = muster::coordinator::rigs::notes(records.clone());
         let books =

@@ -17,7 +17,7 @@ use super::{Exit, Failure, Root, serve, threads, up};
 use crate::cli::load::block_on;
 use crate::cli::reload::{OF_COORDINATORS, Reload};
 use crate::config::{Config, Flag, Loaded};
-use crate::coordinator::accounts::NoAdministrator;
+use crate::coordinator::accounts::{NoAdministrator, OpenError, SecretError};
 use crate::coordinator::media::MediaError;
 use crate::coordinator::storage::StorageError;
 use crate::coordinator::{Coordinator, StartError};
@@ -111,6 +111,7 @@ impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         match error {
             StartError::Storage(error) => error.into(),
+            StartError::Secret(error) => OpenError::Secret(error).into(),
             StartError::NoAdministrator(error) => error.into(),
             StartError::Listen { .. } => Self::new(Exit::Unavailable, error)
                 .hint("`--listen ADDR:PORT` takes another address, port 0 a free one"),
@@ -127,6 +128,23 @@ impl From<StartError> for Failure {
             StartError::Tls(_) => Self::new(Exit::BadConfiguration, error)
                 .of_setting("serve.tls_certificate and serve.tls_key"),
         }
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        let error = match error {
+            OpenError::Storage(error) => return error.into(),
+            OpenError::Secret(error) => error,
+        };
+        let exit = match error {
+            SecretError::Unwritable { .. } => Exit::CannotWrite,
+            SecretError::Unreadable { .. } | SecretError::Missing(_) => Exit::NotFound,
+            SecretError::TooShort(_) | SecretError::Other(_) | SecretError::StillInDatabase(_) => {
+                Exit::BadConfiguration
+            }
+        };
+        Self::new(exit, error)
     }
 }
 

@@ -6,7 +6,7 @@ use super::settings;
 use crate::cli::load::block_on;
 use crate::cli::{Exit, Failure, Root};
 use crate::config::Flag;
-use crate::coordinator::accounts::Accounts;
+use crate::coordinator::accounts::{Accounts, SecretSource};
 use crate::coordinator::storage::{Location, Store};
 use crate::tasks::Tasks;
 
@@ -37,7 +37,7 @@ impl StoreArgs {
         work: impl AsyncFnOnce(&Store, &Accounts) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         root.start_log()?;
-        let location = self.location(root)?;
+        let (location, secret) = self.location(root)?;
         if missing == Missing::Refused && !location.exists() {
             let message =
                 format!("no coordinator has run here: there is no database at {location}");
@@ -56,7 +56,7 @@ impl StoreArgs {
                     "the database is {location}; --database names another"
                 ))
             })?;
-            let accounts = Accounts::open(store.clone(), &tasks).await?;
+            let accounts = Accounts::open(store.clone(), &secret, &tasks).await?;
             let done = work(&store, &accounts).await;
             drop((store, accounts));
             tasks.stop(Duration::from_secs(5)).await;
@@ -64,15 +64,18 @@ impl StoreArgs {
         })
     }
 
-    /// The flag, else the configuration, else the file in the data folder.
-    fn location(&self, root: &Root) -> Result<Location, Failure> {
+    /// With where its server secret is: the flag, else the configuration, else the file in the data folder.
+    fn location(&self, root: &Root) -> Result<(Location, SecretSource), Failure> {
         let flag = |value| Flag {
             name: "--database",
             setting: "serve.database",
             value,
         };
         let flags = self.database.clone().map(flag).into_iter().collect();
-        settings::location(&root.load_with(flags)?.config)
+        let config = root.load_with(flags)?.config;
+        let location = settings::location(&config)?;
+        let secret = settings::secret(&config, &location);
+        Ok((location, secret))
     }
 }
 

@@ -6,7 +6,7 @@ use super::{certificate, documents};
 use crate::catalog::Catalog;
 use crate::cli::{Exit, Failure};
 use crate::config::{Config, Networks};
-use crate::coordinator::accounts::ANONYMOUS;
+use crate::coordinator::accounts::{ANONYMOUS, SecretSource};
 use crate::coordinator::address::Network;
 use crate::coordinator::media::{BucketSettings, MediaSettings, PlaceSettings};
 use crate::coordinator::names::Names;
@@ -41,6 +41,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
         listen: serve.listen,
         tls: tls(config)?,
         database: location(config)?,
+        secret: secret(config, &location(config)?),
         media: media(config),
         public_url: serve
             .public_url
@@ -151,6 +152,14 @@ fn media(config: &Config) -> MediaSettings {
         keep: media.keep,
         largest: media.largest_upload.bytes,
         spare: media.keep_free.bytes,
+    }
+}
+
+/// Where the server secret is.
+pub fn secret(config: &Config, database: &Location) -> SecretSource {
+    match &config.serve.secret {
+        Some(given) => SecretSource::Given(given.expose().to_owned()),
+        None => SecretSource::usual(database, &config.worker.data_dir),
     }
 }
 

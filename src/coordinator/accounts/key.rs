@@ -51,8 +51,12 @@ impl KeyText {
 
 impl Hasher {
     pub fn new(secret: &str) -> Self {
+        Self::keyed(secret.as_bytes())
+    }
+
+    pub fn keyed(secret: &[u8]) -> Self {
         // HMAC takes a key of any length.
-        let mac = Hmac::new_from_slice(secret.as_bytes());
+        let mac = Hmac::new_from_slice(secret);
         Self(mac.expect("HMAC-SHA-256 takes every key"))
     }
 
@@ -92,7 +96,7 @@ pub fn random_public_id() -> String {
 }
 
 /// From the operating system. Without it nothing here can be safe, so a failure ends the process's request.
-fn random<const BYTES: usize>() -> [u8; BYTES] {
+pub fn random<const BYTES: usize>() -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).expect("the operating system has random numbers");
     bytes

@@ -5,13 +5,14 @@
 //! | `scopes`, `roles`, `named` | what a key is good for; what an account may do; both are named sets |
 //! | `login`, `lookup` | by what an operator names an account, and which account is meant |
 //! | `key` | how a key looks, and the digest that is stored in its place |
+//! | `server_secret`, `seal` | the secret of this server, and what is sealed under it |
 //! | `caller` | who has been let in |
 //! | `means` | what accounts have, as far as the callers in memory need it |
 //! | `cache` | the callers in memory, so that no request costs a query |
 //!
-//! A key is 22 random characters, shown once. Only its HMAC-SHA-256 is stored. The secret of that HMAC lives in
-//! the same store: one thing to back up and the same for every process that shares the store. A stolen database
-//! tells no key, because a key has 132 random bits.
+//! A key is 22 random characters, shown once. Only its HMAC-SHA-256 is stored. The secret of that HMAC lives outside the
+//! store, and every process that shares the store has to have the same one. Shared keys and passkeys, which their owners
+//! are shown again, are sealed under a key that comes from it: a stolen database opens nothing.
 
 mod cache;
 mod caller;
@@ -22,6 +23,8 @@ mod means;
 pub(super) mod named;
 mod roles;
 mod scopes;
+mod seal;
+mod server_secret;
 
 #[cfg(test)]
 mod tests;
@@ -33,6 +36,8 @@ pub use lookup::{Lookup, NoAdministrator, listed};
 pub use means::Means;
 pub use roles::{Rank, Roles};
 pub use scopes::Scopes;
+pub use seal::{Seal, Sealed};
+pub use server_secret::{OpenError, SecretError, SecretSource};
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -59,6 +64,7 @@ pub struct Accounts {
 struct Inner {
     store: Store,
     hasher: Hasher,
+    seal: Seal,
     cache: Cache,
     /// Whose rewards are paid in full: asked for every job that ends.
     trusted: RwLock<HashSet<AccountId>>,
@@ -99,11 +105,16 @@ pub enum Denied {
 const ASKING: usize = 4;
 
 impl Accounts {
-    pub async fn open(store: Store, tasks: &Tasks) -> Result<Self, StorageError> {
-        let secret = store.secret_or(key::random_secret()).await?;
+    pub async fn open(
+        store: Store,
+        secret: &SecretSource,
+        tasks: &Tasks,
+    ) -> Result<Self, OpenError> {
+        let hasher = server_secret::open(secret, &store).await?;
         let revision = *store.keys_revision().borrow();
         let inner = Arc::new(Inner {
-            hasher: Hasher::new(&secret),
+            seal: Seal::new(&hasher),
+            hasher,
             cache: Cache::new(revision),
             trusted: RwLock::new(store.accounts_with(Roles::TRUSTED).await?),
             asking: tokio::sync::Semaphore::new(ASKING),
@@ -138,6 +149,11 @@ impl Accounts {
             return Err(Denied::UnknownKey);
         }
         self.caller(self.inner.hasher.digest(key)).await
+    }
+
+    /// Seals what is shown again.
+    pub fn seal(&self) -> &Seal {
+        &self.inner.seal
     }
 
     /// A secret for another purpose than keys, the same for every process that shares the store.

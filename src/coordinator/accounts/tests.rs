@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::{Accounts, Denied, KeyOrder, NewKey, Roles, Scopes};
+use super::{Accounts, Denied, KeyOrder, NewKey, Roles, Scopes, SecretSource};
 use crate::coordinator::storage::{Location, RoleChange, Store};
 use crate::tasks::Tasks;
 
@@ -12,7 +12,8 @@ async fn process(folder: &TempDir) -> Accounts {
     let store = Store::open(&Location::in_folder(folder.path()), &tasks)
         .await
         .unwrap();
-    Accounts::open(store, &tasks).await.unwrap()
+    let secret = SecretSource::File(folder.path().join("secret"));
+    Accounts::open(store, &secret, &tasks).await.unwrap()
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use crate::coordinator::error::ApiError;
 use crate::coordinator::sharing::Sharing;
 use crate::coordinator::state::DoorSettings;
 use crate::coordinator::storage::{StorageError, Store};
-use crate::protocol::job::{FailureKind, SharedKeyId};
+use crate::protocol::job::{FailureKind, SharedKeyText};
 
 use super::body;
 use super::open::Open;
@@ -81,7 +81,7 @@ impl Guard {
         let key = key_in(headers)?.ok_or_else(|| self.unauthorized())?;
         let caller = match self.anonymous && key == ANONYMOUS_KEY {
             true => Arc::new(Caller::anonymous()),
-            false => match SharedKeyId::parse(key) {
+            false => match SharedKeyText::parse(key) {
                 Some(key) => self.shared(key).await?,
                 None => self.known(key).await?,
             },
@@ -136,9 +136,9 @@ impl Guard {
         })
     }
 
-    async fn shared(&self, key: SharedKeyId) -> Result<Arc<Caller>, ApiError> {
+    async fn shared(&self, key: SharedKeyText) -> Result<Arc<Caller>, ApiError> {
         let sharing = self.sharing.as_ref().ok_or_else(|| self.unauthorized())?;
-        let caller = sharing.caller(key).await;
+        let caller = sharing.holder(key).await;
         let caller = caller.map_err(|_| unknown(Denied::Unavailable))?;
         caller.map(Arc::new).ok_or_else(|| self.unauthorized())
     }

@@ -125,7 +125,7 @@ parts! {
     Styles = |open| Styles::new(open.doors.store.clone());
     Teams = |open| Teams::new(open.doors.store.clone(), open.doors.rigs.clone());
     Giving = |open| Giving::new(open.doors.store.clone(), open.doors.accounts.clone());
-    Sharing = |open| Sharing::new(open.doors.store.clone());
+    Sharing = |open| Sharing::new(open.doors.store.clone(), open.doors.accounts.seal().clone());
     Tasks = |open| open.doors.tasks.clone();
     Arc<DoorSettings> = |open| open.doors.settings.current();
     Condition = |open| open.doors.condition.clone();

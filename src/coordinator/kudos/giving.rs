@@ -7,7 +7,7 @@ use crate::coordinator::clock::wall_clock;
 use crate::coordinator::people::number;
 use crate::coordinator::sharing::SharedKey;
 use crate::coordinator::storage::{PersonRow, StorageError, Store};
-use crate::protocol::job::{AccountId, Kudos, SharedKeyId, UnixMillis};
+use crate::protocol::job::{AccountId, Kudos, SharedKeyText, UnixMillis};
 use crate::protocol::legacy::{Code, Refusal};
 
 use super::{Cause, MOST, MOST_CREATED, Posted, Posting};
@@ -115,8 +115,12 @@ impl Giving {
     }
 
     async fn receiver(&self, name: &str) -> Result<Option<Receiver>, StorageError> {
-        let key = match SharedKeyId::parse(name) {
-            Some(key) => match self.store.shared_key(key).await? {
+        let key = match SharedKeyText::parse(name) {
+            Some(key) => match self
+                .store
+                .shared_key(self.accounts.seal().number_of(key))
+                .await?
+            {
                 Some(key) => Some(key),
                 None => return Ok(None),
             },

@@ -26,11 +26,11 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::accounts::Accounts;
+use super::accounts::{Accounts, Sealed};
 use super::clock::wall_clock;
 use super::storage::{Changed, Leaving, Left, Order, PersonChange, PersonRow, StorageError, Store};
 use super::styles::Style;
-use crate::protocol::job::AccountId;
+use crate::protocol::job::{AccountId, SharedKeyText};
 
 /// Everybody with an account. Clones are the same.
 #[derive(Debug, Clone)]
@@ -50,13 +50,23 @@ impl People {
     }
 
     pub async fn find(&self, account: AccountId) -> Result<Option<PersonRow>, StorageError> {
-        self.store.person(account).await
+        let found = self.store.person(account).await?;
+        Ok(found.map(|person| self.unsealed(person)))
+    }
+
+    /// With its passkey as its proxies send it.
+    fn unsealed(&self, mut person: PersonRow) -> PersonRow {
+        let sealed = person.proxy_passkey.take();
+        let open = |sealed: String| self.accounts.seal().open(Sealed::Passkey, &sealed);
+        person.proxy_passkey = sealed.and_then(open);
+        person
     }
 
     /// Pages count from 0.
     pub async fn page(&self, order: Order, page: u32) -> Result<Vec<PersonRow>, StorageError> {
         let after = u64::from(page) * u64::from(PAGE);
-        self.store.people(order, PAGE, after).await
+        let page = self.store.people(order, PAGE, after).await?;
+        Ok(page.into_iter().map(|one| self.unsealed(one)).collect())
     }
 
     pub async fn sources(&self, person: &PersonRow) -> Result<Sources, StorageError> {
@@ -76,15 +86,20 @@ impl People {
     /// The keys they have handed to others.
     pub async fn shared_keys(&self, owner: AccountId) -> Result<Vec<Uuid>, StorageError> {
         let keys = self.store.shared_keys(owner).await?;
-        Ok(keys.into_iter().map(|key| key.id.0).collect())
+        let sealed = keys.iter().filter_map(|key| key.sealed.as_deref());
+        let keys = sealed.filter_map(|sealed| self.accounts.seal().open_key(sealed));
+        Ok(keys.map(SharedKeyText::expose).collect())
     }
 
     /// None where there is nobody of this number.
     pub async fn change(
         &self,
         account: AccountId,
-        change: PersonChange,
+        mut change: PersonChange,
     ) -> Result<Option<Changed>, StorageError> {
+        let passkey = change.proxy_passkey.take();
+        let seal = self.accounts.seal();
+        change.proxy_passkey = passkey.map(|passkey| seal.close(Sealed::Passkey, &passkey));
         let changed = self
             .store
             .change_person(account, change, wall_clock())

@@ -173,7 +173,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::{Rewards, allowance, presence};
-    use crate::coordinator::accounts::{Accounts, Roles};
+    use crate::coordinator::accounts::{Accounts, Roles, SecretSource};
     use crate::coordinator::clock::wall_clock;
     use crate::coordinator::dispatch::Settings;
     use crate::coordinator::kudos::{Presence, Prices};
@@ -228,7 +228,13 @@ mod tests {
         let board = Switchboard::start(Settings::default(), books, tasks);
         let (records, doors) = (Records::new(store.modes()), DoorSettings::default());
         Rewards {
-            accounts: Accounts::open(store.clone(), tasks).await.unwrap(),
+            accounts: Accounts::open(
+                store.clone(),
+                &SecretSource::Given("a secret of 32 characters and more".to_owned()),
+                tasks,
+            )
+            .await
+            .unwrap(),
             rigs: Rigs::start(records, board.clone(), store.clone(), &doors, tasks),
             store: store.clone(),
             switchboard: board,

@@ -7,6 +7,8 @@ use crate::protocol::legacy::shared_key::JobLimits;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedKey {
     pub id: SharedKeyId,
+    /// The key itself, sealed.
+    pub sealed: Option<String>,
     pub owner: AccountId,
     pub owner_name: String,
     pub name: Option<String>,
@@ -25,6 +27,8 @@ pub struct SharedKey {
 #[derive(Debug, Clone)]
 pub struct NewKey {
     pub id: SharedKeyId,
+    /// The key itself, sealed.
+    pub sealed: String,
     pub owner: AccountId,
     pub name: Option<String>,
     pub budget: Option<Kudos>,

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::accounts::{ANONYMOUS, Caller, Roles};
+use super::accounts::{ANONYMOUS, Caller, Roles, Seal};
 use super::clock::wall_clock;
 use super::display_name::{FORBIDDEN, is_readable};
 use super::storage::{StorageError, Store};
-use crate::protocol::job::{AccountId, Kudos, SharedKeyId, UnixMillis};
+use crate::protocol::job::{AccountId, Kudos, SharedKeyId, SharedKeyText, UnixMillis};
 use crate::protocol::legacy::shared_key::{JobLimits, SharedKeyInput, UNLIMITED};
 use crate::protocol::legacy::{Code, Refusal};
 
@@ -32,6 +32,7 @@ const LONGEST_NAME: usize = 255;
 #[derive(Debug, Clone)]
 pub struct Sharing {
     store: Store,
+    seal: Seal,
 }
 
 /// Why nothing was done about a key.
@@ -50,8 +51,15 @@ impl From<Code> for NotShared {
 }
 
 impl Sharing {
-    pub fn new(store: Store) -> Self {
-        Self { store }
+    pub fn new(store: Store, seal: Seal) -> Self {
+        Self { store, seal }
+    }
+
+    /// The key itself, for those who may see it.
+    pub fn text_of(&self, key: &SharedKey) -> Result<SharedKeyText, StorageError> {
+        let sealed = key.sealed.as_deref();
+        let text = sealed.and_then(|sealed| self.seal.open_key(sealed));
+        text.ok_or_else(|| StorageError::Broken("a shared key cannot be unsealed".to_owned()))
     }
 
     pub async fn create(
@@ -60,9 +68,12 @@ impl Sharing {
         asked: SharedKeyInput,
     ) -> Result<SharedKey, NotShared> {
         Code::AnonForbidden.when(owner.account == ANONYMOUS)?;
-        let (id, now, asked) = (SharedKeyId(Uuid::new_v4()), wall_clock(), asked.creates());
+        let (now, asked) = (wall_clock(), asked.creates());
+        let text = SharedKeyText::new(Uuid::new_v4());
+        let id = self.seal.number_of(text);
         let key = NewKey {
             id,
+            sealed: self.seal.close_key(text),
             owner: owner.account,
             name: asked.name.map(checked_name).transpose()?,
             budget: budget(asked.kudos),
@@ -84,14 +95,18 @@ impl Sharing {
 
     /// The key somebody names, which need not look like one.
     pub async fn find(&self, id: &str) -> Result<Option<SharedKey>, StorageError> {
-        match SharedKeyId::parse(id) {
-            Some(id) => self.store.shared_key(id).await,
+        match SharedKeyText::parse(id) {
+            Some(text) => self.store.shared_key(self.seal.number_of(text)).await,
             None => Ok(None),
         }
     }
 
     /// Whoever comes with this key.
-    pub async fn caller(&self, id: SharedKeyId) -> Result<Option<Caller>, StorageError> {
+    pub async fn holder(&self, key: SharedKeyText) -> Result<Option<Caller>, StorageError> {
+        self.caller(self.seal.number_of(key)).await
+    }
+
+    async fn caller(&self, id: SharedKeyId) -> Result<Option<Caller>, StorageError> {
         let Some(key) = self.store.shared_key(id).await? else {
             return Ok(None);
         };

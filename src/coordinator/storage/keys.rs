@@ -1,9 +1,7 @@
-//! API keys, of which only the digest is here, and the server secret that makes the digests.
+//! API keys, of which only the digest is here.
 //!
 //! Every change of a key raises the counter `keys`, in the same transaction: that is how other processes learn
 //! of it.
-
-use std::fmt;
 
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
@@ -60,17 +58,6 @@ struct Revocation {
     now: UnixMillis,
 }
 
-struct Secret {
-    candidate: String,
-}
-
-/// Whoever has it can tell for a stolen digest whether a key is right.
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(hidden)")
-    }
-}
-
 /// The columns of a [`KeyRow`], and what follows.
 macro_rules! select_keys {
     ($rest:literal) => {
@@ -118,15 +105,6 @@ impl Store {
         ));
         all(rows.bind(revision).bind(PAGE), &self.readers).await
     }
-
-    /// The server secret: this one, if there was none before.
-    pub async fn secret_or(&self, candidate: String) -> Result<String, StorageError> {
-        let kept = sqlx::query("SELECT value FROM settings WHERE name = 'secret'");
-        if let Some(row) = kept.fetch_optional(&self.readers).await? {
-            return Ok(row.try_get(0)?);
-        }
-        self.change(Secret { candidate }).await
-    }
 }
 
 impl Change for NewKeyRow {
@@ -173,26 +151,6 @@ impl Change for Revocation {
             );
             let done = done.bind(self.now.0).bind(revision).bind(&*self.public_id);
             Ok(done.execute(connection).await?.rows_affected() > 0)
-        })
-    }
-}
-
-impl Change for Secret {
-    type Answer = String;
-
-    fn apply<'a>(
-        &'a self,
-        connection: &'a mut AnyConnection,
-    ) -> BoxFuture<'a, Result<String, StorageError>> {
-        Box::pin(async move {
-            sqlx::query(
-                "INSERT INTO settings (name, value) VALUES ('secret', $1) ON CONFLICT (name) DO NOTHING",
-            )
-            .bind(&*self.candidate)
-            .execute(&mut *connection)
-            .await?;
-            let kept = sqlx::query("SELECT value FROM settings WHERE name = 'secret'");
-            Ok(kept.fetch_one(connection).await?.try_get(0)?)
         })
     }
 }

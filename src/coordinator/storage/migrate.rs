@@ -40,6 +40,7 @@ pub const ALL: &[&str] = &[
     include_str!("migrations/0020_forgiven.sql"),
     include_str!("migrations/0021_worker_numbers.sql"),
     include_str!("migrations/0022_logins.sql"),
+    include_str!("migrations/0023_seals.sql"),
 ];
 
 /// Makes the file, for its owner's eyes only: it holds the hashes of keys.

@@ -15,6 +15,7 @@
 //! | `filters`, `timeouts`, `addresses`, `suspicions` | what moderators write, and what is held against whom |
 //! | `records` | what everybody has asked for and made, ever |
 //! | `passkeys` | who is believed about whom it asks for |
+//! | `secret` | the check of the server secret, and what is sealed under it |
 //! | `retention`, `expiry` | how long ended jobs are remembered, and what outlasts them; how long requests are kept |
 //!
 //! Every change is a value sent to the one writer; readers are a pool of their own that never writes. A pool of
@@ -54,6 +55,7 @@ mod revisions;
 mod rigs;
 mod rows;
 mod script;
+mod secret;
 mod settlements;
 mod shared_keys;
 mod stats;
@@ -92,6 +94,7 @@ pub use revisions::Topic;
 pub use rigs::{
     Crew, Decided, Decision, Owner, RigChange, RigNews, RigRow, Said, Tally, Team, TeamShare,
 };
+pub use secret::SecretState;
 pub use stats::{Made, MadeBy};
 pub use styles::{NewStyle, StylePage};
 pub use teams::{NewTeam, TeamChange, TeamChanged, TeamRow};
@@ -173,7 +176,7 @@ impl Store {
         }
         let options = location.options()?;
         let connecting = timeout(PATIENCE, options.connect());
-        let connected = connecting.await.map_err(|_| too_slow())?;
+        let connected = connecting.await.map_err(|_| too_slow(PATIENCE))?;
         let mut connection = connected.map_err(|error| named(error.into(), location))?;
         migrate::is_made(&mut connection, location).await
     }

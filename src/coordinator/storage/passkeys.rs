@@ -10,7 +10,7 @@ const PASSKEYS: &str = "SELECT people.proxy_passkey, accounts.roles FROM people 
                         JOIN accounts ON accounts.id = people.account WHERE people.proxy_passkey IS NOT NULL";
 
 impl Store {
-    /// Of accounts that still are services.
+    /// Of accounts that still are services, sealed.
     pub async fn passkeys(&self) -> Result<Vec<String>, StorageError> {
         let rows = sqlx::query(PASSKEYS).fetch_all(&self.readers).await?;
         let mut passkeys = Vec::new();

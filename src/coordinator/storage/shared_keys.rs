@@ -36,7 +36,7 @@ struct Removal {
 macro_rules! select_keys {
     ($rest:literal) => {
         concat!(
-            "SELECT shared_keys.id, owner, accounts.name AS owner_name, shared_keys.name, budget, held, utilized, \
+            "SELECT shared_keys.id, sealed, owner, accounts.name AS owner_name, shared_keys.name, budget, held, utilized, \
              expires_at, max_image_pixels, max_image_steps, max_text_tokens, \
              (SELECT COUNT(*) FROM styles WHERE styles.shared_key = shared_keys.id) AS styles \
              FROM shared_keys JOIN accounts ON accounts.id = shared_keys.owner ",
@@ -122,9 +122,9 @@ impl Change for NewKey {
     ) -> BoxFuture<'a, Result<bool, StorageError>> {
         Box::pin(async move {
             let new = sqlx::query(
-                "INSERT INTO shared_keys (id, owner, name, budget, utilized, expires_at, max_image_pixels, \
+                "INSERT INTO shared_keys (id, sealed, owner, name, budget, utilized, expires_at, max_image_pixels, \
                  max_image_steps, max_text_tokens, created_at) \
-                 SELECT $1, $2, $3, $4, 0, $5, $6, $7, $8, $9 \
+                 SELECT $1, $11, $2, $3, $4, 0, $5, $6, $7, $8, $9 \
                  WHERE (SELECT COUNT(*) FROM shared_keys WHERE owner = $2) < $10",
             );
             let new = new
@@ -137,7 +137,8 @@ impl Change for NewKey {
                 .bind(self.limits.image_steps)
                 .bind(self.limits.text_tokens)
                 .bind(self.now.0)
-                .bind(self.most);
+                .bind(self.most)
+                .bind(&*self.sealed);
             Ok(new.execute(connection).await?.rows_affected() > 0)
         })
     }
@@ -227,6 +228,7 @@ impl Stored for SharedKey {
         let number = |name| row.try_get::<Option<i64>, _>(name);
         Ok(Self {
             id: shared_key_id(row.try_get("id")?)?,
+            sealed: row.try_get("sealed")?,
             owner: AccountId(row.try_get("owner")?),
             owner_name: row.try_get("owner_name")?,
             name: row.try_get("name")?,

@@ -24,10 +24,14 @@ pub struct AccountId(pub i64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub i64);
 
-/// A key that a user hands to others. It is the key itself: whoever knows it may use it.
+/// The number of a key that a user hands to others. It opens nothing: [`SharedKeyText`] does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SharedKeyId(pub Uuid);
+
+/// A key that a user hands to others, as its holders send it. Everybody who knows it may use it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SharedKeyText(Uuid);
 
 /// Kudos in thousandths.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,6 +81,27 @@ impl JobId {
 impl SharedKeyId {
     pub fn parse(text: &str) -> Option<Self> {
         text.parse().ok().map(Self)
+    }
+}
+
+impl SharedKeyText {
+    pub fn new(key: Uuid) -> Self {
+        Self(key)
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        text.parse().ok().map(Self)
+    }
+
+    /// For those who may see it.
+    pub fn expose(self) -> Uuid {
+        self.0
+    }
+}
+
+impl fmt::Debug for SharedKeyText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SharedKeyText(hidden)")
     }
 }
 

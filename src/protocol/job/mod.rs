@@ -21,7 +21,9 @@ pub use event::{
 };
 pub use failure::{Blame, Failure, FailureKind, FailureRow, PromptLength, Retry};
 pub use form::FormRequest;
-pub use ids::{AccountId, JobId, Kudos, RequestId, SharedKeyId, UnixMillis, WorkerId, timely};
+pub use ids::{
+    AccountId, JobId, Kudos, RequestId, SharedKeyId, SharedKeyText, UnixMillis, WorkerId, timely,
+};
 pub use image::{ImageRequest, Lora, SourceImage};
 pub use legacy::LegacySampling;
 pub use needs::{Formats, Kind, Kinds, Reach, Targets};

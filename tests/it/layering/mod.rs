@@ -82,6 +82,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "link/legacy",
         ],
     ),
+    ("ring", &["coordinator/accounts"]),
     ("sqlx", &["coordinator/storage"]),
     ("tokenizers", &["runtime/text"]),
     ("tracing_subscriber", &["telemetry"]),

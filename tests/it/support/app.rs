@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use muster::coordinator::accounts::{Accounts, KeyOrder, Roles, Scopes};
+use muster::coordinator::accounts::{Accounts, KeyOrder, Roles, Scopes, SecretSource};
 use muster::coordinator::dispatch;
 use muster::coordinator::http::router;
 use muster::coordinator::kudos::{self, Cause, Posting};
@@ -125,7 +125,10 @@ impl App {
         let tasks = Tasks::default();
         let place = Location::Sqlite(folder.path().join("store.sqlite"));
         let store = Store::open(&place, &tasks).await.unwrap();
-        let accounts = Accounts::open(store.clone(), &tasks).await.unwrap();
+        let secret = SecretSource::File(folder.path().join("store.secret"));
+        let accounts = Accounts::open(store.clone(), &secret, &tasks)
+            .await
+            .unwrap();
         let first = accounts.first_start().await.unwrap();
         let first = first.map(|first| (first.text.expose().to_owned(), first.account));
         let (key, account) = known.or(first).unwrap();

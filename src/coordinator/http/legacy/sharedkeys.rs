@@ -12,6 +12,7 @@ use crate::coordinator::http::legacy::asked::Named;
 use crate::coordinator::http::reply;
 use crate::coordinator::people::Alias;
 use crate::coordinator::sharing::{NotShared, SharedKey, Sharing};
+use crate::coordinator::storage::StorageError;
 use crate::protocol::legacy::Body;
 use crate::protocol::legacy::date::Date;
 use crate::protocol::legacy::service::SimpleResponse;
@@ -25,13 +26,13 @@ pub async fn create(
 ) -> Result<Response, Refused> {
     let asked = SharedKeyInput::parse(&whole?.bytes)?;
     let key = sharing.create(&caller, asked).await?;
-    Ok(reply::json(StatusCode::OK, &details(key)))
+    Ok(reply::json(StatusCode::OK, &details(key, &sharing)?))
 }
 
 /// `GET /api/v2/sharedkeys/{id}`: for anybody who knows it.
 pub async fn show(State(sharing): State<Sharing>, path: Named) -> Result<Response, Refused> {
     let key = sharing.look(path.text("id")).await?;
-    Ok(reply::json(StatusCode::OK, &details(key)))
+    Ok(reply::json(StatusCode::OK, &details(key, &sharing)?))
 }
 
 /// `PATCH /api/v2/sharedkeys/{id}`: what is not sent stays as it is.
@@ -43,7 +44,7 @@ pub async fn change(
 ) -> Result<Response, Refused> {
     let asked = SharedKeyInput::parse(&whole?.bytes)?;
     let key = sharing.change(&caller, path.text("id"), asked).await?;
-    Ok(reply::json(StatusCode::OK, &details(key)))
+    Ok(reply::json(StatusCode::OK, &details(key, &sharing)?))
 }
 
 /// `DELETE /api/v2/sharedkeys/{id}`
@@ -56,9 +57,9 @@ pub async fn delete(
     Ok(reply::json(StatusCode::OK, &SimpleResponse::ok()))
 }
 
-pub fn details(key: SharedKey) -> SharedKeyDetails {
-    SharedKeyDetails {
-        id: key.id.0,
+pub fn details(key: SharedKey, sharing: &Sharing) -> Result<SharedKeyDetails, StorageError> {
+    Ok(SharedKeyDetails {
+        id: sharing.text_of(&key)?.expose(),
         username: Alias {
             name: &key.owner_name,
             account: key.owner,
@@ -71,7 +72,7 @@ pub fn details(key: SharedKey) -> SharedKeyDetails {
         max_text_tokens: key.limits.text_tokens,
         name: key.name,
         expiry: key.expires_at.map(Date),
-    }
+    })
 }
 
 impl From<NotShared> for Refused {

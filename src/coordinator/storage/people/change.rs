@@ -29,6 +29,7 @@ pub struct PersonChange {
     pub usage_multiplier: Option<i64>,
     pub worker_invited: Option<i64>,
     pub public_workers: Option<bool>,
+    /// Sealed, as the store has it.
     pub proxy_passkey: Option<String>,
     pub resets_suspicion: bool,
     pub returns: bool,

@@ -30,6 +30,7 @@ pub struct PersonRow {
     pub monthly_paid_at: Option<UnixMillis>,
     pub suspicion: i64,
     pub deleted_at: Option<UnixMillis>,
+    /// Sealed, as the store has it.
     pub proxy_passkey: Option<String>,
     pub records: Records,
 }

@@ -41,6 +41,7 @@ async fn key_with(store: &Store, kudos: i64) -> Shared {
     let id = SharedKeyId(Uuid::new_v4());
     let key = NewKey {
         id,
+        sealed: "v1.sealed".to_owned(),
         owner,
         name: None,
         budget: Some(Kudos(kudos * 1000)),

@@ -146,6 +146,7 @@ async fn a_fee_is_taken_from_the_key_that_it_was_asked_with(scratch: Scratch) {
     lift(&store, alice, 10_000).await;
     let key = NewKey {
         id: SharedKeyId(uuid::Uuid::new_v4()),
+        sealed: "v1.sealed".to_owned(),
         owner: alice,
         name: None,
         budget: Some(Kudos(5000)),

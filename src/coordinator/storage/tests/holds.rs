@@ -88,6 +88,7 @@ async fn no_more_is_kept_than_there_is(scratch: Scratch) {
 async fn key_with(store: &Store, kudos: Option<i64>) -> SharedKeyId {
     let key = NewKey {
         id: SharedKeyId(uuid::Uuid::new_v4()),
+        sealed: "v1.sealed".to_owned(),
         owner: person(store, 0).await,
         name: None,
         budget: kudos.map(|kudos| Kudos(kudos * 1000)),

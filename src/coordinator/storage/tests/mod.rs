@@ -17,6 +17,7 @@ mod requests;
 mod rewards;
 mod rigs;
 pub mod scratch;
+mod secrets;
 mod settling;
 mod shared_keys;
 mod stats;

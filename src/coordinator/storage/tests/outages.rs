@@ -9,7 +9,7 @@ use sqlx::{AnyConnection, Executor};
 use tokio::time::{sleep, timeout};
 
 use super::scratch::{SOUND, Scratch, settlement};
-use crate::coordinator::accounts::{Accounts, Denied};
+use crate::coordinator::accounts::{Accounts, Denied, SecretSource};
 use crate::coordinator::storage::write::Change;
 use crate::coordinator::storage::{Location, StorageError, Store, connect};
 use crate::protocol::job::{JobId, Kudos, UnixMillis};
@@ -253,7 +253,13 @@ async fn the_database_down_and_back_is_survived() {
     let location = Location::parse(&server.run("start")).unwrap();
     let tasks = Tasks::default();
     let store = Store::open(&location, &tasks).await.unwrap();
-    let accounts = Accounts::open(store.clone(), &tasks).await.unwrap();
+    let accounts = Accounts::open(
+        store.clone(),
+        &SecretSource::Given("a secret of 32 characters and more".to_owned()),
+        &tasks,
+    )
+    .await
+    .unwrap();
     let key = accounts.first_start().await.unwrap().unwrap();
     let key = key.text.expose();
     accounts.authenticate(key).await.unwrap();

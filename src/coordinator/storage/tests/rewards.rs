@@ -390,6 +390,7 @@ async fn an_account_is_wiped_a_month_after_it_was_marked(scratch: Scratch) {
 fn key_of(owner: AccountId) -> NewKey {
     NewKey {
         id: SharedKeyId(Uuid::new_v4()),
+        sealed: "v1.sealed".to_owned(),
         owner,
         name: None,
         budget: None,

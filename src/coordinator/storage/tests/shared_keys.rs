@@ -31,6 +31,7 @@ async fn owner(store: &Store) -> AccountId {
 fn key(owner: AccountId, budget: Option<i64>) -> NewKey {
     NewKey {
         id: SharedKeyId(Uuid::new_v4()),
+        sealed: "v1.sealed".to_owned(),
         owner,
         name: Some("class\0room".to_owned()),
         budget: budget.map(|kudos| Kudos(kudos * 1000)),

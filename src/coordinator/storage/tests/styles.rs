@@ -311,6 +311,7 @@ async fn key_of(store: &Store, owner: AccountId) -> SharedKeyId {
     let id = SharedKeyId(Uuid::new_v4());
     let key = NewKey {
         id,
+        sealed: "v1.sealed".to_owned(),
         owner,
         name: None,
         budget: None,

@@ -2,10 +2,9 @@
 
 use serde::Serialize;
 
-use crate::coordinator::http::legacy::sharedkeys::details;
-use crate::coordinator::sharing::SharedKey;
 use crate::coordinator::styles::{Example, Params, Recipe, RecipeChange, Style};
 use crate::protocol::legacy::image::params::ModelStyleInputParamsImage;
+use crate::protocol::legacy::shared_key::SharedKeyDetails;
 use crate::protocol::legacy::style::image::{
     ModelStyleInputImage, ModelStylePatchImage, StyleExample, StyleImage,
 };
@@ -27,7 +26,7 @@ pub trait Kind: 'static {
     fn changed(body: &[u8]) -> Result<Changed, Refusal>;
 
     /// With the key that pays for it, where whoever looks may know that.
-    fn shown(style: Style, key: Option<SharedKey>) -> Self::Shown;
+    fn shown(style: Style, key: Option<SharedKeyDetails>) -> Self::Shown;
 }
 
 pub struct New {
@@ -69,7 +68,7 @@ impl Kind for OfImages {
         })
     }
 
-    fn shown(style: Style, key: Option<SharedKey>) -> StyleImage {
+    fn shown(style: Style, key: Option<SharedKeyDetails>) -> StyleImage {
         let recipe = style.recipe.clone();
         StyleImage {
             id: style.id,
@@ -86,7 +85,7 @@ impl Kind for OfImages {
             nsfw: recipe.nsfw,
             tags: recipe.tags,
             models: recipe.models,
-            shared_key: key.map(details),
+            shared_key: key,
             info: recipe.info,
         }
     }
@@ -115,7 +114,7 @@ impl Kind for OfTexts {
         })
     }
 
-    fn shown(style: Style, key: Option<SharedKey>) -> StyleText {
+    fn shown(style: Style, key: Option<SharedKeyDetails>) -> StyleText {
         let recipe = style.recipe.clone();
         StyleText {
             id: style.id,
@@ -131,7 +130,7 @@ impl Kind for OfTexts {
             nsfw: recipe.nsfw,
             tags: recipe.tags,
             models: recipe.models,
-            shared_key: key.map(details),
+            shared_key: key,
             info: recipe.info,
         }
     }

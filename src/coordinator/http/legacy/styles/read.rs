@@ -11,7 +11,9 @@ use crate::coordinator::error::ApiError;
 use crate::coordinator::http::auth::Visitor;
 use crate::coordinator::http::legacy::asked::{Named, Query};
 use crate::coordinator::http::legacy::refused::Refused;
+use crate::coordinator::http::legacy::sharedkeys::details;
 use crate::coordinator::http::reply;
+use crate::coordinator::sharing::Sharing;
 use crate::coordinator::storage::{Store, StylePage};
 use crate::coordinator::styles::{Style, Styles};
 use crate::protocol::legacy::style::Sort;
@@ -23,7 +25,7 @@ type Viewer = Result<Visitor, ApiError>;
 
 /// `GET /api/v2/styles/image` and `…/text`: 25 of them.
 pub async fn list<K: Kind>(
-    State(store): State<Store>,
+    (State(store), State(sharing)): (State<Store>, State<Sharing>),
     viewer: Viewer,
     query: Query,
 ) -> Result<Response, Refused> {
@@ -35,43 +37,51 @@ pub async fn list<K: Kind>(
         model: query.text("model").map(str::to_owned),
     };
     let styles = store.styles(&page).await.map_err(not_stored)?;
-    let shown = with_keys::<K>(&store, styles, viewer).await?;
+    let shown = with_keys::<K>(&store, &sharing, styles, viewer).await?;
     Ok(reply::json(StatusCode::OK, &shown))
 }
 
 /// `GET /api/v2/styles/image/{id}` and `…/text/{id}`
 pub async fn show<K: Kind>(
-    State(store): State<Store>,
+    (State(store), State(sharing)): (State<Store>, State<Sharing>),
     viewer: Viewer,
     path: Named,
 ) -> Result<Response, Refused> {
     let id = path.id("id").ok_or(K::UNKNOWN)?;
     let style = store.style(id).await.map_err(not_stored)?;
-    shown::<K>(&store, style.ok_or(K::UNKNOWN)?, viewer).await
+    shown::<K>(&store, &sharing, style.ok_or(K::UNKNOWN)?, viewer).await
 }
 
 /// `GET /api/v2/styles/image_by_name/{name}` and `…/text_by_name/{name}`
 pub async fn named<K: Kind>(
     State(styles): State<Styles>,
-    State(store): State<Store>,
+    (State(store), State(sharing)): (State<Store>, State<Sharing>),
     viewer: Viewer,
     path: Named,
 ) -> Result<Response, Refused> {
     let name = StyleName::parse(path.text("name"));
     let style = styles.style(&name, K::MAKING).await.map_err(not_stored)?;
-    shown::<K>(&store, style.ok_or(Code::StyleNotFound)?, viewer).await
+    shown::<K>(&store, &sharing, style.ok_or(Code::StyleNotFound)?, viewer).await
 }
 
-async fn shown<K: Kind>(store: &Store, style: Style, viewer: Viewer) -> Result<Response, Refused> {
+async fn shown<K: Kind>(
+    store: &Store,
+    sharing: &Sharing,
+    style: Style,
+    viewer: Viewer,
+) -> Result<Response, Refused> {
     let is_other = style.recipe.making() != K::MAKING;
     Code::StyleGetMismatch.when(is_other)?;
-    let shown = with_keys::<K>(store, vec![style], viewer).await?.pop();
+    let shown = with_keys::<K>(store, sharing, vec![style], viewer)
+        .await?
+        .pop();
     Ok(reply::json(StatusCode::OK, &shown.ok_or(K::UNKNOWN)?))
 }
 
 /// With the keys that pay for the viewer's own.
 async fn with_keys<K: Kind>(
     store: &Store,
+    sharing: &Sharing,
     styles: Vec<Style>,
     viewer: Viewer,
 ) -> Result<Vec<K::Shown>, Refusal> {
@@ -84,9 +94,10 @@ async fn with_keys<K: Kind>(
     let keys = store.shared_keys_among(&ids).await.map_err(not_stored)?;
     let shown = styles.into_iter().map(|style| {
         let key = keys.iter().find(|key| Some(key.id) == style.shared_key);
-        K::shown(style, key.cloned())
+        let key = key.map(|key| details(key.clone(), sharing)).transpose();
+        Ok(K::shown(style, key.map_err(not_stored)?))
     });
-    Ok(shown.collect())
+    shown.collect()
 }
 
 /// The style that is to be changed or deleted.

@@ -1,0 +1,194 @@
+//! The server secret, from which the digests of keys and the seals of shared keys and passkeys are made. It lives outside
+//! the database, so that a stolen database opens nothing; the database knows only a check of it.
+
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use tracing::{info, warn};
+
+use crate::coordinator::storage::{Location, SecretState, StorageError, Store};
+
+use super::key::{self, Hasher};
+use super::seal::Seal;
+
+/// Where the secret is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum SecretSource {
+    /// A file, made at the first start.
+    File(PathBuf),
+    /// The text itself, as the operator set it.
+    Given(String),
+}
+
+/// Why a coordinator does not know its secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SecretError {
+    #[error("the server secret cannot be read from {}: {cause}", .file.display())]
+    Unreadable { file: PathBuf, cause: String },
+    #[error("the server secret cannot be written to {}: {cause}", .file.display())]
+    Unwritable { file: PathBuf, cause: String },
+    #[error("the server secret has {0} characters, wanted at least {SHORTEST}")]
+    TooShort(usize),
+    #[error(
+        "{} is missing: the database belongs to the server secret that was in it; restore the file, or name its copy \
+         in serve.secret", .0.display()
+    )]
+    Missing(PathBuf),
+    #[error(
+        "the database belongs to another server secret than the one in {0}: restore the one that its keys were made with"
+    )]
+    Other(SecretSource),
+    #[error(
+        "the database still holds the server secret of an earlier version, and {0} has another: move {0} away, or leave \
+         out serve.secret for one start, which writes the secret to a file"
+    )]
+    StillInDatabase(SecretSource),
+}
+
+/// Why accounts could not be opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+const SHORTEST: usize = 32;
+const CHECKED: &str = "check of the server secret";
+/// The name of the file in the data folder, where the database is on a server.
+const FILE: &str = "coordinator.secret";
+
+impl SecretSource {
+    /// The file that is used when nothing else is said: beside the file of the database, else in the data folder.
+    pub fn usual(location: &Location, data_dir: &Path) -> Self {
+        Self::File(match location {
+            Location::Sqlite(path) => {
+                // By whatever name it is called.
+                let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+                let mut name = real.into_os_string();
+                name.push(".secret");
+                name.into()
+            }
+            Location::Postgres(_) => data_dir.join(FILE),
+        })
+    }
+
+    fn text(&self, state: &SecretState) -> Result<String, SecretError> {
+        let text = match self {
+            Self::Given(text) => text.clone(),
+            Self::File(file) => match read(file)? {
+                Some(text) => text,
+                None if state.check.is_some() && state.in_database.is_none() => {
+                    return Err(SecretError::Missing(file.clone()));
+                }
+                None => make(file, state.in_database.clone())?,
+            },
+        };
+        // That of an earlier version is as long as it was made.
+        match text.len() < SHORTEST {
+            true => Err(SecretError::TooShort(text.len())),
+            false => Ok(text),
+        }
+    }
+}
+
+/// Reads the secret, or makes it for a new database; moves that of an earlier version out of the database, and seals
+/// what lay open there.
+pub async fn open(source: &SecretSource, store: &Store) -> Result<Hasher, OpenError> {
+    let state = store.secret_state().await?;
+    let text = source.text(&state)?;
+    if state.in_database.as_ref().is_some_and(|kept| *kept != text) {
+        return Err(SecretError::StillInDatabase(source.clone()).into());
+    }
+    let hasher = Hasher::new(&text);
+    let check = hasher.digest(CHECKED).to_string();
+    let known = store.adopt_secret(check.clone()).await?;
+    if known != check {
+        return Err(SecretError::Other(source.clone()).into());
+    }
+    store.seal_rows(Seal::new(&hasher)).await?;
+    if state.in_database.is_some() {
+        store.forget_secret().await?;
+        info!(
+            "the server secret was moved from the database to {source}; delete copies of the database that an earlier \
+             version has made, which still hold it"
+        );
+    }
+    Ok(hasher)
+}
+
+fn read(file: &Path) -> Result<Option<String>, SecretError> {
+    match fs::read_to_string(file) {
+        Ok(text) => {
+            warn_if_open(file);
+            Ok(Some(text.trim().to_owned()))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(SecretError::Unreadable {
+            file: file.to_owned(),
+            cause: cause.to_string(),
+        }),
+    }
+}
+
+fn warn_if_open(file: &Path) {
+    let mode = fs::metadata(file).map(|metadata| metadata.permissions().mode());
+    if mode.is_ok_and(|mode| mode & 0o077 != 0) {
+        let file = file.display();
+        warn!("other users of this machine can read the server secret: run chmod 600 {file}");
+    }
+}
+
+/// Whole from its first moment, and never readable by others; where another process was faster, its file counts.
+fn make(file: &Path, text: Option<String>) -> Result<String, SecretError> {
+    let text = text.unwrap_or_else(key::random_secret);
+    let mut fresh = file.as_os_str().to_owned();
+    fresh.push(format!(".{}", key::random_public_id()));
+    let fresh = PathBuf::from(fresh);
+    let made = write(&fresh, &text).and_then(|()| fs::hard_link(&fresh, file));
+    let _ = fs::remove_file(&fresh);
+    match made {
+        Ok(()) => Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            read(file)?.ok_or_else(|| SecretError::Missing(file.to_owned()))
+        }
+        Err(cause) => Err(SecretError::Unwritable {
+            file: file.to_owned(),
+            cause: cause.to_string(),
+        }),
+    }
+}
+
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut options = OpenOptions::new();
+    let mut open = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file)?;
+    writeln!(open, "{text}")?;
+    open.sync_all()
+}
+
+/// Says where the secret is, and nothing of it.
+impl fmt::Display for SecretSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => file.display().fmt(f),
+            Self::Given(_) => f.write_str("serve.secret"),
+        }
+    }
+}
+
+impl fmt::Debug for SecretSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
