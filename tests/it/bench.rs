@@ -57,7 +57,12 @@ fn random_weights_are_measured_beside_the_machines_limits() {
             run["bytes_per_step"].as_u64().unwrap() >= report["weight_bytes"].as_u64().unwrap(),
             "{run}"
         );
-        assert!(run["reached"]["memory"].as_f64().unwrap() > 0.0, "{run}");
+        // A model as small as this may be read from the caches, faster than memory.
+        let share = &run["reached"]["memory"];
+        let is_share = share
+            .as_f64()
+            .is_some_and(|share| share > 0.0 && share <= 1.0);
+        assert!(is_share || share.is_null(), "{run}");
     }
     assert!(report["limits"]["bytes_per_second"].as_f64().unwrap() > 1e8);
     assert!(report["resident_bytes"].as_u64().unwrap() > 1 << 20);

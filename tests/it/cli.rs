@@ -128,12 +128,12 @@ fn generate_streams_text_and_tells_its_speed() {
         &tiny(),
         "Hello",
         "--max-tokens",
-        "8",
+        "20",
         "--seed",
         "1",
     ])
     .run();
-    assert!(run.stderr.contains("text: 8 tokens"), "{}", run.stderr);
+    assert!(run.stderr.contains("text: 20 tokens"), "{}", run.stderr);
     assert!(run.stderr.contains("tokens/s"), "{}", run.stderr);
     assert!(run.ok().ends_with('\n'));
 }

@@ -12,6 +12,8 @@ pub struct Story {
     started: Instant,
     /// When the first text came, and of how many tokens.
     first: Option<(Instant, usize)>,
+    /// The most tokens that came at once.
+    most: usize,
     json: bool,
 }
 
@@ -20,6 +22,7 @@ impl Story {
         Self {
             started: Instant::now(),
             first: None,
+            most: 0,
             json,
         }
     }
@@ -38,6 +41,7 @@ impl Story {
                 Event::Text { text, tokens } => {
                     self.first
                         .get_or_insert_with(|| (Instant::now(), tokens.len()));
+                    self.most = self.most.max(tokens.len());
                     self.text(&text, &tokens)?;
                 }
                 Event::Done { reason, usage } => {
@@ -85,15 +89,21 @@ impl Story {
         }))
     }
 
-    /// How fast it was from the first text on. Nothing is said of that where most of it came at once.
+    /// How fast it was from the first text on.
     pub fn statistics(&self, usage: Usage) -> String {
-        let now = Instant::now();
+        self.statistics_at(Instant::now(), usage)
+    }
+
+    /// Nothing is said of the speed where most of it came at once, or in no time: what is read late was not written
+    /// fast.
+    fn statistics_at(&self, now: Instant, usage: Usage) -> String {
         let (first, begun) = self.first.unwrap_or((now, 0));
         let reading = (first - self.started).as_secs_f64();
         let writing = (now - first).as_secs_f64();
         let all = usage.completion_tokens;
         let steps = all.saturating_sub(begun);
-        let speed = if 2 * steps <= all {
+        let is_steady = 2 * steps > all && 2 * self.most <= steps;
+        let speed = if !is_steady || writing < LEAST_WRITING {
             String::new()
         } else {
             format!(", {:.1} tokens/s", steps as f64 / writing)
@@ -114,6 +124,9 @@ impl Story {
     }
 }
 
+/// Seconds of writing that say something about speed.
+const LEAST_WRITING: f64 = 0.0005;
+
 fn token(token: &TokenInfo) -> serde_json::Value {
     let top: Vec<_> = token
         .top
@@ -123,5 +136,42 @@ fn token(token: &TokenInfo) -> serde_json::Value {
     match token.logprob {
         Some(logprob) => json!({ "id": token.id, "logprob": logprob, "top": top }),
         None => json!({ "id": token.id }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What is told of so many tokens, of which the first text had `first`, after so many milliseconds.
+    fn told(all: usize, first: usize, most: usize, millis: u64) -> String {
+        let started = Instant::now();
+        let story = Story {
+            started,
+            first: Some((started, first)),
+            most,
+            json: false,
+        };
+        let usage = Usage {
+            completion_tokens: all,
+            ..Usage::default()
+        };
+        story.statistics_at(started + Duration::from_millis(millis), usage)
+    }
+
+    #[test]
+    fn a_speed_is_told_only_where_tokens_came_one_after_another() {
+        assert!(told(101, 1, 1, 1000).contains("100.0 tokens/s"));
+        for (all, first, most, millis) in [
+            (100, 60, 60, 1000),
+            (101, 1, 90, 1000),
+            (101, 1, 1, 0),
+            (2, 1, 1, 1000),
+        ] {
+            let told = told(all, first, most, millis);
+            assert!(!told.contains("tokens/s"), "{told}");
+        }
     }
 }
