@@ -34,6 +34,7 @@ mod reload;
 mod root;
 mod serve;
 mod table;
+mod text_process;
 mod threads;
 mod up;
 
@@ -91,6 +92,8 @@ enum Command {
     Config(config::Args),
     Completions(completions::Args),
     Man(man::Args),
+    #[command(hide = true, name = crate::daemon::TEXT_PROCESS)]
+    TextProcess(text_process::Args),
 }
 
 /// Runs the program; the exit code is decided here and nowhere else.
@@ -132,6 +135,7 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         Some(Command::Config(args)) => config::run(args, &root),
         Some(Command::Completions(args)) => completions::run(args),
         Some(Command::Man(args)) => man::run(args),
+        Some(Command::TextProcess(_)) => text_process::run(),
     }
 }
 

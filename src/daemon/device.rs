@@ -1,5 +1,6 @@
 //! A device with its engine and what room it has left.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::DaemonError;
@@ -7,6 +8,7 @@ use super::fit::{Fit, Needs, Room, Wishes, fit, room};
 use super::locate::Located;
 use crate::config::Config;
 use crate::hardware::Machine;
+use crate::runtime::text::Isolation;
 use crate::runtime::{CacheRoom, EngineLimits, Footprint, ModelInfo, ModelSource, Runtime};
 
 pub struct Device {
@@ -42,7 +44,12 @@ impl Device {
         progress: impl FnMut(u64, u64) + Send + 'static,
     ) -> Result<Arc<ModelInfo>, DaemonError> {
         let fitted = self.fit(&located)?;
-        let Located { name, mut source } = located;
+        let Located {
+            name,
+            mut source,
+            is_vouched,
+        } = located;
+        source.isolation = (!is_vouched).then(|| isolation(&name));
         source.context = Some(fitted.context);
         source.cache = CacheRoom::Tokens(fitted.kv_tokens);
         let info = self.runtime.load(&name, source, progress).await?;
@@ -68,6 +75,21 @@ impl Device {
         self.runtime
     }
 }
+
+/// This program once more, as the text process of a model.
+fn isolation(model: &str) -> Isolation {
+    Isolation {
+        program: PathBuf::from(THIS_PROGRAM),
+        arguments: vec![TEXT_PROCESS.to_owned()],
+        model: model.to_owned(),
+        limits: Default::default(),
+    }
+}
+
+/// The running program, also after an update has replaced its file: both processes speak the same frames.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+/// The command that serves as a text process.
+pub const TEXT_PROCESS: &str = "text-process";
 
 /// How much an engine takes on.
 pub fn limits(config: &Config) -> EngineLimits {

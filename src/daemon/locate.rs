@@ -10,7 +10,7 @@ use crate::catalog::{
     Catalog, Defaults, Entry, FindError, Source, UnknownQuantization, UnpackError,
 };
 use crate::config::is_path;
-use crate::hub::{Hub, HubError, Pulled, Repository};
+use crate::hub::{self, Hub, HubError, Pulled, Repository};
 use crate::runtime::{ModelSource, Sampling};
 
 /// A model whose files are here.
@@ -19,6 +19,15 @@ pub struct Located {
     /// What it is served as.
     pub name: String,
     pub source: ModelSource,
+    /// The catalog knows the hash of everything that is read of it, or the model came with the program. What others
+    /// made up is read in a process of its own.
+    pub is_vouched: bool,
+}
+
+/// Files of a model of the catalog.
+struct Found {
+    path: PathBuf,
+    is_vouched: bool,
 }
 
 /// Where files may be.
@@ -68,6 +77,7 @@ pub fn locate(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
         Ok(_) => Ok(Located {
             name: name_of(path),
             source: ModelSource::new(path),
+            is_vouched: false,
         }),
         Err(cause) if is_path(wanted) => Err(no_path(path, cause)),
         Err(_) => match in_catalog(wanted, shelves) {
@@ -117,6 +127,7 @@ fn of_repository(
         Some(path) => Ok(Located {
             name,
             source: ModelSource::new(path),
+            is_vouched: false,
         }),
         None => Err(LocateError::Damaged { name }),
     }
@@ -124,10 +135,10 @@ fn of_repository(
 
 fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError> {
     let (entry, named) = shelves.catalog.find_with_quantization(wanted)?;
-    let path = match (named, entry.preferred(shelves.preferred)) {
+    let found = match (named, entry.preferred(shelves.preferred)) {
         (Some(named), _) => files(entry.source(Some(named))?.1, shelves)?,
         (None, Some((preferred, source))) => match files(source, shelves)? {
-            Some(path) => Some(path),
+            Some(found) => Some(found),
             None => Some(instead_of(preferred, entry, shelves)?),
         },
         (None, None) => any(entry, shelves)?,
@@ -136,35 +147,32 @@ fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
         Some(named) => vec![entry.source(Some(named))?.1],
         None => entry.sources.values().collect(),
     };
-    let path = path.ok_or_else(|| missing(wanted.to_owned(), tried, shelves))?;
+    let found = found.ok_or_else(|| missing(wanted.to_owned(), tried, shelves))?;
     let defaults = sampling(&entry.defaults);
     Ok(Located {
         name: entry.id.clone(),
         source: ModelSource {
             defaults,
-            ..ModelSource::new(path)
+            ..ModelSource::new(found.path)
         },
+        is_vouched: found.is_vouched,
     })
 }
 
 /// What stands in for the preferred quantization: nothing while that can still be brought here.
-fn instead_of(
-    preferred: &str,
-    entry: &Entry,
-    shelves: Shelves<'_>,
-) -> Result<PathBuf, LocateError> {
+fn instead_of(preferred: &str, entry: &Entry, shelves: Shelves<'_>) -> Result<Found, LocateError> {
     let name = format!("{}:{preferred}", entry.id);
-    let path = match shelves.hub.settings().offline {
+    let found = match shelves.hub.settings().offline {
         true => any(entry, shelves)?,
         false => None,
     };
-    match path {
-        Some(path) => {
+    match found {
+        Some(found) => {
             warn!(
                 "{name} is preferred and not here: offline, {} stands in for it",
-                path.display()
+                found.path.display()
             );
-            Ok(path)
+            Ok(found)
         }
         None => Err(missing(
             name,
@@ -187,7 +195,7 @@ fn missing(name: String, tried: Vec<&Source>, shelves: Shelves<'_>) -> LocateErr
 }
 
 /// The usual quantization of an entry or, if that is not here, whatever is.
-fn any(entry: &Entry, shelves: Shelves<'_>) -> Result<Option<PathBuf>, UnpackError> {
+fn any(entry: &Entry, shelves: Shelves<'_>) -> Result<Option<Found>, UnpackError> {
     let mut sources: Vec<_> = entry.sources.iter().collect();
     sources.sort_by_key(|(name, _)| **name != entry.default_quantization);
     let mut here = sources
@@ -197,14 +205,25 @@ fn any(entry: &Entry, shelves: Shelves<'_>) -> Result<Option<PathBuf>, UnpackErr
 }
 
 /// What to open: the file of a model in one file, else the folder of its files.
-fn files(source: &Source, shelves: Shelves<'_>) -> Result<Option<PathBuf>, UnpackError> {
+fn files(source: &Source, shelves: Shelves<'_>) -> Result<Option<Found>, UnpackError> {
+    let found = |is_vouched: bool| move |path: PathBuf| Found { path, is_vouched };
     match source {
-        Source::Path(path) => Ok(path.exists().then(|| path.clone())),
-        Source::Hub(source) => Ok(shelves
-            .hub
-            .locate(source)
-            .and_then(|pulled| opened(&pulled))),
-        Source::Embedded(model) => model.unpack(shelves.unpacked).map(Some),
+        Source::Path(path) => Ok(path.exists().then(|| path.clone()).map(found(false))),
+        Source::Hub(source) => {
+            let path = shelves.hub.locate(source);
+            let path = path.and_then(|pulled| opened(&pulled));
+            Ok(path.map(found(is_one_known_file(source))))
+        }
+        Source::Embedded(model) => model.unpack(shelves.unpacked).map(found(true)).map(Some),
+    }
+}
+
+/// Whether everything that is read of a source is in one file whose hash the catalog names. Beside several files others
+/// may lie that are read too.
+fn is_one_known_file(source: &hub::Source) -> bool {
+    match source.files.as_slice() {
+        [file] => file.path.is_gguf() && file.sha256.is_some(),
+        _ => false,
     }
 }
 
@@ -298,6 +317,40 @@ mod tests {
         std::os::unix::fs::symlink(&endless, &endless).unwrap();
         let cannot = format!("cannot read {}", endless.display());
         assert!(said(&endless).starts_with(&cannot));
+    }
+
+    #[test]
+    fn only_files_whose_hash_the_catalog_names_are_vouched_for() {
+        let source = |files: &[(&str, bool)]| hub::Source {
+            repository: "org/name".parse().unwrap(),
+            revision: None,
+            files: files
+                .iter()
+                .map(|(path, has_hash)| hub::SourceFile {
+                    path: path.parse().unwrap(),
+                    size_bytes: None,
+                    sha256: has_hash.then(|| "a".repeat(64).parse().unwrap()),
+                })
+                .collect(),
+        };
+        assert!(is_one_known_file(&source(&[("m.gguf", true)])));
+        assert!(!is_one_known_file(&source(&[("m.gguf", false)])));
+        let folder = source(&[("config.json", true), ("model.safetensors", true)]);
+        assert!(!is_one_known_file(&folder));
+
+        let folder = tempfile::tempdir().unwrap();
+        let endpoint = "http://127.0.0.1:9".parse().unwrap();
+        let settings = HubSettings::new(endpoint, folder.path().join("hub"), folder.path());
+        let shelves = Shelves {
+            catalog: &Catalog::builtin().unwrap(),
+            hub: &Hub::new(settings),
+            unpacked: folder.path(),
+            preferred: None,
+        };
+        assert!(locate("demo-text", shelves).unwrap().is_vouched);
+        let path = folder.path().join("hostile.gguf");
+        std::fs::write(&path, "").unwrap();
+        assert!(!locate(path.to_str().unwrap(), shelves).unwrap().is_vouched);
     }
 
     const BOTH: &[&str] = &["small-q8_0.gguf", "small-q4_k_m.gguf"];

@@ -38,7 +38,7 @@ use crate::hub::Hub;
 use crate::runtime::{ModelInfo, Runtime};
 use crate::tasks::Tasks;
 
-pub use device::{Device, limits, needs};
+pub use device::{Device, TEXT_PROCESS, limits, needs};
 pub use error::DaemonError;
 use fit::Wishes;
 use locate::{LocateError, Located, Shelves};

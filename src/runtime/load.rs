@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use candle_core::{DType, Device};
 
 use super::model::{self, Model, PagedDecoder};
-use super::text::{EmbeddedText, Language, TextError, TextSource};
+use super::text::{EmbeddedText, Isolation, Language, TextError, TextSource};
 use super::{ModelInfo, Sampling};
 use crate::kernels::PAGE_TOKENS;
 use crate::networks::text::{Decoder, LoadOptions};
@@ -32,6 +32,8 @@ pub struct ModelSource {
     pub cache: CacheRoom,
     /// Goes before what the model's files recommend.
     pub defaults: Sampling,
+    /// Read tokenizer and chat template in a process of their own: nobody vouches for the files.
+    pub isolation: Option<Isolation>,
 }
 
 /// How much room the keys and values of all sequences together get.
@@ -80,6 +82,7 @@ impl ModelSource {
             context: None,
             cache: CacheRoom::Default,
             defaults: Sampling::default(),
+            isolation: None,
         }
     }
 }
@@ -146,6 +149,7 @@ fn open_language(source: &ModelSource, checkpoint: &Checkpoint) -> Result<Langua
         tokenizer: source.tokenizer.as_deref(),
         template: source.template.as_deref(),
         defaults: Some(&source.defaults),
+        isolation: source.isolation.as_ref(),
     })?)
 }
 

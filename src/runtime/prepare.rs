@@ -63,7 +63,7 @@ pub fn prepare(
         max_tokens,
         stops,
         stop_rules: request.stop_rules,
-        detokenizer: Detokenizer::new(language.tokenizer.pieces(), begins),
+        detokenizer: Detokenizer::new(language.pieces(), begins),
         outbox,
         place,
     };

@@ -131,8 +131,7 @@ impl Sequence {
             return Some(FinishReason::EndOfTurn);
         }
         self.text.clear();
-        self.detokenizer
-            .push(language.tokenizer.pieces(), id, &mut self.text);
+        self.detokenizer.push(language.pieces(), id, &mut self.text);
         if self.usage.completion_tokens < self.stop_rules.min_tokens {
             // No stop string is looked for yet.
             self.outbox.text.push_str(&self.text);

@@ -24,6 +24,7 @@ mod fit;
 #[cfg(feature = "coordinator")]
 mod hostile_sockets;
 mod hub;
+mod isolation;
 #[cfg(feature = "coordinator")]
 mod join;
 #[cfg(feature = "coordinator")]

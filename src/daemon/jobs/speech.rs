@@ -145,7 +145,7 @@ impl<'a> Speech<'a> {
     }
 
     fn take(&mut self, tokens: Vec<TokenInfo>) {
-        let pieces = self.asked.language.tokenizer.pieces();
+        let pieces = self.asked.language.pieces();
         self.ids.extend(tokens.iter().map(|token| token.id));
         let told = tokens
             .into_iter()
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn words_held_back_to_the_end_are_said_once_wherever_the_worker_is_lost() {
         let asked_first = asked(&[], "");
-        let tokens = asked_first.language.tokenizer.encode("we say <tool", false);
+        let tokens = asked_first.language.encode("we say <tool", false);
         let tokens = tokens.unwrap();
         let mut text = String::new();
         let language = &asked_first.language;

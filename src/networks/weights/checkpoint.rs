@@ -33,8 +33,10 @@ pub enum Description {
     Gguf(GgufMetadata),
 }
 
-/// `config.json` and an index are small; what is larger is something else.
-const MAX_JSON_BYTES: u64 = 1 << 26;
+/// The index of the largest checkpoints has some megabytes; what is larger is something else.
+const MAX_INDEX_BYTES: u64 = 1 << 26;
+/// A configuration has some kilobytes. Read as a tree it takes up to forty times its bytes.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 const INDEX: &str = "model.safetensors.index.json";
 const PICKLES: &[&str] = &["bin", "pt", "pth", "ckpt", "pkl", "pickle"];
 
@@ -128,7 +130,7 @@ impl Checkpoint {
 
     fn open_shards(folder: &Path) -> Result<Self, CheckpointError> {
         let path = folder.join(INDEX);
-        let index: IndexJson = read_json(&path)?;
+        let index: IndexJson = read_json(&path, MAX_INDEX_BYTES)?;
         let description = Description::Config(read_config(folder)?);
         let mut names: Vec<&String> = index.weight_map.values().collect();
         names.sort();
@@ -201,7 +203,7 @@ fn check_shard_name(name: &str) -> Result<(), Flaw> {
 fn read_config(folder: &Path) -> Result<serde_json::Value, CheckpointError> {
     let path = folder.join("config.json");
     if path.is_file() {
-        return read_json(&path);
+        return read_json(&path, MAX_CONFIG_BYTES);
     }
     Err(CheckpointError::NotFound {
         path,
@@ -210,10 +212,13 @@ fn read_config(folder: &Path) -> Result<serde_json::Value, CheckpointError> {
     })
 }
 
-fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, CheckpointError> {
+fn read_json<T: for<'de> Deserialize<'de>>(
+    path: &Path,
+    most_bytes: u64,
+) -> Result<T, CheckpointError> {
     let size = regular(path)?;
-    if size > MAX_JSON_BYTES {
-        let wanted = format!("at most {MAX_JSON_BYTES}");
+    if size > most_bytes {
+        let wanted = format!("at most {most_bytes}");
         let flaw = Flaw::broken("the file", format!("{size} bytes"), wanted);
         return Err(flaw.in_file(path));
     }

@@ -11,7 +11,9 @@ use crate::kernels::PAGE_TOKENS;
 use crate::networks::text::Batch;
 use crate::runtime::load::{CacheRoom, Loaded};
 use crate::runtime::model::Model;
-use crate::runtime::text::{Language, Markup, TextError, Tokenizer, Vocabulary, VocabularyKind};
+use crate::runtime::text::{
+    Language, Markup, Reader, TextError, Tokenizer, Vocabulary, VocabularyKind,
+};
 use crate::runtime::{ModelInfo, Sampling};
 
 /// One token per byte, and the end.
@@ -108,10 +110,12 @@ fn info(pages: usize) -> ModelInfo {
 
 fn language() -> std::result::Result<Language, TextError> {
     Ok(Language {
-        tokenizer: Tokenizer::new(vocabulary().tokenizer()?)?,
-        template: Err(TextError::Missing {
-            what: "the model's chat template".to_owned(),
-        }),
+        reader: Reader::local(
+            Tokenizer::new(vocabulary().tokenizer()?)?,
+            Err(TextError::Missing {
+                what: "the model's chat template".to_owned(),
+            }),
+        ),
         ends: vec![END],
         defaults: Sampling::default(),
         markup: Markup::default(),

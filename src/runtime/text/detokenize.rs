@@ -5,7 +5,7 @@
 //! characters. What can never become one is replaced by U+FFFD, as decoding everything at once would do.
 
 /// The bytes of every token.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pieces {
     bytes: Vec<u8>,
     /// Where each token's bytes end.
@@ -31,6 +31,38 @@ impl Pieces {
 
     pub fn len(&self) -> usize {
         self.ends.len()
+    }
+
+    /// The table as bytes, for [`from_bytes`](Self::from_bytes).
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(5 + 4 * self.ends.len() + self.bytes.len());
+        out.push(u8::from(self.strips_first_space));
+        out.extend(
+            u32::try_from(self.ends.len())
+                .unwrap_or(u32::MAX)
+                .to_le_bytes(),
+        );
+        out.extend(self.ends.iter().flat_map(|end| end.to_le_bytes()));
+        out.extend_from_slice(&self.bytes);
+        out
+    }
+
+    /// `None` for bytes that no table has: its ends ascend, and the last is where the text ends.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (strips, rest) = bytes.split_first()?;
+        let (count, rest) = rest.split_first_chunk()?;
+        let count = u32::from_le_bytes(*count) as usize;
+        let (ends, bytes) = rest.split_at_checked(count.checked_mul(4)?)?;
+        let ends: Vec<u32> = ends
+            .chunks_exact(4)
+            .map(|end| end.try_into().map_or(0, u32::from_le_bytes))
+            .collect();
+        let last = ends.last().map_or(0, |&end| end as usize);
+        (ends.is_sorted() && last == bytes.len()).then(|| Self {
+            bytes: bytes.to_vec(),
+            ends,
+            strips_first_space: *strips != 0,
+        })
     }
 
     pub fn is_empty(&self) -> bool {
@@ -75,6 +107,11 @@ impl Detokenizer {
             half: Vec::new(),
             strip: pieces.strips_first_space && begins == Begins::Fresh,
         }
+    }
+
+    /// Whether the last token ended inside a character.
+    pub fn is_mid_character(&self) -> bool {
+        !self.half.is_empty()
     }
 
     /// Appends to `out` the characters that are whole with this token.
@@ -153,6 +190,21 @@ mod tests {
             decode(&euro, Begins::Fresh, &[1, 3, 99]),
             ["\u{fffd}", "a", ""]
         );
+    }
+
+    #[test]
+    fn a_piece_table_survives_its_bytes_and_refuses_others() {
+        let table = pieces(&[b"", b" Hello", b"\xff", b""], true);
+        let bytes = table.to_bytes();
+        assert_eq!(Pieces::from_bytes(&bytes), Some(table));
+        assert_eq!(Pieces::from_bytes(&bytes[..bytes.len() - 1]), None);
+        assert_eq!(Pieces::from_bytes(&bytes[..7]), None);
+        let mut falling = bytes.clone();
+        falling[5] = 0xff;
+        assert_eq!(Pieces::from_bytes(&falling), None);
+        let mut endless = bytes;
+        endless[1..5].fill(0xff);
+        assert_eq!(Pieces::from_bytes(&endless), None);
     }
 
     #[test]

@@ -1,26 +1,36 @@
 //! Everything a model's files say about reading and writing with it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::isolated::Isolated;
 use super::{
-    Begins, ChatTemplate, Detokenizer, Markup, StopStrings, TextError, Tokenizer, Vocabulary,
-    check_regular,
+    Begins, ChatTemplate, Detokenizer, Isolation, Markup, Pieces, StopStrings, TextError,
+    Tokenizer, Vocabulary, read_bounded,
 };
 use crate::runtime::sampling::Settings;
 use crate::runtime::{Chat, Failure, Prompt, Sampling, StopRules};
 
 /// Tokenizer, chat template, the tokens that end a turn, and the model's own sampling defaults.
 pub struct Language {
-    pub tokenizer: Tokenizer,
-    /// Why there is none is told to whoever asks for a chat: without it the model still continues text.
-    pub template: Result<ChatTemplate, TextError>,
+    pub reader: Reader,
     pub ends: Vec<u32>,
     /// What a request leaves open.
     pub defaults: Sampling,
     /// What its template makes it write around thoughts and calls.
     pub markup: Markup,
+}
+
+/// What turns prompts into tokens, and holds the table that turns tokens back.
+pub enum Reader {
+    Local {
+        tokenizer: Box<Tokenizer>,
+        /// Why there is none is told to whoever asks for a chat: without it the model still continues text.
+        template: Box<Result<ChatTemplate, TextError>>,
+    },
+    Isolated(Box<Isolated>),
 }
 
 /// Where a model's text side comes from. What is set here goes before what the files say.
@@ -33,10 +43,22 @@ pub struct TextSource<'a> {
     pub tokenizer: Option<&'a Path>,
     pub template: Option<&'a str>,
     pub defaults: Option<&'a Sampling>,
+    /// Read the files in a process of their own.
+    pub isolation: Option<&'a Isolation>,
+}
+
+/// What `generation_config.json` recommends.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Recommended {
+    temperature: Option<f32>,
+    top_k: Option<usize>,
+    top_p: Option<f32>,
+    min_p: Option<f32>,
+    repetition_penalty: Option<f32>,
 }
 
 /// The text side in a GGUF file's metadata.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct EmbeddedText {
     pub vocabulary: Option<Vocabulary>,
     /// Chat templates by name.
@@ -60,6 +82,24 @@ const KNOWN_ENDS: [&str; 7] = [
 
 impl Language {
     pub fn open(source: TextSource<'_>) -> Result<Self, TextError> {
+        let mut language = match source.isolation {
+            Some(isolation) => {
+                let (isolated, described) = Isolated::open(source, isolation.clone())?;
+                Self {
+                    reader: Reader::Isolated(Box::new(isolated)),
+                    ends: described.ends,
+                    defaults: described.recommended.into(),
+                    markup: described.markup,
+                }
+            }
+            None => Self::open_here(source)?,
+        };
+        language.defaults = check_sampling(source, language.defaults)?;
+        Ok(language)
+    }
+
+    /// Reads the files in this process. The defaults are what the files recommend, unchecked.
+    pub fn open_here(source: TextSource<'_>) -> Result<Self, TextError> {
         let tokenizer = open_tokenizer(source)?;
         let configs = Configs::read(source.folder)?;
         let embedded = source.embedded.cloned().unwrap_or_default();
@@ -81,24 +121,42 @@ impl Language {
             )
         });
         Ok(Self {
-            template,
+            reader: Reader::local(tokenizer, template),
             ends,
-            defaults: configs.sampling(source.defaults)?,
-            tokenizer,
+            defaults: configs.recommended(),
             markup,
         })
     }
 
+    /// The bytes of every token.
+    pub fn pieces(&self) -> &Pieces {
+        match &self.reader {
+            Reader::Local { tokenizer, .. } => tokenizer.pieces(),
+            Reader::Isolated(isolated) => isolated.pieces(),
+        }
+    }
+
     /// Whether the model's files have a chat template, be it a broken one.
     pub fn brings_template(&self) -> bool {
-        !matches!(self.template, Err(TextError::Missing { .. }))
+        match &self.reader {
+            Reader::Local { template, .. } => !matches!(**template, Err(TextError::Missing { .. })),
+            Reader::Isolated(isolated) => isolated.brings_template(),
+        }
     }
 
     /// Whether the prompt itself opens the model's thought.
     pub fn opens_thought(&self, chat: &Chat) -> bool {
-        let template = self.template.as_ref().ok().filter(|_| self.markup.thinks);
-        let prompt = template.and_then(|template| template.render(chat).ok());
-        prompt.is_some_and(|prompt| prompt.trim_end().ends_with("<think>"))
+        if !self.markup.thinks {
+            return false;
+        }
+        match &self.reader {
+            Reader::Local { template, .. } => {
+                let prompt = template.as_ref().as_ref().ok();
+                let prompt = prompt.and_then(|template| template.render(chat).ok());
+                prompt.is_some_and(|prompt| prompt.trim_end().ends_with("<think>"))
+            }
+            Reader::Isolated(isolated) => isolated.opens_thought(chat),
+        }
     }
 
     /// The text of tokens that were generated before, token by token, as it left then.
@@ -110,7 +168,7 @@ impl Language {
         mut each: impl FnMut(&str),
     ) {
         let mut stops = StopStrings::new(stop).unwrap_or_default();
-        let mut detokenizer = Detokenizer::new(self.tokenizer.pieces(), begins);
+        let mut detokenizer = Detokenizer::new(self.pieces(), begins);
         let (mut text, mut last) = (String::new(), String::new());
         for (index, &id) in generated.iter().enumerate() {
             if self.ends.contains(&id) || rules.stop_token_ids.contains(&id) {
@@ -118,7 +176,7 @@ impl Language {
             }
             text.clear();
             last.clear();
-            detokenizer.push(self.tokenizer.pieces(), id, &mut text);
+            detokenizer.push(self.pieces(), id, &mut text);
             if index + 1 < rules.min_tokens {
                 each(&text);
                 continue;
@@ -133,16 +191,13 @@ impl Language {
 
     /// The tokens of a prompt. The failure is the client's, or that of the model's template.
     pub fn prompt_tokens(&self, prompt: &Prompt) -> Result<Vec<u32>, Failure> {
-        let encode = |text: &str, prefix| {
-            let tokens = self.tokenizer.encode(text, prefix);
-            tokens.map_err(|error| Failure::BadRequest(error.to_string()))
-        };
-        let tokens = match prompt {
-            Prompt::Text(text) => encode(text, true)?,
-            Prompt::Tokens(tokens) => tokens.clone(),
-            Prompt::Chat(chat) => {
-                let template = self.template.as_ref().map_err(without)?;
-                encode(&template.render(chat)?, false)?
+        let tokens = match (prompt, &self.reader) {
+            (Prompt::Tokens(tokens), _) => tokens.clone(),
+            (Prompt::Text(text), _) => self.encode(text, true)?,
+            (Prompt::Chat(chat), Reader::Isolated(isolated)) => isolated.chat_tokens(chat)?,
+            (Prompt::Chat(chat), Reader::Local { template, .. }) => {
+                let template = template.as_ref().as_ref().map_err(without)?;
+                self.encode(&template.render(chat)?, false)?
             }
         };
         if tokens.is_empty() {
@@ -153,12 +208,79 @@ impl Language {
 
     /// How many tokens at its beginning are the tokenizer's own, such as BOS.
     pub fn opening(&self, prompt: &[u32]) -> Result<usize, Failure> {
-        let own = self.tokenizer.encode("", true);
-        let own = own.map_err(|error| Failure::BadRequest(error.to_string()))?;
-        Ok(match prompt.starts_with(&own) {
+        let encoded;
+        let own: &[u32] = match &self.reader {
+            Reader::Isolated(isolated) => isolated.opening(),
+            Reader::Local { .. } => {
+                encoded = self.encode("", true)?;
+                &encoded
+            }
+        };
+        Ok(match prompt.starts_with(own) {
             true => own.len(),
             false => 0,
         })
+    }
+
+    /// The tokens of a text, after those that the tokenizer puts before one with `prefix`.
+    pub fn encode(&self, text: &str, prefix: bool) -> Result<Vec<u32>, Failure> {
+        match &self.reader {
+            Reader::Local { tokenizer, .. } => tokenizer
+                .encode(text, prefix)
+                .map_err(|error| Failure::BadRequest(error.to_string())),
+            Reader::Isolated(isolated) => isolated.text_tokens(text, prefix),
+        }
+    }
+}
+
+impl Reader {
+    pub fn local(tokenizer: Tokenizer, template: Result<ChatTemplate, TextError>) -> Self {
+        Self::Local {
+            tokenizer: Box::new(tokenizer),
+            template: Box::new(template),
+        }
+    }
+}
+
+impl From<&Sampling> for Recommended {
+    fn from(sampling: &Sampling) -> Self {
+        Self {
+            temperature: sampling.temperature,
+            top_k: sampling.top_k,
+            top_p: sampling.top_p,
+            min_p: sampling.min_p,
+            repetition_penalty: sampling.repetition_penalty,
+        }
+    }
+}
+
+impl From<Recommended> for Sampling {
+    fn from(recommended: Recommended) -> Self {
+        Self {
+            temperature: recommended.temperature,
+            top_k: recommended.top_k,
+            top_p: recommended.top_p,
+            min_p: recommended.min_p,
+            repetition_penalty: recommended.repetition_penalty,
+            ..Self::default()
+        }
+    }
+}
+
+/// What the model recommends, where nobody who set it up knows better; no request can be blamed for it, so it is
+/// checked here.
+fn check_sampling(source: TextSource<'_>, recommended: Sampling) -> Result<Sampling, TextError> {
+    let sampling = match source.defaults {
+        Some(set) => set.clone().or(&recommended),
+        None => recommended,
+    };
+    match Settings::check(&sampling) {
+        Ok(()) => Ok(sampling),
+        Err(reason) => {
+            let folder = source.folder.unwrap_or(Path::new(""));
+            let file = folder.join(GENERATION);
+            Err(TextError::broken(file.display(), reason))
+        }
     }
 }
 
@@ -244,13 +366,15 @@ fn ends(
     ends
 }
 
+const GENERATION: &str = "generation_config.json";
+/// Four times the largest `tokenizer_config.json`. Read as a tree it takes up to forty times its bytes.
+const MAX_CONFIG_BYTES: u64 = 4 << 20;
+
 /// The JSON files beside a checkpoint; null where there is none.
 #[derive(Default)]
 struct Configs {
     model: Value,
     generation: Value,
-    /// What `generation` was read from.
-    generation_file: PathBuf,
     tokenizer: Value,
     template_file: Option<String>,
 }
@@ -261,11 +385,9 @@ impl Configs {
             return Ok(Self::default());
         };
         let template = folder.join("chat_template.jinja");
-        let generation_file = folder.join("generation_config.json");
         Ok(Self {
             model: read_json(&folder.join("config.json"))?,
-            generation: read_json(&generation_file)?,
-            generation_file,
+            generation: read_json(&folder.join(GENERATION))?,
             tokenizer: read_json(&folder.join("tokenizer_config.json"))?,
             template_file: read_if_there(&template)?,
         })
@@ -287,19 +409,6 @@ impl Configs {
             value => Vec::from_iter(id(value)),
         };
         [ids(&self.model), ids(&self.generation)].concat()
-    }
-
-    /// What the model recommends, where nobody who set it up knows better; no request can be blamed for it, so it is
-    /// checked here.
-    fn sampling(&self, set: Option<&Sampling>) -> Result<Sampling, TextError> {
-        let sampling = match set {
-            Some(set) => set.clone().or(&self.recommended()),
-            None => self.recommended(),
-        };
-        match Settings::check(&sampling) {
-            Ok(()) => Ok(sampling),
-            Err(reason) => Err(TextError::broken(self.generation_file.display(), reason)),
-        }
     }
 
     fn recommended(&self) -> Sampling {
@@ -330,7 +439,9 @@ fn read_json(path: &Path) -> Result<Value, TextError> {
 }
 
 fn read_if_there(path: &Path) -> Result<Option<String>, TextError> {
-    match check_regular(path).and_then(|()| std::fs::read_to_string(path)) {
+    let text = read_bounded(path, MAX_CONFIG_BYTES)
+        .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
+    match text {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(TextError::unreadable(path, &error)),
@@ -343,7 +454,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{Configs, Language, TextError, TextSource};
+    use super::{Configs, Language, Reader, TextError, TextSource, check_sampling};
     use crate::runtime::{Chat, Failure, Prompt, Sampling};
 
     fn source() -> TextSource<'static> {
@@ -385,9 +496,11 @@ mod tests {
     #[test]
     fn a_model_without_template_says_so_when_asked_to_chat() {
         let mut language = tiny();
-        language.template = Err(TextError::Missing {
-            what: "the model's chat template".to_owned(),
-        });
+        if let Reader::Local { template, .. } = &mut language.reader {
+            **template = Err(TextError::Missing {
+                what: "the model's chat template".to_owned(),
+            });
+        }
         let refusal = language.prompt_tokens(&Prompt::Chat(Chat::default()));
         assert_eq!(
             refusal,
@@ -434,12 +547,19 @@ mod tests {
             temperature: Some(0.5),
             ..Sampling::default()
         };
-        let refused = configs.sampling(None);
+        let check = |defaults| {
+            let source = TextSource {
+                defaults,
+                ..TextSource::default()
+            };
+            check_sampling(source, configs.recommended())
+        };
+        let refused = check(None);
         assert!(
             matches!(refused, Err(TextError::Broken { .. })),
             "{refused:?}"
         );
-        let sampling = configs.sampling(Some(&set)).unwrap();
+        let sampling = check(Some(&set)).unwrap();
         assert_eq!(
             (sampling.temperature, sampling.top_k),
             (Some(0.5), Some(40))

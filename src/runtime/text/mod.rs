@@ -2,10 +2,14 @@
 //!
 //! Everything here is pure once opened, and safe to use from any thread: prompts are prepared where requests
 //! come from, and only tokens reach the inference thread.
+//!
+//! Tokenizers and templates of files that nobody vouches for run in a process of their own (`isolated/`): a file can
+//! make them allocate or recurse until the process ends.
 
 mod detokenize;
 mod embedded;
 mod gguf;
+mod isolated;
 mod language;
 mod output;
 mod stop;
@@ -13,20 +17,23 @@ mod template;
 mod tokenizer;
 
 use std::fmt::Display;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::Path;
+
+use serde::{Deserialize, Serialize};
 
 pub use detokenize::{Begins, Detokenizer, Pieces};
 pub use gguf::{Vocabulary, VocabularyKind};
-pub use language::{EmbeddedText, Language, TextSource};
-pub use output::{Markup, OutputParser, Piece, ToolMarkup};
+pub use isolated::{Isolation, Limits as IsolationLimits, serve as serve_isolated};
+pub use language::{EmbeddedText, Language, Reader, TextSource};
+pub use output::{Markup, OutputParser, Piece, SPELLED_OUT, ToolMarkup};
 pub use stop::{MAX_STOP_BYTES, MAX_STOPS, StopStrings};
 pub use template::ChatTemplate;
 pub use tokenizer::Tokenizer;
 
 /// Why a model's text side cannot be used.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize, Deserialize)]
 pub enum TextError {
     #[error("{what} was not found")]
     Missing { what: String },
@@ -40,6 +47,9 @@ pub enum TextError {
         found: String,
         known: String,
     },
+    /// The process that reads hostile files for us ended, or could not be started.
+    #[error("the text process of {model} failed: {reason}")]
+    Isolated { model: String, reason: String },
 }
 
 /// A pipe or a device is waited for without end.
@@ -47,6 +57,23 @@ fn check_regular(path: &Path) -> io::Result<()> {
     match fs::metadata(path)?.is_file() {
         true => Ok(()),
         false => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
+/// Reads a whole file, but none that is larger than a file of its kind can be.
+fn read_bounded(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
+    check_regular(path)?;
+    let mut bytes = Vec::new();
+    // The length is checked while reading: a file may grow, and some report no length.
+    File::open(path)?
+        .take(most_bytes + 1)
+        .read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > most_bytes {
+        true => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it is larger than {most_bytes} bytes"),
+        )),
+        false => Ok(bytes),
     }
 }
 
@@ -86,6 +113,7 @@ impl TextError {
                 found,
                 known,
             },
+            isolated @ Self::Isolated { .. } => isolated,
         }
     }
 }

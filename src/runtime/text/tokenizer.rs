@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::detokenize::Pieces;
 use super::output::SPELLED_OUT;
-use super::{TextError, check_regular};
+use super::{TextError, read_bounded};
 
 /// One model's tokenizer, and the table that turns its tokens back.
 pub struct Tokenizer {
@@ -15,7 +15,7 @@ pub struct Tokenizer {
 
 impl Tokenizer {
     pub fn open(path: &Path) -> Result<Self, TextError> {
-        let bytes = check_regular(path).and_then(|()| std::fs::read(path));
+        let bytes = read_bounded(path, MAX_FILE_BYTES);
         let bytes = bytes.map_err(|error| TextError::unreadable(path, &error))?;
         let inner = read(&bytes).map_err(|reason| TextError::broken(path.display(), reason))?;
         Self::new(inner).map_err(|error| error.in_file(path))
@@ -87,7 +87,8 @@ fn pieces_of(tokenizer: &tokenizers::Tokenizer) -> Result<Pieces, TextError> {
         .values()
         .max()
         .map_or(0, |&most| most as usize + 1);
-    let mut tokens = vec![""; size.min(MAX_VOCABULARY)];
+    check_sizes(size, added.values().map(|token| token.content.len()).sum())?;
+    let mut tokens = vec![""; size];
     for (token, &id) in &vocabulary {
         if let Some(place) = tokens.get_mut(id as usize) {
             *place = token;
@@ -107,8 +108,24 @@ fn pieces_of(tokenizer: &tokenizers::Tokenizer) -> Result<Pieces, TextError> {
     Ok(pieces)
 }
 
-/// No vocabulary is larger; a file that says so is broken.
-const MAX_VOCABULARY: usize = 1 << 21;
+fn check_sizes(vocabulary: usize, added_bytes: usize) -> Result<(), TextError> {
+    let check = |what: &str, found: usize, most: usize| match found > most {
+        true => Err(TextError::broken(
+            "the tokenizer",
+            format!("found {found} {what}, wanted at most {most}"),
+        )),
+        false => Ok(()),
+    };
+    check("token ids", vocabulary, MAX_VOCABULARY)?;
+    check("bytes in added tokens", added_bytes, MAX_ADDED_BYTES)
+}
+
+/// Four times the largest vocabulary; a file that has more is broken.
+pub(super) const MAX_VOCABULARY: usize = 1 << 20;
+/// Twice the largest `tokenizer.json`.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+/// Added tokens are looked for in every text by an automaton that takes a hundred times their bytes.
+const MAX_ADDED_BYTES: usize = 1 << 20;
 
 fn spelling(decoder: &serde_json::Value) -> Result<Spelling, TextError> {
     let parts = match decoder["type"].as_str() {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{MAX_DEPTH, MAX_LISTED, MAX_NAME_BYTES, MAX_TEXT_BYTES};
+use super::{MAX_ALL_TEXT_BYTES, MAX_DEPTH, MAX_LISTED, MAX_NAME_BYTES, MAX_TEXT_BYTES};
 use crate::networks::weights::{cursor::Cursor, error::Flaw};
 
 /// A value of the file's metadata. All widths of a number read as one kind.
@@ -97,7 +97,7 @@ impl GgufValue {
 
 pub fn read_metadata(cursor: &mut Cursor<'_>, count: usize) -> Result<GgufMetadata, Flaw> {
     let mut metadata = GgufMetadata::default();
-    let mut reader = ValueReader { listed: 0 };
+    let mut reader = ValueReader::default();
     for _ in 0..count {
         let key = read_name(cursor, "a metadata key")?;
         let kind = cursor.u32("the type of a metadata value")?;
@@ -115,10 +115,12 @@ pub fn read_name(cursor: &mut Cursor<'_>, what: &str) -> Result<String, Flaw> {
     }
 }
 
-/// Reads values while counting the elements of all lists, so that a file cannot ask for more memory than a
+/// Reads values while counting the elements of all lists and the bytes of all texts, so that a file cannot ask for more memory than a
 /// few times its own size.
+#[derive(Default)]
 struct ValueReader {
     listed: usize,
+    text_bytes: usize,
 }
 
 impl ValueReader {
@@ -139,13 +141,24 @@ impl ValueReader {
             5 => GgufValue::Signed(i32::from_le_bytes(cursor.array(what)?).into()),
             6 => GgufValue::Float(f32::from_le_bytes(cursor.array(what)?).into()),
             7 => GgufValue::Bool(cursor.array::<1>(what)?[0] != 0),
-            8 => GgufValue::Text(read_text(cursor, key)?),
+            8 => GgufValue::Text(self.text(cursor, key)?),
             9 => self.list(cursor, key, depth)?,
             10 => GgufValue::Unsigned(cursor.u64(what)?),
             11 => GgufValue::Signed(i64::from_le_bytes(cursor.array(what)?)),
             12 => GgufValue::Float(f64::from_le_bytes(cursor.array(what)?)),
             _ => return Err(unknown_kind(key, kind)),
         })
+    }
+
+    fn text(&mut self, cursor: &mut Cursor<'_>, key: &str) -> Result<String, Flaw> {
+        let text = read_text(cursor, key)?;
+        self.text_bytes = self.text_bytes.saturating_add(text.len());
+        if self.text_bytes > MAX_ALL_TEXT_BYTES {
+            let wanted = format!("at most {MAX_ALL_TEXT_BYTES} in all texts of the file");
+            let found = format!("{} bytes", self.text_bytes);
+            return Err(Flaw::broken(key, found, wanted));
+        }
+        Ok(text)
     }
 
     fn list(

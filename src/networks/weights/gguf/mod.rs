@@ -25,6 +25,10 @@ const MAX_DIMS: u32 = 4;
 const MAX_NAME_BYTES: u64 = 1 << 10;
 /// The longest texts of real files are chat templates of some tens of kilobytes.
 const MAX_TEXT_BYTES: u64 = 1 << 24;
+/// All texts together: four times the largest vocabulary with its merges.
+const MAX_ALL_TEXT_BYTES: usize = 1 << 26;
+/// Real files have some dozens of metadata values.
+const MAX_VALUES: usize = 1 << 14;
 /// Elements of all lists together: four times the largest vocabulary with its scores, types and merges.
 const MAX_LISTED: usize = 1 << 22;
 const MAX_DEPTH: usize = 4;
@@ -41,6 +45,14 @@ pub fn parse(file: &[u8]) -> Result<Gguf, Flaw> {
     check_magic(&mut cursor)?;
     let tensor_count = cursor.count(24, "the number of tensors")?;
     let value_count = cursor.count(13, "the number of metadata values")?;
+    if value_count > MAX_VALUES {
+        let wanted = format!("at most {MAX_VALUES}");
+        return Err(Flaw::broken(
+            "the number of metadata values",
+            value_count,
+            wanted,
+        ));
+    }
     let metadata = metadata::read_metadata(&mut cursor, value_count)?;
     check_whole(&metadata)?;
     let alignment = alignment(&metadata)?;

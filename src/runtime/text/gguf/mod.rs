@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokenizers::models::bpe::{BPE, Merges, Vocab};
 use tokenizers::{AddedToken, ModelWrapper};
@@ -10,7 +11,7 @@ use tokenizers::{AddedToken, ModelWrapper};
 use super::TextError;
 
 /// What the file says about its tokens.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Vocabulary {
     pub kind: VocabularyKind,
     pub tokens: Vec<String>,
@@ -24,12 +25,29 @@ pub struct Vocabulary {
     pub add_space_prefix: Option<bool>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum VocabularyKind {
     /// Byte-level BPE; `pre` names how text is cut into words first.
     BytePairs { pre: String, merges: Vec<String> },
     /// SentencePiece BPE with byte fallback: of all neighbours the pair with the best score merges.
-    SentencePiece { scores: Vec<f64> },
+    SentencePiece {
+        #[serde(with = "exact")]
+        scores: Vec<f64>,
+    },
+}
+
+/// Scores as their bits: JSON knows no infinity, and a file may have one.
+mod exact {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(scores: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(scores.iter().map(|score| score.to_bits()))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(reader: D) -> Result<Vec<f64>, D::Error> {
+        let bits = Vec::<u64>::deserialize(reader)?;
+        Ok(bits.into_iter().map(f64::from_bits).collect())
+    }
 }
 
 impl Default for VocabularyKind {
@@ -45,6 +63,9 @@ const UNKNOWN: u64 = 2;
 /// The longest tokens of real files are runs of a hundred spaces or dashes. What a token is put together from
 /// takes the square of its length to find.
 const MAX_TOKEN_BYTES: usize = 1 << 10;
+/// Four times the largest vocabulary, and its merges.
+const MAX_TOKENS: usize = 1 << 20;
+const MAX_MERGES: usize = 1 << 21;
 /// All tokens together: four times the largest vocabulary's.
 const MAX_TOKENS_BYTES: usize = 16 << 20;
 /// Control and user-defined tokens together, which are looked for in every text by an automaton that takes a
@@ -75,6 +96,10 @@ impl Vocabulary {
     }
 
     fn check_tokens(&self, added: &[AddedToken]) -> Result<(), TextError> {
+        check_count("tokenizer.ggml.tokens", self.tokens.len(), MAX_TOKENS)?;
+        if let VocabularyKind::BytePairs { merges, .. } = &self.kind {
+            check_count("tokenizer.ggml.merges", merges.len(), MAX_MERGES)?;
+        }
         let lengths = self.tokens.iter().map(String::len);
         if let Some((length, id)) = lengths.clone().zip(0_usize..).max() {
             check_bytes(&format!("token {id}"), length, MAX_TOKEN_BYTES)?;
@@ -272,6 +297,16 @@ fn pair(merge: &str, ids: &Vocab) -> Result<(String, String), TextError> {
         TextError::broken("tokenizer.ggml.merges", reason)
     })?;
     Ok((left.to_owned(), right.to_owned()))
+}
+
+fn check_count(what: &str, found: usize, most: usize) -> Result<(), TextError> {
+    match found > most {
+        true => Err(TextError::broken(
+            what,
+            format!("found {found} of them, wanted at most {most}"),
+        )),
+        false => Ok(()),
+    }
 }
 
 fn check_bytes(what: &str, found: usize, most: usize) -> Result<(), TextError> {

@@ -1,6 +1,8 @@
 //! Which marks a model's chat template makes it write.
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Markup {
     /// It thinks between `<think>` and `</think>` before it answers.
     pub thinks: bool,
@@ -8,7 +10,7 @@ pub struct Markup {
     pub tools: Option<ToolMarkup>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToolMarkup {
     /// `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, between texts (Hermes, Qwen).
     Tagged,

@@ -6,8 +6,8 @@
 //!
 //! What a template builds on its way to the output is not bounded: the engine counts an operator, a filter or a
 //! captured block as one instruction, however long the string or list that comes of it. A template that doubles
-//! a string in a loop, or puts a list into itself, ends the process where memory or stack end. No template that
-//! was written to be used does so whatever the messages, but one from a repository that nobody trusts can.
+//! a string in a loop, or puts a list into itself, ends the process where memory or stack end. So a template that
+//! nobody vouches for is rendered in a process of its own (`isolated/`).
 
 mod clock;
 mod json;

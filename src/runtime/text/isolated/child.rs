@@ -1,0 +1,178 @@
+//! What runs inside a text process: a tokenizer and a template under limits, answering one request after another.
+
+use std::fs;
+use std::io::{self, Stdin, Stdout, Write, stdin, stdout};
+use std::process::exit;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::Limits;
+use super::frames::{self, Opened, Reply, Request};
+use crate::runtime::text::{Language, TextError};
+use crate::runtime::{Chat, Failure, Prompt};
+
+/// The exit code of a process that took too long.
+pub const TIMED_OUT: i32 = 124;
+
+/// Answers until the parent closes our input. The limits come with the first frame: nothing of the model is read before.
+pub fn serve() -> io::Result<()> {
+    let first = frames::read(&mut stdin())?;
+    let Ok(Request::Open { source, limits }) = serde_json::from_slice(&first) else {
+        return Err(io::Error::other("the first frame opens no model"));
+    };
+    drop(first);
+    let limits = Limits::from(limits);
+    // No core file: it would be as large as what the model allocated.
+    limit(Resource::Core, 0)?;
+    let watch = Watch::start()?;
+    limit_memory(limits.open_bytes)?;
+    let work = move || -> io::Result<()> {
+        let (mut input, mut output) = (stdin(), stdout());
+        watch.begin(limits.open_time);
+        let Some(language) = open(Language::open_here(source.as_source()), &mut output)? else {
+            return Ok(());
+        };
+        drop(source);
+        watch.end();
+        limit_memory(limits.request_bytes)?;
+        answer_all(&language, &watch, limits, &mut input, &mut output)
+    };
+    let thread = thread::Builder::new()
+        .name("text".to_owned())
+        .stack_size(limits.stack_bytes)
+        .spawn(work)?;
+    // A panic was printed, and the parent reads why we ended.
+    thread.join().unwrap_or_else(|_| exit(101))
+}
+
+/// Tells the parent what the files say; nothing is left to do where they are refused.
+fn open(opened: Result<Language, TextError>, output: &mut Stdout) -> io::Result<Option<Language>> {
+    let language = match opened {
+        Ok(language) => language,
+        Err(error) => {
+            send(output, &Reply::Refused(error))?;
+            return Ok(None);
+        }
+    };
+    let opening = language.encode("", true);
+    let opened = Opened {
+        ends: language.ends.clone(),
+        recommended: (&language.defaults).into(),
+        markup: language.markup,
+        brings_template: language.brings_template(),
+        opening: opening.unwrap_or_default(),
+    };
+    send(output, &Reply::Opened(Box::new(opened)))?;
+    frames::write_table(output, &language.pieces().to_bytes())?;
+    Ok(Some(language))
+}
+
+fn answer_all(
+    language: &Language,
+    watch: &Watch,
+    limits: Limits,
+    input: &mut Stdin,
+    output: &mut Stdout,
+) -> io::Result<()> {
+    loop {
+        let frame = match frames::read(input) {
+            Ok(frame) => frame,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        watch.begin(limits.request_time);
+        let request = serde_json::from_slice(&frame).map_err(io::Error::other)?;
+        let reply = answer(language, request);
+        send(output, &reply)?;
+        watch.end();
+    }
+}
+
+fn answer(language: &Language, request: Request) -> Reply {
+    let with_chat = |text: &str, then: &dyn Fn(Chat) -> Reply| match frames::chat_from_text(text) {
+        Ok(chat) => then(chat),
+        Err(error) => Reply::BadRequest(format!("the chat cannot be read: {error}")),
+    };
+    match request {
+        Request::Text { text, prefix } => tokens(language.encode(&text, prefix)),
+        Request::Chat(text) => with_chat(&text, &|chat| {
+            tokens(language.prompt_tokens(&Prompt::Chat(chat)))
+        }),
+        Request::OpensThought(text) => with_chat(&text, &|chat| {
+            Reply::OpensThought(language.opens_thought(&chat))
+        }),
+        Request::Open { .. } => Reply::BadRequest("a model is open already".to_owned()),
+    }
+}
+
+fn tokens(read: Result<Vec<u32>, Failure>) -> Reply {
+    match read {
+        Ok(tokens) => Reply::Tokens(tokens),
+        Err(Failure::BrokenTemplate(reason)) => Reply::BrokenTemplate(reason),
+        Err(failure) => Reply::BadRequest(failure.to_string()),
+    }
+}
+
+fn send(output: &mut Stdout, reply: &Reply) -> io::Result<()> {
+    output.write_all(&frames::to_bytes(reply))?;
+    output.flush()
+}
+
+/// Ends the process when a request takes too long, also where the parent is gone and kills nobody.
+struct Watch(Sender<Option<Duration>>);
+
+impl Watch {
+    fn start() -> io::Result<Self> {
+        let (sender, receiver) = channel();
+        let watch = move || {
+            // Later than the parent, which says what took so long.
+            let mut wait = None;
+            loop {
+                let heard = match wait {
+                    Some(wait) => receiver.recv_timeout(wait),
+                    None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                };
+                match heard {
+                    Ok(next) => wait = next,
+                    Err(RecvTimeoutError::Timeout) => exit(TIMED_OUT),
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        };
+        thread::Builder::new()
+            .name("watch".to_owned())
+            .stack_size(256 << 10)
+            .spawn(watch)?;
+        Ok(Self(sender))
+    }
+
+    fn begin(&self, limit: Duration) {
+        let _ = self.0.send(Some(limit + Duration::from_secs(1)));
+    }
+
+    fn end(&self) {
+        let _ = self.0.send(None);
+    }
+}
+
+/// Limits the addresses of this process to what it has and so many bytes more.
+fn limit_memory(more_bytes: u64) -> io::Result<()> {
+    let in_use = fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| text.split(' ').next()?.parse::<u64>().ok())
+        .map_or(1 << 30, |pages| pages.saturating_mul(4096));
+    limit(Resource::As, in_use.saturating_add(more_bytes))
+}
+
+fn limit(resource: Resource, most: u64) -> io::Result<()> {
+    let hard = getrlimit(resource).maximum;
+    let most = hard.map_or(most, |hard| most.min(hard));
+    let limits = Rlimit {
+        current: Some(most),
+        maximum: hard,
+    };
+    Ok(setrlimit(resource, limits)?)
+}

@@ -1,0 +1,186 @@
+//! Requests and replies of a text process: a length in four bytes, then JSON.
+
+use std::borrow::Cow;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Limits;
+use crate::runtime::Chat;
+use crate::runtime::text::language::Recommended;
+use crate::runtime::text::{EmbeddedText, Markup, TextError, TextSource};
+
+/// The vocabulary of a GGUF file with its merges is the largest thing that crosses.
+pub const MAX_FRAME_BYTES: u32 = 256 << 20;
+
+#[derive(Serialize, Deserialize)]
+pub enum Request {
+    /// Comes once, first. A frame with the table of tokens follows its [`Reply::Opened`].
+    Open {
+        source: Box<SourceText>,
+        limits: LimitNumbers,
+    },
+    /// The tokens of a text, with or without those that the tokenizer puts before one.
+    Text {
+        text: String,
+        prefix: bool,
+    },
+    /// The tokens of a chat, which is JSON of its own.
+    Chat(String),
+    OpensThought(String),
+}
+
+#[derive(Serialize, Deserialize)]
+pub enum Reply {
+    Opened(Box<Opened>),
+    Refused(TextError),
+    Tokens(Vec<u32>),
+    OpensThought(bool),
+    BadRequest(String),
+    BrokenTemplate(String),
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct Opened {
+    pub ends: Vec<u32>,
+    pub recommended: Recommended,
+    pub markup: Markup,
+    pub brings_template: bool,
+    pub opening: Vec<u32>,
+}
+
+/// A [`TextSource`] that owns its parts.
+#[derive(Serialize, Deserialize)]
+pub struct SourceText {
+    folder: Option<PathBuf>,
+    embedded: Option<EmbeddedText>,
+    tokenizer: Option<PathBuf>,
+    template: Option<String>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub struct LimitNumbers {
+    open_bytes: u64,
+    request_bytes: u64,
+    stack_bytes: usize,
+    open_millis: u64,
+    request_millis: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ChatJson<'a> {
+    messages: Cow<'a, [Value]>,
+    tools: Cow<'a, [Value]>,
+    variables: Cow<'a, Map<String, Value>>,
+}
+
+impl From<TextSource<'_>> for SourceText {
+    fn from(source: TextSource<'_>) -> Self {
+        let TextSource {
+            folder,
+            embedded,
+            tokenizer,
+            template,
+            // Merged by the parent, which also checks them.
+            defaults: _,
+            isolation: _,
+        } = source;
+        Self {
+            folder: folder.map(Into::into),
+            embedded: embedded.cloned(),
+            tokenizer: tokenizer.map(Into::into),
+            template: template.map(str::to_owned),
+        }
+    }
+}
+
+impl SourceText {
+    pub fn as_source(&self) -> TextSource<'_> {
+        TextSource {
+            folder: self.folder.as_deref(),
+            embedded: self.embedded.as_ref(),
+            tokenizer: self.tokenizer.as_deref(),
+            template: self.template.as_deref(),
+            defaults: None,
+            isolation: None,
+        }
+    }
+}
+
+impl From<Limits> for LimitNumbers {
+    fn from(limits: Limits) -> Self {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            open_bytes: limits.open_bytes,
+            request_bytes: limits.request_bytes,
+            stack_bytes: limits.stack_bytes,
+            open_millis: millis(limits.open_time),
+            request_millis: millis(limits.request_time),
+        }
+    }
+}
+
+impl From<LimitNumbers> for Limits {
+    fn from(numbers: LimitNumbers) -> Self {
+        Self {
+            open_bytes: numbers.open_bytes,
+            request_bytes: numbers.request_bytes,
+            stack_bytes: numbers.stack_bytes,
+            open_time: Duration::from_millis(numbers.open_millis),
+            request_time: Duration::from_millis(numbers.request_millis),
+        }
+    }
+}
+
+pub fn chat_to_text(chat: &Chat) -> String {
+    let json = ChatJson {
+        messages: Cow::Borrowed(&chat.messages),
+        tools: Cow::Borrowed(&chat.tools),
+        variables: Cow::Borrowed(&chat.variables),
+    };
+    serde_json::to_string(&json).unwrap_or_default()
+}
+
+pub fn chat_from_text(text: &str) -> Result<Chat, serde_json::Error> {
+    let json: ChatJson<'_> = serde_json::from_str(text)?;
+    Ok(Chat {
+        messages: json.messages.into_owned(),
+        tools: json.tools.into_owned(),
+        variables: json.variables.into_owned(),
+    })
+}
+
+/// The frame of a request or a reply. Both are structs of texts and numbers, which always are JSON.
+pub fn to_bytes(message: &impl Serialize) -> Vec<u8> {
+    let mut bytes = vec![0; 4];
+    let _ = serde_json::to_writer(&mut bytes, message);
+    let length = u32::try_from(bytes.len() - 4).unwrap_or(u32::MAX);
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    bytes
+}
+
+pub fn write_table(out: &mut impl Write, table: &[u8]) -> io::Result<()> {
+    let length = u32::try_from(table.len()).map_err(io::Error::other)?;
+    out.write_all(&length.to_le_bytes())?;
+    out.write_all(table)?;
+    out.flush()
+}
+
+/// The next frame's content. Memory grows with what arrives, not with what its length claims.
+pub fn read(input: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut length = [0; 4];
+    input.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length);
+    if length > MAX_FRAME_BYTES {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = Vec::new();
+    input.take(length.into()).read_to_end(&mut bytes)?;
+    match bytes.len() == length as usize {
+        true => Ok(bytes),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}

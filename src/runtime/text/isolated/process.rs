@@ -1,0 +1,163 @@
+//! A text process as its parent sees it.
+
+use std::env;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::child::TIMED_OUT;
+use super::frames::{self, Reply};
+
+/// So much of what a dying process wrote is looked through for the reason.
+const LAST_WORDS_BYTES: u64 = 4096;
+
+pub struct TextProcess {
+    child: Child,
+    input: ChildStdin,
+    output: ChildStdout,
+}
+
+/// Why a process ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Death {
+    Memory,
+    Stack,
+    Time(Duration),
+    Other(String),
+}
+
+impl fmt::Display for Death {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => formatter.write_str("it exceeded its memory limit"),
+            Self::Stack => formatter.write_str("it exceeded its stack limit (endless recursion)"),
+            Self::Time(limit) => write!(
+                formatter,
+                "it exceeded its time limit of {} s",
+                limit.as_secs_f32()
+            ),
+            Self::Other(what) => formatter.write_str(what),
+        }
+    }
+}
+
+impl TextProcess {
+    pub fn start(program: &Path, arguments: &[String]) -> io::Result<Self> {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            // Ctrl-C in a terminal is for the worker, which still finishes its jobs.
+            .process_group(0)
+            // Keys and tokens in the environment are none of a model file's business.
+            .env_clear()
+            // The allocator reserves a gigabyte of addresses at a time otherwise, which the limit counts.
+            .env("MIMALLOC_ARENA_RESERVE", "65536")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        // Where the loader finds the libraries of a GPU build.
+        if let Some(libraries) = env::var_os("LD_LIBRARY_PATH") {
+            command.env("LD_LIBRARY_PATH", libraries);
+        }
+        let mut child = command.spawn()?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        match (input, output) {
+            (Some(input), Some(output)) => Ok(Self {
+                child,
+                input,
+                output,
+            }),
+            _ => Err(io::Error::other("the process has no pipes")),
+        }
+    }
+
+    /// Sends a frame and waits for its answer.
+    pub fn ask(&mut self, frame: &[u8], limit: Duration) -> Result<Reply, Death> {
+        let sent = self
+            .input
+            .write_all(frame)
+            .and_then(|()| self.input.flush());
+        if let Err(error) = sent {
+            return Err(self.death(&error, limit));
+        }
+        let bytes = self.table(limit)?;
+        let reply = serde_json::from_slice(&bytes);
+        reply.map_err(|error| self.death(&io::Error::other(error), limit))
+    }
+
+    /// The next frame that the process sends.
+    pub fn table(&mut self, limit: Duration) -> Result<Vec<u8>, Death> {
+        let mut timed = Timed {
+            output: &mut self.output,
+            until: Instant::now() + limit,
+        };
+        frames::read(&mut timed).map_err(|error| self.death(&error, limit))
+    }
+
+    /// Ends the process and finds out why it failed.
+    fn death(&mut self, error: &io::Error, limit: Duration) -> Death {
+        if error.kind() == io::ErrorKind::TimedOut {
+            return Death::Time(limit);
+        }
+        // It has closed its pipes or broken its frames. Whatever it does now, it is over.
+        let _ = self.child.kill();
+        let status = self.child.wait();
+        let words = self.child.stderr.take().map(last_words).unwrap_or_default();
+        reason(status.ok(), &words, error, limit)
+    }
+}
+
+impl Drop for TextProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn last_words(errors: ChildStderr) -> String {
+    let mut bytes = Vec::new();
+    let _ = errors.take(LAST_WORDS_BYTES).read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn reason(status: Option<ExitStatus>, words: &str, error: &io::Error, limit: Duration) -> Death {
+    if words.contains("overflowed its stack") {
+        return Death::Stack;
+    }
+    if words.contains("memory allocation of") || words.contains("out of memory") {
+        return Death::Memory;
+    }
+    match status {
+        Some(status) if status.code() == Some(TIMED_OUT) => Death::Time(limit),
+        Some(status) => Death::Other(format!("it ended ({status}; {error})")),
+        None => Death::Other(error.to_string()),
+    }
+}
+
+/// A pipe that is read until a deadline.
+struct Timed<'a> {
+    output: &'a mut ChildStdout,
+    until: Instant,
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        let timeout = Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let mut ready = [PollFd::new(&*self.output, PollFlags::IN)];
+        match poll(&mut ready, Some(&timeout)) {
+            Ok(0) => Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => self.output.read(buffer),
+            // `read_exact` and `read_to_end` try again.
+            Err(error) => Err(error.into()),
+        }
+    }
+}
