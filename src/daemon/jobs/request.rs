@@ -33,6 +33,7 @@ impl Asked {
     pub fn read(work: Work, language: Arc<Language>) -> Result<Self, Failure> {
         let mut asked = text_request(work.payload)?;
         refuse_what_needs_a_grammar(&asked)?;
+        refuse_other_than_text(&asked)?;
         let prefill = work.prefill.unwrap_or_default();
         let legacy = asked.sampling.legacy.as_deref();
         let window = legacy.and_then(|legacy| legacy.max_context_length);
@@ -127,6 +128,29 @@ fn refuse_what_needs_a_grammar(asked: &job::TextRequest) -> Result<(), Failure> 
     Err(Failure::new(FailureKind::UnsupportedValue, message))
 }
 
+/// The models here read text. A template would leave a picture out without a word, and the answer would be made up.
+fn refuse_other_than_text(asked: &job::TextRequest) -> Result<(), Failure> {
+    let TextInput::Chat(chat) = &asked.input else {
+        return Ok(());
+    };
+    for (message, content) in chat.messages.iter().map(|one| &one["content"]).enumerate() {
+        let parts = content.as_array().map_or(&[][..], Vec::as_slice);
+        let is_text = |part: &Value| part["type"] == "text" || part.is_string();
+        if let Some(index) = parts.iter().position(|part| !is_text(part)) {
+            let kind = parts[index]["type"].as_str().unwrap_or("unknown");
+            let kind: String = kind.chars().take(SHOWN_CHARS).collect();
+            let message = format!(
+                "messages[{message}].content[{index}]: the model reads text only, found a part of type {kind}"
+            );
+            return Err(Failure::new(FailureKind::UnsupportedValue, message));
+        }
+    }
+    Ok(())
+}
+
+/// As much of a client's own word is repeated to it.
+const SHOWN_CHARS: usize = 40;
+
 /// The names of the tools the model may call.
 fn offered(asked: &job::TextRequest) -> Vec<String> {
     let TextInput::Chat(chat) = &asked.input else {
@@ -183,8 +207,37 @@ fn sampling_of(sampling: job::Sampling) -> runtime::Sampling {
 
 #[cfg(test)]
 mod tests {
-    use super::{job, runtime, sampling_of};
+    use serde_json::{Value, json};
+
+    use super::{
+        FailureKind, Payload, job, refuse_other_than_text, runtime, sampling_of, text_request,
+    };
     use crate::protocol::job::LegacySampling;
+
+    #[test]
+    fn an_image_from_a_public_coordinator_is_refused_and_named() {
+        let read = |content: Value| {
+            let request = json!({"model": "m", "messages": [{"role": "user", "content": content}]});
+            let payload = json!({"api_format": "openai-chat", "request": request});
+            let Value::Object(payload) = payload else {
+                unreachable!("it is an object")
+            };
+            let asked = text_request(Payload::Public(payload))?;
+            refuse_other_than_text(&asked)
+        };
+        let image =
+            json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}});
+        let text = json!({"type": "text", "text": "what is this?"});
+        assert_eq!(read(json!("hello")), Ok(()));
+        assert_eq!(read(json!([text])), Ok(()));
+        let refused = read(json!([text, image])).unwrap_err();
+        assert_eq!(refused.kind, FailureKind::UnsupportedValue);
+        assert!(
+            refused.message.starts_with("messages[0].content[1]: ")
+                && refused.message.contains("image_url"),
+            "{refused}"
+        );
+    }
 
     #[test]
     fn the_engine_is_told_what_clients_of_the_poll_api_set() {
