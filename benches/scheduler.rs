@@ -3,6 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use muster::runtime::CacheScope;
 use muster::runtime::scheduler::{Limits, Scheduler};
 
 const SEQUENCES: u64 = 64;
@@ -16,7 +17,11 @@ fn generating() -> Scheduler {
     };
     let mut scheduler = Scheduler::new(limits, 64 * SEQUENCES as usize);
     for id in 0..SEQUENCES {
-        scheduler.submit(id, (0..PROMPT as u32).map(|i| i ^ id as u32).collect());
+        scheduler.submit(
+            id,
+            CacheScope::default(),
+            (0..PROMPT as u32).map(|i| i ^ id as u32).collect(),
+        );
     }
     step(&mut scheduler);
     scheduler

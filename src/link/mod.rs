@@ -41,7 +41,7 @@ use crate::tasks::Tasks;
 pub use address::{AddressError, api, base, endpoint};
 pub use dial::DialError;
 pub use feedback::Feedback;
-pub use offer::{Offer, Reply, Said, Stop};
+pub use offer::{LineId, Offer, Reply, Said, Stop};
 use session::{Peer, Session, Settings};
 pub use tls::{Fingerprint, native_tls, pinned_tls};
 use ws::Shell;
@@ -115,6 +115,7 @@ impl Line {
         let (present, absent) = watch::channel(());
         let feedback = Feedback::default();
         let sockets = Sockets {
+            id: LineId(rand_seed()),
             line: self,
             offers: offers.clone(),
             condition: condition.clone(),
@@ -149,6 +150,7 @@ impl Line {
 
 /// The sockets of a line: the first, and further ones while the coordinator is a public one.
 struct Sockets {
+    id: LineId,
     line: Line,
     offers: mpsc::Sender<Offer>,
     condition: watch::Receiver<Condition>,
@@ -162,6 +164,7 @@ struct Sockets {
 impl Sockets {
     fn shell(&self, socket: usize, retired: CancellationToken) -> Shell {
         Shell {
+            line: self.id,
             label: self.line.label.clone(),
             dial: self.line.dial.clone(),
             session: self.line.session(socket),

@@ -8,9 +8,15 @@ use tokio_util::sync::CancellationToken;
 use super::session::{Slot, Work};
 use crate::protocol::job::{Event, Failure, FailureKind, FinishReason, Usage};
 
+/// One coordinator's line, for as long as the worker runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct LineId(pub u64);
+
 /// A job to be done, now. It is answered by exactly one last word: done, failed or busy.
 #[derive(Debug)]
 pub struct Offer {
+    /// The line that it came over. Jobs of different coordinators never share one.
+    pub line: LineId,
     pub work: Work,
     pub reply: Reply,
     pub stop: Stop,

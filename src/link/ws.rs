@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::dial::{DialError, Socket};
-use super::offer::{Offer, Reply, Said, Stop};
+use super::offer::{LineId, Offer, Reply, Said, Stop};
 use super::session::{Ending, Input, Moment, Output, Peer, Session, Slot, Work};
 use super::{Condition, Dial, Feedback, Present, Standing};
 use crate::intake::MessageRefused;
@@ -45,6 +45,7 @@ type Dialling = Pin<Box<dyn Future<Output = Result<Socket, DialError>> + Send>>;
 
 /// Everything one socket's task owns before it starts.
 pub struct Shell {
+    pub line: LineId,
     pub label: String,
     pub dial: Dial,
     pub session: Session,
@@ -363,6 +364,7 @@ impl Running {
         let (slot, stop) = (work.slot, Stop::default());
         debug!(job.id = %work.job, "job {} from {}", work.job, self.shell.label);
         let offer = Offer {
+            line: self.shell.line,
             work,
             reply: Reply::new(slot, self.mouth.clone()),
             stop: stop.clone(),

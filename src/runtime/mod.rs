@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 pub use footprint::Footprint;
 pub use handle::{Generation, Runtime};
+pub use kv_cache::CacheScope;
 pub use load::{CacheRoom, DEFAULT_CACHE_TOKENS, LoadError, ModelSource};
 pub use outbox::{SLOW_READER_TOKENS, UNREAD_EVENTS};
 
@@ -45,6 +46,8 @@ pub struct TextRequest {
     pub logprobs: Option<usize>,
     /// Which of the request's choices this is; part of every random draw.
     pub choice: u32,
+    /// Whose computed prompts it may find, and who may find its own.
+    pub scope: CacheScope,
 }
 
 /// Which tokens end a text, and from when on anything may.
@@ -185,7 +188,7 @@ pub enum Failure {
     PromptTooLong { found: usize, limit: usize },
     #[error("{0}")]
     BadRequest(String),
-    /// The model's own template cannot be used, or stumbles over these messages.
+    /// The model's own template or tokenizer cannot be used, or stumbles over these messages.
     #[error("{0}")]
     BrokenTemplate(String),
     #[error("the reader left {unread} tokens unread")]

@@ -57,6 +57,7 @@ pub fn prepare(
     };
     let job = Job {
         model: request.model,
+        scope: request.scope,
         prompt,
         generated: request.generated,
         sampler,

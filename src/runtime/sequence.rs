@@ -2,6 +2,7 @@
 
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::kv_cache::CacheScope;
 use super::outbox::{Outbox, TooSlow};
 use super::sampling::{BadLogits, Sampler, Scratch};
 use super::text::{Detokenizer, Language, StopStrings};
@@ -10,6 +11,7 @@ use super::{Event, Failure, FinishReason, StopRules, TokenInfo, Usage};
 /// A request made ready: everything but its place among the others.
 pub struct Job {
     pub model: String,
+    pub scope: CacheScope,
     pub prompt: Vec<u32>,
     /// Tokens of an interrupted run.
     pub generated: Vec<u32>,

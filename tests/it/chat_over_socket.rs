@@ -6,7 +6,7 @@ use std::time::Duration;
 use muster::coordinator::dispatch::{Outcome, Settings};
 use muster::coordinator::switchboard::Delivery;
 use muster::coordinator::workers::WorkersSettings;
-use muster::protocol::job::{Body, Event, Failure, FailureKind, FinishReason};
+use muster::protocol::job::{AccountId, Body, Event, Failure, FailureKind, FinishReason, Job};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
@@ -60,6 +60,43 @@ async fn a_public_worker_gets_the_clients_request_with_the_public_defaults() {
     );
     assert_eq!(request["max_tokens"], 64);
     assert!(request["seed"].is_u64(), "{request}");
+}
+
+#[tokio::test]
+async fn our_workers_are_told_a_cache_salt_of_the_jobs_owner_and_public_ones_none() {
+    let board = Board::start();
+    let mut first = board.our_rig("first", 16).await;
+    let mut salts = Vec::new();
+    let mut streams = Vec::new();
+    for account in [1, 1, 2, 0, 0] {
+        let job = Job {
+            account: AccountId(account),
+            ..job("Name two colours.")
+        };
+        streams.push(board.try_submit(job).await.unwrap());
+        let frame = first.job().await;
+        salts.push(frame["cache_salt"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(salts[0], salts[1], "one account's jobs share");
+    let strangers = [&salts[1], &salts[2], &salts[3], &salts[4]];
+    let different: std::collections::BTreeSet<_> = strangers.into_iter().collect();
+    assert_eq!(different.len(), 4, "{salts:?}");
+
+    drop(first);
+    drop(streams);
+    let mut second = board.our_rig("second", 16).await;
+    let _stream = board.submit("Name two colours.").await;
+    let frame = second.job().await;
+    assert_ne!(
+        frame["cache_salt"], salts[0],
+        "workers cannot compare salts"
+    );
+
+    let board = Board::start();
+    let mut public = board.public_rig("public").await;
+    let _stream = board.submit("Name two colours.").await;
+    let frame = public.job().await;
+    assert!(frame.get("cache_salt").is_none(), "{frame}");
 }
 
 #[tokio::test]

@@ -9,8 +9,8 @@ use candle_core::DType;
 use muster::catalog::{Catalog, Embedded, Source};
 use muster::cli::eval::{DEMO_PROMPTS, Scores, measure, read};
 use muster::runtime::{
-    DeviceChoice, EngineLimits, Event, ModelInfo, ModelSource, Prompt, Runtime, Sampling,
-    StopRules, TextRequest,
+    CacheScope, DeviceChoice, EngineLimits, Event, ModelInfo, ModelSource, Prompt, Runtime,
+    Sampling, StopRules, TextRequest,
 };
 use serde::Deserialize;
 
@@ -78,6 +78,7 @@ async fn greedy(runtime: &Runtime, reference: &Reference) -> Vec<u32> {
         stop_rules: StopRules::default(),
         logprobs: None,
         choice: 0,
+        scope: CacheScope::default(),
     };
     let mut generation = runtime.generate(request).await.unwrap();
     let mut ids = Vec::new();

@@ -6,8 +6,8 @@ use std::process::Command;
 use muster::networks::text::{DecoderSpec, Synthetic, SyntheticQuant};
 use muster::networks::weights::Quantize;
 use muster::runtime::{
-    CacheRoom, Chat, DeviceChoice, EngineLimits, Event, Failure, FinishReason, Generation,
-    ModelSource, Prompt, Runtime, Sampling, StopRules, TextRequest, TokenInfo, Usage,
+    CacheRoom, CacheScope, Chat, DeviceChoice, EngineLimits, Event, Failure, FinishReason,
+    Generation, ModelSource, Prompt, Runtime, Sampling, StopRules, TextRequest, TokenInfo, Usage,
 };
 use serde_json::json;
 
@@ -47,6 +47,7 @@ fn request(prompt: Prompt, max_tokens: usize) -> TextRequest {
         stop_rules: StopRules::default(),
         logprobs: None,
         choice: 0,
+        scope: CacheScope::default(),
     }
 }
 

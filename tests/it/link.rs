@@ -15,9 +15,9 @@ use muster::daemon::{Served, Way, Worker};
 use muster::link::session::Peer;
 use muster::link::{Dial, Fingerprint, Standing, native_tls, pinned_tls};
 use muster::protocol::job::{
-    Body, Capabilities, Chat, Event, FinishReason, Job, Sampling, TextInput, TokenEvent,
+    AccountId, Body, Capabilities, Chat, Event, FinishReason, Job, Sampling, TextInput, TokenEvent,
 };
-use muster::runtime::{self, EngineLimits, ModelSource, Prompt, Runtime};
+use muster::runtime::{self, CacheScope, EngineLimits, ModelSource, Prompt, Runtime};
 use muster::tasks::Tasks;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -84,6 +84,7 @@ async fn undisturbed(runtime: &Runtime, prompt: &str, tokens: usize) -> String {
         stop_rules: runtime::StopRules::default(),
         logprobs: None,
         choice: 3,
+        scope: CacheScope::default(),
     };
     let mut generation = runtime.generate(request).await.unwrap();
     let mut text = String::new();
@@ -122,6 +123,31 @@ async fn text_over_the_line_is_the_engines_own() {
     }
     let activity = worker.activity();
     assert_eq!((activity.done, activity.tokens), (6, 300), "{activity:?}");
+}
+
+#[tokio::test]
+async fn the_prompt_cache_tells_no_account_what_another_has_asked() {
+    let board = Board::start();
+    let (_worker, _) = at_work(&board, "rig").await;
+    let prompt = "It was a dark and stormy night, and nobody was to know. ".repeat(4);
+    let mut cached = Vec::new();
+    for account in [1, 1, 2, 2, 0, 0] {
+        let job = Job {
+            account: AccountId(account),
+            ..story(&prompt, 4)
+        };
+        let mut stream = submit(&board, job).await;
+        let mut found = 0;
+        loop {
+            match stream.next().await.unwrap() {
+                Delivery::Event(Event::Started { cached_tokens, .. }) => found = cached_tokens,
+                Delivery::Event(_) => {}
+                Delivery::End { .. } => break,
+            }
+        }
+        cached.push(found > 0);
+    }
+    assert_eq!(cached, [false, true, false, true, false, false]);
 }
 
 #[tokio::test]

@@ -8,7 +8,9 @@ use crate::cli::place::Place;
 use crate::cli::{Failure, load};
 use crate::config::Config;
 use crate::daemon::locate::Located;
-use crate::runtime::{Event, Failure as Refused, Prompt, Sampling, StopRules, TextRequest, Usage};
+use crate::runtime::{
+    CacheScope, Event, Failure as Refused, Prompt, Sampling, StopRules, TextRequest, Usage,
+};
 
 const NAME: &str = "generation";
 
@@ -80,6 +82,7 @@ async fn generate(config: &Config, located: Located) -> Result<(Usage, f64), Fai
             stop_rules: StopRules::default(),
             logprobs: None,
             choice: 0,
+            scope: CacheScope::default(),
         })
         .await?;
     while let Some(event) = generation.next().await {

@@ -41,6 +41,7 @@ fn request(model: &str, prompt: &Prompt) -> TextRequest {
         stop_rules: StopRules::default(),
         logprobs: None,
         choice: 0,
+        scope: runtime::CacheScope::default(),
     }
 }
 

@@ -10,7 +10,9 @@ use super::place::Place;
 use super::{Failure, Root, load, output, threads};
 use crate::config::Flag;
 use crate::networks::weights::Quantize;
-use crate::runtime::{Chat, ModelInfo, Prompt, Runtime, Sampling, StopRules, TextRequest};
+use crate::runtime::{
+    CacheScope, Chat, ModelInfo, Prompt, Runtime, Sampling, StopRules, TextRequest,
+};
 use story::Story;
 
 const EXAMPLES: &str = "\
@@ -176,6 +178,7 @@ impl Args {
             stop_rules: StopRules::default(),
             logprobs: self.logprobs,
             choice: 0,
+            scope: CacheScope::default(),
         }
     }
 

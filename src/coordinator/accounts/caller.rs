@@ -15,7 +15,7 @@ use super::{KeyId, Roles, Scopes};
 
 /// The key everybody knows, and the account behind it.
 pub const ANONYMOUS_KEY: &str = "0000000000";
-pub const ANONYMOUS: AccountId = AccountId(0);
+pub const ANONYMOUS: AccountId = AccountId::ANONYMOUS;
 
 /// Jobs that all who come without a key of their own may have waiting together.
 const ALL_ANONYMOUS: usize = 500;

@@ -24,6 +24,7 @@ pub(super) mod frames;
 mod gate;
 mod message_room;
 mod payload;
+mod salts;
 mod session;
 mod socket;
 mod strangers;
@@ -62,6 +63,7 @@ use crate::protocol::link;
 use agreement::Peer;
 use farewell::{Ended, Farewell};
 use message_room::MessageRoom;
+use salts::CacheSalts;
 use session::{Session, Welcome};
 use socket::Socket;
 use strangers::Strangers;
@@ -106,6 +108,7 @@ pub struct Workers {
     strangers: Strangers,
     /// Part of every session's name, so that nobody resumes a session of an earlier process.
     process: u64,
+    salts: CacheSalts,
 }
 
 impl Default for WorkersSettings {
@@ -154,6 +157,7 @@ impl Workers {
             settings: Arc::new(settings),
             strangers: Strangers::default(),
             process: Uuid::new_v4().as_u64_pair().0,
+            salts: CacheSalts::default(),
         }
     }
 
@@ -300,7 +304,14 @@ impl Workers {
         let guest = Guest {
             negotiates: peer.used.is_some(),
             name,
-            session: Session::new(id, peer, welcome, gpus, self.settings.media.clone()),
+            session: Session::new(
+                id,
+                peer,
+                welcome,
+                gpus,
+                self.settings.media.clone(),
+                self.salts.clone(),
+            ),
             orders,
             line,
             notices,

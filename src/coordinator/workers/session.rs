@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::agreement::Peer;
 use super::drawing::{self, Untold};
 use super::payload;
+use super::salts::CacheSalts;
 use super::uploads::Upload;
 use super::wording;
 use crate::coordinator::dispatch::{
@@ -35,6 +36,7 @@ pub struct Session {
     welcome: Welcome,
     gpus: Gpus,
     media: Option<Media>,
+    salts: CacheSalts,
     jobs: HashMap<JobId, Running>,
     /// A peer without `multi` takes the next frame for the ack of this job.
     unacked: Option<JobId>,
@@ -91,6 +93,7 @@ impl Session {
         welcome: Welcome,
         gpus: Gpus,
         media: Option<Media>,
+        salts: CacheSalts,
     ) -> Self {
         Self {
             id,
@@ -98,6 +101,7 @@ impl Session {
             welcome,
             gpus,
             media,
+            salts,
             jobs: HashMap::new(),
             unacked: None,
             uploads: Vec::new(),
@@ -392,6 +396,8 @@ impl Session {
             kind: offer.job.kind,
             upload,
             prefill: offer.prefill.as_deref().map(wording::prefill),
+            cache_salt: (!self.peer.is_public())
+                .then(|| self.salts.salt(&self.welcome.worker_id, &offer.job)),
             deadline: self.peer.uses(Extension::Lease).then_some(offer.remaining),
             ..JobFrame::text(about, self.peer.own_name(&offer.model), payload)
         };
@@ -473,7 +479,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use super::{Session, Told, Welcome};
+    use super::{CacheSalts, Session, Told, Welcome};
     use crate::coordinator::dispatch::{Frame, Input, Offer, Said, SessionId};
     use crate::coordinator::media::{Links, Media, MediaSettings};
     use crate::coordinator::names::Names;
@@ -518,7 +524,14 @@ mod tests {
             session_name: String::new(),
             grace: Duration::ZERO,
         };
-        let mut session = Session::new(SESSION, peer.unwrap(), welcome, Gpus::default(), media);
+        let mut session = Session::new(
+            SESSION,
+            peer.unwrap(),
+            welcome,
+            Gpus::default(),
+            media,
+            CacheSalts::default(),
+        );
         let offer = Offer {
             session: SESSION,
             job: Arc::new(image()),

@@ -19,7 +19,7 @@ use tracing::debug;
 use super::pace::Paces;
 use super::summary::Counters;
 use crate::link::session::Work;
-use crate::link::{Offer, Reply, Said, Stop};
+use crate::link::{LineId, Offer, Reply, Said, Stop};
 use crate::protocol::job::{FinishReason, Usage};
 use crate::runtime::{self, Generation, Runtime};
 
@@ -43,6 +43,7 @@ pub struct Shop {
 /// Does the job. Whatever happens, the reply gets exactly one last word.
 pub async fn serve(offer: Offer, mut shop: Shop) {
     let Offer {
+        line,
         work,
         mut reply,
         stop,
@@ -54,7 +55,7 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
         biased;
         () = stop.wanted() => Err(never_began()),
         () = pause(&mut shop.paused) => Err(handed_back()),
-        prepared = prepare(work, &shop.runtime) => prepared,
+        prepared = prepare(work, line, &shop.runtime) => prepared,
     };
     let ended = match prepared {
         Ok((generation, asked)) => {
@@ -89,7 +90,7 @@ async fn pause(paused: &mut watch::Receiver<bool>) {
 }
 
 /// The generation, begun; or the last word already.
-async fn prepare(work: Work, runtime: &Runtime) -> Result<(Generation, Asked), Said> {
+async fn prepare(work: Work, line: LineId, runtime: &Runtime) -> Result<(Generation, Asked), Said> {
     if has_text_without_tokens(&work) {
         return Err(Said::Busy {
             retry_after: NOT_FROM_TEXT,
@@ -97,7 +98,7 @@ async fn prepare(work: Work, runtime: &Runtime) -> Result<(Generation, Asked), S
     }
     let language = runtime.language(&work.model).map_err(blame::said)?;
     // Templates may take a while, and come with downloaded models.
-    let asked = tokio::task::spawn_blocking(move || Asked::read(work, language));
+    let asked = tokio::task::spawn_blocking(move || Asked::read(work, line, language));
     let asked = asked.await.map_err(|_| blame::broken())?;
     let asked = asked.map_err(Said::Failed)?;
     let generation = runtime.generate(asked.request.clone()).await;

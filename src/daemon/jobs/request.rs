@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
+use crate::link::LineId;
 use crate::link::session::Work;
 use crate::protocol::job;
 use crate::protocol::job::{Failure, FailureKind, OutputFormat, TextInput, ToolChoice};
@@ -13,7 +15,7 @@ use crate::protocol::link::Payload;
 use crate::protocol::openai::Strictness;
 use crate::protocol::openai::chat::ChatRequest;
 use crate::runtime::text::{Begins, Language};
-use crate::runtime::{self, Prompt};
+use crate::runtime::{self, CacheScope, Prompt};
 
 /// A request that can be run, and how to read what comes of it.
 pub struct Asked {
@@ -30,7 +32,8 @@ pub struct Asked {
 }
 
 impl Asked {
-    pub fn read(work: Work, language: Arc<Language>) -> Result<Self, Failure> {
+    pub fn read(work: Work, line: LineId, language: Arc<Language>) -> Result<Self, Failure> {
+        let scope = scope(line, work.cache_salt.as_deref(), work.job);
         let mut asked = text_request(work.payload)?;
         refuse_what_needs_a_grammar(&asked)?;
         refuse_other_than_text(&asked)?;
@@ -72,6 +75,7 @@ impl Asked {
                 },
                 logprobs: asked.logprobs.map(|count| count as usize),
                 choice: asked.choice,
+                scope,
             },
         })
     }
@@ -108,6 +112,26 @@ fn text_request(payload: Payload) -> Result<job::TextRequest, Failure> {
             Err(Failure::new(FailureKind::InvalidRequest, message))
         }
     }
+}
+
+/// Jobs share computed prompts where their coordinator says that they belong together, and never with another's. A job
+/// of a coordinator that says nothing shares with its own attempts only.
+fn scope(line: LineId, salt: Option<&str>, job: job::JobId) -> CacheScope {
+    let mut hash = Sha256::new();
+    hash.update(line.0.to_le_bytes());
+    match salt {
+        Some(salt) => {
+            hash.update(b"salt");
+            hash.update(salt);
+        }
+        None => {
+            hash.update(b"job");
+            hash.update(job.0.as_bytes());
+        }
+    }
+    let digest = hash.finalize();
+    let bytes = digest.first_chunk().copied();
+    CacheScope(bytes.map_or(0, u128::from_le_bytes))
 }
 
 /// Clients of the poll API may send stop strings that are empty, or the same twice.
@@ -210,8 +234,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{
-        FailureKind, Payload, job, refuse_other_than_text, runtime, sampling_of, text_request,
+        FailureKind, Payload, job, refuse_other_than_text, runtime, sampling_of, scope,
+        text_request,
     };
+    use crate::link::LineId;
     use crate::protocol::job::LegacySampling;
 
     #[test]
@@ -237,6 +263,19 @@ mod tests {
                 && refused.message.contains("image_url"),
             "{refused}"
         );
+    }
+
+    #[test]
+    fn jobs_share_computed_prompts_by_salt_within_one_line() {
+        let (one, other) = (job::JobId::random(), job::JobId::random());
+        let (ours, theirs) = (LineId(1), LineId(2));
+        let salted = scope(ours, Some("a"), one);
+        assert_eq!(salted, scope(ours, Some("a"), other));
+        assert_ne!(salted, scope(ours, Some("b"), one));
+        assert_ne!(salted, scope(theirs, Some("a"), one));
+        assert_eq!(scope(ours, None, one), scope(ours, None, one));
+        assert_ne!(scope(ours, None, one), scope(ours, None, other));
+        assert_ne!(salted, runtime::CacheScope::default());
     }
 
     #[test]

@@ -298,7 +298,7 @@ mod tests {
     use crate::protocol::job::{Event, JobId};
     use crate::runtime::text::{Begins, Language, Markup, TextSource, ToolMarkup};
     use crate::runtime::{
-        FinishReason, Prompt, Sampling, StopRules, TextRequest, TokenInfo, Usage,
+        CacheScope, FinishReason, Prompt, Sampling, StopRules, TextRequest, TokenInfo, Usage,
     };
 
     fn language() -> Arc<Language> {
@@ -329,6 +329,7 @@ mod tests {
                 stop_rules: StopRules::default(),
                 logprobs: None,
                 choice: 0,
+                scope: CacheScope::default(),
             },
             language: language(),
             offered: vec!["look_up".to_owned()],

@@ -13,7 +13,7 @@ use super::Served;
 use super::client::{Client, Receipt};
 use super::returns::Returns;
 use crate::link::session::{Backoff, Peer, Slot, Work};
-use crate::link::{Feedback, Offer, Reply, Said, Stop, rand_seed};
+use crate::link::{Feedback, LineId, Offer, Reply, Said, Stop, rand_seed};
 use crate::protocol::job::{
     Event, FinishReason, JobId, Kudos, LegacySampling, TextInput, TextRequest,
 };
@@ -107,6 +107,7 @@ impl Job {
             model: self.model.clone(),
             payload: Payload::Neutral(Box::new(self.text.clone())),
             prefill: None,
+            cache_salt: None,
             peer: Peer::Public,
         }
     }
@@ -144,6 +145,8 @@ impl Errand {
         let (mouth, mut words) = mpsc::channel(WAITING_WORDS);
         let stop = Stop::default();
         let offer = Offer {
+            // Without a salt no other job's prompts are found.
+            line: LineId::default(),
             work: job.work(id),
             reply: Reply::new(Slot(0), mouth),
             stop: stop.clone(),

@@ -121,6 +121,7 @@ impl Session {
             model: frame.model,
             payload: frame.payload,
             prefill: frame.prefill,
+            cache_salt: frame.cache_salt,
             peer,
         })));
     }

@@ -70,6 +70,8 @@ pub struct Work {
     pub payload: Payload,
     /// Go on after this.
     pub prefill: Option<Prefill>,
+    /// Jobs of one coordinator with the same may find each other's computed prompts.
+    pub cache_salt: Option<String>,
     pub peer: Peer,
 }
 

@@ -20,6 +20,11 @@ pub struct JobId(pub Uuid);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountId(pub i64);
 
+impl AccountId {
+    /// The account of all requests without a key.
+    pub const ANONYMOUS: Self = Self(0);
+}
+
 /// A worker's row: the same for one name across all its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub i64);

@@ -58,7 +58,29 @@ pub struct Job {
     pub original: Option<Original>,
 }
 
+/// Whose computed prompts a job may find: those of the same owner, never another's. What is found shows in
+/// `cached_tokens` and in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CacheOwner {
+    Account(AccountId, Option<SharedKeyId>),
+    /// Nobody in particular: all keyless clients share one account, so each request is on its own.
+    Request(RequestId),
+}
+
+impl CacheOwner {
+    pub fn of(account: AccountId, shared_key: Option<SharedKeyId>, request: RequestId) -> Self {
+        match account {
+            AccountId::ANONYMOUS => Self::Request(request),
+            account => Self::Account(account, shared_key),
+        }
+    }
+}
+
 impl Job {
+    pub fn cache_owner(&self) -> CacheOwner {
+        CacheOwner::of(self.account, self.shared_key, self.request)
+    }
+
     /// How much work it is as people count it: tokens that may be written, pixelsteps, or one form.
     pub fn size(&self) -> u64 {
         match &self.body {

@@ -29,6 +29,8 @@ pub struct JobFrame {
     pub upload: Vec<UploadSlot>,
     /// Go on after this, exactly.
     pub prefill: Option<Prefill>,
+    /// For our own workers: jobs of one salt may find each other's computed prompts. Without, a job finds its own only.
+    pub cache_salt: Option<String>,
     /// What is left of the job's lifetime.
     pub deadline: Option<Duration>,
 }
@@ -74,6 +76,7 @@ pub(super) struct JobJson<'a> {
     payload: Option<&'a RawValue>,
     upload: Option<AtMost<MOST_SLOTS, UploadSlot>>,
     prefill: Option<Prefill>,
+    cache_salt: Option<String>,
     deadline_ms: Option<u64>,
 }
 
@@ -129,6 +132,7 @@ impl JobJson<'_> {
             payload,
             upload: self.upload.map_or_else(Vec::new, |list| list.0),
             prefill: self.prefill,
+            cache_salt: self.cache_salt,
             deadline: self.deadline_ms.map(Duration::from_millis),
         }))
     }
@@ -176,6 +180,7 @@ impl JobFrame {
             payload,
             upload: Vec::new(),
             prefill: None,
+            cache_salt: None,
             deadline: None,
         }
     }
@@ -204,6 +209,7 @@ impl JobFrame {
                 inner.numbers("tokens", &prefill.tokens);
             });
         }
+        object.text_if("cache_salt", self.cache_salt.as_deref());
         object.number_if("deadline_ms", self.deadline.map(|left| left.as_millis()));
         object.end();
     }

@@ -211,6 +211,7 @@ fn what_the_coordinator_adds_for_our_own_peers_crosses_too() {
             text: "up".to_owned(),
             tokens: vec![4, 5],
         }),
+        cache_salt: Some("5eed".to_owned()),
         deadline: Some(Duration::from_secs(9)),
         ..JobFrame::text(attempt, "demo", Payload::Neutral(Box::new(request)))
     };

@@ -78,11 +78,12 @@ impl Resident {
         if self.scheduler.is_idle() {
             self.served = level;
         }
+        let scope = job.scope;
         let (sequence, tokens, reason) = Sequence::begin(job, &self.language);
         if let Some(reason) = reason {
             return sequence.finish(reason);
         }
-        self.scheduler.submit(id, tokens);
+        self.scheduler.submit(id, scope, tokens);
         self.sequences.insert(id, sequence);
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::fake::{CONTEXT, END, Fake, Rule};
 use crate::runtime::{
-    CacheRoom, EngineLimits, Event, Failure, FinishReason, Generation, ModelSource, Prompt,
-    Runtime, SLOW_READER_TOKENS, Sampling, StopRules, TextRequest, Usage,
+    CacheRoom, CacheScope, EngineLimits, Event, Failure, FinishReason, Generation, ModelSource,
+    Prompt, Runtime, SLOW_READER_TOKENS, Sampling, StopRules, TextRequest, Usage,
 };
 
 async fn start(fake: &Fake, limits: EngineLimits, cache_tokens: usize) -> Runtime {
@@ -37,6 +37,7 @@ fn request(prompt: &str) -> TextRequest {
         stop_rules: StopRules::default(),
         logprobs: None,
         choice: 0,
+        scope: CacheScope::default(),
     }
 }
 

@@ -4,6 +4,9 @@
 //! and its own tokens. That name is the key of the cache, compared as a whole, so neither a hash collision nor
 //! a page put to new use can make two different prefixes share. Pages nobody holds stay findable until their
 //! room is needed; a chain is released tail first, so what is forgotten is never the parent of what is kept.
+//!
+//! Names begin with a scope, so sequences of different scopes never share: a page that is found tells its finder, by the
+//! count of cached tokens and by time, that somebody asked the same before.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -26,17 +29,35 @@ pub struct Blocks {
 #[must_use = "pages that are not released are lost"]
 pub struct Chain {
     pages: Vec<u32>,
-    /// How many of them, from the front, are sealed; and the name of the last of those.
+    /// How many of them, from the front, are sealed; and what names the content so far.
     sealed: usize,
-    last: Option<Fact>,
+    last: Parent,
 }
+
+/// Sequences of one scope share pages, and no others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct CacheScope(pub u128);
 
 /// Names the content of a sealed page, and through its parent everything before it. Never used twice.
 type Fact = u64;
 
+/// What stands before a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Parent {
+    /// Nothing: the page is the first of its sequence.
+    Scope(CacheScope),
+    Page(Fact),
+}
+
+impl Default for Parent {
+    fn default() -> Self {
+        Self::Scope(CacheScope::default())
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Content {
-    parent: Option<Fact>,
+    parent: Parent,
     tokens: [u32; PAGE_TOKENS],
 }
 
@@ -48,6 +69,13 @@ struct Page {
 }
 
 impl Chain {
+    pub fn new(scope: CacheScope) -> Self {
+        Self {
+            last: Parent::Scope(scope),
+            ..Self::default()
+        }
+    }
+
     pub fn pages(&self) -> &[u32] {
         &self.pages
     }
@@ -93,20 +121,20 @@ impl Blocks {
                 None => chain.pages.push(page),
             }
             chain.sealed += 1;
-            chain.last = self.fact(page);
+            chain.last = self.named(page, chain.last);
         }
         chain.sealed * PAGE_TOKENS
     }
 
-    /// How many pages [`share`](Self::share) would find for a new chain, and how many of those nobody holds
+    /// How many pages [`share`](Self::share) would find for a new chain of this scope, and how many of those nobody holds
     /// (taking those uses up free pages).
-    pub fn shareable(&self, tokens: &[u32]) -> (usize, usize) {
-        let mut probe = Chain::default();
+    pub fn shareable(&self, scope: CacheScope, tokens: &[u32]) -> (usize, usize) {
+        let mut probe = Chain::new(scope);
         let mut unheld = 0;
         while let Some(page) = self.next_shared(&probe, tokens) {
             unheld += usize::from(self.pages[page as usize].holders == 0);
             probe.sealed += 1;
-            probe.last = self.fact(page);
+            probe.last = self.named(page, probe.last);
         }
         (probe.sealed, unheld)
     }
@@ -148,7 +176,7 @@ impl Blocks {
             };
             chain.pages[chain.sealed] = page;
             chain.sealed += 1;
-            chain.last = self.fact(page);
+            chain.last = self.named(page, chain.last);
         }
     }
 
@@ -180,11 +208,10 @@ impl Blocks {
         self.sealed.get(&content).copied()
     }
 
-    fn fact(&self, page: u32) -> Option<Fact> {
-        self.pages[page as usize]
-            .sealed
-            .as_ref()
-            .map(|(fact, _)| *fact)
+    /// The name of a page, which every sealed one has.
+    fn named(&self, page: u32, before: Parent) -> Parent {
+        let sealed = self.pages[page as usize].sealed.as_ref();
+        sealed.map_or(before, |(fact, _)| Parent::Page(*fact))
     }
 
     fn tick(&mut self) -> u64 {
@@ -235,7 +262,7 @@ impl Blocks {
     }
 }
 
-fn content_at(tokens: &[u32], page: usize, parent: Option<Fact>) -> Option<Content> {
+fn content_at(tokens: &[u32], page: usize, parent: Parent) -> Option<Content> {
     let start = page * PAGE_TOKENS;
     let tokens = tokens.get(start..start + PAGE_TOKENS)?.try_into().ok()?;
     Some(Content { parent, tokens })

@@ -4,4 +4,4 @@
 
 mod blocks;
 
-pub use blocks::{Blocks, Chain};
+pub use blocks::{Blocks, CacheScope, Chain};

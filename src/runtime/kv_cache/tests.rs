@@ -2,7 +2,7 @@
 
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 
-use super::{Blocks, Chain};
+use super::{Blocks, CacheScope, Chain};
 use crate::kernels::PAGE_TOKENS;
 
 fn prompt(pages: usize, word: u32) -> Vec<u32> {
@@ -46,8 +46,40 @@ fn a_page_is_found_again_only_under_the_same_beginning() {
     let mut other_beginning = prompt(2, 1);
     other_beginning[0] = 99;
     other_beginning.push(5);
-    assert_eq!(blocks.shareable(&other_beginning), (0, 0));
+    assert_eq!(
+        blocks.shareable(CacheScope::default(), &other_beginning),
+        (0, 0)
+    );
     blocks.release(chain);
+}
+
+#[test]
+fn equal_prefixes_of_two_scopes_share_nothing() {
+    let mut blocks = Blocks::new(8);
+    let mut tokens = prompt(2, 1);
+    tokens.push(5);
+    let (ours, theirs) = (CacheScope(1), CacheScope(2));
+    let in_scope = |blocks: &mut Blocks, scope| {
+        let mut chain = Chain::new(scope);
+        let known = blocks.share(&mut chain, &tokens);
+        assert!(blocks.grow(&mut chain, tokens.len()));
+        blocks.seal(&mut chain, &tokens, tokens.len());
+        (known, chain)
+    };
+    let (_, first) = in_scope(&mut blocks, ours);
+    assert_eq!(blocks.shareable(ours, &tokens), (2, 0));
+    assert_eq!(blocks.shareable(theirs, &tokens), (0, 0));
+    let (known, second) = in_scope(&mut blocks, theirs);
+    assert_eq!(known, 0);
+    let (known, third) = in_scope(&mut blocks, ours);
+    assert_eq!(known, 2 * PAGE_TOKENS);
+    let (first_pages, second_pages) = (first.pages()[..2].to_vec(), second.pages()[..2].to_vec());
+    assert_ne!(first_pages, second_pages);
+    assert_eq!(first_pages, third.pages()[..2]);
+    for chain in [first, second, third] {
+        blocks.release(chain);
+    }
+    assert_eq!(blocks.free(), 8);
 }
 
 #[test]
@@ -60,7 +92,11 @@ fn what_was_used_longest_ago_is_forgotten_first_and_from_its_end() {
     }
     let mut chain = Chain::default();
     assert!(blocks.grow(&mut chain, PAGE_TOKENS));
-    let found = |tokens: &[u32]| blocks.shareable(&[tokens, &[0]].concat()).0;
+    let found = |tokens: &[u32]| {
+        blocks
+            .shareable(CacheScope::default(), &[tokens, &[0]].concat())
+            .0
+    };
     assert_eq!((found(&old), found(&young)), (1, 2));
     blocks.release(chain);
 }

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::kv_cache::{Blocks, Chain};
+use super::kv_cache::{Blocks, CacheScope, Chain};
 use crate::kernels::PAGE_TOKENS;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +45,7 @@ pub struct Row {
 #[derive(Debug)]
 struct Entry {
     id: SequenceId,
+    scope: CacheScope,
     /// Prompt and generated tokens.
     tokens: Vec<u32>,
     /// How many of them are in the pages.
@@ -107,15 +108,16 @@ impl Scheduler {
     }
 
     /// Queues a sequence of at least one and at most [`capacity`](Self::capacity) tokens. Ids must ascend.
-    pub fn submit(&mut self, id: SequenceId, tokens: Vec<u32>) {
+    pub fn submit(&mut self, id: SequenceId, scope: CacheScope, tokens: Vec<u32>) {
         debug_assert!(!tokens.is_empty() && tokens.len() <= self.capacity());
         self.waiting.push_back(Entry {
             id,
+            scope,
             tokens,
             computed: 0,
             cached: 0,
             was_preempted: false,
-            chain: Chain::default(),
+            chain: Chain::new(scope),
         });
     }
 
@@ -223,7 +225,7 @@ impl Scheduler {
     /// Whether all known tokens fit, with one page to spare for each running sequence, so that admitting one
     /// does not soon send another back. Alone it may have everything.
     fn fits(&self, entry: &Entry) -> bool {
-        let (shared, unheld) = self.blocks.shareable(&entry.tokens);
+        let (shared, unheld) = self.blocks.shareable(entry.scope, &entry.tokens);
         let needed = entry.tokens.len().div_ceil(PAGE_TOKENS) - shared + unheld;
         let spare = self.running.len();
         needed + spare <= self.blocks.free()

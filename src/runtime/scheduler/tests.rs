@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 
-use super::{Limits, Scheduler, SequenceId};
+use super::{CacheScope, Limits, Scheduler, SequenceId};
 use crate::kernels::PAGE_TOKENS;
 
 /// A device of the imagination: remembers what was written into each page, and draws tokens by rule.
@@ -36,7 +36,7 @@ impl World {
         let room = self.scheduler.capacity().saturating_sub(tokens.len());
         self.wanted.insert(id, wanted.clamp(1, room + 1));
         self.history.insert(id, tokens.clone());
-        self.scheduler.submit(id, tokens);
+        self.scheduler.submit(id, CacheScope::default(), tokens);
         id
     }
 

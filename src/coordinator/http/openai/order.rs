@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::coordinator::secrets;
 use crate::coordinator::state::DoorSettings;
 use crate::protocol::job::{
-    AccountId, Body, Formats, Job, JobId, Kind, Limits, ModelChoice, Original, Privacy, Reach,
-    RequestId, TextInput, TextRequest, UnixMillis,
+    AccountId, Body, CacheOwner, Formats, Job, JobId, Kind, Limits, ModelChoice, Original, Privacy,
+    Reach, RequestId, TextInput, TextRequest, UnixMillis,
 };
 use crate::protocol::legacy::text::job::only_for_our_workers;
 use crate::protocol::openai::chat::ChatRequest;
@@ -117,12 +117,13 @@ impl Order {
         }
     }
 
-    /// After each message, the hash of everything up to it. Of a long talk the last ones: they say the most.
+    /// After each message, the hash of everything up to it and of its owner, who alone finds it on a worker. Of a long talk the last ones: they say the most.
     fn prefixes(&self, request: &ChatRequest) -> Vec<u64> {
         let TextInput::Chat(chat) = &request.text.input else {
             return Vec::new();
         };
         let mut hasher = self.settings.prefixes.build_hasher();
+        CacheOwner::of(self.account, None, self.request).hash(&mut hasher);
         request.model.hash(&mut hasher);
         request.cache_key.hash(&mut hasher);
         chat.tools.hash(&mut hasher);
