@@ -306,7 +306,7 @@ pub fn weight(event: &Event) -> usize {
         Event::Token(token) => {
             let logprobs = token.logprobs.iter().map(|one| {
                 let top = one.top.iter().map(|(text, _)| text.len() + EACH);
-                one.text.len() + EACH + top.sum::<usize>()
+                one.bytes.len() + EACH + top.sum::<usize>()
             });
             token.text.len() + logprobs.sum::<usize>()
         }

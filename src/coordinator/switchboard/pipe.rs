@@ -221,7 +221,7 @@ mod tests {
 
     fn word(id: u32) -> Event {
         let logprob = TokenLogprob {
-            text: format!("{id} "),
+            bytes: format!("{id} ").into_bytes(),
             logprob: -1.0,
             top: Vec::new(),
         };

@@ -4,9 +4,11 @@
 //! | --- | --- |
 //! | `request` | what was asked for, as the engine takes it |
 //! | `speech` | what the engine says, as coordinators hear it |
+//! | `logprobs` | which tokens a piece of text was written with |
 //! | `blame` | what went wrong, and whose fault it was |
 
 mod blame;
+mod logprobs;
 mod request;
 mod speech;
 

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use uuid::Uuid;
 
+use super::logprobs::Logprobs;
 use super::request::Asked;
 use crate::daemon::pace::Pace;
 use crate::link::Said;
@@ -24,7 +25,8 @@ pub struct Speech<'a> {
     parser: OutputParser,
     /// Tokens that no word has come of yet.
     ids: Vec<u32>,
-    logprobs: Vec<TokenLogprob>,
+    /// Where log probabilities are wanted.
+    logprobs: Option<Logprobs>,
     usage: Usage,
     first: Option<Instant>,
     fresh_tokens: u32,
@@ -40,7 +42,10 @@ impl<'a> Speech<'a> {
             parser: OutputParser::new(asked.language.markup, offered, asked.is_thinking),
             asked,
             ids: Vec::new(),
-            logprobs: Vec::new(),
+            logprobs: asked
+                .request
+                .logprobs
+                .map(|_| Logprobs::new(asked.language.pieces(), asked.begins())),
             usage: Usage::default(),
             first: None,
             fresh_tokens: 0,
@@ -55,14 +60,24 @@ impl<'a> Speech<'a> {
         let (mut pieces, usage, parser) = (Vec::new(), &mut self.usage, &mut self.parser);
         let mut said = String::new();
         let language = &self.asked.language;
+        if let Some(logprobs) = &mut self.logprobs {
+            for &id in &request.generated {
+                logprobs.push(language.pieces(), id, None);
+            }
+        }
+        let logprobs = &mut self.logprobs;
         let stop = request.stop.clone();
         usage.completion_tokens = small(request.generated.len());
         let stops = (stop, &request.stop_rules);
         language.replay(&request.generated, self.asked.begins(), stops, |text| {
             usage.reasoning_tokens += u32::from(parser.is_reasoning());
             parser.push(text, &mut pieces);
-            let texts = pieces.drain(..).filter_map(words);
-            said.extend(texts);
+            for text in pieces.drain(..).filter_map(words) {
+                if let Some(logprobs) = logprobs {
+                    logprobs.take(&text);
+                }
+                said.push_str(&text);
+            }
         });
         let more = self.asked.told.strip_prefix(&said);
         self.ahead = more.map_or(0, str::len);
@@ -147,10 +162,13 @@ impl<'a> Speech<'a> {
     fn take(&mut self, tokens: Vec<TokenInfo>) {
         let pieces = self.asked.language.pieces();
         self.ids.extend(tokens.iter().map(|token| token.id));
-        let told = tokens
-            .into_iter()
-            .filter_map(|token| logprob(token, pieces));
-        self.logprobs.extend(told);
+        let Some(logprobs) = &mut self.logprobs else {
+            return;
+        };
+        for token in tokens {
+            let id = token.id;
+            logprobs.push(pieces, id, logprob(token, pieces));
+        }
     }
 
     /// A model that may call once is held to it: what follows its first call is not said.
@@ -186,6 +204,24 @@ impl<'a> Speech<'a> {
         pieces.retain(|piece| !matches!(piece, Piece::Content(text) | Piece::Reasoning(text) if text.is_empty()));
     }
 
+    /// Those of the content. What stands in thoughts and calls is passed over.
+    fn take_logprobs(&mut self, pieces: &[Piece]) -> Vec<TokenLogprob> {
+        let Some(logprobs) = &mut self.logprobs else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for piece in pieces {
+            match piece {
+                Piece::Content(text) => found.extend(logprobs.take(text)),
+                Piece::Reasoning(text) | Piece::Arguments { text, .. } => {
+                    logprobs.take(text);
+                }
+                Piece::Call { .. } => {}
+            }
+        }
+        found
+    }
+
     fn output(&mut self, pieces: Vec<Piece>) -> Option<Said> {
         match pieces.is_empty() {
             true => None,
@@ -195,15 +231,14 @@ impl<'a> Speech<'a> {
 
     /// The same, for tokens that no words will come of too.
     fn output_with_tokens(&mut self, mut pieces: Vec<Piece>) -> Option<Said> {
+        // Before anything is cut off: all of it is in the tokens' text.
+        let logprobs = self.take_logprobs(&pieces);
         self.skip_what_was_told(&mut pieces);
         let mut events: Vec<Event> = Vec::with_capacity(pieces.len());
         for piece in pieces {
             add(piece, self.asked.job, &mut events);
         }
-        let (ids, logprobs) = (
-            std::mem::take(&mut self.ids),
-            std::mem::take(&mut self.logprobs),
-        );
+        let ids = std::mem::take(&mut self.ids);
         if events.is_empty() && !ids.is_empty() {
             events.push(Event::Token(TokenEvent::default()));
         }
@@ -213,7 +248,7 @@ impl<'a> Speech<'a> {
             _ => {}
         }
         let content = events.iter_mut().find_map(|event| match event {
-            Event::Token(token) => Some(token),
+            Event::Token(token) if token.channel == Channel::Content => Some(token),
             _ => None,
         });
         if let Some(token) = content {
@@ -271,14 +306,14 @@ fn call_id(job: JobId, index: u32) -> String {
 }
 
 fn logprob(token: TokenInfo, pieces: &Pieces) -> Option<TokenLogprob> {
-    let text = |id| String::from_utf8_lossy(pieces.bytes(id)).into_owned();
+    let bytes = |id| pieces.bytes(id).to_vec();
     Some(TokenLogprob {
-        text: text(token.id),
+        bytes: bytes(token.id),
         logprob: token.logprob?,
         top: token
             .top
             .into_iter()
-            .map(|(id, logprob)| (text(id), logprob))
+            .map(|(id, logprob)| (bytes(id), logprob))
             .collect(),
     })
 }

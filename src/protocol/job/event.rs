@@ -65,10 +65,11 @@ pub struct ToolCallEvent {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenLogprob {
-    pub text: String,
+    /// What the token stands for, which may be part of a character.
+    pub bytes: Vec<u8>,
     pub logprob: f32,
     /// The best alternatives, best first, when they were asked for.
-    pub top: Vec<(String, f32)>,
+    pub top: Vec<(Vec<u8>, f32)>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use crate::protocol::job::{Channel, Event, FinishReason, TokenEvent, TokenLogpro
 const MOST_DELTAS: usize = 4096;
 const MOST_CALLS: usize = 256;
 const MOST_ALTERNATIVES: usize = 64;
+const MOST_TOKEN_BYTES: usize = 1024;
 /// What stands for a probability of nothing, which JSON cannot say.
 const NO_CHANCE: f32 = -9999.0;
 
@@ -87,6 +88,8 @@ struct LogprobsJson {
 #[derive(Deserialize)]
 struct LogprobJson {
     token: String,
+    #[serde(default)]
+    bytes: Loose<AtMost<MOST_TOKEN_BYTES, u8>>,
     logprob: f32,
     top_logprobs: Option<AtMost<MOST_ALTERNATIVES, AlternativeJson>>,
 }
@@ -94,6 +97,8 @@ struct LogprobJson {
 #[derive(Deserialize)]
 struct AlternativeJson {
     token: String,
+    #[serde(default)]
+    bytes: Loose<AtMost<MOST_TOKEN_BYTES, u8>>,
     logprob: f32,
 }
 
@@ -220,14 +225,19 @@ impl From<LogprobJson> for TokenLogprob {
     fn from(json: LogprobJson) -> Self {
         let top = json.top_logprobs.map_or_else(Vec::new, |list| list.0);
         Self {
-            text: json.token,
+            bytes: token_bytes(json.token, json.bytes),
             logprob: json.logprob,
             top: top
                 .into_iter()
-                .map(|one| (one.token, one.logprob))
+                .map(|one| (token_bytes(one.token, one.bytes), one.logprob))
                 .collect(),
         }
     }
+}
+
+/// The token's text says all where there are no bytes: some backends write none.
+fn token_bytes(text: String, bytes: Loose<AtMost<MOST_TOKEN_BYTES, u8>>) -> Vec<u8> {
+    bytes.0.map_or_else(|| text.into_bytes(), |bytes| bytes.0)
 }
 
 /// One `token` frame for one event, one `tokens` frame for several. Only tokens and tool calls are written.
@@ -309,15 +319,24 @@ fn write_call(call: &ToolCallEvent, out: &mut String) {
 
 fn write_logprob(token: &TokenLogprob, out: &mut String) {
     let mut object = Object::new(out);
-    object.text("token", &token.text);
+    write_token(&token.bytes, &mut object);
     object.number("logprob", finite(token.logprob));
-    object.list("top_logprobs", &token.top, |(text, logprob), out| {
+    object.list("top_logprobs", &token.top, |(bytes, logprob), out| {
         let mut object = Object::new(out);
-        object.text("token", text);
+        write_token(bytes, &mut object);
         object.number("logprob", finite(*logprob));
         object.end();
     });
     object.end();
+}
+
+/// The bytes too where the text does not say them.
+fn write_token(bytes: &[u8], object: &mut Object<'_>) {
+    let text = String::from_utf8_lossy(bytes);
+    object.text("token", &text);
+    if text.as_bytes() != bytes {
+        object.numbers("bytes", bytes);
+    }
 }
 
 fn finite(logprob: f32) -> f32 {

@@ -500,11 +500,15 @@ fn token_event() -> impl Strategy<Value = Event> {
         Just(Channel::Refusal)
     ];
     let logprob = (
-        any::<String>(),
+        vec(any::<u8>(), 0..9),
         -1e30f32..0.0,
-        vec((any::<String>(), -50f32..0.0), 0..3),
+        vec((vec(any::<u8>(), 0..9), -50f32..0.0), 0..3),
     );
-    let logprob = logprob.prop_map(|(text, logprob, top)| TokenLogprob { text, logprob, top });
+    let logprob = logprob.prop_map(|(bytes, logprob, top)| TokenLogprob {
+        bytes,
+        logprob,
+        top,
+    });
     let token = (channel, ".+", vec(any::<u32>(), 0..4), vec(logprob, 0..3));
     let token = token.prop_map(|(channel, text, ids, logprobs)| {
         Event::Token(TokenEvent {

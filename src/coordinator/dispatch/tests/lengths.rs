@@ -87,7 +87,7 @@ fn calls_and_log_probabilities_are_output_too() {
     };
     let logprobs = |count: usize| {
         let one = TokenLogprob {
-            text: "xx".to_owned(),
+            bytes: b"xx".to_vec(),
             logprob: 0.0,
             top: Vec::new(),
         };

@@ -1,5 +1,8 @@
 //! Counts and log probabilities in OpenAI's words.
 
+use std::borrow::Cow;
+use std::fmt::Write;
+
 use serde_json::{Value, json};
 
 use crate::protocol::job::{TokenLogprob, Usage};
@@ -45,14 +48,14 @@ pub fn logprob(token: &TokenLogprob) -> Value {
     let top: Vec<_> = token
         .top
         .iter()
-        .map(|(text, logprob)| entry(text, *logprob))
+        .map(|(bytes, logprob)| entry(bytes, *logprob))
         .collect();
-    let mut entry = entry(&token.text, token.logprob);
+    let mut entry = entry(&token.bytes, token.logprob);
     entry["top_logprobs"] = Value::Array(top);
     entry
 }
 
-fn entry(text: &str, logprob: f32) -> Value {
+fn entry(bytes: &[u8], logprob: f32) -> Value {
     // As OpenAI does for what is as good as impossible: JSON knows no infinity.
     const LEAST: f64 = -9999.0;
     let logprob = match logprob.is_nan() {
@@ -61,5 +64,43 @@ fn entry(text: &str, logprob: f32) -> Value {
     };
     // As many digits as it has: the others would be those of a double.
     let logprob = (logprob * 1e6).round() / 1e6;
-    json!({"token": text, "logprob": logprob, "bytes": text.as_bytes()})
+    json!({"token": shown(bytes), "logprob": logprob, "bytes": bytes})
+}
+
+/// A token as text; bytes that are no character are written `\\x9f`, as OpenAI does.
+fn shown(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return text.into();
+    }
+    let mut out = String::new();
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::logprob;
+    use crate::protocol::job::TokenLogprob;
+
+    #[test]
+    fn a_part_of_a_character_has_its_real_bytes() {
+        let part = TokenLogprob {
+            bytes: b"a\xf0\x9f".to_vec(),
+            logprob: -0.5,
+            top: vec![("é".into(), -1.0)],
+        };
+        let alternative = json!({"token": "é", "logprob": -1.0, "bytes": [0xc3, 0xa9]});
+        assert_eq!(
+            logprob(&part),
+            json!({"token": "a\\xf0\\x9f", "logprob": -0.5, "bytes": [0x61, 0xf0, 0x9f],
+                "top_logprobs": [alternative]})
+        );
+    }
 }

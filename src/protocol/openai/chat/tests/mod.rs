@@ -76,9 +76,9 @@ fn said(channel: Channel, text: &str) -> Event {
         channel,
         text: text.to_owned(),
         logprobs: vec![TokenLogprob {
-            text: text.to_owned(),
+            bytes: text.into(),
             logprob: -0.5,
-            top: vec![("no".to_owned(), f32::NEG_INFINITY)],
+            top: vec![("no".into(), f32::NEG_INFINITY)],
         }],
         ..TokenEvent::default()
     })
