@@ -17,6 +17,7 @@ mod cli;
 mod clients;
 mod config;
 mod demo;
+mod documents;
 mod engine;
 #[cfg(feature = "coordinator")]
 mod extensions;
@@ -44,7 +45,6 @@ mod offer;
 #[cfg(feature = "coordinator")]
 mod operator;
 mod probe;
-mod readme;
 #[cfg(feature = "coordinator")]
 mod routes;
 mod support;

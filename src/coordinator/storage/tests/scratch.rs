@@ -32,7 +32,7 @@ impl Scratch {
     pub async fn postgres() -> Self {
         let server = std::env::var("MUSTER_TEST_POSTGRES").expect(
             "MUSTER_TEST_POSTGRES is not set: `./test tests` starts a PostgreSQL and sets it, \
-             README.md says how to run one test by hand",
+             docs/contributing.md says how to run one test by hand",
         );
         let database = format!("muster_{}", Uuid::new_v4().simple());
         sqlx::any::install_default_drivers();

@@ -1,4 +1,4 @@
-//! What `README.md` says is so: its table of what works is looked up, command by command and test by test.
+//! The documents tell the truth: `docs/status.md` is held against commands and tests, and every path and link exists.
 
 use std::fs;
 use std::path::Path;
@@ -12,19 +12,10 @@ fn every_command_is_in_the_table() {
         .into_iter()
         .filter(|command| !rows.iter().any(|row| row.command() == Some(command)))
         .collect();
-    assert!(missing.is_empty(), "README.md has no row for {missing:?}");
-}
-
-#[test]
-fn the_exit_codes_are_those_of_the_help() {
-    let help = worker(&["--help"]).run().ok();
-    let (_, codes) = help.split_once("Exit codes:\n").unwrap();
-    let readme = fs::read_to_string("README.md").unwrap();
-    for line in codes.lines().filter(|line| !line.trim().is_empty()) {
-        let (code, meaning) = line.trim().split_once("  ").unwrap();
-        let row = format!("| {code} | {meaning} |");
-        assert!(readme.contains(&row), "README.md has no row {row}");
-    }
+    assert!(
+        missing.is_empty(),
+        "docs/status.md has no row for {missing:?}"
+    );
 }
 
 #[test]
@@ -63,7 +54,7 @@ fn a_command_that_works_does_not_say_that_it_is_not_built() {
         let help = worker(&[command, "--help"]).run().ok();
         assert!(
             !help.contains(NOT_BUILT),
-            "{} is not built yet: say so in README.md",
+            "{} is not built yet: say so in docs/status.md",
             row.what
         );
     }
@@ -82,7 +73,7 @@ fn what_is_not_built_yet_says_so_and_exits_69() {
         let says_so = run.code == 69 && run.stderr.contains(NOT_BUILT);
         assert!(
             says_so,
-            "README.md says that {} is not built yet, and it is",
+            "docs/status.md says that {} is not built yet, and it is",
             row.what
         );
     }
@@ -108,26 +99,55 @@ fn the_exit_codes_are_those_of_the_program() {
             .split_once("  ")
             .expect("a code and its meaning");
         let row = format!("| {code} | {meaning} |");
-        assert!(readme().contains(&row), "README.md lacks {row}");
+        assert!(read(STATUS).contains(&row), "docs/status.md lacks {row}");
     }
 }
 
 #[test]
-fn every_path_it_names_exists() {
-    for path in quoted(&readme()).filter(|word| is_path(word)) {
-        assert!(root().join(path).exists(), "README.md names {path}");
+fn every_path_that_a_document_names_exists() {
+    for document in documents() {
+        // Blocks of commands would upset the count of backticks.
+        let text = read(&document).replace("```", "\n");
+        for path in quoted(&text).filter(|word| is_path(word)) {
+            assert!(root().join(path).exists(), "{document} names {path}");
+        }
     }
+}
+
+#[test]
+fn every_link_between_documents_leads_somewhere() {
+    for document in documents() {
+        let folder = root().join(&document);
+        let folder = folder.parent().expect("a document is in a folder");
+        for target in links(&read(&document)) {
+            let file = target.split('#').next().unwrap_or_default();
+            assert!(
+                folder.join(file).is_file(),
+                "{document} links to {target}, which does not exist"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_readme_fits_on_two_screens() {
+    let bytes = read("README.md").len();
+    assert!(
+        bytes <= 6 << 10,
+        "README.md has {bytes} bytes, at most 6144"
+    );
 }
 
 #[test]
 fn a_table_that_lies_is_caught() {
-    assert!(held("`tests/it/readme.rs: a_table_that_lies_is_caught`"));
-    assert!(!held("`tests/it/readme.rs: a_test_nobody_wrote`"));
+    assert!(held("`tests/it/documents.rs: a_table_that_lies_is_caught`"));
+    assert!(!held("`tests/it/documents.rs: a_test_nobody_wrote`"));
     assert!(!held("`tests/it/nowhere.rs: a_table_that_lies_is_caught`"));
     assert!(held("`./test cuda`") && !held("`./test everything`"));
     assert!(!held("hope"));
 }
 
+const STATUS: &str = "docs/status.md";
 const WORKS: &str = "works";
 const NOT_BUILT: &str = "not built yet";
 const COMPILES: &str = "compiles, not yet run on a GPU";
@@ -151,10 +171,10 @@ impl Row {
 }
 
 fn rows() -> Vec<Row> {
-    let readme = readme();
-    let (_, section) = readme
+    let status = read(STATUS);
+    let (_, section) = status
         .split_once("## What works\n")
-        .expect("README.md has \"What works\"");
+        .expect("docs/status.md has \"What works\"");
     let table = section.lines().skip_while(|line| !line.starts_with('|'));
     let rows = table.skip(2).take_while(|line| line.starts_with('|'));
     rows.map(|line| {
@@ -206,14 +226,30 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 
 /// Is it a path of this repository, and one file or folder rather than a pattern?
 fn is_path(word: &str) -> bool {
-    let folders = ["src/", "tests/", "benches/", "models/", "cuda/", ".ci/"];
+    let folders = [
+        "src/", "tests/", "benches/", "models/", "cuda/", "docs/", ".ci/",
+    ];
     let starts = folders.iter().any(|folder| word.starts_with(folder));
     starts && !word.contains(['*', '<', ' ', ':'])
 }
 
-fn readme() -> String {
-    // Blocks of commands would upset the count of backticks.
-    read("README.md").replace("```", "\n")
+/// README.md, CHANGELOG.md and everything in `docs/`.
+fn documents() -> Vec<String> {
+    let entries = fs::read_dir(root().join("docs")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut documents: Vec<String> = names.map(|name| format!("docs/{name}")).collect();
+    assert!(documents.len() > 5, "found only {documents:?}");
+    documents.extend(["README.md".to_owned(), "CHANGELOG.md".to_owned()]);
+    documents
+}
+
+/// The targets of Markdown links within the repository.
+fn links(text: &str) -> Vec<&str> {
+    let targets = text.split("](").skip(1);
+    let targets = targets.filter_map(|rest| rest.split(')').next());
+    targets
+        .filter(|target| !target.contains("://") && !target.starts_with('#'))
+        .collect()
 }
 
 fn read(file: &str) -> String {
