@@ -61,21 +61,31 @@ impl Reload {
 
     /// What was made of the new configuration. None where it is wrong: the old one stays in use.
     pub fn again<T>(&mut self, make: impl FnOnce(&Config) -> Result<T, Failure>) -> Option<T> {
+        let (made, loaded) = self.read(make)?;
+        self.take_over(loaded);
+        Some(made)
+    }
+
+    /// Applies what was made of the new configuration, and then says that it is in use.
+    #[cfg(feature = "coordinator")]
+    pub async fn apply<T>(
+        &mut self,
+        make: impl FnOnce(&Config) -> Result<T, Failure>,
+        apply: impl AsyncFnOnce(T),
+    ) {
+        if let Some((made, loaded)) = self.read(make) {
+            apply(made).await;
+            self.take_over(loaded);
+        }
+    }
+
+    fn read<T>(&self, make: impl FnOnce(&Config) -> Result<T, Failure>) -> Option<(T, Loaded)> {
         let read = self.root.load_with(self.flags.clone());
         let made = read.and_then(|loaded| Ok((make(&loaded.config)?, loaded)));
-        match made {
-            Ok((made, loaded)) => {
-                self.take_over(loaded);
-                Some(made)
-            }
-            Err(failure) => {
-                error!(
-                    "reloading the configuration failed, the old one stays in use: {}",
-                    failure
-                );
-                None
-            }
-        }
+        made.map_err(|failure| {
+            error!("reloading the configuration failed, the old one stays in use: {failure}");
+        })
+        .ok()
     }
 
     fn take_over(&mut self, loaded: Loaded) {

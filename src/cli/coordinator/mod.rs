@@ -54,9 +54,8 @@ pub fn serve(args: &serve::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Fa
         };
         ready.tell_operator(args.door.json)?;
         let again = async || {
-            if let Some(settings) = reload.again(make) {
-                coordinator.reload(settings).await;
-            }
+            let change = async |settings| coordinator.reload(settings).await;
+            reload.apply(make, change).await;
         };
         stay.until_told(again).await;
         let grace = reload.config().worker.drain;

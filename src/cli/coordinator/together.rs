@@ -61,9 +61,8 @@ pub async fn run(
     }
     let coordinator = started.coordinator;
     let again = async || {
-        if let Some(settings) = reload.again(settings::of) {
-            coordinator.reload(settings).await;
-        }
+        let change = async |settings| coordinator.reload(settings).await;
+        reload.apply(settings::of, change).await;
     };
     stay.until_told(again).await;
     // The worker stays until the last job that waits has had its turn; the tasks that end then are its own, too.
