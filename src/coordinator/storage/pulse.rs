@@ -279,20 +279,22 @@ async fn rescue(readers: &AnyPool, path: &Path) {
     }
 }
 
+/// The copy has its name when all of it is there.
 async fn copy(readers: &AnyPool, path: &Path) -> Result<(), StorageError> {
-    super::migrate::prepare_file(path)?;
+    let part = path.with_added_extension("part");
+    super::migrate::prepare_file(&part)?;
     let mut connection = readers.acquire().await?;
     // Writes a file of its own, which readers may not do either.
     sqlx::query("PRAGMA query_only = 0")
         .execute(&mut *connection)
         .await?;
     let copied = sqlx::query("VACUUM INTO $1")
-        .bind(path.to_string_lossy().into_owned())
+        .bind(part.to_string_lossy().into_owned())
         .execute(&mut *connection)
         .await;
     sqlx::query("PRAGMA query_only = 1")
         .execute(&mut *connection)
         .await?;
     copied?;
-    Ok(())
+    Ok(std::fs::rename(part, path)?)
 }

@@ -100,12 +100,14 @@ async fn file_gone(take_away: impl Fn(&Path)) {
     let rescued = || {
         let files = path.parent().unwrap().read_dir().unwrap();
         let mut paths = files.map(|file| file.unwrap().path());
-        paths.find(|path| path.to_string_lossy().contains(".rescued-"))
+        paths.find(|path| {
+            // Files of a copy that is being made have other names.
+            let name = path.to_string_lossy();
+            let time = name.rsplit_once(".rescued-").map(|(_, time)| time);
+            time.is_some_and(|time| time.parse::<u64>().is_ok())
+        })
     };
-    until("a copy is made", || {
-        rescued().is_some_and(|copy| copy.metadata().unwrap().len() > 0)
-    })
-    .await;
+    until("a copy is made", || rescued().is_some()).await;
     let copy = Location::Sqlite(rescued().unwrap());
     let copy = Store::open(&copy, &scratch.tasks).await.unwrap();
     assert_eq!(copy.settle(settlement(job, 1)).await, Ok(Kudos(1000)));
