@@ -97,7 +97,7 @@ pub fn format() -> Option<Format> {
     LOG.get().map(|log| log.format)
 }
 
-/// On a terminal whose owner has not asked for none: https://no-color.org.
+/// On a terminal whose owner has not asked for none: <https://no-color.org>.
 fn has_colours() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !refused && io::stderr().is_terminal()

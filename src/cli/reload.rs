@@ -55,6 +55,7 @@ impl Reload {
     }
 
     /// As it was read last.
+    #[cfg(feature = "coordinator")]
     pub fn config(&self) -> &Config {
         &self.current.config
     }

@@ -46,6 +46,8 @@ impl Token {
         serde_json::from_slice(&bytes).map_err(|_| damaged())
     }
 
+    /// Only coordinators make tokens.
+    #[cfg(any(test, feature = "coordinator"))]
     pub fn text(&self) -> String {
         let json = serde_json::to_vec(self).unwrap_or_default();
         format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(json))
