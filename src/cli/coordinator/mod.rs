@@ -162,7 +162,9 @@ impl From<StorageError> for Failure {
     fn from(error: StorageError) -> Self {
         let exit = match error {
             StorageError::Misnamed(_) => Exit::BadConfiguration,
-            StorageError::Newer { .. } | StorageError::Broken(_) => Exit::BadData,
+            StorageError::Newer { .. } | StorageError::Broken(_) | StorageError::Rescued(_) => {
+                Exit::BadData
+            }
             StorageError::ReadOnly | StorageError::Full | StorageError::FileGone => {
                 Exit::CannotWrite
             }

@@ -21,6 +21,10 @@ pub enum StorageError {
         "the database file was deleted or replaced while it was in use; nothing is written until the operator puts it back"
     )]
     FileGone,
+    #[error(
+        "the database file is missing and {0} beside it holds what it had: give that copy the database's name, or move it away to start with an empty database"
+    )]
+    Rescued(String),
     #[error("the database cannot be read: {0}")]
     Broken(String),
     /// A server that is down, a file that cannot be opened.

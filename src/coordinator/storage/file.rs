@@ -49,14 +49,28 @@ impl OpenFiles {
 
     /// A name beside the database for a copy of it.
     pub fn rescue_path(&self, now_secs: i64) -> Option<PathBuf> {
-        let database = self.0.first()?;
-        let name = database.path.file_name()?.to_string_lossy().into_owned();
-        Some(
-            database
-                .path
-                .with_file_name(format!("{name}.rescued-{now_secs}")),
-        )
+        let database = &self.0.first()?.path;
+        let name = rescue_prefix(database)?;
+        Some(database.with_file_name(format!("{name}{now_secs}")))
     }
+}
+
+/// The name of the latest whole copy of a database that was lost here.
+pub fn rescued(path: &Path) -> Option<String> {
+    let prefix = rescue_prefix(path)?;
+    let entries = path.parent()?.read_dir().ok()?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let copies = names.filter_map(|name| {
+        // A copy that was not finished has a longer name.
+        let time: u64 = name.strip_prefix(&prefix)?.parse().ok()?;
+        Some((time, name))
+    });
+    copies.max().map(|(_, name)| name)
+}
+
+fn rescue_prefix(database: &Path) -> Option<String> {
+    let name = database.file_name()?.to_string_lossy();
+    Some(format!("{name}.rescued-"))
 }
 
 /// Beside the file itself, not beside a link to it.

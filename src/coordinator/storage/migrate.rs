@@ -14,6 +14,7 @@ use tracing::info;
 
 use super::StorageError;
 use super::dialect::Dialect;
+use super::file;
 use super::location::Location;
 
 /// Every migration, oldest first. One that was released never changes.
@@ -47,6 +48,10 @@ pub const ALL: &[&str] = &[
 pub fn prepare_file(path: &Path) -> Result<(), StorageError> {
     if path.exists() {
         return Ok(());
+    }
+    // An empty database in the place of a lost one would hide that there is a copy.
+    if let Some(copy) = file::rescued(path) {
+        return Err(StorageError::Rescued(copy));
     }
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use super::scratch::{SOUND, Scratch, settlement};
 use crate::coordinator::accounts::{Accounts, Denied, SecretSource};
 use crate::coordinator::storage::write::Change;
-use crate::coordinator::storage::{Location, StorageError, Store, connect};
+use crate::coordinator::storage::{Location, StorageError, Store, connect, file};
 use crate::protocol::job::{JobId, Kudos, UnixMillis};
 use crate::tasks::Tasks;
 
@@ -97,16 +97,7 @@ async fn file_gone(take_away: impl Fn(&Path)) {
         store.problem() == Some(StorageError::FileGone)
     })
     .await;
-    let rescued = || {
-        let files = path.parent().unwrap().read_dir().unwrap();
-        let mut paths = files.map(|file| file.unwrap().path());
-        paths.find(|path| {
-            // Files of a copy that is being made have other names.
-            let name = path.to_string_lossy();
-            let time = name.rsplit_once(".rescued-").map(|(_, time)| time);
-            time.is_some_and(|time| time.parse::<u64>().is_ok())
-        })
-    };
+    let rescued = || file::rescued(path).map(|name| path.with_file_name(name));
     until("a copy is made", || rescued().is_some()).await;
     let copy = Location::Sqlite(rescued().unwrap());
     let copy = Store::open(&copy, &scratch.tasks).await.unwrap();
@@ -114,6 +105,22 @@ async fn file_gone(take_away: impl Fn(&Path)) {
     let other = copy.ledger_sums().await.unwrap();
     assert_eq!(other, SOUND, "only the first job is there");
     assert!(!store.is_reachable(), "it needs its operator");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_database_is_not_replaced_by_an_empty_one_beside_its_copy() {
+    let scratch = Scratch::sqlite();
+    let Location::Sqlite(path) = &scratch.location else {
+        unreachable!("it is a file")
+    };
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let [older, latest] = [900, 1000].map(|time| format!("{name}.rescued-{time}"));
+    for copy in [&older, &latest, &format!("{name}.rescued-2000.part")] {
+        std::fs::write(path.with_file_name(copy), "").unwrap();
+    }
+    let refused = Store::open(&scratch.location, &scratch.tasks).await;
+    assert_eq!(refused.err(), Some(StorageError::Rescued(latest)));
+    assert!(!path.exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
