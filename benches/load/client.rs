@@ -33,7 +33,7 @@ impl Client {
         })
         .to_string();
         let request = format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nhost: load\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             service.key,
             body.len()
         );

@@ -235,7 +235,7 @@ async fn metrics(service: &Service) -> String {
         .await
         .unwrap();
     stream
-        .write_all(b"GET /metrics HTTP/1.1\r\nhost: load\r\nconnection: close\r\n\r\n")
+        .write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         .await
         .unwrap();
     let mut page = String::new();

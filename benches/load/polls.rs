@@ -49,7 +49,7 @@ impl Caller {
 
     async fn call(&mut self, method: &str, path: &str, body: &str) -> Value {
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: load\r\napikey: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\napikey: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             self.key,
             body.len()
         );
