@@ -126,9 +126,9 @@ impl Args {
                 "start the coordinator with `worker serve --self-signed`, or add --insecure on a network that is yours alone",
             ));
         }
-        let is_own = url.scheme() == "https";
+        let has_tls = url.scheme() == "https";
         Ok(Address {
-            certificate_sha256: fingerprint.filter(|_| is_own),
+            certificate_sha256: fingerprint.filter(|_| has_tls),
             url,
         })
     }
