@@ -23,21 +23,32 @@
     allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")
 )]
 
+#[path = "worker/catalog/mod.rs"]
 pub mod catalog;
 pub mod cli;
 pub mod config;
 #[cfg(feature = "coordinator")]
 pub mod coordinator;
+#[path = "worker/daemon/mod.rs"]
 pub mod daemon;
+#[path = "worker/hardware/mod.rs"]
 pub mod hardware;
+#[path = "worker/hub/mod.rs"]
 pub mod hub;
+#[path = "process/intake.rs"]
 pub mod intake;
+#[path = "worker/link/mod.rs"]
 pub mod link;
+#[path = "process/memory.rs"]
 pub mod memory;
+#[path = "engine/networks/mod.rs"]
 pub mod networks;
 pub mod protocol;
+#[path = "engine/runtime/mod.rs"]
 pub mod runtime;
+#[path = "process/tasks.rs"]
 pub mod tasks;
+#[path = "process/telemetry.rs"]
 pub mod telemetry;
 
 /// A package of its own, so that it is always optimised.

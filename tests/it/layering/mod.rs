@@ -348,6 +348,13 @@ fn root() -> &'static Path {
 fn sources() -> Vec<Source> {
     let mut found = Vec::new();
     gather(&root().join("src"), "", &mut found);
+    for source in &mut found {
+        for parts in ["engine/", "process/", "worker/"] {
+            if let Some(name) = source.name.strip_prefix(parts) {
+                source.name = name.to_owned();
+            }
+        }
+    }
     assert!(found.len() > 10, "found only {} files in src", found.len());
     found
 }

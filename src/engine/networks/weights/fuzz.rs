@@ -24,7 +24,7 @@ fn fuzzed_gguf_files_are_refused_in_words() {
 
 #[test]
 fn fuzzed_gguf_with_a_vocabulary_is_refused_in_words() {
-    let whole = include_bytes!("../../../tests/fixtures/tiny-llama.gguf");
+    let whole = include_bytes!("../../../../tests/fixtures/tiny-llama.gguf");
     fuzz(whole, 1000, |file| gguf::parse(file).err().map(drop));
 }
 

@@ -2,7 +2,7 @@
 
 macro_rules! entry {
     ($file:literal) => {
-        ($file, include_str!(concat!("../../models/", $file)))
+        ($file, include_str!(concat!("../../../models/", $file)))
     };
 }
 

@@ -24,7 +24,7 @@ macro_rules! embedded {
     ($folder:literal, $($file:literal),+ $(,)?) => {
         Embedded {
             name: $folder,
-            files: &[$(($file, include_bytes!(concat!("../../models/", $folder, "/", $file)))),+],
+            files: &[$(($file, include_bytes!(concat!("../../../models/", $folder, "/", $file)))),+],
         }
     };
 }
