@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use candle_core::{DType, Device, Result, Tensor};
 use criterion::{BenchmarkId, Criterion, Throughput};
-use muster::kernels::{
+use muster_kernels::{
     AttentionOptions, AttentionPlan, LayerPages, PAGE_TOKENS, Span, paged_attention,
 };
 

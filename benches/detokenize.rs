@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::path::Path;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use muster::runtime::text::{Begins, Detokenizer, StopStrings, Tokenizer};
+use muster_engine::runtime::text::{Begins, Detokenizer, StopStrings, Tokenizer};
 
 fn detokenize(criterion: &mut Criterion) {
     let path =

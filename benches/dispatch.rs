@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use muster::coordinator::dispatch::{
+use muster_coordinator::dispatch::{
     Dispatcher, Effect, Extensions, Frame, Input, Mono, Now, Registration, Said, ServedModel,
     SessionId, Settings, Standing, Submission,
 };
-use muster::protocol::job::{
+use muster_protocol::job::{
     AccountId, Body, Capabilities, Event, FinishReason, Formats, Job, JobId, Kind, Kudos, Limits,
     ModelChoice, Privacy, RequestId, Sampling, StopRules, TextInput, TextRequest, TokenEvent,
     UnixMillis, Usage, WorkerId,

@@ -5,8 +5,8 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use muster::protocol::job::{Event, JobId, TokenEvent};
-use muster::protocol::link::{About, FromWorker, write_tokens};
+use muster_protocol::job::{Event, JobId, TokenEvent};
+use muster_protocol::link::{About, FromWorker, write_tokens};
 use uuid::Uuid;
 
 fn events(count: u32) -> Vec<Event> {

@@ -12,7 +12,7 @@ use candle_core::quantized::{GgmlDType, QMatMul, QStorage, QTensor};
 use candle_core::{Device, Module, Result, Tensor};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
-use muster::kernels::PackedMatrix;
+use muster_kernels::PackedMatrix;
 
 const ROWS: usize = 8192;
 const COLS: usize = 2048;

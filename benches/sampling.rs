@@ -3,9 +3,9 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use muster::kernels::cpu::each;
-use muster::runtime::Sampling;
-use muster::runtime::sampling::{Sampler, Scratch, Settings, uniform};
+use muster_engine::runtime::Sampling;
+use muster_engine::runtime::sampling::{Sampler, Scratch, Settings, uniform};
+use muster_kernels::cpu::each;
 
 const VOCABULARY: usize = 128_256;
 

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use muster::runtime::CacheScope;
-use muster::runtime::scheduler::{Limits, Scheduler};
+use muster_engine::runtime::CacheScope;
+use muster_engine::runtime::scheduler::{Limits, Scheduler};
 
 const SEQUENCES: u64 = 64;
 const PROMPT: usize = 1000;

@@ -7,13 +7,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use muster::coordinator::dispatch::Timing;
-use muster::coordinator::kudos::{Entry, FEE, HOUSE, Reason, Settlement, State};
-use muster::coordinator::storage::{Location, Store};
-use muster::protocol::job::{
-    AccountId, JobId, Kind, Kudos, RequestId, UnixMillis, Usage, WorkerId,
-};
-use muster::tasks::Tasks;
+use muster_coordinator::dispatch::Timing;
+use muster_coordinator::kudos::{Entry, FEE, HOUSE, Reason, Settlement, State};
+use muster_coordinator::storage::{Location, Store};
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis, Usage, WorkerId};
 
 const OUTSTANDING: [usize; 4] = [1, 8, 64, 256];
 

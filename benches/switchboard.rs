@@ -13,17 +13,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
-use muster::coordinator::accounts::{Accounts, SecretSource};
-use muster::coordinator::dispatch::{Outcome, Settings, Standing, Submission};
-use muster::coordinator::kudos::books;
-use muster::coordinator::storage::{Location, Store};
-use muster::coordinator::switchboard::{Books, Delivery, Switchboard};
-use muster::coordinator::workers::{Admitted, Gate, Notices, Revoked, Workers, WorkersSettings};
-use muster::protocol::job::{
+use muster_coordinator::accounts::{Accounts, SecretSource};
+use muster_coordinator::dispatch::{Outcome, Settings, Standing, Submission};
+use muster_coordinator::kudos::books;
+use muster_coordinator::storage::{Location, Store};
+use muster_coordinator::switchboard::{Books, Delivery, Switchboard};
+use muster_coordinator::workers::{Admitted, Gate, Notices, Revoked, Workers, WorkersSettings};
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{
     AccountId, Body, Chat, Formats, Job, JobId, Kind, Kudos, Limits, ModelChoice, Privacy,
     RequestId, Sampling, StopRules, TextInput, TextRequest, UnixMillis, WorkerId,
 };
-use muster::tasks::Tasks;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -15,19 +15,19 @@ macro_rules! choice {
             }
         }
 
-        impl $crate::config::value::Value for $name {
+        impl $crate::value::Value for $name {
             fn wanted() -> String {
                 let words: Vec<_> = Self::ALL.iter().map(|choice| format!("{:?}", choice.word())).collect();
                 format!("one of {}", words.join(", "))
             }
 
-            fn parse(raw: &$crate::config::raw::Raw, _: &$crate::config::value::Place<'_>) -> Result<Self, String> {
+            fn parse(raw: &$crate::raw::Raw, _: &$crate::value::Place<'_>) -> Result<Self, String> {
                 let text = raw.text().unwrap_or_default();
                 Self::ALL.iter().copied().find(|choice| choice.word() == text).ok_or_else(String::new)
             }
 
             fn show(&self) -> Option<String> {
-                Some($crate::config::value::quote(self.word()))
+                Some($crate::value::quote(self.word()))
             }
         }
     };

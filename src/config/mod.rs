@@ -8,6 +8,11 @@
 //! share with us (`HF_TOKEN`), else the default. Sections that may be repeated come from the file alone. All problems
 //! are found in one pass.
 
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")
+)]
+
 mod choice;
 mod coordinator;
 mod document;

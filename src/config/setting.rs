@@ -84,18 +84,18 @@ macro_rules! settings {
         impl $name {
             pub const SECTION: &str = $section;
             pub const ABOUT: &str = concat!($($about, "\n"),+);
-            pub const SETTINGS: &[$crate::config::Setting] = &[$(
+            pub const SETTINGS: &[$crate::Setting] = &[$(
                 #[allow(clippy::needless_update, reason = "a declaration may say everything")]
-                $crate::config::Setting {
+                $crate::Setting {
                     $(range: Some($range),)?
                     $(default: Some(stringify!($default)),)?
                     $(unset: $unset,)?
                     $(shared: $shared,)?
-                    ..$crate::config::Setting::plain($section, stringify!($key), concat!($($doc, "\n"),+))
+                    ..$crate::Setting::plain($section, stringify!($key), concat!($($doc, "\n"),+))
                 }
             ),+];
 
-            pub(super) fn read(reader: &mut $crate::config::reader::Reader<'_>) -> Option<Self> {
+            pub(super) fn read(reader: &mut $crate::reader::Reader<'_>) -> Option<Self> {
                 let mut settings = Self::SETTINGS.iter();
                 $(let $key = reader.value::<$type>(settings.next()?);)+
                 Some(Self { $($key: $key?),+ })

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use crate::protocol::job::UnixMillis;
+use muster_protocol::job::UnixMillis;
 
 pub fn wall_clock() -> UnixMillis {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

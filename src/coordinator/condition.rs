@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
-use crate::protocol::job::UnixMillis;
+use muster_protocol::job::UnixMillis;
 
 /// Clones speak of the same coordinator.
 #[derive(Debug, Clone, Default)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::accounts::Roles;
-use crate::protocol::job::{Failure, FailureKind, Retry};
-use crate::protocol::openai::Problem;
+use muster_protocol::job::{Failure, FailureKind, Retry};
+use muster_protocol::openai::Problem;
 
 /// A failure on its way out of a door. What went wrong inside is in no field of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

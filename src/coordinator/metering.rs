@@ -11,9 +11,9 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 
-use crate::protocol::job::{Body, Event, Job, TextInput};
-use crate::protocol::legacy::written::MOST_KEPT;
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{Body, Event, Job, TextInput};
+use muster_protocol::legacy::written::MOST_KEPT;
 
 /// Of longer texts the beginning is counted, and the rest taken to be like it. Of what is stored all is counted.
 const MOST_COUNTED: usize = MOST_KEPT;
@@ -277,7 +277,7 @@ mod tests {
     use serde_json::json;
 
     use super::{MOST_COUNTED, Output, SHORT, Text, count, fits};
-    use crate::protocol::job::{Channel, Event, Progress, TokenEvent, ToolCallEvent};
+    use muster_protocol::job::{Channel, Event, Progress, TokenEvent, ToolCallEvent};
 
     fn token(channel: Channel, text: &str) -> Event {
         Event::Token(TokenEvent {

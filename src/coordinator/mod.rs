@@ -40,6 +40,11 @@
 //!
 //! It shares `protocol`, `tasks`, `memory` and `intake` with the worker's half, and nothing else.
 
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")
+)]
+
 pub mod accounts;
 pub mod address;
 pub mod clock;

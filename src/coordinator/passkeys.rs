@@ -10,7 +10,7 @@ use tracing::debug;
 
 use super::accounts::{Seal, Sealed};
 use super::storage::Store;
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
 
 /// Clones are the same.
 #[derive(Clone, Default)]

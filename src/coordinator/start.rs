@@ -36,8 +36,8 @@ use super::switchboard::{Books, Drained, Switchboard};
 use super::webhooks::Webhooks;
 use super::workers::{Workers, WorkersSettings};
 use super::{dispatch, kudos, rigs};
-use crate::protocol::job::Kudos;
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::Kudos;
 
 /// What a coordinator is started with.
 #[derive(Debug, Clone)]

@@ -25,8 +25,8 @@ use super::stats::Stats;
 use super::storage::Store;
 use super::switchboard::Switchboard;
 use super::workers::Workers;
-use crate::protocol::openai::chat::IgnoredFields;
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
+use muster_protocol::openai::chat::IgnoredFields;
 
 #[derive(Debug, Clone)]
 pub struct Doors {

@@ -20,10 +20,9 @@ thread_local! {
     static SEEN: Cell<(u64, Option<Instant>)> = const { Cell::new((0, None)) };
 }
 
-/// A unit test measures what is allocated, with one of its own (`networks/weights/fuzz.rs`).
-#[cfg(not(test))]
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+/// The allocator that a program installs as its `#[global_allocator]`.
+pub type Allocator = mimalloc::MiMalloc;
+pub const ALLOCATOR: Allocator = mimalloc::MiMalloc;
 
 /// Gives memory that nobody uses back to the system. The allocator keeps it otherwise for a while, and an owner who unloads
 /// a model wants to see it gone.

@@ -12,8 +12,8 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{debug, warn};
 
-use crate::coordinator::storage::{KeyRow, StorageError};
-use crate::protocol::job::AccountId;
+use crate::storage::{KeyRow, StorageError};
+use muster_protocol::job::AccountId;
 
 use super::key::Digest;
 use super::means::{KnownMeans, Means, MeansOfAll};

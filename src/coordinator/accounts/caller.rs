@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::coordinator::dispatch::{Priority, Standing};
-use crate::coordinator::sharing::SharedKey;
-use crate::coordinator::storage::{AccountRow, KeyRow, StorageError, Store};
-use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+use crate::dispatch::{Priority, Standing};
+use crate::sharing::SharedKey;
+use crate::storage::{AccountRow, KeyRow, StorageError, Store};
+use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
 use super::key::Digest;
 use super::means::KnownMeans;

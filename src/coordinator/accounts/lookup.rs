@@ -1,10 +1,10 @@
 //! Which account an operator means: by its login, by `name#id`, or by `#id`. A display name alone is no answer, as any
 //! user may take any name.
 
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::people::Alias;
-use crate::coordinator::storage::{AccountRow, StorageError};
-use crate::protocol::job::AccountId;
+use crate::clock::wall_clock;
+use crate::people::Alias;
+use crate::storage::{AccountRow, StorageError};
+use muster_protocol::job::AccountId;
 
 use super::{Accounts, Login, NewKey, Roles};
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 
-use crate::protocol::job::{AccountId, Kudos};
+use muster_protocol::job::{AccountId, Kudos};
 
 /// Of one account, at a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl MeansOfAll {
 #[cfg(test)]
 mod tests {
     use super::{Means, MeansOfAll};
-    use crate::protocol::job::{AccountId, Kudos};
+    use muster_protocol::job::{AccountId, Kudos};
 
     fn means(kudos: i64) -> Means {
         Means {

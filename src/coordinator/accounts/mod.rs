@@ -45,8 +45,8 @@ use std::time::Duration;
 
 use tracing::debug;
 
-use crate::protocol::job::AccountId;
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::AccountId;
 
 use super::clock::wall_clock;
 use super::storage::{AccountRow, KeyRow, NewKeyRow, RoleChange, StorageError, Store};

@@ -71,4 +71,4 @@ macro_rules! named_set {
         }
     };
 }
-pub(in crate::coordinator) use named_set;
+pub(crate) use named_set;

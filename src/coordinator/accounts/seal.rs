@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use uuid::Builder;
 
-use crate::protocol::job::{SharedKeyId, SharedKeyText};
+use muster_protocol::job::{SharedKeyId, SharedKeyText};
 
 use super::key::{self, Hasher};
 
@@ -107,7 +107,7 @@ mod tests {
 
     use super::super::key::Hasher;
     use super::{Seal, Sealed};
-    use crate::protocol::job::SharedKeyText;
+    use muster_protocol::job::SharedKeyText;
 
     #[test]
     fn a_seal_opens_under_its_secret_and_for_its_purpose_only() {

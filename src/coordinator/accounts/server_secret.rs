@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use tracing::{info, warn};
 
-use crate::coordinator::storage::{Location, SecretState, StorageError, Store};
+use crate::storage::{Location, SecretState, StorageError, Store};
 
 use super::key::{self, Hasher};
 use super::seal::Seal;

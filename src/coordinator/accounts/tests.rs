@@ -3,8 +3,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::{Accounts, Denied, KeyOrder, NewKey, Roles, Scopes, SecretSource};
-use crate::coordinator::storage::{Location, RoleChange, Store};
-use crate::tasks::Tasks;
+use crate::storage::{Location, RoleChange, Store};
+use muster_process::tasks::Tasks;
 
 /// One process, as it sees the store in this folder.
 async fn process(folder: &TempDir) -> Accounts {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::protocol::job::{Capabilities, Job, JobId};
+use muster_protocol::job::{Capabilities, Job, JobId};
 
 use super::Dispatcher;
 use super::clock::Mono;

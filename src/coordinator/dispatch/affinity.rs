@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::protocol::job::WorkerId;
+use muster_protocol::job::WorkerId;
 
 use super::clock::Table;
 
@@ -42,7 +42,7 @@ impl Affinity {
 #[cfg(test)]
 mod tests {
     use super::Affinity;
-    use crate::protocol::job::WorkerId;
+    use muster_protocol::job::WorkerId;
 
     #[test]
     fn the_oldest_prefix_is_forgotten_first() {

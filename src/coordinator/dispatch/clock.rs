@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::ops::Add;
 use std::time::Duration;
 
-use crate::protocol::job::UnixMillis;
+use muster_protocol::job::UnixMillis;
 
 /// Both clocks, read together by the shell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

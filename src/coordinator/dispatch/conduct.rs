@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::protocol::job::WorkerId;
+use muster_protocol::job::WorkerId;
 
 use super::clock::{Mono, Table};
 use super::settings::StrikeRules;
@@ -127,9 +127,9 @@ mod tests {
     use std::time::Duration;
 
     use super::Conduct;
-    use crate::coordinator::dispatch::clock::Mono;
-    use crate::coordinator::dispatch::settings::StrikeRules;
-    use crate::protocol::job::WorkerId;
+    use crate::dispatch::clock::Mono;
+    use crate::dispatch::settings::StrikeRules;
+    use muster_protocol::job::WorkerId;
 
     const WORKER: WorkerId = WorkerId(7);
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::protocol::job::{JobId, WorkerId};
+use muster_protocol::job::{JobId, WorkerId};
 
 use super::Dispatcher;
 use super::effect::{CloseReason, Effect, Verdict};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::protocol::job::{Job, Kind};
+use muster_protocol::job::{Job, Kind};
 
 /// Jobs that wait or run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::protocol::job::{Capabilities, Failure, FailureKind, Job, JobId};
+use muster_protocol::job::{Capabilities, Failure, FailureKind, Job, JobId};
 
 use super::Dispatcher;
 use super::effect::{CancelReason, Effect, Outcome};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::protocol::job::{
+use muster_protocol::job::{
     AccountId, Event, Failure, FailureKind, FinishReason, Job, JobId, Kudos, RequestId, UnixMillis,
     Usage, WorkerId,
 };

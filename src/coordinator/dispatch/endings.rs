@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::job::{Failure, FailureKind, JobId, Kind, Usage, WorkerId};
+use muster_protocol::job::{Failure, FailureKind, JobId, Kind, Usage, WorkerId};
 
 use super::Dispatcher;
 use super::clock::Mono;

@@ -21,7 +21,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::job::{Job, Kind, Kudos, UnixMillis};
+use muster_protocol::job::{Job, Kind, Kudos, UnixMillis};
 
 use super::clock::Mono;
 
@@ -120,8 +120,8 @@ impl Priority {
 #[cfg(test)]
 mod tests {
     use super::{Priority, SHARE, Standing, Weight, Work, rank};
-    use crate::coordinator::dispatch::clock::Mono;
-    use crate::protocol::job::Kudos;
+    use crate::dispatch::clock::Mono;
+    use muster_protocol::job::Kudos;
 
     fn weight(kudos: i64, priority: Priority) -> Weight {
         let kudos = Kudos(kudos * 1000);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::protocol::job::{
+use muster_protocol::job::{
     AccountId, Capabilities, Event, Formats, Job, JobId, Kinds, Kudos, Reach, WorkerId,
 };
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::protocol::job::{Event, Job, JobId, Progress, UnixMillis, Usage, WorkerId};
+use muster_protocol::job::{Event, Job, JobId, Progress, UnixMillis, Usage, WorkerId};
 
 use super::clock::Mono;
 use super::effect::{Outcome, Part, Prefill, Timing};

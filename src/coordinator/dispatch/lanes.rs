@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
-use crate::protocol::job::{
+use muster_protocol::job::{
     AccountId, Capabilities, Formats, Job, Kind, Privacy, Reach, Targets, WorkerId,
 };
 

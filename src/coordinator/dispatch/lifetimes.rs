@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::job::{Capabilities, JobId, Kind, WorkerId};
+use muster_protocol::job::{Capabilities, JobId, Kind, WorkerId};
 
 use super::Dispatcher;
 use super::clock::Mono;

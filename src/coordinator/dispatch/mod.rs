@@ -82,7 +82,7 @@ pub use wants::{Wants, Words};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::protocol::job::{AccountId, JobId, WorkerId};
+use muster_protocol::job::{AccountId, JobId, WorkerId};
 
 use affinity::Affinity;
 use clock::Table;

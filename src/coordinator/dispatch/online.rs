@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::protocol::job::{Capabilities, Formats, Kind, Kinds, WorkerId};
+use muster_protocol::job::{Capabilities, Formats, Kind, Kinds, WorkerId};
 
 use super::input::SessionId;
 use super::workers::{Worker, WorkerModel};

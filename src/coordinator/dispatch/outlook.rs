@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::job::JobId;
+use muster_protocol::job::JobId;
 
 use super::Dispatcher;
 use super::clock::Mono;

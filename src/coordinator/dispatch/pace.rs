@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::protocol::job::Kind;
+use muster_protocol::job::Kind;
 
 use super::fairness::Work;
 
@@ -60,7 +60,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{Pace, TYPICAL};
-    use crate::coordinator::dispatch::fairness::Work;
+    use crate::dispatch::fairness::Work;
 
     #[test]
     fn a_pace_follows_what_jobs_take_by_their_size() {

@@ -2,7 +2,7 @@
 //! has room and meets the first job of all its lanes. A lane never holds both a free worker and a job it may
 //! have, so neither side searches.
 
-use crate::protocol::job::{JobId, WorkerId};
+use muster_protocol::job::{JobId, WorkerId};
 
 use super::Dispatcher;
 use super::clock::Mono;

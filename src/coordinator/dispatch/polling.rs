@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::protocol::job::{Capabilities, JobId, Kind, RequestId, WorkerId};
+use muster_protocol::job::{Capabilities, JobId, Kind, RequestId, WorkerId};
 
 use super::Dispatcher;
 use super::effect::{Effect, Offer};

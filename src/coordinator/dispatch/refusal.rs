@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::protocol::job::{
+use muster_protocol::job::{
     Capabilities, Failure, FailureKind, Formats, Kind, PromptLength, Reach,
 };
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::job::{
+use muster_protocol::job::{
     Blame, Capabilities, Event, Failure, FailureKind, Formats, JobId, Kind, Kudos, WorkerId,
 };
 

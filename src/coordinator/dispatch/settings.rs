@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::job::{AccountId, Kind};
+use muster_protocol::job::{AccountId, Kind};
 
 use super::input::Limits;
 

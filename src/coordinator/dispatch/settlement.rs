@@ -2,7 +2,7 @@
 //! ack. An outage of the store delays both and strikes nobody; when patience runs out the job ends as undelivered,
 //! and unpaid. What is to be asked for later can wait for as long as it lives: given up, it would be made again.
 
-use crate::protocol::job::{AccountId, Failure, FailureKind, JobId, Kudos};
+use muster_protocol::job::{AccountId, Failure, FailureKind, JobId, Kudos};
 
 use super::Dispatcher;
 use super::effect::{Effect, Facts, Outcome};

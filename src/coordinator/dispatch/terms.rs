@@ -4,7 +4,7 @@
 //!
 //! Others may wait for as long as a worker's owner keeps it busy: it is the owner's machine. They go to other workers.
 
-use crate::protocol::job::{JobId, WorkerId};
+use muster_protocol::job::{JobId, WorkerId};
 
 use super::Dispatcher;
 use super::input::{SessionId, Terms};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::protocol::job::{JobId, WorkerId};
+use muster_protocol::job::{JobId, WorkerId};
 
 use super::clock::{Mono, Table};
 use super::lanes::LaneId;
@@ -71,8 +71,8 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::{Alarm, Timers};
-    use crate::coordinator::dispatch::clock::Mono;
-    use crate::protocol::job::WorkerId;
+    use crate::dispatch::clock::Mono;
+    use muster_protocol::job::WorkerId;
 
     #[test]
     fn a_moved_alarm_goes_off_once_and_late() {

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::jobs::Entry;
-use crate::protocol::job::{Body, JobId, RequestId};
+use muster_protocol::job::{Body, JobId, RequestId};
 
 /// Of one pop.
 #[derive(Debug, Clone, Default)]

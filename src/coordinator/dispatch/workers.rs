@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::protocol::job::{AccountId, Capabilities, Formats, JobId, Kinds, Reach, WorkerId};
+use muster_protocol::job::{AccountId, Capabilities, Formats, JobId, Kinds, Reach, WorkerId};
 
 use super::clock::Mono;
 use super::input::{Extensions, ModelReport, Registration, SessionId, Terms};

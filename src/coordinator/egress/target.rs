@@ -97,7 +97,7 @@ mod tests {
     use url::Url;
 
     use super::{Named, Permitted, check};
-    use crate::coordinator::egress::{EgressError, Schemes};
+    use crate::egress::{EgressError, Schemes};
 
     fn admitted(url: &str) -> Result<usize, EgressError> {
         let url = Url::parse(url).map_err(|_| EgressError::NotAnAddress)?;

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::names::{LOOKUPS, Lookups, Names};
 use super::target::Permitted;
 use super::{Egress, EgressError, Limits, Schemes};
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
 
 const LIMITS: Limits = Limits {
     schemes: Schemes::HttpToo,

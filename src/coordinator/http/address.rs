@@ -9,11 +9,11 @@ use axum::http::header::PROXY_AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderName};
 
-use crate::coordinator::address::Network;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::moderation::Moderation;
-use crate::coordinator::passkeys::Passkeys;
-use crate::protocol::job::FailureKind;
+use crate::address::Network;
+use crate::error::ApiError;
+use crate::moderation::Moderation;
+use crate::passkeys::Passkeys;
+use muster_protocol::job::FailureKind;
 
 use super::legacy::BASE;
 use super::openai;
@@ -115,7 +115,7 @@ mod tests {
     use axum::http::{Extensions, HeaderMap, HeaderValue};
 
     use super::{Address, FORWARDED_FOR, PeerAddress};
-    use crate::coordinator::address::Network;
+    use crate::address::Network;
 
     fn check(peer: &str, forwarded: &[&'static str], expected: &str) {
         let proxies = [

@@ -9,14 +9,12 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::coordinator::accounts::{
-    ANONYMOUS, ANONYMOUS_KEY, Accounts, Caller, Denied, Roles, Scopes,
-};
-use crate::coordinator::error::ApiError;
-use crate::coordinator::sharing::Sharing;
-use crate::coordinator::state::DoorSettings;
-use crate::coordinator::storage::{StorageError, Store};
-use crate::protocol::job::{FailureKind, SharedKeyText};
+use crate::accounts::{ANONYMOUS, ANONYMOUS_KEY, Accounts, Caller, Denied, Roles, Scopes};
+use crate::error::ApiError;
+use crate::sharing::Sharing;
+use crate::state::DoorSettings;
+use crate::storage::{StorageError, Store};
+use muster_protocol::job::{FailureKind, SharedKeyText};
 
 use super::body;
 use super::open::Open;

@@ -12,10 +12,10 @@ use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout};
 
-use crate::coordinator::error::ApiError;
-use crate::coordinator::state::DoorSettings;
-use crate::protocol::job::FailureKind;
-use crate::protocol::openai::nearest::shortened;
+use crate::error::ApiError;
+use crate::state::DoorSettings;
+use muster_protocol::job::FailureKind;
+use muster_protocol::openai::nearest::shortened;
 
 use super::room::{LetGo, Memory, Room};
 
@@ -234,9 +234,9 @@ mod tests {
     use tokio::time::{Instant, sleep, timeout};
 
     use super::{Whole, read};
-    use crate::coordinator::error::ApiError;
-    use crate::coordinator::http::room::Memory;
-    use crate::coordinator::state::DoorSettings;
+    use crate::error::ApiError;
+    use crate::http::room::Memory;
+    use crate::state::DoorSettings;
 
     const KIB: usize = 1 << 10;
 

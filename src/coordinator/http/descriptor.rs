@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use serde_json::json;
 
-use crate::coordinator::state::DoorSettings;
+use crate::state::DoorSettings;
 
 use super::reply::Reply;
 

@@ -17,12 +17,12 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use tracing::error;
 
-use crate::coordinator::accounts::ANONYMOUS_KEY;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::passkeys::Passkeys;
-use crate::coordinator::state::DoorSettings;
-use crate::protocol::anthropic::MESSAGES;
-use crate::protocol::job::{FailureKind, RequestId};
+use crate::accounts::ANONYMOUS_KEY;
+use crate::error::ApiError;
+use crate::passkeys::Passkeys;
+use crate::state::DoorSettings;
+use muster_protocol::anthropic::MESSAGES;
+use muster_protocol::job::{FailureKind, RequestId};
 
 use super::address::{Address, Proxied};
 use super::auth::key_in;

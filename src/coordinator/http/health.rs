@@ -6,10 +6,10 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use crate::coordinator::condition::{Condition, Phase};
-use crate::coordinator::media::Media;
-use crate::coordinator::storage::Store;
-use crate::coordinator::switchboard::Switchboard;
+use crate::condition::{Condition, Phase};
+use crate::media::Media;
+use crate::storage::Store;
+use crate::switchboard::Switchboard;
 
 use super::reply::{self, Reply};
 

@@ -10,10 +10,10 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::coordinator::accounts::KeyId;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::state::LiveSettings;
-use crate::protocol::job::FailureKind;
+use crate::accounts::KeyId;
+use crate::error::ApiError;
+use crate::state::LiveSettings;
+use muster_protocol::job::FailureKind;
 
 use super::auth::Admitted;
 use super::body;
@@ -148,8 +148,8 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::{Limits, Tally, spelled};
-    use crate::coordinator::accounts::KeyId;
-    use crate::coordinator::state::{DoorSettings, LiveSettings};
+    use crate::accounts::KeyId;
+    use crate::state::{DoorSettings, LiveSettings};
 
     fn limits(per_minute: Option<u32>) -> Limits {
         Limits::new(settings(per_minute).into())

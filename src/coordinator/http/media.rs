@@ -17,10 +17,10 @@ use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tracing::warn;
 
-use crate::coordinator::error::ApiError;
-use crate::coordinator::media::{BadLink, Download, Interrupted, Media, Unaccepted};
-use crate::coordinator::state::DoorSettings;
-use crate::protocol::job::FailureKind;
+use crate::error::ApiError;
+use crate::media::{BadLink, Download, Interrupted, Media, Unaccepted};
+use crate::state::DoorSettings;
+use muster_protocol::job::FailureKind;
 
 use super::body::{Broken, Patience, discard};
 use super::reply::Reply;

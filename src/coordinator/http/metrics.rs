@@ -7,10 +7,10 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 
-use crate::coordinator::condition::{Condition, Phase};
-use crate::coordinator::media::Media;
-use crate::coordinator::storage::Store;
-use crate::coordinator::switchboard::{BUCKETS, Figures, Histogram, Switchboard};
+use crate::condition::{Condition, Phase};
+use crate::media::Media;
+use crate::storage::Store;
+use crate::switchboard::{BUCKETS, Figures, Histogram, Switchboard};
 
 pub async fn show(
     State(board): State<Switchboard>,
@@ -108,9 +108,9 @@ mod tests {
     use std::time::Duration;
 
     use super::{page, put_condition};
-    use crate::coordinator::condition::{Condition, Phase};
-    use crate::coordinator::switchboard::Figures;
-    use crate::protocol::job::UnixMillis;
+    use crate::condition::{Condition, Phase};
+    use crate::switchboard::Figures;
+    use muster_protocol::job::UnixMillis;
 
     #[test]
     fn a_coordinator_that_is_not_ready_says_so_and_when_its_certificate_expires() {

@@ -6,10 +6,10 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use serde_json::{Value, json};
 
-use crate::coordinator::error::ApiError;
-use crate::coordinator::state::DoorSettings;
-use crate::coordinator::switchboard::{ModelOnline, Overview, Switchboard};
-use crate::protocol::job::{FailureKind, Kind};
+use crate::error::ApiError;
+use crate::state::DoorSettings;
+use crate::switchboard::{ModelOnline, Overview, Switchboard};
+use muster_protocol::job::{FailureKind, Kind};
 
 use super::open::KnownModels;
 use super::openai::auto::{AUTO, Auto, PARTICULAR};

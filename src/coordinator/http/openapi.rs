@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 use axum::extract::State;
 use serde_json::{Map, Value, json};
 
-use crate::coordinator::state::DoorSettings;
-use crate::protocol::openai::chat;
+use crate::state::DoorSettings;
+use muster_protocol::openai::chat;
 
 use super::ROUTES;
 use super::page::Page;

@@ -13,10 +13,10 @@ use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::coordinator::error::ApiError;
-use crate::protocol::anthropic;
-use crate::protocol::job::{FailureKind, Retry};
-use crate::protocol::openai::error;
+use crate::error::ApiError;
+use muster_protocol::anthropic;
+use muster_protocol::job::{FailureKind, Retry};
+use muster_protocol::openai::error;
 
 use super::room::{LetGo, Room, Transit};
 use super::serve::PIECE;
@@ -207,8 +207,8 @@ mod tests {
     use tokio::time::advance;
 
     use super::{PIECE, json_in};
-    use crate::coordinator::http::room::Memory;
-    use crate::coordinator::state::DoorSettings;
+    use crate::http::room::Memory;
+    use crate::state::DoorSettings;
 
     const MUCH: usize = 1 << 20;
     const ALL: usize = 8 << 20;

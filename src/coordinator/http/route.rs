@@ -7,7 +7,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::MethodRouter;
 use tower::ServiceBuilder;
 
-use crate::coordinator::accounts::{Accounts, Roles, Scopes};
+use crate::accounts::{Accounts, Roles, Scopes};
 
 use super::auth::Guard;
 use super::limits::{self, Limits};

@@ -18,11 +18,11 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tracing::debug;
 
 use super::address::LetIn;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::moderation::Moderation;
-use crate::coordinator::workers::Workers;
-use crate::protocol::job::FailureKind;
-use crate::tasks::Tasks;
+use crate::error::ApiError;
+use crate::moderation::Moderation;
+use crate::workers::Workers;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::FailureKind;
 
 const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 

@@ -7,10 +7,10 @@ use std::time::Instant;
 use axum::extract::State;
 use serde_json::{Map, Value, json};
 
-use crate::coordinator::media::Media;
-use crate::coordinator::storage::Store;
-use crate::coordinator::switchboard::Switchboard;
-use crate::protocol::job::{Kind, Kinds};
+use crate::media::Media;
+use crate::storage::Store;
+use crate::switchboard::Switchboard;
+use muster_protocol::job::{Kind, Kinds};
 
 use super::descriptor::API_VERSION;
 use super::reply::Reply;

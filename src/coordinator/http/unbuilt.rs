@@ -4,9 +4,9 @@ use axum::extract::{MatchedPath, OriginalUri, Request};
 use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 
-use crate::coordinator::error::ApiError;
-use crate::protocol::job::FailureKind;
-use crate::protocol::legacy::Refusal;
+use crate::error::ApiError;
+use muster_protocol::job::FailureKind;
+use muster_protocol::legacy::Refusal;
 
 use super::legacy::{self, Refused};
 

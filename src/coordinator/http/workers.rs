@@ -3,13 +3,13 @@
 use axum::extract::{RawQuery, State};
 use serde_json::{Value, json};
 
-use crate::coordinator::accounts::Accounts;
-use crate::coordinator::moderation::Moderation;
-use crate::coordinator::rigs::Rigs;
-use crate::coordinator::switchboard::{Switchboard, WorkerOnline};
-use crate::coordinator::workers::{Applicant, Rejection, Workers, check as check_registration};
-use crate::protocol::job::{Kind, Kinds};
-use crate::protocol::link::{GpuState, Key};
+use crate::accounts::Accounts;
+use crate::moderation::Moderation;
+use crate::rigs::Rigs;
+use crate::switchboard::{Switchboard, WorkerOnline};
+use crate::workers::{Applicant, Rejection, Workers, check as check_registration};
+use muster_protocol::job::{Kind, Kinds};
+use muster_protocol::link::{GpuState, Key};
 
 use super::address::Address;
 use super::auth::Sent;
@@ -105,9 +105,9 @@ mod tests {
     use uuid::Uuid;
 
     use super::entry;
-    use crate::coordinator::switchboard::WorkerOnline;
-    use crate::protocol::job::{Capabilities, Formats, Kind, WorkerId};
-    use crate::protocol::link::GpuState;
+    use crate::switchboard::WorkerOnline;
+    use muster_protocol::job::{Capabilities, Formats, Kind, WorkerId};
+    use muster_protocol::link::GpuState;
 
     fn listed(gpus: Vec<GpuState>) -> Value {
         entry(&WorkerOnline {

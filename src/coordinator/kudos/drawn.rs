@@ -1,14 +1,14 @@
 //! What a worker is paid for an image, or for looking at one, and what whoever asked pays: by what was asked for and
 //! the model that drew it.
 
-use crate::coordinator::dispatch::{Facts, Outcome};
-use crate::protocol::job::{Body as JobBody, FormRequest, Formats, Hidden, ImageRequest, Kudos};
-use crate::protocol::legacy::Body;
-use crate::protocol::legacy::agent::BridgeAgent;
-use crate::protocol::legacy::annotation;
-use crate::protocol::legacy::image::reference;
-use crate::protocol::legacy::image::request::GenerationInputImage;
-use crate::protocol::legacy::words::named;
+use crate::dispatch::{Facts, Outcome};
+use muster_protocol::job::{Body as JobBody, FormRequest, Formats, Hidden, ImageRequest, Kudos};
+use muster_protocol::legacy::Body;
+use muster_protocol::legacy::agent::BridgeAgent;
+use muster_protocol::legacy::annotation;
+use muster_protocol::legacy::image::reference;
+use muster_protocol::legacy::image::request::GenerationInputImage;
+use muster_protocol::legacy::words::named;
 
 use super::image::{Control, Drawing, Terms, agent_factor};
 use super::interrogation::{form_charge, form_reward};

@@ -1,7 +1,7 @@
 //! What owners of workers have earned before they are trusted. Half of each reward waits in an account beside the
 //! owner's own, so that the ledger alone says how much it is and whose.
 
-use crate::protocol::job::{AccountId, Kudos};
+use muster_protocol::job::{AccountId, Kudos};
 
 use super::{Entry, Reason, Settlement};
 
@@ -58,8 +58,8 @@ fn halves(entry: Entry) -> [Option<Entry>; 2] {
 #[cfg(test)]
 mod tests {
     use super::{escrow_of, owner_of, withheld};
-    use crate::coordinator::kudos::HOUSE;
-    use crate::protocol::job::{AccountId, Kudos};
+    use crate::kudos::HOUSE;
+    use muster_protocol::job::{AccountId, Kudos};
 
     #[test]
     fn every_owner_has_an_escrow_of_their_own() {

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::protocol::job::{AccountId, Kudos};
+use muster_protocol::job::{AccountId, Kudos};
 
 use super::{Entry, HOUSE, Reason};
 
@@ -58,8 +58,8 @@ mod tests {
     use proptest::{prop_assert, proptest};
 
     use super::{Fallen, forgiven};
-    use crate::coordinator::kudos::{Entry, Reason};
-    use crate::protocol::job::{AccountId, Kudos};
+    use crate::kudos::{Entry, Reason};
+    use muster_protocol::job::{AccountId, Kudos};
 
     const ALICE: AccountId = AccountId(1);
 

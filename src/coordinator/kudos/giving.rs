@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::coordinator::accounts::{ANONYMOUS, Accounts, Caller, Roles};
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::people::number;
-use crate::coordinator::sharing::SharedKey;
-use crate::coordinator::storage::{PersonRow, StorageError, Store};
-use crate::protocol::job::{AccountId, Kudos, SharedKeyText, UnixMillis};
-use crate::protocol::legacy::{Code, Refusal};
+use crate::accounts::{ANONYMOUS, Accounts, Caller, Roles};
+use crate::clock::wall_clock;
+use crate::people::number;
+use crate::sharing::SharedKey;
+use crate::storage::{PersonRow, StorageError, Store};
+use muster_protocol::job::{AccountId, Kudos, SharedKeyText, UnixMillis};
+use muster_protocol::legacy::{Code, Refusal};
 
 use super::{Cause, MOST, MOST_CREATED, Posted, Posting};
 
@@ -219,8 +219,8 @@ fn account_in(name: &str) -> Option<AccountId> {
 #[cfg(test)]
 mod tests {
     use super::{MOST, account_in, refuse_amount};
-    use crate::protocol::job::AccountId;
-    use crate::protocol::legacy::Code;
+    use muster_protocol::job::AccountId;
+    use muster_protocol::legacy::Code;
 
     #[test]
     fn the_number_behind_the_last_hash_says_who_receives() {

@@ -22,12 +22,12 @@
 //! times a factor of the model's family. Who asked pays that, more for a source image and for upscaling, and one kudos
 //! beside it; what is more than the reward is the house's.
 
-use crate::protocol::job::Kudos;
-use crate::protocol::legacy::agent::BridgeAgent;
-use crate::protocol::legacy::image::baseline::Baseline;
-use crate::protocol::legacy::image::params::ModelGenerationInputImage;
-use crate::protocol::legacy::words::{PostProcessor, Workflow};
-use crate::protocol::legacy::work::counted_steps;
+use muster_protocol::job::Kudos;
+use muster_protocol::legacy::agent::BridgeAgent;
+use muster_protocol::legacy::image::baseline::Baseline;
+use muster_protocol::legacy::image::params::ModelGenerationInputImage;
+use muster_protocol::legacy::words::{PostProcessor, Workflow};
+use muster_protocol::legacy::work::counted_steps;
 
 use super::price::{FEE, rounded};
 
@@ -215,12 +215,12 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Control, Drawing, Terms, activation_fee, agent_factor, weight};
-    use crate::protocol::job::Kudos;
-    use crate::protocol::legacy::Body;
-    use crate::protocol::legacy::agent::BridgeAgent;
-    use crate::protocol::legacy::image::baseline::Baseline;
-    use crate::protocol::legacy::image::params::ModelGenerationInputImage;
-    use crate::protocol::legacy::words::{PostProcessor, Word};
+    use muster_protocol::job::Kudos;
+    use muster_protocol::legacy::Body;
+    use muster_protocol::legacy::agent::BridgeAgent;
+    use muster_protocol::legacy::image::baseline::Baseline;
+    use muster_protocol::legacy::image::params::ModelGenerationInputImage;
+    use muster_protocol::legacy::words::{PostProcessor, Word};
 
     const PATIENT: Terms = Terms {
         slow_workers: true,

@@ -2,9 +2,9 @@
 //! 512×512 where the image is made anew; five or eight for each where a control map takes a small network or a large one
 //! to draw. Who asked pays one more for each, and another one for letting slow workers do it.
 
-use crate::protocol::job::Kudos;
-use crate::protocol::legacy::interrogation::Form;
-use crate::protocol::legacy::words::ControlType;
+use muster_protocol::job::Kudos;
+use muster_protocol::legacy::interrogation::Form;
+use muster_protocol::legacy::words::ControlType;
 
 use super::price::FEE;
 
@@ -68,9 +68,9 @@ pub fn tiles(width: u32, height: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{form_charge, form_reward, tiles};
-    use crate::protocol::job::Kudos;
-    use crate::protocol::legacy::interrogation::Form;
-    use crate::protocol::legacy::words::ControlType;
+    use muster_protocol::job::Kudos;
+    use muster_protocol::legacy::interrogation::Form;
+    use muster_protocol::legacy::words::ControlType;
 
     #[test]
     fn a_form_is_paid_by_what_it_is() {

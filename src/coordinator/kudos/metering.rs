@@ -1,8 +1,8 @@
 //! How many tokens are paid: the worker's own count, held against the coordinator's.
 
-use crate::coordinator::dispatch::{Facts, Outcome};
-use crate::coordinator::metering::Counted;
-use crate::protocol::job::Usage;
+use crate::dispatch::{Facts, Outcome};
+use crate::metering::Counted;
+use muster_protocol::job::Usage;
 
 /// Tokens of the prompt and of the output that go into the price.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

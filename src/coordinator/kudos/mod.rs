@@ -58,7 +58,7 @@ use tracing::warn;
 use super::dispatch::Facts;
 use super::storage::{StorageError, Store};
 use super::switchboard::{Books, Unsettled};
-use crate::protocol::job::AccountId;
+use muster_protocol::job::AccountId;
 
 /// What else is done about a job when it is settled.
 pub type Aside = Box<dyn FnOnce() + Send>;

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
-use crate::coordinator::dispatch::{Priority, Standing};
-use crate::coordinator::sharing::SharedKey;
-use crate::protocol::job::{AccountId, Kudos, SharedKeyId, UnixMillis};
-use crate::protocol::legacy::shared_key::JobLimits;
-use crate::protocol::legacy::{Code, Refusal};
+use crate::accounts::{ANONYMOUS, Caller, Roles};
+use crate::dispatch::{Priority, Standing};
+use crate::sharing::SharedKey;
+use muster_protocol::job::{AccountId, Kudos, SharedKeyId, UnixMillis};
+use muster_protocol::legacy::shared_key::JobLimits;
+use muster_protocol::legacy::{Code, Refusal};
 
 #[derive(Debug, Clone)]
 pub struct Payer {

@@ -3,7 +3,7 @@
 
 use uuid::Uuid;
 
-use crate::protocol::job::{AccountId, Kudos, UnixMillis, timely};
+use muster_protocol::job::{AccountId, Kudos, UnixMillis, timely};
 
 use super::HOUSE;
 
@@ -179,7 +179,7 @@ impl Cause {
 #[cfg(test)]
 mod tests {
     use super::{Cause, MOST, MOST_CREATED, Posting};
-    use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+    use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
     const ALICE: AccountId = AccountId(1);
     const BOB: AccountId = AccountId(2);

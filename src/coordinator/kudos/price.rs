@@ -20,8 +20,8 @@
 //! So workers that poll earn what they are used to, and whoever sends its tokens as they come is paid for those. The
 //! agent of a socket is whatever it writes there, and none of the validated ones speaks that protocol.
 
-use crate::protocol::job::Kudos;
-use crate::protocol::legacy::agent::BridgeAgent;
+use muster_protocol::job::Kudos;
+use muster_protocol::legacy::agent::BridgeAgent;
 
 use super::sizes::Prices;
 

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::coordinator::dispatch::{Facts, Outcome, Part, Timing};
-use crate::coordinator::metering::Counted;
-use crate::protocol::job::{
+use crate::dispatch::{Facts, Outcome, Part, Timing};
+use crate::metering::Counted;
+use muster_protocol::job::{
     AccountId, Body, FailureKind, FinishReason, JobId, Kind, Kudos, RequestId, SharedKeyId, Usage,
     WorkerId,
 };

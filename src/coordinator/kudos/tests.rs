@@ -4,9 +4,9 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::{Entry, FEE, HOUSE, Prices, Reason, Settlement, State, estimate_text, price_text};
-use crate::coordinator::dispatch::{Facts, Outcome, Part, Timing};
-use crate::coordinator::metering::Counted;
-use crate::protocol::job::{
+use crate::dispatch::{Facts, Outcome, Part, Timing};
+use crate::metering::Counted;
+use muster_protocol::job::{
     AccountId, Body, Failure, FailureKind, FinishReason, ImageRequest, Job, JobId, Kind, Kudos,
     Limits, ModelChoice, Privacy, RequestId, StopRules, TextInput, TextRequest, UnixMillis, Usage,
     WorkerId,

@@ -7,8 +7,8 @@
 //! images  side    = 1024 + 10 · threads - 0.9 · waiting          within 576 (by family more) and 1024 pixels
 //! ```
 
-use crate::protocol::job::Kudos;
-use crate::protocol::legacy::image::baseline::Baseline;
+use muster_protocol::job::Kudos;
+use muster_protocol::legacy::image::baseline::Baseline;
 
 use super::image::{Control, Drawing};
 use super::price::rounded;
@@ -126,10 +126,10 @@ impl Weighty<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Crowd, Weighty, text_hold, text_needs_it};
-    use crate::coordinator::kudos::Prices;
-    use crate::coordinator::kudos::image::{Control, Drawing};
-    use crate::protocol::job::Kudos;
-    use crate::protocol::legacy::image::baseline::Baseline;
+    use crate::kudos::Prices;
+    use crate::kudos::image::{Control, Drawing};
+    use muster_protocol::job::Kudos;
+    use muster_protocol::legacy::image::baseline::Baseline;
 
     const NOBODY: Crowd = Crowd {
         threads: 0,

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::job::Kudos;
+use muster_protocol::job::Kudos;
 
 use super::price::rounded;
 
@@ -66,7 +66,7 @@ impl Presence {
 #[cfg(test)]
 mod tests {
     use super::Presence;
-    use crate::protocol::job::Kudos;
+    use muster_protocol::job::Kudos;
 
     fn text(context: u32, billions: Option<f64>, is_validated: bool) -> Kudos {
         let presence = Presence::Text {

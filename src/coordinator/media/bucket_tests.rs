@@ -12,8 +12,8 @@ use super::{
     Area, BucketSettings, Key, Kind, Links, Media, MediaError, MediaSettings, PlaceSettings,
     Unaccepted,
 };
-use crate::coordinator::egress::{Egress, Limits, Schemes};
-use crate::tasks::Tasks;
+use crate::egress::{Egress, Limits, Schemes};
+use muster_process::tasks::Tasks;
 
 pub const HOUR: Duration = Duration::from_secs(3600);
 pub const WEBP: &[u8] = b"RIFF\x10\0\0\0WEBPVP8 and so on";

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::warn;
 
-use crate::coordinator::file_id::{FileId, is_gone};
+use crate::file_id::{FileId, is_gone};
 
 use super::key::Key;
 use super::link::Ticket;

@@ -378,7 +378,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::{Folder, Ticket};
-    use crate::coordinator::media::{Area, Key, Kind, Unaccepted};
+    use crate::media::{Area, Key, Kind, Unaccepted};
 
     #[test]
     fn what_is_not_all_there_gets_no_name() {

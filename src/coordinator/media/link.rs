@@ -9,7 +9,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use url::form_urlencoded;
 
-use crate::protocol::job::UnixMillis;
+use muster_protocol::job::UnixMillis;
 
 use super::key::Key;
 
@@ -165,8 +165,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::{BadLink, Signer, Ticket};
-    use crate::coordinator::media::{Area, Key, Kind};
-    use crate::protocol::job::UnixMillis;
+    use crate::media::{Area, Key, Kind};
+    use muster_protocol::job::UnixMillis;
 
     const KEY: Key = Key::new(Area::Results, Uuid::from_u128(7), 1, Kind::Webp);
     const UNTIL: UnixMillis = UnixMillis(1_800_000_000_000);

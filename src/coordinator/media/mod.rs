@@ -45,7 +45,7 @@ use futures_util::Stream;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
 
 use super::clock::wall_clock;
 

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::{Area, BadLink, Interrupted, Key, Kind, Links, Media, MediaSettings, Unaccepted};
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const NOW: Duration = Duration::ZERO;

@@ -9,10 +9,10 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
 use tracing::warn;
 
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::storage::{MessageRow, StorageError, Store, Topic};
-use crate::protocol::job::{UnixMillis, WorkerId};
-use crate::tasks::Tasks;
+use crate::clock::wall_clock;
+use crate::storage::{MessageRow, StorageError, Store, Topic};
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{UnixMillis, WorkerId};
 
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
@@ -101,8 +101,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::{Board, Told};
-    use crate::coordinator::storage::MessageRow;
-    use crate::protocol::job::{AccountId, UnixMillis, WorkerId};
+    use crate::storage::MessageRow;
+    use muster_protocol::job::{AccountId, UnixMillis, WorkerId};
 
     fn row(worker: Option<i64>, message: &str, expires_at: i64) -> MessageRow {
         MessageRow {

@@ -16,10 +16,10 @@ use super::accounts::{ANONYMOUS, Caller};
 use super::clock::wall_clock;
 use super::rigs::{Rig, Rigs};
 use super::storage::{MessageRow, MessageSearch, NewMessage, StorageError, Store};
-use crate::protocol::job::{AccountId, WorkerId};
-use crate::protocol::legacy::worker::{Validity, WorkerMessageInput};
-use crate::protocol::legacy::{Code, Refusal};
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{AccountId, WorkerId};
+use muster_protocol::legacy::worker::{Validity, WorkerMessageInput};
+use muster_protocol::legacy::{Code, Refusal};
 
 use board::Board;
 

@@ -12,7 +12,7 @@ use super::automaton::Automaton;
 use super::forms::Forms;
 use super::pattern::{NoPattern, Pattern};
 use super::youth;
-use crate::coordinator::storage::FilterRow;
+use crate::storage::FilterRow;
 
 /// Those whose findings are replaced.
 pub const REPLACED: i64 = 10;

@@ -12,9 +12,9 @@ use tracing::warn;
 use super::Inner;
 use super::filters::Filters;
 use super::timeouts::Timeouts;
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::storage::{StorageError, Store, Topic};
-use crate::tasks::Tasks;
+use crate::clock::wall_clock;
+use crate::storage::{StorageError, Store, Topic};
+use muster_process::tasks::Tasks;
 
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 

@@ -60,9 +60,9 @@ use super::names::Names;
 use super::storage::{
     FilterChange, FilterChanged, FilterMade, Hit, NewFilter, StorageError, Store, TimeoutRow,
 };
-use crate::protocol::job::{AccountId, WorkerId};
-use crate::protocol::legacy::agent::is_program;
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{AccountId, WorkerId};
+use muster_protocol::legacy::agent::is_program;
 
 use filters::Filters;
 use follow::Followed;

@@ -4,7 +4,7 @@
 //! [`Moderation::examine`]: super::Moderation::examine
 //! [`Moderation::suspect`]: super::Moderation::suspect
 
-use crate::protocol::job::{AccountId, WorkerId};
+use muster_protocol::job::{AccountId, WorkerId};
 
 /// From here on an account cannot transfer kudos, and a worker is paused.
 pub const TOO_MUCH: u32 = 5;

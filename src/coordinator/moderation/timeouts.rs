@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::coordinator::address::Network;
-use crate::coordinator::storage::TimeoutRow;
-use crate::protocol::job::UnixMillis;
+use crate::address::Network;
+use crate::storage::TimeoutRow;
+use muster_protocol::job::UnixMillis;
 
 /// All of them at one moment.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -82,9 +82,9 @@ mod tests {
     use std::time::Duration;
 
     use super::{Timeouts, penalty};
-    use crate::coordinator::address::Network;
-    use crate::coordinator::storage::TimeoutRow;
-    use crate::protocol::job::UnixMillis;
+    use crate::address::Network;
+    use crate::storage::TimeoutRow;
+    use muster_protocol::job::UnixMillis;
 
     fn timeouts() -> Timeouts {
         let row = |network: &str, until| TimeoutRow {

@@ -10,8 +10,8 @@ use super::filters::Filters;
 use super::forms::{Forms, words};
 use super::letters::folded;
 use super::youth;
-use crate::protocol::legacy::image::request::NEGATIVE;
-use crate::protocol::legacy::{image, text};
+use muster_protocol::legacy::image::request::NEGATIVE;
+use muster_protocol::legacy::{image, text};
 
 /// At this suspicion a prompt is not taken as it is.
 pub const TOO_SUSPICIOUS: u32 = 2;

@@ -10,8 +10,8 @@ use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
 use uuid::Uuid;
 
-use crate::coordinator::storage::{StorageError, Store, WorkerAddress};
-use crate::tasks::Tasks;
+use crate::storage::{StorageError, Store, WorkerAddress};
+use muster_process::tasks::Tasks;
 
 const SAVE: Duration = Duration::from_secs(1);
 

@@ -50,7 +50,7 @@ pub fn without_drawings(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{PATTERNS, WORDS, words};
-    use crate::coordinator::moderation::forms::Forms;
+    use crate::moderation::forms::Forms;
 
     #[test]
     fn words_of_the_young_are_known_and_others_are_left_alone() {

@@ -13,8 +13,8 @@ use tracing::{info, warn};
 use super::accounts::named::named_set;
 use super::requests::Requests;
 use super::storage::{StorageError, Store};
-use crate::protocol::job::Kind;
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::Kind;
 
 named_set! {
     /// A set of modes.

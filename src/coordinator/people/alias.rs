@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::protocol::job::AccountId;
+use muster_protocol::job::AccountId;
 
 /// `name#id`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl fmt::Display for Alias<'_> {
 #[cfg(test)]
 mod tests {
     use super::Alias;
-    use crate::protocol::job::AccountId;
+    use muster_protocol::job::AccountId;
 
     #[test]
     fn the_number_after_the_last_hash_says_who_it_is() {

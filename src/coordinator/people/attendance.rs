@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::coordinator::kudos::UPTIME;
+use crate::kudos::UPTIME;
 
 #[derive(Debug, Default)]
 pub struct Attendance {

@@ -1,6 +1,6 @@
 //! How somebody came to have an account, and what that makes certain.
 
-use crate::protocol::job::Kudos;
+use muster_protocol::job::Kudos;
 
 /// What is known of who somebody is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

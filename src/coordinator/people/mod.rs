@@ -30,7 +30,7 @@ use super::accounts::{Accounts, Sealed};
 use super::clock::wall_clock;
 use super::storage::{Changed, Leaving, Left, Order, PersonChange, PersonRow, StorageError, Store};
 use super::styles::Style;
-use crate::protocol::job::{AccountId, SharedKeyText};
+use muster_protocol::job::{AccountId, SharedKeyText};
 
 /// Everybody with an account. Clones are the same.
 #[derive(Debug, Clone)]

@@ -7,15 +7,15 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
-use crate::coordinator::accounts::{Accounts, Roles};
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::kudos::{MOST_CREATED, Presence, Prices};
-use crate::coordinator::rigs::Rigs;
-use crate::coordinator::storage::{Attended, Promotion, StorageError, Store};
-use crate::coordinator::switchboard::{Switchboard, WorkerOnline};
-use crate::protocol::job::{AccountId, Capabilities, Formats, Kind, Kudos};
-use crate::protocol::legacy::agent::BridgeAgent;
-use crate::tasks::Tasks;
+use crate::accounts::{Accounts, Roles};
+use crate::clock::wall_clock;
+use crate::kudos::{MOST_CREATED, Presence, Prices};
+use crate::rigs::Rigs;
+use crate::storage::{Attended, Promotion, StorageError, Store};
+use crate::switchboard::{Switchboard, WorkerOnline};
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{AccountId, Capabilities, Formats, Kind, Kudos};
+use muster_protocol::legacy::agent::BridgeAgent;
 
 use super::attendance::Attendance;
 
@@ -173,17 +173,17 @@ mod tests {
     use uuid::Uuid;
 
     use super::{Rewards, allowance, presence};
-    use crate::coordinator::accounts::{Accounts, Roles, SecretSource};
-    use crate::coordinator::clock::wall_clock;
-    use crate::coordinator::dispatch::Settings;
-    use crate::coordinator::kudos::{Presence, Prices};
-    use crate::coordinator::metering::Counted;
-    use crate::coordinator::rigs::{Records, Rigs};
-    use crate::coordinator::state::DoorSettings;
-    use crate::coordinator::storage::{Attended, Location, NewLogin, RigChange, Store};
-    use crate::coordinator::switchboard::{Books, Switchboard, Unsettled, WorkerOnline};
-    use crate::protocol::job::{Capabilities, Formats, Kind, Kudos, UnixMillis, WorkerId};
-    use crate::tasks::Tasks;
+    use crate::accounts::{Accounts, Roles, SecretSource};
+    use crate::clock::wall_clock;
+    use crate::dispatch::Settings;
+    use crate::kudos::{Presence, Prices};
+    use crate::metering::Counted;
+    use crate::rigs::{Records, Rigs};
+    use crate::state::DoorSettings;
+    use crate::storage::{Attended, Location, NewLogin, RigChange, Store};
+    use crate::switchboard::{Books, Switchboard, Unsettled, WorkerOnline};
+    use muster_process::tasks::Tasks;
+    use muster_protocol::job::{Capabilities, Formats, Kind, Kudos, UnixMillis, WorkerId};
 
     fn there(kind: Kind) -> WorkerOnline {
         WorkerOnline {

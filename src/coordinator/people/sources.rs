@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use crate::coordinator::kudos::{Cause, DONATED, GIFTED, RECEIVED};
-use crate::protocol::job::Kudos;
+use crate::kudos::{Cause, DONATED, GIFTED, RECEIVED};
+use muster_protocol::job::Kudos;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sources {
@@ -65,7 +65,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::Sources;
-    use crate::protocol::job::Kudos;
+    use muster_protocol::job::Kudos;
 
     #[test]
     fn what_was_given_does_not_hide_what_was_received() {

@@ -1,10 +1,10 @@
 //! Users that tests of other programs make for themselves. Only a coordinator in development mode lets them.
 
-use crate::coordinator::accounts::{KeyOrder, KeyText, Roles, Scopes};
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::state::Development;
-use crate::coordinator::storage::{NewLogin, StorageError};
-use crate::protocol::job::{AccountId, Kudos};
+use crate::accounts::{KeyOrder, KeyText, Roles, Scopes};
+use crate::clock::wall_clock;
+use crate::state::Development;
+use crate::storage::{NewLogin, StorageError};
+use muster_protocol::job::{AccountId, Kudos};
 
 use super::{Alias, People};
 

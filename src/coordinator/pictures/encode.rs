@@ -11,7 +11,7 @@ use webp::Encoder;
 
 use super::PictureError;
 use super::decode::Picture;
-use crate::coordinator::media::Kind;
+use crate::media::Kind;
 
 /// Few pixels are kept as they are; many lose what nobody sees at that size (F-27 of the poll API).
 const FINE: f64 = 512.0 * 512.0;

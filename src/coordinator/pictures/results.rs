@@ -12,8 +12,8 @@ use tracing::warn;
 
 use super::decode::Header;
 use super::{AT_ONCE, Bounds, PictureError, Pictures};
-use crate::coordinator::media::{Key, Media, MediaError, Unaccepted};
-use crate::protocol::legacy::image::drawn::{Drawn, bytes_of};
+use crate::media::{Key, Media, MediaError, Unaccepted};
+use muster_protocol::legacy::image::drawn::{Drawn, bytes_of};
 
 /// Looks at results. Clones share the places.
 #[derive(Debug, Clone)]

@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 
-use crate::coordinator::accounts::ANONYMOUS;
-use crate::coordinator::address::Network;
-use crate::coordinator::egress::{Egress, EgressError, Fetched, Limits};
-use crate::coordinator::media::{Holding, Key, Media, MediaError};
-use crate::coordinator::turns::Turns;
-use crate::protocol::job::AccountId;
-use crate::protocol::legacy::error::{Code, Refusal};
+use crate::accounts::ANONYMOUS;
+use crate::address::Network;
+use crate::egress::{Egress, EgressError, Fetched, Limits};
+use crate::media::{Holding, Key, Media, MediaError};
+use crate::turns::Turns;
+use muster_protocol::job::AccountId;
+use muster_protocol::legacy::error::{Code, Refusal};
 
 use super::{AT_ONCE, Bounds, Header, PictureError, Pictures, Prepared};
 

@@ -9,14 +9,14 @@ use uuid::Uuid;
 use super::{
     Bounds, PictureError, Pictures, Role, Sender, SourceError, Sources, decode, inspect, to_base64,
 };
-use crate::coordinator::accounts::ANONYMOUS;
-use crate::coordinator::egress::Egress;
-use crate::coordinator::egress::tests::Server;
-use crate::coordinator::media::{Area, Key, Kind, Links, Media, MediaSettings};
-use crate::coordinator::peak::growth;
-use crate::protocol::job::AccountId;
-use crate::protocol::legacy::error::Code;
-use crate::tasks::Tasks;
+use crate::accounts::ANONYMOUS;
+use crate::egress::Egress;
+use crate::egress::tests::Server;
+use crate::media::{Area, Key, Kind, Links, Media, MediaSettings};
+use crate::peak::growth;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::AccountId;
+use muster_protocol::legacy::error::Code;
 
 const FORMATS: [ImageFormat; 4] = [
     ImageFormat::Png,

@@ -6,8 +6,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use uuid::Uuid;
 
-use crate::coordinator::dispatch::Offer;
-use crate::protocol::job::{JobId, WorkerId};
+use crate::dispatch::Offer;
+use muster_protocol::job::{JobId, WorkerId};
 
 /// The last bits of a UUID: they say nothing of its version or its variant.
 const OWN: u32 = 56;
@@ -64,7 +64,7 @@ fn marked(job: JobId, mark: u128, attempt: u32) -> JobId {
 #[cfg(test)]
 mod tests {
     use super::{Badge, Badges};
-    use crate::protocol::job::{JobId, WorkerId};
+    use muster_protocol::job::{JobId, WorkerId};
 
     fn badge(secret: u8, worker: i64) -> Badge {
         Badges::new(&[secret; 32]).of(WorkerId(worker))

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::coordinator::dispatch::Offer;
-use crate::coordinator::metering::{Meter, Output};
-use crate::protocol::job::{Body, Event, FinishReason, Job, TextInput, TokenEvent};
-use crate::protocol::legacy::text::chat;
+use crate::dispatch::Offer;
+use crate::metering::{Meter, Output};
+use muster_protocol::job::{Body, Event, FinishReason, Job, TextInput, TokenEvent};
+use muster_protocol::legacy::text::chat;
 
 /// A chat that is out at such a worker.
 #[derive(Debug)]

@@ -9,11 +9,11 @@ use tokio::sync::Mutex;
 use super::held::{NotTaken, Out};
 use super::poller::Poller;
 use super::{ATTEMPTS, NotServed, Pollers};
-use crate::coordinator::dispatch::Wants;
-use crate::coordinator::storage::WorkerRow;
-use crate::coordinator::switchboard::Lent;
-use crate::protocol::job::{AccountId, JobId, Kind, WorkerId};
-use crate::protocol::legacy::words::{Trade, Word};
+use crate::dispatch::Wants;
+use crate::storage::WorkerRow;
+use crate::switchboard::Lent;
+use muster_protocol::job::{AccountId, JobId, Kind, WorkerId};
+use muster_protocol::legacy::words::{Trade, Word};
 
 impl Pollers {
     /// The job, as if its worker had just been given it.

@@ -9,10 +9,10 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::chat::Turn;
-use crate::coordinator::dispatch::{Offer, SessionId};
-use crate::protocol::job::{AccountId, JobId, Kind};
-use crate::protocol::legacy::image::drawn::Drawn;
-use crate::protocol::legacy::written::most_bytes;
+use crate::dispatch::{Offer, SessionId};
+use muster_protocol::job::{AccountId, JobId, Kind};
+use muster_protocol::legacy::image::drawn::Drawn;
+use muster_protocol::legacy::written::most_bytes;
 
 /// How long after its time a job is known here.
 const KNOWN: Duration = Duration::from_secs(3600);
@@ -281,8 +281,8 @@ mod tests {
     use tokio::time::Instant;
 
     use super::{Held, NotTaken};
-    use crate::coordinator::dispatch::{Offer, SessionId};
-    use crate::protocol::job::{
+    use crate::dispatch::{Offer, SessionId};
+    use muster_protocol::job::{
         AccountId, Body, FormRequest, Job, JobId, Kind, Limits, ModelChoice, Privacy, RequestId,
         UnixMillis,
     };

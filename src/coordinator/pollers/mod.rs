@@ -42,12 +42,12 @@ use super::rigs::{Applicant, NotAdmitted, Rigs};
 use super::storage::Store;
 use super::switchboard::{Brought, Lent, Pop, Receipt, Switchboard};
 use super::turns::Turns;
-use crate::protocol::job::{
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{
     AccountId, Event, Failure, FailureKind, FinishReason, Hidden, JobId, Kind, Kudos, Note,
     Product, Progress, TokenEvent, Usage, WorkerId,
 };
-use crate::protocol::legacy::image::drawn::Drawn;
-use crate::tasks::Tasks;
+use muster_protocol::legacy::image::drawn::Drawn;
 
 use held::{Held, Out};
 use poller::Poller;

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::dispatch::{Extensions, Offer, Registration, ServedModel, SessionId};
-use crate::coordinator::names::Names;
-use crate::coordinator::rigs::NotAdmitted;
-use crate::coordinator::storage::{RigRow, Said, WorkerRow};
-use crate::coordinator::switchboard::{Card, Gpus, News, Switchboard};
-use crate::protocol::job::{AccountId, Capabilities, Formats, Job, JobId, Kind, Reach, RequestId};
-use crate::protocol::legacy::agent::BridgeAgent;
-use crate::protocol::legacy::words::Trade;
+use crate::accounts::Roles;
+use crate::dispatch::{Extensions, Offer, Registration, ServedModel, SessionId};
+use crate::names::Names;
+use crate::rigs::NotAdmitted;
+use crate::storage::{RigRow, Said, WorkerRow};
+use crate::switchboard::{Card, Gpus, News, Switchboard};
+use muster_protocol::job::{AccountId, Capabilities, Formats, Job, JobId, Kind, Reach, RequestId};
+use muster_protocol::legacy::agent::BridgeAgent;
+use muster_protocol::legacy::words::Trade;
 
 /// Requests that are remembered as shown; who pauses a worker looks at it sooner.
 const MOST_SHOWN: usize = 1000;
@@ -253,13 +253,13 @@ mod tests {
     use uuid::Uuid;
 
     use super::{Ask, News, Poller};
-    use crate::coordinator::dispatch::Settings;
-    use crate::coordinator::metering::Counted;
-    use crate::coordinator::names::Names;
-    use crate::coordinator::storage::WorkerRow;
-    use crate::coordinator::switchboard::{Books, Switchboard, Unsettled};
-    use crate::protocol::job::{AccountId, WorkerId};
-    use crate::tasks::Tasks;
+    use crate::dispatch::Settings;
+    use crate::metering::Counted;
+    use crate::names::Names;
+    use crate::storage::WorkerRow;
+    use crate::switchboard::{Books, Switchboard, Unsettled};
+    use muster_process::tasks::Tasks;
+    use muster_protocol::job::{AccountId, WorkerId};
 
     #[tokio::test]
     async fn the_first_pop_after_a_claim_leaves_the_session_that_holds_it() {

@@ -8,22 +8,22 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::{pause, timeout};
 
 use super::{Ask, Badges, Made, NotTaken, Pollers};
-use crate::coordinator::accounts::Caller;
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::dispatch::{Settings, Standing, Submission, Wants};
-use crate::coordinator::kudos::Payer;
-use crate::coordinator::metering::Counted;
-use crate::coordinator::names::Names;
-use crate::coordinator::requests::Order;
-use crate::coordinator::requests::orders::Asked;
-use crate::coordinator::rigs::{Records, Rigs};
-use crate::coordinator::state::DoorSettings;
-use crate::coordinator::storage::{Location, NewLogin, Said, Store};
-use crate::coordinator::switchboard::{Books, JobStream, Switchboard};
-use crate::protocol::job::{Capabilities, JobId, Kind, Kudos, Product, Reach, RequestId};
-use crate::protocol::legacy::Body as _;
-use crate::protocol::legacy::text::request::GenerationInputText;
-use crate::tasks::Tasks;
+use crate::accounts::Caller;
+use crate::clock::wall_clock;
+use crate::dispatch::{Settings, Standing, Submission, Wants};
+use crate::kudos::Payer;
+use crate::metering::Counted;
+use crate::names::Names;
+use crate::requests::Order;
+use crate::requests::orders::Asked;
+use crate::rigs::{Records, Rigs};
+use crate::state::DoorSettings;
+use crate::storage::{Location, NewLogin, Said, Store};
+use crate::switchboard::{Books, JobStream, Switchboard};
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{Capabilities, JobId, Kind, Kudos, Product, Reach, RequestId};
+use muster_protocol::legacy::Body as _;
+use muster_protocol::legacy::text::request::GenerationInputText;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

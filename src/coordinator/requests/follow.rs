@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::output::{Ended, Made, Output};
 use super::request::Request;
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::dispatch::{Outcome, Submission};
-use crate::coordinator::switchboard::{Delivery, JobStream, Stage, Switchboard};
-use crate::protocol::job::{FailureKind, Hidden, Job, JobId, Limits, Targets};
+use crate::clock::wall_clock;
+use crate::dispatch::{Outcome, Submission};
+use crate::switchboard::{Delivery, JobStream, Stage, Switchboard};
+use muster_protocol::job::{FailureKind, Hidden, Job, JobId, Limits, Targets};
 
 /// Jobs that were let go without an end (the store could not write it down) are queued again after this.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -214,10 +214,10 @@ mod tests {
     use std::time::Duration;
 
     use super::{Told, again};
-    use crate::coordinator::clock::wall_clock;
-    use crate::coordinator::requests::request::tests::asked;
-    use crate::coordinator::storage::Wanted;
-    use crate::protocol::job::{Targets, WorkerId};
+    use crate::clock::wall_clock;
+    use crate::requests::request::tests::asked;
+    use crate::storage::Wanted;
+    use muster_protocol::job::{Targets, WorkerId};
 
     #[test]
     fn a_job_that_is_queued_once_more_lives_as_long_as_its_request_does_by_now() {

@@ -4,9 +4,9 @@
 use tracing::{debug, warn};
 
 use super::{Request, Requests};
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::storage::{Hold, Purse, StorageError};
-use crate::protocol::job::{Kudos, RequestId, SharedKeyId, UnixMillis};
+use crate::clock::wall_clock;
+use crate::storage::{Hold, Purse, StorageError};
+use muster_protocol::job::{Kudos, RequestId, SharedKeyId, UnixMillis};
 
 /// What is kept for a request that has not been accepted yet. Should it never be, it is given back.
 #[derive(Debug)]

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use super::Requests;
-use crate::coordinator::names::Names;
-use crate::coordinator::switchboard::Overview;
-use crate::protocol::legacy::image::reference;
+use crate::names::Names;
+use crate::switchboard::Overview;
+use muster_protocol::legacy::image::reference;
 
 #[derive(Debug, Clone, Default)]
 pub struct Known {
@@ -45,8 +45,8 @@ mod tests {
     use std::time::Duration;
 
     use super::{Known, Names};
-    use crate::coordinator::switchboard::{ModelOnline, Overview};
-    use crate::protocol::job::{Capabilities, Formats, Kind};
+    use crate::switchboard::{ModelOnline, Overview};
+    use muster_protocol::job::{Capabilities, Formats, Kind};
 
     #[test]
     fn what_is_listed_or_served_is_known_and_nothing_else() {

@@ -50,8 +50,8 @@ use super::media::Holding;
 use super::storage::{Dues, RequestRow, StorageError, Store, Wanted};
 use super::switchboard::{JobStream, Switchboard};
 use super::webhooks::Webhooks;
-use crate::protocol::job::{AccountId, Job, Kind, Kudos, RequestId, UnixMillis};
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{AccountId, Job, Kind, Kudos, RequestId, UnixMillis};
 
 use follow::{Follower, Told};
 use places::Places;

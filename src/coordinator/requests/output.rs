@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use uuid::Uuid;
 
-use crate::coordinator::switchboard::{JobStream, JobWatch, Stage};
-use crate::protocol::job::{
+use crate::switchboard::{JobStream, JobWatch, Stage};
+use muster_protocol::job::{
     Body, Event, FailureKind, Hidden, Job, JobId, Kind, LegacySampling, Product, Progress,
     UnixMillis,
 };
-use crate::protocol::legacy::image::drawn::most_bytes;
+use muster_protocol::legacy::image::drawn::most_bytes;
 
 /// One job, and what it brings.
 #[derive(Debug)]
@@ -165,7 +165,7 @@ impl Output {
         }
     }
 
-    pub(in crate::coordinator) fn end(&self, ended: Ended) {
+    pub(crate) fn end(&self, ended: Ended) {
         // The first end is the only one.
         let _ = self.ended.set(ended);
     }

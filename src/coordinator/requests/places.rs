@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::known::Known;
 use super::{Request, Requests};
-use crate::protocol::job::{AccountId, Kind};
+use muster_protocol::job::{AccountId, Kind};
 
 /// Which jobs are counted against the limit of whoever asks.
 #[derive(Debug, Clone)]
@@ -143,7 +143,7 @@ impl Counted {
 #[cfg(test)]
 mod tests {
     use super::{Counted, Known, NoPlace, Places};
-    use crate::protocol::job::{AccountId, Kind};
+    use muster_protocol::job::{AccountId, Kind};
 
     fn counted(account: i64, models: &[&str]) -> Counted {
         Counted {

@@ -8,12 +8,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::coordinator::accounts::ANONYMOUS;
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::dispatch::Standing;
-use crate::coordinator::storage::{RequestRow, Store, Wanted};
-use crate::coordinator::switchboard::{JobStream, Stage};
-use crate::protocol::job::{AccountId, Job, JobId, Kind, Kudos, RequestId, UnixMillis};
+use crate::accounts::ANONYMOUS;
+use crate::clock::wall_clock;
+use crate::dispatch::Standing;
+use crate::storage::{RequestRow, Store, Wanted};
+use crate::switchboard::{JobStream, Stage};
+use muster_protocol::job::{AccountId, Job, JobId, Kind, Kudos, RequestId, UnixMillis};
 
 use super::output::{Counts, Ended, Output, locked};
 
@@ -68,7 +68,7 @@ pub struct Wishes {
 }
 
 impl Request {
-    pub(in crate::coordinator) fn new(
+    pub(crate) fn new(
         row: &RequestRow,
         (wishes, standing): (Wishes, Standing),
         jobs: &[Arc<Job>],
@@ -153,7 +153,7 @@ impl Request {
         self.kept_until.fetch_max(until.0, Ordering::Relaxed);
     }
 
-    pub(in crate::coordinator) fn restored(self, wanted: Wanted) -> Self {
+    pub(crate) fn restored(self, wanted: Wanted) -> Self {
         match wanted {
             Wanted::Everything => {}
             Wanted::Begun => self.end_waiting(),
@@ -236,13 +236,13 @@ impl Request {
     }
 
     /// Its client wants nothing more of it.
-    pub(in crate::coordinator) fn cancel(&self) {
+    pub(crate) fn cancel(&self) {
         self.given_up.cancel();
         self.cancelled.cancel();
         self.note();
     }
 
-    pub(in crate::coordinator) fn note(&self) {
+    pub(crate) fn note(&self) {
         self.heard.send_modify(|count| *count += 1);
     }
 
@@ -262,7 +262,7 @@ impl Request {
     }
 
     /// Nobody is given any more of it. Its client still wants what comes, unless it has been cancelled.
-    pub(in crate::coordinator) fn end_waiting(&self) {
+    pub(crate) fn end_waiting(&self) {
         self.cancelled.cancel();
     }
 
@@ -334,18 +334,18 @@ pub mod tests {
     use std::time::Duration;
 
     use super::{Ended, Request};
-    use crate::coordinator::accounts::Caller;
-    use crate::coordinator::clock::wall_clock;
-    use crate::coordinator::dispatch::{Settings, Standing, Submission};
-    use crate::coordinator::kudos::Payer;
-    use crate::coordinator::names::Names;
-    use crate::coordinator::requests::orders::{Asked, Order};
-    use crate::coordinator::storage::{RequestRow, Wanted};
-    use crate::coordinator::switchboard::{Books, JobWatch, Switchboard};
-    use crate::protocol::job::{Event, Job, Kudos, RequestId, TokenEvent, UnixMillis};
-    use crate::protocol::legacy::Body as _;
-    use crate::protocol::legacy::text::request::GenerationInputText;
-    use crate::tasks::Tasks;
+    use crate::accounts::Caller;
+    use crate::clock::wall_clock;
+    use crate::dispatch::{Settings, Standing, Submission};
+    use crate::kudos::Payer;
+    use crate::names::Names;
+    use crate::requests::orders::{Asked, Order};
+    use crate::storage::{RequestRow, Wanted};
+    use crate::switchboard::{Books, JobWatch, Switchboard};
+    use muster_process::tasks::Tasks;
+    use muster_protocol::job::{Event, Job, Kudos, RequestId, TokenEvent, UnixMillis};
+    use muster_protocol::legacy::Body as _;
+    use muster_protocol::legacy::text::request::GenerationInputText;
 
     /// Of two texts, that ends at this moment.
     pub fn asked(expires_at: UnixMillis) -> (Request, Vec<Arc<Job>>) {

@@ -12,13 +12,13 @@ use super::orders::Order;
 use super::output::{Ended, Made};
 use super::request::Request;
 use super::{Belongings, Requests};
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::dispatch::{Standing, Submission};
-use crate::coordinator::media::{Holding, Media};
-use crate::coordinator::names::Names;
-use crate::coordinator::storage::{OpenRequest, ResultRow, StorageError, Wanted};
-use crate::coordinator::switchboard::JobStream;
-use crate::protocol::job::{Hidden, Job, JobId, Kind, Product};
+use crate::clock::wall_clock;
+use crate::dispatch::{Standing, Submission};
+use crate::media::{Holding, Media};
+use crate::names::Names;
+use crate::storage::{OpenRequest, ResultRow, StorageError, Wanted};
+use crate::switchboard::JobStream;
+use muster_protocol::job::{Hidden, Job, JobId, Kind, Product};
 
 impl Requests {
     /// To be called once, before anybody asks. The jobs of a request have the ids they had. Each lives so long from now at
@@ -183,10 +183,10 @@ mod tests {
     use uuid::Uuid;
 
     use super::let_go;
-    use crate::coordinator::clock::wall_clock;
-    use crate::coordinator::media::{Area, Key, Kind, Links, Media, MediaSettings};
-    use crate::coordinator::requests::request::tests::{request, with_jobs};
-    use crate::tasks::Tasks;
+    use crate::clock::wall_clock;
+    use crate::media::{Area, Key, Kind, Links, Media, MediaSettings};
+    use crate::requests::request::tests::{request, with_jobs};
+    use muster_process::tasks::Tasks;
 
     const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -7,15 +7,15 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::{Made, Output};
-use crate::coordinator::media::{Key, Media, Unaccepted};
-use crate::protocol::job::{JobId, Remark};
-use crate::protocol::legacy::image::metadata::GenerationMetadataImage;
-use crate::protocol::legacy::image::status::{GenerationImage, LOST};
-use crate::protocol::legacy::submit::UPLOADED;
-use crate::protocol::legacy::text::format;
-use crate::protocol::legacy::text::metadata::GenerationMetadataText;
-use crate::protocol::legacy::text::status::GenerationText;
-use crate::protocol::legacy::words::{ResultState, named};
+use crate::media::{Key, Media, Unaccepted};
+use muster_protocol::job::{JobId, Remark};
+use muster_protocol::legacy::image::metadata::GenerationMetadataImage;
+use muster_protocol::legacy::image::status::{GenerationImage, LOST};
+use muster_protocol::legacy::submit::UPLOADED;
+use muster_protocol::legacy::text::format;
+use muster_protocol::legacy::text::metadata::GenerationMetadataText;
+use muster_protocol::legacy::text::status::GenerationText;
+use muster_protocol::legacy::words::{ResultState, named};
 
 /// How long links to images are good.
 pub const LINKS: Duration = Duration::from_secs(1800);
@@ -150,8 +150,8 @@ fn link_in(result: &mut Value, link: &str) {
 #[cfg(test)]
 mod tests {
     use super::{Shape, stored};
-    use crate::coordinator::media::bucket_tests::{HOUR, WEBP, bucket, key, put};
-    use crate::tasks::Tasks;
+    use crate::media::bucket_tests::{HOUR, WEBP, bucket, key, put};
+    use muster_process::tasks::Tasks;
 
     #[tokio::test]
     async fn what_is_larger_than_its_job_or_no_image_has_no_link() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::MARGIN;
 use super::request::Request;
-use crate::protocol::job::{AccountId, RequestId, UnixMillis};
+use muster_protocol::job::{AccountId, RequestId, UnixMillis};
 
 /// Requests that are looked at in one step: well below a millisecond.
 const STEP: usize = 500;
@@ -114,10 +114,10 @@ mod tests {
     use std::time::Duration;
 
     use super::{MARGIN, STEP, Shelves};
-    use crate::coordinator::clock::wall_clock;
-    use crate::coordinator::requests::request::tests::{request, with_jobs};
-    use crate::coordinator::requests::{Ended, Request};
-    use crate::protocol::job::UnixMillis;
+    use crate::clock::wall_clock;
+    use crate::requests::request::tests::{request, with_jobs};
+    use crate::requests::{Ended, Request};
+    use muster_protocol::job::UnixMillis;
 
     const MINUTE: Duration = Duration::from_secs(60);
 

@@ -1,15 +1,15 @@
 //! Whether somebody may have a worker of this name. What is looked at, and in which order, is the public contract's:
 //! workers read the first thing that is wrong.
 
-use crate::coordinator::accounts::{Caller, Roles};
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::moderation::Reason;
-use crate::coordinator::profanity::is_profane;
-use crate::coordinator::storage::{Crew, Joined, RigRow, StorageError, Store, WorkerError};
-use crate::protocol::job::AccountId;
-use crate::protocol::legacy::words::{Trade, named};
-use crate::protocol::legacy::worker::check_new_name;
-use crate::protocol::legacy::{Code, Refusal};
+use crate::accounts::{Caller, Roles};
+use crate::clock::wall_clock;
+use crate::moderation::Reason;
+use crate::profanity::is_profane;
+use crate::storage::{Crew, Joined, RigRow, StorageError, Store, WorkerError};
+use muster_protocol::job::AccountId;
+use muster_protocol::legacy::words::{Trade, named};
+use muster_protocol::legacy::worker::check_new_name;
+use muster_protocol::legacy::{Code, Refusal};
 
 /// Somebody comes with a worker.
 #[derive(Debug, Clone, Copy)]

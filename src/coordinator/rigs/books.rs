@@ -1,10 +1,10 @@
 //! What ended jobs say about the workers that had them. It is noted after the job was settled, so that nobody is
 //! praised for what was not written down.
 
-use crate::coordinator::dispatch::Facts;
-use crate::coordinator::kudos::{Aside, Settlement, State};
-use crate::protocol::job::{Kudos, WorkerId};
-use crate::protocol::legacy::words::Trade;
+use crate::dispatch::Facts;
+use crate::kudos::{Aside, Settlement, State};
+use muster_protocol::job::{Kudos, WorkerId};
+use muster_protocol::legacy::words::Trade;
 
 use super::live::Feat;
 use super::records::Records;

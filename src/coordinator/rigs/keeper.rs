@@ -7,11 +7,11 @@ use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::moderation::{Mark, Reason, TOO_MUCH, total};
-use crate::coordinator::storage::{RigChange, RigNews, StorageError};
-use crate::protocol::job::WorkerId;
-use crate::tasks::Tasks;
+use crate::clock::wall_clock;
+use crate::moderation::{Mark, Reason, TOO_MUCH, total};
+use crate::storage::{RigChange, RigNews, StorageError};
+use muster_process::tasks::Tasks;
+use muster_protocol::job::WorkerId;
 
 use super::live::{self, Seen};
 use super::{Inner, Rigs};

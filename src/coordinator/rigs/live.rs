@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::dispatch::Terms;
-use crate::coordinator::storage::{Decided, RigNews, RigRow, Said, Tally, TeamShare};
-use crate::coordinator::switchboard::WorkerOnline;
-use crate::protocol::job::{Kind, Kudos, UnixMillis, WorkerId};
-use crate::protocol::legacy::words::{Trade, Word, named};
+use crate::clock::wall_clock;
+use crate::dispatch::Terms;
+use crate::storage::{Decided, RigNews, RigRow, Said, Tally, TeamShare};
+use crate::switchboard::WorkerOnline;
+use muster_protocol::job::{Kind, Kudos, UnixMillis, WorkerId};
+use muster_protocol::legacy::words::{Trade, Word, named};
 
 use super::pace::Pace;
 

@@ -41,9 +41,9 @@ use super::storage::{
     Decision, Joined, RigChange, RigRow, Said, StorageError, Store, TeamShare, WorkerRow,
 };
 use super::switchboard::Switchboard;
-use crate::protocol::job::{AccountId, Targets, WorkerId};
-use crate::protocol::legacy::words::{Trade, named};
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{AccountId, Targets, WorkerId};
+use muster_protocol::legacy::words::{Trade, named};
 
 use admission::House;
 use live::{ONLINE, Seen};

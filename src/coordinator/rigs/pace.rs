@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::protocol::legacy::words::Trade;
+use muster_protocol::legacy::words::Trade;
 
 /// What took less came at once, and says nothing about how long it was made.
 const LEAST: Duration = Duration::from_millis(10);
@@ -106,7 +106,7 @@ mod tests {
     use std::time::Duration;
 
     use super::Pace;
-    use crate::protocol::legacy::words::Trade;
+    use muster_protocol::legacy::words::Trade;
 
     const SECOND: Duration = Duration::from_secs(1);
 

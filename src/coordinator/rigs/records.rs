@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::coordinator::dispatch::Terms;
-use crate::coordinator::kudos::Prices;
-use crate::coordinator::moderation::Reason;
-use crate::coordinator::modes::{ModeSet, Reading};
-use crate::coordinator::names::Names;
-use crate::coordinator::storage::{RigNews, RigRow, Said, TeamShare};
-use crate::protocol::job::WorkerId;
-use crate::protocol::legacy::words::Trade;
+use crate::dispatch::Terms;
+use crate::kudos::Prices;
+use crate::moderation::Reason;
+use crate::modes::{ModeSet, Reading};
+use crate::names::Names;
+use crate::storage::{RigNews, RigRow, Said, TeamShare};
+use muster_protocol::job::WorkerId;
+use muster_protocol::legacy::words::Trade;
 
 use super::live::{Feat, Live, Seen};
 use super::pace::Pace;
@@ -260,11 +260,11 @@ mod tests {
     use super::{
         MOST_DROPPED, MOST_DROPPED_IN_A_RAID, MOST_FORMS_DROPPED, ModeSet, Reading, Records,
     };
-    use crate::coordinator::moderation::Reason;
-    use crate::coordinator::rigs::live::Seen;
-    use crate::coordinator::storage::Said;
-    use crate::protocol::job::WorkerId;
-    use crate::protocol::legacy::words::Trade;
+    use crate::moderation::Reason;
+    use crate::rigs::live::Seen;
+    use crate::storage::Said;
+    use muster_protocol::job::WorkerId;
+    use muster_protocol::legacy::words::Trade;
 
     const WORKER: WorkerId = WorkerId(1);
 

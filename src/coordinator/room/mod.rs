@@ -22,11 +22,11 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
-use crate::coordinator::error::ApiError;
-use crate::coordinator::state::DoorSettings;
-use crate::memory;
-use crate::protocol::job::FailureKind;
-use crate::protocol::link::LARGEST_FRAME;
+use crate::error::ApiError;
+use crate::state::DoorSettings;
+use muster_process::memory;
+use muster_protocol::job::FailureKind;
+use muster_protocol::link::LARGEST_FRAME;
 
 use transit::Transits;
 

@@ -6,8 +6,8 @@ use super::{
     KEPT, LARGEST_FRAME, LONGEST_WAIT, MESSAGES, MOST_SMALL, Memory, PASSING, Room, SMALL, Stage,
     TOLD,
 };
-use crate::coordinator::error::ApiError;
-use crate::coordinator::state::DoorSettings;
+use crate::error::ApiError;
+use crate::state::DoorSettings;
 
 fn memory() -> Memory {
     Memory::new(&DoorSettings {

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 use tokio::time::Instant;
 
-use crate::coordinator::error::ApiError;
-use crate::protocol::job::FailureKind;
+use crate::error::ApiError;
+use muster_protocol::job::FailureKind;
 
 use super::{Memory, Room, Stage};
 
@@ -247,8 +247,8 @@ mod tests {
     use tokio::time::advance;
 
     use super::{LetGo, Transit};
-    use crate::coordinator::room::{Memory, PASSING};
-    use crate::coordinator::state::DoorSettings;
+    use crate::room::{Memory, PASSING};
+    use crate::state::DoorSettings;
 
     const LARGEST: usize = 1 << 20;
     const ALL: usize = PASSING * LARGEST;

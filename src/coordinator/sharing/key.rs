@@ -1,7 +1,7 @@
 //! A key that a user hands to others.
 
-use crate::protocol::job::{AccountId, Kudos, SharedKeyId, UnixMillis};
-use crate::protocol::legacy::shared_key::JobLimits;
+use muster_protocol::job::{AccountId, Kudos, SharedKeyId, UnixMillis};
+use muster_protocol::legacy::shared_key::JobLimits;
 
 /// As it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,9 +17,9 @@ use super::accounts::{ANONYMOUS, Caller, Roles, Seal};
 use super::clock::wall_clock;
 use super::display_name::{FORBIDDEN, is_readable};
 use super::storage::{StorageError, Store};
-use crate::protocol::job::{AccountId, Kudos, SharedKeyId, SharedKeyText, UnixMillis};
-use crate::protocol::legacy::shared_key::{JobLimits, SharedKeyInput, UNLIMITED};
-use crate::protocol::legacy::{Code, Refusal};
+use muster_protocol::job::{AccountId, Kudos, SharedKeyId, SharedKeyText, UnixMillis};
+use muster_protocol::legacy::shared_key::{JobLimits, SharedKeyInput, UNLIMITED};
+use muster_protocol::legacy::{Code, Refusal};
 
 const DAY: Duration = Duration::from_secs(86_400);
 /// A key that lasts longer than this lasts for ever.
@@ -248,8 +248,8 @@ fn unknown() -> NotShared {
 #[cfg(test)]
 mod tests {
     use super::{budget, expiry, most_keys};
-    use crate::coordinator::accounts::Roles;
-    use crate::protocol::job::{Kudos, UnixMillis};
+    use crate::accounts::Roles;
+    use muster_protocol::job::{Kudos, UnixMillis};
 
     #[test]
     fn trusted_users_and_schools_may_have_more_keys() {

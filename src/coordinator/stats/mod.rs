@@ -10,8 +10,8 @@ use tracing::debug;
 
 use super::clock::wall_clock;
 use super::storage::{StorageError, Store};
-use crate::protocol::job::Kind;
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::Kind;
 
 pub use super::storage::{Made, MadeBy};
 

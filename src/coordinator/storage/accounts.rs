@@ -7,9 +7,9 @@ use sqlx::AnyConnection;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use crate::coordinator::accounts::{Login, Means, Roles, Scopes};
-use crate::coordinator::people::Alias;
-use crate::protocol::job::{AccountId, UnixMillis};
+use crate::accounts::{Login, Means, Roles, Scopes};
+use crate::people::Alias;
+use muster_protocol::job::{AccountId, UnixMillis};
 
 use super::keys::touch_keys;
 use super::people::{NewPerson, create_person};

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, Row};
 use uuid::Uuid;
 
-use crate::protocol::job::{AccountId, WorkerId};
+use muster_protocol::job::{AccountId, WorkerId};
 
 use super::script::{Column, Table, Verb, insert, select};
 use super::values::Values;

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
 
 use super::location::Location;
 use super::{StorageError, connect};

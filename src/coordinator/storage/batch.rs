@@ -3,8 +3,8 @@
 
 use sqlx::AnyConnection;
 
-use crate::coordinator::kudos::{Entry, Posting, Settlement, forgiven};
-use crate::protocol::job::AccountId;
+use crate::kudos::{Entry, Posting, Settlement, forgiven};
+use muster_protocol::job::AccountId;
 
 use super::StorageError;
 use super::budgets::{Charge, spend};

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, Executor, Row};
 
-use crate::coordinator::kudos::{Entry, forgive};
-use crate::protocol::job::{AccountId, Kudos, RequestId, SharedKeyId, UnixMillis};
+use crate::kudos::{Entry, forgive};
+use muster_protocol::job::{AccountId, Kudos, RequestId, SharedKeyId, UnixMillis};
 
 use super::entries::Booked;
 use super::holds::{Hold, Purse, spend_hold};

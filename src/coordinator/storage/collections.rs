@@ -7,10 +7,10 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, AssertSqlSafe, Row};
 use uuid::Uuid;
 
-use crate::coordinator::styles::{Collection, Member};
-use crate::protocol::job::{AccountId, UnixMillis};
-use crate::protocol::legacy::style::{PAGE, Sort};
-use crate::protocol::legacy::words::{Making, Word};
+use crate::styles::{Collection, Member};
+use muster_protocol::job::{AccountId, UnixMillis};
+use muster_protocol::legacy::style::{PAGE, Sort};
+use muster_protocol::legacy::words::{Making, Word};
 
 use super::named::{NotNamed, insert, unless_taken, update};
 use super::rows::{Stored, all, first};

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
-use crate::coordinator::kudos::{Entry, Fallen, Posting, Settlement};
-use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+use crate::kudos::{Entry, Fallen, Posting, Settlement};
+use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
 use super::StorageError;
 use super::rows::Stored;

@@ -4,7 +4,7 @@
 use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, Row};
 
-use crate::protocol::job::{RequestId, UnixMillis};
+use muster_protocol::job::{RequestId, UnixMillis};
 
 use super::write::Change;
 use super::{StorageError, Store};

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::coordinator::kudos::{Cause, Entry, Posting, Reason};
-use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+use crate::kudos::{Cause, Entry, Posting, Reason};
+use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
 use super::entries::Forgiven;
 use super::script::{Column, Script, Table, Verb};

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::coordinator::file_id::{FileId, is_gone};
+use crate::file_id::{FileId, is_gone};
 
 use super::StorageError;
 use super::location::Location;

@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
 use sqlx::{Any, AnyConnection, Executor, Row};
 
-use crate::protocol::job::{AccountId, UnixMillis};
+use muster_protocol::job::{AccountId, UnixMillis};
 
 use super::revisions::{self, Topic};
 use super::rows::{Stored, all, first};

@@ -7,7 +7,7 @@ use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::query::Query;
 use sqlx::{Any, AnyConnection, Executor, Row};
 
-use crate::protocol::job::{AccountId, Kudos, RequestId, SharedKeyId, UnixMillis};
+use muster_protocol::job::{AccountId, Kudos, RequestId, SharedKeyId, UnixMillis};
 
 use super::shared_keys::shared_key_id;
 use super::write::Change;

@@ -8,8 +8,8 @@ use sqlx::AnyConnection;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use crate::coordinator::accounts::{KeyId, Means, Roles, Scopes};
-use crate::protocol::job::{AccountId, UnixMillis};
+use crate::accounts::{KeyId, Means, Roles, Scopes};
+use muster_protocol::job::{AccountId, UnixMillis};
 
 use super::revisions::{self, Topic};
 use super::rows::{Stored, all, first};

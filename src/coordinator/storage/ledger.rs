@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use crate::coordinator::accounts::Means;
-use crate::protocol::job::{AccountId, JobId, Kudos};
+use crate::accounts::Means;
+use muster_protocol::job::{AccountId, JobId, Kudos};
 
 use super::rows::Stored;
 use super::{StorageError, Store};

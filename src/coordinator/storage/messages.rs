@@ -5,9 +5,9 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 use uuid::Uuid;
 
-use crate::protocol::job::{AccountId, UnixMillis, WorkerId};
-use crate::protocol::legacy::words::Word;
-use crate::protocol::legacy::worker::{MESSAGES_PAGE, Validity};
+use muster_protocol::job::{AccountId, UnixMillis, WorkerId};
+use muster_protocol::legacy::words::Word;
+use muster_protocol::legacy::worker::{MESSAGES_PAGE, Validity};
 
 use super::revisions::{Topic, next};
 use super::rigs::uuid;

@@ -111,8 +111,8 @@ use sqlx::{ConnectOptions, Connection, Executor};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use crate::coordinator::modes::Reading;
-use crate::tasks::Tasks;
+use crate::modes::Reading;
+use muster_process::tasks::Tasks;
 
 use dialect::Dialect;
 use file::OpenFiles;

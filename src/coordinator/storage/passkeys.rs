@@ -2,7 +2,7 @@
 
 use sqlx::Row;
 
-use crate::coordinator::accounts::Roles;
+use crate::accounts::Roles;
 
 use super::{StorageError, Store};
 

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, Executor, Row};
 
-use crate::coordinator::kudos::{Cause, Posted, Posting};
-use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+use crate::kudos::{Cause, Posted, Posting};
+use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
 use super::entries::{LEDGER, sums};
 use super::script::insert;

@@ -14,9 +14,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{error, info, warn};
 
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::modes::{ModeSet, Reading};
-use crate::tasks::Tasks;
+use crate::clock::wall_clock;
+use crate::modes::{ModeSet, Reading};
+use muster_process::tasks::Tasks;
 
 use super::file::OpenFiles;
 use super::modes::take_in;

@@ -3,8 +3,8 @@
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
 
-use crate::coordinator::kudos::{Posted, Posting};
-use crate::protocol::job::JobId;
+use crate::kudos::{Posted, Posting};
+use muster_protocol::job::JobId;
 
 use super::postings::post;
 use super::write::Change;

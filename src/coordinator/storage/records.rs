@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::coordinator::kudos::{Entry, Reason, Settlement, State, owner_of};
-use crate::protocol::job::{AccountId, Kind};
+use crate::kudos::{Entry, Reason, Settlement, State, owner_of};
+use muster_protocol::job::{AccountId, Kind};
 
 use super::script::{Column, Script, Table, Verb};
 use super::values::Values;

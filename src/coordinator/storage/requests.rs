@@ -8,8 +8,8 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 use uuid::Uuid;
 
-use crate::coordinator::styles::Use;
-use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
+use crate::styles::Use;
+use muster_protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
 
 use super::fees::Fee;
 use super::script::{Column, Script, Table, Verb};

@@ -19,9 +19,9 @@ use sqlx::any::AnyRow;
 use tokio::time::{Instant, sleep};
 use tracing::debug;
 
-use crate::coordinator::clock::wall_clock;
-use crate::protocol::job::{AccountId, Kudos, UnixMillis};
-use crate::tasks::Tasks;
+use crate::clock::wall_clock;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
 use super::entries::{sum_row, sums};
 use super::rows::{Stored, all};

@@ -7,8 +7,8 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, AssertSqlSafe, Executor, Row};
 
-use crate::coordinator::accounts::{Seal, Sealed};
-use crate::protocol::job::SharedKeyText;
+use crate::accounts::{Seal, Sealed};
+use muster_protocol::job::SharedKeyText;
 
 use super::dialect::Dialect;
 use super::write::Change;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use sqlx::Row;
 use sqlx::{Any, AssertSqlSafe, Executor};
 
-use crate::coordinator::kudos::{Settlement, State};
-use crate::protocol::job::{JobId, Kind, Kudos};
+use crate::kudos::{Settlement, State};
+use muster_protocol::job::{JobId, Kind, Kudos};
 
 use super::entries::Forgiven;
 use super::script::{Column, Script, Table, Verb};

@@ -6,10 +6,10 @@ use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, AssertSqlSafe, Row};
 
-use crate::coordinator::kudos::{Posted, Posting};
-use crate::coordinator::sharing::{KeyChange, NewKey, SharedKey};
-use crate::protocol::job::{AccountId, Kudos, SharedKeyId, UnixMillis};
-use crate::protocol::legacy::shared_key::JobLimits;
+use crate::kudos::{Posted, Posting};
+use crate::sharing::{KeyChange, NewKey, SharedKey};
+use muster_protocol::job::{AccountId, Kudos, SharedKeyId, UnixMillis};
+use muster_protocol::legacy::shared_key::JobLimits;
 
 use super::postings::post;
 use super::rows::{Stored, all, first};

@@ -8,8 +8,8 @@ use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
-use crate::coordinator::kudos::Settlement;
-use crate::protocol::job::{Kind, UnixMillis};
+use crate::kudos::Settlement;
+use muster_protocol::job::{Kind, UnixMillis};
 
 use super::rows::{Stored, all};
 use super::script::{Column, Script, Table, Verb, insert};

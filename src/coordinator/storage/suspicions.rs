@@ -8,9 +8,9 @@ use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::query::Query;
 use sqlx::{AnyConnection, Row};
 
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::moderation::{Mark, Reason, total};
-use crate::protocol::job::{AccountId, UnixMillis, WorkerId};
+use crate::accounts::Roles;
+use crate::moderation::{Mark, Reason, total};
+use muster_protocol::job::{AccountId, UnixMillis, WorkerId};
 
 use super::write::Change;
 use super::{StorageError, Store};

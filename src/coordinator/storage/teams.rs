@@ -5,7 +5,7 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 use uuid::Uuid;
 
-use crate::protocol::job::{AccountId, UnixMillis};
+use muster_protocol::job::{AccountId, UnixMillis};
 
 use super::rigs::{Team, TeamShare, uuid};
 use super::rows::{Stored, all, first};

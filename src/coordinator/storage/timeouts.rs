@@ -5,7 +5,7 @@ use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
-use crate::protocol::job::UnixMillis;
+use muster_protocol::job::UnixMillis;
 
 use super::revisions::{self, Topic};
 use super::rows::{Stored, all};

@@ -6,8 +6,8 @@
 
 use sqlx::{AnyConnection, Executor};
 
-use crate::coordinator::kudos::Settlement;
-use crate::protocol::job::Kudos;
+use crate::kudos::Settlement;
+use muster_protocol::job::Kudos;
 
 use super::StorageError;
 use super::batch::Batch;

@@ -8,8 +8,8 @@ use sqlx::Row;
 use sqlx::any::AnyRow;
 use uuid::Uuid;
 
-use crate::coordinator::display_name::{FORBIDDEN, is_readable};
-use crate::protocol::job::{AccountId, UnixMillis, WorkerId};
+use crate::display_name::{FORBIDDEN, is_readable};
+use muster_protocol::job::{AccountId, UnixMillis, WorkerId};
 
 use super::rows::{Stored, all};
 use super::script::{Column, Script, Table, Verb, select};

@@ -6,8 +6,8 @@ use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
 use tokio::sync::oneshot;
 
-use crate::coordinator::kudos::Settlement;
-use crate::protocol::job::Kudos;
+use crate::kudos::Settlement;
+use muster_protocol::job::Kudos;
 
 use super::StorageError;
 use super::requests::Accept;

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
 
 use super::dialect::Dialect;
 use super::file::OpenFiles;

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::protocol::legacy::style::MOST_EXAMPLES;
+use muster_protocol::legacy::style::MOST_EXAMPLES;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Example {

@@ -3,14 +3,14 @@
 use uuid::Uuid;
 
 use super::{Collection, Params, Style, Use};
-use crate::coordinator::storage::{StorageError, Store};
-use crate::protocol::job::AccountId;
-use crate::protocol::legacy::image::request::GenerationInputImage;
-use crate::protocol::legacy::style::name::{Named, StyleName};
-use crate::protocol::legacy::style::request::Around;
-use crate::protocol::legacy::text::request::GenerationInputText;
-use crate::protocol::legacy::words::Making;
-use crate::protocol::legacy::{Code, Refusal};
+use crate::storage::{StorageError, Store};
+use muster_protocol::job::AccountId;
+use muster_protocol::legacy::image::request::GenerationInputImage;
+use muster_protocol::legacy::style::name::{Named, StyleName};
+use muster_protocol::legacy::style::request::Around;
+use muster_protocol::legacy::text::request::GenerationInputText;
+use muster_protocol::legacy::words::Making;
+use muster_protocol::legacy::{Code, Refusal};
 
 /// All styles and collections. Clones are the same.
 #[derive(Debug, Clone)]

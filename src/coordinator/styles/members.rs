@@ -3,9 +3,9 @@
 use uuid::Uuid;
 
 use super::Styles;
-use crate::coordinator::storage::StorageError;
-use crate::protocol::legacy::style::name::StyleName;
-use crate::protocol::legacy::words::{Making, Word};
+use crate::storage::StorageError;
+use muster_protocol::legacy::style::name::StyleName;
+use muster_protocol::legacy::words::{Making, Word};
 
 /// The most styles in a collection.
 const MOST: usize = 200;

@@ -27,9 +27,9 @@ pub use recipe::{Params, Recipe, RecipeChange};
 use uuid::Uuid;
 
 use super::people::Alias;
-use crate::protocol::job::{AccountId, Kudos, SharedKeyId};
-use crate::protocol::legacy::style::name::StyleName;
-use crate::protocol::legacy::words::Making;
+use muster_protocol::job::{AccountId, Kudos, SharedKeyId};
+use muster_protocol::legacy::style::name::StyleName;
+use muster_protocol::legacy::words::Making;
 
 /// What each use of a style earns its owner, and costs whoever is not the owner.
 pub const FEE: Kudos = Kudos(2000);

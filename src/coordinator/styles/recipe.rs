@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use crate::protocol::legacy::image::check::{Asker, Known};
-use crate::protocol::legacy::image::params::{
+use muster_protocol::legacy::image::check::{Asker, Known};
+use muster_protocol::legacy::image::params::{
     ModelGenerationInputImage, ModelStyleInputParamsImage,
 };
-use crate::protocol::legacy::image::reference;
-use crate::protocol::legacy::requests::RequestSingleWarning;
-use crate::protocol::legacy::style::image::{ModelStyleInputImage, ModelStylePatchImage};
-use crate::protocol::legacy::style::text::{ModelStyleInputText, ModelStylePatchText};
-use crate::protocol::legacy::text::params::ModelStyleInputParamsText;
-use crate::protocol::legacy::words::Making;
-use crate::protocol::legacy::{Body, Code, Refusal};
+use muster_protocol::legacy::image::reference;
+use muster_protocol::legacy::requests::RequestSingleWarning;
+use muster_protocol::legacy::style::image::{ModelStyleInputImage, ModelStylePatchImage};
+use muster_protocol::legacy::style::text::{ModelStyleInputText, ModelStylePatchText};
+use muster_protocol::legacy::text::params::ModelStyleInputParamsText;
+use muster_protocol::legacy::words::Making;
+use muster_protocol::legacy::{Body, Code, Refusal};
 
 /// A whole page of them has to fit into one reply.
 const LARGEST: usize = 64 << 10;

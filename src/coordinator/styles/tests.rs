@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Example, ExampleChange, NotChanged, Recipe, is_findable};
-use crate::protocol::legacy::style::image::ModelStyleInputImage;
-use crate::protocol::legacy::style::text::ModelStyleInputText;
-use crate::protocol::legacy::{Body, Code};
+use muster_protocol::legacy::style::image::ModelStyleInputImage;
+use muster_protocol::legacy::style::text::ModelStyleInputText;
+use muster_protocol::legacy::{Body, Code};
 
 fn add(number: u128, primary: bool) -> ExampleChange {
     ExampleChange::Add(Example {

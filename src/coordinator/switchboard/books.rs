@@ -5,9 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::coordinator::dispatch::Facts;
-use crate::coordinator::metering::Counted;
-use crate::protocol::job::Kudos;
+use crate::dispatch::Facts;
+use crate::metering::Counted;
+use muster_protocol::job::Kudos;
 
 /// Not known to be settled. Asking again is safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use super::desk::Desk;
 use super::overview::Stale;
 use super::polling::Polling;
 use super::sessions::Sessions;
-use crate::coordinator::dispatch::{Dispatcher, Effect, Input, Outcome};
-use crate::protocol::job::{Failure, FailureKind};
+use crate::dispatch::{Dispatcher, Effect, Input, Outcome};
+use muster_protocol::job::{Failure, FailureKind};
 
 impl Desk {
     /// Nothing that was known can be relied on. What was to be settled may still be: the store does that by itself.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::coordinator::dispatch::{Frame, Input, Said, SessionId};
-use crate::protocol::job::JobId;
+use crate::dispatch::{Frame, Input, Said, SessionId};
+use muster_protocol::job::JobId;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {

@@ -23,13 +23,13 @@ use super::polling::{Brought, Polling, Pop, Popped, Receipt};
 use super::sessions::{Card, Sessions};
 use super::stream::JobStream;
 use super::{Drained, Shared};
-use crate::coordinator::dispatch::{
+use crate::dispatch::{
     Dispatcher, Effect, Input, Limits, Mono, Now, Outlook, Refusal, Registration, Settings,
     Submission,
 };
-use crate::coordinator::metering::{Counted, Meter};
-use crate::protocol::job::{Job, JobId, Kind, Kudos, UnixMillis};
-use crate::tasks::Tasks;
+use crate::metering::{Counted, Meter};
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{Job, JobId, Kind, Kudos, UnixMillis};
 
 /// Messages taken in before readers are woken: each may be a hundred frames.
 const BATCH: usize = 64;

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::coordinator::dispatch::{Census, Outcome, Timing};
-use crate::protocol::job::FailureKind;
+use crate::dispatch::{Census, Outcome, Timing};
+use muster_protocol::job::FailureKind;
 
 /// Upper bounds of the buckets of [`Histogram`], in milliseconds.
 pub const BUCKETS: [u64; 14] = [

@@ -1,6 +1,6 @@
 //! What an event weighs while it waits, and which events may become one.
 
-use crate::protocol::job::Event;
+use muster_protocol::job::Event;
 
 /// What an event weighs besides its text.
 const EVENT_BYTES: usize = 96;

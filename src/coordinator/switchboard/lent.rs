@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::departures::{Departure, Departures};
-use crate::coordinator::dispatch::Offer;
+use crate::dispatch::Offer;
 
 /// Dropped before it is kept, it is given back.
 #[derive(Debug)]

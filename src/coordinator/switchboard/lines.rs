@@ -9,10 +9,10 @@ use super::pipe::{Overdraft, Overflow, Pipe};
 use super::sessions::Card;
 use super::stage::{Stage, Whereabouts};
 use super::stream::{Delivery, JobStream};
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::dispatch::{Facts, Offer, Outcome, Timing};
-use crate::coordinator::metering::{Counted, Output};
-use crate::protocol::job::{Event, Job, JobId, Note, Product, Text, Usage};
+use crate::clock::wall_clock;
+use crate::dispatch::{Facts, Offer, Outcome, Timing};
+use crate::metering::{Counted, Output};
+use muster_protocol::job::{Event, Job, JobId, Note, Product, Text, Usage};
 
 use std::task::Waker;
 

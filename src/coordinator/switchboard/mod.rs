@@ -63,7 +63,7 @@ use overview::Board;
 
 use super::dispatch::{Input, Limits, Refusal, Registration, SessionId, Settings, Submission};
 use super::workers::frames;
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
 
 /// Messages that may wait for the desk. Doors and sockets wait for room.
 const INBOX: usize = 1024;

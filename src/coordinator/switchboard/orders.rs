@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::coordinator::dispatch::{CancelReason, CloseReason, Offer, Verdict};
-use crate::protocol::job::{JobId, Kudos};
+use crate::dispatch::{CancelReason, CloseReason, Offer, Verdict};
+use muster_protocol::job::{JobId, Kudos};
 
 /// Orders that may wait for one socket. A worker has at most a thousand jobs, and few orders for each at a time.
 const MOST_ORDERS: usize = 16_384;

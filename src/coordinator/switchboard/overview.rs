@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::sessions::{Card, Sessions};
-use crate::coordinator::dispatch::{Demands, Dispatcher, OnlineModel, OnlineWorker};
-use crate::protocol::job::{Capabilities, Formats, Kind, Kinds, WorkerId};
-use crate::protocol::link::GpuState;
+use crate::dispatch::{Demands, Dispatcher, OnlineModel, OnlineWorker};
+use muster_protocol::job::{Capabilities, Formats, Kind, Kinds, WorkerId};
+use muster_protocol::link::GpuState;
 
 /// Load is at most this old when it is looked at again and again.
 const LOAD_AGE: Duration = Duration::from_millis(50);

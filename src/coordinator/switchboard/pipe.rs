@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::join::{join, weight};
 use super::stream::Delivery;
-use crate::protocol::job::Event;
+use muster_protocol::job::Event;
 
 /// Events that may wait for one client, in bytes.
 pub const CLIENT_BUFFER: usize = 1 << 20;
@@ -210,7 +210,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::{ALL_OVERDRAFTS, CLIENT_BUFFER, Delivery, MOST, Overdraft, Overflow, Pipe};
-    use crate::protocol::job::{Event, TokenEvent, TokenLogprob};
+    use muster_protocol::job::{Event, TokenEvent, TokenLogprob};
 
     fn text(length: usize) -> Event {
         Event::Token(TokenEvent {

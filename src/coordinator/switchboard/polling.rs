@@ -11,10 +11,10 @@ use super::lent::Lent;
 use super::overview::Stale;
 use super::sessions::Card;
 use super::{Stopped, Switchboard};
-use crate::coordinator::dispatch::{
+use crate::dispatch::{
     Frame, Input, Offer, Outlook, Registration, SessionId, Skipped, Terms, Wants,
 };
-use crate::protocol::job::{JobId, Kind, Kudos, WorkerId};
+use muster_protocol::job::{JobId, Kind, Kudos, WorkerId};
 
 /// A worker asks for jobs.
 #[derive(Debug)]

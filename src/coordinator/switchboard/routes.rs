@@ -12,11 +12,9 @@ use super::desk::{Desk, Message};
 use super::lines::{Count, believed, ours};
 use super::orders::Order;
 use super::overview::Stale;
-use crate::coordinator::dispatch::{
-    CloseReason, Effect, Facts, Input, Offer, Outcome, Refusal, SessionId,
-};
-use crate::coordinator::metering::{self, Counted};
-use crate::protocol::job::{Event, FailureKind, JobId};
+use crate::dispatch::{CloseReason, Effect, Facts, Input, Offer, Outcome, Refusal, SessionId};
+use crate::metering::{self, Counted};
+use muster_protocol::job::{Event, FailureKind, JobId};
 
 impl Desk {
     pub fn send_out(&mut self, effect: Effect) {

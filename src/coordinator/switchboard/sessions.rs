@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
 use super::orders::Orders;
-use crate::coordinator::dispatch::SessionId;
-use crate::protocol::link::GpuState;
+use crate::dispatch::SessionId;
+use muster_protocol::link::GpuState;
 
 /// What a worker last said of its cards: its socket writes it, listings read it, and dispatch has no use for it.
 #[derive(Debug, Clone, Default)]

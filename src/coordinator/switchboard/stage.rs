@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
 
-use crate::protocol::job::UnixMillis;
+use muster_protocol::job::UnixMillis;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Stage {

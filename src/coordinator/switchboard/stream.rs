@@ -11,8 +11,8 @@ use futures_util::Stream;
 use super::departures::{Departure, Departures};
 use super::pipe::Pipe;
 use super::stage::{JobWatch, Whereabouts};
-use crate::coordinator::dispatch::{Outcome, Timing};
-use crate::protocol::job::{Event, JobId};
+use crate::dispatch::{Outcome, Timing};
+use muster_protocol::job::{Event, JobId};
 
 /// One thing a client hears of its job.
 #[derive(Debug, Clone, PartialEq)]
@@ -129,10 +129,10 @@ mod tests {
     use tokio::time::advance;
 
     use super::{Delivery, JobStream};
-    use crate::coordinator::dispatch::{Outcome, Timing};
-    use crate::coordinator::switchboard::departures::{Departure, Departures};
-    use crate::coordinator::switchboard::pipe::{CLIENT_BUFFER, Overflow, Pipe};
-    use crate::protocol::job::{Event, JobId, TokenEvent};
+    use crate::dispatch::{Outcome, Timing};
+    use crate::switchboard::departures::{Departure, Departures};
+    use crate::switchboard::pipe::{CLIENT_BUFFER, Overflow, Pipe};
+    use muster_protocol::job::{Event, JobId, TokenEvent};
 
     fn text(length: usize) -> Event {
         Event::Token(TokenEvent {

@@ -11,9 +11,9 @@ use super::display_name::{FORBIDDEN, is_readable};
 use super::profanity::is_profane;
 use super::rigs::{Rig, Rigs};
 use super::storage::{NewTeam, StorageError, Store, TeamChange, TeamChanged, TeamRow};
-use crate::protocol::legacy::team::{CreateTeamInput, ModifyTeamInput};
-use crate::protocol::legacy::worker::kept_name;
-use crate::protocol::legacy::{Code, Refusal};
+use muster_protocol::legacy::team::{CreateTeamInput, ModifyTeamInput};
+use muster_protocol::legacy::worker::kept_name;
+use muster_protocol::legacy::{Code, Refusal};
 
 /// All of them. Clones are the same.
 #[derive(Debug, Clone)]
@@ -173,7 +173,7 @@ fn checked_info(info: String) -> Result<String, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::{checked_info, checked_name};
-    use crate::protocol::legacy::Code;
+    use muster_protocol::legacy::Code;
 
     #[test]
     fn a_name_is_kept_without_markup_and_has_something_left() {

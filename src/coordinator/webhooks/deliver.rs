@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use tracing::debug;
 
 use super::Call;
-use crate::coordinator::egress::{Egress, EgressError, Limits};
+use crate::egress::{Egress, EgressError, Limits};
 
 const ATTEMPTS: u32 = 3;
 /// After the first attempt, and twice that after the second.

@@ -8,9 +8,9 @@ use tokio::time::timeout;
 
 use super::Webhooks;
 use super::told::Told;
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::requests::{Ended, Request};
-use crate::protocol::job::JobId;
+use crate::clock::wall_clock;
+use crate::requests::{Ended, Request};
+use muster_protocol::job::JobId;
 
 /// What has come before is not told of: it was, or it went with the process that should have.
 pub fn known(request: &Request) -> HashSet<JobId> {

@@ -34,7 +34,7 @@ use super::media::Media;
 use super::requests::Request;
 use super::storage::Store;
 use super::turns::{Turn, Turns};
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
 
 use parties::Party;
 use told::Told;

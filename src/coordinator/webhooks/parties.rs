@@ -4,8 +4,8 @@
 use url::Url;
 
 use super::{AT_ONCE, QUEUE};
-use crate::coordinator::accounts::ANONYMOUS;
-use crate::protocol::job::AccountId;
+use crate::accounts::ANONYMOUS;
+use muster_protocol::job::AccountId;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Party {
@@ -49,8 +49,8 @@ fn host(address: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::Party;
-    use crate::coordinator::accounts::ANONYMOUS;
-    use crate::protocol::job::AccountId;
+    use crate::accounts::ANONYMOUS;
+    use muster_protocol::job::AccountId;
 
     #[test]
     fn only_where_there_is_no_key_the_host_counts() {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::Call;
-use crate::coordinator::media::Media;
-use crate::coordinator::requests::results::{self, Shape};
-use crate::coordinator::requests::{Ended, Made, Output, Request};
-use crate::protocol::job::Kind;
-use crate::protocol::legacy::interrogation::FormState;
-use crate::protocol::legacy::webhook::{WebhookAlchemy, WebhookImage, WebhookText};
-use crate::protocol::legacy::words::named;
+use crate::media::Media;
+use crate::requests::results::{self, Shape};
+use crate::requests::{Ended, Made, Output, Request};
+use muster_protocol::job::Kind;
+use muster_protocol::legacy::interrogation::FormState;
+use muster_protocol::legacy::webhook::{WebhookAlchemy, WebhookImage, WebhookText};
+use muster_protocol::legacy::words::named;
 
 /// One of the outputs of a request, and what it has cost.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::agreement::UnknownVersion;
 use super::gate::Denial;
-use crate::protocol::job::Kind;
-use crate::protocol::link::{RefusalCode, RefusalFrame, Registration};
+use muster_protocol::job::Kind;
+use muster_protocol::link::{RefusalCode, RefusalFrame, Registration};
 
 /// Close codes public peers know.
 pub const CLOSE_KEY: u16 = 4001;
@@ -214,8 +214,8 @@ mod tests {
     use serde_json::json;
 
     use super::check;
-    use crate::protocol::job::Kinds;
-    use crate::protocol::link::Registration;
+    use muster_protocol::job::Kinds;
+    use muster_protocol::link::Registration;
 
     fn refusal(change: impl Fn(&mut Registration)) -> (u16, String) {
         let mut registration = Registration::new("key", "rig", vec!["tiny".into()]);
@@ -241,7 +241,7 @@ mod tests {
         });
         assert_eq!(close, 4003);
         assert_eq!(message, "the worker profile is malformed");
-        let audio = Kinds::from(crate::protocol::job::Kind::Audio);
+        let audio = Kinds::from(muster_protocol::job::Kind::Audio);
         let (close, message) = refusal(|it| {
             it.kinds = audio;
             it.key.0.clear();

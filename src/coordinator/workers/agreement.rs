@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::coordinator::dispatch;
-use crate::coordinator::names::Names;
-use crate::protocol::job::{Capabilities, Formats, Kind};
-use crate::protocol::link::{
+use crate::dispatch;
+use crate::names::Names;
+use muster_protocol::job::{Capabilities, Formats, Kind};
+use muster_protocol::link::{
     self, Ability, Extension, Extensions, LARGEST_FRAME, PUBLIC_FRAME, Registration, VERSION,
 };
 
@@ -205,9 +205,9 @@ fn slots(registration: &Registration, used: Option<Extensions>) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::Peer;
-    use crate::coordinator::names::Names;
-    use crate::protocol::job::{Capabilities, Formats};
-    use crate::protocol::link::{Extension, FromWorker, Registration};
+    use crate::names::Names;
+    use muster_protocol::job::{Capabilities, Formats};
+    use muster_protocol::link::{Extension, FromWorker, Registration};
 
     fn peer(text: &str) -> Peer {
         let FromWorker::Register(registration) = FromWorker::parse(text).unwrap() else {

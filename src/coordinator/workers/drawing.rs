@@ -6,11 +6,11 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
 
-use crate::coordinator::dispatch::Offer;
-use crate::coordinator::media::{Area, Key, Kind, Media};
-use crate::protocol::job::{self, Failure, FailureKind, ImageRequest, Lora};
-use crate::protocol::legacy::image::drawn::most_bytes;
-use crate::protocol::link::{MediaResult, UploadSlot};
+use crate::dispatch::Offer;
+use crate::media::{Area, Key, Kind, Media};
+use muster_protocol::job::{self, Failure, FailureKind, ImageRequest, Lora};
+use muster_protocol::legacy::image::drawn::most_bytes;
+use muster_protocol::link::{MediaResult, UploadSlot};
 
 /// How long such links are good, as the public protocol says.
 const UPLOADS: Duration = Duration::from_secs(900);
@@ -172,9 +172,9 @@ mod tests {
     use uuid::Uuid;
 
     use super::{brought, flat};
-    use crate::coordinator::media::{Area, Key, Kind};
-    use crate::protocol::job::ImageRequest;
-    use crate::protocol::link::MediaResult;
+    use crate::media::{Area, Key, Kind};
+    use muster_protocol::job::ImageRequest;
+    use muster_protocol::link::MediaResult;
 
     #[test]
     fn an_image_is_told_in_flat_keys() {

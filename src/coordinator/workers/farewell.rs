@@ -3,9 +3,9 @@
 use tokio_tungstenite::tungstenite::error::{CapacityError, Error};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
-use crate::coordinator::dispatch::CloseReason;
-use crate::intake::MessageRefused;
-use crate::protocol::link::RefusalFrame;
+use crate::dispatch::CloseReason;
+use muster_process::intake::MessageRefused;
+use muster_protocol::link::RefusalFrame;
 
 use super::admission::{CLOSE_REFUSED, Rejection};
 

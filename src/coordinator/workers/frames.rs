@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::payload;
-use crate::protocol::job::{Body, Capabilities, Job, TextInput};
-use crate::protocol::link::PUBLIC_FRAME;
+use muster_protocol::job::{Body, Capabilities, Job, TextInput};
+use muster_protocol::link::PUBLIC_FRAME;
 
 /// Keys, ids and numbers around the texts.
 const ENVELOPE: usize = 16 << 10;

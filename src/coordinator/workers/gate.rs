@@ -12,11 +12,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
-use crate::coordinator::accounts::{Accounts, Caller, Denied, NoOwner, Roles, Scopes};
-use crate::coordinator::moderation::{Moderation, Reason};
-use crate::coordinator::rigs::{Applicant as Owner, NotAdmitted, Rigs};
-use crate::protocol::job::{AccountId, WorkerId};
-use crate::protocol::link::Key;
+use crate::accounts::{Accounts, Caller, Denied, NoOwner, Roles, Scopes};
+use crate::moderation::{Moderation, Reason};
+use crate::rigs::{Applicant as Owner, NotAdmitted, Rigs};
+use muster_protocol::job::{AccountId, WorkerId};
+use muster_protocol::link::Key;
 
 /// Keys expire without anybody changing them.
 const EXPIRY_CHECK: Duration = Duration::from_secs(60);

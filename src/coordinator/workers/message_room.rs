@@ -4,8 +4,8 @@
 use std::io;
 use std::task::{Context, Poll};
 
-use crate::coordinator::room::{Memory, Room, Transit};
-use crate::intake::{MessageBudget, MessageRefused};
+use crate::room::{Memory, Room, Transit};
+use muster_process::intake::{MessageBudget, MessageRefused};
 
 #[derive(Debug)]
 pub struct MessageRoom {
@@ -71,11 +71,11 @@ mod tests {
     use tokio::time::advance;
 
     use super::MessageRoom;
-    use crate::coordinator::room::Memory;
-    use crate::coordinator::state::DoorSettings;
-    use crate::intake::{MessageBudget, MessageRefused};
+    use crate::room::Memory;
+    use crate::state::DoorSettings;
+    use muster_process::intake::{MessageBudget, MessageRefused};
 
-    const LARGEST: usize = crate::protocol::link::LARGEST_FRAME;
+    const LARGEST: usize = muster_protocol::link::LARGEST_FRAME;
 
     #[tokio::test(start_paused = true)]
     async fn messages_that_stand_still_give_way_and_those_that_were_read_are_counted() {

@@ -56,9 +56,9 @@ use super::rigs::Rigs;
 use super::room::Memory;
 use super::state::DoorSettings;
 use super::switchboard::{Card, Gpus, Order, Orders, Switchboard};
-use crate::intake::Intake;
-use crate::protocol::job::Capabilities;
-use crate::protocol::link;
+use muster_process::intake::Intake;
+use muster_protocol::job::Capabilities;
+use muster_protocol::link;
 
 use agreement::Peer;
 use farewell::{Ended, Farewell};

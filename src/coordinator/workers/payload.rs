@@ -5,12 +5,12 @@ use serde_json::{Map, Value, json};
 
 use super::agreement::Peer;
 use super::flat;
-use crate::coordinator::dispatch::Offer;
-use crate::protocol::job::{
+use crate::dispatch::Offer;
+use muster_protocol::job::{
     Body, Chat, Failure, FailureKind, Formats, Job, Original, OutputFormat, TextInput, TextRequest,
     ToolChoice,
 };
-use crate::protocol::link::Payload;
+use muster_protocol::link::Payload;
 
 const TEMPERATURE: f64 = 0.7;
 const TOP_P: f64 = 0.9;
@@ -217,7 +217,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{chat, neutral, random_seed};
-    use crate::protocol::job::{
+    use muster_protocol::job::{
         AccountId, Body, Formats, Job, JobId, Kind, Limits, ModelChoice, Original, Privacy,
         RequestId, TextRequest, UnixMillis,
     };

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use crate::protocol::job::Job;
+use muster_protocol::job::Job;
 
 /// Keyed by a secret of this process. A worker cannot tell accounts by their salts, and two workers cannot compare them.
 #[derive(Debug, Clone, Default)]

@@ -12,16 +12,16 @@ use super::payload;
 use super::salts::CacheSalts;
 use super::uploads::Upload;
 use super::wording;
-use crate::coordinator::dispatch::{
+use crate::dispatch::{
     CancelReason, CloseReason, Frame, Input, ModelReport, Offer, Report, Said, SessionId, Verdict,
 };
-use crate::coordinator::media::{Key, Media};
-use crate::coordinator::switchboard::{Gpus, Order};
-use crate::protocol::job::{
+use crate::media::{Key, Media};
+use crate::switchboard::{Gpus, Order};
+use muster_protocol::job::{
     Body, Channel, Event, Failure, FailureKind, FinishReason, JobId, Progress, TokenEvent,
 };
-use crate::protocol::legacy::image::drawn::Drawn;
-use crate::protocol::link::{
+use muster_protocol::legacy::image::drawn::Drawn;
+use muster_protocol::link::{
     self, About, Agreed, CancelWhy, Done, Extension, FrameError, FromWorker, JobFrame, ModelStatus,
     Output, Payload, Ready, State, ToWorker, VERSION,
 };
@@ -480,17 +480,17 @@ mod tests {
     use std::time::Duration;
 
     use super::{CacheSalts, Session, Told, Welcome};
-    use crate::coordinator::dispatch::{Frame, Input, Offer, Said, SessionId};
-    use crate::coordinator::media::{Links, Media, MediaSettings};
-    use crate::coordinator::names::Names;
-    use crate::coordinator::switchboard::{Gpus, Order};
-    use crate::coordinator::workers::agreement::Peer;
-    use crate::protocol::job::{
+    use crate::dispatch::{Frame, Input, Offer, Said, SessionId};
+    use crate::media::{Links, Media, MediaSettings};
+    use crate::names::Names;
+    use crate::switchboard::{Gpus, Order};
+    use crate::workers::agreement::Peer;
+    use muster_process::tasks::Tasks;
+    use muster_protocol::job::{
         AccountId, Body, Event, ImageRequest, Job, JobId, Kind, Limits, ModelChoice, Privacy,
         RequestId, UnixMillis,
     };
-    use crate::protocol::link::Registration;
-    use crate::tasks::Tasks;
+    use muster_protocol::link::Registration;
 
     const SESSION: SessionId = SessionId(1);
 

@@ -22,10 +22,10 @@ use super::message_room::MessageRoom;
 use super::session::{Session, Told};
 use super::uploads::Uploads;
 use super::{Guest, WorkersSettings};
-use crate::coordinator::dispatch::Input;
-use crate::coordinator::switchboard::{Order, Orders};
-use crate::intake::Intake;
-use crate::protocol::link::{LARGEST_FRAME, PUBLIC_FRAME, ToWorker};
+use crate::dispatch::Input;
+use crate::switchboard::{Order, Orders};
+use muster_process::intake::Intake;
+use muster_protocol::link::{LARGEST_FRAME, PUBLIC_FRAME, ToWorker};
 
 /// Frames read, or words in them, before they are handed over.
 const READ_AT_ONCE: usize = 128;

@@ -7,11 +7,11 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
-use crate::coordinator::dispatch::{Frame, Input, Said};
-use crate::coordinator::media::Key;
-use crate::coordinator::pictures::Results;
-use crate::protocol::job::{Event, Failure, FailureKind};
-use crate::protocol::legacy::image::drawn::Drawn;
+use crate::dispatch::{Frame, Input, Said};
+use crate::media::Key;
+use crate::pictures::Results;
+use muster_protocol::job::{Event, Failure, FailureKind};
+use muster_protocol::legacy::image::drawn::Drawn;
 
 /// One image, and what dispatch is to hear of it.
 #[derive(Debug)]

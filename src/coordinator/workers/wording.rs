@@ -1,8 +1,8 @@
 //! Small translations between frames and the neutral words.
 
-use crate::coordinator::dispatch;
-use crate::protocol::job::{Blame, Failure, FailureKind};
-use crate::protocol::link::{ErrorFrame, GpuState, Prefill};
+use crate::dispatch;
+use muster_protocol::job::{Blame, Failure, FailureKind};
+use muster_protocol::link::{ErrorFrame, GpuState, Prefill};
 
 /// What of a worker's message is passed on.
 const LONGEST_MESSAGE: usize = 500;

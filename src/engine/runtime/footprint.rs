@@ -5,9 +5,9 @@ use candle_core::quantized::GgmlDType;
 
 use super::load::{LoadError, ModelSource};
 use super::{DeviceChoice, EngineLimits};
-use crate::kernels::AttentionScratch;
 use crate::networks::text::{DecoderSpec, LoadOptions, Synthetic};
 use crate::networks::weights::{Checkpoint, TensorHeader, TensorSource, TensorType};
+use muster_kernels::AttentionScratch;
 
 /// Bytes on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,7 +126,10 @@ mod tests {
     }
 
     fn tiny() -> ModelSource {
-        ModelSource::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny-llama"))
+        ModelSource::new(
+            Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+                .join("tests/fixtures/tiny-llama"),
+        )
     }
 
     #[test]

@@ -7,9 +7,9 @@ use candle_core::{DType, Device};
 use super::model::{self, Model, PagedDecoder};
 use super::text::{EmbeddedText, Isolation, Language, TextError, TextSource};
 use super::{ModelInfo, Sampling};
-use crate::kernels::PAGE_TOKENS;
 use crate::networks::text::{Decoder, LoadOptions};
 use crate::networks::weights::{Checkpoint, CheckpointError, Quantize};
+use muster_kernels::PAGE_TOKENS;
 
 /// Room for keys and values where nothing else is said: this many tokens, or the model's context if that is less.
 pub const DEFAULT_CACHE_TOKENS: usize = 16_384;

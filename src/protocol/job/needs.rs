@@ -175,7 +175,7 @@ impl fmt::Debug for Formats {
 #[cfg(test)]
 mod tests {
     use super::{Formats, Kind, Kinds, Targets};
-    use crate::protocol::job::WorkerId;
+    use crate::job::WorkerId;
 
     #[test]
     fn targets_allow_those_they_name_or_all_others() {

@@ -176,7 +176,7 @@ impl From<String> for Product {
 #[cfg(test)]
 mod tests {
     use super::{Media, Note, Product, Remark, Text};
-    use crate::protocol::job::{Event, Kind, TokenEvent};
+    use crate::job::{Event, Kind, TokenEvent};
 
     #[test]
     fn what_is_stored_is_read_again_by_its_kind() {

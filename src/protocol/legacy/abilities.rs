@@ -1,7 +1,7 @@
 //! What an image asks of a worker, and what a worker that polls offers: by what its owner allows and what its software
 //! knows.
 
-use crate::protocol::job::Capabilities;
+use crate::job::Capabilities;
 
 use super::agent::{BridgeAgent, NEWER_DRAWING};
 use super::image::baseline::Baseline;
@@ -186,12 +186,12 @@ fn number(processor: PostProcessor) -> Capabilities {
 mod tests {
     use serde_json::{Value, json};
 
-    use crate::protocol::job::Capabilities;
-    use crate::protocol::legacy::Body;
-    use crate::protocol::legacy::agent::BridgeAgent;
-    use crate::protocol::legacy::image::baseline::Baseline;
-    use crate::protocol::legacy::image::request::GenerationInputImage;
-    use crate::protocol::legacy::pop::PopInputImage;
+    use crate::job::Capabilities;
+    use crate::legacy::Body;
+    use crate::legacy::agent::BridgeAgent;
+    use crate::legacy::image::baseline::Baseline;
+    use crate::legacy::image::request::GenerationInputImage;
+    use crate::legacy::pop::PopInputImage;
 
     fn wanted(mut body: Value) -> Capabilities {
         body["prompt"] = json!("a cat");

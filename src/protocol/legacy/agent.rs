@@ -176,7 +176,7 @@ fn version_of(version: &str) -> Option<(u64, u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::{BridgeAgent, is_program};
-    use crate::protocol::legacy::words::{PostProcessor, Sampler};
+    use crate::legacy::words::{PostProcessor, Sampler};
 
     fn agent(agent: &str) -> BridgeAgent {
         BridgeAgent::parse(agent)

@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::protocol::openai::nearest::shortened;
-use crate::protocol::openai::shape;
+use crate::openai::nearest::shortened;
+use crate::openai::shape;
 
 use super::body::MOST_ERRORS;
 use super::error::{Code, Refusal};
@@ -93,9 +93,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{form_of, kind_of, model_of};
-    use crate::protocol::legacy::interrogation::{Form, ModelInterrogationInputImage};
-    use crate::protocol::legacy::words::{ControlType, Word};
-    use crate::protocol::legacy::{Body, Code, Refusal};
+    use crate::legacy::interrogation::{Form, ModelInterrogationInputImage};
+    use crate::legacy::words::{ControlType, Word};
+    use crate::legacy::{Body, Code, Refusal};
 
     fn asked(forms: Value) -> ModelInterrogationInputImage {
         let body = json!({"source_image": "x", "forms": forms});

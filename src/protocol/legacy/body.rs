@@ -5,8 +5,8 @@ use std::fmt::{Display, Write as _};
 
 use serde_json::{Map, Value};
 
-use crate::protocol::openai::shape::kind;
-use crate::protocol::openai::{Problem, json};
+use crate::openai::shape::kind;
+use crate::openai::{Problem, json};
 
 use super::error::{Code, Refusal};
 use super::rules::{Rule, inner};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::protocol::job::UnixMillis;
+use crate::job::UnixMillis;
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] = [
@@ -93,7 +93,7 @@ fn days(year: i64, month: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::Date;
-    use crate::protocol::job::UnixMillis;
+    use crate::job::UnixMillis;
 
     #[test]
     fn dates_are_those_of_the_calendar() {

@@ -45,7 +45,7 @@ mod tests {
     use serde_json::json;
 
     use super::TestUserInput;
-    use crate::protocol::legacy::Body;
+    use crate::legacy::Body;
 
     #[test]
     fn a_test_user_is_nobody_special_unless_asked_for() {

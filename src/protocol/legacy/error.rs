@@ -190,7 +190,7 @@ mod tests {
     use serde_json::json;
 
     use super::{Code, Refusal};
-    use crate::protocol::legacy::schemas;
+    use crate::legacy::schemas;
 
     #[test]
     fn every_code_is_known_to_the_contract_and_spelled_once() {

@@ -106,8 +106,8 @@ mod tests {
         FilterDetails, FilterPromptSuspicion, FilterRegex, PatchExistingFilter, PromptCheckInput,
         PutNewFilter,
     };
-    use crate::protocol::legacy::Body;
-    use crate::protocol::legacy::schemas::{assert_fits, assert_reads};
+    use crate::legacy::Body;
+    use crate::legacy::schemas::{assert_fits, assert_reads};
 
     #[test]
     fn filters_are_read_as_the_contract_says() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::protocol::job::{JobId, RequestId};
+use crate::job::{JobId, RequestId};
 
 use super::rules::{flag, inner, list, object, text, text_or_object, word};
 use super::tables::{body, reply, words};
@@ -189,10 +189,10 @@ mod tests {
         ModelInterrogationFormImage, ModelInterrogationInputImage, NoValidInterrogationsFound,
         RequestInterrogationResponse,
     };
-    use crate::protocol::job::{JobId, RequestId};
-    use crate::protocol::legacy::schemas::{assert_fits, assert_reads, assert_reads_but};
-    use crate::protocol::legacy::words::{PostProcessor, Word};
-    use crate::protocol::legacy::{Body, Refusal};
+    use crate::job::{JobId, RequestId};
+    use crate::legacy::schemas::{assert_fits, assert_reads, assert_reads_but};
+    use crate::legacy::words::{PostProcessor, Word};
+    use crate::legacy::{Body, Refusal};
 
     #[test]
     fn interrogations_are_read_as_the_contract_says() {

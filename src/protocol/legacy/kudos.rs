@@ -35,7 +35,7 @@ reply! {
 #[cfg(test)]
 mod tests {
     use super::{KudosAwardInput, KudosAwarded, KudosTransferInput, KudosTransferred};
-    use crate::protocol::legacy::schemas::{assert_fits, assert_reads};
+    use crate::legacy::schemas::{assert_fits, assert_reads};
 
     #[test]
     fn transfers_and_awards_are_what_the_contract_says() {

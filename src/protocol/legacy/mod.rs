@@ -59,7 +59,7 @@ pub mod contract;
 mod rules;
 mod tables;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub mod schemas;
 
 pub use body::Body;

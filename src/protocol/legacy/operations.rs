@@ -43,8 +43,8 @@ mod tests {
     use super::{AddTimeoutIPInput, AddWorkerTimeout, DeleteTimeoutIPInput, IPTimeout};
     use serde_json::json;
 
-    use crate::protocol::legacy::Body;
-    use crate::protocol::legacy::schemas::{assert_fits, assert_reads};
+    use crate::legacy::Body;
+    use crate::legacy::schemas::{assert_fits, assert_reads};
 
     #[test]
     fn blocks_are_what_the_contract_says() {

@@ -126,10 +126,10 @@ mod tests {
     use super::{
         InterrogationPopInput, PopInputImage, PopInputText, ResponseModelMessagePop, user_in_alias,
     };
-    use crate::protocol::job::UnixMillis;
-    use crate::protocol::legacy::date::Date;
-    use crate::protocol::legacy::schemas::{assert_fits, assert_reads};
-    use crate::protocol::legacy::{Body, Refusal};
+    use crate::job::UnixMillis;
+    use crate::legacy::date::Date;
+    use crate::legacy::schemas::{assert_fits, assert_reads};
+    use crate::legacy::{Body, Refusal};
 
     #[test]
     fn pops_are_read_as_the_contract_says() {

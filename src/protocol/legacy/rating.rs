@@ -64,8 +64,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{AestheticRating, AestheticsPayload};
-    use crate::protocol::legacy::schemas::assert_reads;
-    use crate::protocol::legacy::{Body, Code};
+    use crate::legacy::schemas::assert_reads;
+    use crate::legacy::{Body, Code};
 
     const ONE: &str = "00000000-0000-4000-8000-000000000001";
     const OTHER: &str = "00000000-0000-4000-8000-000000000002";

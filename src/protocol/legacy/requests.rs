@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::protocol::job::RequestId;
+use crate::job::RequestId;
 
 use super::image::request::{GenerationInputImage, NEGATIVE};
 use super::rules::{List, Text, list, text};
@@ -160,11 +160,11 @@ mod tests {
     use serde_json::json;
 
     use super::{RequestAsync, RequestSingleWarning, RequestStatusCheck, Warning, targets};
-    use crate::protocol::job::RequestId;
-    use crate::protocol::legacy::image::request::GenerationInputImage;
-    use crate::protocol::legacy::schemas::assert_fits;
-    use crate::protocol::legacy::text::request::GenerationInputText;
-    use crate::protocol::legacy::{Body, Refusal};
+    use crate::job::RequestId;
+    use crate::legacy::image::request::GenerationInputImage;
+    use crate::legacy::schemas::assert_fits;
+    use crate::legacy::text::request::GenerationInputText;
+    use crate::legacy::{Body, Refusal};
 
     #[test]
     fn a_dry_run_without_a_style_is_answered_with_its_price_alone() {

@@ -5,8 +5,8 @@ use std::ops::{Bound, RangeBounds};
 
 use serde_json::{Map, Value};
 
-use crate::protocol::openai::nearest::shortened;
-use crate::protocol::openai::shape::whole as whole_number;
+use crate::openai::nearest::shortened;
+use crate::openai::shape::whole as whole_number;
 
 use super::body::{Body, Entries, Reading};
 use super::words::{self, Word};
@@ -379,8 +379,8 @@ impl<B: Body> Rule<B> for Inner {
 mod tests {
     use serde_json::json;
 
-    use crate::protocol::legacy::interrogation::ModelInterrogationInputImage;
-    use crate::protocol::legacy::{Body, Refusal};
+    use crate::legacy::interrogation::ModelInterrogationInputImage;
+    use crate::legacy::{Body, Refusal};
 
     #[test]
     fn a_list_ends_somewhere_and_a_longer_one_is_one_complaint() {

@@ -1,11 +1,16 @@
 //! The contract's schemas, for tests: what we render is held against them, and so is what our readers take and
 //! refuse. It knows the words of JSON Schema that stand in the file, and no others.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "for tests, which stop where they cannot go on"
+)]
+
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Body, Refusal, contract};
 
@@ -306,7 +311,7 @@ fn the_checker_sees_what_is_wrong_with_a_reply() {
         &mut wrong,
     );
     assert_eq!(wrong, ["id", "extra"]);
-    let missing: Map<String, Value> = Map::new();
+    let missing: serde_json::Map<String, Value> = serde_json::Map::new();
     assert_eq!(
         refused("InterrogationStatus", &Value::Object(missing)),
         BTreeSet::from(["forms".to_owned(), "state".to_owned()])

@@ -166,8 +166,8 @@ mod tests {
         ActiveModel, DocumentFormat, DocumentResponse, Health, HeartbeatResponse, ModeStatus,
         ModesInput, NOBODY_SERVES_IT, Newspiece, ServicePerformance, SimpleResponse,
     };
-    use crate::protocol::legacy::schemas::{assert_fits, assert_reads};
-    use crate::protocol::legacy::words::Making;
+    use crate::legacy::schemas::{assert_fits, assert_reads};
+    use crate::legacy::words::Making;
 
     #[test]
     fn modes_are_what_the_contract_says() {

@@ -110,10 +110,10 @@ mod tests {
     use uuid::Uuid;
 
     use super::{JobLimits, SharedKeyDetails, SharedKeyInput, UNLIMITED};
-    use crate::protocol::job::UnixMillis;
-    use crate::protocol::legacy::Body;
-    use crate::protocol::legacy::date::Date;
-    use crate::protocol::legacy::schemas::{assert_fits, assert_reads_but};
+    use crate::job::UnixMillis;
+    use crate::legacy::Body;
+    use crate::legacy::date::Date;
+    use crate::legacy::schemas::{assert_fits, assert_reads_but};
 
     #[test]
     fn keys_are_read_as_the_contract_says_but_for_limits_nobody_enforced() {

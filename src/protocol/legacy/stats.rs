@@ -74,7 +74,7 @@ reply! {
 #[cfg(test)]
 mod tests {
     use super::{ImgModelStats, StatsImgTotals, StatsTxtTotals, TxtModelStats};
-    use crate::protocol::legacy::schemas::assert_fits;
+    use crate::legacy::schemas::assert_fits;
 
     #[test]
     fn statistics_are_what_the_contract_says() {

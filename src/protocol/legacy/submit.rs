@@ -67,9 +67,9 @@ reply! {
 #[cfg(test)]
 mod tests {
     use super::{GenerationSubmitted, ProgressInput, SubmitInputImage, SubmitInputText};
-    use crate::protocol::legacy::image::metadata::GenerationMetadataImage;
-    use crate::protocol::legacy::schemas::{assert_fits, assert_reads};
-    use crate::protocol::legacy::text::metadata::GenerationMetadataText;
+    use crate::legacy::image::metadata::GenerationMetadataImage;
+    use crate::legacy::schemas::{assert_fits, assert_reads};
+    use crate::legacy::text::metadata::GenerationMetadataText;
 
     #[test]
     fn results_are_read_as_the_contract_says() {

@@ -28,8 +28,8 @@ macro_rules! body {
             )*)?
         }
 
-        impl $crate::protocol::legacy::Body for $name {
-            fn take(entries: &mut $crate::protocol::legacy::body::Entries<'_>) -> Option<Self> {
+        impl $crate::legacy::Body for $name {
+            fn take(entries: &mut $crate::legacy::body::Entries<'_>) -> Option<Self> {
                 $(let $need: Option<$need_type> = entries.need(stringify!($need), &$need_rule);)*
                 $($(let $fill: Option<$fill_type> =
                     entries.fill(stringify!($fill), &$fill_rule, || $default);)*)?
@@ -49,7 +49,7 @@ macro_rules! body {
             $(may { $($(#[$may_meta:meta])* $may:ident: $may_type:ty = $may_rule:expr,)* })?
         }
     ) => {
-        $crate::protocol::legacy::tables::body! {
+        $crate::legacy::tables::body! {
             $(#[$meta])*
             pub struct $name {
                 needs {}
@@ -102,7 +102,7 @@ macro_rules! words {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ::serde::Serialize, ::serde::Deserialize)]
         pub enum $name { $($(#[$variant_meta])* #[serde(rename = $word)] $variant,)* }
 
-        impl $crate::protocol::legacy::words::Word for $name {
+        impl $crate::legacy::words::Word for $name {
             const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             fn word(self) -> &'static str {

@@ -74,7 +74,7 @@ mod tests {
     use super::{
         ActiveModelLite, CreateTeamInput, DeletedTeam, ModifyTeam, ModifyTeamInput, TeamDetails,
     };
-    use crate::protocol::legacy::schemas::{assert_fits, assert_reads};
+    use crate::legacy::schemas::{assert_fits, assert_reads};
 
     #[test]
     fn teams_are_what_the_contract_says() {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::protocol::job::RequestId;
+use crate::job::RequestId;
 
 use super::date::Date;
 use super::rules::{flag, number, text, whole};
@@ -240,10 +240,10 @@ mod tests {
         ResponseModelStylesUser, UsageDetails, UserActiveGenerations, UserDetails,
         UserKudosDetails, UserRecords,
     };
-    use crate::protocol::job::{RequestId, UnixMillis};
-    use crate::protocol::legacy::date::Date;
-    use crate::protocol::legacy::schemas::{assert_fits, assert_reads};
-    use crate::protocol::legacy::words::Making;
+    use crate::job::{RequestId, UnixMillis};
+    use crate::legacy::date::Date;
+    use crate::legacy::schemas::{assert_fits, assert_reads};
+    use crate::legacy::words::Making;
 
     fn seen_by_strangers() -> UserDetails {
         UserDetails {

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::protocol::job::{JobId, RequestId};
+use crate::job::{JobId, RequestId};
 
 use super::error::{Code, Refusal};
 use super::image::metadata::GenerationMetadataImage;
@@ -78,10 +78,10 @@ mod tests {
     use uuid::Uuid;
 
     use super::{WebhookAlchemy, WebhookImage, WebhookText, check_address};
-    use crate::protocol::job::{JobId, RequestId};
-    use crate::protocol::legacy::interrogation::{Form, FormState};
-    use crate::protocol::legacy::schemas::assert_fits;
-    use crate::protocol::legacy::words::ResultState;
+    use crate::job::{JobId, RequestId};
+    use crate::legacy::interrogation::{Form, FormState};
+    use crate::legacy::schemas::assert_fits;
+    use crate::legacy::words::ResultState;
 
     #[test]
     fn an_address_is_https() {

@@ -1,7 +1,7 @@
 //! The closed lists of words that more than one schema names.
 
-use crate::protocol::job::{Hidden, Kind};
-use crate::protocol::openai::nearest::shortened;
+use crate::job::{Hidden, Kind};
+use crate::openai::nearest::shortened;
 
 use super::error::{Code, Refusal};
 use super::tables::words;
@@ -285,7 +285,7 @@ impl ResultState {
 #[cfg(test)]
 mod tests {
     use super::{ControlType, Making, Sampler, Scheduler, Word, asked};
-    use crate::protocol::legacy::Code;
+    use crate::legacy::Code;
 
     #[test]
     fn words_are_newer_from_one_on() {

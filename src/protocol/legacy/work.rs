@@ -72,10 +72,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{bulk, counted_steps, image_ttl, room, steps_within};
-    use crate::protocol::legacy::Body;
-    use crate::protocol::legacy::image::baseline::Baseline;
-    use crate::protocol::legacy::image::params::ModelGenerationInputImage;
-    use crate::protocol::legacy::words::Sampler;
+    use crate::legacy::Body;
+    use crate::legacy::image::baseline::Baseline;
+    use crate::legacy::image::params::ModelGenerationInputImage;
+    use crate::legacy::words::Sampler;
 
     fn params(body: Value) -> ModelGenerationInputImage {
         ModelGenerationInputImage::read(body).unwrap()

@@ -223,12 +223,12 @@ mod tests {
         WorkerDetailsLite, WorkerKudosDetails, WorkerMessage, WorkerMessageInput, check_new_name,
         kept_name, speed,
     };
-    use crate::protocol::job::UnixMillis;
-    use crate::protocol::legacy::Body;
-    use crate::protocol::legacy::date::Date;
-    use crate::protocol::legacy::interrogation::Form;
-    use crate::protocol::legacy::schemas::{assert_fits, assert_reads};
-    use crate::protocol::legacy::words::{ControlType, Trade};
+    use crate::job::UnixMillis;
+    use crate::legacy::Body;
+    use crate::legacy::date::Date;
+    use crate::legacy::interrogation::Form;
+    use crate::legacy::schemas::{assert_fits, assert_reads};
+    use crate::legacy::words::{ControlType, Trade};
 
     #[test]
     fn changes_and_messages_are_read_as_the_contract_says() {

@@ -1,6 +1,6 @@
 //! How long what is written for a job may be: whoever writes it is a stranger, and it is kept for whoever asked.
 
-use crate::protocol::job::{Body, Job};
+use crate::job::{Body, Job};
 
 /// Of a longer text the disk keeps the beginning only.
 pub const MOST_KEPT: usize = 1 << 20;
@@ -42,12 +42,12 @@ pub fn most_relayed(job: &Job) -> usize {
 #[cfg(test)]
 mod tests {
     use super::{BYTES_A_TOKEN, LEAST_BYTES, MOST_KEPT, most_bytes};
-    use crate::protocol::job::{
+    use crate::job::{
         AccountId, Body, FormRequest, Job, JobId, Kind, Limits, ModelChoice, Privacy, RequestId,
         TextRequest, UnixMillis,
     };
-    use crate::protocol::legacy::Body as _;
-    use crate::protocol::legacy::text::request::GenerationInputText;
+    use crate::legacy::Body as _;
+    use crate::legacy::text::request::GenerationInputText;
 
     fn job(kind: Kind, body: Body, output_tokens: Option<u32>) -> Job {
         Job {

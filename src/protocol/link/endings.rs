@@ -8,7 +8,7 @@ use super::loose::{AtMost, Loose, LooseId};
 use super::object::Object;
 use super::output::{about, finish_name, finish_named};
 use super::usage::{UsageJson, write_usage};
-use crate::protocol::job::{Blame, Failure, FailureKind, FinishReason, Usage};
+use crate::job::{Blame, Failure, FailureKind, FinishReason, Usage};
 
 /// Outputs of one media job.
 const MOST_RESULTS: usize = 64;

@@ -16,7 +16,7 @@ use super::{
     About, Done, ErrorFrame, FrameError, MOST_VALUES, Output, Registration, SMALL_FRAME, State,
     write_tokens,
 };
-use crate::protocol::job::{Event, FinishReason, TokenEvent, Usage};
+use crate::job::{Event, FinishReason, TokenEvent, Usage};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum FromWorker {

@@ -11,7 +11,7 @@ use super::object::Object;
 use super::output::about;
 use super::registration::{kind_name, kind_named};
 use super::{About, FrameError};
-use crate::protocol::job::{Kind, TextRequest};
+use crate::job::{Kind, TextRequest};
 
 const MOST_SLOTS: usize = 64;
 /// What the payload of a job between our own peers calls its format.

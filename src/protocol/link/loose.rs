@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::FrameError;
-use crate::protocol::job::JobId;
+use crate::job::JobId;
 
 /// Values of a [`Few`].
 const FEW: usize = 256;

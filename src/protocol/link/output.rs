@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::About;
 use super::loose::{AtMost, Loose, LooseId};
 use super::object::Object;
-use crate::protocol::job::{Channel, Event, FinishReason, TokenEvent, TokenLogprob, ToolCallEvent};
+use crate::job::{Channel, Event, FinishReason, TokenEvent, TokenLogprob, ToolCallEvent};
 
 /// Deltas in one frame, pieces of tool calls in one delta, alternatives of one token.
 const MOST_DELTAS: usize = 4096;

@@ -6,7 +6,7 @@ use super::extensions::{Agreed, AgreedJson};
 use super::loose::AtMost;
 use super::object::Object;
 use super::registration::MOST_CLAIMS;
-use crate::protocol::job::JobId;
+use crate::job::JobId;
 
 /// The worker is registered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

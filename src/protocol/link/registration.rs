@@ -9,7 +9,7 @@ use super::FrameError;
 use super::extensions::{Wanted, WantedJson};
 use super::loose::{AtMost, Entries, Few, Loose, read};
 use super::object::Object;
-use crate::protocol::job::{Formats, JobId, Kind, Kinds};
+use crate::job::{Formats, JobId, Kind, Kinds};
 
 const KIND: &str = "registration";
 /// Models one worker may name.

@@ -9,7 +9,7 @@ use super::{
     About, Agreed, CancelWhy, Done, ErrorFrame, Extension, Extensions, FrameError, FromWorker,
     JobFrame, Output, Payload, Prefill, Ready, Registration, ToWorker, Verdict, write_tokens,
 };
-use crate::protocol::job::{
+use crate::job::{
     Channel, Event, FailureKind, FinishReason, Formats, JobId, Kind, Kinds, Kudos, StopRules,
     TextInput, TextRequest, TokenEvent, TokenLogprob, ToolCallEvent, Usage,
 };
@@ -192,7 +192,7 @@ fn what_the_coordinator_adds_for_our_own_peers_crosses_too() {
     );
     let request = TextRequest {
         input: TextInput::Prompt("Once".to_owned()),
-        sampling: crate::protocol::job::Sampling {
+        sampling: crate::job::Sampling {
             seed: Some(u64::MAX),
             temperature: Some(0.7),
             ..Default::default()

@@ -12,7 +12,7 @@ use super::object::Object;
 use super::output::about;
 use super::ready::{ReadyJson, RefusalJson};
 use super::{About, FrameError, JobFrame, MOST_JOB_VALUES, Ready, RefusalFrame, SMALL_FRAME};
-use crate::protocol::job::Kudos;
+use crate::job::Kudos;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToWorker {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::loose::Loose;
 use super::object::Object;
-use crate::protocol::job::Usage;
+use crate::job::Usage;
 
 #[derive(Deserialize)]
 pub(super) struct UsageJson {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::protocol::job::Failure;
+use crate::job::Failure;
 
 use super::Problem;
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::protocol::job::{Failure, FailureKind};
+use crate::job::{Failure, FailureKind};
 
 /// A failure of the request itself, with the name of the field it is about: `messages[2].content`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -35,7 +35,7 @@ fn check_refused(from: &str, to: &str, reason: &str) {
 
 #[test]
 fn every_entry_of_the_folder_is_embedded() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("models");
     let files: BTreeSet<String> = fs::read_dir(folder)
         .unwrap()
         .map(|item| item.unwrap().file_name().into_string().unwrap())

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::DaemonError;
 use super::fit::{Fit, Needs, Room, Wishes, fit, room};
 use super::locate::Located;
-use crate::config::Config;
 use crate::hardware::Machine;
-use crate::runtime::text::Isolation;
-use crate::runtime::{CacheRoom, EngineLimits, Footprint, ModelInfo, ModelSource, Runtime};
+use muster_config::Config;
+use muster_engine::runtime::text::Isolation;
+use muster_engine::runtime::{CacheRoom, EngineLimits, Footprint, ModelInfo, ModelSource, Runtime};
 
 pub struct Device {
     runtime: Runtime,

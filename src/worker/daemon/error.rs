@@ -5,7 +5,7 @@ use super::locate::LocateError;
 use crate::catalog::{FindError, UnknownQuantization};
 use crate::hub::HubError;
 use crate::link::AddressError;
-use crate::runtime::LoadError;
+use muster_engine::runtime::LoadError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {

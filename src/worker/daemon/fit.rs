@@ -6,9 +6,9 @@
 use std::fmt;
 
 use crate::catalog::Entry;
-use crate::config::{DeviceSetting, EngineConfig, OwnerConfig};
 use crate::hardware::Machine;
-use crate::runtime::DeviceChoice;
+use muster_config::{DeviceSetting, EngineConfig, OwnerConfig};
+use muster_engine::runtime::DeviceChoice;
 
 /// The memory of a device that nobody uses yet, and the owner's share of it.
 #[derive(Debug, Clone, PartialEq, Eq)]

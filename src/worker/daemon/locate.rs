@@ -9,9 +9,9 @@ use tracing::warn;
 use crate::catalog::{
     Catalog, Defaults, Entry, FindError, Source, UnknownQuantization, UnpackError,
 };
-use crate::config::is_path;
 use crate::hub::{self, Hub, HubError, Pulled, Repository};
-use crate::runtime::{ModelSource, Sampling};
+use muster_config::is_path;
+use muster_engine::runtime::{ModelSource, Sampling};
 
 /// A model whose files are here.
 #[derive(Debug, Clone, PartialEq)]

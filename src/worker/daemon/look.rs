@@ -11,8 +11,8 @@ use super::jobs::Shop;
 use super::worker::{Served, small};
 use crate::hardware::{Cards, GpuLoad};
 use crate::link::Condition;
-use crate::protocol::link::{GpuState, ModelState, ModelStatus, State};
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
+use muster_protocol::link::{GpuState, ModelState, ModelStatus, State};
 
 /// How often the worker looks whether its state has changed.
 const LOOK: Duration = Duration::from_secs(1);

@@ -32,11 +32,11 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use crate::catalog::Catalog;
-use crate::config::{Config, Quantization, show_duration};
 use crate::hardware::{self, Machine};
 use crate::hub::Hub;
-use crate::runtime::{ModelInfo, Runtime};
-use crate::tasks::Tasks;
+use muster_config::{Config, Quantization, show_duration};
+use muster_engine::runtime::{ModelInfo, Runtime};
+use muster_process::tasks::Tasks;
 
 pub use device::{Device, TEXT_PROCESS, limits, needs};
 pub use error::DaemonError;

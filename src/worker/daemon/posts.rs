@@ -6,8 +6,8 @@ use tokio_rustls::rustls::ClientConfig;
 use url::Url;
 
 use super::{DaemonError, Post, Way};
-use crate::config::{Config, CoordinatorConfig, CoordinatorKind};
 use crate::link::{Dial, Fingerprint, base, endpoint, native_tls, pinned_tls};
+use muster_config::{Config, CoordinatorConfig, CoordinatorKind};
 
 /// One post for each coordinator, in the order of the file.
 pub fn posts(config: &Config) -> Result<Vec<Post>, DaemonError> {

@@ -11,8 +11,8 @@ use tracing::info;
 use super::pace::Pace;
 use crate::link::session::Peer;
 use crate::link::{Link, Said, Standing};
-use crate::protocol::job::{FinishReason, Kudos};
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{FinishReason, Kudos};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// An idle worker says so again after this many minutes.

@@ -15,12 +15,12 @@ use super::look::{Look, set_status};
 use super::summary::{self, Activity, Counters};
 use crate::link::legacy::{self, Polling};
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
-use crate::protocol::job::Formats;
-use crate::protocol::link::{
+use muster_engine::runtime::{Failure, ModelInfo, Runtime};
+use muster_process::tasks::Tasks;
+use muster_protocol::job::Formats;
+use muster_protocol::link::{
     Ability, Capacity, Extensions, LARGEST_FRAME, ModelCapacity, Registration, VERSION, Wanted,
 };
-use crate::runtime::{Failure, ModelInfo, Runtime};
-use crate::tasks::Tasks;
 
 /// What the farewells of the lines may take beyond the time that jobs have.
 const FAREWELL: Duration = Duration::from_secs(3);

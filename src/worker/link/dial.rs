@@ -16,8 +16,8 @@ use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use url::Url;
 
 use super::{Dial, tls};
-use crate::intake::{Intake, Uncounted};
-use crate::protocol::link::{LARGEST_FRAME, PUBLIC_FRAME};
+use muster_process::intake::{Intake, Uncounted};
+use muster_protocol::link::{LARGEST_FRAME, PUBLIC_FRAME};
 
 const READ_BUFFER: usize = 16 << 10;
 

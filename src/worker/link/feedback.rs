@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::protocol::job::Kudos;
+use muster_protocol::job::Kudos;
 
 /// Shared by all sockets of a line. Clones are the same.
 #[derive(Debug, Clone, Default)]

@@ -35,8 +35,8 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use crate::protocol::link::{Registration, State};
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
+use muster_protocol::link::{Registration, State};
 
 pub use address::{AddressError, api, base, endpoint};
 pub use dial::DialError;

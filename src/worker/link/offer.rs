@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::session::{Slot, Work};
-use crate::protocol::job::{Event, Failure, FailureKind, FinishReason, Usage};
+use muster_protocol::job::{Event, Failure, FailureKind, FinishReason, Usage};
 
 /// One coordinator's line, for as long as the worker runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]

@@ -20,8 +20,8 @@ use super::dial::{DialError, Socket};
 use super::offer::{LineId, Offer, Reply, Said, Stop};
 use super::session::{Ending, Input, Moment, Output, Peer, Session, Slot, Work};
 use super::{Condition, Dial, Feedback, Present, Standing};
-use crate::intake::MessageRefused;
-use crate::protocol::link::{Extension, LARGEST_FRAME, ToWorker};
+use muster_process::intake::MessageRefused;
+use muster_protocol::link::{Extension, LARGEST_FRAME, ToWorker};
 
 /// Words of jobs that may wait for the line.
 const WAITING_WORDS: usize = 1024;

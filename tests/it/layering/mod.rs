@@ -1,5 +1,5 @@
-//! Who may know whom, and that the tree stays readable. The table in `src/lib.rs` says it for people; the ones here
-//! are looked up for every path that a file of `src/` names, in `use` trees, in code and inside macros.
+//! Layers that the manifests of the crates cannot express: modules inside a crate, libraries that stop at a border,
+//! calls that are banned. Every path that a file of `src/` names is looked up, in `use` trees, in code and in macros.
 
 mod paths;
 
@@ -9,60 +9,54 @@ use std::path::Path;
 
 use paths::Named;
 
-/// Which folders of `src/` a folder may name, besides itself. Every folder has a row.
-const MAY_KNOW: &[(&str, &[&str])] = &[
-    ("catalog", &["hub"]),
-    ("cli", &["*"]),
-    ("config", &[]),
-    ("coordinator", &["protocol", "tasks", "memory", "intake"]),
-    (
-        "daemon",
-        &[
-            "runtime",
-            "hub",
-            "catalog",
-            "hardware",
-            "config",
-            "link",
-            "protocol",
-            "tasks",
-            "telemetry",
-        ],
-    ),
-    ("hardware", &[]),
-    ("hub", &[]),
-    ("intake", &[]),
-    ("kernels", &[]),
-    ("lib", &[]),
-    ("link", &["protocol", "tasks", "intake"]),
-    ("main", &["cli"]),
-    ("memory", &[]),
-    ("networks", &["kernels"]),
-    ("protocol", &[]),
-    ("runtime", &["networks", "kernels", "memory"]),
-    ("tasks", &[]),
-    ("telemetry", &[]),
+/// The sibling modules that a module of a crate may use. Every module of these crates has a row.
+const SIBLINGS: &[(&str, &[&str])] = &[
+    ("engine/networks", &[]),
+    ("engine/runtime", &["networks"]),
+    ("process/intake", &[]),
+    ("process/memory", &[]),
+    ("process/tasks", &[]),
+    ("process/telemetry", &[]),
+    ("worker/catalog", &["hub"]),
+    ("worker/daemon", &["catalog", "hardware", "hub", "link"]),
+    ("worker/hardware", &[]),
+    ("worker/hub", &[]),
+    ("worker/link", &[]),
 ];
 
-/// Crates that stop at a border: the only places that may name them.
+/// The only places that may name a crate.
 const ONLY_IN: &[(&str, &[&str])] = &[
     ("axum", &["coordinator/http"]),
-    (
-        "candle_core",
-        &["kernels", "networks", "runtime", "cli/bench"],
-    ),
+    ("candle_core", &["kernels", "engine", "cli/bench"]),
     ("candle_flash_attn", &["kernels"]),
-    ("candle_nn", &["kernels", "networks", "runtime"]),
+    ("candle_nn", &["kernels", "engine"]),
     ("clap", &["cli"]),
     ("clap_complete", &["cli"]),
-    ("hf_hub", &["hub"]),
+    ("hf_hub", &["worker/hub"]),
     ("indicatif", &["cli"]),
-    ("libmimalloc_sys", &["memory.rs"]),
-    ("memmap2", &["networks/weights"]),
-    ("mimalloc", &["memory.rs"]),
-    ("minijinja", &["runtime/text"]),
-    ("muster_kernels", &["lib"]),
-    ("nvml_wrapper", &["hardware"]),
+    ("libmimalloc_sys", &["process/memory.rs"]),
+    ("memmap2", &["engine/networks/weights"]),
+    ("mimalloc", &["process/memory.rs"]),
+    ("minijinja", &["engine/runtime/text"]),
+    ("muster", &["main.rs"]),
+    ("muster_config", &["worker/daemon", "lib.rs"]),
+    ("muster_engine", &["worker/daemon", "lib.rs"]),
+    ("muster_kernels", &["engine", "lib.rs"]),
+    (
+        "muster_process",
+        &[
+            "coordinator",
+            "engine/runtime",
+            "worker/daemon",
+            "worker/link",
+            "lib.rs",
+        ],
+    ),
+    (
+        "muster_protocol",
+        &["coordinator", "worker/daemon", "worker/link", "lib.rs"],
+    ),
+    ("nvml_wrapper", &["worker/hardware"]),
     ("object_store", &["coordinator/media"]),
     (
         "regex",
@@ -77,38 +71,38 @@ const ONLY_IN: &[(&str, &[&str])] = &[
         "reqwest",
         &[
             "coordinator/egress",
-            "hub",
-            "link/inquiry.rs",
-            "link/legacy",
+            "worker/hub",
+            "worker/link/inquiry.rs",
+            "worker/link/legacy",
         ],
     ),
     ("ring", &["coordinator/accounts"]),
     ("sqlx", &["coordinator/storage"]),
-    ("tokenizers", &["runtime/text"]),
-    ("tracing_subscriber", &["telemetry"]),
+    ("tokenizers", &["engine/runtime/text"]),
+    ("tracing_subscriber", &["process/telemetry.rs"]),
     ("unicode_normalization", &["coordinator/moderation"]),
     ("unicode_security", &["coordinator/moderation"]),
     ("webp", &["coordinator/pictures"]),
 ];
 
-/// What nobody names, and the files that stand for it.
+/// Paths that no file may name, except the listed ones.
 const NOWHERE: &[(&str, &[&str])] = &[
     ("thread::sleep", &[]),
-    ("tokio::spawn", &["tasks.rs"]),
-    ("tokio::task::spawn", &["tasks.rs"]),
+    ("tokio::spawn", &["process/tasks.rs"]),
+    ("tokio::task::spawn", &["process/tasks.rs"]),
     ("unbounded_channel", &[]),
 ];
 
-/// Where serde's traits are derived. A derive is a promise to somebody outside.
+/// Where serde's traits may be derived: a derive is a promise to a reader outside the program.
 const DERIVES_SERDE: &[&str] = &[
-    "catalog",
     "cli",
     "config",
-    "hub",
-    "networks/text",
-    "networks/weights",
+    "engine/networks/text",
+    "engine/networks/weights",
+    "engine/runtime/text",
     "protocol",
-    "runtime/text",
+    "worker/catalog",
+    "worker/hub",
 ];
 
 /// Lines of a file before its tests. Tables and generated code may ask for more, by name.
@@ -124,39 +118,46 @@ fn arrows_go_down() {
 }
 
 #[test]
-fn every_folder_has_a_row_in_the_table() {
-    let found: BTreeSet<String> = sources().iter().map(|source| source.folder()).collect();
-    let listed: BTreeSet<String> = MAY_KNOW
+fn every_module_of_a_walled_crate_has_a_row() {
+    let walled: BTreeSet<&str> = SIBLINGS
         .iter()
-        .map(|(folder, _)| folder.to_string())
+        .map(|(module, _)| crate_of(module))
         .collect();
-    let unlisted: Vec<_> = found.difference(&listed).collect();
-    assert!(unlisted.is_empty(), "no row in MAY_KNOW for {unlisted:?}");
+    let sources = sources();
+    let found: BTreeSet<String> = sources
+        .iter()
+        .filter(|source| walled.contains(crate_of(&source.name)))
+        .filter_map(|source| module_of(&source.name))
+        .filter(|module| !module.ends_with("/mod"))
+        .collect();
+    let listed = SIBLINGS.iter().map(|(module, _)| module.to_string());
+    assert_eq!(found, listed.collect());
 }
 
+/// The code map's last column is what the manifests say.
 #[test]
-fn the_code_map_says_of_every_folder_whom_it_may_know() {
+fn the_code_map_names_the_dependencies_of_each_crate() {
     let map = fs::read_to_string(root().join("src/lib.rs")).unwrap();
     let rows: Vec<Vec<&str>> = map
         .lines()
-        .filter_map(|line| Some(line.strip_prefix("//! |")?.split('|').collect()))
+        .filter_map(|line| Some(line.strip_prefix("//! | `muster-")?.split('|').collect()))
         .collect();
-    let inside = MAY_KNOW
-        .iter()
-        .filter(|(folder, _)| !["lib", "main"].contains(folder));
-    for (folder, may_know) in inside {
-        let row = rows.iter().find(|row| quoted(row[0]).contains(folder));
-        let told = row.unwrap_or_else(|| panic!("src/lib.rs has no row for {folder}"))[2];
-        match may_know {
-            ["*"] => assert_eq!(told.trim(), "everything below"),
-            _ => assert_eq!(quoted(told), may_know.iter().copied().collect(), "{folder}"),
-        }
+    assert!(rows.len() > 5, "src/lib.rs lists {} crates", rows.len());
+    for row in rows {
+        let name = row[0].trim().trim_matches('`');
+        let manifest = fs::read_to_string(root().join(format!("src/{name}/Cargo.toml"))).unwrap();
+        let dependencies = manifest.split("[dependencies]").nth(1).unwrap();
+        let dependencies = dependencies.split("\n[").next().unwrap();
+        let uses: BTreeSet<&str> = dependencies
+            .lines()
+            .filter_map(|line| line.strip_prefix("muster-")?.split('.').next())
+            .collect();
+        let told = row[3]
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty());
+        assert_eq!(told.collect::<BTreeSet<_>>(), uses, "muster-{name}");
     }
-}
-
-/// The words in backticks.
-fn quoted(text: &str) -> BTreeSet<&str> {
-    text.split('`').skip(1).step_by(2).collect()
 }
 
 #[test]
@@ -206,39 +207,39 @@ fn nothing_is_called_a_helper() {
 fn planted_violations_are_caught() {
     let planted = [
         (
-            "networks/text/llama.rs",
-            "use crate::{kernels, runtime::{Event, Sampling}};",
+            "engine/networks/text/llama.rs",
+            "use crate::{layers, runtime::{Event, Sampling}};",
             "crate::runtime",
         ),
         (
-            "networks/mod.rs",
+            "engine/networks/mod.rs",
             "fn f() { let x = crate::runtime::start(); }",
             "crate::runtime",
         ),
         (
-            "networks/mod.rs",
+            "worker/hub/mod.rs",
             "use super::daemon::fit;",
             "crate::daemon",
         ),
         (
-            "networks/text/mod.rs",
+            "worker/link/session/mod.rs",
             "fn f(x: super::super::hub::Hub) {}",
             "crate::hub",
         ),
         (
-            "runtime/engine.rs",
-            "impl From<crate::config::LinkConfig> for Limits {}",
-            "crate::config",
+            "worker/link/mod.rs",
+            "impl From<muster_config::LinkConfig> for Limits {}",
+            "muster_config",
         ),
         (
-            "runtime/engine.rs",
+            "worker/hub/mod.rs",
             r#"fn f() { info!(machine = ?crate::hardware::probe(), "up"); }"#,
             "crate::hardware",
         ),
         (
-            "runtime/engine.rs",
-            "mod inner { use super::super::super::cli; }",
-            "crate::cli",
+            "engine/networks/text.rs",
+            "mod inner { use super::super::super::runtime; }",
+            "crate::runtime",
         ),
         (
             "main.rs",
@@ -246,42 +247,42 @@ fn planted_violations_are_caught() {
             "muster::daemon",
         ),
         (
-            "hardware/mod.rs",
+            "worker/hardware/mod.rs",
             "use nvml_wrapper as nvml; use axum::Router;",
             "axum::Router",
         ),
         (
-            "daemon/mod.rs",
+            "worker/daemon/mod.rs",
             "use candle_core::Tensor;",
             "candle_core::Tensor",
         ),
         (
-            "daemon/mod.rs",
+            "worker/daemon/mod.rs",
             "async fn f() { tokio::spawn(async {}); }",
             "tokio::spawn",
         ),
         (
-            "daemon/mod.rs",
+            "worker/daemon/mod.rs",
             "use tokio::task; async fn f() { task::spawn(async {}); }",
             "tokio::task::spawn",
         ),
         (
-            "daemon/mod.rs",
+            "worker/daemon/mod.rs",
             "use std::thread; fn f() { thread::sleep(d); }",
             "std::thread::sleep",
         ),
         (
-            "runtime/mod.rs",
+            "engine/runtime/mod.rs",
             "use tokio::sync::mpsc as m; fn f() { m::unbounded_channel::<u8>(); }",
             "unbounded_channel",
         ),
         (
-            "runtime/mod.rs",
+            "engine/runtime/mod.rs",
             "#[derive(Debug, Serialize)] struct Event;",
             "derives Serialize",
         ),
         (
-            "hardware/mod.rs",
+            "worker/hardware/mod.rs",
             "#[derive(serde::Deserialize)] enum Card {}",
             "derives Deserialize",
         ),
@@ -296,20 +297,20 @@ fn planted_violations_are_caught() {
 fn lawful_code_is_let_through() {
     let lawful = [
         (
-            "networks/text/llama.rs",
-            "use crate::{kernels::PAGE_TOKENS, networks::weights}; use super::decoder;",
+            "engine/networks/text/llama.rs",
+            "use crate::networks::weights; use muster_kernels::PAGE_TOKENS; use super::decoder;",
         ),
         (
-            "runtime/text/mod.rs",
+            "engine/runtime/text/mod.rs",
             "use tokenizers::Tokenizer; #[derive(Deserialize)] struct TokenizerJson;",
         ),
         (
             "cli/models.rs",
             "use crate::{catalog, config, daemon, hub}; use indicatif::ProgressBar;",
         ),
-        ("tasks.rs", "fn f() { tokio::spawn(async {}); }"),
+        ("process/tasks.rs", "fn f() { tokio::spawn(async {}); }"),
         (
-            "hardware/mod.rs",
+            "worker/hardware/mod.rs",
             r#"fn f() { println!("crate::runtime and thread::sleep are words here"); }"#,
         ),
     ];
@@ -329,10 +330,6 @@ struct Source {
 }
 
 impl Source {
-    fn folder(&self) -> String {
-        folder_of(&self.name).to_owned()
-    }
-
     fn lines_before_tests(&self) -> usize {
         self.text
             .lines()
@@ -348,13 +345,6 @@ fn root() -> &'static Path {
 fn sources() -> Vec<Source> {
     let mut found = Vec::new();
     gather(&root().join("src"), "", &mut found);
-    for source in &mut found {
-        for parts in ["engine/", "process/", "worker/"] {
-            if let Some(name) = source.name.strip_prefix(parts) {
-                source.name = name.to_owned();
-            }
-        }
-    }
     assert!(found.len() > 10, "found only {} files in src", found.len());
     found
 }
@@ -372,12 +362,15 @@ fn gather(folder: &Path, prefix: &str, found: &mut Vec<Source>) {
     }
 }
 
-/// The first folder of a path under `src/`; a file in `src/` itself is its own.
-fn folder_of(file: &str) -> &str {
-    file.split('/')
-        .next()
-        .unwrap_or(file)
-        .trim_end_matches(".rs")
+/// The first folder of a path under `src/`: the crate, or a module of the package `muster`.
+fn crate_of(file: &str) -> &str {
+    file.split('/').next().unwrap_or(file)
+}
+
+/// `worker/hub` for `worker/hub/mod.rs`.
+fn module_of(file: &str) -> Option<String> {
+    let mut parts = file.trim_end_matches(".rs").split('/');
+    Some(format!("{}/{}", parts.next()?, parts.next()?))
 }
 
 fn violations(file: &str, text: &str) -> Vec<String> {
@@ -403,21 +396,24 @@ fn objection(file: &str, path: &[String]) -> Option<String> {
     {
         return Some(format!("{what} is not used in this house"));
     }
-    match path.first().map(String::as_str) {
-        Some("crate" | "muster") => unlawful_arrow(folder_of(file), path.get(1)?),
-        Some(name) => {
-            let (_, places) = ONLY_IN.iter().find(|(krate, _)| *krate == name)?;
-            (!is_in(file, places)).then(|| format!("{name} stops at {places:?}"))
-        }
-        None => None,
+    let name = path.first()?;
+    if name == "crate" {
+        return unlawful_sibling(file, path.get(1)?);
     }
+    if file == "main.rs" && name == "muster" && path.get(1).is_some_and(|part| part != "cli") {
+        return Some("main.rs may use cli".to_owned());
+    }
+    let (_, places) = ONLY_IN.iter().find(|(krate, _)| krate == name)?;
+    (!is_in(file, places)).then(|| format!("{name} stops at {places:?}"))
 }
 
-fn unlawful_arrow(from: &str, to: &str) -> Option<String> {
-    let is_folder = MAY_KNOW.iter().any(|(folder, _)| *folder == to);
-    let (_, known) = MAY_KNOW.iter().find(|(folder, _)| *folder == from)?;
-    let lawful = !is_folder || from == to || known.contains(&to) || known.contains(&"*");
-    (!lawful).then(|| format!("{from} may know {known:?}"))
+fn unlawful_sibling(file: &str, to: &str) -> Option<String> {
+    let row = |module: &str| SIBLINGS.iter().find(|(listed, _)| *listed == module);
+    let from = module_of(file)?;
+    let target = format!("{}/{to}", crate_of(file));
+    row(&target)?;
+    let (_, known) = row(&from)?;
+    (from != target && !known.contains(&to)).then(|| format!("{from} may use {known:?}"))
 }
 
 fn is_serde(name: &str) -> bool {

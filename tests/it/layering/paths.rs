@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::root;
 use syn::visit::{self, Visit};
 use syn::{Attribute, ItemMod, ItemUse, Macro, UseTree};
 
@@ -28,6 +29,14 @@ impl Named {
     }
 }
 
+/// A file's path from the root of its crate: a folder of `src/` with a manifest is one.
+fn in_crate(file: &str) -> &str {
+    match file.split_once('/') {
+        Some((krate, rest)) if root().join("src").join(krate).join("Cargo.toml").exists() => rest,
+        _ => file,
+    }
+}
+
 #[derive(PartialEq)]
 enum Stage {
     Imports,
@@ -45,7 +54,7 @@ struct Reader {
 
 impl Reader {
     fn new(file: &str, stage: Stage) -> Self {
-        let mut module: Vec<String> = file
+        let mut module: Vec<String> = in_crate(file)
             .trim_end_matches(".rs")
             .split('/')
             .map(str::to_owned)

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::coordinator::dispatch::clock::{Mono, Table};
-use crate::coordinator::dispatch::fairness::Rank;
-use crate::protocol::job::RequestId;
+use crate::dispatch::clock::{Mono, Table};
+use crate::dispatch::fairness::Rank;
+use muster_protocol::job::RequestId;
 
 use super::{COUNTED, Ticket};
 

@@ -8,7 +8,7 @@ mod line;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::protocol::job::{AccountId, JobId, RequestId};
+use muster_protocol::job::{AccountId, JobId, RequestId};
 
 use super::clock::{Mono, Table};
 use super::fairness::{Rank, Weight, Work, rank};

@@ -7,10 +7,10 @@ use proptest::{collection, prop_assert, proptest};
 use uuid::Uuid;
 
 use super::{Ahead, FairQueue, Ticket};
-use crate::coordinator::dispatch::clock::Mono;
-use crate::coordinator::dispatch::fairness::{Rank, Standing, Weight, Work};
-use crate::coordinator::dispatch::lanes::LaneId;
-use crate::protocol::job::{AccountId, JobId, Kudos, RequestId};
+use crate::dispatch::clock::Mono;
+use crate::dispatch::fairness::{Rank, Standing, Weight, Work};
+use crate::dispatch::lanes::LaneId;
+use muster_protocol::job::{AccountId, JobId, Kudos, RequestId};
 
 const LANE: LaneId = LaneId::FIRST;
 const OTHER: LaneId = LaneId::SECOND;

@@ -1,9 +1,9 @@
 //! The dispatcher's own books, checked against each other: what jobs say of workers and workers of jobs, what lies in
 //! the queue, who is listed where, and that nobody waits who could be served.
 
-use crate::coordinator::dispatch::Dispatcher;
-use crate::coordinator::dispatch::jobs::{Phase, State};
-use crate::protocol::job::JobId;
+use crate::dispatch::Dispatcher;
+use crate::dispatch::jobs::{Phase, State};
+use muster_protocol::job::JobId;
 
 pub fn check(dispatcher: &Dispatcher) {
     jobs_agree_with_workers(dispatcher);

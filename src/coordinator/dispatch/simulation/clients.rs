@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::coordinator::dispatch::{Facts, Mono, Outcome};
-use crate::protocol::job::{Event, FailureKind, JobId};
+use crate::dispatch::{Facts, Mono, Outcome};
+use muster_protocol::job::{Event, FailureKind, JobId};
 
 /// How long after its lifetime a job may end at the latest.
 const SLACK: Duration = Duration::from_secs(30);

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::random::Random;
 use super::rigs::MODELS;
-use crate::coordinator::dispatch::{
+use crate::dispatch::{
     Extensions, Frame, Offer, Registration, Said, ServedModel, SessionId, Wants,
 };
-use crate::protocol::job::{
+use muster_protocol::job::{
     AccountId, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, JobId, Kind,
     Media, Reach, TokenEvent, Usage, WorkerId,
 };

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::random::Random;
-use crate::coordinator::dispatch::{
+use crate::dispatch::{
     Claim, Effect, Extensions, Offer, Registration, Resume, Said, ServedModel, SessionId, Verdict,
 };
-use crate::protocol::job::{
+use muster_protocol::job::{
     AccountId, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, JobId, Kind,
     TokenEvent, Usage, WorkerId,
 };

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::random::Random;
-use crate::coordinator::dispatch::{Facts, Input, Outcome, Part};
-use crate::protocol::job::{JobId, Kudos, WorkerId};
+use crate::dispatch::{Facts, Input, Outcome, Part};
+use muster_protocol::job::{JobId, Kudos, WorkerId};
 
 #[derive(Default)]
 pub struct Store {

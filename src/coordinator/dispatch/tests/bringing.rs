@@ -2,8 +2,8 @@
 
 use super::polling::POLLING;
 use super::{Desk, LIFETIME, Store, done, failed, failure_kind, is_delivered, secs, token};
-use crate::coordinator::dispatch::{Effect, Input};
-use crate::protocol::job::{FailureKind, Kudos};
+use crate::dispatch::{Effect, Input};
+use muster_protocol::job::{FailureKind, Kudos};
 
 #[test]
 fn three_workers_that_fail_it_make_it_a_bad_job() {

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use super::{Desk, LIFETIME, done, done_with, failure_kind, secs, token};
-use crate::coordinator::dispatch::{
-    CancelReason, CloseReason, Effect, Input, Mono, Outcome, Said, Settings,
-};
-use crate::protocol::job::{Event, FailureKind, FinishReason, Kind, Media, UnixMillis};
+use crate::dispatch::{CancelReason, CloseReason, Effect, Input, Mono, Outcome, Said, Settings};
+use muster_protocol::job::{Event, FailureKind, FinishReason, Kind, Media, UnixMillis};
 
 fn cancels(effects: &[Effect]) -> Vec<CancelReason> {
     let cancels = effects.iter().filter_map(|effect| match effect {
@@ -17,9 +15,7 @@ fn cancels(effects: &[Effect]) -> Vec<CancelReason> {
 }
 
 /// One worker with one slot, one job running on it and one waiting.
-fn busy_desk(
-    extensions: crate::coordinator::dispatch::Extensions,
-) -> (Desk, crate::coordinator::dispatch::Offer) {
+fn busy_desk(extensions: crate::dispatch::Extensions) -> (Desk, crate::dispatch::Offer) {
     let mut desk = Desk::new();
     let mut registration = desk.registration(1, extensions);
     registration.slots = 1;
@@ -33,7 +29,7 @@ fn busy_desk(
 #[test]
 fn a_queued_job_is_cancelled_at_once() {
     let (mut desk, first) = busy_desk(super::OURS);
-    let job = crate::protocol::job::JobId(uuid::Uuid::from_u128(2));
+    let job = muster_protocol::job::JobId(uuid::Uuid::from_u128(2));
     desk.put(Input::Cancel { job });
     assert_eq!(desk.ends(), [(job, Outcome::Cancelled)]);
     desk.say(&first, token(1)).say(&first, done());
@@ -145,7 +141,7 @@ fn a_public_media_peer_is_not_told_and_given_nothing_until_it_is_done() {
 }
 
 /// One of ours draws an image, and is told to stop.
-fn drawing_desk() -> (Desk, crate::coordinator::dispatch::Offer) {
+fn drawing_desk() -> (Desk, crate::dispatch::Offer) {
     let mut desk = Desk::new();
     let mut registration = desk.registration(1, super::OURS);
     registration.kinds = Kind::Image.into();

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::{Desk, done, failed, is_delivered, secs, token};
-use crate::coordinator::dispatch::{
+use crate::dispatch::{
     Effect, Input, MOST_ATTEMPTS, Offer, SessionId, Standing, Submission, Wants,
 };
-use crate::protocol::job::{AccountId, Job, JobId, ModelChoice, UnixMillis};
+use muster_protocol::job::{AccountId, Job, JobId, ModelChoice, UnixMillis};
 
 impl Desk {
     fn claim(&mut self, session: SessionId, job: JobId) -> Vec<Offer> {

@@ -1,10 +1,8 @@
 //! Workers that come, go and come back.
 
 use super::{Desk, done, is_delivered, secs, token};
-use crate::coordinator::dispatch::{
-    Claim, CloseReason, Effect, Input, Offer, Resume, SessionId, Verdict,
-};
-use crate::protocol::job::{Kudos, WorkerId};
+use crate::dispatch::{Claim, CloseReason, Effect, Input, Offer, Resume, SessionId, Verdict};
+use muster_protocol::job::{Kudos, WorkerId};
 
 fn resumed(effects: &[Effect]) -> Vec<Verdict> {
     let ready = effects.iter().find_map(|effect| match effect {
@@ -134,7 +132,7 @@ fn with_all_others_busy_a_lost_worker_is_waited_for() {
     for _ in 0..7 {
         desk.wait(secs(4));
         for offer in &busy {
-            desk.say(offer, crate::coordinator::dispatch::Said::Alive);
+            desk.say(offer, crate::dispatch::Said::Alive);
         }
     }
     desk.back(1, claim(first, &[&offer]));
@@ -259,8 +257,7 @@ fn a_drain_has_an_end() {
         within: secs(10),
     });
     for _ in 0..3 {
-        desk.wait(secs(4))
-            .say(&offer, crate::coordinator::dispatch::Said::Alive);
+        desk.wait(secs(4)).say(&offer, crate::dispatch::Said::Alive);
     }
     let closed = |effect: &Effect| matches!(effect, Effect::CloseWorker { .. });
     assert!(desk.take().iter().any(closed));

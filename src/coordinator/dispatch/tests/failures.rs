@@ -1,8 +1,8 @@
 //! What failures cost, and how far they are hidden.
 
 use super::{Desk, OURS, done, failed, failure_kind, is_delivered, secs, token};
-use crate::coordinator::dispatch::{CloseReason, Effect, Input, Prefill, Said};
-use crate::protocol::job::{
+use crate::dispatch::{CloseReason, Effect, Input, Prefill, Said};
+use muster_protocol::job::{
     Event, Failure, FailureKind, FinishReason, JobId, Kind, TokenEvent, Usage,
 };
 
@@ -86,7 +86,7 @@ fn a_loss_after_output_without_tokens_ends_with_a_typed_error() {
     let first = desk.public(1);
     desk.ours(2);
     let mut job = desk.new_job();
-    job.limits.formats = crate::protocol::job::Formats::OPENAI_CHAT;
+    job.limits.formats = muster_protocol::job::Formats::OPENAI_CHAT;
     desk.submit(job);
     let offer = desk.offer();
     desk.say(&offer, token(7));

@@ -2,9 +2,9 @@
 
 use super::polling::POLLING;
 use super::{Desk, done, is_delivered, secs, token};
-use crate::coordinator::dispatch::polling::MOST_OUT;
-use crate::coordinator::dispatch::{Effect, Facts, Input, Offer, Outcome, Said};
-use crate::protocol::job::{Capabilities, Event, Progress, WorkerId};
+use crate::dispatch::polling::MOST_OUT;
+use crate::dispatch::{Effect, Facts, Input, Offer, Outcome, Said};
+use muster_protocol::job::{Capabilities, Event, Progress, WorkerId};
 
 /// What keeps a job in its hands.
 fn at_it() -> Said {

@@ -1,11 +1,11 @@
 //! Texts that are longer than their jobs can need.
 
 use super::{Desk, done, is_delivered};
-use crate::coordinator::dispatch::{Effect, Outcome, Said};
-use crate::protocol::job::{
+use crate::dispatch::{Effect, Outcome, Said};
+use muster_protocol::job::{
     Body, Event, FinishReason, TokenEvent, TokenLogprob, ToolCallEvent, Usage, WorkerId,
 };
-use crate::protocol::legacy::written::{most_bytes, most_relayed};
+use muster_protocol::legacy::written::{most_bytes, most_relayed};
 
 /// What any job may have.
 const LEAST: usize = 64 << 10;

@@ -25,7 +25,7 @@ use super::{
     Dispatcher, Effect, Extensions, Frame, Input, Now, Offer, Outcome, Registration, Resume, Said,
     ServedModel, SessionId, Settings, Standing, Submission,
 };
-use crate::protocol::job::{
+use muster_protocol::job::{
     AccountId, Body, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, Job, JobId,
     Kind, Kudos, Limits, ModelChoice, Privacy, RequestId, StopRules, TextInput, TextRequest,
     TokenEvent, UnixMillis, Usage, WorkerId,

@@ -1,8 +1,8 @@
 //! What those who wait are told.
 
 use super::{Desk, done, secs, token};
-use crate::coordinator::dispatch::Outlook;
-use crate::protocol::job::JobId;
+use crate::dispatch::Outlook;
+use muster_protocol::job::JobId;
 
 impl Desk {
     fn outlook(&self, job: JobId) -> Outlook {

@@ -2,8 +2,8 @@
 
 use super::polling::POLLING;
 use super::{Desk, OURS, done, secs, token};
-use crate::coordinator::dispatch::{Effect, Input, SessionId, Skip, Terms, Wants};
-use crate::protocol::job::{AccountId, Capabilities, Job, JobId, Targets, WorkerId};
+use crate::dispatch::{Effect, Input, SessionId, Skip, Terms, Wants};
+use muster_protocol::job::{AccountId, Capabilities, Job, JobId, Targets, WorkerId};
 
 const OWN_ONLY: Terms = Terms {
     own_only: true,

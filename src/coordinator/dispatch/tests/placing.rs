@@ -1,10 +1,10 @@
 //! Who gets what.
 
 use super::{Desk, OURS, done, secs, token};
-use crate::coordinator::dispatch::{
+use crate::dispatch::{
     Effect, Input, Missing, ModelReport, Refusal, Report, ServedModel, SessionId,
 };
-use crate::protocol::job::{AccountId, Capabilities, Formats, Job, Kind, ModelChoice, Privacy};
+use muster_protocol::job::{AccountId, Capabilities, Formats, Job, Kind, ModelChoice, Privacy};
 
 fn refusal(desk: &mut Desk, change: impl FnOnce(&mut Job)) -> Option<Missing> {
     let mut job = desk.new_job();
@@ -178,7 +178,7 @@ fn jobs_move_on_when_the_only_worker_of_their_kind_leaves() {
     job.limits.prompt_tokens = 5000;
     desk.submit(job.clone());
     desk.take();
-    job.id = crate::protocol::job::JobId(uuid::Uuid::from_u128(77));
+    job.id = muster_protocol::job::JobId(uuid::Uuid::from_u128(77));
     desk.submit(job);
     let middle = desk.ours(2);
     assert!(
@@ -217,7 +217,7 @@ fn a_group_is_taken_or_refused_as_one() {
 
 #[test]
 fn a_full_queue_says_so() {
-    let settings = crate::coordinator::dispatch::Settings {
+    let settings = crate::dispatch::Settings {
         queue_limit: 2,
         ..Default::default()
     };
@@ -240,7 +240,7 @@ fn a_full_queue_says_so() {
 
 #[test]
 fn who_has_no_key_leaves_half_of_the_queue_to_those_who_have_one() {
-    let settings = crate::coordinator::dispatch::Settings {
+    let settings = crate::dispatch::Settings {
         queue_limit: 4,
         keyless: Some(AccountId(0)),
         ..Default::default()

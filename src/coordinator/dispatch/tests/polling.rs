@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::{Desk, done, done_with, failed, failure_kind, is_delivered, secs, token};
-use crate::coordinator::dispatch::clock::Mono;
-use crate::coordinator::dispatch::polling::LANES;
-use crate::coordinator::dispatch::{
+use crate::dispatch::clock::Mono;
+use crate::dispatch::polling::LANES;
+use crate::dispatch::{
     Effect, Extensions, Input, Missing, Offer, Outcome, Refusal, Registration, SessionId, Settings,
     Skip, Standing, Submission, Wants,
 };
-use crate::protocol::job::{
+use muster_protocol::job::{
     AccountId, Capabilities, FailureKind, FinishReason, Formats, Job, Kind, ModelChoice, Reach,
 };
 
@@ -57,7 +57,7 @@ impl Desk {
         job
     }
 
-    pub fn stored(&mut self) -> crate::protocol::job::JobId {
+    pub fn stored(&mut self) -> muster_protocol::job::JobId {
         let job = self.stored_job();
         self.submit(job)
     }
@@ -237,10 +237,10 @@ fn what_is_not_for_a_worker_is_counted_by_what_it_lacks() {
     change(&mut desk, &|job| job.limits.reach.window = 2049);
     change(&mut desk, &|job| job.limits.formats = Formats::NEUTRAL);
     change(&mut desk, &|job| {
-        job.privacy = crate::protocol::job::Privacy::Trusted
+        job.privacy = muster_protocol::job::Privacy::Trusted
     });
     change(&mut desk, &|job| {
-        job.privacy = crate::protocol::job::Privacy::OwnWorkers
+        job.privacy = muster_protocol::job::Privacy::OwnWorkers
     });
     assert!(desk.pop(poller, 1).is_empty());
     let skipped: Vec<_> = desk
@@ -391,7 +391,7 @@ fn stored_jobs_are_parked_when_the_coordinator_leaves() {
 const LIFE: u64 = 600;
 
 impl Desk {
-    pub fn living(&mut self, siblings: usize) -> Vec<crate::protocol::job::JobId> {
+    pub fn living(&mut self, siblings: usize) -> Vec<muster_protocol::job::JobId> {
         let mut jobs: Vec<Job> = (0..siblings).map(|_| self.stored_job()).collect();
         let request = jobs[0].request;
         for job in &mut jobs {

@@ -1,8 +1,8 @@
 //! The store first.
 
 use super::{Desk, LIFETIME, Store, done, failure_kind, is_delivered, secs, token};
-use crate::coordinator::dispatch::{Effect, Input};
-use crate::protocol::job::{FailureKind, Kudos};
+use crate::dispatch::{Effect, Input};
+use muster_protocol::job::{FailureKind, Kudos};
 
 #[test]
 fn the_store_has_it_before_the_client_and_the_worker_hear() {

@@ -1,8 +1,8 @@
 //! Frames that should not have come.
 
 use super::{Desk, done, failure_kind, is_delivered, token};
-use crate::coordinator::dispatch::{Effect, Frame, Input, Outcome, Said};
-use crate::protocol::job::{FailureKind, JobId, Kudos};
+use crate::dispatch::{Effect, Frame, Input, Outcome, Said};
+use muster_protocol::job::{FailureKind, JobId, Kudos};
 
 fn acks(effects: &[Effect]) -> Vec<(JobId, Kudos)> {
     let acks = effects.iter().filter_map(|effect| match effect {
@@ -170,7 +170,7 @@ fn a_stop_nobody_asked_for_is_a_failure() {
     desk.submit_one();
     for _ in 0..2 {
         let offer = desk.offer();
-        let cancelled = super::done_with(crate::protocol::job::FinishReason::Cancelled);
+        let cancelled = super::done_with(muster_protocol::job::FinishReason::Cancelled);
         desk.say(&offer, cancelled);
     }
     assert_eq!(failure_kind(&desk.end()), Some(FailureKind::WorkerFailed));

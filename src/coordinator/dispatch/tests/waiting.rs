@@ -1,7 +1,7 @@
 //! Whose turn it is, seen from outside. The function itself is tested beside it.
 
 use super::{Desk, done, failure_kind, secs, token};
-use crate::protocol::job::{AccountId, FailureKind, JobId};
+use muster_protocol::job::{AccountId, FailureKind, JobId};
 
 #[test]
 fn a_long_queue_of_one_account_does_not_hold_up_another() {

@@ -9,8 +9,8 @@ use axum::http::request::Parts;
 use url::form_urlencoded;
 use uuid::Uuid;
 
-use crate::protocol::legacy::words::{self, Word};
-use crate::protocol::legacy::{Code, Refusal};
+use muster_protocol::legacy::words::{self, Word};
+use muster_protocol::legacy::{Code, Refusal};
 
 /// The named parts of the path.
 #[derive(Debug, Default)]
@@ -80,7 +80,7 @@ impl<S: Sync> FromRequestParts<S> for Query {
 #[cfg(test)]
 mod tests {
     use super::Query;
-    use crate::protocol::legacy::style::Sort;
+    use muster_protocol::legacy::style::Sort;
 
     fn query(name: &str, value: &str) -> Query {
         Query([(name.to_owned(), value.to_owned())].into())

@@ -1,11 +1,11 @@
 //! What was sent, and the memory that it takes: it is counted for as long as anything of it is kept, and not only while it
 //! is read.
 
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::room::Room;
-use crate::coordinator::requests::NewRequest;
-use crate::protocol::legacy::Body;
+use crate::error::ApiError;
+use crate::http::body::Whole;
+use crate::http::room::Room;
+use crate::requests::NewRequest;
+use muster_protocol::legacy::Body;
 
 use super::refused::Refused;
 

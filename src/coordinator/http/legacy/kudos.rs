@@ -5,16 +5,16 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::Response;
 
 use super::refused::Refused;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::reply;
-use crate::coordinator::kudos::{Gift, Giving, NotGiven};
-use crate::protocol::job::Kudos;
-use crate::protocol::legacy::kudos::{
+use crate::error::ApiError;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::http::reply;
+use crate::kudos::{Gift, Giving, NotGiven};
+use muster_protocol::job::Kudos;
+use muster_protocol::legacy::kudos::{
     KudosAwardInput, KudosAwarded, KudosTransferInput, KudosTransferred,
 };
-use crate::protocol::legacy::{Body, Refusal};
+use muster_protocol::legacy::{Body, Refusal};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const LONGEST_KEY: usize = 255;

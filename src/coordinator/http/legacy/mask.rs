@@ -11,11 +11,11 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::refused::Refused;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::reply::Told;
-use crate::coordinator::http::room::Room;
-use crate::protocol::job::FailureKind;
-use crate::protocol::legacy::fields::Mask;
+use crate::error::ApiError;
+use crate::http::reply::Told;
+use crate::http::room::Room;
+use muster_protocol::job::FailureKind;
+use muster_protocol::legacy::fields::Mask;
 
 const X_FIELDS: HeaderName = HeaderName::from_static("x-fields");
 /// Twenty images in base64 are less.

@@ -1,17 +1,15 @@
 //! Where requests are paid for before they are made, and what texts cost then.
 
 use super::requested::unavailable;
-use crate::coordinator::kudos::{
-    Crowd, Payer, activation_fee, estimate_text, text_hold, text_needs_it,
-};
-use crate::coordinator::requests::{Kept, Requests};
-use crate::coordinator::state::DoorSettings;
-use crate::coordinator::storage::Purse;
-use crate::coordinator::styles::Use;
-use crate::coordinator::switchboard::Overview;
-use crate::protocol::job::{Kind, Kudos, RequestId};
-use crate::protocol::legacy::text::request::GenerationInputText;
-use crate::protocol::legacy::{Code, Refusal};
+use crate::kudos::{Crowd, Payer, activation_fee, estimate_text, text_hold, text_needs_it};
+use crate::requests::{Kept, Requests};
+use crate::state::DoorSettings;
+use crate::storage::Purse;
+use crate::styles::Use;
+use crate::switchboard::Overview;
+use muster_protocol::job::{Kind, Kudos, RequestId};
+use muster_protocol::legacy::text::request::GenerationInputText;
+use muster_protocol::legacy::{Code, Refusal};
 
 /// Keeps of the payer's shared key what a request may cost, if its budget has an end. Where less is left, and whoever
 /// asked takes that, all of it is kept: the key never pays more.
@@ -126,9 +124,9 @@ fn models(asked: &GenerationInputText, settings: &DoorSettings) -> Vec<std::sync
 #[cfg(test)]
 mod tests {
     use super::crowd;
-    use crate::coordinator::kudos::Crowd;
-    use crate::coordinator::switchboard::Overview;
-    use crate::protocol::job::Kind;
+    use crate::kudos::Crowd;
+    use crate::switchboard::Overview;
+    use muster_protocol::job::Kind;
 
     #[test]
     fn where_nobody_is_nothing_waits() {

@@ -10,27 +10,27 @@ use super::moderation::Door;
 use super::refused::Refused;
 use super::rigs::door;
 use super::rigs::messages::popped;
-use crate::coordinator::accounts::Caller;
-use crate::coordinator::dispatch::{Offer, Skip, Skipped, Wants};
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::reply;
-use crate::coordinator::messages::Messages;
-use crate::coordinator::modes::Modes;
-use crate::coordinator::pollers::{Ask, Given, Pollers};
-use crate::coordinator::secrets;
-use crate::coordinator::state::DoorSettings;
-use crate::coordinator::storage::Said;
-use crate::protocol::job::{Body as JobBody, Capabilities, Kind, Reach, TextInput};
-use crate::protocol::legacy::pop::PopInputText;
-use crate::protocol::legacy::text::chat;
-use crate::protocol::legacy::text::job::Lengths;
-use crate::protocol::legacy::text::payload::{
+use crate::accounts::Caller;
+use crate::dispatch::{Offer, Skip, Skipped, Wants};
+use crate::error::ApiError;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::http::reply;
+use crate::messages::Messages;
+use crate::modes::Modes;
+use crate::pollers::{Ask, Given, Pollers};
+use crate::secrets;
+use crate::state::DoorSettings;
+use crate::storage::Said;
+use muster_protocol::job::{Body as JobBody, Capabilities, Kind, Reach, TextInput};
+use muster_protocol::legacy::pop::PopInputText;
+use muster_protocol::legacy::text::chat;
+use muster_protocol::legacy::text::job::Lengths;
+use muster_protocol::legacy::text::payload::{
     GenerationPayloadText, ModelPayloadText, NoValidRequestFoundText,
 };
-use crate::protocol::legacy::worker::kept_name;
-use crate::protocol::legacy::{Body, Refusal};
+use muster_protocol::legacy::worker::kept_name;
+use muster_protocol::legacy::{Body, Refusal};
 
 /// Models one worker may offer.
 const MOST_MODELS: usize = 200;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::coordinator::dispatch::Outlook;
-use crate::coordinator::requests::{Counts, Output, Request};
-use crate::coordinator::storage::Store;
-use crate::coordinator::switchboard::Switchboard;
-use crate::protocol::job::Progress;
-use crate::protocol::legacy::requests::RequestStatusCheck;
+use crate::dispatch::Outlook;
+use crate::requests::{Counts, Output, Request};
+use crate::storage::Store;
+use crate::switchboard::Switchboard;
+use muster_protocol::job::Progress;
+use muster_protocol::legacy::requests::RequestStatusCheck;
 
 pub async fn of(request: &Request, board: &Switchboard, store: &Store) -> RequestStatusCheck {
     let counts = request.counts();

@@ -8,12 +8,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::debug;
 
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::reply::with_status;
-use crate::coordinator::storage::StorageError;
-use crate::protocol::job::FailureKind;
-use crate::protocol::legacy::{Code, Refusal};
+use crate::accounts::Roles;
+use crate::error::ApiError;
+use crate::http::reply::with_status;
+use crate::storage::StorageError;
+use muster_protocol::job::FailureKind;
+use muster_protocol::legacy::{Code, Refusal};
 
 /// A handler's answer when it is no.
 #[derive(Debug)]

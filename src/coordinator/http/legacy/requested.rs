@@ -6,22 +6,22 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::asked::Named;
-use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
-use crate::coordinator::dispatch;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::reply;
-use crate::coordinator::http::room::{Memory, Room};
-use crate::coordinator::kudos::Payer;
-use crate::coordinator::modes::{ModeSet, Modes};
-use crate::coordinator::requests::{
+use crate::accounts::{ANONYMOUS, Caller, Roles};
+use crate::dispatch;
+use crate::error::ApiError;
+use crate::http::reply;
+use crate::http::room::{Memory, Room};
+use crate::kudos::Payer;
+use crate::modes::{ModeSet, Modes};
+use crate::requests::{
     Counted, Ended, Known, Made, NoPlace, NotAccepted, Order, Output, Place, Request, Requests,
 };
-use crate::coordinator::rigs::Rigs;
-use crate::coordinator::state::DoorSettings;
-use crate::coordinator::styles::Applied;
-use crate::protocol::job::{Kind, RequestId, Targets};
-use crate::protocol::legacy::requests::{RequestAsync, ResolvedRequest, ResolvedRequestStyle};
-use crate::protocol::legacy::{Code, Refusal};
+use crate::rigs::Rigs;
+use crate::state::DoorSettings;
+use crate::styles::Applied;
+use muster_protocol::job::{Kind, RequestId, Targets};
+use muster_protocol::legacy::requests::{RequestAsync, ResolvedRequest, ResolvedRequestStyle};
+use muster_protocol::legacy::{Code, Refusal};
 
 /// A reply holds its texts and images twice for a moment: as they are, and as they are written.
 pub const COPIES: usize = 2;
@@ -194,9 +194,9 @@ pub fn unavailable() -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::{Asking, Caller, Kind, Known, Payer, dispatch, refusal};
-    use crate::coordinator::clock::wall_clock;
-    use crate::coordinator::requests::NotAccepted;
-    use crate::protocol::legacy::Code;
+    use crate::clock::wall_clock;
+    use crate::requests::NotAccepted;
+    use muster_protocol::legacy::Code;
 
     #[test]
     fn who_has_no_key_is_counted_by_models_and_never_by_forms() {

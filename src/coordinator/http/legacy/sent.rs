@@ -8,14 +8,14 @@ use serde_json::{Map, Value};
 use super::asked::Named;
 use super::refused::Refused;
 use super::requested::{COPIES, find};
-use crate::coordinator::accounts::{ANONYMOUS, Caller};
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::reply;
-use crate::coordinator::http::room::{Memory, Room};
-use crate::coordinator::requests::Requests;
-use crate::coordinator::requests::orders::Again;
-use crate::protocol::job::Kind;
-use crate::protocol::legacy::Code;
+use crate::accounts::{ANONYMOUS, Caller};
+use crate::http::auth::Admitted;
+use crate::http::reply;
+use crate::http::room::{Memory, Room};
+use crate::requests::Requests;
+use crate::requests::orders::Again;
+use muster_protocol::job::Kind;
+use muster_protocol::legacy::Code;
 
 /// What was said of how it should be taken, and not of what is wanted.
 const UNTOLD: [&str; 2] = ["allow_downgrade", "dry_run"];

@@ -5,18 +5,18 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::refused::Refused;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::legacy::asked::Named;
-use crate::coordinator::http::reply;
-use crate::coordinator::people::Alias;
-use crate::coordinator::sharing::{NotShared, SharedKey, Sharing};
-use crate::coordinator::storage::StorageError;
-use crate::protocol::legacy::Body;
-use crate::protocol::legacy::date::Date;
-use crate::protocol::legacy::service::SimpleResponse;
-use crate::protocol::legacy::shared_key::{SharedKeyDetails, SharedKeyInput, UNLIMITED};
+use crate::error::ApiError;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::http::legacy::asked::Named;
+use crate::http::reply;
+use crate::people::Alias;
+use crate::sharing::{NotShared, SharedKey, Sharing};
+use crate::storage::StorageError;
+use muster_protocol::legacy::Body;
+use muster_protocol::legacy::date::Date;
+use muster_protocol::legacy::service::SimpleResponse;
+use muster_protocol::legacy::shared_key::{SharedKeyDetails, SharedKeyInput, UNLIMITED};
 
 /// `PUT /api/v2/sharedkeys`
 pub async fn create(

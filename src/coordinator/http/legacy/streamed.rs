@@ -20,12 +20,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::progress;
 use super::text::look;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::reply;
-use crate::coordinator::http::room::Memory;
-use crate::coordinator::requests::Request;
-use crate::coordinator::storage::Store;
-use crate::coordinator::switchboard::Switchboard;
+use crate::error::ApiError;
+use crate::http::reply;
+use crate::http::room::Memory;
+use crate::requests::Request;
+use crate::storage::Store;
+use crate::switchboard::Switchboard;
 
 const EVENTS: &str = "text/event-stream";
 

@@ -6,15 +6,15 @@ use axum::response::Response;
 
 use super::body::read;
 use super::refused::Refused;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::reply;
-use crate::coordinator::pollers::{Made, NotTaken, Pollers};
-use crate::protocol::job::{Hidden, JobId, Kind, Note, Product, Remark, Text};
-use crate::protocol::legacy::submit::{GenerationSubmitted, MOST_REMARKS, SubmitInputText};
-use crate::protocol::legacy::words::SubmitState;
-use crate::protocol::legacy::{Code, Refusal};
+use crate::error::ApiError;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::http::reply;
+use crate::pollers::{Made, NotTaken, Pollers};
+use muster_protocol::job::{Hidden, JobId, Kind, Note, Product, Remark, Text};
+use muster_protocol::legacy::submit::{GenerationSubmitted, MOST_REMARKS, SubmitInputText};
+use muster_protocol::legacy::words::SubmitState;
+use muster_protocol::legacy::{Code, Refusal};
 
 pub async fn submit(
     State(pollers): State<Pollers>,

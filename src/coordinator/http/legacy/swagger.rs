@@ -9,11 +9,11 @@ use std::sync::{Arc, LazyLock};
 use axum::extract::State;
 use serde_json::{Map, Value, json};
 
-use crate::coordinator::http::page::Page;
-use crate::coordinator::http::reply::Reply;
-use crate::coordinator::http::{ROUTES, Route};
-use crate::coordinator::state::DoorSettings;
-use crate::protocol::legacy::contract;
+use crate::http::page::Page;
+use crate::http::reply::Reply;
+use crate::http::{ROUTES, Route};
+use crate::state::DoorSettings;
+use muster_protocol::legacy::contract;
 
 /// What one route takes and answers.
 struct Operation {
@@ -552,7 +552,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{DOCUMENT, OPERATIONS, ROUTES, operation_of, page};
-    use crate::coordinator::http::DEVELOPMENT;
+    use crate::http::DEVELOPMENT;
 
     #[test]
     fn every_route_of_the_poll_api_is_described_and_nothing_else_is() {

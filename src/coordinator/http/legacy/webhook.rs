@@ -1,9 +1,9 @@
 //! Where a client wants to be called: looked at before anything is accepted, as far as its words tell. Where a name
 //! leads is looked at when it is called.
 
-use crate::coordinator::egress::{Schemes, check_words};
-use crate::protocol::legacy::webhook::check_address;
-use crate::protocol::legacy::{Code, Refusal};
+use crate::egress::{Schemes, check_words};
+use muster_protocol::legacy::webhook::check_address;
+use muster_protocol::legacy::{Code, Refusal};
 
 pub fn check(address: Option<&str>) -> Result<(), Refusal> {
     let Some(address) = address else {

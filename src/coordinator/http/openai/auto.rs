@@ -8,11 +8,11 @@ use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::coordinator::kudos::Prices;
-use crate::coordinator::switchboard::ModelOnline;
-use crate::protocol::job::{Formats, Kind};
-use crate::protocol::legacy::text::job::only_for_our_workers;
-use crate::protocol::openai::chat::ChatRequest;
+use crate::kudos::Prices;
+use crate::switchboard::ModelOnline;
+use muster_protocol::job::{Formats, Kind};
+use muster_protocol::legacy::text::job::only_for_our_workers;
+use muster_protocol::openai::chat::ChatRequest;
 
 /// What the best one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,11 +145,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Auto, Candidate};
-    use crate::coordinator::kudos::Prices;
-    use crate::coordinator::switchboard::ModelOnline;
-    use crate::protocol::job::{Capabilities, Formats, Kind, Kinds};
-    use crate::protocol::openai::Strictness;
-    use crate::protocol::openai::chat::ChatRequest;
+    use crate::kudos::Prices;
+    use crate::switchboard::ModelOnline;
+    use muster_protocol::job::{Capabilities, Formats, Kind, Kinds};
+    use muster_protocol::openai::Strictness;
+    use muster_protocol::openai::chat::ChatRequest;
 
     fn online(name: &str, running: u32, capabilities: Capabilities, context: u32) -> ModelOnline {
         ModelOnline {

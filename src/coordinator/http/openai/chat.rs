@@ -10,26 +10,26 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use crate::coordinator::accounts::Caller;
-use crate::coordinator::dispatch::{Missing, Refusal, Standing, Submission};
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::address::LetIn;
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::entrance::{Arrival, JOB_ID};
-use crate::coordinator::http::open::KnownModels;
-use crate::coordinator::http::reply;
-use crate::coordinator::http::room::{Memory, Room};
-use crate::coordinator::moderation::{Asker, Moderation};
-use crate::coordinator::modes::{ModeSet, Modes};
-use crate::coordinator::state::DoorSettings;
-use crate::coordinator::switchboard::{JobStream, Switchboard};
-use crate::protocol::job::{FailureKind, Formats, Job, RequestId};
-use crate::protocol::openai::chat::{
+use crate::accounts::Caller;
+use crate::dispatch::{Missing, Refusal, Standing, Submission};
+use crate::error::ApiError;
+use crate::http::address::LetIn;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::http::entrance::{Arrival, JOB_ID};
+use crate::http::open::KnownModels;
+use crate::http::reply;
+use crate::http::room::{Memory, Room};
+use crate::moderation::{Asker, Moderation};
+use crate::modes::{ModeSet, Modes};
+use crate::state::DoorSettings;
+use crate::switchboard::{JobStream, Switchboard};
+use muster_protocol::job::{FailureKind, Formats, Job, RequestId};
+use muster_protocol::openai::chat::{
     ChatRequest, Grid, Head, Lenient, Reply, Routing, for_strangers,
 };
-use crate::protocol::openai::json;
-use crate::protocol::openai::nearest::shortened;
+use muster_protocol::openai::json;
+use muster_protocol::openai::nearest::shortened;
 
 use super::auto::{Auto, Candidate};
 use super::choices::{Choices, Next};

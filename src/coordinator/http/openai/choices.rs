@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::coordinator::dispatch::{Outcome, Timing};
-use crate::coordinator::http::room::Room;
-use crate::coordinator::switchboard::{Delivery, JobStream};
-use crate::protocol::job::{Event, Failure, FailureKind};
-use crate::protocol::openai::chat::{Ending, Grid, Routing};
+use crate::dispatch::{Outcome, Timing};
+use crate::http::room::Room;
+use crate::switchboard::{Delivery, JobStream};
+use muster_protocol::job::{Event, Failure, FailureKind};
+use muster_protocol::openai::chat::{Ending, Grid, Routing};
 
 #[derive(Debug)]
 pub struct Choices {

@@ -4,9 +4,9 @@
 use serde_json::Value;
 
 use super::auto::Auto;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::moderation::{Asker, Blocked, LONGEST, Moderation, Piece, Said};
-use crate::protocol::job::FailureKind;
+use crate::error::ApiError;
+use crate::moderation::{Asker, Blocked, LONGEST, Moderation, Piece, Said};
+use muster_protocol::job::FailureKind;
 
 /// A name that says something is longer, and a word of the protocol is not.
 const LONGEST_NAME: usize = 16;
@@ -153,7 +153,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{models, pieces, replace};
-    use crate::coordinator::moderation::Said;
+    use crate::moderation::Said;
 
     fn talk() -> Value {
         json!({"model": "m", "stop": ["end"], "messages": [

@@ -6,14 +6,14 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use crate::coordinator::secrets;
-use crate::coordinator::state::DoorSettings;
-use crate::protocol::job::{
+use crate::secrets;
+use crate::state::DoorSettings;
+use muster_protocol::job::{
     AccountId, Body, CacheOwner, Formats, Job, JobId, Kind, Limits, ModelChoice, Original, Privacy,
     Reach, RequestId, TextInput, TextRequest, UnixMillis,
 };
-use crate::protocol::legacy::text::job::only_for_our_workers;
-use crate::protocol::openai::chat::ChatRequest;
+use muster_protocol::legacy::text::job::only_for_our_workers;
+use muster_protocol::openai::chat::ChatRequest;
 
 /// What the jobs of a request have besides what it says.
 #[derive(Debug)]
@@ -175,10 +175,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{EXACT, Order};
-    use crate::coordinator::state::DoorSettings;
-    use crate::protocol::job::{AccountId, Body, Formats, Job, RequestId};
-    use crate::protocol::openai::Strictness;
-    use crate::protocol::openai::chat::ChatRequest;
+    use crate::state::DoorSettings;
+    use muster_protocol::job::{AccountId, Body, Formats, Job, RequestId};
+    use muster_protocol::openai::Strictness;
+    use muster_protocol::openai::chat::ChatRequest;
 
     fn jobs(settings: &Arc<DoorSettings>, body: Value) -> Vec<Arc<Job>> {
         let request = ChatRequest::read(body.clone(), Strictness::Refuse).unwrap();

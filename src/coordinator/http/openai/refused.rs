@@ -1,14 +1,14 @@
 //! What the queue's refusal means to the client: which field it is about, and whether waiting helps. What no worker of
 //! the model can do is the request's fault: sending it again does not help.
 
-use crate::coordinator::dispatch::{Missing, Refusal};
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::models;
-use crate::coordinator::http::open::KnownModels;
-use crate::protocol::job::{Failure, FailureKind};
-use crate::protocol::legacy::text::job::only_for_our_workers;
-use crate::protocol::openai::Problem;
-use crate::protocol::openai::chat::ChatRequest;
+use crate::dispatch::{Missing, Refusal};
+use crate::error::ApiError;
+use crate::http::models;
+use crate::http::open::KnownModels;
+use muster_protocol::job::{Failure, FailureKind};
+use muster_protocol::legacy::text::job::only_for_our_workers;
+use muster_protocol::openai::Problem;
+use muster_protocol::openai::chat::ChatRequest;
 
 use super::auto::Auto;
 

@@ -14,10 +14,10 @@ use bytes::{Bytes, BytesMut};
 use hyper::body::Frame;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use crate::coordinator::error::ApiError;
-use crate::coordinator::state::DoorSettings;
-use crate::protocol::job::{Event, Failure};
-use crate::protocol::openai::chat::{ChatRequest, ChunkWriter, Head};
+use crate::error::ApiError;
+use crate::state::DoorSettings;
+use muster_protocol::job::{Event, Failure};
+use muster_protocol::openai::chat::{ChatRequest, ChunkWriter, Head};
 
 use super::choices::{Choices, Next};
 use super::refused;

@@ -27,11 +27,11 @@ use super::address::{Address, Proxied};
 use super::auth::{self, Admitted};
 use super::body;
 use super::legacy::Refused;
-use crate::coordinator::accounts::{ANONYMOUS_KEY, Caller, Roles};
-use crate::coordinator::address::Network;
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::state::LiveSettings;
-use crate::protocol::legacy::Refusal;
+use crate::accounts::{ANONYMOUS_KEY, Caller, Roles};
+use crate::address::Network;
+use crate::clock::wall_clock;
+use crate::state::LiveSettings;
+use muster_protocol::legacy::Refusal;
 
 use windows::{Asked, Standing, Windows};
 
@@ -288,8 +288,8 @@ fn tell(standing: &Standing, headers: &mut HeaderMap) {
 #[cfg(test)]
 mod tests {
     use super::{Rate, Rates};
-    use crate::coordinator::address::Network;
-    use crate::coordinator::state::DoorSettings;
+    use crate::address::Network;
+    use crate::state::DoorSettings;
     use std::time::{Duration, Instant};
 
     #[test]

@@ -9,9 +9,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, warn};
 
-use crate::protocol::job::{Failure, FailureKind};
-use crate::protocol::openai::error;
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{Failure, FailureKind};
+use muster_protocol::openai::error;
 
 use super::connection::Connection;
 use super::peer::Peer;

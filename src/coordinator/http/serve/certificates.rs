@@ -12,11 +12,11 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::condition::Condition;
-use crate::coordinator::file_id::FileId;
-use crate::protocol::job::UnixMillis;
-use crate::tasks::Tasks;
+use crate::clock::wall_clock;
+use crate::condition::Condition;
+use crate::file_id::FileId;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::UnixMillis;
 
 use super::tls::{Tls, TlsError, TlsFiles};
 
@@ -197,14 +197,14 @@ mod tests {
     use tempfile::TempDir;
 
     use super::{Certificates, Nearness, nearness};
-    use crate::coordinator::condition::Condition;
-    use crate::coordinator::http::serve::TlsFiles;
-    use crate::protocol::job::UnixMillis;
+    use crate::condition::Condition;
+    use crate::http::serve::TlsFiles;
+    use muster_protocol::job::UnixMillis;
 
     const OLD: i64 = 4_948_862_051_000;
 
     fn put(folder: &TempDir, fixture: &str, name: &str) {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let fixture = root.join("tests/fixtures/tls").join(fixture);
         fs::copy(fixture, folder.path().join(name)).unwrap();
     }

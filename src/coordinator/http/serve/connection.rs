@@ -24,9 +24,9 @@ use tracing::debug;
 use super::activity::{Activity, Taken, Watched, Work};
 use super::peer::Peer;
 use super::place::Place;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::address::PeerAddress;
-use crate::protocol::job::FailureKind;
+use crate::error::ApiError;
+use crate::http::address::PeerAddress;
+use muster_protocol::job::FailureKind;
 
 #[derive(Debug)]
 pub struct Connection {

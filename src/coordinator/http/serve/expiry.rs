@@ -2,7 +2,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use crate::protocol::job::UnixMillis;
+use muster_protocol::job::UnixMillis;
 
 const EXPLICIT_VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
@@ -76,10 +76,10 @@ mod tests {
     use rustls::pki_types::pem::PemObject;
 
     use super::{UTC_TIME, expiry, moment};
-    use crate::protocol::job::UnixMillis;
+    use muster_protocol::job::UnixMillis;
 
     fn of_fixture(name: &str) -> Option<UnixMillis> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let path = root.join("tests/fixtures/tls").join(name);
         expiry(&CertificateDer::from_pem_file(path).unwrap())
     }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn broken_certificates_have_no_expiry() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let path = root.join("tests/fixtures/tls/certificate.pem");
         let whole = CertificateDer::from_pem_file(path).unwrap();
         for length in 0..100 {

@@ -32,8 +32,8 @@ use std::time::Duration;
 use axum::Router;
 use tokio::net::TcpListener;
 
-use crate::coordinator::address::Network;
-use crate::tasks::Tasks;
+use crate::address::Network;
+use muster_process::tasks::Tasks;
 
 /// A reply leaves in pieces of so many bytes at most: a large frame would say nothing of itself before its end.
 pub const PIECE: usize = 64 << 10;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Connections;
-use crate::coordinator::address::Network;
+use crate::address::Network;
 
 #[derive(Debug)]
 pub struct Places {
@@ -131,8 +131,8 @@ impl Drop for OfHousehold {
 #[cfg(test)]
 mod tests {
     use super::{Full, Place, Places};
-    use crate::coordinator::address::Network;
-    use crate::coordinator::http::serve::Connections;
+    use crate::address::Network;
+    use crate::http::serve::Connections;
 
     fn places() -> Places {
         let proxy = Network::parse("10.0.0.0/8").unwrap();

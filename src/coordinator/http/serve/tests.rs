@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 
 use super::accept::accept;
 use super::{Connections, Tls, TlsFiles, serve};
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
 
 struct Server {
     address: SocketAddr,
@@ -183,7 +183,7 @@ async fn a_stop_lets_running_requests_end_and_accepts_no_others() {
 }
 
 fn fixture(name: &str) -> std::path::PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     root.join("tests/fixtures/tls").join(name)
 }
 

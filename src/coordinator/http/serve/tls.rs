@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::protocol::job::UnixMillis;
+use muster_protocol::job::UnixMillis;
 
 use super::expiry::expiry;
 use super::peer::Peer;

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 use proptest::prelude::{Strategy, any, prop, prop_assert, proptest};
 use proptest::sample::select;
 
-use crate::coordinator::moderation::NoPattern;
-use crate::coordinator::moderation::filters::{BUDGET, Filters, Suspicion};
-use crate::coordinator::moderation::forms::Forms;
-use crate::coordinator::moderation::letters::folded;
-use crate::coordinator::moderation::verdict::{self, Case, Medium, Verdict};
-use crate::coordinator::moderation::youth;
-use crate::coordinator::peak::growth;
-use crate::coordinator::storage::FilterRow;
-use crate::protocol::job::AccountId;
+use crate::moderation::NoPattern;
+use crate::moderation::filters::{BUDGET, Filters, Suspicion};
+use crate::moderation::forms::Forms;
+use crate::moderation::letters::folded;
+use crate::moderation::verdict::{self, Case, Medium, Verdict};
+use crate::moderation::youth;
+use crate::peak::growth;
+use crate::storage::FilterRow;
+use muster_protocol::job::AccountId;
 
 fn filter(kind: i64, regex: &str, replacement: &str) -> FilterRow {
     FilterRow {

@@ -10,17 +10,17 @@ use tempfile::TempDir;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
-use crate::coordinator::accounts::{ANONYMOUS, Roles};
-use crate::coordinator::address::Network;
-use crate::coordinator::moderation::{
+use crate::accounts::{ANONYMOUS, Roles};
+use crate::address::Network;
+use crate::moderation::{
     Asker, Blocked, Mark, Medium, Moderation, NoPattern, NotWritten, Piece, Prompt, Reason, Rules,
     Said, TOO_MUCH,
 };
-use crate::coordinator::storage::{
+use crate::storage::{
     FilterChange, FilterChanged, FilterMade, FilterRow, Location, NewFilter, Store,
 };
-use crate::protocol::job::{AccountId, UnixMillis, WorkerId};
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{AccountId, UnixMillis, WorkerId};
 
 /// Processes that share a database.
 struct House {

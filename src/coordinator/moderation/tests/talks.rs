@@ -1,8 +1,8 @@
 //! What becomes of talks, which are many texts that are one prompt.
 
 use super::prompts::filters;
-use crate::coordinator::moderation::talk::{Piece, Said, Spoken, Talk, of_talk};
-use crate::coordinator::moderation::verdict::{EMPTY, GUILTY, Verdict};
+use crate::moderation::talk::{Piece, Said, Spoken, Talk, of_talk};
+use crate::moderation::verdict::{EMPTY, GUILTY, Verdict};
 
 use Said::{ByClient, ByModel, ToProgram};
 

@@ -6,15 +6,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Nth, Task, end_user};
-use crate::coordinator::requests::Wishes;
-use crate::protocol::job::{
+use crate::requests::Wishes;
+use muster_protocol::job::{
     Body, Capabilities, Formats, ImageRequest, Limits, Lora, Original, Reach, SourceImage,
 };
-use crate::protocol::legacy::image::params::ModelPayloadLorasImage;
-use crate::protocol::legacy::image::reference;
-use crate::protocol::legacy::image::request::{GenerationInputImage, NEGATIVE};
-use crate::protocol::legacy::words::{SourceProcessing, Word};
-use crate::protocol::legacy::{Body as _, Refusal, seed, work};
+use muster_protocol::legacy::image::params::ModelPayloadLorasImage;
+use muster_protocol::legacy::image::reference;
+use muster_protocol::legacy::image::request::{GenerationInputImage, NEGATIVE};
+use muster_protocol::legacy::words::{SourceProcessing, Word};
+use muster_protocol::legacy::{Body as _, Refusal, seed, work};
 
 /// Images are stale after this.
 pub const LIFETIME: Duration = Duration::from_secs(10 * 60);
@@ -209,9 +209,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{ImageAsked, Nth};
-    use crate::protocol::job::{Body, Formats};
-    use crate::protocol::legacy::Body as _;
-    use crate::protocol::legacy::image::request::GenerationInputImage;
+    use muster_protocol::job::{Body, Formats};
+    use muster_protocol::legacy::Body as _;
+    use muster_protocol::legacy::image::request::GenerationInputImage;
 
     fn asked(params: Value) -> ImageAsked {
         let body = json!({"prompt": "a cat ### a dog", "params": params});

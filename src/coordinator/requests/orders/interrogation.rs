@@ -5,12 +5,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Nth, Task};
-use crate::protocol::job::{Body, FormRequest, Formats, Limits, Reach};
-use crate::protocol::legacy::interrogation::{
+use muster_protocol::job::{Body, FormRequest, Formats, Limits, Reach};
+use muster_protocol::legacy::interrogation::{
     ModelInterrogationFormImage, ModelInterrogationInputImage,
 };
-use crate::protocol::legacy::words::Word;
-use crate::protocol::legacy::{Body as _, Refusal};
+use muster_protocol::legacy::words::Word;
+use muster_protocol::legacy::{Body as _, Refusal};
 
 /// Stale after this.
 pub const LIFETIME: Duration = Duration::from_secs(20 * 60);
@@ -113,9 +113,9 @@ mod tests {
     use serde_json::json;
 
     use super::{FormsAsked, Nth};
-    use crate::protocol::job::Body;
-    use crate::protocol::legacy::Body as _;
-    use crate::protocol::legacy::interrogation::ModelInterrogationInputImage;
+    use muster_protocol::job::Body;
+    use muster_protocol::legacy::Body as _;
+    use muster_protocol::legacy::interrogation::ModelInterrogationInputImage;
 
     #[test]
     fn each_form_is_a_job_and_is_the_same_again() {

@@ -24,21 +24,21 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{NewRequest, Wishes};
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::dispatch::{Priority, Standing};
-use crate::coordinator::kudos::{Payer, activation_fee};
-use crate::coordinator::media::{Area, Key};
-use crate::coordinator::names::Names;
-use crate::coordinator::storage::{Dues, RequestRow};
-use crate::coordinator::styles::Use;
-use crate::protocol::job::{
+use crate::clock::wall_clock;
+use crate::dispatch::{Priority, Standing};
+use crate::kudos::{Payer, activation_fee};
+use crate::media::{Area, Key};
+use crate::names::Names;
+use crate::storage::{Dues, RequestRow};
+use crate::styles::Use;
+use muster_protocol::job::{
     AccountId, Body, Capabilities, Job, JobId, Kind, Kudos, Limits, ModelChoice, Original, Privacy,
     RequestId, SharedKeyId, Targets, UnixMillis, WorkerId,
 };
-use crate::protocol::legacy::Refusal;
-use crate::protocol::legacy::image::request::GenerationInputImage;
-use crate::protocol::legacy::interrogation::ModelInterrogationInputImage;
-use crate::protocol::legacy::text::request::GenerationInputText;
+use muster_protocol::legacy::Refusal;
+use muster_protocol::legacy::image::request::GenerationInputImage;
+use muster_protocol::legacy::interrogation::ModelInterrogationInputImage;
+use muster_protocol::legacy::text::request::GenerationInputText;
 
 use image::ImageAsked;
 use interrogation::FormsAsked;
@@ -458,17 +458,17 @@ mod tests {
     use serde_json::json;
 
     use super::{Asked, Order};
-    use crate::coordinator::accounts::Caller;
-    use crate::coordinator::clock::wall_clock;
-    use crate::coordinator::dispatch::{Priority, Standing};
-    use crate::coordinator::kudos::Payer;
-    use crate::coordinator::names::Names;
-    use crate::coordinator::storage::RequestRow;
-    use crate::protocol::job::RequestId;
-    use crate::protocol::legacy::Body as _;
-    use crate::protocol::legacy::interrogation::ModelInterrogationInputImage;
-    use crate::protocol::legacy::text::request::GenerationInputText;
-    use crate::protocol::openai::json::DEEPEST;
+    use crate::accounts::Caller;
+    use crate::clock::wall_clock;
+    use crate::dispatch::{Priority, Standing};
+    use crate::kudos::Payer;
+    use crate::names::Names;
+    use crate::storage::RequestRow;
+    use muster_protocol::job::RequestId;
+    use muster_protocol::legacy::Body as _;
+    use muster_protocol::legacy::interrogation::ModelInterrogationInputImage;
+    use muster_protocol::legacy::text::request::GenerationInputText;
+    use muster_protocol::openai::json::DEEPEST;
 
     /// What is written down of it.
     fn row(order: &Order, standing: Standing) -> RequestRow {

@@ -4,12 +4,12 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::coordinator::accounts::{Caller, KeyId};
-use crate::coordinator::requests::Requests;
-use crate::coordinator::storage::StorageError;
-use crate::protocol::job::{AccountId, RequestId, SharedKeyId};
-use crate::protocol::legacy::image::request::GenerationInputImage;
-use crate::protocol::legacy::text::request::GenerationInputText;
+use crate::accounts::{Caller, KeyId};
+use crate::requests::Requests;
+use crate::storage::StorageError;
+use muster_protocol::job::{AccountId, RequestId, SharedKeyId};
+use muster_protocol::legacy::image::request::GenerationInputImage;
+use muster_protocol::legacy::text::request::GenerationInputText;
 
 /// Under which it stands in a stored request, beside what it became.
 const SENT: &str = "sent";
@@ -154,9 +154,9 @@ mod tests {
     use serde_json::json;
 
     use super::{Again, Sent};
-    use crate::coordinator::accounts::Caller;
-    use crate::protocol::legacy::Body as _;
-    use crate::protocol::legacy::image::request::GenerationInputImage;
+    use crate::accounts::Caller;
+    use muster_protocol::legacy::Body as _;
+    use muster_protocol::legacy::image::request::GenerationInputImage;
 
     #[test]
     fn only_what_became_something_else_is_kept_twice_and_what_was_sent_is_read_again() {

@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Nth, Task, end_user};
-use crate::coordinator::requests::Wishes;
-use crate::protocol::job::{Body, Capabilities, Formats, Limits, Reach, TextInput, TextRequest};
-use crate::protocol::legacy::text::format;
-use crate::protocol::legacy::text::request::GenerationInputText;
-use crate::protocol::legacy::{Body as _, Refusal};
+use crate::requests::Wishes;
+use muster_protocol::job::{Body, Capabilities, Formats, Limits, Reach, TextInput, TextRequest};
+use muster_protocol::legacy::text::format;
+use muster_protocol::legacy::text::request::GenerationInputText;
+use muster_protocol::legacy::{Body as _, Refusal};
 
 /// Text is stale after this.
 pub const LIFETIME: Duration = Duration::from_secs(20 * 60);

@@ -6,16 +6,16 @@ use sqlx::Row;
 use sqlx::any::AnyArguments;
 use sqlx::query::Query;
 
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{Cause, MOST_CREATED, Posting, escrow_of};
-use crate::coordinator::storage::keys::touch_keys;
-use crate::coordinator::storage::postings::post;
-use crate::coordinator::storage::rigs::resume_all_of;
-use crate::coordinator::storage::suspicions::forgive;
-use crate::coordinator::storage::values::storable;
-use crate::coordinator::storage::write::Change;
-use crate::coordinator::storage::{StorageError, Store};
-use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+use crate::accounts::Roles;
+use crate::kudos::{Cause, MOST_CREATED, Posting, escrow_of};
+use crate::storage::keys::touch_keys;
+use crate::storage::postings::post;
+use crate::storage::rigs::resume_all_of;
+use crate::storage::suspicions::forgive;
+use crate::storage::values::storable;
+use crate::storage::write::Change;
+use crate::storage::{StorageError, Store};
+use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
 /// What is to be different; what is none stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

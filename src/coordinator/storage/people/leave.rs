@@ -6,12 +6,12 @@ use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
 use sqlx::Row;
 
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::storage::keys::{revoke_all, touch_keys};
-use crate::coordinator::storage::revisions::{Topic, next};
-use crate::coordinator::storage::write::Change;
-use crate::coordinator::storage::{StorageError, Store};
-use crate::protocol::job::{AccountId, UnixMillis};
+use crate::accounts::Roles;
+use crate::storage::keys::{revoke_all, touch_keys};
+use crate::storage::revisions::{Topic, next};
+use crate::storage::write::Change;
+use crate::storage::{StorageError, Store};
+use muster_protocol::job::{AccountId, UnixMillis};
 
 /// Somebody is to go, one step further.
 #[derive(Debug, Clone)]

@@ -4,15 +4,15 @@ use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
 use sqlx::Row;
 
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{Cause, Posting};
-use crate::coordinator::people::Kind;
-use crate::coordinator::storage::keys::revoke_all;
-use crate::coordinator::storage::postings::post;
-use crate::coordinator::storage::values::storable;
-use crate::coordinator::storage::write::Change;
-use crate::coordinator::storage::{StorageError, Store};
-use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+use crate::accounts::Roles;
+use crate::kudos::{Cause, Posting};
+use crate::people::Kind;
+use crate::storage::keys::revoke_all;
+use crate::storage::postings::post;
+use crate::storage::values::storable;
+use crate::storage::write::Change;
+use crate::storage::{StorageError, Store};
+use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
 /// Somebody another service has let in.
 #[derive(Debug, Clone)]

@@ -7,15 +7,15 @@ use sqlx::AnyConnection;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{Cause, Posting};
-use crate::coordinator::people::allowance;
-use crate::coordinator::storage::postings::post;
-use crate::coordinator::storage::rows::{Stored, all};
-use crate::coordinator::storage::write::Change;
-use crate::coordinator::storage::{StorageError, Store};
-use crate::protocol::job::{AccountId, Kudos, UnixMillis};
-use crate::protocol::legacy::date::Date;
+use crate::accounts::Roles;
+use crate::kudos::{Cause, Posting};
+use crate::people::allowance;
+use crate::storage::postings::post;
+use crate::storage::rows::{Stored, all};
+use crate::storage::write::Change;
+use crate::storage::{StorageError, Store};
+use muster_protocol::job::{AccountId, Kudos, UnixMillis};
+use muster_protocol::legacy::date::Date;
 
 /// No month is longer.
 const MONTH: Duration = Duration::from_secs(31 * 86_400);

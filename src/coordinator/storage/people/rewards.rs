@@ -6,14 +6,14 @@ use sqlx::Row;
 use uuid::Uuid;
 
 use super::change::release;
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{Cause, Posting, escrow_of, owner_of};
-use crate::coordinator::storage::keys::touch_keys;
-use crate::coordinator::storage::postings::post;
-use crate::coordinator::storage::rigs::resume_all_of;
-use crate::coordinator::storage::write::Change;
-use crate::coordinator::storage::{StorageError, Store};
-use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+use crate::accounts::Roles;
+use crate::kudos::{Cause, Posting, escrow_of, owner_of};
+use crate::storage::keys::touch_keys;
+use crate::storage::postings::post;
+use crate::storage::rigs::resume_all_of;
+use crate::storage::write::Change;
+use crate::storage::{StorageError, Store};
+use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
 /// A worker was there for a while.
 #[derive(Debug, Clone)]

@@ -4,10 +4,10 @@ use sqlx::Row;
 use sqlx::any::AnyRow;
 use uuid::Uuid;
 
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::storage::rows::{Stored, all, first};
-use crate::coordinator::storage::{StorageError, Store};
-use crate::protocol::job::{AccountId, Kudos, UnixMillis};
+use crate::accounts::Roles;
+use crate::storage::rows::{Stored, all, first};
+use crate::storage::{StorageError, Store};
+use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersonRow {

@@ -3,12 +3,12 @@
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
 
-use crate::coordinator::storage::revisions::{Topic, next};
-use crate::coordinator::storage::teams::exists;
-use crate::coordinator::storage::values::without_zeros;
-use crate::coordinator::storage::write::Change;
-use crate::coordinator::storage::{StorageError, Store};
-use crate::protocol::job::{AccountId, WorkerId};
+use crate::storage::revisions::{Topic, next};
+use crate::storage::teams::exists;
+use crate::storage::values::without_zeros;
+use crate::storage::write::Change;
+use crate::storage::{StorageError, Store};
+use muster_protocol::job::{AccountId, WorkerId};
 
 /// Only what is named changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -16,8 +16,8 @@ use sqlx::any::AnyRow;
 use sqlx::{AssertSqlSafe, Row};
 use uuid::Uuid;
 
-use crate::coordinator::accounts::Roles;
-use crate::protocol::job::{AccountId, Kudos, UnixMillis, WorkerId};
+use crate::accounts::Roles;
+use muster_protocol::job::{AccountId, Kudos, UnixMillis, WorkerId};
 
 use super::rows::{Stored, all, first};
 use super::values::without_zeros;

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
-use crate::coordinator::storage::rows::Stored;
-use crate::coordinator::storage::script::{Column, Script, Table, Verb};
-use crate::coordinator::storage::values::Values;
-use crate::coordinator::storage::write::Write;
-use crate::coordinator::storage::{StorageError, Store};
-use crate::protocol::job::{Kudos, UnixMillis, WorkerId};
+use crate::storage::rows::Stored;
+use crate::storage::script::{Column, Script, Table, Verb};
+use crate::storage::values::Values;
+use crate::storage::write::Write;
+use crate::storage::{StorageError, Store};
+use muster_protocol::job::{Kudos, UnixMillis, WorkerId};
 
 use super::Said;
 

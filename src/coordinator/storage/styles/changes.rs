@@ -5,9 +5,9 @@ use serde_json::Value;
 use sqlx::{AnyConnection, AssertSqlSafe};
 use uuid::Uuid;
 
-use crate::coordinator::styles::{Params, Recipe, RecipeChange};
-use crate::protocol::job::{AccountId, SharedKeyId, UnixMillis};
-use crate::protocol::legacy::words::Word;
+use crate::styles::{Params, Recipe, RecipeChange};
+use muster_protocol::job::{AccountId, SharedKeyId, UnixMillis};
+use muster_protocol::legacy::words::Word;
 
 use super::super::named::{NotNamed, insert, unless_taken, update};
 use super::super::values::{storable, without_zeros};

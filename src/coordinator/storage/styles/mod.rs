@@ -18,10 +18,10 @@ use sqlx::Row;
 use sqlx::any::AnyRow;
 use uuid::Uuid;
 
-use crate::coordinator::styles::{Example, Params, Recipe, Style};
-use crate::protocol::job::{AccountId, SharedKeyId};
-use crate::protocol::legacy::style::{PAGE, Sort};
-use crate::protocol::legacy::words::{Making, Word, named};
+use crate::styles::{Example, Params, Recipe, Style};
+use muster_protocol::job::{AccountId, SharedKeyId};
+use muster_protocol::legacy::style::{PAGE, Sort};
+use muster_protocol::legacy::words::{Making, Word, named};
 
 use super::rows::{Stored, all, first};
 use super::values::{storable, without_zeros};

@@ -2,9 +2,9 @@
 
 use sqlx::AnyConnection;
 
-use crate::coordinator::kudos::{Cause, Posting};
-use crate::coordinator::styles::{FEE, Use};
-use crate::protocol::job::Kudos;
+use crate::kudos::{Cause, Posting};
+use crate::styles::{FEE, Use};
+use muster_protocol::job::Kudos;
 
 use super::super::StorageError;
 use super::super::fees::Fee;

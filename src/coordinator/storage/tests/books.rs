@@ -9,9 +9,9 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
-use crate::coordinator::kudos::{Settlement, State};
-use crate::coordinator::storage::Store;
-use crate::protocol::job::{AccountId, JobId, Kudos};
+use crate::kudos::{Settlement, State};
+use crate::storage::Store;
+use muster_protocol::job::{AccountId, JobId, Kudos};
 
 on_both_engines! { any_sequence_of_settlements_sums_to_zero_and_pays_each_job_once }
 

@@ -8,12 +8,12 @@ use uuid::Uuid;
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{Cause, Posting, Settlement};
-use crate::coordinator::sharing::NewKey;
-use crate::coordinator::storage::{Dues, Hold, Purse, RequestRow, Store, Wanted};
-use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
-use crate::protocol::legacy::shared_key::JobLimits;
+use crate::accounts::Roles;
+use crate::kudos::{Cause, Posting, Settlement};
+use crate::sharing::NewKey;
+use crate::storage::{Dues, Hold, Purse, RequestRow, Store, Wanted};
+use muster_protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
+use muster_protocol::legacy::shared_key::JobLimits;
 
 on_both_engines! {
     jobs_are_charged_to_their_key_down_to_nothing_and_the_house_pays_the_rest,

@@ -6,13 +6,13 @@ use futures_util::future::join_all;
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch};
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{Cause, Posting};
-use crate::coordinator::sharing::NewKey;
-use crate::coordinator::storage::{Dues, RequestRow, Store, Wanted};
-use crate::coordinator::styles::Use;
-use crate::protocol::job::{AccountId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
-use crate::protocol::legacy::shared_key::JobLimits;
+use crate::accounts::Roles;
+use crate::kudos::{Cause, Posting};
+use crate::sharing::NewKey;
+use crate::storage::{Dues, RequestRow, Store, Wanted};
+use crate::styles::Use;
+use muster_protocol::job::{AccountId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
+use muster_protocol::legacy::shared_key::JobLimits;
 
 on_both_engines! {
     requests_that_are_accepted_together_are_charged_for_each,

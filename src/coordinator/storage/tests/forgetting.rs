@@ -7,9 +7,9 @@ use tokio::time::{Instant, sleep};
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
-use crate::coordinator::kudos::{HOUSE, Settlement};
-use crate::coordinator::storage::{Dues, RequestRow, Store, Wanted};
-use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis, WorkerId};
+use crate::kudos::{HOUSE, Settlement};
+use crate::storage::{Dues, RequestRow, Store, Wanted};
+use muster_protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis, WorkerId};
 
 on_both_engines! {
     old_jobs_and_their_entries_go_and_no_balance_changes,

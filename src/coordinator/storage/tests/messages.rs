@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use super::on_both_engines;
 use super::scratch::Scratch;
-use crate::coordinator::storage::{MessageSearch, NewMessage, Store, Topic};
-use crate::protocol::job::{AccountId, UnixMillis, WorkerId};
-use crate::protocol::legacy::worker::Validity;
+use crate::storage::{MessageSearch, NewMessage, Store, Topic};
+use muster_protocol::job::{AccountId, UnixMillis, WorkerId};
+use muster_protocol::legacy::worker::Validity;
 
 on_both_engines! {
     there_are_never_more_messages_for_one_than_may_be,

@@ -32,12 +32,12 @@ macro_rules! on_both_engines {
         mod $name {
             #[tokio::test]
             async fn on_sqlite() {
-                super::$name(crate::coordinator::storage::tests::scratch::Scratch::sqlite()).await;
+                super::$name(crate::storage::tests::scratch::Scratch::sqlite()).await;
             }
 
             #[tokio::test]
             async fn on_postgres() {
-                super::$name(crate::coordinator::storage::tests::scratch::Scratch::postgres().await).await;
+                super::$name(crate::storage::tests::scratch::Scratch::postgres().await).await;
             }
         }
     )+};

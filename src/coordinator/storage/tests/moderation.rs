@@ -7,13 +7,13 @@ use uuid::Uuid;
 
 use super::on_both_engines;
 use super::scratch::Scratch;
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::moderation::{Mark, Reason};
-use crate::coordinator::storage::{
+use crate::accounts::Roles;
+use crate::moderation::{Mark, Reason};
+use crate::storage::{
     FilterChange, FilterChanged, FilterMade, Hit, MOST_FILTERS, NewFilter, TimeoutRow, Topic,
     WorkerAddress,
 };
-use crate::protocol::job::{AccountId, UnixMillis};
+use muster_protocol::job::{AccountId, UnixMillis};
 
 on_both_engines! {
     a_filter_is_written_read_changed_and_removed,

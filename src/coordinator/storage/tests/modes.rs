@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::on_both_engines;
 use super::scratch::Scratch;
-use crate::coordinator::modes::ModeSet;
+use crate::modes::ModeSet;
 
 on_both_engines! {
     a_switched_mode_is_followed_by_every_process,

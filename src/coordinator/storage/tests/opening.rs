@@ -8,9 +8,9 @@ use sqlx::{AnyConnection, Executor, Row};
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
-use crate::coordinator::storage::{Location, StorageError, Store, connect, have_alone, migrate};
-use crate::protocol::job::{AccountId, JobId, Kudos, UnixMillis, WorkerId};
-use crate::tasks::Tasks;
+use crate::storage::{Location, StorageError, Store, connect, have_alone, migrate};
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{AccountId, JobId, Kudos, UnixMillis, WorkerId};
 
 on_both_engines! {
     a_newer_database_is_refused,

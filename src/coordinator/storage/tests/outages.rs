@@ -9,11 +9,11 @@ use sqlx::{AnyConnection, Executor};
 use tokio::time::{sleep, timeout};
 
 use super::scratch::{SOUND, Scratch, settlement};
-use crate::coordinator::accounts::{Accounts, Denied, SecretSource};
-use crate::coordinator::storage::write::Change;
-use crate::coordinator::storage::{Location, StorageError, Store, connect, file};
-use crate::protocol::job::{JobId, Kudos, UnixMillis};
-use crate::tasks::Tasks;
+use crate::accounts::{Accounts, Denied, SecretSource};
+use crate::storage::write::Change;
+use crate::storage::{Location, StorageError, Store, connect, file};
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{JobId, Kudos, UnixMillis};
 
 /// A statement on the writer's own connection.
 #[derive(Debug)]
@@ -231,7 +231,8 @@ struct Server {
 
 impl Server {
     fn run(&self, verb: &str) -> String {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/postgres");
+        let script =
+            Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/postgres");
         let run = Command::new(script)
             .arg(verb)
             .arg(self.folder.path().join("server"))

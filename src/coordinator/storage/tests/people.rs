@@ -6,9 +6,9 @@ use tokio::time::timeout;
 
 use super::on_both_engines;
 use super::scratch::Scratch;
-use crate::coordinator::accounts::{Roles, Scopes};
-use crate::coordinator::storage::{NewKeyRow, RoleChange, StorageError, Store};
-use crate::protocol::job::{AccountId, UnixMillis};
+use crate::accounts::{Roles, Scopes};
+use crate::storage::{NewKeyRow, RoleChange, StorageError, Store};
+use muster_protocol::job::{AccountId, UnixMillis};
 
 on_both_engines! {
     two_keys_cannot_be_called_the_same_or_open_the_same,

@@ -10,10 +10,10 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{Cause, HOUSE, MOST_CREATED, Posted, Posting};
-use crate::coordinator::storage::{StorageError, Store};
-use crate::protocol::job::{AccountId, JobId, Kudos, UnixMillis};
+use crate::accounts::Roles;
+use crate::kudos::{Cause, HOUSE, MOST_CREATED, Posted, Posting};
+use crate::storage::{StorageError, Store};
+use muster_protocol::job::{AccountId, JobId, Kudos, UnixMillis};
 
 on_both_engines! {
     a_posting_moves_kudos_and_says_why,

@@ -4,10 +4,10 @@ use futures_util::future::join_all;
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch};
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{Cause, Posted, Posting};
-use crate::coordinator::storage::{RatingRow, StorageError, Store};
-use crate::protocol::job::{AccountId, JobId, Kudos, UnixMillis};
+use crate::accounts::Roles;
+use crate::kudos::{Cause, Posted, Posting};
+use crate::storage::{RatingRow, StorageError, Store};
+use muster_protocol::job::{AccountId, JobId, Kudos, UnixMillis};
 
 on_both_engines! {
     a_request_is_rated_and_paid_for_once,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::on_both_engines;
 use super::scratch::Scratch;
-use crate::coordinator::storage::{Dues, RequestRow, Store, Wanted};
-use crate::protocol::job::{AccountId, Kind, Kudos, RequestId, UnixMillis};
+use crate::storage::{Dues, RequestRow, Store, Wanted};
+use muster_protocol::job::{AccountId, Kind, Kudos, RequestId, UnixMillis};
 
 on_both_engines! { a_request_that_ended_waiting_is_told_from_one_that_its_client_cancelled }
 

@@ -6,15 +6,15 @@ use uuid::Uuid;
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{MOST_CREATED, Settlement, escrow_of};
-use crate::coordinator::sharing::NewKey;
-use crate::coordinator::storage::{
+use crate::accounts::Roles;
+use crate::kudos::{MOST_CREATED, Settlement, escrow_of};
+use crate::sharing::NewKey;
+use crate::storage::{
     Attended, Decided, Leaving, Left, NewLogin, NewMessage, PersonChange, Promotion, RigChange,
     Store, WorkerAddress,
 };
-use crate::protocol::job::{AccountId, JobId, Kind, Kudos, SharedKeyId, UnixMillis, WorkerId};
-use crate::protocol::legacy::shared_key::JobLimits;
+use muster_protocol::job::{AccountId, JobId, Kind, Kudos, SharedKeyId, UnixMillis, WorkerId};
+use muster_protocol::legacy::shared_key::JobLimits;
 
 on_both_engines! {
     a_charge_below_the_floor_is_forgiven_and_the_books_stay_sound,

@@ -7,11 +7,11 @@ use uuid::Uuid;
 
 use super::on_both_engines;
 use super::scratch::{Scratch, settlement};
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::storage::{
+use crate::accounts::Roles;
+use crate::storage::{
     Decided, Decision, PersonChange, RigChange, RigNews, RigRow, Said, Store, Tally, WorkerRow,
 };
-use crate::protocol::job::{AccountId, JobId, Kudos, UnixMillis, WorkerId};
+use muster_protocol::job::{AccountId, JobId, Kudos, UnixMillis, WorkerId};
 
 on_both_engines! {
     a_new_worker_is_known_by_its_row_its_id_and_its_name,

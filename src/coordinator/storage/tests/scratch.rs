@@ -6,11 +6,11 @@ use sqlx::{AnyConnection, AssertSqlSafe, Connection, Executor};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use crate::coordinator::dispatch::Timing;
-use crate::coordinator::kudos::{Entry, FEE, HOUSE, Reason, Settlement, State};
-use crate::coordinator::storage::{LedgerSums, Location, Store};
-use crate::protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis, Usage, WorkerId};
-use crate::tasks::Tasks;
+use crate::dispatch::Timing;
+use crate::kudos::{Entry, FEE, HOUSE, Reason, Settlement, State};
+use crate::storage::{LedgerSums, Location, Store};
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis, Usage, WorkerId};
 
 pub struct Scratch {
     pub location: Location,

@@ -7,11 +7,11 @@ use sqlx::{AnyConnection, AssertSqlSafe, Executor, Row};
 
 use super::on_both_engines;
 use super::scratch::Scratch;
-use crate::coordinator::accounts::{Accounts, OpenError, Roles, SecretError, SecretSource};
-use crate::coordinator::people::People;
-use crate::coordinator::sharing::Sharing;
-use crate::coordinator::storage::connect;
-use crate::protocol::job::UnixMillis;
+use crate::accounts::{Accounts, OpenError, Roles, SecretError, SecretSource};
+use crate::people::People;
+use crate::sharing::Sharing;
+use crate::storage::connect;
+use muster_protocol::job::UnixMillis;
 
 on_both_engines! {
     the_secret_of_an_older_database_moves_to_a_file_and_what_lay_open_is_sealed,

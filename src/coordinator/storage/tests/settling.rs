@@ -4,8 +4,8 @@ use futures_util::future::join_all;
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
-use crate::coordinator::kudos::HOUSE;
-use crate::protocol::job::{AccountId, JobId, Kudos};
+use crate::kudos::HOUSE;
+use muster_protocol::job::{AccountId, JobId, Kudos};
 
 on_both_engines! {
     a_job_is_settled_once,

@@ -5,12 +5,12 @@ use uuid::Uuid;
 
 use super::on_both_engines;
 use super::scratch::{Scratch, settlement};
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{Cause, Posted, Posting, Settlement};
-use crate::coordinator::sharing::{KeyChange, NewKey};
-use crate::coordinator::storage::Store;
-use crate::protocol::job::{AccountId, JobId, Kudos, SharedKeyId, UnixMillis};
-use crate::protocol::legacy::shared_key::JobLimits;
+use crate::accounts::Roles;
+use crate::kudos::{Cause, Posted, Posting, Settlement};
+use crate::sharing::{KeyChange, NewKey};
+use crate::storage::Store;
+use muster_protocol::job::{AccountId, JobId, Kudos, SharedKeyId, UnixMillis};
+use muster_protocol::legacy::shared_key::JobLimits;
 
 on_both_engines! {
     nobody_has_more_keys_than_they_may,

@@ -6,9 +6,9 @@ use futures_util::future::join_all;
 
 use super::on_both_engines;
 use super::scratch::{Scratch, settlement};
-use crate::coordinator::kudos::{Settlement, State};
-use crate::coordinator::storage::{Made, Store};
-use crate::protocol::job::{JobId, Kind, Kudos, UnixMillis};
+use crate::kudos::{Settlement, State};
+use crate::storage::{Made, Store};
+use muster_protocol::job::{JobId, Kind, Kudos, UnixMillis};
 
 on_both_engines! {
     what_was_made_is_counted_in_each_window,

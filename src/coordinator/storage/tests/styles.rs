@@ -5,19 +5,17 @@ use uuid::Uuid;
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch};
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::kudos::{Cause, Posting};
-use crate::coordinator::sharing::NewKey;
-use crate::coordinator::storage::{
+use crate::accounts::Roles;
+use crate::kudos::{Cause, Posting};
+use crate::sharing::NewKey;
+use crate::storage::{
     CollectionChange, Dues, NewCollection, NewStyle, NotNamed, RequestRow, Store, StylePage, Wanted,
 };
-use crate::coordinator::styles::{
-    Example, ExampleChange, NotChanged, Params, Recipe, RecipeChange, Style, Use,
-};
-use crate::protocol::job::{AccountId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
-use crate::protocol::legacy::shared_key::JobLimits;
-use crate::protocol::legacy::style::{PAGE, Sort};
-use crate::protocol::legacy::words::Making;
+use crate::styles::{Example, ExampleChange, NotChanged, Params, Recipe, RecipeChange, Style, Use};
+use muster_protocol::job::{AccountId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
+use muster_protocol::legacy::shared_key::JobLimits;
+use muster_protocol::legacy::style::{PAGE, Sort};
+use muster_protocol::legacy::words::Making;
 
 on_both_engines! {
     a_style_is_found_by_id_and_by_name,

@@ -8,9 +8,9 @@ use futures_util::future::join_all;
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
-use crate::coordinator::storage::{Location, Store};
-use crate::protocol::job::{JobId, Kudos};
-use crate::tasks::Tasks;
+use crate::storage::{Location, Store};
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{JobId, Kudos};
 
 on_both_engines! { a_killed_process_loses_nothing_that_was_answered }
 

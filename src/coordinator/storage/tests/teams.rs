@@ -5,12 +5,12 @@ use uuid::Uuid;
 
 use super::on_both_engines;
 use super::scratch::Scratch;
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::storage::{
+use crate::accounts::Roles;
+use crate::storage::{
     Decision, NewTeam, RigChange, RigNews, Store, Tally, TeamChange, TeamChanged, TeamRow,
     TeamShare,
 };
-use crate::protocol::job::{AccountId, Kudos, UnixMillis, WorkerId};
+use muster_protocol::job::{AccountId, Kudos, UnixMillis, WorkerId};
 
 on_both_engines! {
     a_name_is_one_teams,

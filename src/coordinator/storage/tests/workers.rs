@@ -6,9 +6,9 @@ use futures_util::future::join_all;
 
 use super::on_both_engines;
 use super::scratch::Scratch;
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::storage::{RigNews, Said, Tally, WorkerError, WorkerRow};
-use crate::protocol::job::{AccountId, UnixMillis, WorkerId};
+use crate::accounts::Roles;
+use crate::storage::{RigNews, Said, Tally, WorkerError, WorkerRow};
+use muster_protocol::job::{AccountId, UnixMillis, WorkerId};
 
 on_both_engines! {
     a_worker_is_the_same_across_connections,

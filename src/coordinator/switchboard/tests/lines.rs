@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::super::departures::Departures;
 use super::super::lines::Lines;
 use super::job;
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::dispatch::{Facts, Outcome, Timing};
-use crate::protocol::job::{FinishReason, Job, UnixMillis, Usage};
+use crate::clock::wall_clock;
+use crate::dispatch::{Facts, Outcome, Timing};
+use muster_protocol::job::{FinishReason, Job, UnixMillis, Usage};
 
 const LIFE: Duration = Duration::from_secs(600);
 

@@ -15,17 +15,17 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::{Books, Card, Delivery, JobStream, Order, Orders, Switchboard, WorkerLine};
-use crate::coordinator::dispatch::{
+use crate::dispatch::{
     CancelReason, Extensions, Facts, Frame, Input, Offer, Outcome, Refusal, Registration, Said,
     ServedModel, SessionId, Settings, Standing, Submission,
 };
-use crate::coordinator::metering::Counted;
-use crate::protocol::job::{
+use crate::metering::Counted;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{
     AccountId, Body, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, Job, JobId,
     Kind, Kinds, Kudos, Limits, ModelChoice, Privacy, RequestId, StopRules, TextInput, TextRequest,
     TokenEvent, UnixMillis, Usage, WorkerId,
 };
-use crate::tasks::Tasks;
 
 const OURS: Extensions = Extensions {
     multi: true,

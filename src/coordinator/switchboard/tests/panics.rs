@@ -9,9 +9,9 @@ use tokio::time::timeout;
 
 use super::super::{Books, Order, Switchboard};
 use super::{OURS, Rig, done, job, ledger, next, outcome, submit, text};
-use crate::coordinator::dispatch::{Outcome, Settings};
-use crate::protocol::job::{FailureKind, Kudos};
-use crate::tasks::Tasks;
+use crate::dispatch::{Outcome, Settings};
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{FailureKind, Kudos};
 
 /// Breaks whoever wakes it.
 struct Trap;

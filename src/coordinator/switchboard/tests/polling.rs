@@ -7,11 +7,9 @@ use uuid::Uuid;
 
 use super::super::{Brought, Card, News, Pop, Popped, Receipt, Switchboard};
 use super::{done, job, ledger, registration, submit, text};
-use crate::coordinator::dispatch::{
-    Extensions, Frame, Offer, Registration, Said, SessionId, Settings, Wants,
-};
-use crate::protocol::job::{Formats, Job, Kudos, Reach, WorkerId};
-use crate::tasks::Tasks;
+use crate::dispatch::{Extensions, Frame, Offer, Registration, Said, SessionId, Settings, Wants};
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{Formats, Job, Kudos, Reach, WorkerId};
 
 const POLLING: Extensions = Extensions {
     multi: true,

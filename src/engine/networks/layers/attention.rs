@@ -3,7 +3,7 @@
 use candle_core::{Result, Tensor};
 
 use super::{Linear, RmsNorm};
-use crate::kernels::{self, AttentionOptions, AttentionPlan, LayerPages, RopeTable};
+use muster_kernels::{self as kernels, AttentionOptions, AttentionPlan, LayerPages, RopeTable};
 
 #[derive(Debug)]
 pub struct Attention {

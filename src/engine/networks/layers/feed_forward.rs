@@ -3,7 +3,7 @@
 use candle_core::{Result, Tensor};
 
 use super::Linear;
-use crate::kernels;
+use muster_kernels as kernels;
 
 #[derive(Debug)]
 pub struct FeedForward {

@@ -2,7 +2,7 @@
 
 use candle_core::{Result, Tensor};
 
-use crate::kernels;
+use muster_kernels as kernels;
 
 #[derive(Debug)]
 pub struct RmsNorm {

@@ -10,7 +10,8 @@ use super::{
     llama, qwen,
     spec::{DecoderSpec, Rope, RopeScaling},
 };
-use crate::{kernels::RopeStyle, networks::weights::Flaw};
+use crate::networks::weights::Flaw;
+use muster_kernels::RopeStyle;
 
 /// The raw file. Never leaves the description of a family.
 #[derive(Debug, Deserialize)]

@@ -3,7 +3,7 @@
 use candle_core::DType;
 
 use super::decoder::{Decoder, Layer};
-use crate::kernels::Span;
+use muster_kernels::Span;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StepCost {

@@ -3,13 +3,11 @@
 use candle_core::{DType, Device, Result, Tensor, bail};
 
 use super::spec::DecoderSpec;
-use crate::{
-    kernels::{AttentionPlan, LayerPages, PAGE_TOKENS, RopeTable, Span},
-    networks::{
-        layers::{Attention, Embedding, FeedForward, Positions, RmsNorm},
-        weights::Weight,
-    },
+use crate::networks::{
+    layers::{Attention, Embedding, FeedForward, Positions, RmsNorm},
+    weights::Weight,
 };
+use muster_kernels::{AttentionPlan, LayerPages, PAGE_TOKENS, RopeTable, Span};
 
 /// A text decoder on a device.
 pub struct Decoder {

@@ -7,10 +7,8 @@ use super::{
     limits,
     spec::{Biases, DecoderSpec, Rope, RopeScaling},
 };
-use crate::{
-    kernels::RopeStyle,
-    networks::weights::{Checkpoint, Flaw, GgufMetadata, GgufWriter, TensorType},
-};
+use crate::networks::weights::{Checkpoint, Flaw, GgufMetadata, GgufWriter, TensorType};
+use muster_kernels::RopeStyle;
 
 /// What Llama 3's rope scaling comes to, one number for each frequency.
 pub const ROPE_FACTORS: &str = "rope_freqs.weight";

@@ -7,10 +7,8 @@ use candle_core::{DType, Device, Tensor};
 use safetensors::SafeTensors;
 
 use super::{Batch, Decoder, LoadOptions};
-use crate::{
-    kernels::{PAGE_TOKENS, Span},
-    networks::weights::Checkpoint,
-};
+use crate::networks::weights::Checkpoint;
+use muster_kernels::{PAGE_TOKENS, Span};
 
 const FAMILIES: &[&str] = &[
     "llama-1",
@@ -23,7 +21,7 @@ const FAMILIES: &[&str] = &[
 ];
 
 pub fn fixture(name: &str) -> PathBuf {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     root.join("tests/fixtures").join(name)
 }
 

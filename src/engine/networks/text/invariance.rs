@@ -7,10 +7,8 @@ use super::{
     Batch, Decoder, LoadOptions,
     golden::{fixture, load},
 };
-use crate::{
-    kernels::{PAGE_TOKENS, Span},
-    networks::weights::{Checkpoint, Quantize},
-};
+use crate::networks::weights::{Checkpoint, Quantize};
+use muster_kernels::{PAGE_TOKENS, Span};
 
 const SEQUENCES: usize = 16;
 

@@ -4,7 +4,7 @@ use super::{
     family::Family,
     spec::{Biases, DecoderSpec, Rope, RopeScaling},
 };
-use crate::kernels::RopeStyle;
+use muster_kernels::RopeStyle;
 
 impl DecoderSpec {
     /// The shape that goes by this name, its rope as a GGUF file of the model has it.

@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Result};
 
 use super::family::Family;
-use crate::kernels::{AttentionScratch, AttentionShape, RopeStyle, RopeTable};
+use muster_kernels::{AttentionScratch, AttentionShape, RopeStyle, RopeTable};
 
 /// Everything the one decoder needs to know to be a Llama, a Mistral or a Qwen.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,7 +8,7 @@ use candle_core::{
 };
 
 use super::convert;
-use crate::kernels::PackedMatrix;
+use muster_kernels::PackedMatrix;
 
 /// A matrix of `rows` outputs by `cols` inputs.
 #[derive(Debug)]

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use candle_core::{Device, Result, Tensor, bail};
 
 use super::Loader;
-use crate::kernels::PAGE_TOKENS;
 use crate::networks::text::Batch;
 use crate::runtime::load::{CacheRoom, Loaded};
 use crate::runtime::model::Model;
@@ -15,6 +14,7 @@ use crate::runtime::text::{
     Language, Markup, Reader, TextError, Tokenizer, Vocabulary, VocabularyKind,
 };
 use crate::runtime::{ModelInfo, Sampling};
+use muster_kernels::PAGE_TOKENS;
 
 /// One token per byte, and the end.
 pub const VOCABULARY: usize = 257;

@@ -16,7 +16,7 @@ use super::scheduler::{Limits, SequenceId};
 use super::sequence::Job;
 use super::shared::Shared;
 use super::{Failure, ModelInfo};
-use crate::memory;
+use muster_process::memory;
 use resident::Resident;
 use work::{Queue, Work, entry_level, next_work};
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::work::Queue;
-use crate::kernels::{Span, cpu};
 use crate::networks::text::Batch;
 use crate::runtime::model::{self, Model};
 use crate::runtime::outbox::{SLOW_READER_TOKENS, TooSlow};
@@ -14,6 +13,7 @@ use crate::runtime::scheduler::{Limits, Row, Scheduler, SequenceId};
 use crate::runtime::sequence::{Job, Sequence};
 use crate::runtime::text::Language;
 use crate::runtime::{Failure, FinishReason, ModelInfo, ModelStatus, TokenInfo};
+use muster_kernels::{Span, cpu};
 
 pub struct Resident {
     pub info: Arc<ModelInfo>,

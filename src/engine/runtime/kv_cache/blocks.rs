@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::kernels::PAGE_TOKENS;
+use muster_kernels::PAGE_TOKENS;
 
 /// All pages of one model on one device.
 #[derive(Debug)]

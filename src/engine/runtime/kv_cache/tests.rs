@@ -3,7 +3,7 @@
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 
 use super::{Blocks, CacheScope, Chain};
-use crate::kernels::PAGE_TOKENS;
+use muster_kernels::PAGE_TOKENS;
 
 fn prompt(pages: usize, word: u32) -> Vec<u32> {
     (0..pages * PAGE_TOKENS)

@@ -22,8 +22,8 @@ pub use draw::uniform;
 pub use settings::{MAX_LOGPROBS, Settings};
 
 use super::TokenInfo;
-use crate::kernels::cpu::exp;
 use candidates::{Candidate, best_of};
+use muster_kernels::cpu::exp;
 use nucleus::Weighing;
 use penalties::Penalties;
 use shaping::Shaping;

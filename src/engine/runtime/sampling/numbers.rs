@@ -1,7 +1,7 @@
 //! Passes over a whole vocabulary, written so that the compiler makes vector code of them.
 
 use super::BadLogits;
-use crate::kernels::cpu;
+use muster_kernels::cpu;
 
 const LANES: usize = 16;
 const BLOCK: usize = 1024;

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::kv_cache::{Blocks, CacheScope, Chain};
-use crate::kernels::PAGE_TOKENS;
+use muster_kernels::PAGE_TOKENS;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {

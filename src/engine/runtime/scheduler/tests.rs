@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 
 use super::{CacheScope, Limits, Scheduler, SequenceId};
-use crate::kernels::PAGE_TOKENS;
+use muster_kernels::PAGE_TOKENS;
 
 /// A device of the imagination: remembers what was written into each page, and draws tokens by rule.
 struct World {

@@ -460,7 +460,7 @@ mod tests {
     fn source() -> TextSource<'static> {
         let folder = Path::new(concat!(
             env!("CARGO_MANIFEST_DIR"),
-            "/tests/fixtures/tiny-llama"
+            "/../../tests/fixtures/tiny-llama"
         ));
         TextSource {
             folder: Some(folder),

@@ -1,7 +1,7 @@
 //! What family an image model belongs to. Which model is of which family stands in [`super::reference`]; here is what
 //! can be read from a name alone.
 
-use crate::protocol::legacy::tables::words;
+use crate::legacy::tables::words;
 
 words! {
     #[derive(Default)]

@@ -1,10 +1,8 @@
 //! Which parameters of an image request go together. Every check says no with the code clients know, in the order
 //! the public service checks in, so that of several mistakes the same one is told.
 
-use crate::protocol::legacy::error::{Code, Refusal};
-use crate::protocol::legacy::words::{
-    self, ControlType, PostProcessor, SourceProcessing, Word, Workflow,
-};
+use crate::legacy::error::{Code, Refusal};
+use crate::legacy::words::{self, ControlType, PostProcessor, SourceProcessing, Word, Workflow};
 
 use super::baseline::Baseline;
 use super::params::{ModelGenerationInputImage, ModelPayloadLorasImage};
@@ -208,9 +206,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Asker, Known};
-    use crate::protocol::legacy::image::baseline::Baseline;
-    use crate::protocol::legacy::image::request::GenerationInputImage;
-    use crate::protocol::legacy::{Body, Code, Refusal};
+    use crate::legacy::image::baseline::Baseline;
+    use crate::legacy::image::request::GenerationInputImage;
+    use crate::legacy::{Body, Code, Refusal};
 
     fn refused(asked: Value) -> Option<Refusal> {
         let known = Known {

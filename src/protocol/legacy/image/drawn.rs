@@ -1,7 +1,7 @@
 //! How large what is drawn for a job may be, and must be: whoever draws it is a stranger, and it is kept for whoever
 //! asked.
 
-use crate::protocol::job::{Body, Job};
+use crate::job::{Body, Job};
 
 /// Post-processors make an image up to four times as long and as wide: one of them may enlarge it.
 const ENLARGED: u64 = 4 * 4;
@@ -95,7 +95,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{ASIDE, Drawn, LEAST_PIXELS, most_bytes, most_pixels};
-    use crate::protocol::job::{
+    use crate::job::{
         AccountId, Body, FormRequest, Formats, ImageRequest, Job, JobId, Kind, Limits, ModelChoice,
         Original, Privacy, RequestId, UnixMillis,
     };

@@ -1,8 +1,8 @@
 //! What a worker remarks about an image it made; clients read it as it was sent.
 
-use crate::protocol::job::Hidden;
-use crate::protocol::legacy::rules::{text, word};
-use crate::protocol::legacy::tables::{body, words};
+use crate::job::Hidden;
+use crate::legacy::rules::{text, word};
+use crate::legacy::tables::{body, words};
 
 words! {
     /// What the remark is about.

@@ -2,13 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::protocol::legacy::rules::{
-    Number, Whole, flag, inner, list, number, object, text, whole, word,
-};
-use crate::protocol::legacy::tables::{body, words};
-use crate::protocol::legacy::words::{
-    ControlType, PostProcessor, Sampler, Scheduler, SolverType, Workflow,
-};
+use crate::legacy::rules::{Number, Whole, flag, inner, list, number, object, text, whole, word};
+use crate::legacy::tables::{body, words};
+use crate::legacy::words::{ControlType, PostProcessor, Sampler, Scheduler, SolverType, Workflow};
 
 /// What more steps than these would cost with a control map, nobody asks for.
 const MOST_STEPS_WITH_CONTROL: u32 = 40;

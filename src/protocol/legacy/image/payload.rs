@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::protocol::job::JobId;
-use crate::protocol::legacy::pop::ResponseModelMessagePop;
-use crate::protocol::legacy::tables::reply;
-use crate::protocol::legacy::words::{
+use crate::job::JobId;
+use crate::legacy::pop::ResponseModelMessagePop;
+use crate::legacy::tables::reply;
+use crate::legacy::words::{
     ControlType, PostProcessor, Sampler, Scheduler, SolverType, SourceProcessing, Workflow,
 };
 
@@ -195,9 +195,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::ModelPayloadImage;
-    use crate::protocol::legacy::Body;
-    use crate::protocol::legacy::image::request::GenerationInputImage;
-    use crate::protocol::legacy::schemas::assert_fits;
+    use crate::legacy::Body;
+    use crate::legacy::image::request::GenerationInputImage;
+    use crate::legacy::schemas::assert_fits;
 
     fn payload(params: &Value) -> Value {
         let asked = json!({"prompt": "a cat", "params": params});

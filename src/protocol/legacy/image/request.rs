@@ -1,9 +1,9 @@
 //! What a client asks for when it wants images.
 
-use crate::protocol::legacy::requests::{model_names, targets};
-use crate::protocol::legacy::rules::{flag, inner, list, number, text, word};
-use crate::protocol::legacy::tables::body;
-use crate::protocol::legacy::words::SourceProcessing;
+use crate::legacy::requests::{model_names, targets};
+use crate::legacy::rules::{flag, inner, list, number, text, word};
+use crate::legacy::tables::body;
+use crate::legacy::words::SourceProcessing;
 
 use super::params::ModelGenerationInputImage;
 

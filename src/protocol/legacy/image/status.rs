@@ -2,10 +2,10 @@
 
 use uuid::Uuid;
 
-use crate::protocol::job::JobId;
-use crate::protocol::legacy::requests::RequestStatusCheck;
-use crate::protocol::legacy::tables::reply;
-use crate::protocol::legacy::words::ResultState;
+use crate::job::JobId;
+use crate::legacy::requests::RequestStatusCheck;
+use crate::legacy::tables::reply;
+use crate::legacy::words::ResultState;
 
 use super::metadata::GenerationMetadataImage;
 

@@ -11,11 +11,11 @@ use super::params::{
 use super::payload::{GenerationPayloadImage, ModelPayloadImage, NoValidRequestFoundImage};
 use super::request::{ExtraSourceImage, GenerationInputImage};
 use super::status::{GenerationImage, RequestStatusImage};
-use crate::protocol::job::JobId;
-use crate::protocol::legacy::requests::RequestStatusCheck;
-use crate::protocol::legacy::schemas::{assert_fits, assert_reads};
-use crate::protocol::legacy::words::ResultState;
-use crate::protocol::legacy::{Body, Code, Refusal};
+use crate::job::JobId;
+use crate::legacy::requests::RequestStatusCheck;
+use crate::legacy::schemas::{assert_fits, assert_reads};
+use crate::legacy::words::ResultState;
+use crate::legacy::{Body, Code, Refusal};
 
 #[test]
 fn image_requests_are_read_as_the_contract_says() {

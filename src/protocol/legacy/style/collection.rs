@@ -2,9 +2,9 @@
 
 use uuid::Uuid;
 
-use crate::protocol::legacy::rules::{flag, list, text};
-use crate::protocol::legacy::tables::{body, reply};
-use crate::protocol::legacy::words::Making;
+use crate::legacy::rules::{flag, list, text};
+use crate::legacy::tables::{body, reply};
+use crate::legacy::words::Making;
 
 use super::ResponseModelStylesShort;
 
@@ -61,9 +61,9 @@ mod tests {
 
     use super::super::ResponseModelStylesShort;
     use super::{InputModelCollection, NewModelCollection, ResponseModelCollection};
-    use crate::protocol::legacy::schemas::{assert_fits, assert_reads};
-    use crate::protocol::legacy::words::Making;
-    use crate::protocol::legacy::{Body, Refusal};
+    use crate::legacy::schemas::{assert_fits, assert_reads};
+    use crate::legacy::words::Making;
+    use crate::legacy::{Body, Refusal};
 
     #[test]
     fn a_change_is_read_as_the_contract_says() {

@@ -2,13 +2,13 @@
 
 use uuid::Uuid;
 
-use crate::protocol::legacy::image::params::ModelStyleInputParamsImage;
-use crate::protocol::legacy::rules::{flag, inner, list, text};
-use crate::protocol::legacy::shared_key::SharedKeyDetails;
-use crate::protocol::legacy::tables::{body, reply};
+use crate::legacy::image::params::ModelStyleInputParamsImage;
+use crate::legacy::rules::{flag, inner, list, text};
+use crate::legacy::shared_key::SharedKeyDetails;
+use crate::legacy::tables::{body, reply};
 
 use super::prompt::{IMAGE_TEMPLATE, IMAGE_VARIABLES, check_template};
-use crate::protocol::legacy::Refusal;
+use crate::legacy::Refusal;
 
 body! {
     /// `POST /v2/styles/image`
@@ -127,9 +127,9 @@ mod tests {
         InputStyleExamplePatch, InputStyleExamplePost, ModelStyleInputImage, ModelStylePatchImage,
         StyleExample, StyleImage,
     };
-    use crate::protocol::legacy::image::params::ModelStyleInputParamsImage;
-    use crate::protocol::legacy::schemas::{assert_fits, assert_reads};
-    use crate::protocol::legacy::{Body, Code};
+    use crate::legacy::image::params::ModelStyleInputParamsImage;
+    use crate::legacy::schemas::{assert_fits, assert_reads};
+    use crate::legacy::{Body, Code};
 
     #[test]
     fn styles_are_read_as_the_contract_says() {

@@ -87,7 +87,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::StyleModify;
-    use crate::protocol::legacy::schemas::assert_fits;
+    use crate::legacy::schemas::assert_fits;
 
     #[test]
     fn nothing_to_warn_of_and_nothing_changed_are_told_apart() {

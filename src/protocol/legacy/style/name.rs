@@ -4,7 +4,7 @@
 
 use uuid::Uuid;
 
-use crate::protocol::legacy::pop::user_in_alias;
+use crate::legacy::pop::user_in_alias;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StyleName {

@@ -1,9 +1,9 @@
 //! What a style makes of a prompt: its template with the client's words in it.
 
-use crate::protocol::legacy::error::{Code, Refusal};
-use crate::protocol::legacy::image::check::LONGEST_PROMPT as LONGEST_IMAGE_PROMPT;
-use crate::protocol::legacy::image::request::NEGATIVE;
-use crate::protocol::legacy::text::check::LONGEST_PROMPT as LONGEST_TEXT_PROMPT;
+use crate::legacy::error::{Code, Refusal};
+use crate::legacy::image::check::LONGEST_PROMPT as LONGEST_IMAGE_PROMPT;
+use crate::legacy::image::request::NEGATIVE;
+use crate::legacy::text::check::LONGEST_PROMPT as LONGEST_TEXT_PROMPT;
 
 use super::{MOST_MODELS, MOST_TAGS};
 
@@ -110,7 +110,7 @@ mod tests {
         IMAGE_VARIABLES, LONGEST_IMAGE_PROMPT, LONGEST_TEXT_PROMPT, MOST_PLACES, TEXT_VARIABLES,
         check_template, image, text,
     };
-    use crate::protocol::legacy::{Code, Refusal};
+    use crate::legacy::{Code, Refusal};
 
     #[test]
     fn an_image_style_has_a_place_for_both_parts() {

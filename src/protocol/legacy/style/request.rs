@@ -2,13 +2,11 @@
 //! client's words. Of the client's parameters only the number of outputs stays, and the size of an image when the
 //! style has none.
 
-use crate::protocol::legacy::Refusal;
-use crate::protocol::legacy::image::params::{
-    ModelGenerationInputImage, ModelStyleInputParamsImage,
-};
-use crate::protocol::legacy::image::request::GenerationInputImage;
-use crate::protocol::legacy::text::params::{ModelGenerationInputText, ModelStyleInputParamsText};
-use crate::protocol::legacy::text::request::GenerationInputText;
+use crate::legacy::Refusal;
+use crate::legacy::image::params::{ModelGenerationInputImage, ModelStyleInputParamsImage};
+use crate::legacy::image::request::GenerationInputImage;
+use crate::legacy::text::params::{ModelGenerationInputText, ModelStyleInputParamsText};
+use crate::legacy::text::request::GenerationInputText;
 
 use super::prompt;
 
@@ -128,11 +126,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::Around;
-    use crate::protocol::legacy::Body;
-    use crate::protocol::legacy::image::params::ModelStyleInputParamsImage;
-    use crate::protocol::legacy::image::request::GenerationInputImage;
-    use crate::protocol::legacy::text::params::ModelStyleInputParamsText;
-    use crate::protocol::legacy::text::request::GenerationInputText;
+    use crate::legacy::Body;
+    use crate::legacy::image::params::ModelStyleInputParamsImage;
+    use crate::legacy::image::request::GenerationInputImage;
+    use crate::legacy::text::params::ModelStyleInputParamsText;
+    use crate::legacy::text::request::GenerationInputText;
 
     fn image(style: Value, asked: Value) -> Value {
         let around = Around {

@@ -2,11 +2,11 @@
 
 use uuid::Uuid;
 
-use crate::protocol::legacy::Refusal;
-use crate::protocol::legacy::rules::{flag, inner, list, text};
-use crate::protocol::legacy::shared_key::SharedKeyDetails;
-use crate::protocol::legacy::tables::{body, reply};
-use crate::protocol::legacy::text::params::{ModelGenerationInputText, ModelStyleInputParamsText};
+use crate::legacy::Refusal;
+use crate::legacy::rules::{flag, inner, list, text};
+use crate::legacy::shared_key::SharedKeyDetails;
+use crate::legacy::tables::{body, reply};
+use crate::legacy::text::params::{ModelGenerationInputText, ModelStyleInputParamsText};
 
 use super::prompt::{TEXT_TEMPLATE, TEXT_VARIABLES, check_lists, check_template};
 
@@ -106,9 +106,9 @@ mod tests {
     use uuid::Uuid;
 
     use super::{ModelStyleInputText, ModelStylePatchText, StyleText};
-    use crate::protocol::legacy::schemas::{assert_fits, assert_reads};
-    use crate::protocol::legacy::text::params::ModelStyleInputParamsText;
-    use crate::protocol::legacy::{Body, Code};
+    use crate::legacy::schemas::{assert_fits, assert_reads};
+    use crate::legacy::text::params::ModelStyleInputParamsText;
+    use crate::legacy::{Body, Code};
 
     #[test]
     fn styles_are_read_as_the_contract_says() {

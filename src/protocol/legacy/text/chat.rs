@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::protocol::job::Chat;
+use crate::job::Chat;
 
 /// The text, and what ends an answer to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -218,7 +218,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{FORMS, HEADINGS, answer, is_plain, written};
-    use crate::protocol::job::Chat;
+    use crate::job::Chat;
 
     fn chat(messages: Value) -> Chat {
         Chat {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::protocol::legacy::error::{Code, Refusal};
+use crate::legacy::error::{Code, Refusal};
 
 use super::params::ModelGenerationInputText;
 use super::request::GenerationInputText;
@@ -66,8 +66,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::LONGEST_PROMPT;
-    use crate::protocol::legacy::text::request::GenerationInputText;
-    use crate::protocol::legacy::{Body, Code, Refusal};
+    use crate::legacy::text::request::GenerationInputText;
+    use crate::legacy::{Body, Code, Refusal};
 
     fn check(body: Value, expected: Option<Code>) {
         let request = GenerationInputText::read(body.clone()).unwrap();

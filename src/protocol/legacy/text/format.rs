@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::protocol::job::LegacySampling;
+use crate::job::LegacySampling;
 
 /// The prompt as the model is to see it.
 pub fn prompt<'a>(prompt: &'a str, wanted: &LegacySampling) -> Cow<'a, str> {
@@ -58,7 +58,7 @@ fn without_blank_lines(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{output, prompt};
-    use crate::protocol::job::LegacySampling;
+    use crate::job::LegacySampling;
 
     fn none() -> LegacySampling {
         LegacySampling::default()

@@ -1,9 +1,7 @@
 //! A text request as the neutral job, and a neutral job as the payload of a legacy worker, whichever door it came
 //! through. A request of the poll API comes out of a legacy worker's payload as its client wrote it.
 
-use crate::protocol::job::{
-    LegacySampling, OutputFormat, Sampling, StopRules, TextInput, TextRequest,
-};
+use crate::job::{LegacySampling, OutputFormat, Sampling, StopRules, TextInput, TextRequest};
 
 use super::chat;
 use super::params::ModelGenerationInputText;
@@ -147,10 +145,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Lengths, ModelPayloadText, as_written, only_for_our_workers};
-    use crate::protocol::job::{Chat, Sampling, StopRules, TextInput, TextRequest};
-    use crate::protocol::legacy::Body;
-    use crate::protocol::legacy::schemas::assert_fits;
-    use crate::protocol::legacy::text::request::GenerationInputText;
+    use crate::job::{Chat, Sampling, StopRules, TextInput, TextRequest};
+    use crate::legacy::Body;
+    use crate::legacy::schemas::assert_fits;
+    use crate::legacy::text::request::GenerationInputText;
 
     const LENGTHS: Lengths = Lengths {
         context: 8192,

@@ -1,9 +1,9 @@
 //! What a worker remarks about a text it made.
 
-use crate::protocol::job::{Hidden, Note, Remark};
-use crate::protocol::legacy::rules::{text, word};
-use crate::protocol::legacy::tables::{body, words};
-use crate::protocol::legacy::words::{Word, named};
+use crate::job::{Hidden, Note, Remark};
+use crate::legacy::rules::{text, word};
+use crate::legacy::tables::{body, words};
+use crate::legacy::words::{Word, named};
 
 words! {
     pub enum MetadataType {

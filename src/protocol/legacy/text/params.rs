@@ -1,7 +1,7 @@
 //! The parameters of a text. Hardly any has a value of its own: what a client leaves out, the worker decides.
 
-use crate::protocol::legacy::rules::{Number, Whole, flag, list, number, text, whole};
-use crate::protocol::legacy::tables::body;
+use crate::legacy::rules::{Number, Whole, flag, list, number, text, whole};
+use crate::legacy::tables::body;
 
 fn share() -> Number {
     number(0.0..=1.0)
@@ -98,8 +98,8 @@ body! {
 #[cfg(test)]
 mod tests {
     use super::{ModelGenerationInputText, ModelStyleInputParamsText};
-    use crate::protocol::legacy::schemas::assert_reads;
-    use crate::protocol::legacy::text::request::GenerationInputText;
+    use crate::legacy::schemas::assert_reads;
+    use crate::legacy::text::request::GenerationInputText;
 
     #[test]
     fn text_requests_are_read_as_the_contract_says() {

@@ -1,9 +1,9 @@
 //! What a text worker gets for a pop, with a job or without.
 
-use crate::protocol::job::JobId;
-use crate::protocol::legacy::image::request::ExtraSourceImage;
-use crate::protocol::legacy::pop::ResponseModelMessagePop;
-use crate::protocol::legacy::tables::reply;
+use crate::job::JobId;
+use crate::legacy::image::request::ExtraSourceImage;
+use crate::legacy::pop::ResponseModelMessagePop;
+use crate::legacy::tables::reply;
 
 use super::params::ModelGenerationInputText;
 
@@ -128,7 +128,7 @@ impl From<ModelGenerationInputText> for ModelPayloadText {
 #[cfg(test)]
 mod tests {
     use super::{GenerationPayloadText, NoValidRequestFoundText};
-    use crate::protocol::legacy::schemas::assert_fits;
+    use crate::legacy::schemas::assert_fits;
 
     #[test]
     fn an_empty_pop_holds_defaults_and_reasons() {

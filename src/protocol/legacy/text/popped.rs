@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::protocol::job::TextRequest;
-use crate::protocol::legacy::{Body, Refusal};
+use crate::job::TextRequest;
+use crate::legacy::{Body, Refusal};
 
 use super::job::text_of;
 use super::params::ModelGenerationInputText;
@@ -122,13 +122,13 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{PoppedText, TextJob, Told};
-    use crate::protocol::job::{JobId, TextInput};
-    use crate::protocol::legacy::Body;
-    use crate::protocol::legacy::text::job::Lengths;
-    use crate::protocol::legacy::text::payload::{
+    use crate::job::{JobId, TextInput};
+    use crate::legacy::Body;
+    use crate::legacy::text::job::Lengths;
+    use crate::legacy::text::payload::{
         GenerationPayloadText, ModelPayloadText, NoValidRequestFoundText,
     };
-    use crate::protocol::legacy::text::request::GenerationInputText;
+    use crate::legacy::text::request::GenerationInputText;
 
     fn job(reply: Value) -> TextJob {
         match PoppedText::read(reply) {

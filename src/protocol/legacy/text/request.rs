@@ -1,9 +1,9 @@
 //! What a client asks for when it wants text.
 
-use crate::protocol::legacy::image::request::ExtraSourceImage;
-use crate::protocol::legacy::requests::{model_names, targets};
-use crate::protocol::legacy::rules::{flag, inner, list, text};
-use crate::protocol::legacy::tables::body;
+use crate::legacy::image::request::ExtraSourceImage;
+use crate::legacy::requests::{model_names, targets};
+use crate::legacy::rules::{flag, inner, list, text};
+use crate::legacy::tables::body;
 
 use super::params::ModelGenerationInputText;
 

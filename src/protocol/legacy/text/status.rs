@@ -2,9 +2,9 @@
 
 use uuid::Uuid;
 
-use crate::protocol::legacy::requests::RequestStatusCheck;
-use crate::protocol::legacy::tables::reply;
-use crate::protocol::legacy::words::ResultState;
+use crate::legacy::requests::RequestStatusCheck;
+use crate::legacy::tables::reply;
+use crate::legacy::words::ResultState;
 
 use super::metadata::GenerationMetadataText;
 
@@ -37,12 +37,10 @@ mod tests {
     use uuid::Uuid;
 
     use super::{GenerationText, RequestStatusText};
-    use crate::protocol::legacy::requests::RequestStatusCheck;
-    use crate::protocol::legacy::schemas::assert_fits;
-    use crate::protocol::legacy::text::metadata::{
-        GenerationMetadataText, MetadataType, MetadataValue,
-    };
-    use crate::protocol::legacy::words::ResultState;
+    use crate::legacy::requests::RequestStatusCheck;
+    use crate::legacy::schemas::assert_fits;
+    use crate::legacy::text::metadata::{GenerationMetadataText, MetadataType, MetadataValue};
+    use crate::legacy::words::ResultState;
 
     #[test]
     fn a_status_is_what_the_contract_says() {

@@ -6,9 +6,9 @@ use std::fmt::Write;
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
 
-use crate::protocol::job::{Channel, Event, TokenEvent, ToolCallEvent};
-use crate::protocol::openai::Problem;
-use crate::protocol::openai::text::{put_escaped, put_string};
+use crate::job::{Channel, Event, TokenEvent, ToolCallEvent};
+use crate::openai::Problem;
+use crate::openai::text::{put_escaped, put_string};
 
 use super::head::{FINGERPRINT, finish_word};
 use super::reply::call_id;

@@ -3,10 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::protocol::job::Capabilities;
-use crate::protocol::openai::nearest::shortened;
-use crate::protocol::openai::shape::kind;
-use crate::protocol::openai::{Problem, Shape, field};
+use crate::job::Capabilities;
+use crate::openai::nearest::shortened;
+use crate::openai::shape::kind;
+use crate::openai::{Problem, Shape, field};
 
 use super::Demand;
 use super::messages::{Role, input_demand};

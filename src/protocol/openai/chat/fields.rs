@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 
-use crate::protocol::job::Capabilities;
-use crate::protocol::openai::field::{self, Field};
-use crate::protocol::openai::shape::whole;
-use crate::protocol::openai::{Problem, Shape, Strictness};
+use crate::job::Capabilities;
+use crate::openai::field::{self, Field};
+use crate::openai::shape::whole;
+use crate::openai::{Problem, Shape, Strictness};
 
 use super::request::Draft;
 use super::{StreamOptions, format, tools};

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::protocol::job::OutputFormat;
-use crate::protocol::openai::nearest::shortened;
-use crate::protocol::openai::shape::kind;
-use crate::protocol::openai::{Problem, Shape, field};
+use crate::job::OutputFormat;
+use crate::openai::nearest::shortened;
+use crate::openai::shape::kind;
+use crate::openai::{Problem, Shape, field};
 
 /// None for plain text, which is no wish at all.
 pub fn read(value: Value) -> Result<Option<OutputFormat>, Problem> {

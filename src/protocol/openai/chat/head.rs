@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::protocol::job::{FinishReason, RequestId, Usage};
+use crate::job::{FinishReason, RequestId, Usage};
 
 use super::{CallStyle, ChatRequest};
 

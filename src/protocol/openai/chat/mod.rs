@@ -41,7 +41,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::protocol::job::{Capabilities, TextRequest};
+use crate::job::{Capabilities, TextRequest};
 
 /// A request that has been read.
 #[derive(Debug, Clone, PartialEq)]

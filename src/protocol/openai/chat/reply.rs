@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::protocol::job::{Channel, Event, FinishReason, TokenEvent, ToolCallEvent};
+use crate::job::{Channel, Event, FinishReason, TokenEvent, ToolCallEvent};
 
 use super::head::{FINGERPRINT, finish_word};
 use super::usage::{Total, logprob};

@@ -2,12 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::protocol::job::{
-    Capabilities, Chat, FailureKind, Sampling, StopRules, TextInput, TextRequest,
-};
-use crate::protocol::openai::nearest::shortened;
-use crate::protocol::openai::shape::kind;
-use crate::protocol::openai::{Problem, Strictness, field, json};
+use crate::job::{Capabilities, Chat, FailureKind, Sampling, StopRules, TextInput, TextRequest};
+use crate::openai::nearest::shortened;
+use crate::openai::shape::kind;
+use crate::openai::{Problem, Strictness, field, json};
 
 use super::aside;
 use super::fields::FIELDS;

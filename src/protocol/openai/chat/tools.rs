@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::protocol::job::{Capabilities, ToolChoice};
-use crate::protocol::openai::shape::kind;
-use crate::protocol::openai::{Problem, Shape, field};
+use crate::job::{Capabilities, ToolChoice};
+use crate::openai::shape::kind;
+use crate::openai::{Problem, Shape, field};
 
 use super::Demand;
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::protocol::job::{TokenLogprob, Usage};
+use crate::job::{TokenLogprob, Usage};
 
 /// Of all choices: their prompt is one and the same.
 #[derive(Debug, Clone, Copy, Default)]
@@ -87,7 +87,7 @@ mod tests {
     use serde_json::json;
 
     use super::logprob;
-    use crate::protocol::job::TokenLogprob;
+    use crate::job::TokenLogprob;
 
     #[test]
     fn a_part_of_a_character_has_its_real_bytes() {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::link::Said;
-use crate::protocol::job;
-use crate::protocol::job::{FailureKind, PromptLength};
-use crate::runtime::Failure;
+use muster_engine::runtime::Failure;
+use muster_protocol::job;
+use muster_protocol::job::{FailureKind, PromptLength};
 
 /// How soon an engine that is full may be asked again.
 const FULL: Duration = Duration::from_millis(500);
@@ -45,8 +45,8 @@ pub fn broken() -> Said {
 mod tests {
     use super::said;
     use crate::link::Said;
-    use crate::protocol::job::{Blame, FailureKind};
-    use crate::runtime::Failure;
+    use muster_engine::runtime::Failure;
+    use muster_protocol::job::{Blame, FailureKind};
 
     #[test]
     fn context_overflow_is_told_in_the_words_that_clients_match() {

@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 
-use crate::protocol::job::TokenLogprob;
-use crate::runtime::text::{Begins, Detokenizer, Pieces, SPELLED_OUT};
+use muster_engine::runtime::text::{Begins, Detokenizer, Pieces, SPELLED_OUT};
+use muster_protocol::job::TokenLogprob;
 
 pub struct Logprobs {
     detokenizer: Detokenizer,
@@ -99,8 +99,8 @@ impl Logprobs {
 #[cfg(test)]
 mod tests {
     use super::Logprobs;
-    use crate::protocol::job::TokenLogprob;
-    use crate::runtime::text::{Begins, Pieces};
+    use muster_engine::runtime::text::{Begins, Pieces};
+    use muster_protocol::job::TokenLogprob;
 
     fn logprobs(tokens: &[&[u8]]) -> Logprobs {
         let mut pieces = Pieces::new(false);

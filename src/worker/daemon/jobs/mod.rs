@@ -22,8 +22,8 @@ use super::pace::Paces;
 use super::summary::Counters;
 use crate::link::session::Work;
 use crate::link::{LineId, Offer, Reply, Said, Stop};
-use crate::protocol::job::{FinishReason, Usage};
-use crate::runtime::{self, Generation, Runtime};
+use muster_engine::runtime::{self, Generation, Runtime};
+use muster_protocol::job::{FinishReason, Usage};
 
 use request::Asked;
 use speech::Speech;

@@ -9,13 +9,13 @@ use sha2::{Digest, Sha256};
 
 use crate::link::LineId;
 use crate::link::session::Work;
-use crate::protocol::job;
-use crate::protocol::job::{Failure, FailureKind, OutputFormat, TextInput, ToolChoice};
-use crate::protocol::link::Payload;
-use crate::protocol::openai::Strictness;
-use crate::protocol::openai::chat::ChatRequest;
-use crate::runtime::text::{Begins, Language};
-use crate::runtime::{self, CacheScope, Prompt};
+use muster_engine::runtime::text::{Begins, Language};
+use muster_engine::runtime::{self, CacheScope, Prompt};
+use muster_protocol::job;
+use muster_protocol::job::{Failure, FailureKind, OutputFormat, TextInput, ToolChoice};
+use muster_protocol::link::Payload;
+use muster_protocol::openai::Strictness;
+use muster_protocol::openai::chat::ChatRequest;
 
 /// A request that can be run, and how to read what comes of it.
 pub struct Asked {
@@ -238,7 +238,7 @@ mod tests {
         text_request,
     };
     use crate::link::LineId;
-    use crate::protocol::job::LegacySampling;
+    use muster_protocol::job::LegacySampling;
 
     #[test]
     fn an_image_from_a_public_coordinator_is_refused_and_named() {

@@ -14,11 +14,11 @@ use super::logprobs::Logprobs;
 use super::request::Asked;
 use crate::daemon::pace::Pace;
 use crate::link::Said;
-use crate::protocol::job::{
+use muster_engine::runtime::text::{OutputParser, Piece, Pieces};
+use muster_engine::runtime::{self, TokenInfo};
+use muster_protocol::job::{
     Channel, Event, FinishReason, JobId, TokenEvent, TokenLogprob, ToolCallEvent, Usage,
 };
-use crate::runtime::text::{OutputParser, Piece, Pieces};
-use crate::runtime::{self, TokenInfo};
 
 pub struct Speech<'a> {
     asked: &'a Asked,
@@ -330,14 +330,17 @@ mod tests {
     use super::Speech;
     use crate::daemon::jobs::request::Asked;
     use crate::link::Said;
-    use crate::protocol::job::{Event, JobId};
-    use crate::runtime::text::{Begins, Language, Markup, TextSource, ToolMarkup};
-    use crate::runtime::{
+    use muster_engine::runtime::text::{Begins, Language, Markup, TextSource, ToolMarkup};
+    use muster_engine::runtime::{
         CacheScope, FinishReason, Prompt, Sampling, StopRules, TextRequest, TokenInfo, Usage,
     };
+    use muster_protocol::job::{Event, JobId};
 
     fn language() -> Arc<Language> {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tiny-llama");
+        let folder = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../tests/fixtures/tiny-llama"
+        );
         let source = TextSource {
             folder: Some(Path::new(folder)),
             ..TextSource::default()

@@ -12,8 +12,8 @@ use url::Url;
 use super::Polling;
 use super::rounds::Came;
 use crate::link::tls;
-use crate::protocol::legacy::text::popped::{PoppedText, Told};
-use crate::protocol::link::{MOST_VALUES, has_more_values_than};
+use muster_protocol::legacy::text::popped::{PoppedText, Told};
+use muster_protocol::link::{MOST_VALUES, has_more_values_than};
 
 /// Years of coordinators know agents as name, version and address.
 const AGENT: &str = concat!("Muster:", env!("CARGO_PKG_VERSION"), ":worker");

@@ -14,13 +14,13 @@ use super::client::{Client, Receipt};
 use super::returns::Returns;
 use crate::link::session::{Backoff, Peer, Slot, Work};
 use crate::link::{Feedback, LineId, Offer, Reply, Said, Stop, rand_seed};
-use crate::protocol::job::{
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{
     Event, FinishReason, JobId, Kudos, LegacySampling, TextInput, TextRequest,
 };
-use crate::protocol::legacy::text::format;
-use crate::protocol::legacy::text::popped::TextJob;
-use crate::protocol::link::Payload;
-use crate::tasks::Tasks;
+use muster_protocol::legacy::text::format;
+use muster_protocol::legacy::text::popped::TextJob;
+use muster_protocol::link::Payload;
 
 /// Words that may wait to be taken in.
 const WAITING_WORDS: usize = 256;

@@ -30,7 +30,7 @@ use tokio_rustls::rustls::ClientConfig;
 use url::Url;
 
 use super::{Condition, Link, Offer, Standing};
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
 
 use task::Task;
 

@@ -17,8 +17,8 @@ use super::skips::Skips;
 use crate::link::session::Peer;
 use crate::link::ws::{report_maintenance, whole_seconds};
 use crate::link::{Condition, Feedback, Offer, Present, Standing, rand_seed};
-use crate::protocol::legacy::text::popped::{PoppedText, TextJob, Told};
-use crate::tasks::Tasks;
+use muster_process::tasks::Tasks;
+use muster_protocol::legacy::text::popped::{PoppedText, TextJob, Told};
 
 /// What those that are stopped at the end may take to be given back.
 const FAREWELL: Duration = Duration::from_secs(2);

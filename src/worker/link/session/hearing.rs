@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::jobs::{Job, Phase as JobPhase};
 use super::words::{Agreement, Output, Peer, Slot, Work};
 use super::{Open, Phase, Resumable, Session, send};
-use crate::protocol::link::{
+use muster_protocol::link::{
     About, Extension, FromWorker, JobFrame, Ready, RefusalCode, ToWorker, Verdict,
 };
 

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::words::{Agreement, Moment};
-use crate::protocol::job::{Channel, Event};
-use crate::protocol::link::{About, Claim, Extension, write_tokens};
+use muster_protocol::job::{Channel, Event};
+use muster_protocol::link::{About, Claim, Extension, write_tokens};
 
 /// Deltas gather for so long, or until there are so many.
 pub const GATHER: Duration = Duration::from_millis(20);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::jobs::{Job, Phase as JobPhase};
 use super::words::{Moment, Output, Slot};
 use super::{Phase, Session, send};
-use crate::protocol::link::{Extension, FromWorker, State};
+use muster_protocol::link::{Extension, FromWorker, State};
 
 /// Silence after which the socket is asked whether it still lives, and how long it may take to answer.
 const DOUBT: Duration = Duration::from_secs(30);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::jobs::{Job, Phase as JobPhase};
 use super::words::{Ending, Moment, Output, Peer, Slot};
 use super::{Phase, Session, send};
-use crate::protocol::link::{Extension, FromWorker};
+use muster_protocol::link::{Extension, FromWorker};
 
 /// The least wait after a refusal that may pass: a cool-down, a name that is taken.
 const AFTER_REFUSAL: Duration = Duration::from_secs(30);

@@ -29,8 +29,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::protocol::job::JobId;
-use crate::protocol::link::{Extension, FromWorker, RefusalFrame, Registration, Resume, State};
+use muster_protocol::job::JobId;
+use muster_protocol::link::{Extension, FromWorker, RefusalFrame, Registration, Resume, State};
 
 pub(super) use backoff::Backoff;
 use jobs::Job;

@@ -6,8 +6,8 @@ use super::Session;
 use super::jobs::{Job, Phase};
 use super::words::{Moment, Output, Slot};
 use crate::link::offer::Said;
-use crate::protocol::job::{Blame, Event, Failure, FinishReason, Usage};
-use crate::protocol::link::{About, Done, ErrorFrame, Extension, FromWorker};
+use muster_protocol::job::{Blame, Event, Failure, FinishReason, Usage};
+use muster_protocol::link::{About, Done, ErrorFrame, Extension, FromWorker};
 
 impl Session {
     pub(super) fn say(&mut self, slot: Slot, said: Said, out: &mut Vec<Output>) {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::link::offer::Said;
-use crate::protocol::job::JobId;
-use crate::protocol::link::{Agreed, Extension, Extensions, Payload, Prefill, State, ToWorker};
+use muster_protocol::job::JobId;
+use muster_protocol::link::{Agreed, Extension, Extensions, Payload, Prefill, State, ToWorker};
 
 /// Time since the line was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]

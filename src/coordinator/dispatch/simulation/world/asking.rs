@@ -8,9 +8,9 @@ use uuid::Uuid;
 use super::super::pollers::DRAWN;
 use super::super::rigs::MODELS;
 use super::{Happening, World};
-use crate::coordinator::dispatch::tests::text;
-use crate::coordinator::dispatch::{Input, Priority, Standing, Submission};
-use crate::protocol::job::{
+use crate::dispatch::tests::text;
+use crate::dispatch::{Input, Priority, Standing, Submission};
+use muster_protocol::job::{
     AccountId, Body, Capabilities, Formats, Job, JobId, Kind, Kudos, Limits, ModelChoice, Privacy,
     RequestId,
 };

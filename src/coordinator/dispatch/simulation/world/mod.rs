@@ -13,10 +13,10 @@ use super::pollers::{Brought, Poller};
 use super::random::Random;
 use super::rigs::{Rig, Say};
 use super::store::Store;
-use crate::coordinator::dispatch::{
+use crate::dispatch::{
     CloseReason, Dispatcher, Effect, Frame, Input, Mono, Now, Offer, SessionId, Settings,
 };
-use crate::protocol::job::{JobId, RequestId, UnixMillis, WorkerId};
+use muster_protocol::job::{JobId, RequestId, UnixMillis, WorkerId};
 
 #[derive(Clone, Copy)]
 pub struct Scale {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::super::pollers::Brought;
 use super::{Happening, World};
-use crate::coordinator::dispatch::{Input, SessionId, Wants};
-use crate::protocol::job::RequestId;
+use crate::dispatch::{Input, SessionId, Wants};
+use muster_protocol::job::RequestId;
 
 impl World {
     /// Comes, says who it is if it has to, and is given what there is.

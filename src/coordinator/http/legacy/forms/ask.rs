@@ -13,24 +13,24 @@ use super::super::progress;
 use super::super::refused::Refused;
 use super::super::requested::{Asking, notice, refusal};
 use super::super::service::takes_requests;
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::legacy::webhook;
-use crate::coordinator::http::reply;
-use crate::coordinator::kudos::Payer;
-use crate::coordinator::modes::Modes;
-use crate::coordinator::pictures::{Sender, Sources};
-use crate::coordinator::requests::orders::{Asked, Whose};
-use crate::coordinator::requests::{NewRequest, Order, Requests};
-use crate::coordinator::state::DoorSettings;
-use crate::coordinator::switchboard::Switchboard;
-use crate::protocol::job::{Kind, RequestId};
-use crate::protocol::legacy::interrogation::{
+use crate::clock::wall_clock;
+use crate::error::ApiError;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::http::legacy::webhook;
+use crate::http::reply;
+use crate::kudos::Payer;
+use crate::modes::Modes;
+use crate::pictures::{Sender, Sources};
+use crate::requests::orders::{Asked, Whose};
+use crate::requests::{NewRequest, Order, Requests};
+use crate::state::DoorSettings;
+use crate::switchboard::Switchboard;
+use muster_protocol::job::{Kind, RequestId};
+use muster_protocol::legacy::interrogation::{
     ModelInterrogationInputImage, RequestInterrogationResponse,
 };
-use crate::protocol::legacy::words::Word;
+use muster_protocol::legacy::words::Word;
 
 pub async fn ask(
     State(requests): State<Requests>,

@@ -7,18 +7,18 @@ use serde_json::Value;
 
 use super::super::refused::Refused;
 use super::super::requested::{find, made, room_to_tell, unavailable};
-use crate::coordinator::http::legacy::asked::Named;
-use crate::coordinator::http::reply;
-use crate::coordinator::http::room::Memory;
-use crate::coordinator::media::Media;
-use crate::coordinator::requests::results::found;
-use crate::coordinator::requests::{Ended, Output, Request, Requests};
-use crate::coordinator::switchboard::Stage;
-use crate::protocol::job::Kind;
-use crate::protocol::legacy::interrogation::{
+use crate::http::legacy::asked::Named;
+use crate::http::reply;
+use crate::http::room::Memory;
+use crate::media::Media;
+use crate::requests::results::found;
+use crate::requests::{Ended, Output, Request, Requests};
+use crate::switchboard::Stage;
+use muster_protocol::job::Kind;
+use muster_protocol::legacy::interrogation::{
     FormState, InterrogationFormStatus, InterrogationState, InterrogationStatus,
 };
-use crate::protocol::legacy::words::named;
+use muster_protocol::legacy::words::named;
 
 /// `GET /api/v2/interrogate/status/{id}`
 pub async fn status(

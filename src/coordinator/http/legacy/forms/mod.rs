@@ -16,4 +16,4 @@ pub use ask::ask;
 pub use look::{cancel, status};
 pub use work::{pop, submit};
 
-use crate::coordinator::requests::results::LINKS;
+use crate::requests::results::LINKS;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::coordinator::pollers::Ask;
-use crate::coordinator::storage::Said;
-use crate::protocol::job::{Capabilities, Kind, Reach};
-use crate::protocol::legacy::annotation::{form_of, model_of};
-use crate::protocol::legacy::interrogation::Form;
-use crate::protocol::legacy::pop::InterrogationPopInput;
-use crate::protocol::legacy::words::{ControlType, Word};
+use crate::pollers::Ask;
+use crate::storage::Said;
+use muster_protocol::job::{Capabilities, Kind, Reach};
+use muster_protocol::legacy::annotation::{form_of, model_of};
+use muster_protocol::legacy::interrogation::Form;
+use muster_protocol::legacy::pop::InterrogationPopInput;
+use muster_protocol::legacy::words::{ControlType, Word};
 
 const TILE: u32 = 512 * 512;
 
@@ -68,7 +68,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Ask, Capabilities, InterrogationPopInput, ask, leave_out_images};
-    use crate::protocol::legacy::Body as _;
+    use muster_protocol::legacy::Body as _;
 
     fn asks(more: &Value) -> Ask {
         let mut asked = json!({"name": "w", "bridge_agent": "test:1:x"});

@@ -15,27 +15,27 @@ use super::super::rigs::door::{self, Untold};
 use super::super::submit::not_taken;
 use super::LINKS;
 use super::offered::{ask, leave_out_images};
-use crate::coordinator::dispatch::{Offer, Skip, Skipped, Wants};
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::reply;
-use crate::coordinator::media::{Key, Media};
-use crate::coordinator::modes::Modes;
-use crate::coordinator::pictures::{Results, Unfit};
-use crate::coordinator::pollers::{Ask, Badge, Given, Made, NotTaken, Pollers};
-use crate::coordinator::requests::results::is_uploaded;
-use crate::protocol::job::{Body as JobBody, JobId, Kind, Product};
-use crate::protocol::legacy::image::drawn::{Drawn, most_bytes};
-use crate::protocol::legacy::interrogation::{
+use crate::dispatch::{Offer, Skip, Skipped, Wants};
+use crate::error::ApiError;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::http::reply;
+use crate::media::{Key, Media};
+use crate::modes::Modes;
+use crate::pictures::{Results, Unfit};
+use crate::pollers::{Ask, Badge, Given, Made, NotTaken, Pollers};
+use crate::requests::results::is_uploaded;
+use muster_protocol::job::{Body as JobBody, JobId, Kind, Product};
+use muster_protocol::legacy::image::drawn::{Drawn, most_bytes};
+use muster_protocol::legacy::interrogation::{
     Form, InterrogationPopFormPayload, InterrogationPopPayload, InterrogationSubmitInput,
     NoValidInterrogationsFound,
 };
-use crate::protocol::legacy::pop::InterrogationPopInput;
-use crate::protocol::legacy::submit::GenerationSubmitted;
-use crate::protocol::legacy::words::{SubmitState, Word, named};
-use crate::protocol::legacy::worker::kept_name;
-use crate::protocol::legacy::{Body, Code, Refusal};
+use muster_protocol::legacy::pop::InterrogationPopInput;
+use muster_protocol::legacy::submit::GenerationSubmitted;
+use muster_protocol::legacy::words::{SubmitState, Word, named};
+use muster_protocol::legacy::worker::kept_name;
+use muster_protocol::legacy::{Body, Code, Refusal};
 
 /// Forms one worker takes at once.
 const MOST: i64 = 100;
@@ -224,10 +224,10 @@ mod tests {
 
     use super::JobId;
     use super::{Drawn, image_of};
-    use crate::coordinator::media::bucket_tests::{HOUR, bucket, key, put};
-    use crate::coordinator::pictures::tests::written;
-    use crate::coordinator::pictures::{Pictures, Results, Unfit};
-    use crate::tasks::Tasks;
+    use crate::media::bucket_tests::{HOUR, bucket, key, put};
+    use crate::pictures::tests::written;
+    use crate::pictures::{Pictures, Results, Unfit};
+    use muster_process::tasks::Tasks;
 
     const DRAWN: Drawn = Drawn {
         pixels: 64 * 64,

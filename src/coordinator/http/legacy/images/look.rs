@@ -8,18 +8,18 @@ use super::super::moderation::Door;
 use super::super::progress;
 use super::super::refused::Refused;
 use super::super::requested::{COPIES, find, made, unavailable};
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::legacy::asked::Named;
-use crate::coordinator::http::reply;
-use crate::coordinator::http::room::{Memory, Room};
-use crate::coordinator::media::Media;
-use crate::coordinator::requests::results::{Shape, image};
-use crate::coordinator::requests::{Made, Output, Requests};
-use crate::coordinator::storage::Store;
-use crate::coordinator::switchboard::Switchboard;
-use crate::protocol::job::Kind;
-use crate::protocol::legacy::Code;
-use crate::protocol::legacy::image::status::{GenerationImage, RequestStatusImage};
+use crate::error::ApiError;
+use crate::http::legacy::asked::Named;
+use crate::http::reply;
+use crate::http::room::{Memory, Room};
+use crate::media::Media;
+use crate::requests::results::{Shape, image};
+use crate::requests::{Made, Output, Requests};
+use crate::storage::Store;
+use crate::switchboard::Switchboard;
+use muster_protocol::job::Kind;
+use muster_protocol::legacy::Code;
+use muster_protocol::legacy::image::status::{GenerationImage, RequestStatusImage};
 
 /// `GET /api/v2/generate/check/{id}`
 pub async fn check(

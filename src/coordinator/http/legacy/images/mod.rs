@@ -32,9 +32,9 @@ pub use sources::{give_back, look_at};
 pub use steps::progress;
 pub use submit::submit;
 
-use crate::coordinator::media::{Area, Key, Kind as Format};
-use crate::coordinator::requests::results::LINKS;
-use crate::protocol::job::JobId;
+use crate::media::{Area, Key, Kind as Format};
+use crate::requests::results::LINKS;
+use muster_protocol::job::JobId;
 
 /// Where that image is which a worker calls so: every attempt has an id of its own.
 pub fn key_of(id: JobId) -> Key {

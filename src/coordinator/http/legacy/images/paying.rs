@@ -1,15 +1,15 @@
 //! What images cost before they are drawn.
 
 use super::super::paying::{Till, kudos};
-use crate::coordinator::kudos::{Drawing, Terms, Weighty};
-use crate::coordinator::requests::Kept;
-use crate::protocol::legacy::image::baseline::Baseline;
-use crate::protocol::legacy::image::params::ModelGenerationInputImage;
-use crate::protocol::legacy::image::reference;
-use crate::protocol::legacy::image::request::GenerationInputImage;
-use crate::protocol::legacy::words::Sampler;
-use crate::protocol::legacy::work::steps_within;
-use crate::protocol::legacy::{Code, Refusal};
+use crate::kudos::{Drawing, Terms, Weighty};
+use crate::requests::Kept;
+use muster_protocol::legacy::image::baseline::Baseline;
+use muster_protocol::legacy::image::params::ModelGenerationInputImage;
+use muster_protocol::legacy::image::reference;
+use muster_protocol::legacy::image::request::GenerationInputImage;
+use muster_protocol::legacy::words::Sampler;
+use muster_protocol::legacy::work::steps_within;
+use muster_protocol::legacy::{Code, Refusal};
 
 /// LoRAs that make few steps of many, by their numbers where they are published.
 const QUICK: [&str; 2] = ["195519", "216190"];

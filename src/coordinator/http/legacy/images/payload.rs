@@ -5,16 +5,16 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::super::rigs::door::Untold;
 use super::{LINKS, key_of};
-use crate::coordinator::dispatch::Offer;
-use crate::coordinator::media::{Media, MediaError};
-use crate::coordinator::pollers::Given;
-use crate::protocol::job::Body as JobBody;
-use crate::protocol::legacy::Body;
-use crate::protocol::legacy::image::drawn::most_bytes;
-use crate::protocol::legacy::image::payload::{
+use crate::dispatch::Offer;
+use crate::media::{Media, MediaError};
+use crate::pollers::Given;
+use muster_protocol::job::Body as JobBody;
+use muster_protocol::legacy::Body;
+use muster_protocol::legacy::image::drawn::most_bytes;
+use muster_protocol::legacy::image::payload::{
     GenerationPayloadImage, ModelPayloadImage, NoValidRequestFoundImage,
 };
-use crate::protocol::legacy::image::request::{ExtraSourceImage, GenerationInputImage};
+use muster_protocol::legacy::image::request::{ExtraSourceImage, GenerationInputImage};
 
 /// How a worker is given what it begins with, and sends what it draws.
 pub struct Ways<'a> {

@@ -9,19 +9,19 @@ use axum::response::Response;
 
 use super::super::refused::Refused;
 use super::super::requested::{find, made, unavailable};
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::legacy::asked::Named;
-use crate::coordinator::http::reply;
-use crate::coordinator::kudos::{Cause, Posted, Posting};
-use crate::coordinator::requests::results::drawn_id;
-use crate::coordinator::requests::{Request, Requests};
-use crate::coordinator::storage::{RatingRow, Store};
-use crate::protocol::job::{JobId, Kind, Kudos};
-use crate::protocol::legacy::rating::AestheticsPayload;
-use crate::protocol::legacy::submit::GenerationSubmitted;
-use crate::protocol::legacy::{Body, Code, Refusal};
+use crate::clock::wall_clock;
+use crate::error::ApiError;
+use crate::http::body::Whole;
+use crate::http::legacy::asked::Named;
+use crate::http::reply;
+use crate::kudos::{Cause, Posted, Posting};
+use crate::requests::results::drawn_id;
+use crate::requests::{Request, Requests};
+use crate::storage::{RatingRow, Store};
+use muster_protocol::job::{JobId, Kind, Kudos};
+use muster_protocol::legacy::rating::AestheticsPayload;
+use muster_protocol::legacy::submit::GenerationSubmitted;
+use muster_protocol::legacy::{Body, Code, Refusal};
 
 /// For the choice of a best image.
 const BEST: i64 = 4;
@@ -111,9 +111,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{reward, rows};
-    use crate::protocol::job::{JobId, Kudos};
-    use crate::protocol::legacy::Body;
-    use crate::protocol::legacy::rating::AestheticsPayload;
+    use muster_protocol::job::{JobId, Kudos};
+    use muster_protocol::legacy::Body;
+    use muster_protocol::legacy::rating::AestheticsPayload;
 
     const ONE: &str = "00000000-0000-4000-8000-000000000001";
     const OTHER: &str = "00000000-0000-4000-8000-000000000002";

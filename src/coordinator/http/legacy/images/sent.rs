@@ -10,12 +10,12 @@ use super::super::refused::Refused;
 use super::super::requested::COPIES;
 use super::super::sent::{answer, of};
 use super::sources::no_store;
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::legacy::asked::Named;
-use crate::coordinator::http::room::{Memory, Room};
-use crate::coordinator::media::Media;
-use crate::coordinator::requests::Requests;
-use crate::protocol::job::Kind;
+use crate::http::auth::Admitted;
+use crate::http::legacy::asked::Named;
+use crate::http::room::{Memory, Room};
+use crate::media::Media;
+use crate::requests::Requests;
+use muster_protocol::job::Kind;
 
 /// What means nothing without the images: they are told all together or not at all.
 const BEGINNING: [&str; 4] = [

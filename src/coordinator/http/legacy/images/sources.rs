@@ -1,13 +1,13 @@
 //! Images that come along: those that a request begins with, and those that workers bring in their submit. A request
 //! names its own by their keys from then on.
 
-use crate::coordinator::media::{Area, Holding, Key, Kind as Format};
-use crate::coordinator::pictures::{Role, Sender, SourceError, Sources, Unfit, is_address};
-use crate::coordinator::pollers::{Attempt, Made, Pollers};
-use crate::protocol::job::{AccountId, RequestId};
-use crate::protocol::legacy::image::request::GenerationInputImage;
-use crate::protocol::legacy::words::SourceProcessing;
-use crate::protocol::legacy::{Code, Refusal};
+use crate::media::{Area, Holding, Key, Kind as Format};
+use crate::pictures::{Role, Sender, SourceError, Sources, Unfit, is_address};
+use crate::pollers::{Attempt, Made, Pollers};
+use muster_protocol::job::{AccountId, RequestId};
+use muster_protocol::legacy::image::request::GenerationInputImage;
+use muster_protocol::legacy::words::SourceProcessing;
+use muster_protocol::legacy::{Code, Refusal};
 
 /// Takes in the images of a request and puts their keys in their place. They stay as long as what is returned.
 pub async fn take(

@@ -6,13 +6,13 @@ use axum::response::{IntoResponse, Response};
 
 use super::super::refused::Refused;
 use super::super::submit::not_taken;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::pollers::{NotTaken, Pollers};
-use crate::protocol::job::{JobId, Progress};
-use crate::protocol::legacy::submit::ProgressInput;
-use crate::protocol::legacy::{Body, Refusal};
+use crate::error::ApiError;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::pollers::{NotTaken, Pollers};
+use muster_protocol::job::{JobId, Progress};
+use muster_protocol::legacy::submit::ProgressInput;
+use muster_protocol::legacy::{Body, Refusal};
 
 pub async fn progress(
     State(pollers): State<Pollers>,

@@ -8,19 +8,19 @@ use super::super::body::read;
 use super::super::refused::Refused;
 use super::super::submit::not_taken;
 use super::{give_back, key_of};
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::reply;
-use crate::coordinator::pictures::{Results, Unfit};
-use crate::coordinator::pollers::{Attempt, Made, Pollers};
-use crate::protocol::job::{self, JobId, Kind, Product, Remark};
-use crate::protocol::legacy::image::metadata::{GenerationMetadataImage, hidden};
-use crate::protocol::legacy::submit::{
+use crate::error::ApiError;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::http::reply;
+use crate::pictures::{Results, Unfit};
+use crate::pollers::{Attempt, Made, Pollers};
+use muster_protocol::job::{self, JobId, Kind, Product, Remark};
+use muster_protocol::legacy::image::metadata::{GenerationMetadataImage, hidden};
+use muster_protocol::legacy::submit::{
     GenerationSubmitted, MOST_REMARKS, SubmitInputImage, UPLOADED,
 };
-use crate::protocol::legacy::words::{SubmitState, Word};
-use crate::protocol::legacy::{Code, Refusal};
+use muster_protocol::legacy::words::{SubmitState, Word};
+use muster_protocol::legacy::{Code, Refusal};
 
 /// The most bytes of an image that comes as base64.
 const MOST_BYTES: usize = 64 << 20;

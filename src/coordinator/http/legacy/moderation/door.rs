@@ -6,12 +6,12 @@ use std::time::Duration;
 use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
 
-use crate::coordinator::accounts::Caller;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::Address;
-use crate::coordinator::moderation::{Asker, Blocked, LONGEST, Moderation, Prompt};
-use crate::coordinator::modes::{ModeSet, Modes};
-use crate::protocol::legacy::{Code, Refusal};
+use crate::accounts::Caller;
+use crate::error::ApiError;
+use crate::http::Address;
+use crate::moderation::{Asker, Blocked, LONGEST, Moderation, Prompt};
+use crate::modes::{ModeSet, Modes};
+use muster_protocol::legacy::{Code, Refusal};
 
 /// Where a request comes from, and whoever decides about that.
 #[derive(Debug, Clone)]

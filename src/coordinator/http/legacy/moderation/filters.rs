@@ -4,25 +4,25 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::legacy::asked::{Named, Query};
-use crate::coordinator::http::legacy::refused::Refused;
-use crate::coordinator::http::reply;
-use crate::coordinator::moderation::{LISTED, Moderation, NotWritten};
-use crate::coordinator::people::Alias;
-use crate::coordinator::storage::{
+use crate::clock::wall_clock;
+use crate::error::ApiError;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::http::legacy::asked::{Named, Query};
+use crate::http::legacy::refused::Refused;
+use crate::http::reply;
+use crate::moderation::{LISTED, Moderation, NotWritten};
+use crate::people::Alias;
+use crate::storage::{
     FilterChange, FilterChanged, FilterMade, FilterRow, MOST_FILTERS, NewFilter, StorageError,
     Store,
 };
-use crate::protocol::legacy::filter::{
+use muster_protocol::legacy::filter::{
     FilterDetails, FilterPromptSuspicion, FilterRegex, PatchExistingFilter, PromptCheckInput,
     PutNewFilter,
 };
-use crate::protocol::legacy::service::SimpleResponse;
-use crate::protocol::legacy::{Body, Code, Refusal};
+use muster_protocol::legacy::service::SimpleResponse;
+use muster_protocol::legacy::{Body, Code, Refusal};
 
 /// `POST /api/v2/filters`: nobody is held to account for what is tried here.
 pub async fn try_out(

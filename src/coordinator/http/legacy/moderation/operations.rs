@@ -11,22 +11,22 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::Value;
 
-use crate::coordinator::accounts::{Caller, Roles};
-use crate::coordinator::address::{Network, Prefix};
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::Address;
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::legacy::asked::Named;
-use crate::coordinator::http::legacy::refused::Refused;
-use crate::coordinator::http::reply;
-use crate::coordinator::moderation::{KeptOut, Moderation};
-use crate::coordinator::storage::{Store, WorkerAddress};
-use crate::protocol::legacy::operations::{
+use crate::accounts::{Caller, Roles};
+use crate::address::{Network, Prefix};
+use crate::error::ApiError;
+use crate::http::Address;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::http::legacy::asked::Named;
+use crate::http::legacy::refused::Refused;
+use crate::http::reply;
+use crate::moderation::{KeptOut, Moderation};
+use crate::storage::{Store, WorkerAddress};
+use muster_protocol::legacy::operations::{
     AddTimeoutIPInput, AddWorkerTimeout, DeleteTimeoutIPInput, IPTimeout,
 };
-use crate::protocol::legacy::service::SimpleResponse;
-use crate::protocol::legacy::{Body, Code, Refusal};
+use muster_protocol::legacy::service::SimpleResponse;
+use muster_protocol::legacy::{Body, Code, Refusal};
 
 /// The shortest prefixes that may be blocked.
 #[derive(Debug, Clone, Copy)]

@@ -10,17 +10,17 @@ use super::super::asked::{Named, Query};
 use super::super::refused::Refused;
 use super::view::{View, Viewer};
 use super::{person, unreadable};
-use crate::coordinator::accounts::{ANONYMOUS, ANONYMOUS_KEY, Accounts, Denied};
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::{Sent, Visitor};
-use crate::coordinator::http::reply;
-use crate::coordinator::people::People;
-use crate::coordinator::requests::Requests;
-use crate::coordinator::sharing::Sharing;
-use crate::coordinator::state::DoorSettings;
-use crate::coordinator::storage::Order;
-use crate::protocol::job::AccountId;
-use crate::protocol::legacy::{Code, Refusal};
+use crate::accounts::{ANONYMOUS, ANONYMOUS_KEY, Accounts, Denied};
+use crate::error::ApiError;
+use crate::http::auth::{Sent, Visitor};
+use crate::http::reply;
+use crate::people::People;
+use crate::requests::Requests;
+use crate::sharing::Sharing;
+use crate::state::DoorSettings;
+use crate::storage::Order;
+use muster_protocol::job::AccountId;
+use muster_protocol::legacy::{Code, Refusal};
 
 /// Beyond it there is nobody.
 const LAST_PAGE: u32 = 10_000;

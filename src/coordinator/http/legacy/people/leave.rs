@@ -8,12 +8,12 @@ use serde_json::json;
 use super::super::asked::Named;
 use super::super::refused::Refused;
 use super::{person, unreadable};
-use crate::coordinator::accounts::{ANONYMOUS, Caller};
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::reply;
-use crate::coordinator::people::People;
-use crate::coordinator::storage::{Left, PersonRow};
-use crate::protocol::legacy::{Code, Refusal};
+use crate::accounts::{ANONYMOUS, Caller};
+use crate::http::auth::Admitted;
+use crate::http::reply;
+use crate::people::People;
+use crate::storage::{Left, PersonRow};
+use muster_protocol::legacy::{Code, Refusal};
 
 pub async fn leave(
     State(people): State<People>,

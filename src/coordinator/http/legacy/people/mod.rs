@@ -20,10 +20,10 @@ pub use modify::modify;
 pub use trial::try_out;
 
 use super::refused::Refused;
-use crate::coordinator::people::{People, number};
-use crate::coordinator::storage::{PersonRow, StorageError};
-use crate::protocol::job::AccountId;
-use crate::protocol::legacy::{Code, Refusal};
+use crate::people::{People, number};
+use crate::storage::{PersonRow, StorageError};
+use muster_protocol::job::AccountId;
+use muster_protocol::legacy::{Code, Refusal};
 
 /// Only digits say who is meant.
 async fn person(people: &People, id: &str) -> Result<PersonRow, Refused> {

@@ -7,17 +7,17 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::super::refused::Refused;
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::display_name::{FORBIDDEN, is_readable};
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::reply;
-use crate::coordinator::kudos::MOST;
-use crate::coordinator::people::{Alias, People, Trial, TrialUser};
-use crate::coordinator::state::DoorSettings;
-use crate::protocol::job::Kudos;
-use crate::protocol::legacy::development::{TestUser, TestUserInput};
-use crate::protocol::legacy::{Body, Code, Refusal};
+use crate::accounts::Roles;
+use crate::display_name::{FORBIDDEN, is_readable};
+use crate::error::ApiError;
+use crate::http::body::Whole;
+use crate::http::reply;
+use crate::kudos::MOST;
+use crate::people::{Alias, People, Trial, TrialUser};
+use crate::state::DoorSettings;
+use muster_protocol::job::Kudos;
+use muster_protocol::legacy::development::{TestUser, TestUserInput};
+use muster_protocol::legacy::{Body, Code, Refusal};
 
 pub async fn try_out(
     State(people): State<People>,

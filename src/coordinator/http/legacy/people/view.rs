@@ -1,19 +1,19 @@
 //! A user as strangers, the user and moderators see them: each sees what the one before does, and more.
 
-use crate::coordinator::accounts::{ANONYMOUS, Roles};
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::people::{Alias, People, Sources};
-use crate::coordinator::requests::Requests;
-use crate::coordinator::storage::{Amounts, PersonRow, Records, StorageError};
-use crate::coordinator::styles::Style;
-use crate::protocol::job::{AccountId, Kind, Kudos, RequestId};
-use crate::protocol::legacy::date::Date;
-use crate::protocol::legacy::user::{
+use crate::accounts::{ANONYMOUS, Roles};
+use crate::clock::wall_clock;
+use crate::people::{Alias, People, Sources};
+use crate::requests::Requests;
+use crate::storage::{Amounts, PersonRow, Records, StorageError};
+use crate::styles::Style;
+use muster_protocol::job::{AccountId, Kind, Kudos, RequestId};
+use muster_protocol::legacy::date::Date;
+use muster_protocol::legacy::user::{
     ContributionsDetails, MonthlyKudos, ResponseModelStylesUser, UsageDetails,
     UserActiveGenerations, UserAmountRecords, UserDetails, UserKudosDetails, UserRecords,
     UserThingRecords,
 };
-use crate::protocol::legacy::words::Making;
+use muster_protocol::legacy::words::Making;
 
 /// Who looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

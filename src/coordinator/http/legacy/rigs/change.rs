@@ -5,23 +5,23 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::{find, unavailable};
-use crate::coordinator::accounts::{ANONYMOUS, Caller};
-use crate::coordinator::display_name::{FORBIDDEN, is_readable};
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::legacy::asked::Named;
-use crate::coordinator::http::legacy::refused::Refused;
-use crate::coordinator::http::reply;
-use crate::coordinator::pollers::Pollers;
-use crate::coordinator::profanity::is_profane;
-use crate::coordinator::rigs::{Rig, Rigs};
-use crate::coordinator::storage::{Decision, RigChange, Store, Team};
-use crate::coordinator::teams::Teams;
-use crate::protocol::legacy::worker::{
+use crate::accounts::{ANONYMOUS, Caller};
+use crate::display_name::{FORBIDDEN, is_readable};
+use crate::error::ApiError;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::http::legacy::asked::Named;
+use crate::http::legacy::refused::Refused;
+use crate::http::reply;
+use crate::pollers::Pollers;
+use crate::profanity::is_profane;
+use crate::rigs::{Rig, Rigs};
+use crate::storage::{Decision, RigChange, Store, Team};
+use crate::teams::Teams;
+use muster_protocol::legacy::worker::{
     DeletedWorker, ModifyWorker, ModifyWorkerInput, NO_TEAM, kept_name,
 };
-use crate::protocol::legacy::{Body, Code, Refusal};
+use muster_protocol::legacy::{Body, Code, Refusal};
 
 /// `PUT /api/v2/workers/{id}`
 pub async fn change(

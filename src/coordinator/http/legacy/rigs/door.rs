@@ -3,17 +3,17 @@
 
 use std::sync::Arc;
 
-use crate::coordinator::accounts::{ANONYMOUS, Caller, NoOwner};
-use crate::coordinator::dispatch::Offer;
-use crate::coordinator::http::legacy::moderation::Door;
-use crate::coordinator::media::{MediaError, NoKey};
-use crate::coordinator::moderation::Reason;
-use crate::coordinator::modes::{ModeSet, Modes};
-use crate::coordinator::pollers::{NotServed, Pollers};
-use crate::coordinator::rigs::NotAdmitted;
-use crate::protocol::job::{AccountId, Failure, FailureKind};
-use crate::protocol::legacy::pop::user_in_alias;
-use crate::protocol::legacy::{Code, Refusal};
+use crate::accounts::{ANONYMOUS, Caller, NoOwner};
+use crate::dispatch::Offer;
+use crate::http::legacy::moderation::Door;
+use crate::media::{MediaError, NoKey};
+use crate::moderation::Reason;
+use crate::modes::{ModeSet, Modes};
+use crate::pollers::{NotServed, Pollers};
+use crate::rigs::NotAdmitted;
+use muster_protocol::job::{AccountId, Failure, FailureKind};
+use muster_protocol::legacy::pop::user_in_alias;
+use muster_protocol::legacy::{Code, Refusal};
 
 /// The accounts whose jobs a worker does first.
 pub fn preferred(names: Option<&[String]>) -> Result<Vec<AccountId>, Refusal> {

@@ -8,17 +8,17 @@ use axum::response::Response;
 
 use super::view::{Eye, details};
 use super::{find, unavailable};
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::Visitor;
-use crate::coordinator::http::legacy::asked::Named;
-use crate::coordinator::http::legacy::refused::Refused;
-use crate::coordinator::http::reply;
-use crate::coordinator::messages::Messages;
-use crate::coordinator::moderation::Moderation;
-use crate::coordinator::rigs::{Rig, Rigs};
-use crate::protocol::legacy::words::{Trade, asked};
-use crate::protocol::legacy::worker::WorkerDetails;
-use crate::protocol::legacy::{Code, Refusal};
+use crate::error::ApiError;
+use crate::http::auth::Visitor;
+use crate::http::legacy::asked::Named;
+use crate::http::legacy::refused::Refused;
+use crate::http::reply;
+use crate::messages::Messages;
+use crate::moderation::Moderation;
+use crate::rigs::{Rig, Rigs};
+use muster_protocol::legacy::words::{Trade, asked};
+use muster_protocol::legacy::worker::WorkerDetails;
+use muster_protocol::legacy::{Code, Refusal};
 
 /// `GET /api/v2/workers`: those that are online. A name wins over a type.
 pub async fn list(

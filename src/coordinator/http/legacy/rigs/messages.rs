@@ -6,20 +6,20 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::legacy::asked::{Named, Query};
-use crate::coordinator::http::legacy::refused::Refused;
-use crate::coordinator::http::reply;
-use crate::coordinator::messages::{Messages, NotTold, Wanted};
-use crate::coordinator::storage::MessageRow;
-use crate::protocol::job::AccountId;
-use crate::protocol::legacy::Body;
-use crate::protocol::legacy::date::Date;
-use crate::protocol::legacy::pop::ResponseModelMessagePop;
-use crate::protocol::legacy::service::SimpleResponse;
-use crate::protocol::legacy::worker::{Validity, WorkerMessage, WorkerMessageInput};
+use crate::error::ApiError;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::http::legacy::asked::{Named, Query};
+use crate::http::legacy::refused::Refused;
+use crate::http::reply;
+use crate::messages::{Messages, NotTold, Wanted};
+use crate::storage::MessageRow;
+use muster_protocol::job::AccountId;
+use muster_protocol::legacy::Body;
+use muster_protocol::legacy::date::Date;
+use muster_protocol::legacy::pop::ResponseModelMessagePop;
+use muster_protocol::legacy::service::SimpleResponse;
+use muster_protocol::legacy::worker::{Validity, WorkerMessage, WorkerMessageInput};
 
 impl From<NotTold> for Refused {
     fn from(not: NotTold) -> Self {

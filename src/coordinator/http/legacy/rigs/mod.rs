@@ -19,8 +19,8 @@ pub use list::{by_name, list, show};
 
 use uuid::Uuid;
 
-use crate::coordinator::rigs::{Rig, Rigs};
-use crate::protocol::legacy::{Code, Refusal};
+use crate::rigs::{Rig, Rigs};
+use muster_protocol::legacy::{Code, Refusal};
 
 /// A malformed id is nobody's.
 async fn find(rigs: &Rigs, id: &str) -> Result<Rig, Refusal> {

@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 
 use super::messages::shown;
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::messages::Messages;
-use crate::coordinator::people::Alias;
-use crate::coordinator::rigs::Rig;
-use crate::coordinator::storage::{Owner, RigRow};
-use crate::protocol::job::{Kudos, WorkerId};
-use crate::protocol::legacy::annotation;
-use crate::protocol::legacy::interrogation::Form;
-use crate::protocol::legacy::pop::UNKNOWN_AGENT;
-use crate::protocol::legacy::words::{Trade, named};
-use crate::protocol::legacy::worker::{
+use crate::accounts::Roles;
+use crate::messages::Messages;
+use crate::people::Alias;
+use crate::rigs::Rig;
+use crate::storage::{Owner, RigRow};
+use muster_protocol::job::{Kudos, WorkerId};
+use muster_protocol::legacy::annotation;
+use muster_protocol::legacy::interrogation::Form;
+use muster_protocol::legacy::pop::UNKNOWN_AGENT;
+use muster_protocol::legacy::words::{Trade, named};
+use muster_protocol::legacy::worker::{
     TeamDetailsLite, WorkerDetails, WorkerKudosDetails, WorkerMessage, speed,
 };
 

@@ -8,19 +8,19 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::{SPECIAL, is_known, unknown_numbers};
-use crate::coordinator::http::legacy::Refused;
-use crate::coordinator::http::legacy::asked::{Named, Query};
-use crate::coordinator::http::reply;
-use crate::coordinator::names::Names;
-use crate::coordinator::state::DoorSettings;
-use crate::coordinator::stats::{Picture, Stats};
-use crate::coordinator::switchboard::{Overview, Switchboard};
-use crate::protocol::job::Kind;
-use crate::protocol::legacy::service::{
+use crate::http::legacy::Refused;
+use crate::http::legacy::asked::{Named, Query};
+use crate::http::reply;
+use crate::names::Names;
+use crate::state::DoorSettings;
+use crate::stats::{Picture, Stats};
+use crate::switchboard::{Overview, Switchboard};
+use muster_protocol::job::Kind;
+use muster_protocol::legacy::service::{
     ActiveModel, ModelState, NOBODY_SERVES_IT, ServicePerformance,
 };
-use crate::protocol::legacy::user::AutoWorkerTypeResponse;
-use crate::protocol::legacy::words::Making;
+use muster_protocol::legacy::user::AutoWorkerTypeResponse;
+use muster_protocol::legacy::words::Making;
 
 const MILLION: f64 = 1e6;
 

@@ -21,13 +21,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use crate::coordinator::http::reply;
-use crate::coordinator::names::Names;
-use crate::coordinator::storage::{StorageError, Store};
-use crate::protocol::job::Kind;
-use crate::protocol::legacy::Refusal;
-use crate::protocol::legacy::image::reference;
-use crate::protocol::legacy::service::{Health, HeartbeatResponse};
+use crate::http::reply;
+use crate::names::Names;
+use crate::storage::{StorageError, Store};
+use muster_protocol::job::Kind;
+use muster_protocol::legacy::Refusal;
+use muster_protocol::legacy::image::reference;
+use muster_protocol::legacy::service::{Health, HeartbeatResponse};
 
 /// Models of this name are for some users only, and stand in no list.
 pub const SPECIAL: &str = "horde_special::";

@@ -4,15 +4,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use crate::coordinator::accounts::Roles;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::{Admitted, Visitor};
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::legacy::Refused;
-use crate::coordinator::http::reply;
-use crate::coordinator::modes::{ModeSet, Modes, Switch};
-use crate::protocol::legacy::service::{ModeStatus, ModesInput};
-use crate::protocol::legacy::{Body, Code, Refusal};
+use crate::accounts::Roles;
+use crate::error::ApiError;
+use crate::http::auth::{Admitted, Visitor};
+use crate::http::body::Whole;
+use crate::http::legacy::Refused;
+use crate::http::reply;
+use crate::modes::{ModeSet, Modes, Switch};
+use muster_protocol::legacy::service::{ModeStatus, ModesInput};
+use muster_protocol::legacy::{Body, Code, Refusal};
 
 /// `GET /api/v2/status/modes`
 pub async fn show(

@@ -7,16 +7,16 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::{SPECIAL, is_known, unknown_numbers};
-use crate::coordinator::http::legacy::Refused;
-use crate::coordinator::http::legacy::asked::Query;
-use crate::coordinator::http::reply;
-use crate::coordinator::names::Names;
-use crate::coordinator::state::DoorSettings;
-use crate::coordinator::stats::{Made, Stats, Window};
-use crate::protocol::job::Kind;
-use crate::protocol::legacy::Refusal;
-use crate::protocol::legacy::service::ModelState;
-use crate::protocol::legacy::stats::{
+use crate::http::legacy::Refused;
+use crate::http::legacy::asked::Query;
+use crate::http::reply;
+use crate::names::Names;
+use crate::state::DoorSettings;
+use crate::stats::{Made, Stats, Window};
+use muster_protocol::job::Kind;
+use muster_protocol::legacy::Refusal;
+use muster_protocol::legacy::service::ModelState;
+use muster_protocol::legacy::stats::{
     ByModel, ImgModelStats, SinglePeriodImgStat, SinglePeriodTxtStat, StatsImgTotals,
     StatsTxtTotals, TxtModelStats,
 };

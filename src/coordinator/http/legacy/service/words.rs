@@ -6,12 +6,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use crate::coordinator::documents::{Document, News};
-use crate::coordinator::http::legacy::Refused;
-use crate::coordinator::http::legacy::asked::Query;
-use crate::coordinator::http::reply;
-use crate::coordinator::state::DoorSettings;
-use crate::protocol::legacy::service::{DocumentFormat, DocumentResponse, Newspiece};
+use crate::documents::{Document, News};
+use crate::http::legacy::Refused;
+use crate::http::legacy::asked::Query;
+use crate::http::reply;
+use crate::state::DoorSettings;
+use muster_protocol::legacy::service::{DocumentFormat, DocumentResponse, Newspiece};
 
 type Settings = State<Arc<DoorSettings>>;
 

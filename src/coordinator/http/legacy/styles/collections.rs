@@ -8,23 +8,23 @@ use uuid::Uuid;
 use super::{
     check_name, check_words, done, is_owner, may_have, may_manage, name_taken, not_stored,
 };
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::legacy::asked::{Named, Query};
-use crate::coordinator::http::legacy::refused::Refused;
-use crate::coordinator::http::reply;
-use crate::coordinator::storage::{CollectionChange, NewCollection, NotNamed, Store};
-use crate::coordinator::styles::{Collection, Member, NoMembers, Styles};
-use crate::protocol::legacy::service::SimpleResponse;
-use crate::protocol::legacy::style::collection::{
+use crate::clock::wall_clock;
+use crate::error::ApiError;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::http::legacy::asked::{Named, Query};
+use crate::http::legacy::refused::Refused;
+use crate::http::reply;
+use crate::storage::{CollectionChange, NewCollection, NotNamed, Store};
+use crate::styles::{Collection, Member, NoMembers, Styles};
+use muster_protocol::legacy::service::SimpleResponse;
+use muster_protocol::legacy::style::collection::{
     InputModelCollection, NewModelCollection, ResponseModelCollection,
 };
-use crate::protocol::legacy::style::name::StyleName;
-use crate::protocol::legacy::style::{Listed, ResponseModelStylesShort, Sort, StyleModify};
-use crate::protocol::legacy::words::Making;
-use crate::protocol::legacy::{Body, Code, Refusal};
+use muster_protocol::legacy::style::name::StyleName;
+use muster_protocol::legacy::style::{Listed, ResponseModelStylesShort, Sort, StyleModify};
+use muster_protocol::legacy::words::Making;
+use muster_protocol::legacy::{Body, Code, Refusal};
 
 /// `GET /api/v2/collections`: 25 of the public ones.
 pub async fn collections(State(store): State<Store>, query: Query) -> Result<Response, Refused> {

@@ -2,16 +2,16 @@
 
 use serde::Serialize;
 
-use crate::coordinator::styles::{Example, Params, Recipe, RecipeChange, Style};
-use crate::protocol::legacy::image::params::ModelStyleInputParamsImage;
-use crate::protocol::legacy::shared_key::SharedKeyDetails;
-use crate::protocol::legacy::style::image::{
+use crate::styles::{Example, Params, Recipe, RecipeChange, Style};
+use muster_protocol::legacy::image::params::ModelStyleInputParamsImage;
+use muster_protocol::legacy::shared_key::SharedKeyDetails;
+use muster_protocol::legacy::style::image::{
     ModelStyleInputImage, ModelStylePatchImage, StyleExample, StyleImage,
 };
-use crate::protocol::legacy::style::text::{ModelStyleInputText, ModelStylePatchText, StyleText};
-use crate::protocol::legacy::text::params::ModelStyleInputParamsText;
-use crate::protocol::legacy::words::Making;
-use crate::protocol::legacy::{Body, Code, Refusal};
+use muster_protocol::legacy::style::text::{ModelStyleInputText, ModelStylePatchText, StyleText};
+use muster_protocol::legacy::text::params::ModelStyleInputParamsText;
+use muster_protocol::legacy::words::Making;
+use muster_protocol::legacy::{Body, Code, Refusal};
 
 /// A kind of style.
 pub trait Kind: 'static {

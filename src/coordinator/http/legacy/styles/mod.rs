@@ -27,15 +27,15 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use tracing::warn;
 
-use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
-use crate::coordinator::display_name::{FORBIDDEN, is_readable};
-use crate::coordinator::http::reply;
-use crate::coordinator::profanity::is_profane;
-use crate::coordinator::storage::{StorageError, Store};
-use crate::coordinator::styles::is_findable;
-use crate::protocol::job::AccountId;
-use crate::protocol::legacy::style::StyleModify;
-use crate::protocol::legacy::{Code, Refusal};
+use crate::accounts::{ANONYMOUS, Caller, Roles};
+use crate::display_name::{FORBIDDEN, is_readable};
+use crate::http::reply;
+use crate::profanity::is_profane;
+use crate::storage::{StorageError, Store};
+use crate::styles::is_findable;
+use muster_protocol::job::AccountId;
+use muster_protocol::legacy::style::StyleModify;
+use muster_protocol::legacy::{Code, Refusal};
 
 /// Who may have styles and collections at all.
 fn may_have(caller: &Caller) -> Result<(), Refusal> {

@@ -7,18 +7,18 @@ use axum::response::Response;
 
 use super::kinds::Kind;
 use super::not_stored;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::Visitor;
-use crate::coordinator::http::legacy::asked::{Named, Query};
-use crate::coordinator::http::legacy::refused::Refused;
-use crate::coordinator::http::legacy::sharedkeys::details;
-use crate::coordinator::http::reply;
-use crate::coordinator::sharing::Sharing;
-use crate::coordinator::storage::{Store, StylePage};
-use crate::coordinator::styles::{Style, Styles};
-use crate::protocol::legacy::style::Sort;
-use crate::protocol::legacy::style::name::StyleName;
-use crate::protocol::legacy::{Code, Refusal};
+use crate::error::ApiError;
+use crate::http::auth::Visitor;
+use crate::http::legacy::asked::{Named, Query};
+use crate::http::legacy::refused::Refused;
+use crate::http::legacy::sharedkeys::details;
+use crate::http::reply;
+use crate::sharing::Sharing;
+use crate::storage::{Store, StylePage};
+use crate::styles::{Style, Styles};
+use muster_protocol::legacy::style::Sort;
+use muster_protocol::legacy::style::name::StyleName;
+use muster_protocol::legacy::{Code, Refusal};
 
 /// Whoever looks.
 type Viewer = Result<Visitor, ApiError>;

@@ -10,21 +10,21 @@ use super::read::find;
 use super::{
     check_name, check_words, done, is_owner, may_have, may_manage, name_taken, not_stored,
 };
-use crate::coordinator::accounts::{ANONYMOUS, Caller, Roles};
-use crate::coordinator::clock::wall_clock;
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::legacy::asked::Named;
-use crate::coordinator::http::legacy::refused::Refused;
-use crate::coordinator::http::reply;
-use crate::coordinator::sharing::Sharing;
-use crate::coordinator::storage::{NewStyle, NotNamed, Store};
-use crate::coordinator::styles::Recipe;
-use crate::protocol::job::SharedKeyId;
-use crate::protocol::legacy::service::SimpleResponse;
-use crate::protocol::legacy::style::StyleModify;
-use crate::protocol::legacy::{Code, Refusal};
+use crate::accounts::{ANONYMOUS, Caller, Roles};
+use crate::clock::wall_clock;
+use crate::error::ApiError;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::http::legacy::asked::Named;
+use crate::http::legacy::refused::Refused;
+use crate::http::reply;
+use crate::sharing::Sharing;
+use crate::storage::{NewStyle, NotNamed, Store};
+use crate::styles::Recipe;
+use muster_protocol::job::SharedKeyId;
+use muster_protocol::legacy::service::SimpleResponse;
+use muster_protocol::legacy::style::StyleModify;
+use muster_protocol::legacy::{Code, Refusal};
 
 /// `POST /api/v2/styles/image` and `…/text`
 pub async fn create<K: Kind>(

@@ -4,15 +4,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::Admitted;
-use crate::coordinator::http::body::Whole;
-use crate::coordinator::http::legacy::asked::Named;
-use crate::coordinator::http::legacy::refused::Refused;
-use crate::coordinator::http::reply;
-use crate::coordinator::teams::Teams;
-use crate::protocol::legacy::Body;
-use crate::protocol::legacy::team::{CreateTeamInput, DeletedTeam, ModifyTeam, ModifyTeamInput};
+use crate::error::ApiError;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::http::legacy::asked::Named;
+use crate::http::legacy::refused::Refused;
+use crate::http::reply;
+use crate::teams::Teams;
+use muster_protocol::legacy::Body;
+use muster_protocol::legacy::team::{CreateTeamInput, DeletedTeam, ModifyTeam, ModifyTeamInput};
 
 /// `POST /api/v2/teams`
 pub async fn create(

@@ -6,18 +6,18 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use crate::coordinator::error::ApiError;
-use crate::coordinator::http::auth::Visitor;
-use crate::coordinator::http::legacy::asked::Named;
-use crate::coordinator::http::legacy::refused::Refused;
-use crate::coordinator::http::legacy::rigs::view::{count, kudos};
-use crate::coordinator::http::reply;
-use crate::coordinator::people::Alias;
-use crate::coordinator::rigs::Rig;
-use crate::coordinator::teams::{Squad, Teams};
-use crate::protocol::legacy::Code;
-use crate::protocol::legacy::team::{ActiveModelLite, TeamDetails};
-use crate::protocol::legacy::worker::WorkerDetailsLite;
+use crate::error::ApiError;
+use crate::http::auth::Visitor;
+use crate::http::legacy::asked::Named;
+use crate::http::legacy::refused::Refused;
+use crate::http::legacy::rigs::view::{count, kudos};
+use crate::http::reply;
+use crate::people::Alias;
+use crate::rigs::Rig;
+use crate::teams::{Squad, Teams};
+use muster_protocol::legacy::Code;
+use muster_protocol::legacy::team::{ActiveModelLite, TeamDetails};
+use muster_protocol::legacy::worker::WorkerDetailsLite;
 
 /// `GET /api/v2/teams`
 pub async fn list(State(teams): State<Teams>) -> Result<Response, Refused> {

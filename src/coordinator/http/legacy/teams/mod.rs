@@ -12,7 +12,7 @@ pub use change::{change, create, delete};
 pub use list::{list, show};
 
 use super::refused::Refused;
-use crate::coordinator::teams::NotTeamed;
+use crate::teams::NotTeamed;
 
 impl From<NotTeamed> for Refused {
     fn from(not: NotTeamed) -> Self {

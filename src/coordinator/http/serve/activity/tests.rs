@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::{Instant, sleep};
 
 use super::{Activity, PIECE, Watched};
-use crate::coordinator::http::serve::Connections;
-use crate::coordinator::http::serve::place::Places;
+use crate::http::serve::Connections;
+use crate::http::serve::place::Places;
 
 const IDLE: Duration = Duration::from_secs(120);
 

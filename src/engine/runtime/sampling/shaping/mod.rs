@@ -6,7 +6,7 @@
 
 use super::candidates::{Candidate, best_of};
 use super::settings::{LEAST_TEMPERATURE, Settings};
-use crate::kernels::cpu::exp;
+use muster_kernels::cpu::exp;
 
 /// Where top_k leaves all, tokens below `e^-20.7` of the best, a billionth, are no candidates.
 const FARTHEST: f32 = 20.723_266;

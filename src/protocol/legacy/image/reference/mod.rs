@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 
 use super::baseline::Baseline;
 use super::params::ModelGenerationInputImage;
-use crate::protocol::legacy::requests::RequestSingleWarning;
+use crate::legacy::requests::RequestSingleWarning;
 
 use needs::Needs;
 
@@ -100,11 +100,11 @@ mod tests {
     use serde_json::json;
 
     use super::{IMAGES, family, modest_steps, read, warnings};
-    use crate::protocol::legacy::Body;
-    use crate::protocol::legacy::image::baseline::Baseline;
-    use crate::protocol::legacy::image::request::GenerationInputImage;
-    use crate::protocol::legacy::requests::Warning;
-    use crate::protocol::legacy::words::Word;
+    use crate::legacy::Body;
+    use crate::legacy::image::baseline::Baseline;
+    use crate::legacy::image::request::GenerationInputImage;
+    use crate::legacy::requests::Warning;
+    use crate::legacy::words::Word;
 
     #[test]
     fn every_family_has_models_and_an_unknown_name_says_what_it_can() {

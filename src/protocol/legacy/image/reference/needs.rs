@@ -5,9 +5,9 @@ use std::fmt::Display;
 
 use serde::Deserialize;
 
-use crate::protocol::legacy::image::params::ModelGenerationInputImage;
-use crate::protocol::legacy::requests::{RequestSingleWarning, Warning};
-use crate::protocol::legacy::words::{Sampler, Scheduler, Word};
+use crate::legacy::image::params::ModelGenerationInputImage;
+use crate::legacy::requests::{RequestSingleWarning, Warning};
+use crate::legacy::words::{Sampler, Scheduler, Word};
 
 /// Nothing where it does not care.
 #[derive(Debug, Default, PartialEq, Deserialize)]

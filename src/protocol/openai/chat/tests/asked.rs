@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{chat, check, read, with};
-use crate::protocol::job::Capabilities;
+use crate::job::Capabilities;
 
 #[test]
 fn a_plain_request_leaves_everything_to_the_model() {

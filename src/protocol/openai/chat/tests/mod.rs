@@ -17,12 +17,12 @@ mod streams;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::protocol::job::{
+use crate::job::{
     Channel, Event, FinishReason, RequestId, TextInput, TokenEvent, TokenLogprob, ToolCallEvent,
     Usage,
 };
-use crate::protocol::openai::chat::{ChatRequest, Ending, Grid, Head};
-use crate::protocol::openai::{Problem, Strictness};
+use crate::openai::chat::{ChatRequest, Ending, Grid, Head};
+use crate::openai::{Problem, Strictness};
 
 fn with(fields: Value) -> Value {
     let mut body = json!({"model": "tiny", "messages": [{"role": "user", "content": "hi"}]});

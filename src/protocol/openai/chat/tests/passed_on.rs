@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::{chat, with};
-use crate::protocol::openai::Strictness;
-use crate::protocol::openai::chat::ChatRequest;
-use crate::protocol::openai::chat::for_strangers;
+use crate::openai::Strictness;
+use crate::openai::chat::ChatRequest;
+use crate::openai::chat::for_strangers;
 
 #[test]
 fn a_coordinator_may_pass_on_what_we_do_not_know() {

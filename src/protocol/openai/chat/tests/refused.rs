@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{check, read, refused, with};
-use crate::protocol::job::FailureKind;
+use crate::job::FailureKind;
 
 #[test]
 fn unknown_names_are_refused_with_the_nearest_known_one() {

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{ending, grid, head, piece, read, said, with};
-use crate::protocol::job::{Channel, Event, FinishReason};
-use crate::protocol::openai::chat::Reply;
+use crate::job::{Channel, Event, FinishReason};
+use crate::openai::chat::Reply;
 
 fn replied(fields: Value, events: Vec<Event>, finish: FinishReason) -> Value {
     let request = read(with(fields));

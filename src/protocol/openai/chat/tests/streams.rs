@@ -4,8 +4,8 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use super::{ending, grid, head, piece, read, said, with};
-use crate::protocol::job::{Channel, Event, Failure, FailureKind, FinishReason};
-use crate::protocol::openai::chat::{CallStyle, ChunkWriter};
+use crate::job::{Channel, Event, Failure, FailureKind, FinishReason};
+use crate::openai::chat::{CallStyle, ChunkWriter};
 
 /// What a client reads of a stream with these events.
 fn streamed(fields: Value, events: &[Event]) -> String {

@@ -3,8 +3,8 @@
 use super::{JOB, Line, done, secs};
 use crate::link::offer::Said;
 use crate::link::session::{Ending, Input, Output};
-use crate::protocol::job::{JobId, Kudos};
-use crate::protocol::link::{About, FromWorker, JobFrame, Payload, ToWorker};
+use muster_protocol::job::{JobId, Kudos};
+use muster_protocol::link::{About, FromWorker, JobFrame, Payload, ToWorker};
 
 #[test]
 fn a_coordinator_that_says_it_drains_is_dialled_again_soon() {

@@ -3,8 +3,8 @@
 use super::{JOB, Line, done, ready, secs, seqs};
 use crate::link::session::jobs::{GATHER, MOST_KEPT_BYTES};
 use crate::link::session::{Ending, Input, Output};
-use crate::protocol::job::Kudos;
-use crate::protocol::link::{About, FromWorker, RefusalCode, RefusalFrame, ToWorker, Verdict};
+use muster_protocol::job::Kudos;
+use muster_protocol::link::{About, FromWorker, RefusalCode, RefusalFrame, ToWorker, Verdict};
 
 #[test]
 fn a_lost_socket_stops_nothing_and_only_what_was_not_confirmed_is_sent_again() {

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use crate::link::offer::Said;
 use crate::link::session::{Input, Moment, Output, Session, Settings, Slot};
-use crate::protocol::job::{Event, FinishReason, JobId, TokenEvent, Usage};
-use crate::protocol::link::{
+use muster_protocol::job::{Event, FinishReason, JobId, TokenEvent, Usage};
+use muster_protocol::link::{
     About, Agreed, Extensions, FromWorker, JobFrame, Payload, Ready, Registration, ToWorker,
     VERSION, Verdict, Wanted,
 };

@@ -4,8 +4,8 @@ use super::{JOB, Line, done, millis, ready, secs, seqs};
 use crate::link::offer::Said;
 use crate::link::session::jobs::{GATHER, MOST_GATHERED};
 use crate::link::session::{Input, Output};
-use crate::protocol::job::{Failure, FailureKind, FinishReason, JobId, Kudos, Usage};
-use crate::protocol::link::{
+use muster_protocol::job::{Failure, FailureKind, FinishReason, JobId, Kudos, Usage};
+use muster_protocol::link::{
     About, Extension, Extensions, FromWorker, JobFrame, ModelState, Payload, State, ToWorker,
 };
 

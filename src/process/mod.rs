@@ -1,0 +1,18 @@
+//! The process itself, for every part of the program.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | [`tasks`] | every task of the process, and the signal that stops them |
+//! | [`telemetry`] | the log |
+//! | [`memory`] | the allocator, and memory given back to the system |
+//! | [`intake`] | WebSocket messages, read in pieces under a memory budget |
+
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")
+)]
+
+pub mod intake;
+pub mod memory;
+pub mod tasks;
+pub mod telemetry;

@@ -1,0 +1,20 @@
+//! The worker daemon: probe, fit, pull, load, serve, drain.
+//!
+//! | folder | what it is | may use |
+//! | --- | --- | --- |
+//! | [`daemon`] | the worker process, from its configuration to its drain | every folder below, the engine, the protocol |
+//! | [`link`] | the connection to a coordinator: WebSocket or polling | the protocol |
+//! | [`catalog`] | which models exist and where their weights are | [`hub`], for file names |
+//! | [`hub`] | downloads: resumable, verified, in the shared cache | |
+//! | [`hardware`] | what this machine has, read once | |
+
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")
+)]
+
+pub mod catalog;
+pub mod daemon;
+pub mod hardware;
+pub mod hub;
+pub mod link;
