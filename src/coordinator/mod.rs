@@ -45,6 +45,11 @@
     allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")
 )]
 
+/// Tests measure memory, so they run on the allocator of the program.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: muster_process::memory::Allocator = muster_process::memory::ALLOCATOR;
+
 pub mod accounts;
 pub mod address;
 pub mod clock;

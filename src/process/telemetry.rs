@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn rust_log_names_a_level_or_targets() {
         let detail = Detail::parse("muster=debug,hyper=info").unwrap();
-        assert!(detail.0.would_enable("muster::link", &Level::DEBUG));
+        assert!(detail.0.would_enable("muster_worker::link", &Level::DEBUG));
         assert!(!detail.0.would_enable("hyper", &Level::DEBUG));
         let all = Detail::parse("trace").unwrap();
         assert!(all.0.would_enable("any", &Level::TRACE));

@@ -146,7 +146,7 @@ fn zeros(runs: u32) -> Vec<u8> {
 
 #[test]
 fn metadata_that_inflates_takes_no_memory() {
-    let name = "coordinator::pictures::tests::metadata_that_inflates_takes_no_memory";
+    let name = "pictures::tests::metadata_that_inflates_takes_no_memory";
     let grown = growth(name, || {
         let inflating = zeros(2_500_000);
         let profile = [b"icc\0\0", &*inflating].concat();
