@@ -220,7 +220,7 @@ fn commands() -> Vec<String> {
     names
 }
 
-fn quoted(text: &str) -> impl Iterator<Item = &str> {
+pub fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
@@ -234,7 +234,7 @@ fn is_path(word: &str) -> bool {
 }
 
 /// README.md, CHANGELOG.md and everything in `docs/`.
-fn documents() -> Vec<String> {
+pub fn documents() -> Vec<String> {
     let entries = fs::read_dir(root().join("docs")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut documents: Vec<String> = names.map(|name| format!("docs/{name}")).collect();
@@ -252,7 +252,7 @@ fn links(text: &str) -> Vec<&str> {
         .collect()
 }
 
-fn read(file: &str) -> String {
+pub fn read(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap()
 }
 

@@ -20,6 +20,8 @@ mod demo;
 mod documents;
 mod engine;
 #[cfg(feature = "coordinator")]
+mod examples;
+#[cfg(feature = "coordinator")]
 mod extensions;
 mod fit;
 #[cfg(feature = "coordinator")]
@@ -45,6 +47,7 @@ mod offer;
 #[cfg(feature = "coordinator")]
 mod operator;
 mod probe;
+mod prose;
 #[cfg(feature = "coordinator")]
 mod routes;
 mod support;

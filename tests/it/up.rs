@@ -12,10 +12,10 @@ use serde_json::Value;
 use crate::support::worker::worker;
 
 /// A running `worker up`, killed when its test ends.
-struct Up {
+pub struct Up {
     child: Child,
-    url: String,
-    key: String,
+    pub url: String,
+    pub key: String,
     models: Vec<String>,
     took: Duration,
 }
@@ -62,7 +62,7 @@ fn start_with(folder: &Path, more: &[&str], variables: &[(&str, &str)]) -> Child
 }
 
 /// Starts it as a script does.
-fn up(folder: &Path) -> Up {
+pub fn up(folder: &Path) -> Up {
     up_with(folder, &[])
 }
 
