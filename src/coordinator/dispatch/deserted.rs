@@ -127,7 +127,7 @@ impl Dispatcher {
             let failure = match entry.has_output() {
                 true => Failure::new(
                     FailureKind::WorkerLost,
-                    "no other worker can go on with this output",
+                    "no other worker can continue this output",
                 ),
                 false => Failure::new(
                     FailureKind::NoWorker,

@@ -201,11 +201,11 @@ impl CloseReason {
     /// For the log, and for the peer where it is closed with a word.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Replaced => "another connection has taken the name",
-            Self::Silent => "nothing was heard while it had a job",
-            Self::Evicted { .. } => "it failed too often",
-            Self::Barred { .. } => "the name is still barred",
-            Self::Drained => "it has drained, or had its time to",
+            Self::Replaced => "replaced by a newer connection with the same name",
+            Self::Silent => "heartbeat missed during a job",
+            Self::Evicted { .. } => "too many failures",
+            Self::Barred { .. } => "the name is still in cooldown after too many failures",
+            Self::Drained => "drained, or the drain timed out",
         }
     }
 
@@ -231,7 +231,7 @@ impl Outcome {
             )),
             Self::Expired => Some(Failure::new(
                 FailureKind::Expired,
-                "the job did not end within its lifetime",
+                "the job expired before it was finished",
             )),
         }
     }

@@ -39,7 +39,7 @@ impl Dispatcher {
     pub(super) fn drop_slow_client(&mut self, job: JobId, out: &mut Vec<Effect>) {
         let failure = Failure::new(
             FailureKind::SlowClient,
-            "the client reads more slowly than the output is written",
+            "the client read the output too slowly",
         );
         self.stop(job, Outcome::Failed(failure), CancelReason::Client, out);
     }
@@ -198,9 +198,11 @@ impl Dispatcher {
                 self.stop(job, Outcome::Expired, CancelReason::Timeout, out);
             }
             Finding::WorkerSilent => self.close_silent(job, out),
-            Finding::JobSilent => self.stalled(job, "the worker fell silent on this job", out),
+            Finding::JobSilent => {
+                self.stalled(job, "the worker sent nothing more for this job", out)
+            }
             Finding::KeptTooLong => {
-                let why = "the worker has kept this job for longer than it lives";
+                let why = "the worker held this job beyond its lifetime";
                 self.stalled(job, why, out);
             }
             Finding::GraceOver => self.take_back(job, Gone::Lost, out),

@@ -121,7 +121,7 @@ impl Dispatcher {
 
     fn relay(&mut self, job: JobId, worker: WorkerId, event: Event, out: &mut Vec<Effect>) {
         if let Some((bytes, most)) = self.too_long(job, &event) {
-            let why = format!("the worker wrote {bytes} bytes, and the job takes {most}");
+            let why = format!("the worker sent {bytes} bytes of output, the job allows {most}");
             return self.break_off(job, why, out);
         }
         let tells_tokens = self
@@ -214,7 +214,7 @@ impl Dispatcher {
         if *finish == FinishReason::Cancelled {
             return Some(Failure::new(
                 FailureKind::WorkerFailed,
-                "the worker stopped without being asked",
+                "the worker cancelled the job on its own",
             ));
         }
         let worker = self.workers.get(&entry.lease()?.worker)?;

@@ -87,14 +87,16 @@ impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ShuttingDown => write!(formatter, "the coordinator is shutting down"),
-            Self::QueueFull { waiting } => write!(formatter, "{waiting} jobs are already waiting"),
+            Self::QueueFull { waiting } => {
+                write!(formatter, "the queue is full: {waiting} jobs are waiting")
+            }
             Self::InFlight { open, most } => write!(
                 formatter,
-                "the account has {open} jobs in flight and may have {most}"
+                "the account has {open} jobs in flight, its limit is {most}"
             ),
             Self::TooManyJobs { wanted, most } => write!(
                 formatter,
-                "the request makes {wanted} jobs and the account may have {most} at a time"
+                "the request has {wanted} jobs, the account may have {most} at a time"
             ),
             Self::Duplicate => write!(formatter, "a job with this id has already been accepted"),
             Self::Unserved { missing, online } if online.is_empty() => {
@@ -113,15 +115,15 @@ impl fmt::Display for Missing {
             Self::Model(names) => write!(formatter, "no worker serves {}", names.join(" or ")),
             Self::Absent(names) => write!(
                 formatter,
-                "no worker of {} has polled lately",
+                "no worker of {} polled recently",
                 names.join(" or ")
             ),
-            Self::Kind(kind) => write!(formatter, "no worker of this model takes {kind:?} jobs"),
+            Self::Kind(kind) => write!(formatter, "no worker of this model accepts {kind:?} jobs"),
             Self::Format(formats) => {
                 let names: Vec<_> = formats.names().collect();
                 write!(
                     formatter,
-                    "no worker of this model speaks {}",
+                    "no worker of this model supports {}",
                     names.join(" or ")
                 )
             }
@@ -129,23 +131,26 @@ impl fmt::Display for Missing {
                 let names: Vec<_> = missing.names().collect();
                 write!(
                     formatter,
-                    "no worker of this model offers {}",
+                    "no worker of this model supports {}",
                     names.join(" and ")
                 )
             }
             Self::Context { wanted, longest } => write!(
                 formatter,
-                "the request needs {wanted} tokens of context and the workers of this model take {longest}"
+                "the request needs {wanted} tokens of context, the workers of this model support at most {longest}"
             ),
             Self::Reach(Reach { pixels, steps, .. }) if *pixels > 0 => write!(
                 formatter,
-                "no worker of this model takes {pixels} pixels in {steps} steps"
+                "no worker of this model accepts {pixels} pixels with {steps} steps"
             ),
             Self::Reach(Reach { window, output, .. }) => write!(
                 formatter,
-                "no worker of this model takes {window} tokens of context and {output} of output"
+                "no worker of this model accepts {window} tokens of context with {output} tokens of output"
             ),
-            Self::Trust => write!(formatter, "no worker of this model may see this job"),
+            Self::Trust => write!(
+                formatter,
+                "no worker of this model is allowed to run this job"
+            ),
         }
     }
 }

@@ -83,7 +83,7 @@ impl Dispatcher {
         let cause = cannot_continue.then(|| {
             Failure::new(
                 FailureKind::WorkerLost,
-                "no other worker can go on with this output",
+                "no other worker can continue this output",
             )
         });
         self.requeue(job, cause, out);
@@ -99,7 +99,7 @@ impl Dispatcher {
         if entry.history.losses > self.settings.loss_limit {
             let failure = Failure::new(
                 FailureKind::WorkerLost,
-                "too many workers were lost with this job",
+                "too many workers were lost while they ran this job",
             );
             return self.settle(job, Outcome::Failed(failure), None, out);
         }
@@ -188,7 +188,7 @@ impl Dispatcher {
         let lost = || {
             Failure::new(
                 FailureKind::WorkerLost,
-                "the worker was lost in the middle of its output",
+                "the worker was lost during its output",
             )
         };
         let failure = cause.unwrap_or_else(lost);

@@ -161,7 +161,7 @@ impl Dispatcher {
             let outcome = match &settling.outcome {
                 Outcome::Delivered { .. } => Outcome::Failed(Failure::new(
                     FailureKind::StoreUnavailable,
-                    "the result could not be recorded",
+                    "the result could not be saved",
                 )),
                 other => other.clone(),
             };

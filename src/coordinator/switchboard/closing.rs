@@ -13,7 +13,7 @@ use muster_protocol::job::{Failure, FailureKind};
 impl Desk {
     /// Nothing that was known can be relied on. What was to be settled may still be: the store does that by itself.
     pub fn start_over(&mut self) {
-        let failure = || Failure::new(FailureKind::Internal, "something went wrong inside");
+        let failure = || Failure::new(FailureKind::Internal, "internal error");
         for (job, is_stored) in self.lines.jobs() {
             match is_stored {
                 // Whoever follows it queues it again.

@@ -184,7 +184,10 @@ impl Desk {
     /// A panic is a bug, and must not become silence: every job that is here gets its end, and workers dial again.
     fn work_off_safely(&mut self, post: &mut Post) {
         while catch_unwind(AssertUnwindSafe(|| self.work_off(post))).is_err() {
-            error!("the switchboard panicked: {} jobs fail", self.lines.len());
+            error!(
+                "the dispatch task panicked and is restarting: {} jobs fail or are queued again",
+                self.lines.len()
+            );
             self.start_over();
         }
     }

@@ -265,7 +265,7 @@ mod tests {
         let (mut said, mut ids, mut logprobs) = (String::new(), Vec::new(), 0);
         for event in read_all(&pipe) {
             let Event::Token(token) = event else {
-                panic!("a token was wanted");
+                panic!("expected a token");
             };
             said.push_str(&token.text);
             ids.extend(token.ids);
@@ -299,7 +299,7 @@ mod tests {
         }
         let seen = read_all(&pipe);
         let Some(Event::Preview { bytes, .. }) = seen.last() else {
-            panic!("a preview was wanted");
+            panic!("expected a preview");
         };
         assert_eq!((seen.len(), bytes[0]), (1, 99));
     }

@@ -126,7 +126,7 @@ impl Desk {
         if let Outcome::Failed(failure) = &outcome
             && failure.kind == FailureKind::StoreUnavailable
         {
-            warn!(job.id = %job, "job {job} ends unpaid: its result could not be recorded");
+            warn!(job.id = %job, "job {job} ends unpaid: its result could not be saved");
         }
         self.polling.ended(job);
         let ended = outcome.clone();

@@ -18,7 +18,7 @@ fn jobs_agree_with_workers(dispatcher: &Dispatcher) {
         let worker = &dispatcher.workers[&lease.worker];
         assert!(
             worker.running.contains(id),
-            "{id} runs on a worker that does not know it"
+            "{id} runs on a worker that does not list it"
         );
         let connected = worker.session == Some(lease.session);
         let orphaned = matches!(lease.phase, Phase::Orphaned { .. });
@@ -32,24 +32,27 @@ fn jobs_agree_with_workers(dispatcher: &Dispatcher) {
         // Who polls takes what it asks for.
         assert!(
             worker.polls() || worker.running.len() <= worker.slots,
-            "{id:?} has more than it can do"
+            "{id:?} has more jobs than slots"
         );
         let by_model: u32 = worker.models.iter().map(|model| model.running).sum();
         assert_eq!(
             by_model as usize,
             worker.running.len(),
-            "{id:?} counts its models wrongly"
+            "{id:?} has wrong model counts"
         );
         for job in &worker.running {
             let lease = dispatcher.jobs.get(job).and_then(|entry| entry.lease());
             assert!(
                 lease.is_some_and(|lease| lease.worker == *id),
-                "{id:?} runs {job}, which does not run there"
+                "{id:?} lists {job}, which does not run there"
             );
         }
         match worker.session {
             Some(session) => assert_eq!(dispatcher.sessions.get(&session), Some(id)),
-            None => assert!(!worker.running.is_empty(), "{id:?} is kept for nothing"),
+            None => assert!(
+                !worker.running.is_empty(),
+                "{id:?} is kept without a reason"
+            ),
         }
     }
     assert!(dispatcher.sessions.len() <= dispatcher.workers.len());
@@ -73,7 +76,7 @@ fn workers_stand_where_they_belong(dispatcher: &Dispatcher) {
             assert_eq!(
                 listing.place.is_some(),
                 open,
-                "{:?} is listed wrongly",
+                "{:?} is listed incorrectly",
                 worker.id
             );
             assert!(listing.place.is_none_or(|place| lane.free.contains(&place)));

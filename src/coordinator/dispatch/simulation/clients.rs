@@ -119,7 +119,10 @@ impl Clients {
         self.open.retain(|open| *open != job);
         match outcome {
             Outcome::Delivered { .. } => {
-                assert!(settled, "{job} was called delivered before it was settled");
+                assert!(
+                    settled,
+                    "{job} was reported delivered before its settlement"
+                );
                 assert_eq!(
                     client.seen, client.length,
                     "{job}: part of the output is missing"

@@ -27,10 +27,10 @@ const LARGE_EVERY: u64 = 60;
 const HAPPENS: [&str; 27] = [
     "bad_job",
     "brought",
-    "brought and not wanted",
-    "brought twice",
+    "unwanted submission",
+    "repeated submission",
     "cancelled",
-    "cancelled, and brought",
+    "submission after cancel",
     "claimed",
     "closed: barred",
     "closed: drained",
@@ -46,7 +46,7 @@ const HAPPENS: [&str; 27] = [
     "no_worker",
     "parked",
     "popped",
-    "popped together",
+    "several jobs in one pop",
     "resumed",
     "shutting_down",
     "slow_client",
@@ -73,7 +73,7 @@ fn the_promises_hold_whatever_happens() {
     let missing = HAPPENS.iter().find(|what| !happened.contains_key(*what));
     assert!(
         runs < RUNS || missing.is_none(),
-        "{missing:?} never happened: {happened:?}"
+        "{missing:?} never occurred: {happened:?}"
     );
 }
 
@@ -101,13 +101,10 @@ fn run(seed: u64) -> BTreeMap<&'static str, u64> {
 struct Shout(u64);
 
 impl Drop for Shout {
-    #[expect(
-        clippy::print_stdout,
-        reason = "the seed is how the failure is repeated"
-    )]
+    #[expect(clippy::print_stdout, reason = "the seed reproduces the failure")]
     fn drop(&mut self) {
         if std::thread::panicking() {
-            println!("repeat this with MUSTER_SIM_SEED={}", self.0);
+            println!("reproduce this with MUSTER_SIM_SEED={}", self.0);
         }
     }
 }

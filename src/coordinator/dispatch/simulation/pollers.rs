@@ -116,8 +116,15 @@ impl Poller {
         length: u32,
         random: &mut Random,
     ) -> Vec<(Duration, Brought)> {
-        assert!(offer.prefill.is_none(), "it cannot go on with anything");
-        assert_eq!(Some(offer.session), self.session, "somebody else's offer");
+        assert!(
+            offer.prefill.is_none(),
+            "a polling worker cannot continue outputs"
+        );
+        assert_eq!(
+            Some(offer.session),
+            self.session,
+            "the offer of another session"
+        );
         if random.permille(self.manners.silent) {
             return Vec::new();
         }
@@ -147,7 +154,7 @@ impl Brought {
         let events = match (self.is_fault, self.kind) {
             (true, _) => vec![Event::Failed(Failure::new(
                 FailureKind::WorkerFailed,
-                "so it goes",
+                "simulated failure",
             ))],
             (false, Kind::Image) => vec![Event::Media(Media::default()), done()],
             (false, _) => {

@@ -187,7 +187,7 @@ impl Rig {
             Effect::Offer(offer) => {
                 assert!(
                     !took_ack || self.extensions.multi,
-                    "{:?} takes the job for its ack",
+                    "{:?} confuses the job with its ack",
                     self.id
                 );
                 self.take(offer, length, random)
@@ -222,13 +222,13 @@ impl Rig {
     ) -> (Vec<Say>, Option<(JobId, u32)>) {
         let busy = self.tasks.values().filter(|task| !task.finished).count();
         if !self.extensions.multi {
-            assert_eq!(busy, 0, "{:?} would swallow the job", self.id);
+            assert_eq!(busy, 0, "{:?} would lose the job", self.id);
         }
         let prefill = offer.prefill.as_ref();
         let tokens = prefill.map_or(&[][..], |prefill| &prefill.tokens);
         assert!(
             tokens.iter().copied().eq(0..tokens.len() as u32),
-            "not what was delivered: {tokens:?}"
+            "differs from the delivered output: {tokens:?}"
         );
         let key = (offer.job.id, offer.attempt);
         self.tasks.insert(
@@ -323,7 +323,7 @@ impl Rig {
         let task = &self.tasks[&key];
         assert!(
             after <= task.seq,
-            "{key:?}: the coordinator heard what was never said"
+            "{key:?}: the coordinator received an output that was never sent"
         );
         // It may say again what it cannot know has arrived.
         let from = (after as usize).saturating_sub(1);
@@ -430,7 +430,7 @@ impl Kept {
                     ..Usage::default()
                 },
             },
-            Self::Failed(kind) => Event::Failed(Failure::new(kind, "so it goes")),
+            Self::Failed(kind) => Event::Failed(Failure::new(kind, "simulated failure")),
             Self::Busy => {
                 return Said::Busy {
                     retry_after: Duration::from_millis(200),

@@ -61,8 +61,12 @@ impl Store {
             return;
         }
         let row = &self.settled[&job];
-        assert_eq!(row.reward, reward, "{job} was settled for something else");
-        assert_eq!(row.worker, Some(worker), "{job} is somebody else's");
+        assert_eq!(row.reward, reward, "{job} was settled with another reward");
+        assert_eq!(
+            row.worker,
+            Some(worker),
+            "{job} was settled for another worker"
+        );
         assert!(self.told.insert(job), "{job} was acked twice");
     }
 

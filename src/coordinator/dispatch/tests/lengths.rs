@@ -115,7 +115,7 @@ fn a_worker_is_believed_no_more_tokens_than_its_job_allows() {
     desk.public(1);
     let job = desk.new_job();
     let Body::Text(text) = &job.body else {
-        panic!("a text was wanted");
+        panic!("expected a text");
     };
     let most = text.max_tokens.or(job.limits.output_tokens).unwrap();
     desk.submit(job);

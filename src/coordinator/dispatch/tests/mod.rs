@@ -255,7 +255,7 @@ impl Desk {
 
     pub fn offer(&mut self) -> Offer {
         let mut offers = self.offers();
-        assert_eq!(offers.len(), 1, "wanted one offer, found {offers:?}");
+        assert_eq!(offers.len(), 1, "expected one offer, found {offers:?}");
         offers.remove(0)
     }
 
@@ -270,7 +270,7 @@ impl Desk {
 
     pub fn end(&mut self) -> Outcome {
         let mut ends = self.ends();
-        assert_eq!(ends.len(), 1, "wanted one end, found {ends:?}");
+        assert_eq!(ends.len(), 1, "expected one end, found {ends:?}");
         ends.remove(0).1
     }
 

@@ -258,7 +258,7 @@ fn who_has_no_key_leaves_half_of_the_queue_to_those_who_have_one() {
         match refused {
             None => None,
             Some(Refusal::QueueFull { waiting }) => Some(waiting),
-            Some(refusal) => panic!("wanted a full queue, found {refusal}"),
+            Some(refusal) => panic!("expected a full queue, found {refusal}"),
         }
     };
     assert_eq!(

@@ -539,7 +539,7 @@ fn a_worker_that_has_ceased_to_poll_serves_no_client_who_waits() {
     desk.submit(job);
     let missing = match refusal(&mut desk) {
         Some(Refusal::Unserved { missing, .. }) => missing,
-        other => panic!("a refusal was wanted, found {other:?}"),
+        other => panic!("expected a refusal, found {other:?}"),
     };
     assert_eq!(missing, Missing::Absent(vec!["tiny".into()]));
     desk.stored();

@@ -110,7 +110,7 @@ impl Rig {
     async fn offer(&self) -> Offer {
         match self.order().await {
             Order::Offer(offer) => *offer,
-            other => panic!("an offer was wanted, found {other:?}"),
+            other => panic!("expected an offer, found {other:?}"),
         }
     }
 
@@ -254,7 +254,7 @@ async fn a_job_goes_out_and_its_tokens_come_back() {
         outcome, worker, ..
     } = next(&mut stream).await
     else {
-        panic!("the end was wanted");
+        panic!("expected the end");
     };
     assert!(matches!(outcome, Outcome::Delivered { .. }));
     assert_eq!(worker.as_deref(), Some("rig"));
@@ -348,7 +348,7 @@ async fn dropping_the_stream_cancels_the_job() {
     let offer = rig.offer().await;
     drop(stream);
     let Order::Cancel { job, why, .. } = rig.order().await else {
-        panic!("a cancel was wanted");
+        panic!("expected a cancel");
     };
     assert_eq!((job, why), (offer.job.id, CancelReason::Client));
 }
@@ -378,7 +378,7 @@ async fn one_client_that_does_not_read_loses_its_job_and_the_other_63_notice_not
         }
     }
     let Order::Cancel { job, .. } = rig.order().await else {
-        panic!("a cancel was wanted");
+        panic!("expected a cancel");
     };
     assert_eq!(job, stalled_offer.job.id);
     for (stream, offer) in streams.iter_mut().zip(&offers) {

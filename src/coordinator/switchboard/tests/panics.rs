@@ -70,7 +70,7 @@ async fn a_handler_that_panics_loses_its_own_job_and_the_socket_keeps_the_others
     rig.say(&first, [text("hi")]).await;
     assert!(handler.await.is_err());
     let Order::Cancel { job, .. } = rig.order().await else {
-        panic!("a cancel was wanted");
+        panic!("expected a cancel");
     };
     assert_eq!(job, first.job.id);
     rig.say(&second, [text("hi"), done(1)]).await;

@@ -114,7 +114,7 @@ impl World {
         if let Some(lease) = entry.and_then(|entry| entry.lease()) {
             assert!(
                 self.told_to_stop.contains(&(job, lease.attempt)),
-                "{job} runs on, and its worker does not know better"
+                "{job} still runs, and its worker was not told to stop"
             );
         }
     }

@@ -182,7 +182,7 @@ impl World {
         let wake = self.dispatcher.next_wake();
         assert!(
             wake.is_none_or(|wake| wake >= self.now.mono),
-            "the dispatcher overslept"
+            "the dispatcher missed its wake-up"
         );
         if next.is_none() && self.clients.open.is_empty() {
             return None;
@@ -437,7 +437,11 @@ impl World {
                 self.clients.check_parts(&facts);
                 for part in &facts.parts {
                     let worker = self.offered.get(&(facts.job.id, part.attempt));
-                    assert_eq!(worker, Some(&part.worker), "paid is who was asked");
+                    assert_eq!(
+                        worker,
+                        Some(&part.worker),
+                        "the worker with the attempt is paid"
+                    );
                 }
                 if let Some((wait, answer)) = self.store.settle(&facts, &mut self.random) {
                     self.after(wait, Happening::ToDispatcher(answer));
@@ -470,13 +474,13 @@ impl World {
             Effect::Offer(ref offer) => {
                 let worker = self.worker_of(offer.session);
                 let before = self.offered.insert((offer.job.id, offer.attempt), worker);
-                assert_eq!(before, None, "an attempt is one worker's");
+                assert_eq!(before, None, "each attempt belongs to one worker");
                 match self.polling.contains_key(&offer.session) {
                     true => self.popped.push(offer.clone()),
                     false => self.tell(offer.session, effect),
                 }
             }
-            Effect::Drained => assert!(self.clients.open.is_empty(), "drained, and jobs are open"),
+            Effect::Drained => assert!(self.clients.open.is_empty(), "drained with open jobs"),
         }
     }
 

@@ -45,13 +45,13 @@ impl World {
         let (most, scattered) = (wants.most as usize, wants.scattered);
         self.give(Input::Pop { session, wants });
         let offers = std::mem::take(&mut self.popped);
-        assert!(offers.len() <= most, "more than it asked for");
+        assert!(offers.len() <= most, "more jobs than requested");
         let requests: BTreeSet<RequestId> = offers.iter().map(|it| it.job.request).collect();
-        assert!(scattered || requests.len() <= 1, "of several requests");
+        assert!(scattered || requests.len() <= 1, "jobs of several requests");
         self.note(match offers.len() {
             0 => return,
             1 => "popped",
-            _ => "popped together",
+            _ => "several jobs in one pop",
         });
         for offer in offers {
             let length = self.clients.jobs[&offer.job.id].length;
@@ -77,8 +77,11 @@ impl World {
         let wants = Wants::only(vec![job]);
         self.give(Input::Pop { session, wants });
         for offer in std::mem::take(&mut self.popped) {
-            assert_eq!(offer.job.id, job, "it was given something else");
-            assert!(may_be_out, "it was never out, or somebody has had it");
+            assert_eq!(offer.job.id, job, "the job differs from the popped one");
+            assert!(
+                may_be_out,
+                "the job was not leased, or was already submitted"
+            );
             self.note("claimed");
             let brought = Brought {
                 session,
@@ -101,15 +104,18 @@ impl World {
         });
         if is_its_own {
             assert_eq!(self.offered[&key], self.pollers[index].id);
-            assert!(!self.brought.contains(&key), "it has brought that");
+            assert!(
+                !self.brought.contains(&key),
+                "the output was already submitted"
+            );
             if self.clients.jobs[&brought.job].left {
-                self.note("cancelled, and brought");
+                self.note("submission after cancel");
             }
             self.note("brought");
         } else {
             self.note(match self.brought.contains(&key) {
-                true => "brought twice",
-                false => "brought and not wanted",
+                true => "repeated submission",
+                false => "unwanted submission",
             });
         }
         self.brought.insert(key);
