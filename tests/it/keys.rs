@@ -125,7 +125,7 @@ fn misuse_of_keys_is_refused_with_advice() {
     fails(
         &["list", "--database", "postgres://nobody@127.0.0.1:1/none"],
         69,
-        "cannot be reached: postgres://127.0.0.1:1/none: ",
+        "the database is unreachable: postgres://127.0.0.1:1/none: ",
     );
 }
 

@@ -261,7 +261,7 @@ fn a_database_deleted_under_a_coordinator_is_told_and_requests_are_refused() {
     );
     serve
         .running
-        .wait_for("stop the coordinator, give this copy the database's name, start again");
+        .wait_for("stop the coordinator, rename the copy to the database file, start again");
     let copy = fs::read_dir(serve.data()).unwrap().find_map(|file| {
         let path = file.unwrap().path();
         path.to_string_lossy().contains(".rescued-").then_some(path)
@@ -278,7 +278,7 @@ fn a_media_folder_that_was_deleted_is_made_anew_and_one_that_is_another_is_told(
     let mut serve = serve("");
     let media = serve.data().join("media");
     fs::remove_dir_all(&media).unwrap();
-    serve.running.wait_for("images that were in it are lost");
+    serve.running.wait_for("its images are lost");
     assert!(media.join("results").is_dir());
     let away = serve.data().join("away");
     fs::rename(&media, &away).unwrap();

@@ -81,7 +81,7 @@ impl Store {
         };
         // Only a login can be taken.
         let made = self.change(new).await?;
-        made.ok_or_else(|| StorageError::Refused("an account was not made".to_owned()))
+        made.ok_or_else(|| StorageError::Refused("the account was not created".to_owned()))
     }
 
     /// An account that is called by its login at first; none if the login is taken.

@@ -47,7 +47,7 @@ pub async fn have_alone(
         if !is_told {
             let seconds = patience.as_secs();
             info!(
-                "{location} is in use by another coordinator; this one waits {seconds} s for its end"
+                "{location} is in use by another coordinator, waiting up to {seconds} s for it to stop"
             );
             is_told = true;
         }
@@ -86,11 +86,11 @@ async fn retaken(location: &Location) -> Option<AnyConnection> {
     let mut connection = connect(location).await.ok()?;
     match take(&mut connection).await {
         Ok(true) => {
-            warn!("{location} was gone for a while, and is this coordinator's again");
+            warn!("the connection to {location} was lost, reconnected and locked it again");
             Some(connection)
         }
         Ok(false) => {
-            error!("another coordinator has taken {location}: stop one of them");
+            error!("another coordinator has locked {location}: stop one of the two");
             None
         }
         Err(_) => None,

@@ -8,32 +8,32 @@ pub enum StorageError {
     #[error("{0}")]
     Misnamed(String),
     #[error(
-        "the database has schema {found} and this program knows {known}: it was written by a newer version"
+        "the database has schema {found}, this version supports up to {known}: use a newer version of the program"
     )]
     Newer { found: i64, known: i64 },
-    #[error("the database is locked by another program, for more than {0} seconds")]
+    #[error("another program has locked the database for more than {0} seconds")]
     Locked(u64),
-    #[error("the database cannot be written: the file or its folder is read-only")]
+    #[error("the database or its folder is read-only")]
     ReadOnly,
-    #[error("the database cannot be written: the disk is full")]
+    #[error("the disk of the database is full")]
     Full,
     #[error(
-        "the database file was deleted or replaced while it was in use; nothing is written until the operator puts it back"
+        "the database file was deleted or replaced while in use: writes are refused until the file is restored"
     )]
     FileGone,
     #[error(
-        "the database file is missing and {0} beside it holds what it had: give that copy the database's name, or move it away to start with an empty database"
+        "the database file is missing, and {0} beside it holds a copy: rename the copy to the database file, or move it away to start with an empty database"
     )]
     Rescued(String),
-    #[error("the database cannot be read: {0}")]
+    #[error("invalid data in the database: {0}")]
     Broken(String),
     /// A server that is down, a file that cannot be opened.
-    #[error("the database cannot be reached: {0}")]
+    #[error("the database is unreachable: {0}")]
     Unreachable(String),
     /// The statement or its values: trying again does not help, and its neighbours are not to blame.
-    #[error("the database refused a statement: {0}")]
+    #[error("the database rejected a statement: {0}")]
     Refused(String),
-    #[error("the store is closed")]
+    #[error("the database is closed")]
     Closed,
 }
 
@@ -59,7 +59,7 @@ impl From<sqlx::Error> for StorageError {
                 }
             }
             sqlx::Error::Io(error) => Self::Unreachable(error.kind().to_string()),
-            sqlx::Error::PoolTimedOut => Self::Unreachable("no answer in time".to_owned()),
+            sqlx::Error::PoolTimedOut => Self::Unreachable("no response in time".to_owned()),
             sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => Self::Closed,
             sqlx::Error::Tls(error) => Self::Unreachable(format!("TLS: {error}")),
             sqlx::Error::Protocol(what) => Self::Unreachable(what),

@@ -230,7 +230,7 @@ async fn twin(
 }
 
 fn gone() -> StorageError {
-    StorageError::Broken("a filter that was just written is not there".to_owned())
+    StorageError::Broken("a filter is missing right after it was written".to_owned())
 }
 
 impl Stored for FilterRow {

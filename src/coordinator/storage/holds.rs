@@ -161,9 +161,9 @@ impl Store {
         let rows = rows.fetch_all(&self.readers).await?;
         let id = |row: &AnyRow| {
             let text: String = row.try_get(0)?;
-            text.parse()
-                .map(RequestId)
-                .map_err(|_| StorageError::Broken(format!("a hold is for the request {text:?}")))
+            text.parse().map(RequestId).map_err(|_| {
+                StorageError::Broken(format!("a kudos hold has the invalid request id {text:?}"))
+            })
         };
         rows.iter().map(id).collect()
     }

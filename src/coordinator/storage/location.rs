@@ -44,7 +44,7 @@ impl Location {
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
             // The text may hold a password: it is not quoted.
             let url = Url::parse(text).map_err(|error| {
-                StorageError::Misnamed(format!("the database's address is not a URL: {error}"))
+                StorageError::Misnamed(format!("the database address is not a valid URL: {error}"))
             })?;
             return match url.query_pairs().all(|(name, _)| is_parameter(&name)) {
                 true => Ok(Self::Postgres(url)),
@@ -55,7 +55,7 @@ impl Location {
         let path = path.strip_prefix("//").unwrap_or(path);
         if path.is_empty() || path.contains("://") {
             return Err(StorageError::Misnamed(
-                "the database is named by a path, by sqlite:PATH or by postgres://HOST/NAME"
+                "invalid database address: use PATH, sqlite:PATH or postgres://HOST/NAME"
                     .to_owned(),
             ));
         }
@@ -87,7 +87,7 @@ fn is_parameter(name: &str) -> bool {
 /// Which one it was is not said either: it may be the rest of a password.
 fn unknown_parameter() -> StorageError {
     StorageError::Misnamed(format!(
-        "the database's address has a parameter other than {}",
+        "unknown parameter in the database address, allowed are {}",
         PARAMETERS.join(", ")
     ))
 }
@@ -95,12 +95,15 @@ fn unknown_parameter() -> StorageError {
 /// The path is percent-encoded whole: a folder may be called `what?#`. The file is made by [`super::migrate`] alone: a
 /// connection that is opened after the file was deleted must fail, not find an empty database.
 fn sqlite_url(path: &Path) -> Result<Url, StorageError> {
-    let text = path
-        .to_str()
-        .ok_or_else(|| StorageError::Misnamed(format!("{} is not UTF-8", path.display())))?;
+    let text = path.to_str().ok_or_else(|| {
+        StorageError::Misnamed(format!(
+            "the database path {} is not valid UTF-8",
+            path.display()
+        ))
+    })?;
     let escaped: String = text.bytes().map(escape).collect();
     Url::parse(&format!("sqlite://{escaped}?mode=rw"))
-        .map_err(|error| StorageError::Misnamed(format!("{text} cannot be a URL: {error}")))
+        .map_err(|error| StorageError::Misnamed(format!("invalid database path {text}: {error}")))
 }
 
 fn escape(byte: u8) -> String {

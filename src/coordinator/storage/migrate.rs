@@ -157,7 +157,7 @@ async fn keep_copy(
         return Err(error.into());
     }
     info!(
-        "the database of schema {found} was copied to {} before it is migrated",
+        "copied the database with schema {found} to {} before the migration",
         copy.display()
     );
     Ok(())

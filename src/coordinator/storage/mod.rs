@@ -278,5 +278,5 @@ fn readers(location: &Location) -> Result<AnyPool, StorageError> {
 }
 
 fn too_slow(patience: Duration) -> StorageError {
-    StorageError::Unreachable(format!("no answer within {} seconds", patience.as_secs()))
+    StorageError::Unreachable(format!("no response within {} seconds", patience.as_secs()))
 }

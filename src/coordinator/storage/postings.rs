@@ -85,7 +85,7 @@ pub async fn post(
     if !posting.is_sound() {
         let what = posting.terms();
         return Err(StorageError::Refused(format!(
-            "entries that do not balance: {what}"
+            "ledger entries do not balance: {what}"
         )));
     }
     if let Some(earlier) = earlier(posting, connection).await? {

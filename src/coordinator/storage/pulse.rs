@@ -12,7 +12,7 @@ use sqlx::{AnyPool, Row};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use crate::clock::wall_clock;
 use crate::modes::{ModeSet, Reading};
@@ -200,10 +200,10 @@ impl Pulse {
             Ok(look) => {
                 self.take_in(&look);
                 if !was_good {
-                    info!("the store answers again");
+                    info!("database reads work again");
                 }
             }
-            Err(error) if was_good => warn!("the store does not answer: {error}"),
+            Err(error) if was_good => error!("database reads fail: {error}"),
             Err(_) => {}
         }
     }
@@ -215,7 +215,7 @@ impl Pulse {
             Err(_) if self.is_rescued => {}
             Err(gone) => {
                 self.is_rescued = true;
-                error!("{gone}: requests are refused");
+                error!("requests are refused: {gone}");
                 let _ = self.health.note_write(&Err(gone));
                 if let Some(path) = self.files.rescue_path(wall_clock().0 / 1000) {
                     let (readers, stopping) = (self.readers.clone(), self.tasks.stopping());
@@ -271,10 +271,10 @@ async fn rescue(readers: &AnyPool, path: &Path) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match copy(readers, path).await {
         Ok(()) => error!(
-            "all that was answered is in {name}, beside where the database was: stop the coordinator, give this copy the database's name, start again"
+            "the database was copied to {name} beside its old path: stop the coordinator, rename the copy to the database file, start again"
         ),
         Err(error) => error!(
-            "{name} could not be written beside where the database was: {error}; put the database file back before the coordinator stops, or all since the last backup is lost"
+            "copying the database to {name} beside its old path failed: {error}; restore the database file before the coordinator stops, or all changes since the last backup are lost"
         ),
     }
 }

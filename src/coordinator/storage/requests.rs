@@ -262,7 +262,9 @@ fn request(row: &AnyRow) -> Result<RequestRow, StorageError> {
         kind: Kind::ALL
             .into_iter()
             .find(|it| kind_word(*it) == kind)
-            .ok_or_else(|| StorageError::Broken(format!("a request is of the kind {kind}")))?,
+            .ok_or_else(|| {
+                StorageError::Broken(format!("a request has the unknown kind {kind}"))
+            })?,
         body: row.try_get("body")?,
         accepted_at: UnixMillis(row.try_get("accepted_at")?),
         expires_at: UnixMillis(row.try_get("expires_at")?),

@@ -78,7 +78,7 @@ impl Store {
             let more = match forgotten {
                 Ok(gone) => gone >= STEP.into(),
                 Err(error) => {
-                    debug!("old records are kept for now: {error}");
+                    debug!("deleting old records failed, retrying later: {error}");
                     false
                 }
             };

@@ -220,7 +220,7 @@ impl Change for Gift {
 
 pub fn shared_key_id(stored: String) -> Result<SharedKeyId, StorageError> {
     let id = stored.parse().map(SharedKeyId);
-    id.map_err(|_| StorageError::Broken(format!("a shared key has the id {stored:?}")))
+    id.map_err(|_| StorageError::Broken(format!("a shared key has the invalid id {stored:?}")))
 }
 
 impl Stored for SharedKey {

@@ -32,9 +32,9 @@ pub struct WorkerRow {
 pub enum WorkerError {
     #[error("the worker name belongs to another account")]
     NameTaken,
-    #[error("a worker name has 1 to {LONGEST_NAME} bytes and no {FORBIDDEN}")]
+    #[error("a worker name must have 1 to {LONGEST_NAME} bytes and no {FORBIDDEN}")]
     BadName,
-    #[error("the account has as many workers as it may")]
+    #[error("the account has reached its limit of workers")]
     TooMany,
     #[error(transparent)]
     Storage(#[from] StorageError),

@@ -12,7 +12,7 @@ use sqlx::Executor;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info};
 
 use muster_process::tasks::Tasks;
 
@@ -113,8 +113,8 @@ impl Writer {
         match committed {
             // What to do about it is said with the copy that is made.
             Err(StorageError::FileGone) => {}
-            Err(error) if was_good => warn!("the store cannot be written: {error}"),
-            Ok(()) if !was_good => info!("the store can be written again"),
+            Err(error) if was_good => error!("database writes fail: {error}"),
+            Ok(()) if !was_good => info!("database writes work again"),
             _ => {}
         }
     }

@@ -232,7 +232,7 @@ impl Stored for Said {
             threads: u32::try_from(row.try_get::<i64, _>("threads")?).unwrap_or(1),
             nsfw: row.try_get::<i64, _>("nsfw")? != 0,
             models: serde_json::from_str(&models).map_err(|_| {
-                StorageError::Broken("a worker's models are not a list of names".to_owned())
+                StorageError::Broken("the models of a worker are not a list of names".to_owned())
             })?,
             takes: takes.split_whitespace().map(str::to_owned).collect(),
             max_pixels: row.try_get("max_pixels")?,

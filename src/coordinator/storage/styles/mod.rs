@@ -168,5 +168,5 @@ fn written_examples(examples: &[Example]) -> String {
 }
 
 fn broken(column: &str) -> StorageError {
-    StorageError::Broken(format!("{column} of a style cannot be read"))
+    StorageError::Broken(format!("invalid {column} of a style"))
 }
