@@ -80,29 +80,29 @@ pub struct Fetched {
 /// Why nothing came of it: for the client who named the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EgressError {
-    #[error("the address cannot be read")]
+    #[error("the URL is invalid")]
     NotAnAddress,
-    #[error("the address does not begin with {}", .0.words())]
+    #[error("the URL must begin with {}", .0.words())]
     Scheme(Schemes),
-    #[error("there is a name or a password in the address")]
+    #[error("the URL must not contain a user name or password")]
     Credentials,
     /// Of addresses that say so themselves. A name that leads inside is [`EgressError::Unreachable`], as one that does not
     /// exist is: clients must not learn which names exist in the operator's network.
-    #[error("the address does not lead to the internet")]
+    #[error("the URL must point to a public internet address")]
     Inside,
-    #[error("the address names port {0}: only 80, 443, 8080 and 8443 are used")]
+    #[error("port {0} in the URL is not allowed: use 80, 443, 8080 or 8443")]
     Port(u16),
-    #[error("the host of the address is unknown, not on the internet, or does not answer")]
+    #[error("the host of the URL is unknown, not public, or does not respond")]
     Unreachable,
-    #[error("the answer at the address is {0}, not 200")]
+    #[error("the URL returned HTTP status {0} instead of 200")]
     Status(u16),
-    #[error("the address leads elsewhere too often")]
+    #[error("the URL redirects too often")]
     Redirects,
-    #[error("what is at the address is compressed once more in transit")]
+    #[error("the response uses a content encoding, which is not supported")]
     Encoded,
-    #[error("what is at the address is larger than {0} bytes")]
+    #[error("the response is larger than {0} bytes")]
     TooLarge(usize),
-    #[error("what is at the address did not come within {} s", .0.as_secs())]
+    #[error("the response took longer than {} s", .0.as_secs())]
     TooSlow(Duration),
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tracing::warn;
+use tracing::error;
 
 use crate::file_id::{FileId, is_gone};
 
@@ -126,9 +126,9 @@ impl Disk {
         if free >= wanted {
             return Ok(());
         }
-        let message = format!("{free} bytes of the disk are free, and {wanted} are wanted");
+        let message = format!("the disk has {free} bytes free, {wanted} are required");
         if !self.warned.swap(true, Ordering::Relaxed) {
-            warn!("images are refused, serve.media.keep_free is to stay free: {message}");
+            error!("images are refused: {message}; free disk space or lower serve.media.keep_free");
         }
         Err(io::Error::new(ErrorKind::StorageFull, message))
     }

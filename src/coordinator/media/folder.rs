@@ -29,9 +29,8 @@ pub struct Folder {
     disk: Arc<Disk>,
 }
 
-const OTHER_FOLDER: &str = "the media folder is not the one that was opened: mount its disk again, or restart the coordinator to use the folder that is there";
-const DELETED_FOLDER: &str =
-    "the media folder was deleted and cannot be made anew: make it, writable for the coordinator";
+const OTHER_FOLDER: &str = "the media folder was replaced while in use: mount its disk again, or restart the coordinator to use the new folder";
+const DELETED_FOLDER: &str = "the media folder was deleted and recreating it failed: create a folder that the coordinator can write to";
 /// Where files are while they are written.
 const PARTS: &str = "parts";
 /// Stands for an object that was deleted, so that no link brings it back.
@@ -70,7 +69,9 @@ impl Folder {
             };
             match (folder.disk.note(problem), problem) {
                 (None, Some(problem)) => error!("images are refused: {problem}"),
-                (Some(_), None) => info!("the media folder is in its place again"),
+                (Some(_), None) => {
+                    info!("the media folder is available again, images are accepted")
+                }
                 _ => {}
             }
             Ok(())
@@ -90,7 +91,7 @@ impl Folder {
         match make(&self.root).and_then(|()| self.disk.adopt()) {
             Ok(()) => {
                 warn!(
-                    "the media folder, or one in it, was deleted and is made anew: images that were in it are lost"
+                    "the media folder or a subfolder was deleted and has been recreated: its images are lost"
                 );
                 None
             }
@@ -222,7 +223,7 @@ impl Folder {
     fn take_in(&self, part: &Path, key: Key, bytes: u64) -> io::Result<bool> {
         let there = fs::metadata(part)?.len();
         if there != bytes {
-            let message = format!("{bytes} bytes came, and {there} are on the disk");
+            let message = format!("{bytes} bytes were received, but {there} are on the disk");
             return Err(io::Error::other(message));
         }
         match fs::hard_link(part, self.path(key)) {
@@ -287,7 +288,7 @@ impl Folder {
     ) -> io::Result<T> {
         let folder = self.clone();
         let done = spawn_blocking(move || work(&folder)).await;
-        done.unwrap_or_else(|_| Err(io::Error::other("the work was broken off")))
+        done.unwrap_or_else(|_| Err(io::Error::other("the file operation was aborted")))
     }
 }
 

@@ -74,7 +74,9 @@ impl Media {
             let keys = stream::iter(self.inner.unwanted.take());
             let delete = async |key| {
                 if let Err(error) = self.delete(key).await {
-                    warn!("an object that nobody needs stays for now: {error}");
+                    warn!(
+                        "deleting an unused media object failed, leaving it to the media cleanup: {error}"
+                    );
                 }
             };
             keys.for_each_concurrent(AT_ONCE, delete).await;

@@ -35,7 +35,7 @@ pub enum Kind {
 
 /// A text that is no name of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not the name of an object: results/ID-NUMBER.webp is one")]
+#[error("invalid object name, expected a name such as results/ID-NUMBER.webp")]
 pub struct NoKey;
 
 /// By how much of its beginning the kind of an object is known.

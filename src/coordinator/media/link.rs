@@ -31,9 +31,9 @@ pub struct Ticket {
 /// Why a link opens nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadLink {
-    #[error("the link was not made by this service, or not whole")]
+    #[error("the link is incomplete or not from this service")]
     NotOurs,
-    #[error("the link is no longer good")]
+    #[error("the link has expired")]
     Expired,
 }
 
@@ -55,7 +55,7 @@ struct Query {
 impl Signer {
     /// `base` is where this coordinator is reached, without a slash at its end.
     pub fn new(secret: &[u8; 32], base: &str) -> Self {
-        let mac = Hmac::new_from_slice(secret).expect("HMAC-SHA-256 takes every key");
+        let mac = Hmac::new_from_slice(secret).expect("HMAC-SHA-256 accepts keys of any length");
         let base = base.trim_end_matches('/').to_owned();
         Self { mac, base }
     }

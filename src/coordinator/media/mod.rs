@@ -103,20 +103,20 @@ pub struct Links {
 /// The store does not work right now.
 #[derive(Debug, thiserror::Error)]
 pub enum MediaError {
-    #[error("the media folder: {0}")]
+    #[error("accessing the media folder failed: {0}")]
     Folder(#[from] io::Error),
-    #[error("the media bucket: {0}")]
+    #[error("accessing the media bucket failed: {0}")]
     Bucket(#[from] object_store::Error),
 }
 
 /// Why an upload is not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum Unaccepted {
-    #[error("something else was sent by this link before: it is good for one object, once")]
+    #[error("this upload link was already used for another file: each link accepts one")]
     Used,
-    #[error("what was sent is no webp, png or jpeg image")]
+    #[error("the upload is not a WebP, PNG or JPEG image")]
     NotAnImage,
-    #[error("what was sent is larger than the {most} bytes this link is for")]
+    #[error("the upload is larger than the {most} bytes that this link allows")]
     TooLarge { most: u64 },
     #[error(transparent)]
     Link(#[from] BadLink),
@@ -129,11 +129,11 @@ pub enum Unaccepted {
 /// A body that did not come to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Interrupted {
-    #[error("the body broke off")]
+    #[error("the body ended early")]
     BrokeOff,
-    #[error("nothing more of the body came for a while")]
+    #[error("the body stalled")]
     Silence,
-    #[error("the body came too slowly")]
+    #[error("the body arrived too slowly")]
     Slow,
 }
 
@@ -281,7 +281,7 @@ impl Media {
         loop {
             sleep(LOOKS).await;
             if let Err(error) = folder.look().await {
-                debug!("looking at the media folder failed: {error}");
+                debug!("checking the media folder failed: {error}");
             }
         }
     }
@@ -349,9 +349,9 @@ impl Media {
     async fn sweep_on(self) {
         loop {
             match self.sweep().await {
-                Ok(0) => debug!("no media were old enough to be removed"),
-                Ok(removed) => info!("{removed} media were old and are removed"),
-                Err(error) => warn!("old media stay for now: {error}"),
+                Ok(0) => debug!("media cleanup: nothing to remove"),
+                Ok(removed) => info!("media cleanup: removed {removed} old objects"),
+                Err(error) => warn!("media cleanup failed, retrying later: {error}"),
             }
             sleep(SWEEPS).await;
         }

@@ -118,7 +118,7 @@ async fn a_disk_that_is_to_stay_free_takes_nothing() {
     let place = place_keeping(HOUR, u64::MAX).await;
     let refused = place.media.put(key(1), Bytes::from_static(b"one")).await;
     let refused = refused.unwrap_err().to_string();
-    let wanted = format!("and {} are wanted", u64::MAX);
+    let wanted = format!("bytes free, {} are required", u64::MAX);
     assert!(refused.ends_with(&wanted), "{refused}");
     let link = place.media.upload_link(key(1), HOUR).await;
     assert!(link.is_err(), "nobody draws what is not taken: {link:?}");

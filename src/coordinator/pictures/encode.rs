@@ -65,7 +65,10 @@ fn to_webp(picture: &Picture) -> Result<Vec<u8>, PictureError> {
 fn quality(width: u32, height: u32) -> f32 {
     let pixels = f64::from(width) * f64::from(height);
     let share = ((pixels - FINE) / (COARSE - FINE)).clamp(0.0, 1.0);
-    #[expect(clippy::cast_possible_truncation, reason = "between 50 and 100")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the quality is between 50 and 100"
+    )]
     let quality = (BEST - share * (BEST - LEAST)) as f32;
     quality
 }

@@ -68,17 +68,17 @@ pub struct Prepared {
 /// Why an image is not taken: for the client who sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PictureError {
-    #[error("the image is no base64 text")]
+    #[error("the image is not valid base64")]
     NotBase64,
     #[error("the image is larger than {most} bytes")]
     TooLarge { most: usize },
-    #[error("the image has {found} pixels and may have {most}")]
+    #[error("the image has {found} pixels, at most {most} are allowed")]
     TooManyPixels { found: u64, most: u64 },
-    #[error("the image has {found} tiles of 512x512 and may have {most}")]
+    #[error("the image has {found} tiles of 512x512, at most {most} are allowed")]
     TooManyTiles { found: u64, most: u64 },
-    #[error("the image is {found} pixels long and may be {LONGEST_SIDE}")]
+    #[error("the longer side of the image has {found} pixels, at most {LONGEST_SIDE} are allowed")]
     TooLong { found: u32 },
-    #[error("the image cannot be opened: it is no png, jpeg, webp or gif, or it is broken")]
+    #[error("the image cannot be decoded: not a PNG, JPEG, WebP or GIF, or damaged")]
     Unreadable,
 }
 

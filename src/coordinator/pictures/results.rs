@@ -29,17 +29,17 @@ pub struct Results {
 pub enum Unfit {
     #[error("no image was uploaded for this job")]
     Missing,
-    #[error("what was uploaded for this job cannot be used: {0}")]
+    #[error("the upload for this job is unusable: {0}")]
     Refused(Unaccepted),
-    #[error("what was uploaded for this job cannot be used: {0}")]
+    #[error("the upload for this job is unusable: {0}")]
     Picture(#[from] PictureError),
-    #[error("the image has {}x{} pixels, wanted at least {}x{}", .found.0, .found.1, .least.0, .least.1)]
+    #[error("the image has {}x{} pixels, at least {}x{} are required", .found.0, .found.1, .least.0, .least.1)]
     TooSmall {
         found: (u32, u32),
         least: (u32, u32),
     },
     /// The store does not work right now, which is nobody's fault outside.
-    #[error("images cannot be read or kept now: {0}")]
+    #[error("reading or storing the image failed: {0}")]
     Store(#[from] MediaError),
 }
 
@@ -99,7 +99,7 @@ impl Unfit {
     pub fn is_workers_fault(&self) -> bool {
         match self {
             Self::Store(error) => {
-                warn!("looking at an uploaded image failed: {error}");
+                warn!("checking an uploaded image failed: {error}");
                 false
             }
             _ => true,

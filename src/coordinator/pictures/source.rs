@@ -61,11 +61,11 @@ pub enum SourceError {
     Size(usize),
     #[error(transparent)]
     Url(EgressError),
-    #[error("there is no png, jpeg, webp or gif at the address of the source image")]
+    #[error("the source image URL returned no PNG, JPEG, WebP or GIF")]
     UrlHasNone,
     #[error(transparent)]
     Unreadable(PictureError),
-    #[error("inpainting takes a mask, or a source image that is transparent in places")]
+    #[error("inpainting requires a mask, or a source image with transparent areas")]
     NoMask,
     /// The store does not work right now: nobody's fault outside.
     #[error(transparent)]
@@ -203,7 +203,7 @@ impl SourceError {
     pub fn refusal(&self) -> Refusal {
         match self.code() {
             Some(code) => Refusal::new(code, self.to_string()),
-            None => Refusal::plain(503, "images cannot be stored right now"),
+            None => Refusal::plain(503, "storing the source image failed, retry later"),
         }
     }
 }
