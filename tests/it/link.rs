@@ -848,7 +848,7 @@ fn the_program_works_for_a_coordinator_and_drains_when_told() {
     );
     let mut log = BufReader::new(coordinator.0.stderr.take().unwrap());
     let mut said = String::new();
-    while !said.contains("worker rig is gone: it has closed the socket with code 1000") {
+    while !said.contains("worker rig disconnected: closed by the worker with code 1000") {
         assert!(log.read_line(&mut said).unwrap() > 0, "{said}");
     }
 }

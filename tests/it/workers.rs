@@ -171,7 +171,7 @@ async fn a_newer_socket_of_the_same_name_replaces_the_older() {
     let closed = timeout(PATIENCE, first.socket.next()).await.unwrap();
     assert!(
         matches!(&closed, Some(Ok(Message::Close(Some(frame))))
-            if u16::from(frame.code) == 1012 && frame.reason.contains("taken the name")),
+            if u16::from(frame.code) == 1012 && frame.reason.contains("newer connection with the same name")),
         "{closed:?}"
     );
     drop(first);

@@ -22,7 +22,7 @@ pub struct Badge(Hmac<Sha256>);
 
 impl Badges {
     pub fn new(secret: &[u8; 32]) -> Self {
-        Self(Hmac::new_from_slice(secret).expect("HMAC-SHA-256 takes every key"))
+        Self(Hmac::new_from_slice(secret).expect("HMAC-SHA-256 accepts keys of any length"))
     }
 
     pub fn of(&self, worker: WorkerId) -> Badge {

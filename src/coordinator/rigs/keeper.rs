@@ -21,7 +21,7 @@ const SAVE: Duration = Duration::from_secs(30);
 /// Workers under one commit.
 const AT_ONCE: usize = 200;
 /// Newer workers know by its first words that nobody's hand did it.
-const NOTE: &str = "dropping too many jobs: so many within an hour that others had to do them; look at its speed, \
+const NOTE: &str = "dropping too many jobs: too many within an hour went to other workers; check the worker's speed, \
                     then end the maintenance";
 
 pub fn start(rigs: &Rigs, tasks: &Tasks) {
@@ -78,16 +78,22 @@ impl Rigs {
                     worker = id,
                     "worker {id} dropped too many jobs and is in maintenance"
                 ),
-                Err(error) => warn!(worker = id, "worker {id} should be in maintenance: {error}"),
+                Err(error) => warn!(
+                    worker = id,
+                    "setting worker {id} to maintenance failed: {error}"
+                ),
             }
         }
         match self.suspect(worker, reason).await {
             Ok(true) => warn!(
                 worker = id,
-                "worker {id} is paused: there is too much suspicion"
+                "worker {id} is paused: suspicion limit reached"
             ),
             Ok(false) => {}
-            Err(error) => warn!(worker = id, "a suspicion of worker {id} is lost: {error}"),
+            Err(error) => warn!(
+                worker = id,
+                "recording a suspicion mark for worker {id} failed: {error}"
+            ),
         }
     }
 
@@ -148,7 +154,7 @@ impl Inner {
         let mut unsaved: Vec<RigNews> = Vec::new();
         for some in news.chunks(AT_ONCE) {
             if let Err(error) = self.store.save_rigs(some.to_vec()).await {
-                warn!("what workers have done is saved later: {error}");
+                warn!("saving worker statistics failed, retrying later: {error}");
                 unsaved.extend_from_slice(some);
             }
         }

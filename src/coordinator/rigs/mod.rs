@@ -163,7 +163,7 @@ impl Rigs {
             reason,
         };
         if let Err(error) = self.0.store.mark(mark, wall_clock()).await {
-            warn!("a mark of suspicion could not be written down: {error}");
+            warn!("recording a suspicion mark failed: {error}");
         }
     }
 
@@ -193,7 +193,7 @@ impl Rigs {
         // Whatever becomes of this process, it is known who has what it was given; and where workers of one address are
         // counted, it counts from its first pop on.
         if is_first && let Err(error) = self.0.save_one(worker).await {
-            warn!("what a new worker says is saved later: {error}");
+            warn!("saving a new worker failed, retrying later: {error}");
         }
     }
 

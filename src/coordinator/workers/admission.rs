@@ -79,8 +79,8 @@ fn check_profile(registration: &Registration) -> Result<(), Rejection> {
 pub fn check_proof(registration: &Registration) -> Result<(), Rejection> {
     let message = match (&registration.worker_profile, &registration.worker_identity) {
         (None, _) => return Ok(()),
-        (Some(_), None) => "a worker profile needs an identity proof",
-        (Some(_), Some(_)) => "identity proofs are not verified by this coordinator",
+        (Some(_), None) => "a worker profile requires an identity proof",
+        (Some(_), Some(_)) => "this coordinator cannot verify identity proofs",
     };
     Err(Rejection::refused(RefusalCode::Identity, message))
 }
@@ -159,44 +159,46 @@ impl From<Denial> for Rejection {
             Denial::Deleted => Self::refused(RefusalCode::Auth, "the key's account is deleted"),
             Denial::Flagged => Self::refused(
                 RefusalCode::Other,
-                "the key's account is under suspicion, and its workers get nothing",
+                "the account of the key is flagged as suspicious, its workers get no jobs",
             ),
-            Denial::NoScope => Self::refused(
-                RefusalCode::Scope,
-                "the key may not connect workers: it lacks the scope worker.connect",
-            ),
+            Denial::NoScope => {
+                Self::refused(RefusalCode::Scope, "the key lacks the scope worker.connect")
+            }
             Denial::OtherRig => Self::refused(
                 RefusalCode::Scope,
-                "the key is for a worker of another name",
+                "the key is for a worker with another name",
             ),
             Denial::KeptOut => Self::refused(
                 RefusalCode::Other,
-                "the worker's address is blocked for a while",
+                "the IP address of the worker is temporarily blocked",
             ),
             Denial::Hidden => Self::refused(
                 RefusalCode::Other,
-                "the worker's address hides who uses it, and the account is not trusted",
+                "the IP address of the worker is in an anonymizing network (VPN or proxy), and the account is not trusted",
             ),
             Denial::NameTaken => Self::refused(
                 RefusalCode::NameTaken,
-                "the name belongs to another account",
+                "the worker name belongs to another account",
             ),
             Denial::BadName => Self::refused(
                 RefusalCode::Other,
-                "the name is too long, or has characters no name has",
+                "the worker name is too long or has invalid characters",
             ),
             Denial::TooMany => Self::refused(
                 RefusalCode::Other,
-                "the account has as many workers as it may: delete one, or use its name",
+                "the account has reached its limit of workers: delete one, or reuse its name",
             ),
             Denial::InviteOnly => Self::refused(
                 RefusalCode::Other,
-                "new workers come by invitation only, and the account has no invitation left",
+                "new workers require an invitation, and the account has none left",
             ),
             Denial::Unavailable => Self {
                 close: CLOSE_LATER,
                 retry: Some(STORE_PAUSE),
-                ..Self::refused(RefusalCode::Other, "the store cannot be asked, try again")
+                ..Self::refused(
+                    RefusalCode::Other,
+                    "the database is unavailable, retry later",
+                )
             },
         }
     }
@@ -204,7 +206,7 @@ impl From<Denial> for Rejection {
 
 impl From<UnknownVersion> for Rejection {
     fn from(UnknownVersion(version): UnknownVersion) -> Self {
-        let message = format!("version {version} of the extensions is no longer spoken");
+        let message = format!("version {version} of the extensions is no longer supported");
         Self::refused(RefusalCode::Version, message)
     }
 }

@@ -211,7 +211,7 @@ mod tests {
 
     fn peer(text: &str) -> Peer {
         let FromWorker::Register(registration) = FromWorker::parse(text).unwrap() else {
-            panic!("a registration was wanted");
+            panic!("expected a registration");
         };
         let names = Names::of([("tiny", ["Org/Tiny"])]);
         Peer::of(&registration, &names).unwrap()

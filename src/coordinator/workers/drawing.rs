@@ -64,7 +64,7 @@ impl From<Failure> for Untold {
 
 /// With links of the media store, which are made without waiting.
 pub fn of(offer: &Offer, image: &ImageRequest, media: Option<&Media>) -> Result<Drawing, Untold> {
-    let media = media.ok_or_else(|| internal("there is no store for its image"))?;
+    let media = media.ok_or_else(|| internal("no media store is configured for the image"))?;
     let key = Key::new(Area::Results, offer.job.id.0, offer.attempt, Kind::Webp);
     let most = most_bytes(&offer.job);
     let link = media.upload_link_up_to(most, key, UPLOADS).now_or_never();
@@ -107,7 +107,7 @@ pub fn brought(key: Key, results: &[MediaResult]) -> Option<job::Media> {
 
 fn link_to(key: &str, media: &Media) -> Result<String, Untold> {
     let key = key.parse();
-    let key = key.map_err(|_| internal("its source image has no name that can be read"))?;
+    let key = key.map_err(|_| internal("the source image has an invalid object name"))?;
     let link = media.download_link(key, SOURCES).now_or_never();
     link.and_then(Result::ok).ok_or(NOT_NOW)
 }

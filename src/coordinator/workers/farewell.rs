@@ -41,10 +41,10 @@ impl Farewell {
     /// Others wait for their turn; nothing is wrong with this one.
     pub const FULL: Self = Self::Close {
         code: CLOSE_LATER,
-        why: "too many sockets wait to be let in, try again",
+        why: "too many connections wait for registration, retry later",
     };
 
-    const SLOW: &'static str = "a frame came too slowly while others needed its memory";
+    const SLOW: &'static str = "frame too slow while memory was short";
 
     /// Peers are told what of theirs cannot be read where the protocol of sockets has a word for it.
     pub fn of(error: &Error) -> Self {
@@ -52,18 +52,19 @@ impl Farewell {
             Error::Capacity(CapacityError::MessageTooLong { .. }) => {
                 (1009, "the frame is too long")
             }
-            Error::Utf8(_) => (1007, "the frame is no UTF-8"),
-            Error::Protocol(_) => (1002, "the frame breaks the protocol of sockets"),
+            Error::Utf8(_) => (1007, "the frame is not valid UTF-8"),
+            Error::Protocol(_) => (1002, "the frame violates the WebSocket protocol"),
             Error::Io(error) => match MessageRefused::of(error) {
                 Some(MessageRefused::TooLong(_) | MessageRefused::Allowance) => {
                     (1009, "the frame is too long")
                 }
                 Some(MessageRefused::LongControl) => {
-                    (1002, "the frame breaks the protocol of sockets")
+                    (1002, "the frame violates the WebSocket protocol")
                 }
-                Some(MessageRefused::NoMemory) => {
-                    (CLOSE_LATER, "no memory for a frame of this size, try again")
-                }
+                Some(MessageRefused::NoMemory) => (
+                    CLOSE_LATER,
+                    "not enough memory for a frame of this size, retry later",
+                ),
                 Some(MessageRefused::GaveWay) => (CLOSE_LATER, Self::SLOW),
                 None => return Self::Silently,
             },
@@ -83,7 +84,7 @@ impl Ended {
 
     /// A message has begun and does not come to its end.
     pub fn slow_message() -> Self {
-        Self::closing(1008, "a frame was begun and not finished in time")
+        Self::closing(1008, "the frame was not completed in time")
     }
 
     /// Its memory went to others.
@@ -102,23 +103,23 @@ impl Ended {
     pub fn broken(error: &Error) -> Self {
         Self {
             farewell: Farewell::of(error),
-            why: format!("its socket broke: {error}"),
+            why: format!("the connection failed: {error}"),
         }
     }
 
     pub fn unwritable(error: &Error) -> Self {
-        Self::silently(format!("its socket takes nothing: {error}"))
+        Self::silently(format!("writing to the connection failed: {error}"))
     }
 
     /// The peer has closed, with these words if it had any.
     pub fn by_peer(frame: Option<&CloseFrame>) -> Self {
         Self::silently(match frame {
-            None => "it has closed the socket".to_owned(),
+            None => "closed by the worker".to_owned(),
             Some(frame) if frame.reason.is_empty() => {
-                format!("it has closed the socket with code {}", frame.code)
+                format!("closed by the worker with code {}", frame.code)
             }
             Some(frame) => format!(
-                "it has closed the socket with code {}: {:?}",
+                "closed by the worker with code {}: {:?}",
                 frame.code,
                 frame.reason.as_str()
             ),
@@ -141,7 +142,7 @@ impl Ended {
     }
 
     pub fn stopping() -> Self {
-        Self::closing(CLOSE_RESTART, "this coordinator stops")
+        Self::closing(CLOSE_RESTART, "the coordinator is shutting down")
     }
 
     /// It may not go on, though nothing was wrong when it came.
@@ -167,7 +168,10 @@ mod tests {
     #[test]
     fn a_replaced_peer_and_the_log_hear_the_reason() {
         let ended = Ended::by_dispatch(CloseReason::Replaced, false);
-        assert_eq!(ended.why, "another connection has taken the name");
+        assert_eq!(
+            ended.why,
+            "replaced by a newer connection with the same name"
+        );
         let Farewell::Close { code, why } = ended.farewell else {
             panic!("{:?}", ended.farewell);
         };
@@ -201,14 +205,11 @@ mod tests {
             reason: reason.into(),
         };
         let why = |frame: Option<&CloseFrame>| Ended::by_peer(frame).why;
-        assert_eq!(why(None), "it has closed the socket");
-        assert_eq!(
-            why(Some(&frame(""))),
-            "it has closed the socket with code 1000"
-        );
+        assert_eq!(why(None), "closed by the worker");
+        assert_eq!(why(Some(&frame(""))), "closed by the worker with code 1000");
         assert_eq!(
             why(Some(&frame("bye\nnow"))),
-            "it has closed the socket with code 1000: \"bye\\nnow\""
+            "closed by the worker with code 1000: \"bye\\nnow\""
         );
     }
 }

@@ -214,7 +214,7 @@ impl Workers {
                     denial = revoked.0 => Ended::refused(&denial.into(), negotiates),
                     () = notices => Ended::stopping(),
                 };
-                info!(worker = %name, session = session.0, "worker {name} is gone: {why}");
+                info!(worker = %name, session = session.0, "worker {name} disconnected: {why}");
                 farewell
             }
             Err(farewell) => farewell,
@@ -291,7 +291,7 @@ impl Workers {
         let registered = self.registered(&registration, &peer, id, &admitted);
         let line = self.switchboard.connect(registered, card, orders.clone());
         let line = line.await.map_err(|_| Rejection::stopping())?;
-        info!(worker = %name, session = id.0, "worker {name} is connected");
+        info!(worker = %name, session = id.0, "worker {name} connected");
         let welcome = Welcome {
             worker_id: admitted.public_id.to_string(),
             session_name: self.session_name(id).to_string(),
@@ -382,7 +382,7 @@ struct Guest {
 }
 
 fn refused(rejection: Rejection, negotiates: bool) -> Farewell {
-    debug!(reason = %rejection.message, "a worker is refused");
+    debug!(reason = %rejection.message, "worker registration refused");
     Ended::refused(&rejection, negotiates).farewell
 }
 

@@ -24,7 +24,7 @@ const LEAST_TOKENS: u32 = 16;
 pub fn of(offer: &Offer, peer: &Peer) -> Result<Payload, Failure> {
     let job = &*offer.job;
     let Body::Text(request) = &job.body else {
-        let message = "the worker takes text, and this is none";
+        let message = "the worker accepts only text jobs";
         return Err(Failure::new(FailureKind::UnsupportedValue, message));
     };
     let both = |format| peer.formats.meets(format) && job.limits.formats.meets(format);
@@ -138,7 +138,7 @@ fn from_neutral(request: &TextRequest) -> Result<Map<String, Value>, Failure> {
             wanted.insert("messages".into(), message);
         }
         TextInput::Tokens(_) => {
-            let message = "the worker takes text, and this prompt is token ids";
+            let message = "the worker accepts text prompts, not token ids";
             return Err(Failure::new(FailureKind::UnsupportedValue, message));
         }
     }

@@ -321,7 +321,7 @@ impl Session {
             return;
         };
         self.jobs.remove(&about.job);
-        let message = format!("the worker sent what cannot be read: {error}");
+        let message = format!("the worker sent an invalid frame: {error}");
         let failure = Failure::new(FailureKind::WorkerFailed, message);
         inputs.push(self.frame(about, Said::Event(Event::Failed(failure))));
     }
@@ -547,7 +547,7 @@ mod tests {
         };
         assert!(frame.is_empty() && session.jobs.is_empty());
         let Input::Frame(Frame { said, .. }) = session.heard_instead(*instead) else {
-            panic!("a frame was wanted");
+            panic!("expected a frame");
         };
         Some(said)
     }

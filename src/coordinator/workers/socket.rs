@@ -199,7 +199,7 @@ where
                     }
                 }
                 Poll::Ready(Some(Err(error))) => return Some(Ended::broken(&error)),
-                Poll::Ready(None) => return Some(Ended::silently("its socket has ended")),
+                Poll::Ready(None) => return Some(Ended::silently("the connection ended")),
             }
         }
         // There may be more, and others have their turn first.
@@ -235,7 +235,7 @@ where
             Message::Text(text) => {
                 let could_ping = self.session.may_ping();
                 if let Err(unreadable) = self.session.hear(text, &mut self.inputs) {
-                    let why = format!("its frame cannot be read: {}", unreadable.0);
+                    let why = format!("invalid frame: {}", unreadable.0);
                     return Some(Ended::silently(why));
                 }
                 if !could_ping && self.session.may_ping() {
@@ -248,7 +248,7 @@ where
                 self.inputs.push(self.session.alive());
                 None
             }
-            Message::Binary(_) => Some(Ended::silently("it sent a binary frame")),
+            Message::Binary(_) => Some(Ended::silently("unexpected binary frame")),
             Message::Close(frame) => Some(Ended::by_peer(frame.as_ref())),
             Message::Frame(_) => None,
         }
@@ -340,10 +340,10 @@ where
             let settings = &self.socket.settings;
             let blocked = self.blocked.map(|(since, _)| now - since);
             if blocked.is_some_and(|time| time >= settings.write_patience) {
-                return Some(Ended::silently("it does not read"));
+                return Some(Ended::silently("writing timed out"));
             }
             if now - self.heard >= settings.silence {
-                return Some(Ended::silently("nothing was heard of it"));
+                return Some(Ended::silently("heartbeat missed"));
             }
             if let Err(error) = self.ping(now) {
                 return Some(Ended::unwritable(&error));

@@ -21,7 +21,7 @@ pub fn failure(error: &ErrorFrame) -> Failure {
         _ => FailureKind::WorkerFailed,
     };
     let message = match error.message.trim() {
-        "" => "the worker failed without saying why",
+        "" => "the worker failed without an error message",
         said => shortened(said, LONGEST_MESSAGE),
     };
     Failure::new(kind, message.to_owned())
@@ -58,7 +58,7 @@ fn shortened(message: &str, most: usize) -> &str {
 }
 
 pub fn too_large(found: usize, most: usize) -> Failure {
-    let message = format!("the request makes a frame of {found} bytes and the worker takes {most}");
+    let message = format!("the request needs a frame of {found} bytes, the worker accepts {most}");
     Failure::new(FailureKind::TooLarge, message)
 }
 
