@@ -83,7 +83,7 @@ impl Reader {
             }),
             Err(error) => {
                 error!(
-                    "compiling {} filters together failed: {error}",
+                    "compiling {} filters together failed, they are not applied: {error}",
                     patterns.len()
                 );
                 None

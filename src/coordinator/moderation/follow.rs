@@ -65,7 +65,7 @@ impl Followed {
         let (rows, before) = (store.filters().await?, self.filters());
         let compiled = spawn_blocking(move || Filters::compile(&rows, &before)).await;
         let compiled = compiled
-            .map_err(|_| StorageError::Broken("filters could not be compiled".to_owned()))?;
+            .map_err(|_| StorageError::Broken("compiling the filters failed".to_owned()))?;
         *self.filters.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(compiled);
         Ok(())
     }
@@ -111,7 +111,7 @@ async fn catch_up(inner: &Inner) {
     let mut warned = false;
     while let Err(error) = inner.followed.catch_up(&inner.store).await {
         if !warned {
-            warn!("changed filters and timeouts could not be read: {error}");
+            warn!("reading changed filters and timeouts failed, retrying: {error}");
         }
         warned = true;
         sleep(TRY_AGAIN).await;

@@ -152,7 +152,7 @@ pub enum Blocked {
 pub enum NotWritten {
     #[error(transparent)]
     Pattern(#[from] NoPattern),
-    #[error("found a replacement of {0} characters, wanted at most {LONGEST_REPLACEMENT}")]
+    #[error("the replacement has {0} characters, at most {LONGEST_REPLACEMENT} are allowed")]
     LongReplacement(usize),
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -359,7 +359,7 @@ impl Moderation {
         };
         let (hit, mark) = tokio::join!(self.0.store.note_hit(hit), self.mark(mark));
         if let Err(error) = hit.map(drop).and(mark.map(drop)) {
-            warn!("a suspicious prompt was refused and could not be written down: {error}");
+            warn!("recording a refused suspicious prompt failed: {error}");
         }
         self.catch_up().await;
     }
@@ -474,7 +474,7 @@ impl Moderation {
             reason,
         };
         if let Err(error) = self.mark(mark).await {
-            warn!("a mark of suspicion could not be written down: {error}");
+            warn!("recording a suspicion mark failed: {error}");
         }
     }
 
@@ -531,7 +531,7 @@ impl Moderation {
     /// What this process has just written counts here at once.
     async fn catch_up(&self) {
         if let Err(error) = self.0.followed.catch_up(&self.0.store).await {
-            warn!("changed filters and timeouts could not be read yet: {error}");
+            warn!("reading changed filters and timeouts failed, retrying later: {error}");
         }
     }
 }

@@ -27,24 +27,24 @@ pub struct Pattern {
 /// Why a pattern is not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoPattern {
-    #[error("found a pattern of {0} characters, wanted at most {LONGEST}")]
+    #[error("the pattern has {0} characters, at most {LONGEST} are allowed")]
     Long(usize),
     #[error(
-        "compiled, the pattern is larger than {LARGEST} bytes: wanted fewer or smaller repetitions"
+        "the compiled pattern is larger than {LARGEST} bytes: use fewer or smaller repetitions"
     )]
     Large,
     #[error(
-        "compiled, the pattern takes {size} bytes, and of {most} for all filters {left} are left: make it smaller or \
-         delete other filters"
+        "the compiled pattern takes {size} bytes, but {left} of the {most} for all filters are left: make it smaller \
+         or delete other filters"
     )]
     Full {
         size: usize,
         left: usize,
         most: usize,
     },
-    #[error("the pattern finds something in an empty text, and so in every prompt")]
+    #[error("the pattern matches an empty text, and so every prompt")]
     Everything,
-    #[error("the pattern cannot be read: {0}")]
+    #[error("the pattern is invalid: {0}")]
     Unreadable(String),
 }
 

@@ -72,7 +72,7 @@ impl Whereabouts {
 
     async fn save_or_warn(&self) {
         if let Err(error) = self.save().await {
-            warn!("where workers come from is written down later: {error}");
+            warn!("saving worker addresses failed, retrying: {error}");
         }
     }
 

@@ -79,7 +79,7 @@ async fn follow(mut now: watch::Receiver<Reading>, requests: Requests) {
     loop {
         let modes = now.borrow_and_update().modes;
         if modes != known {
-            info!("the service's modes are {modes:?}");
+            info!("service modes: {modes:?}");
         }
         let begins = |mode| modes.contains(mode) && !known.contains(mode);
         if begins(ModeSet::MAINTENANCE) {
@@ -97,7 +97,7 @@ async fn end_waiting(requests: &Requests, now: &watch::Receiver<Reading>) {
         let Err(error) = requests.end_waiting(Kind::Image).await else {
             return;
         };
-        warn!("image requests that wait could not be ended: {error}");
+        warn!("ending queued image requests for maintenance failed, retrying: {error}");
         sleep(TRY_AGAIN).await;
     }
 }
