@@ -265,7 +265,7 @@ mod tests {
         advance(Duration::from_secs(60)).await;
         assert!(is_room(&memory, MUCH));
         let lost = body.frame().await.unwrap().unwrap_err();
-        assert!(lost.to_string().contains("others needed the memory"));
+        assert!(lost.to_string().contains("while memory was short"));
     }
 
     #[tokio::test(start_paused = true)]

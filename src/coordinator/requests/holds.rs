@@ -75,7 +75,7 @@ impl Requests {
         let (requests, id) = (self.clone(), request.id);
         self.0.tasks.start(async move {
             if let Err(error) = requests.0.store.release_share(id, open + 1).await {
-                debug!("the kudos of a job stay kept for now: {error}");
+                debug!("releasing the kudos hold of a job failed, retrying later: {error}");
             }
         });
     }
@@ -91,7 +91,7 @@ impl Requests {
     async fn give_back(&self, id: RequestId) {
         if let Err(error) = self.0.store.release(id).await {
             // It goes with the request at the latest.
-            debug!("the kudos of a request stay kept for now: {error}");
+            debug!("releasing the kudos hold of a request failed, retrying later: {error}");
         }
     }
 
@@ -100,9 +100,11 @@ impl Requests {
         match self.0.store.release_lost(before).await {
             Ok(0) => {}
             Ok(lost) => {
-                debug!("{lost} requests have gone without giving back what was kept for them")
+                debug!("released the kudos holds of {lost} deleted requests")
             }
-            Err(error) => warn!("kudos of requests that are gone stay kept for now: {error}"),
+            Err(error) => warn!(
+                "releasing the kudos holds of deleted requests failed, retrying later: {error}"
+            ),
         }
     }
 

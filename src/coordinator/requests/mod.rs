@@ -301,7 +301,7 @@ impl Requests {
 
     async fn sweep_store(&self, before: UnixMillis, sweep: u32) {
         if let Err(error) = self.forget_stored(before).await {
-            warn!("expired requests stay in the store for now: {error}");
+            warn!("deleting expired requests failed, retrying later: {error}");
         }
         self.release_lost(before).await;
         if sweep.is_multiple_of(LOST) {
@@ -322,8 +322,10 @@ impl Requests {
     async fn forget_lost(&self, before: UnixMillis) {
         match self.0.store.forget_lost_results(before).await {
             Ok(0) => {}
-            Ok(lost) => debug!("{lost} results had no request"),
-            Err(error) => warn!("results without a request stay in the store for now: {error}"),
+            Ok(lost) => debug!("deleted {lost} results without a request"),
+            Err(error) => {
+                warn!("deleting results without a request failed, retrying later: {error}")
+            }
         }
     }
 }
@@ -352,7 +354,7 @@ impl Requests {
             match self.0.store.keep_requests(ids, until).await {
                 Ok(()) => requests.iter().for_each(|it| it.is_kept_until(until)),
                 Err(error) => {
-                    warn!("requests that live longer are written down later: {error}");
+                    warn!("extending the lifetime of requests failed, retrying later: {error}");
                     all = false;
                 }
             }

@@ -432,7 +432,11 @@ pub mod tests {
         };
         let streams = board.submit(submission).await.unwrap();
         request.watch(&streams);
-        assert_ne!(request.outputs[0].until(), until, "nobody has it now");
+        assert_ne!(
+            request.outputs[0].until(),
+            until,
+            "no worker has the job now"
+        );
         assert_eq!(request.expires_at(), until);
     }
 

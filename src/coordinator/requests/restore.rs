@@ -49,7 +49,7 @@ impl Requests {
                 }
                 Err(error) => {
                     // Its id is a secret.
-                    warn!("a stored request cannot be read any more, and has failed: {error}");
+                    warn!("reading a stored request failed, the request counts as failed: {error}");
                     let request = Request::unreadable(&one.request);
                     self.go_on(request, &[], Vec::new(), Belongings::default());
                     continue;
@@ -58,7 +58,7 @@ impl Requests {
             requests += 1;
         }
         if requests > 0 {
-            info!("{requests} requests are here from before, {queued} of their jobs wait again");
+            info!("restored {requests} requests, {queued} of their jobs are queued again");
         }
         Ok(())
     }

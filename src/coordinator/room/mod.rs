@@ -204,12 +204,10 @@ impl Stage {
 
     const fn full(self) -> &'static str {
         match self {
-            Self::Small | Self::Passing => {
-                "the requests that are here take all the memory there is for them"
-            }
-            Self::Kept => "the requests that wait take all the memory there is for them",
-            Self::Told => "the replies on their way take all the memory there is for them",
-            Self::Message => "server busy: the memory for workers' messages is exhausted",
+            Self::Small | Self::Passing => "server busy: request memory exhausted, retry later",
+            Self::Kept => "server busy: memory for queued requests exhausted, retry later",
+            Self::Told => "server busy: memory for replies exhausted, retry later",
+            Self::Message => "server busy: memory for worker messages exhausted, retry later",
         }
     }
 }

@@ -27,7 +27,7 @@ pub struct Transit {
 
 /// They were let go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it moved more slowly than 64 KiB a second while others needed the memory it took")]
+#[error("body too slow (< 64 KiB/s) while memory was short")]
 pub struct LetGo;
 
 /// All that are under way.
@@ -228,8 +228,7 @@ impl Load {
 
 impl From<LetGo> for ApiError {
     fn from(let_go: LetGo) -> Self {
-        let message = format!("the body was given up: {let_go}");
-        Self::new(FailureKind::InvalidRequest, message).with_status(408)
+        Self::new(FailureKind::InvalidRequest, let_go.to_string()).with_status(408)
     }
 }
 

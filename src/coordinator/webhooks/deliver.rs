@@ -19,11 +19,11 @@ pub async fn deliver(egress: &Egress, call: &Call) -> bool {
         match egress.post_json(&call.address, body, Limits::WEBHOOK).await {
             Ok(status) if status < 400 => return true,
             Err(error) if !may_change(error) => {
-                debug!("a webhook is not called: {error}");
+                debug!("webhook rejected: {error}");
                 return false;
             }
-            Ok(status) => debug!("attempt {attempt} at a webhook was answered {status}"),
-            Err(error) => debug!("attempt {attempt} at a webhook failed: {error}"),
+            Ok(status) => debug!("webhook attempt {attempt} returned HTTP status {status}"),
+            Err(error) => debug!("webhook attempt {attempt} failed: {error}"),
         }
         if attempt < ATTEMPTS {
             sleep(PAUSE * attempt).await;

@@ -98,7 +98,7 @@ impl Webhooks {
     fn tell(&self, told: Told) {
         let parties = Party::all_of(told.request.account, &told.address);
         let Some(waiting) = self.room_for(&parties) else {
-            warn!("a webhook was dropped: {QUEUE} are waiting already, or its account's share");
+            warn!("webhook dropped: the queue of {QUEUE} or the share of its account is full");
             return;
         };
         let (webhooks, stopping) = (self.clone(), self.tasks.stopping());

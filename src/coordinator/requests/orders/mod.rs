@@ -135,7 +135,7 @@ impl Order {
     }
 
     pub fn read(row: &RequestRow) -> Result<Self, Unreadable> {
-        let broken = |what: &str| Unreadable(format!("its {what} cannot be read"));
+        let broken = |what: &str| Unreadable(format!("invalid {what}"));
         let mut body: Value = serde_json::from_str(&row.body).map_err(|_| broken("body"))?;
         Ok(Self {
             id: row.id,
@@ -358,7 +358,7 @@ impl Asked {
                 let asked = FormsAsked::read(body).map_err(refused)?;
                 Ok(Self::Forms(Box::new(asked)))
             }
-            other => Err(Unreadable(format!("it is of the kind {other:?}"))),
+            other => Err(Unreadable(format!("unsupported kind {other:?}"))),
         }
     }
 

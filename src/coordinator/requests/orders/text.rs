@@ -66,7 +66,7 @@ impl TextAsked {
     pub fn caveat(&self) -> Option<String> {
         let unknown = (!self.acting.is_empty()).then(|| {
             format!(
-                "workers on a socket do not know {}; whichever worker is free first serves this",
+                "socket workers ignore {}; the first free worker of any kind serves the request",
                 self.acting.join(", ")
             )
         });
@@ -156,7 +156,7 @@ mod tests {
         let check = |params: Value, wanted: Option<&str>| {
             let caveat = asked(&params).caveat();
             let wanted = wanted.map(|names| {
-                format!("workers on a socket do not know {names}; whichever worker is free first serves this")
+                format!("socket workers ignore {names}; the first free worker of any kind serves the request")
             });
             assert_eq!(caveat, wanted, "{params}");
         };
