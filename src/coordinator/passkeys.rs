@@ -49,7 +49,7 @@ impl Passkeys {
                     let opened = all.iter().filter_map(|one| seal.open(Sealed::Passkey, one));
                     *known = opened.collect();
                 }
-                Err(error) => debug!("passkeys stay as they are: {error}"),
+                Err(error) => debug!("refreshing passkeys failed, keeping the known ones: {error}"),
             }
             sleep(REFRESH).await;
         }

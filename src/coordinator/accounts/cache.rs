@@ -239,7 +239,7 @@ pub async fn follow(inner: Weak<Inner>, mut changes: watch::Receiver<i64>) {
             true => catch_up(&inner).await,
             false => match inner.refresh_standings().await {
                 Ok(()) => {}
-                Err(error) => debug!("standings could not be read: {error}"),
+                Err(error) => debug!("refreshing account balances failed: {error}"),
             },
         }
     }
@@ -250,7 +250,7 @@ async fn catch_up(inner: &Inner) {
     let mut warned = false;
     while let Err(error) = inner.catch_up().await {
         if !warned {
-            warn!("changed keys could not be read: {error}");
+            warn!("reading changed keys failed, retrying: {error}");
         }
         warned = true;
         sleep(TRY_AGAIN).await;

@@ -57,7 +57,7 @@ impl Hasher {
     pub fn keyed(secret: &[u8]) -> Self {
         // HMAC takes a key of any length.
         let mac = Hmac::new_from_slice(secret);
-        Self(mac.expect("HMAC-SHA-256 takes every key"))
+        Self(mac.expect("HMAC-SHA-256 accepts keys of any length"))
     }
 
     pub fn digest(&self, key: &str) -> Digest {
@@ -98,7 +98,7 @@ pub fn random_public_id() -> String {
 /// From the operating system. Without it nothing here can be safe, so a failure ends the process's request.
 pub fn random<const BYTES: usize>() -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
-    getrandom::fill(&mut bytes).expect("the operating system has random numbers");
+    getrandom::fill(&mut bytes).expect("the operating system provides random numbers");
     bytes
 }
 

@@ -21,9 +21,9 @@ pub enum Lookup {
 /// Why no administrator was found.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum NoAdministrator {
-    #[error("several accounts are administrators: {0}; none of them has the login admin")]
+    #[error("several accounts have the role admin ({0}), and none has the login admin")]
     Several(String),
-    #[error("no account is an administrator, and the login admin belongs to {0}")]
+    #[error("no account has the role admin, and the login admin belongs to {0}")]
     LoginTaken(String),
     #[error(transparent)]
     Storage(#[from] StorageError),

@@ -96,9 +96,9 @@ pub struct KeyOrder {
 /// Why somebody is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
-    #[error("the key is not known, or no longer valid")]
+    #[error("the key is unknown, revoked or expired")]
     UnknownKey,
-    #[error("the store cannot be asked about the key")]
+    #[error("checking the key failed: the database is unavailable")]
     Unavailable,
 }
 
@@ -198,7 +198,7 @@ impl Accounts {
         let asked_at = inner.cache.revision();
         let row = inner.store.key_with_digest(&digest.to_string()).await;
         let row = row.map_err(|error| {
-            debug!("a key could not be looked up: {error}");
+            debug!("looking up a key failed: {error}");
             Denied::Unavailable
         })?;
         let found = row.filter(|row| row.revoked_at.is_none());
@@ -245,7 +245,7 @@ impl Accounts {
     pub async fn refresh(&self, accounts: &[AccountId]) {
         match self.inner.store.means(accounts).await {
             Ok(means) => self.inner.cache.note_means(&means),
-            Err(error) => debug!("standings could not be read: {error}"),
+            Err(error) => debug!("refreshing account balances failed: {error}"),
         }
     }
 
@@ -288,7 +288,7 @@ impl Accounts {
         self.inner.cache.forget(&digest);
         // It is made, and its text is known here alone: whoever follows the changes learns of it soon.
         if let Err(error) = self.inner.catch_up().await {
-            debug!("a new key is not known here yet: {error}");
+            debug!("loading a new key failed, retrying later: {error}");
         }
         Ok(NewKey {
             id,

@@ -57,7 +57,7 @@ impl Seal {
         let closed = self
             .key
             .seal_in_place_append_tag(nonce_of, with, &mut sealed);
-        closed.expect("a short text can be sealed");
+        closed.expect("AES-GCM encrypts a text of this length");
         let bytes = [nonce.as_slice(), &sealed].concat();
         format!("{VERSION}{}", URL_SAFE_NO_PAD.encode(bytes))
     }

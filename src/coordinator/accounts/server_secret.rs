@@ -26,24 +26,24 @@ pub enum SecretSource {
 /// Why a coordinator does not know its secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    #[error("the server secret cannot be read from {}: {cause}", .file.display())]
+    #[error("reading the server secret from {} failed: {cause}", .file.display())]
     Unreadable { file: PathBuf, cause: String },
-    #[error("the server secret cannot be written to {}: {cause}", .file.display())]
+    #[error("writing the server secret to {} failed: {cause}", .file.display())]
     Unwritable { file: PathBuf, cause: String },
-    #[error("the server secret has {0} characters, wanted at least {SHORTEST}")]
+    #[error("the server secret has {0} characters, at least {SHORTEST} are required")]
     TooShort(usize),
     #[error(
-        "{} is missing: the database belongs to the server secret that was in it; restore the file, or name its copy \
-         in serve.secret", .0.display()
+        "{} is missing: the database needs the server secret of this file; restore the file, or name a copy in \
+         serve.secret", .0.display()
     )]
     Missing(PathBuf),
     #[error(
-        "the database belongs to another server secret than the one in {0}: restore the one that its keys were made with"
+        "the server secret in {0} does not match the database: restore the secret that the keys were created with"
     )]
     Other(SecretSource),
     #[error(
-        "the database still holds the server secret of an earlier version, and {0} has another: move {0} away, or leave \
-         out serve.secret for one start, which writes the secret to a file"
+        "the database still holds the server secret of an earlier version, and {0} holds another one: move {0} away, \
+         or start once without serve.secret, which writes the secret to a file"
     )]
     StillInDatabase(SecretSource),
 }
@@ -114,8 +114,8 @@ pub async fn open(source: &SecretSource, store: &Store) -> Result<Hasher, OpenEr
     if state.in_database.is_some() {
         store.forget_secret().await?;
         info!(
-            "the server secret was moved from the database to {source}; delete copies of the database that an earlier \
-             version has made, which still hold it"
+            "the server secret was moved from the database to {source}; delete database copies made by earlier \
+             versions, which still hold it"
         );
     }
     Ok(hasher)

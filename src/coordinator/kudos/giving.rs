@@ -206,7 +206,7 @@ fn refuse_amount(kudos: i64, most: Kudos) -> Result<(), Refusal> {
         true => Ok(()),
         false => Err(Refusal::new(
             Code::BadRequest,
-            format!("found amount {kudos}, wanted at most {most}"),
+            format!("amount {kudos} exceeds the maximum of {most}"),
         )),
     }
 }

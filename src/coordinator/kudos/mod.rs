@@ -81,7 +81,7 @@ pub fn books(
             let reward = store.settle(settlement).await.map_err(|error| {
                 // An outage is the store's to report, once.
                 if let StorageError::Refused(_) = error {
-                    warn!(job.id = %job, "job {job} could not be settled: {error}");
+                    warn!(job.id = %job, "settling job {job} failed: {error}");
                 }
                 Unsettled
             })?;

@@ -71,7 +71,7 @@ static QUANTIZATION: LazyLock<Regex> = LazyLock::new(|| {
         r"gguf|gptq|awq|exl[23]|b?f(?:p)?(?:8|16|32)|int[48]|[48]-?bit|w\da\d+|i1|\d+(?:\.\d+)?bpw";
     let ggml = r"i?q\d(?:[_-](?:\d|k|nl|xxs|xs|s|m|l|xl))*";
     let pattern = format!(r"(?i)(?:[-._ ](?:{words}|{ggml}))+$");
-    Regex::new(&pattern).unwrap_or_else(|_| unreachable!("a pattern of our own"))
+    Regex::new(&pattern).unwrap_or_else(|_| unreachable!("the constant pattern compiles"))
 });
 
 /// The size that a name tells: 70 of `chronos-70b-v2`, 56 of `mixtral-8x7b`.

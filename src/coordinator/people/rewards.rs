@@ -70,7 +70,7 @@ impl Rewards {
             self.pay_those_there(&mut attendance, now - looked).await;
             looked = now;
             if let Err(error) = self.give(tick, &mut untold).await {
-                warn!("rewards wait: {error}");
+                warn!("granting rewards failed, retrying later: {error}");
             }
         }
     }
@@ -101,10 +101,7 @@ impl Rewards {
         };
         let promoted = self.store.promote(promotion).await?;
         if !promoted.is_empty() {
-            info!(
-                "{} owners of workers are trusted from now on",
-                promoted.len()
-            );
+            info!("{} worker owners are now trusted", promoted.len());
         }
         untold.extend(promoted);
         if untold.is_empty() {
@@ -135,7 +132,7 @@ impl Rewards {
                 now: wall_clock(),
             };
             if let Err(error) = self.store.pay_attendance(attended).await {
-                debug!("a worker's time is not paid now: {error}");
+                debug!("paying the uptime of a worker failed, retrying later: {error}");
                 attendance.give_back(worker.public_id);
             }
         }

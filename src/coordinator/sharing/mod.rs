@@ -59,7 +59,7 @@ impl Sharing {
     pub fn text_of(&self, key: &SharedKey) -> Result<SharedKeyText, StorageError> {
         let sealed = key.sealed.as_deref();
         let text = sealed.and_then(|sealed| self.seal.open_key(sealed));
-        text.ok_or_else(|| StorageError::Broken("a shared key cannot be unsealed".to_owned()))
+        text.ok_or_else(|| StorageError::Broken("decrypting a shared key failed".to_owned()))
     }
 
     pub async fn create(
@@ -87,7 +87,10 @@ impl Sharing {
             most: most_keys(owner.roles),
         };
         if !self.store.create_shared_key(key).await? {
-            let message = format!("you may have {} shared keys", most_keys(owner.roles));
+            let message = format!(
+                "the limit of {} shared keys per account is reached",
+                most_keys(owner.roles)
+            );
             return Err(Refusal::new(Code::Forbidden, message).into());
         }
         self.known(id).await
@@ -191,9 +194,11 @@ impl Sharing {
         let key = self.look(id).await?;
         match key.owner == owner.account {
             true => Ok(key),
-            false => Err(
-                Refusal::new(Code::Forbidden, "this shared key belongs to somebody else").into(),
-            ),
+            false => Err(Refusal::new(
+                Code::Forbidden,
+                "this shared key belongs to another account",
+            )
+            .into()),
         }
     }
 
@@ -225,7 +230,7 @@ fn expiry(days: i64, now: UnixMillis) -> UnixMillis {
 
 fn checked_name(name: String) -> Result<String, Refusal> {
     if !is_readable(&name) {
-        let wanted = format!("a name may not have {FORBIDDEN}");
+        let wanted = format!("the name must not contain {FORBIDDEN}");
         return Err(Refusal::invalid("name", wanted));
     }
     let length = name.chars().count();
@@ -233,14 +238,14 @@ fn checked_name(name: String) -> Result<String, Refusal> {
         true => Ok(name),
         false => Err(Refusal::invalid(
             "name",
-            format!("found {length} characters, wanted at most {LONGEST_NAME}"),
+            format!("the name has {length} characters, at most {LONGEST_NAME} are allowed"),
         )),
     }
 }
 
 /// The specification's status, and the code that clients know.
 fn unknown() -> NotShared {
-    Refusal::new(Code::InvalidApiKey, "this shared key is not known")
+    Refusal::new(Code::InvalidApiKey, "unknown shared key")
         .at(404)
         .into()
 }
