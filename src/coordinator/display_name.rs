@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Says what is wrong, after "a … name may not have".
+/// Completes "the name must not contain …".
 pub const FORBIDDEN: &str = "control characters, direction marks or invisible characters";
 
 /// A joiner or a variation selector may stand where an emoji needs it, and nowhere else.

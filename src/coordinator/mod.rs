@@ -42,7 +42,7 @@
 
 #![cfg_attr(
     test,
-    allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")
+    allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")
 )]
 
 /// Tests measure memory, so they run on the allocator of the program.

@@ -26,7 +26,7 @@ pub fn growth(test: &str, work: impl FnOnce()) -> Option<u64> {
     let bytes = fs::read_to_string(&report);
     Some(
         bytes
-            .expect("the test is called otherwise")
+            .expect("the test has this name and wrote a report")
             .parse()
             .unwrap(),
     )

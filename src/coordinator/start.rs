@@ -63,24 +63,24 @@ pub struct Settings {
 /// Why a coordinator did not start: for its operator to mend.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("{address} cannot be listened on: {cause}")]
+    #[error("listening on {address} failed: {cause}")]
     Listen {
         address: SocketAddr,
         cause: io::Error,
     },
     #[error("{0} is in use by another coordinator")]
     InUse(Location),
-    #[error("{} cannot be written: {cause}", .file.display())]
+    #[error("writing {} failed: {cause}", .file.display())]
     Unwritable { file: PathBuf, cause: io::Error },
     #[error(
-        "{0} can be reached from other machines, and no key is good for anything: make one first"
+        "refusing to listen on {0}: other machines can reach this address and no valid API key exists"
     )]
     Unguarded(SocketAddr),
     #[error(
-        "{0} can be reached from other machines, and in development mode anybody may become anybody"
+        "refusing to listen on {0}: other machines can reach this address and development mode lets every caller act as any account"
     )]
     Exposed(SocketAddr),
-    #[error("the administrator cannot be found: {0}")]
+    #[error("choosing the administrator failed: {0}")]
     NoAdministrator(NoAdministrator),
     #[error(transparent)]
     Secret(#[from] SecretError),
@@ -273,7 +273,7 @@ impl Coordinator {
         self.condition.enter(Phase::Draining);
         let drained = self.switchboard.drain(within).await;
         if !self.tasks.stop(LAST_WORDS).await {
-            warn!("somebody was still reading, or the database had not answered");
+            warn!("shutdown timed out: open responses or pending writes were dropped");
         }
         drained
     }
@@ -376,8 +376,10 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Each connection is a file. The usual limit is 1,024, and the hard one much higher.
 fn raise_file_limit() {
     match rlimit::increase_nofile_limit(u64::MAX) {
-        Ok(limit) => info!("up to {limit} files and connections may be open"),
-        Err(error) => warn!("the limit of open files stays as it is: {error}"),
+        Ok(limit) => info!("limit of open files and connections: {limit}"),
+        Err(error) => {
+            warn!("raising the limit of open files failed, keeping the current one: {error}")
+        }
     }
 }
 
@@ -402,7 +404,10 @@ fn lock(database: &Location) -> Result<Option<File>, StartError> {
         Err(TryLockError::WouldBlock) => Err(StartError::InUse(database.clone())),
         // Some network filesystems cannot lock; SQLite's own locks still hold the data together.
         Err(TryLockError::Error(error)) => {
-            warn!("{} cannot be locked: {error}", file.display());
+            warn!(
+                "locking {} failed, starting without the lock: {error}",
+                file.display()
+            );
             Ok(Some(lock))
         }
     }

@@ -267,7 +267,7 @@ fn development_mode_stays_on_this_machine() {
     ];
     let said = worker(&exposed)
         .run()
-        .fails(78, "can be reached from other machines");
+        .fails(78, "other machines can reach this address");
     assert!(said.contains("an address of this machine alone"), "{said}");
     assert!(!data.exists(), "nothing was made");
 }

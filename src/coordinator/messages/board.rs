@@ -90,7 +90,7 @@ async fn follow(board: Weak<Board>, store: Store, mut revision: watch::Receiver<
             return;
         };
         while let Err(error) = board.catch_up(&store).await {
-            warn!("what workers are told could not be read: {error}");
+            warn!("reading messages to workers failed, retrying: {error}");
             sleep(TRY_AGAIN).await;
         }
     }

@@ -152,7 +152,8 @@ impl Messages {
         };
         let id = new.id;
         if !self.store.create_message(new).await? {
-            let message = format!("there are {MOST} messages for it, and no more at a time");
+            let message =
+                format!("the limit of {MOST} messages per recipient is reached: delete one first");
             return Err(Refusal::new(Code::Forbidden, message).into());
         }
         self.board.catch_up(&self.store).await?;
@@ -163,7 +164,7 @@ impl Messages {
     pub async fn delete(&self, caller: &Caller, id: Option<Uuid>) -> Result<(), NotTold> {
         let row = self.find(id).await?;
         if !caller.may_manage(row.author, &self.store).await? {
-            let message = "this message is somebody else's";
+            let message = "this message belongs to another account";
             return Err(Refusal::new(Code::Forbidden, message).into());
         }
         let gone = self.store.remove_message(row.id).await?;

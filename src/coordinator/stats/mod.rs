@@ -130,7 +130,7 @@ async fn fold(store: Store) {
     loop {
         let more = store.fold_stats(wall_clock()).await;
         let more = more.unwrap_or_else(|error| {
-            debug!("statistics are not folded now: {error}");
+            debug!("aggregating statistics failed, retrying later: {error}");
             false
         });
         sleep(if more { PAUSE } else { FOLD }).await;

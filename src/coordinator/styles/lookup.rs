@@ -33,11 +33,11 @@ pub struct Applied {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoStyle {
-    #[error("no style or collection is called this")]
+    #[error("no style or collection has this name")]
     Unknown,
-    #[error("the style makes something else than what was asked for")]
+    #[error("the style is for another kind of output")]
     OtherMaking,
-    #[error("no style is left in the collection")]
+    #[error("the collection has no styles left")]
     Empty,
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -203,9 +203,7 @@ impl From<NoStyle> for Refusal {
             NoStyle::Empty => Self::new(Code::StyleNotFound, none.to_string()),
             NoStyle::OtherMaking => Code::StyleMismatch.into(),
             NoStyle::Refused(refusal) => refusal,
-            NoStyle::Storage(_) => {
-                Self::plain(503, "the store cannot be read now, try again later")
-            }
+            NoStyle::Storage(_) => Self::plain(503, "the database is unavailable, retry later"),
         }
     }
 }

@@ -19,12 +19,12 @@ pub struct Members {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoMembers {
-    #[error("a collection holds 1 to {MOST} styles, found {0}")]
+    #[error("a collection must have 1 to {MOST} styles, not {0}")]
     Amount(usize),
     /// By its place, because a name may be anything.
-    #[error("styles.{0} is no style: nothing has this id or name")]
+    #[error("styles.{0}: no style has this id or name")]
     Unknown(usize),
-    #[error("styles.{place} makes {found}, wanted {wanted} as the others")]
+    #[error("styles.{place} is of type {found}, the others are of type {wanted}")]
     OtherMaking {
         place: usize,
         found: &'static str,

@@ -58,7 +58,7 @@ impl Recipe {
     pub fn check(&self, special: bool) -> Result<(), Refusal> {
         let size = self.size();
         if size > LARGEST {
-            let message = format!("the style takes {size} bytes, wanted at most {LARGEST}");
+            let message = format!("the style has {size} bytes, at most {LARGEST} are allowed");
             return Err(Refusal::new(Code::BadRequest, message));
         }
         match &self.params {

@@ -158,7 +158,7 @@ impl Teams {
 fn checked_name(name: &str) -> Result<String, Refusal> {
     let name = kept_name(name);
     if name.chars().count() < SHORTEST_NAME || !is_readable(&name) {
-        let wanted = format!("wanted at least 3 characters besides markup, and no {FORBIDDEN}");
+        let wanted = format!("must have at least 3 characters besides markup, and no {FORBIDDEN}");
         return Err(Refusal::invalid("name", wanted));
     }
     Code::ProfaneTeamName.when(is_profane(&name))?;
