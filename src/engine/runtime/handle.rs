@@ -67,8 +67,9 @@ impl Runtime {
         let thread = thread::Builder::new()
             .name("muster-engine".to_owned())
             .spawn(body);
-        let thread =
-            thread.map_err(|error| LoadError::Device(format!("no thread to run on: {error}")))?;
+        let thread = thread.map_err(|error| {
+            LoadError::Device(format!("starting the engine thread failed: {error}"))
+        })?;
         Ok(Self {
             inbox,
             shared,

@@ -63,9 +63,9 @@ pub enum LoadError {
     Checkpoint(#[from] CheckpointError),
     #[error(transparent)]
     Text(#[from] TextError),
-    #[error("the cache has room for {found} tokens and a page alone takes {PAGE_TOKENS}")]
+    #[error("the KV cache holds {found} tokens, but one page takes {PAGE_TOKENS}")]
     CacheTooSmall { found: u64 },
-    #[error("no room on the device: {0}")]
+    #[error("the device failed: {0}")]
     Device(String),
     #[error("the engine has stopped")]
     Stopped,

@@ -182,16 +182,16 @@ pub struct Usage {
 pub enum Failure {
     #[error("the model {model} is not loaded; loaded: {}", if .loaded.is_empty() { "none".to_owned() } else { .loaded.join(", ") })]
     NotLoaded { model: String, loaded: Vec<String> },
-    #[error("the engine is full: {running} jobs are running and {waiting} are waiting")]
+    #[error("the engine is full: {running} jobs running, {waiting} waiting")]
     Busy { running: usize, waiting: usize },
-    #[error("the prompt has {found} tokens and the model takes {limit}")]
+    #[error("the prompt has {found} tokens, but the model takes at most {limit}")]
     PromptTooLong { found: usize, limit: usize },
     #[error("{0}")]
     BadRequest(String),
     /// The model's own template or tokenizer cannot be used, or stumbles over these messages.
     #[error("{0}")]
     BrokenTemplate(String),
-    #[error("the reader left {unread} tokens unread")]
+    #[error("the client read too slowly: {unread} tokens unread")]
     SlowReader { unread: usize },
     #[error("the engine is paused")]
     Paused,

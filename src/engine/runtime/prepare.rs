@@ -30,7 +30,7 @@ pub fn prepare(
     }
     let max_tokens = max_tokens(request.max_tokens, prompt.len(), window)?;
     if let Some(found) = request.logprobs.filter(|&found| found > MAX_LOGPROBS) {
-        let refusal = format!("logprobs may ask for {MAX_LOGPROBS} alternatives, found {found}");
+        let refusal = format!("logprobs must be at most {MAX_LOGPROBS}, found {found}");
         return Err(Failure::BadRequest(refusal));
     }
     let settings = Settings::resolve(&request.sampling, defaults, info.vocabulary)
@@ -104,7 +104,7 @@ fn max_tokens(asked: Option<usize>, prompt: usize, context: usize) -> Result<usi
 fn check_ids(what: &str, ids: &[u32], vocabulary: usize) -> Result<(), Failure> {
     match ids.iter().find(|&&id| id as usize >= vocabulary) {
         Some(id) => Err(Failure::BadRequest(format!(
-            "{what} has token {id} and the model has {vocabulary}"
+            "{what} has token {id}, but the vocabulary has {vocabulary} tokens"
         ))),
         None => Ok(()),
     }
@@ -156,7 +156,7 @@ mod tests {
         let refusal = check_ids("the prompt", &[1, 3], 3).unwrap_err();
         assert_eq!(
             refusal.to_string(),
-            "the prompt has token 3 and the model has 3"
+            "the prompt has token 3, but the vocabulary has 3 tokens"
         );
     }
 }

@@ -57,7 +57,7 @@ struct RopeJson {
 pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
     let family = family(value)?;
     let config: ConfigJson = serde_json::from_value(value.clone())
-        .map_err(|error| Flaw::broken("config.json", error, format!("a {family} decoder's")))?;
+        .map_err(|error| Flaw::broken("config.json", error, format!("a {family} configuration")))?;
     config.check()?;
     let spec = match family {
         Family::Llama => llama::spec(&config),
@@ -90,8 +90,10 @@ impl ConfigJson {
             return Err(Flaw::unsupported("hidden_act", other, "silu"));
         }
         if let Some(config) = &self.quantization_config {
-            let method = config["quant_method"].as_str().unwrap_or("an unnamed one");
-            let known = "weights in f32, f16 or bf16, and GGUF for quantized ones";
+            let method = config["quant_method"]
+                .as_str()
+                .unwrap_or("an unnamed method");
+            let known = "weights in f32, f16 or bf16, or a quantized GGUF";
             return Err(Flaw::unsupported("quantization_config", method, known));
         }
         Ok(())
@@ -166,7 +168,7 @@ impl RopeJson {
                 )?,
             }),
             Some(other) => Err(Flaw::unsupported(
-                "the type of rope_scaling",
+                "the rope_scaling type",
                 other,
                 "default, linear and llama3",
             )),

@@ -89,7 +89,7 @@ impl Decoder {
         self.check(batch)?;
         if pages.layers.len() != self.layers.len() {
             let (found, wanted) = (pages.layers.len(), self.layers.len());
-            bail!("pages for {found} layers do not fit a decoder of {wanted}");
+            bail!("the pages have {found} layers, but the decoder has {wanted}");
         }
         let plan = AttentionPlan::new(batch.spans.clone(), &self.device)?;
         let positions = self.positions(&plan);
@@ -112,12 +112,12 @@ impl Decoder {
     pub fn hidden_states(&self, tokens: &[u32], layers: &[usize]) -> Result<Vec<Tensor>> {
         if let Some(layer) = layers.iter().find(|&&layer| layer > self.layers.len()) {
             bail!(
-                "layer {layer} was asked of a decoder of {}",
+                "layer {layer} is out of range (layers: {})",
                 self.layers.len()
             );
         }
         if tokens.is_empty() {
-            bail!("hidden states were asked for of no tokens");
+            bail!("hidden states need at least one token");
         }
         let pages = tokens.len().div_ceil(PAGE_TOKENS);
         let span = Span {
@@ -147,7 +147,7 @@ impl Decoder {
         let tokens = batch.tokens.len();
         let spanned: usize = batch.spans.iter().map(|span| span.new_tokens).sum();
         if tokens == 0 || spanned != tokens {
-            bail!("the spans of a step hold {spanned} tokens and the step has {tokens}");
+            bail!("the spans hold {spanned} tokens, but the step has {tokens}");
         }
         let longest = batch
             .spans
@@ -159,7 +159,7 @@ impl Decoder {
                 self.spec.context
             ),
             None if batch.logit_rows.iter().any(|&row| row as usize >= tokens) => {
-                bail!("logits were asked for past the {tokens} rows of the step")
+                bail!("a logits row is out of range (rows: {tokens})")
             }
             None => Ok(()),
         }

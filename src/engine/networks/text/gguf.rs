@@ -101,7 +101,7 @@ impl File<'_> {
             None => Err(Flaw::unsupported(
                 key,
                 format!("{value:?}"),
-                "one whole number",
+                "a single integer",
             )),
         }
     }
@@ -152,7 +152,7 @@ impl File<'_> {
             (Some(factor), Some(_)) => {
                 let found = format!("a factor of {factor} and the tensor {ROPE_FACTORS}");
                 let key = self.key("rope.scaling.factor");
-                Err(Flaw::unsupported(key, found, "one of them"))
+                Err(Flaw::unsupported(key, found, "only one of the two"))
             }
         }
     }
@@ -186,7 +186,7 @@ impl File<'_> {
 
     fn refuse_what_we_do_not_compute(&self) -> Result<(), Flaw> {
         if let Some(experts @ 1..) = self.optional_size("expert_count")? {
-            let found = format!("{experts} experts a layer");
+            let found = format!("{experts} experts per layer");
             return Err(Flaw::unsupported(
                 self.key("expert_count"),
                 found,
@@ -196,15 +196,19 @@ impl File<'_> {
         let key_length = self.optional_size("attention.key_length")?;
         let value_length = self.optional_size("attention.value_length")?;
         if key_length != value_length {
-            let found = format!("{value_length:?} beside keys of {key_length:?}");
+            let found = format!("{value_length:?} with a key length of {key_length:?}");
             let key = self.key("attention.value_length");
-            return Err(Flaw::unsupported(key, found, "values as long as keys"));
+            return Err(Flaw::unsupported(
+                key,
+                found,
+                "the same length for keys and values",
+            ));
         }
         match self.optional_size("attention.sliding_window")? {
             Some(window) if window > 0 && window < self.size("context_length")? => {
                 let key = self.key("attention.sliding_window");
                 let found = format!("a window of {window} tokens");
-                Err(Flaw::unsupported(key, found, "GGUF files without one"))
+                Err(Flaw::unsupported(key, found, "GGUF files without a window"))
             }
             _ => Ok(()),
         }
@@ -290,9 +294,7 @@ mod tests {
         assert_eq!(typed("none"), none);
         let error = typed("yarn").unwrap_err();
         assert!(
-            error.contains(
-                "llama.rope.scaling.type: found yarn, and this program knows none and linear"
-            ),
+            error.contains("llama.rope.scaling.type: found yarn; supported: none and linear"),
             "{error}"
         );
     }

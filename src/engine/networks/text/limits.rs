@@ -24,17 +24,17 @@ pub fn check(spec: &DecoderSpec) -> Result<(), Flaw> {
 
 fn check_heads(spec: &DecoderSpec) -> Result<(), Flaw> {
     if !spec.heads.is_multiple_of(spec.kv_heads) {
-        let found = format!("{} heads over {} key heads", spec.heads, spec.kv_heads);
-        return Err(Flaw::broken("attention", found, "a whole number each"));
+        let found = format!("{} heads and {} key heads", spec.heads, spec.kv_heads);
+        return Err(Flaw::broken(
+            "attention",
+            found,
+            "a multiple of the key heads",
+        ));
     }
     let dims = spec.rope.dims;
     if dims == 0 || !dims.is_multiple_of(2) || dims > spec.head_dim {
-        let wanted = format!("an even number up to the head's {}", spec.head_dim);
-        return Err(Flaw::broken(
-            "the numbers of a head that turn",
-            dims,
-            wanted,
-        ));
+        let wanted = format!("an even number up to the head size {}", spec.head_dim);
+        return Err(Flaw::broken("the rope dimensions", dims, wanted));
     }
     match spec.windows.iter().flatten().find(|&&window| window == 0) {
         Some(_) => Err(Flaw::broken("a sliding window", 0, "at least one token")),
@@ -52,7 +52,7 @@ fn check_numbers(spec: &DecoderSpec) -> Result<(), Flaw> {
         return Err(Flaw::broken(
             "the norm's epsilon",
             spec.norm_eps,
-            "a small number",
+            "a finite number from 0",
         ));
     }
     Ok(())

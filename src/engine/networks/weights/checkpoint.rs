@@ -53,7 +53,7 @@ impl Checkpoint {
             other if PICKLES.contains(&other) => Err(pickle(path)),
             _ => Err(CheckpointError::Refused {
                 path: path.to_owned(),
-                reason: "only .safetensors and .gguf files are opened as weights".to_owned(),
+                reason: "unsupported weights; use .safetensors or .gguf files".to_owned(),
             }),
         }
     }
@@ -104,7 +104,7 @@ impl Checkpoint {
                 None => Err(not_found(folder, "no weights")),
             },
             ([], many) | (many, _) => {
-                let found = format!("{} files of weights", many.len());
+                let found = format!("{} weight files", many.len());
                 Err(not_found(folder, &found))
             }
         }
@@ -155,8 +155,8 @@ impl Checkpoint {
             None => Ok(checkpoint),
             Some(name) => Err(Flaw::broken(
                 format!("the tensor {name:?}"),
-                "it in the index only",
-                "it in the file that the index names",
+                "only in the index",
+                "in the file that the index names",
             )
             .in_file(&path)),
         }
@@ -172,7 +172,7 @@ impl Checkpoint {
         for (index, header) in tensors.iter().enumerate() {
             if by_name.insert(header.name.clone(), index).is_some() {
                 let what = format!("the tensor {:?}", header.name);
-                return Err(Flaw::broken(what, "it in two files", "it in one").in_file(path));
+                return Err(Flaw::broken(what, "in two files", "in one").in_file(path));
             }
         }
         Ok(Self {
@@ -208,7 +208,7 @@ fn read_config(folder: &Path) -> Result<serde_json::Value, CheckpointError> {
     Err(CheckpointError::NotFound {
         path,
         found: "no such file".to_owned(),
-        wanted: "the model's config.json beside its weights".to_owned(),
+        wanted: "the model's config.json next to its weights".to_owned(),
     })
 }
 
@@ -224,7 +224,7 @@ fn read_json<T: for<'de> Deserialize<'de>>(
     }
     let text = fs::read(path).map_err(|error| unreadable(path, error))?;
     serde_json::from_slice(&text)
-        .map_err(|error| Flaw::broken("the file", error, "JSON of its kind").in_file(path))
+        .map_err(|error| Flaw::broken("the file", error, "valid JSON for this file").in_file(path))
 }
 
 fn list(folder: &Path) -> Result<Vec<String>, CheckpointError> {
@@ -244,7 +244,7 @@ fn regular(path: &Path) -> Result<u64, CheckpointError> {
         true => Ok(metadata.len()),
         false => Err(CheckpointError::Refused {
             path: path.to_owned(),
-            reason: "it is not a regular file, and only those are opened".to_owned(),
+            reason: "not a regular file".to_owned(),
         }),
     }
 }
@@ -278,7 +278,7 @@ fn not_found(path: &Path, found: &str) -> CheckpointError {
 fn pickle(path: &Path) -> CheckpointError {
     CheckpointError::Refused {
         path: path.to_owned(),
-        reason: "pickled weights can run code and are never opened; take the model's .safetensors or .gguf \
+        reason: "pickled weights can run code and are never opened; use the model's .safetensors or .gguf \
                  files, or convert it with a tool you trust"
             .to_owned(),
     }

@@ -70,7 +70,7 @@ pub fn dense_as(
             let bytes = numbers.flat_map(|x| bf16::from_f32(x).to_le_bytes());
             (GgmlDType::BF16, bytes.collect())
         }
-        other => bail!("weights cannot be held as {other:?}, only as f32, f16 or bf16"),
+        other => bail!("unsupported weight type {other:?}; use f32, f16 or bf16"),
     })
 }
 
@@ -131,7 +131,7 @@ pub fn quantized(
             .collect();
         let finished = running.into_iter().map(|thread| match thread.join() {
             Ok(result) => result,
-            Err(_) => bail!("a thread that was quantizing panicked"),
+            Err(_) => bail!("a quantization thread panicked"),
         });
         finished.collect::<Result<()>>()
     })?;

@@ -55,10 +55,11 @@ impl<'a> Cursor<'a> {
         let count = self.u64(what)?;
         let room = self.remaining() as u64 / least_bytes;
         if count > room {
-            let wanted = format!("at most {room}, which is what the rest of the file has room for");
+            let wanted = format!("at most {room} in the rest of the file");
             return Err(Flaw::broken(what, count, wanted));
         }
-        usize::try_from(count).map_err(|_| Flaw::broken(what, count, "a number that fits memory"))
+        usize::try_from(count)
+            .map_err(|_| Flaw::broken(what, count, "a number that fits in memory"))
     }
 
     pub fn string(&mut self, longest: u64, what: &str) -> Result<&'a [u8], Flaw> {

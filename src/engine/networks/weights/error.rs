@@ -10,20 +10,20 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum CheckpointError {
     /// Nothing to load where we were sent.
-    #[error("{}: {found}, wanted {wanted}", .path.display())]
+    #[error("{}: {found}; expected {wanted}", .path.display())]
     NotFound {
         path: PathBuf,
         found: String,
         wanted: String,
     },
     /// The file is there and the system would not let us read it.
-    #[error("{}: cannot be read: {source}", .path.display())]
+    #[error("reading {} failed: {source}", .path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     /// A format that we never open.
     #[error("{}: {reason}", .path.display())]
     Refused { path: PathBuf, reason: String },
     /// The file contradicts itself or its own length.
-    #[error("{}: {what}: found {found}, wanted {wanted}", .path.display())]
+    #[error("{}: {what}: found {found}, expected {wanted}", .path.display())]
     Broken {
         path: PathBuf,
         what: String,
@@ -31,7 +31,7 @@ pub enum CheckpointError {
         wanted: String,
     },
     /// The file is sound and asks for something this program does not do.
-    #[error("{}: {what}: found {found}, and this program knows {known}", .path.display())]
+    #[error("{}: {what}: found {found}; supported: {known}", .path.display())]
     Unsupported {
         path: PathBuf,
         what: String,
@@ -39,7 +39,7 @@ pub enum CheckpointError {
         known: String,
     },
     /// The device or its memory failed.
-    #[error("{}: cannot be put on the device: {source}", .path.display())]
+    #[error("{}: copying to the device failed: {source}", .path.display())]
     Device {
         path: PathBuf,
         source: candle_core::Error,

@@ -105,8 +105,8 @@ pub fn check_claims(
     let mut names = HashSet::with_capacity(claims.len());
     for claim in &claims {
         if !names.insert(claim.name.as_str()) {
-            let what = format!("the name {:?}", claim.name);
-            return Err(Flaw::broken(what, "more than one tensor", "one"));
+            let what = format!("the tensor {:?}", claim.name);
+            return Err(Flaw::broken(what, "twice", "once"));
         }
     }
     let headers = claims
@@ -120,16 +120,16 @@ pub fn check_claims(
 fn placed(claim: Claim, data_start: u64, file_bytes: u64) -> Result<TensorHeader, Flaw> {
     let what = || format!("the tensor {:?}", claim.name);
     let Some(bytes) = claim.dtype.bytes_of(&claim.shape) else {
-        let wanted = format!("rows of whole blocks of {}", claim.dtype.block_size());
+        let wanted = format!("a row length in multiples of {}", claim.dtype.block_size());
         let found = format!("{} of shape {:?}", claim.dtype, claim.shape);
         return Err(Flaw::broken(what(), found, wanted));
     };
     let start = data_start.checked_add(claim.start);
     let end = start.and_then(|start| start.checked_add(bytes));
     let (Some(start), Some(end)) = (start, end.filter(|&end| end <= file_bytes)) else {
-        let found = format!("{bytes} bytes at {} of the data", claim.start);
+        let found = format!("{bytes} bytes at offset {}", claim.start);
         let wanted = format!(
-            "an end within the {} bytes that follow the header",
+            "data within the {} bytes after the header",
             file_bytes.saturating_sub(data_start)
         );
         return Err(Flaw::broken(what(), found, wanted));
@@ -152,8 +152,8 @@ fn check_overlap(headers: &[TensorHeader]) -> Result<(), Flaw> {
         if pair[0].range.end > pair[1].range.start {
             return Err(Flaw::broken(
                 format!("the tensor {:?}", pair[1].name),
-                format!("a place inside {:?}", pair[0].name),
-                "a place of its own",
+                format!("data that overlaps {:?}", pair[0].name),
+                "no overlap",
             ));
         }
     }

@@ -1,7 +1,7 @@
 //! A file in memory without a copy: the operating system brings the pages that are read and may drop them.
 #![expect(
     unsafe_code,
-    reason = "a memory map is a promise about a file that only we can make"
+    reason = "a memory map is unsafe: the file must not change while it is mapped"
 )]
 
 use std::{fs::File, io, ops::Range, path::Path, sync::Arc};
@@ -48,7 +48,7 @@ impl Mapping {
                 .unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start)
         };
         if let Err(error) = released {
-            tracing::debug!("mapped pages stay in memory: {error}");
+            tracing::debug!("releasing mapped pages failed: {error}");
         }
     }
 }

@@ -50,10 +50,10 @@ impl Entry {
         let [start, end] = self.data_offsets;
         let bytes = dtype.bytes_of(&self.shape.0);
         if end.checked_sub(start) != bytes || bytes.is_none() {
-            let found = format!("a place from {start} to {end}");
+            let found = format!("data from {start} to {end}");
             let wanted = match bytes {
                 Some(bytes) => format!("{bytes} bytes for {dtype} of shape {:?}", self.shape.0),
-                None => format!("a shape that fits memory, not {:?}", self.shape.0),
+                None => format!("a shape that fits in memory, not {:?}", self.shape.0),
             };
             return Err(Flaw::broken(what, found, wanted));
         }
@@ -85,7 +85,7 @@ fn tensor_type(name: &str, what: &str) -> Result<TensorType, Flaw> {
         "F8_E4M3" => other("F8_E4M3", 1),
         "F8_E5M2" => other("F8_E5M2", 1),
         found => {
-            let known = "F32, F16, BF16, and whole numbers beside the weights";
+            let known = "F32, F16 and BF16 weights, and integers beside them";
             return Err(Flaw::unsupported(what, found, known));
         }
     })
@@ -186,11 +186,11 @@ pub mod tests {
             let tensor = format!(r#""dtype":"{dtype}","shape":{shape},"data_offsets":{place}"#);
             check(&format!(r#"{{"a":{{{tensor}}}}}"#), data_bytes, expected);
         };
-        one("F32", "[2]", "[0,8]", 4, "an end within the 4 bytes");
+        one("F32", "[2]", "[0,8]", 4, "data within the 4 bytes");
         one("F32", "[2]", "[0,4]", 8, "8 bytes for F32 of shape [2]");
-        one("F32", "[2]", "[8,0]", 8, "a place from 8 to 0");
+        one("F32", "[2]", "[8,0]", 8, "data from 8 to 0");
         let vast = "[4294967296,4294967296]";
-        one("F32", vast, "[0,8]", 8, "a shape that fits memory");
+        one("F32", vast, "[0,8]", 8, "a shape that fits in memory");
         let deep = "[1,1,1,1,1,1,1,1,1]";
         one("F32", deep, "[0,4]", 4, "at most 8 dimensions");
         one("Q9", "[2]", "[0,8]", 8, "found Q9");
@@ -198,19 +198,19 @@ pub mod tests {
             r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},
                 "b":{"dtype":"U8","shape":[4],"data_offsets":[3,7]}}"#,
             8,
-            "a place inside \"a\"",
+            "data that overlaps \"a\"",
         );
         check(
             r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},
                 "a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}"#,
             8,
-            "more than one tensor",
+            "found twice",
         );
-        check(&"[".repeat(100_000), 0, "wanted a JSON object of tensors");
+        check(&"[".repeat(100_000), 0, "expected a JSON object of tensors");
         check(
             &format!(r#"{{"__metadata__":{}"#, r#"{"a":"#.repeat(100_000)),
             0,
-            "wanted a JSON object of tensors",
+            "expected a JSON object of tensors",
         );
         let mut huge = file("{}", 0);
         huge[..8].copy_from_slice(&u64::MAX.to_le_bytes());

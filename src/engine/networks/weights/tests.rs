@@ -73,7 +73,7 @@ fn pickled_weights_are_refused_with_advice() {
         assert!(message.contains("pytorch_model.bin: pickled weights can run code"));
         assert!(message.contains(".safetensors or .gguf"));
     }
-    assert!(refusal(&[("notes.txt", b"")], "notes.txt").contains("only .safetensors and .gguf"));
+    assert!(refusal(&[("notes.txt", b"")], "notes.txt").contains("use .safetensors or .gguf"));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn only_regular_files_are_opened() {
         assert!(matches!(error, CheckpointError::Refused { .. }), "{error}");
         let message = error.to_string();
         assert!(
-            message.contains(&format!("{device}: it is not a regular file")),
+            message.contains(&format!("{device}: not a regular file")),
             "{message}"
         );
     }
@@ -93,12 +93,12 @@ fn only_regular_files_are_opened() {
 
 #[test]
 fn what_is_missing_is_named() {
-    assert!(refusal(&[], "nowhere").contains("no such file or folder, wanted a .gguf file"));
+    assert!(refusal(&[], "nowhere").contains("no such file or folder; expected a .gguf file"));
     assert!(refusal(&[("config.json", b"{}")], "").contains("no weights"));
     let one = file(ONE, 8);
     assert!(refusal(&[("m.safetensors", &one)], "").contains("config.json: no such file"));
     let two: &[(&str, &[u8])] = &[("1.gguf", b""), ("2.gguf", b"")];
-    assert!(refusal(two, "").contains("2 files of weights"));
+    assert!(refusal(two, "").contains("2 weight files"));
     assert!(refusal(&[("empty.gguf", b"")], "empty.gguf").contains("0 bytes left in the file"));
 }
 
@@ -120,6 +120,6 @@ fn an_index_names_only_files_beside_itself() {
     }
     assert!(open(&index("2.safetensors")).contains("no such file"));
     let absent = r#"{"weight_map":{"a":"1.safetensors","b":"1.safetensors"}}"#;
-    assert!(open(absent).contains("the tensor \"b\": found it in the index only"));
-    assert!(open("{").contains("JSON of its kind"));
+    assert!(open(absent).contains("the tensor \"b\": found only in the index"));
+    assert!(open("{").contains("valid JSON for this file"));
 }

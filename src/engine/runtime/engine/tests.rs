@@ -335,9 +335,7 @@ async fn bad_logits_end_one_sequence_only() {
     let runtime = started(Rule::ChokesOnX).await;
     let good = runtime.generate(limited("good", 50)).await.unwrap();
     let bad = runtime.generate(limited("X", 50)).await.unwrap();
-    let failure = Failure::Internal(Arc::from(
-        "the model's logits hold a value that is not a number",
-    ));
+    let failure = Failure::Internal(Arc::from("the model's logits contain NaN"));
     assert_eq!(listen(bad).await.2, Err(failure));
     assert_eq!(listen(good).await.1.len(), 50);
 }
@@ -417,7 +415,7 @@ async fn what_cannot_run_is_refused_before_it_takes_a_place() {
     };
     check(
         request(&"x".repeat(64)),
-        "the prompt has 64 tokens and the model takes 63",
+        "the prompt has 64 tokens, but the model takes at most 63",
     )
     .await;
     check(request(""), "the prompt is empty").await;
@@ -426,12 +424,16 @@ async fn what_cannot_run_is_refused_before_it_takes_a_place() {
         generated: vec![999],
         ..request("x")
     };
-    check(foreign, "generated has token 999 and the model has 257").await;
+    check(
+        foreign,
+        "generated has token 999, but the vocabulary has 257 tokens",
+    )
+    .await;
     let curious = TextRequest {
         logprobs: Some(21),
         ..request("x")
     };
-    check(curious, "logprobs may ask for 20 alternatives, found 21").await;
+    check(curious, "logprobs must be at most 20, found 21").await;
     assert_eq!(
         run(&runtime, request(&"x".repeat(63))).await.1.len(),
         1,

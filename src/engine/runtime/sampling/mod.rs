@@ -56,9 +56,9 @@ pub struct TokenMask {
 /// The network returned nothing a token could be chosen from. Ends this sequence and no other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadLogits {
-    #[error("the model's logits hold a value that is not a number")]
+    #[error("the model's logits contain NaN")]
     NotANumber,
-    #[error("the model's logits hold an infinite value")]
+    #[error("the model's logits contain infinity")]
     Infinite,
     #[error("no token is allowed")]
     NothingAllowed,

@@ -138,7 +138,7 @@ fn checked_bias(bias: &[(u32, f32)], vocabulary: usize) -> Result<Vec<(u32, f32)
     for &(id, value) in bias {
         if id as usize >= vocabulary {
             return Err(format!(
-                "logit_bias names token {id} and the model has {vocabulary}"
+                "logit_bias has token {id}, but the vocabulary has {vocabulary} tokens"
             ));
         }
         within("logit_bias", value, -1000.0, 1000.0)?;
@@ -260,7 +260,7 @@ mod tests {
                 logit_bias: vec![(10, 1.0)],
                 ..Sampling::default()
             },
-            "logit_bias names token 10 and the model has 10",
+            "logit_bias has token 10, but the vocabulary has 10 tokens",
         );
     }
 }

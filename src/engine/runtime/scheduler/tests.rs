@@ -99,11 +99,11 @@ impl World {
         while !self.scheduler.is_idle() {
             assert!(
                 !self.step().is_empty(),
-                "while somebody waits, somebody advances"
+                "a step advances a sequence while any waits"
             );
             steps = steps
                 .checked_sub(1)
-                .expect("everybody is served in the end");
+                .expect("every sequence is served in the end");
         }
         assert_eq!(
             self.scheduler.free_pages(),

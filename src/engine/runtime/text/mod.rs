@@ -37,11 +37,11 @@ pub use tokenizer::Tokenizer;
 pub enum TextError {
     #[error("{what} was not found")]
     Missing { what: String },
-    #[error("{what} cannot be read: {reason}")]
+    #[error("reading {what} failed: {reason}")]
     Unreadable { what: String, reason: String },
-    #[error("{what} is broken: {reason}")]
+    #[error("{what} is invalid: {reason}")]
     Broken { what: String, reason: String },
-    #[error("{what}: found {found}, and this program knows {known}")]
+    #[error("{what}: found {found}; supported: {known}")]
     Unsupported {
         what: String,
         found: String,
@@ -56,7 +56,7 @@ pub enum TextError {
 fn check_regular(path: &Path) -> io::Result<()> {
     match fs::metadata(path)?.is_file() {
         true => Ok(()),
-        false => Err(io::Error::other("it is not a regular file")),
+        false => Err(io::Error::other("not a regular file")),
     }
 }
 
@@ -71,7 +71,7 @@ fn read_bounded(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
     match bytes.len() as u64 > most_bytes {
         true => Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
-            format!("it is larger than {most_bytes} bytes"),
+            format!("larger than {most_bytes} bytes"),
         )),
         false => Ok(bytes),
     }

@@ -17,7 +17,7 @@ impl StopStrings {
     pub fn new(stops: Vec<String>) -> Result<Self, String> {
         if stops.len() > MAX_STOPS {
             return Err(format!(
-                "a request may have {MAX_STOPS} stop strings, found {}",
+                "a request may have at most {MAX_STOPS} stop strings, found {}",
                 stops.len()
             ));
         }
@@ -27,7 +27,7 @@ impl StopStrings {
         let found: usize = stops.iter().map(String::len).sum();
         if found > MAX_STOP_BYTES {
             return Err(format!(
-                "the stop strings may have {MAX_STOP_BYTES} bytes together, found {found}"
+                "stop strings may have at most {MAX_STOP_BYTES} bytes in total, found {found}"
             ));
         }
         Ok(Self {

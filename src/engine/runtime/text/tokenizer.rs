@@ -60,7 +60,7 @@ impl Tokenizer {
 /// The library panics at some of what no program writes, as a merge that is longer than every token.
 fn read(bytes: &[u8]) -> Result<tokenizers::Tokenizer, String> {
     let read = catch_unwind(|| tokenizers::Tokenizer::from_bytes(bytes));
-    let read = read.map_err(|_| "its vocabulary, merges and prefixes do not fit together")?;
+    let read = read.map_err(|_| "inconsistent vocabulary, merges and prefixes")?;
     read.map_err(|error| error.to_string())
 }
 
@@ -112,7 +112,7 @@ fn check_sizes(vocabulary: usize, added_bytes: usize) -> Result<(), TextError> {
     let check = |what: &str, found: usize, most: usize| match found > most {
         true => Err(TextError::broken(
             "the tokenizer",
-            format!("found {found} {what}, wanted at most {most}"),
+            format!("found {found} {what}, expected at most {most}"),
         )),
         false => Ok(()),
     };
@@ -203,14 +203,14 @@ mod tests {
 
         let refused = Tokenizer::open(&path).map(drop).unwrap_err().to_string();
 
-        assert!(refused.contains("tokenizer.json is broken"), "{refused}");
-        assert!(refused.contains("do not fit together"), "{refused}");
+        assert!(refused.contains("tokenizer.json is invalid"), "{refused}");
+        assert!(refused.contains("inconsistent vocabulary"), "{refused}");
     }
 
     #[test]
     fn a_device_is_no_tokenizer() {
         let refused = Tokenizer::open(Path::new("/dev/zero")).map(drop);
         let refused = refused.unwrap_err().to_string();
-        assert!(refused.contains("it is not a regular file"), "{refused}");
+        assert!(refused.contains("not a regular file"), "{refused}");
     }
 }

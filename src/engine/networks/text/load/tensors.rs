@@ -122,7 +122,7 @@ impl<'a> Loader<'a> {
     ) -> Result<(TensorHeader, GgmlDType, TensorBytes), Flaw> {
         let what = || format!("the tensor {name:?}");
         let Some(header) = self.source.header(name) else {
-            let wanted = format!("one of shape {shape:?}");
+            let wanted = format!("shape {shape:?}");
             return Err(Flaw::broken(what(), "nothing", wanted));
         };
         if header.shape != shape {
@@ -133,7 +133,7 @@ impl<'a> Loader<'a> {
             return Err(Flaw::unsupported(
                 what(),
                 header.dtype,
-                "weights in f32, f16, bf16 or GGUF's blocks",
+                "f32, f16, bf16 and GGUF quantizations",
             ));
         };
         self.used.insert(name.to_owned());
@@ -176,8 +176,8 @@ impl<'a> Loader<'a> {
             None => Ok(()),
             Some(name) => Err(Flaw::unsupported(
                 format!("the tensor {name:?}"),
-                format!("something that a {} decoder has no place for", spec.family),
-                "the tensors of the families it lists",
+                format!("a tensor that a {} decoder does not use", spec.family),
+                "the tensors of the known families",
             )),
         }
     }

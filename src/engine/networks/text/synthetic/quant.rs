@@ -83,7 +83,7 @@ impl FromStr for SyntheticQuant {
         let entry = QUANTS.iter().find(|entry| entry.1 == text);
         entry.map(|entry| entry.0).ok_or_else(|| {
             let known: Vec<&str> = Self::names().collect();
-            format!("found {text}, wanted one of {}", known.join(", "))
+            format!("unknown quantization {text}; known: {}", known.join(", "))
         })
     }
 }

@@ -71,7 +71,7 @@ impl GgufMetadata {
     pub(super) fn insert(&mut self, key: String, value: GgufValue) -> Result<(), Flaw> {
         if self.values.contains_key(&key) {
             let what = format!("the metadata key {key:?}");
-            return Err(Flaw::broken(what, "it twice", "it once"));
+            return Err(Flaw::broken(what, "twice", "once"));
         }
         self.values.insert(key, value);
         Ok(())
@@ -111,7 +111,7 @@ pub fn read_name(cursor: &mut Cursor<'_>, what: &str) -> Result<String, Flaw> {
     let bytes = cursor.string(MAX_NAME_BYTES, what)?;
     match std::str::from_utf8(bytes) {
         Ok(name) => Ok(name.to_owned()),
-        Err(_) => Err(Flaw::broken(what, "bytes that are not text", "UTF-8")),
+        Err(_) => Err(Flaw::broken(what, "invalid bytes", "UTF-8")),
     }
 }
 
@@ -154,7 +154,7 @@ impl ValueReader {
         let text = read_text(cursor, key)?;
         self.text_bytes = self.text_bytes.saturating_add(text.len());
         if self.text_bytes > MAX_ALL_TEXT_BYTES {
-            let wanted = format!("at most {MAX_ALL_TEXT_BYTES} in all texts of the file");
+            let wanted = format!("at most {MAX_ALL_TEXT_BYTES} in all strings of the file");
             let found = format!("{} bytes", self.text_bytes);
             return Err(Flaw::broken(key, found, wanted));
         }
@@ -168,7 +168,7 @@ impl ValueReader {
         depth: usize,
     ) -> Result<GgufValue, Flaw> {
         if depth == MAX_DEPTH {
-            let wanted = format!("at most {MAX_DEPTH} lists inside each other");
+            let wanted = format!("at most {MAX_DEPTH} nested lists");
             return Err(Flaw::broken(key, "more", wanted));
         }
         let kind = cursor.u32(key)?;

@@ -81,7 +81,7 @@ fn check_magic(cursor: &mut Cursor<'_>) -> Result<(), Flaw> {
         version if matches!(version.swap_bytes(), 1..=3) => Err(Flaw::unsupported(
             "the byte order",
             "a big-endian GGUF file",
-            "little-endian ones",
+            "little-endian files",
         )),
         version => Err(Flaw::unsupported("the GGUF version", version, "2 and 3")),
     }
@@ -92,7 +92,7 @@ fn check_whole(metadata: &GgufMetadata) -> Result<(), Flaw> {
         Some(parts) if parts > 1 => Err(Flaw::unsupported(
             "split.count",
             format!("one part of a model split into {parts} files"),
-            "GGUF models in one file (llama.cpp's gguf-split --merge makes one)",
+            "models in one file (merge the parts with llama.cpp's gguf-split --merge)",
         )),
         _ => Ok(()),
     }
@@ -127,8 +127,8 @@ fn read_claim(cursor: &mut Cursor<'_>, alignment: u64) -> Result<Claim, Flaw> {
         shape.push(fits.ok_or_else(|| {
             Flaw::broken(
                 &what,
-                format!("a dimension of {dim}"),
-                "one that fits memory",
+                format!("dimension {dim}"),
+                "a positive size that fits in memory",
             )
         })?);
     }
@@ -136,7 +136,7 @@ fn read_claim(cursor: &mut Cursor<'_>, alignment: u64) -> Result<Claim, Flaw> {
     let dtype = tensor_type(cursor.u32(&what)?, &what)?;
     let start = cursor.u64(&what)?;
     if !start.is_multiple_of(alignment) {
-        let found = format!("a place at {start}");
+        let found = format!("offset {start}");
         return Err(Flaw::broken(
             what,
             found,
@@ -203,8 +203,8 @@ fn tensor_type(number: u32, what: &str) -> Result<TensorType, Flaw> {
     }
     let name = STRANGE_TYPES.iter().find(|entry| entry.0 == number);
     let found = match name {
-        Some((_, name)) => format!("numbers of type {name}"),
-        None => format!("numbers of the unknown type {number}"),
+        Some((_, name)) => format!("type {name}"),
+        None => format!("unknown type {number}"),
     };
     Err(Flaw::unsupported(
         what,

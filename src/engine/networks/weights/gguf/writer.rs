@@ -56,7 +56,7 @@ impl GgufWriter {
             if data.len() as u64 != self.bytes_of(index) {
                 let (name, ..) = &self.tensors[index];
                 return Err(io::Error::other(format!(
-                    "{name} was announced with {} bytes and came with {}",
+                    "{name}: expected {} bytes, got {}",
                     self.bytes_of(index),
                     data.len()
                 )));

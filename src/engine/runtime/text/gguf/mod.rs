@@ -194,7 +194,7 @@ impl Vocabulary {
                     bytes += token.len() + size_of::<(String, String)>();
                 }
             }
-            check_bytes("the pairs that make a token", bytes, MAX_PAIR_BYTES)?;
+            check_bytes("the token pairs", bytes, MAX_PAIR_BYTES)?;
         }
         merges.sort_by(|a, b| score(b.0).total_cmp(&score(a.0)).then(a.0.cmp(&b.0)));
         let owned = |&(_, left, right): &(usize, &str, &str)| (left.to_owned(), right.to_owned());
@@ -293,7 +293,7 @@ fn pair(merge: &str, ids: &Vocab) -> Result<(String, String), TextError> {
     let make_a_token = |(left, right): &(&str, &str)| ids.contains_key(&format!("{left}{right}"));
     let (left, right) = merge.split_once(' ').filter(make_a_token).ok_or_else(|| {
         let shown: String = merge.chars().take(SHOWN_CHARS).collect();
-        let reason = format!("found {shown:?}, wanted two tokens that make a third");
+        let reason = format!("found {shown:?}, expected two tokens that form a third");
         TextError::broken("tokenizer.ggml.merges", reason)
     })?;
     Ok((left.to_owned(), right.to_owned()))
@@ -303,7 +303,7 @@ fn check_count(what: &str, found: usize, most: usize) -> Result<(), TextError> {
     match found > most {
         true => Err(TextError::broken(
             what,
-            format!("found {found} of them, wanted at most {most}"),
+            format!("found {found} entries, expected at most {most}"),
         )),
         false => Ok(()),
     }
@@ -313,7 +313,7 @@ fn check_bytes(what: &str, found: usize, most: usize) -> Result<(), TextError> {
     if found <= most {
         return Ok(());
     }
-    let reason = format!("found {found} bytes in {what}, wanted at most {most}");
+    let reason = format!("found {found} bytes in {what}, expected at most {most}");
     Err(TextError::broken("tokenizer.ggml.tokens", reason))
 }
 

@@ -111,7 +111,7 @@ fn merges_that_make_no_token_are_refused() {
     };
     check_refused(
         &vocabulary,
-        "tokenizer.ggml.merges is broken: found \"<|end|> <|end|>\", wanted two tokens that make a third",
+        "tokenizer.ggml.merges is invalid: found \"<|end|> <|end|>\", expected two tokens that form a third",
     );
 }
 
@@ -124,17 +124,17 @@ fn vocabularies_that_would_take_forever_are_refused() {
     };
     check_refused(
         &pieces(vec!["a".to_owned(), "ab".repeat(1000)]),
-        "tokenizer.ggml.tokens is broken: found 2000 bytes in token 1, wanted at most 1024",
+        "tokenizer.ggml.tokens is invalid: found 2000 bytes in token 1, expected at most 1024",
     );
     let many = (0..16 << 10).map(|id| format!("{id:01024}"));
     check_refused(
         &pieces(many.chain(["a".to_owned()]).collect()),
-        "tokenizer.ggml.tokens is broken: found 16777217 bytes in all tokens, wanted at most 16777216",
+        "tokenizer.ggml.tokens is invalid: found 16777217 bytes in all tokens, expected at most 16777216",
     );
     let runs = (1..=1024).map(|length| "a".repeat(length));
     check_refused(
         &pieces(runs.collect()),
-        "tokenizer.ggml.tokens is broken: found 134640220 bytes in the pairs that make a token, wanted at most 134217728",
+        "tokenizer.ggml.tokens is invalid: found 134640220 bytes in the token pairs, expected at most 134217728",
     );
     let control = (0..1025).map(|id| format!("{id:01024}")).collect();
     let control = Vocabulary {
@@ -143,7 +143,7 @@ fn vocabularies_that_would_take_forever_are_refused() {
     };
     check_refused(
         &control,
-        "tokenizer.ggml.tokens is broken: found 1049600 bytes in all control and user-defined tokens, wanted at most 1048576",
+        "tokenizer.ggml.tokens is invalid: found 1049600 bytes in all control and user-defined tokens, expected at most 1048576",
     );
 }
 
@@ -151,6 +151,6 @@ fn vocabularies_that_would_take_forever_are_refused() {
 fn an_unknown_pre_tokenizer_is_refused_by_name() {
     check_refused(
         &byte_pairs("klingon"),
-        "tokenizer.ggml.pre: found klingon, and this program knows llama-bpe, qwen2, smollm, gpt-2 and default",
+        "tokenizer.ggml.pre: found klingon; supported: llama-bpe, qwen2, smollm, gpt-2 and default",
     );
 }

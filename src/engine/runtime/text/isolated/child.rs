@@ -21,7 +21,7 @@ pub const TIMED_OUT: i32 = 124;
 pub fn serve() -> io::Result<()> {
     let first = frames::read(&mut stdin())?;
     let Ok(Request::Open { source, limits }) = serde_json::from_slice(&first) else {
-        return Err(io::Error::other("the first frame opens no model"));
+        return Err(io::Error::other("the first frame must open a model"));
     };
     drop(first);
     let limits = Limits::from(limits);
@@ -94,7 +94,7 @@ fn answer_all(
 fn answer(language: &Language, request: Request) -> Reply {
     let with_chat = |text: &str, then: &dyn Fn(Chat) -> Reply| match frames::chat_from_text(text) {
         Ok(chat) => then(chat),
-        Err(error) => Reply::BadRequest(format!("the chat cannot be read: {error}")),
+        Err(error) => Reply::BadRequest(format!("parsing the chat failed: {error}")),
     };
     match request {
         Request::Text { text, prefix } => tokens(language.encode(&text, prefix)),
@@ -104,7 +104,7 @@ fn answer(language: &Language, request: Request) -> Reply {
         Request::OpensThought(text) => with_chat(&text, &|chat| {
             Reply::OpensThought(language.opens_thought(&chat))
         }),
-        Request::Open { .. } => Reply::BadRequest("a model is open already".to_owned()),
+        Request::Open { .. } => Reply::BadRequest("a model is already open".to_owned()),
     }
 }
 

@@ -164,7 +164,7 @@ impl Isolated {
             Reply::Tokens(tokens) => Ok(tokens),
             Reply::BadRequest(reason) => Err(Failure::BadRequest(reason)),
             Reply::BrokenTemplate(reason) => Err(Failure::BrokenTemplate(reason)),
-            _ => Err(self.broken("it answered another question")),
+            _ => Err(self.broken("unexpected reply")),
         }
     }
 
@@ -194,8 +194,7 @@ impl Isolated {
         if let Some(after) = state.start_after.filter(|&after| after > now) {
             let seconds = (after - now).as_secs() + 1;
             return Err(Failure::internal(format!(
-                "the model {} is out of order: its text process ended {} times in a row ({}); it is started again in \
-                 {seconds} s",
+                "the model {} is unavailable: its text process ended {} times in a row ({}); retrying in {seconds} s",
                 self.isolation.model, state.deaths, state.last_death
             )));
         }
@@ -204,7 +203,7 @@ impl Isolated {
                 true => Ok(process),
                 false => Err(TextError::Isolated {
                     model: self.isolation.model.clone(),
-                    reason: "the model's files have changed since they were loaded; load it again"
+                    reason: "the model's files changed after loading; load the model again"
                         .to_owned(),
                 }),
             }
@@ -233,7 +232,7 @@ impl Isolated {
             ),
             false => warn!(
                 model.name = %model,
-                "the text process of {model} ended: {reason}; starting it again with the next job"
+                "the text process of {model} ended: {reason}; restarting it with the next job"
             ),
         }
     }
@@ -273,12 +272,12 @@ fn start(isolation: &Isolation, open: &[u8]) -> Result<(TextProcess, Opened, Pie
     let opened = match opened {
         Reply::Opened(opened) => *opened,
         Reply::Refused(error) => return Err(error),
-        _ => return Err(failed("it answered another question".to_owned())),
+        _ => return Err(failed("unexpected reply".to_owned())),
     };
     let table = process.table(isolation.limits.open_time).map_err(died)?;
     let pieces = Pieces::from_bytes(&table)
         .filter(|pieces| pieces.len() <= super::tokenizer::MAX_VOCABULARY)
-        .ok_or_else(|| failed("it sent a table of tokens that is none".to_owned()))?;
+        .ok_or_else(|| failed("invalid token table".to_owned()))?;
     Ok((process, opened, pieces))
 }
 
@@ -292,7 +291,7 @@ fn chat_text(chat: &Chat) -> Result<String, Failure> {
 fn check_length(found: usize) -> Result<(), Failure> {
     match found > MAX_TEXT_BYTES {
         true => Err(Failure::BadRequest(format!(
-            "the prompt has {found} bytes, and the model takes at most {MAX_TEXT_BYTES}"
+            "the prompt has {found} bytes, but the model takes at most {MAX_TEXT_BYTES}"
         ))),
         false => Ok(()),
     }

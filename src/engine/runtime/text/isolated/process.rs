@@ -34,11 +34,11 @@ pub enum Death {
 impl fmt::Display for Death {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Memory => formatter.write_str("it exceeded its memory limit"),
-            Self::Stack => formatter.write_str("it exceeded its stack limit (endless recursion)"),
+            Self::Memory => formatter.write_str("memory limit exceeded"),
+            Self::Stack => formatter.write_str("stack limit exceeded (endless recursion)"),
             Self::Time(limit) => write!(
                 formatter,
-                "it exceeded its time limit of {} s",
+                "time limit of {} s exceeded",
                 limit.as_secs_f32()
             ),
             Self::Other(what) => formatter.write_str(what),
@@ -134,7 +134,7 @@ fn reason(status: Option<ExitStatus>, words: &str, error: &io::Error, limit: Dur
     }
     match status {
         Some(status) if status.code() == Some(TIMED_OUT) => Death::Time(limit),
-        Some(status) => Death::Other(format!("it ended ({status}; {error})")),
+        Some(status) => Death::Other(format!("the process ended ({status}; {error})")),
         None => Death::Other(error.to_string()),
     }
 }

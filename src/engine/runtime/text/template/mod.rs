@@ -51,7 +51,7 @@ impl ChatTemplate {
         for (name, source) in templates {
             if source.len() > MAX_TEMPLATE_BYTES {
                 let reason = format!(
-                    "it has {} bytes, at most {MAX_TEMPLATE_BYTES} are read",
+                    "found {} bytes, expected at most {MAX_TEMPLATE_BYTES}",
                     source.len()
                 );
                 return Err(TextError::broken("the chat template", reason));
@@ -76,10 +76,10 @@ impl ChatTemplate {
         let rendered = template.render_captured_to(self.variables(chat), &mut out);
         if out.is_full {
             let limit = MAX_RENDERED_BYTES;
-            return Err(failed(&format!("more than {limit} bytes came out")));
+            return Err(failed(&format!("the output exceeds {limit} bytes")));
         }
         rendered.map_err(|error| complaint(&error))?;
-        String::from_utf8(out.bytes).map_err(|_| failed("it wrote text that is not UTF-8"))
+        String::from_utf8(out.bytes).map_err(|_| failed("the output is not UTF-8"))
     }
 
     fn name_for(&self, chat: &Chat) -> Result<&str, String> {
@@ -92,7 +92,7 @@ impl ChatTemplate {
         }
         let names: Vec<&str> = self.environment.templates().map(|(name, _)| name).collect();
         Err(format!(
-            "the model has chat templates for {} and none for this request",
+            "none of the model's chat templates fits this request; available: {}",
             names.join(", ")
         ))
     }

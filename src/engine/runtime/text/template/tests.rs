@@ -214,7 +214,7 @@ fn a_template_that_does_not_end_is_stopped() {
         .unwrap_err()
         .to_string();
     assert!(
-        refusal.contains("more than 16777216 bytes came out"),
+        refusal.contains("the output exceeds 16777216 bytes"),
         "{refusal}"
     );
 }
@@ -234,7 +234,7 @@ fn a_template_with_a_mistake_is_refused_with_its_line() {
     let broken = ChatTemplate::new(&[("default".to_owned(), "a\n{% if %}".to_owned())], "", "");
     let error = broken.err().unwrap().to_string();
     assert!(
-        error.starts_with("the chat template is broken: syntax error") && error.contains("line 2"),
+        error.starts_with("the chat template is invalid: syntax error") && error.contains("line 2"),
         "{error}"
     );
 }
