@@ -157,7 +157,7 @@ pub fn paged_attention(
         (Store::Cpu(pages), _) => cpu::paged_attention(q, k, v, pages, plan.spans(), options),
         (Store::Device(pages), Some(plan)) => cuda::paged_attention(q, k, v, pages, plan, options),
         (Store::Device(_), None) => {
-            bail!("the plan was made for the CPU and the pages are not there")
+            bail!("the plan is for the CPU, but the pages are on another device")
         }
     }
 }

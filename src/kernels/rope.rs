@@ -78,7 +78,7 @@ impl RopeTable {
     pub(super) fn angles(&self, positions: usize) -> Result<Arc<Angles>> {
         if positions > self.context {
             bail!(
-                "position {} lies outside the context of {} tokens",
+                "position {} is outside the context of {} tokens",
                 positions - 1,
                 self.context
             );
@@ -126,7 +126,10 @@ fn rotate_on_device(
     let (tokens, heads, head_dim) = x.dims3()?;
     let half = cos.dim(1)?;
     if 2 * half > head_dim {
-        bail!("a rope of {} values turns heads of {head_dim}", 2 * half);
+        bail!(
+            "a rope of {} values does not fit heads of {head_dim}",
+            2 * half
+        );
     }
     let cos = cos.index_select(positions, 0)?.unsqueeze(1)?;
     let sin = sin.index_select(positions, 0)?.unsqueeze(1)?;
@@ -193,7 +196,7 @@ mod tests {
         let positions = Tensor::new(&[4u32], &Device::Cpu).unwrap();
         let error = rotate(&x, &table, &positions).unwrap_err().to_string();
         assert!(
-            error.contains("position 4 lies outside the context of 4 tokens"),
+            error.contains("position 4 is outside the context of 4 tokens"),
             "{error}"
         );
     }

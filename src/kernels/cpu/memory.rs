@@ -50,12 +50,12 @@ impl Aligned {
             CACHE_LINE
         };
         let Ok(layout) = Layout::from_size_align(bytes.max(CACHE_LINE), align) else {
-            bail!("{bytes} bytes are more than memory can be asked for");
+            bail!("{bytes} bytes exceed the largest allocation");
         };
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else {
-            bail!("no memory left for {bytes} bytes");
+            bail!("allocating {bytes} bytes failed");
         };
         Ok(Self { start, layout })
     }

@@ -9,7 +9,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "a call lends its closure to threads that live longer"
+    reason = "pool threads outlive the closure that a call lends them"
 )]
 
 use std::any::Any;

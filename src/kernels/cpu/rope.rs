@@ -13,16 +13,13 @@ pub fn rotate(x: &Tensor, rope: &RopeTable, positions: &Tensor) -> Result<Tensor
     let half = rope.half();
     if 2 * half > head_dim {
         bail!(
-            "a rope of {} values cannot turn heads of {head_dim}",
+            "a rope of {} values does not fit heads of {head_dim}",
             2 * half
         );
     }
     let positions = with_slice::<u32, _>(positions, |positions| Ok(positions.to_vec()))?;
     if positions.len() != tokens {
-        bail!(
-            "{} positions were given for {tokens} tokens",
-            positions.len()
-        );
+        bail!("got {} positions for {tokens} tokens", positions.len());
     }
     let needed = positions.iter().max().map_or(0, |last| *last as usize + 1);
     let angles = rope.angles(needed)?;

@@ -9,7 +9,7 @@ pub fn with_slice<T: WithDType, R>(
 ) -> Result<R> {
     let (storage, layout) = tensor.storage_and_layout();
     let Storage::Cpu(storage) = &*storage else {
-        bail!("a tensor on {:?} was given to the CPU", tensor.device());
+        bail!("expected a CPU tensor, got one on {:?}", tensor.device());
     };
     match layout.contiguous_offsets() {
         Some((start, end)) => read(&storage.as_slice::<T>()?[start..end]),

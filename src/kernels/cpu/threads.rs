@@ -54,7 +54,7 @@ impl<'a, T> Disjoint<'a, T> {
 
     /// # Safety
     /// No two parts that are alive at the same time overlap.
-    #[expect(clippy::mut_from_ref, reason = "that is what the type is for")]
+    #[expect(clippy::mut_from_ref, reason = "the caller guarantees disjoint parts")]
     pub unsafe fn part(&self, range: Range<usize>) -> &mut [T] {
         assert!(range.start <= range.end && range.end <= self.len);
         // SAFETY: in bounds by the line above; exclusive by the caller's promise.

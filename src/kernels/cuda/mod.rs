@@ -142,7 +142,7 @@ pub fn paged_attention(
     }
     if plan.slots.elem_count() != tokens {
         bail!(
-            "the plan has {} rows and the queries {tokens}",
+            "the plan has {} rows, but the queries have {tokens}",
             plan.slots.elem_count()
         );
     }

@@ -69,9 +69,7 @@ impl Pages {
         .into_iter()
         .try_fold(1usize, usize::checked_mul);
         let Some(bytes) = bytes else {
-            bail!(
-                "{pages} pages of {kv_heads} heads of {head_dim} are more than memory can be asked for"
-            );
+            bail!("{pages} pages of {kv_heads} heads of {head_dim} exceed the largest allocation");
         };
         Ok(Self {
             memory: Aligned::zeroed(bytes)?,
@@ -118,7 +116,7 @@ fn check(q: &Tensor, k: &Tensor, v: &Tensor, pages: &Pages, spans: &[Span]) -> R
     for given in [k, v] {
         if given.dims() != wanted {
             bail!(
-                "keys or values of shape {:?} where {wanted:?} were wanted",
+                "keys or values have shape {:?}, expected {wanted:?}",
                 given.dims()
             );
         }
@@ -132,15 +130,12 @@ fn check(q: &Tensor, k: &Tensor, v: &Tensor, pages: &Pages, spans: &[Span]) -> R
     }
     let planned: usize = spans.iter().map(|span| span.new_tokens).sum();
     if planned != tokens {
-        bail!("the plan has {planned} rows and the queries {tokens}");
+        bail!("the plan has {planned} rows, but the queries have {tokens}");
     }
     let listed = spans.iter().flat_map(|span| &span.pages);
     match listed.max() {
         Some(&page) if page as usize >= pages.shape.pages => {
-            bail!(
-                "page {page} was asked for and there are {}",
-                pages.shape.pages
-            )
+            bail!("page {page} is out of range (pages: {})", pages.shape.pages)
         }
         _ => Ok(()),
     }

@@ -2,7 +2,7 @@
 
 #![cfg_attr(
     target_arch = "x86_64",
-    expect(unsafe_code, reason = "halves are widened by an instruction")
+    expect(unsafe_code, reason = "F16C intrinsics widen halves")
 )]
 
 use half::{bf16, f16};

@@ -189,7 +189,7 @@ fn pages_that_do_not_exist_are_refused() {
     assert!(
         error
             .to_string()
-            .contains("page 1 was asked for and there are 1"),
+            .contains("page 1 is out of range (pages: 1)"),
         "{error}"
     );
 }

@@ -6,7 +6,10 @@
     reason = "panels and activations are read through pointers"
 )]
 
-#[allow(clippy::wildcard_imports, reason = "the names are the instructions")]
+#[allow(
+    clippy::wildcard_imports,
+    reason = "the imported names are the intrinsics"
+)]
 use core::arch::x86_64::*;
 
 use super::activations::Group;

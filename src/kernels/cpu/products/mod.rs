@@ -56,7 +56,7 @@ impl Matrix {
         let row_bytes = cols / dtype.block_size() * dtype.type_size();
         if rows.checked_mul(row_bytes) != Some(bytes.len()) {
             bail!(
-                "{} bytes were given for {dtype:?} weights of {rows} x {cols}, which take {rows} x {row_bytes}",
+                "got {} bytes for {dtype:?} weights of {rows} x {cols}, expected {rows} x {row_bytes}",
                 bytes.len()
             );
         }
