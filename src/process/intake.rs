@@ -40,15 +40,15 @@ pub struct Uncounted;
 /// Why a message is not read on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MessageRefused {
-    #[error("the message is longer than {0} bytes")]
+    #[error("the message exceeds {0} bytes")]
     TooLong(usize),
-    #[error("a control frame is longer than {MOST_CONTROL} bytes")]
+    #[error("a control frame exceeds {MOST_CONTROL} bytes")]
     LongControl,
-    #[error("too much was sent before the registration was accepted")]
+    #[error("too much data before the registration was accepted")]
     Allowance,
-    #[error("no memory is left for large messages, try again later")]
+    #[error("out of memory for large messages, try again later")]
     NoMemory,
-    #[error("the message came too slowly while others needed its memory")]
+    #[error("the message was too slow while memory was short")]
     GaveWay,
 }
 

@@ -26,7 +26,7 @@ pub const ALLOCATOR: Allocator = mimalloc::MiMalloc;
 
 /// Gives memory that nobody uses back to the system. The allocator keeps it otherwise for a while, and an owner who unloads
 /// a model wants to see it gone.
-#[expect(unsafe_code, reason = "the allocator is asked by name")]
+#[expect(unsafe_code, reason = "mimalloc is called through FFI")]
 pub fn give_back() {
     // SAFETY: takes no pointer and may be called at any time from any thread.
     unsafe { libmimalloc_sys::mi_collect(true) }
