@@ -41,7 +41,7 @@ static ALL: &[Embedded] = &[embedded!(
 
 /// A folder that could not be written or read.
 #[derive(Debug, thiserror::Error)]
-#[error("the built-in model {model} cannot be kept in {folder}: {cause}", folder = .folder.display())]
+#[error("unpacking the built-in model {model} to {folder} failed: {cause}", folder = .folder.display())]
 pub struct UnpackError {
     pub model: &'static str,
     pub folder: PathBuf,
@@ -268,7 +268,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .contains("built-in model small cannot be kept in"),
+                .contains("unpacking the built-in model small to"),
             "{error}"
         );
     }

@@ -98,7 +98,7 @@ pub enum Source {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{model} has no quantization {found}; it has {}", .known.join(", "))]
+#[error("{model} has no quantization {found}; available: {}", .known.join(", "))]
 pub struct UnknownQuantization {
     pub model: String,
     pub found: String,

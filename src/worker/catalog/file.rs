@@ -211,14 +211,14 @@ fn source(raw: SourceToml, folder: Option<&Path>) -> Result<Source, String> {
         (None, Some(_), None) | (None, None, Some(_))
             if !raw.files.is_empty() || raw.revision.is_some() =>
         {
-            Err("a path has no revision and no files of its own".to_owned())
+            Err("a path takes no revision and no files".to_owned())
         }
         (None, Some(path), None) => Ok(Source::Path(folder.unwrap_or(Path::new("")).join(path))),
         (None, None, Some(name)) => match Embedded::find(&name) {
             Some(model) => Ok(Source::Embedded(model)),
             None => Err(unknown("embedded", &name, &Embedded::names())),
         },
-        _ => Err("a source has either a repository or a path".to_owned()),
+        _ => Err("a source needs either a repository or a path".to_owned()),
     }
 }
 
@@ -242,10 +242,10 @@ fn refuse_incomplete(source: &hub::Source) -> Result<(), String> {
         .filter(|file| file.path.is_weights())
         .collect();
     match weights.as_slice() {
-        [] => Err("no file with weights (.gguf or .safetensors) is named".to_owned()),
+        [] => Err("no weights (.gguf or .safetensors) are listed".to_owned()),
         [one] if one.path.is_gguf() => Ok(()),
         several if several.iter().any(|file| file.path.is_gguf()) => Err(format!(
-            "a GGUF is one file, and {} files with weights are named",
+            "a GGUF model is one file, but {} weight files are listed",
             several.len()
         )),
         _ => match ["config.json", "tokenizer.json"]
@@ -256,7 +256,7 @@ fn refuse_incomplete(source: &hub::Source) -> Result<(), String> {
                     .iter()
                     .any(|file| file.path.as_str() == *wanted)
             }) {
-            Some(missing) => Err(format!("safetensors need {missing} beside them")),
+            Some(missing) => Err(format!("safetensors also need {missing} in files")),
             None => Ok(()),
         },
     }
@@ -267,7 +267,7 @@ fn check(entry: &Entry) -> Result<(), String> {
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-_".contains(&byte);
     if entry.id.is_empty() || !entry.id.bytes().all(plain) {
         return Err(format!(
-            "an id has lower-case letters, digits, dots and dashes, found {:?}",
+            "invalid id {:?}: use lower-case letters, digits, dots, dashes and underscores",
             entry.id
         ));
     }
@@ -277,7 +277,7 @@ fn check(entry: &Entry) -> Result<(), String> {
         .find(|name| name.is_empty() || name.contains(':'))
     {
         return Err(format!(
-            "a name is not empty and has no colon, found {name:?}"
+            "invalid name {name:?}: must not be empty or contain a colon"
         ));
     }
     let shape = &entry.shape;
@@ -297,7 +297,7 @@ fn check(entry: &Entry) -> Result<(), String> {
     match known.contains(&entry.default_quantization.as_str()) {
         true => Ok(()),
         false => Err(format!(
-            "default_quantization is {}, and the sources are {}",
+            "default_quantization {} has no source; sources: {}",
             entry.default_quantization,
             known.join(", ")
         )),

@@ -36,14 +36,14 @@ pub fn quantizations() -> impl Iterator<Item = &'static str> {
 /// An entry that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
-    #[error("the models in {folder} cannot be listed: {cause}", folder = .folder.display())]
+    #[error("listing the models in {folder} failed: {cause}", folder = .folder.display())]
     Folder {
         folder: PathBuf,
         cause: std::io::Error,
     },
     #[error("{place}: {what}")]
     Entry { place: String, what: String },
-    #[error("the name {name} is used by {first} and by {second}; a name leads to one model")]
+    #[error("the name {name} is used by both {first} and {second}; rename one")]
     SharedName {
         name: String,
         first: String,
@@ -120,7 +120,7 @@ fn open_entry(path: &Path) -> Result<Entry, CatalogError> {
     let place = path.display().to_string();
     let text = fs::read_to_string(path).map_err(|cause| CatalogError::Entry {
         place: place.clone(),
-        what: format!("the entry cannot be read: {cause}"),
+        what: format!("reading the entry failed: {cause}"),
     })?;
     read_entry(&place, &text, path.parent())
 }

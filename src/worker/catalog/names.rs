@@ -14,14 +14,14 @@ pub enum FindError {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no model is named {name}; the nearest are {}", .nearest.join(", "))]
+#[error("unknown model {name}; similar names: {}", .nearest.join(", "))]
 pub struct UnknownModel {
     pub name: String,
     pub nearest: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name} could be {}; write it in the case of the one you mean", .names.join(" or "))]
+#[error("{name} is ambiguous: {}; use the exact upper and lower case", .names.join(" or "))]
 pub struct AmbiguousModel {
     pub name: String,
     pub names: Vec<String>,

@@ -146,7 +146,7 @@ fn an_incoherent_entry_is_refused() {
     );
     check_refused("small-q8_0.gguf", "model.bin", "found \"model.bin\"");
     check_refused("small-q8_0.gguf", "model.safetensors", "need config.json");
-    check_refused("small-q8_0.gguf", "config.json", "no file with weights");
+    check_refused("small-q8_0.gguf", "config.json", "no weights");
     check_refused(
         "[sources.q8_0]",
         "[defaults]\ntemperature = -3.0\n[sources.q8_0]",
@@ -157,14 +157,10 @@ fn an_incoherent_entry_is_refused() {
         "default_quantization = \"q4_0\"",
         "sources are q8_0",
     );
-    check_refused(
-        "id = \"small\"",
-        "id = \"Small Model\"",
-        "an id has lower-case",
-    );
+    check_refused("id = \"small\"", "id = \"Small Model\"", "invalid id");
     check_refused("layers = 16", "layers = 0", "greater than 0");
     check_refused("context = 8192", "context = -1", "context");
-    check_refused("org/Small\"", "org/Small:8b\"", "no colon");
+    check_refused("org/Small\"", "org/Small:8b\"", "or contain a colon");
 }
 
 #[test]
@@ -178,7 +174,7 @@ fn a_wrong_name_is_answered_with_the_nearest() {
     assert!(
         error
             .to_string()
-            .starts_with("no model is named lama-3.2-1b; the nearest are")
+            .starts_with("unknown model lama-3.2-1b; similar names:")
     );
 }
 
@@ -247,10 +243,7 @@ fn a_broken_entry_of_the_owners_is_named() {
     let error = Catalog::open(Some(folder.path())).unwrap_err().to_string();
     assert!(error.contains("bad.toml: "), "{error}");
     let missing = Catalog::open(Some(&folder.path().join("nowhere"))).unwrap_err();
-    assert!(
-        missing.to_string().contains("nowhere cannot be listed"),
-        "{missing}"
-    );
+    assert!(missing.to_string().contains("nowhere failed"), "{missing}");
 }
 
 #[test]

@@ -150,22 +150,18 @@ mod tests {
         );
         check(&files, Some("q4_k_m"), Ok(&["a-Q4_K_M.gguf"]));
         check(&files, Some("a-Q8_0.gguf"), Ok(&["a-Q8_0.gguf"]));
-        check(&files, Some("q"), Err("name one"));
+        check(&files, Some("q"), Err("choose one"));
         check(&files, Some("q5"), Err("holds a-Q4_K_M.gguf"));
     }
 
     #[test]
     fn a_repository_without_a_model_is_refused() {
-        check(&["config.json"], None, Err("has no file that is used here"));
+        check(&["config.json"], None, Err("has no supported files"));
         check(
             &["config.json"],
             Some("q8_0"),
-            Err("has no file that is used here"),
+            Err("has no supported files"),
         );
-        check(
-            &["model.safetensors"],
-            None,
-            Err("has no file that is used here"),
-        );
+        check(&["model.safetensors"], None, Err("has no supported files"));
     }
 }

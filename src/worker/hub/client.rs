@@ -56,7 +56,7 @@ impl Client {
             .read_timeout(settings.patience.silence)
             .build()
             .map_err(|error| HubError::Unreachable {
-                what: "a secure connection".to_owned(),
+                what: "data".to_owned(),
                 host: host(&settings.endpoint),
                 cause: in_words(error),
                 attempts: 1,
@@ -156,10 +156,10 @@ impl Client {
         let location = text(headers, "location").unwrap_or_default();
         let next = url
             .join(location)
-            .map_err(|_| self.nonsense(format!("a redirect to {location:?}")))?;
+            .map_err(|_| self.nonsense(format!("redirect to {location:?}")))?;
         let is_downgrade = url.scheme() == "https" && next.scheme() != "https";
         match is_downgrade || !matches!(next.scheme(), "http" | "https") {
-            true => Err(self.nonsense(format!("a redirect to {}://", next.scheme()))),
+            true => Err(self.nonsense(format!("redirect to {}://", next.scheme()))),
             false => Ok(next),
         }
     }
@@ -258,7 +258,7 @@ fn host(url: &Url) -> String {
 pub fn in_words(error: reqwest::Error) -> String {
     let error = error.without_url();
     if error.is_timeout() {
-        return "no answer in time".to_owned();
+        return "timed out".to_owned();
     }
     let mut deepest: &dyn std::error::Error = &error;
     while let Some(cause) = deepest.source() {
@@ -267,7 +267,7 @@ pub fn in_words(error: reqwest::Error) -> String {
     let words = deepest.to_string();
     let words = words.split(" (os error").next().unwrap_or_default();
     match error.is_connect() {
-        true => format!("no connection: {words}"),
+        true => format!("connecting failed: {words}"),
         false => words.to_owned(),
     }
 }

@@ -35,9 +35,9 @@ mod tests {
         assert!(check_room(&deep, 1).is_ok());
         let error = check_room(&deep, u64::MAX).unwrap_err().to_string();
         assert!(
-            error.contains("18446744073709551615 bytes are to come"),
+            error.contains("18446744073709551615 bytes needed"),
             "{error}"
         );
-        assert!(error.contains("too few"), "{error}");
+        assert!(error.contains("missing"), "{error}");
     }
 }

@@ -146,7 +146,7 @@ impl Download<'_> {
                     Some((_, Some(size))) if size != self.file.size => Err(Trouble::Changed),
                     Some((start, _)) if start == at => Ok(()),
                     _ => Err(self.line.client.nonsense(format!(
-                        "the range {found:?} of {} where one from {at} was asked for",
+                        "content-range {found:?} for {}, expected a range from byte {at}",
                         self.file.path
                     ))),
                 }
@@ -182,7 +182,7 @@ impl Download<'_> {
                     }
                 }
                 Ok(None) if wanted == 0 => break Ok(()),
-                Ok(None) => break Err(Trouble::Passing("the answer was cut short".to_owned())),
+                Ok(None) => break Err(Trouble::Passing("the response ended early".to_owned())),
                 Err(error) => break Err(Trouble::Passing(super::client::in_words(error))),
             }
             if buffer.is_due() {
@@ -225,7 +225,7 @@ impl Download<'_> {
             if self.part.present_bytes() > 0 {
                 self.line.progress.report(Event::Restarted {
                     file: &self.file.path,
-                    why: "the server sends whole files only",
+                    why: "the server does not support range requests",
                 });
             }
             self.part

@@ -8,7 +8,7 @@ use super::source::{BadName, FilePath, Repository};
 pub enum HubError {
     #[error("removing {file} failed: another process is pulling it; stop that first")]
     InUse { file: FilePath },
-    #[error("offline, and {what} is not on disk: looked in {}", .cache_dir.display())]
+    #[error("offline, but {what} is not in {}", .cache_dir.display())]
     Offline { what: String, cache_dir: PathBuf },
     #[error("{what} was not found on {host}{}", in_brackets(.said))]
     NotFound {
@@ -17,28 +17,28 @@ pub enum HubError {
         said: Option<String>,
     },
     /// 401 and 403: gated, private, or misspelt, which the hub does not tell apart for strangers.
-    #[error("{host} does not give {what} {}{}", if *.had_token { "to this token: accept the model's terms on its page, or check the token's rights" } else { "without a token: it does not exist, or its terms must be accepted on its page; then set HF_TOKEN" }, in_brackets(.said))]
+    #[error("{host} denied access to {what} {}{}", if *.had_token { "with this token: accept the model's terms on its page, or check the token's permissions" } else { "without a token: check the name, or accept the model's terms on its page and set HF_TOKEN" }, in_brackets(.said))]
     Denied {
         what: String,
         host: String,
         had_token: bool,
         said: Option<String>,
     },
-    #[error("{host} asks to be left alone for {} seconds; try again then", .wait.as_secs())]
+    #[error("{host} limits the request rate; try again in {} s", .wait.as_secs())]
     TooManyRequests { host: String, wait: Duration },
-    #[error("{what} could not be had from {host}: {cause} (tried {attempts} times)")]
+    #[error("fetching {what} from {host} failed: {cause} (attempts: {attempts})")]
     Unreachable {
         what: String,
         host: String,
         cause: String,
         attempts: u32,
     },
-    #[error("{host} answered what a hub does not: {what}")]
+    #[error("unexpected response from {host}: {what}")]
     BadAnswer { host: String, what: String },
-    #[error("{file} kept changing on the hub while it was on its way")]
+    #[error("{file} kept changing on the hub during the download; try again later")]
     KeepsChanging { file: FilePath },
     #[error(
-        "{file} has the wrong hash: found {found}, wanted {wanted}; what was brought is deleted"
+        "{file}: checksum mismatch: found {found}, expected {wanted}; the download was deleted"
     )]
     WrongHash {
         file: FilePath,
@@ -46,7 +46,7 @@ pub enum HubError {
         wanted: String,
     },
     /// The catalog and the hub disagree, whether its bytes are here or not.
-    #[error("{file} on the hub has the hash {found} and {wanted} was wanted: it is another file")]
+    #[error("{file} on the hub is another file: checksum {found}, expected {wanted}")]
     OtherHash {
         file: FilePath,
         found: String,
@@ -54,21 +54,21 @@ pub enum HubError {
         /// It was pulled before, and that pull decides about the commit.
         is_pinned: bool,
     },
-    #[error("{file} on the hub has {found} bytes and {wanted} were wanted: it is another file")]
+    #[error("{file} on the hub is another file: {found} bytes, expected {wanted}")]
     WrongSize {
         file: FilePath,
         found: u64,
         wanted: u64,
     },
     #[error(
-        "{} has no room: {wanted} bytes are to come and {free} are free, {} too few", .folder.display(), .wanted.saturating_sub(*.free)
+        "not enough disk space in {}: {wanted} bytes needed, {free} free, {} missing", .folder.display(), .wanted.saturating_sub(*.free)
     )]
     NoRoom {
         folder: PathBuf,
         wanted: u64,
         free: u64,
     },
-    #[error("{} cannot be written: {}; {wanted} bytes were still to come and {} are free; what is here stays, and the next pull goes on from it", .path.display(), in_words(.cause), free_words(.free))]
+    #[error("writing {} failed: {}; {wanted} bytes left to download, {} free; the next pull resumes", .path.display(), in_words(.cause), free_words(.free))]
     CannotWrite {
         path: PathBuf,
         cause: io::Error,
@@ -79,16 +79,16 @@ pub enum HubError {
     Disk { path: PathBuf, cause: io::Error },
     #[error("{0}")]
     BadName(#[from] BadName),
-    #[error("{repository} holds {}; name one as {repository}:FILE", list(.files))]
+    #[error("{repository} has several models: {}; choose one with {repository}:FILE", list(.files))]
     WhichFile {
         repository: Repository,
         files: Vec<String>,
     },
     #[error(
-        "{repository} has no file that is used here (.safetensors with config.json and tokenizer.json, or .gguf)"
+        "{repository} has no supported files (.safetensors with config.json and tokenizer.json, or .gguf)"
     )]
     NothingUsable { repository: Repository },
-    #[error("stopped; what is here stays, and the next pull goes on from it")]
+    #[error("stopped; the next pull resumes")]
     Stopped,
 }
 
@@ -124,5 +124,5 @@ fn in_words(cause: &io::Error) -> String {
 }
 
 fn free_words(free: &Option<u64>) -> String {
-    free.map_or_else(|| "an unknown number".to_owned(), |free| free.to_string())
+    free.map_or_else(|| "unknown".to_owned(), |free| free.to_string())
 }

@@ -89,9 +89,8 @@ impl Hub {
             let watched = Watched { progress, stop };
             match self.first_spoilt(source, &found, watched).await? {
                 Some(file) if self.settings.offline => {
-                    return Err(
-                        self.offline_without(format!("a sound {file} of {}", source.repository))
-                    );
+                    return Err(self
+                        .offline_without(format!("an undamaged {file} of {}", source.repository)));
                 }
                 Some(_) => {}
                 None => return Ok(found),
@@ -180,7 +179,7 @@ impl Hub {
             .map(|file| file.path.as_str())
             .collect();
         let what = match missing.as_slice() {
-            [] => "the list of files".to_owned(),
+            [] => "the file list".to_owned(),
             names => names.join(", "),
         };
         self.offline_without(format!("{what} of {}", source.repository))

@@ -210,7 +210,7 @@ impl Pull<'_> {
         if here.is_none() {
             self.line.progress.report(Event::Restarted {
                 file: &remote.path,
-                why: "what was here of it is spoilt",
+                why: "the file on disk is damaged",
             });
         }
         Ok(here)

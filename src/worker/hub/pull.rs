@@ -115,7 +115,7 @@ impl Pull<'_> {
                 Err(Trouble::Changed) => {
                     self.line.progress.report(Event::Restarted {
                         file: &wanted.path,
-                        why: "it changed on the hub",
+                        why: "the file changed on the hub",
                     });
                     super::part::remove_leftovers(&self.cached.blob(&remote.etag));
                     let repository = &self.source.repository;
@@ -240,7 +240,7 @@ impl Pull<'_> {
             // What an earlier pull left may have been spoilt, by a power failure for one.
             self.line.progress.report(Event::Restarted {
                 file: &remote.path,
-                why: "what an earlier pull had left of it was spoilt",
+                why: "the partial file of an earlier pull is damaged",
             });
             part = open()?;
         }

@@ -68,7 +68,7 @@ impl Line<'_> {
             .await?;
         let nonsense = |error: String| HubError::BadAnswer {
             host: self.client.host(),
-            what: format!("the list of files of {what}: {error}"),
+            what: format!("file list of {what}: {error}"),
         };
         let body = read_all(answer).await.map_err(nonsense)?;
         let listing: Listing =
@@ -165,10 +165,7 @@ impl Line<'_> {
             // From here on by commit: a branch may move while the bytes come.
             url: self.file_url(repository, &commit, path),
             commit,
-            etag: named
-                .etag
-                .filter(|etag| is_file_name(etag))
-                .ok_or("name by content (etag)")?,
+            etag: named.etag.filter(|etag| is_file_name(etag)).ok_or("etag")?,
             size: named.size.ok_or("length")?,
         })
     }

@@ -47,7 +47,7 @@ impl FromStr for Repository {
     fn from_str(text: &str) -> Result<Self, BadName> {
         let wanted = || {
             BadName(format!(
-                "a repository is written organization/name, found {text:?}"
+                "invalid repository {text:?}: expected organization/name"
             ))
         };
         let (organization, name) = text.split_once('/').ok_or_else(wanted)?;
@@ -80,7 +80,7 @@ impl FromStr for Revision {
         match text.split('/').all(is_plain) {
             true => Ok(Self(text.to_owned())),
             false => Err(BadName(format!(
-                "a revision is a branch, a tag or a commit, found {text:?}"
+                "invalid revision {text:?}: expected a branch, a tag or a commit"
             ))),
         }
     }
@@ -126,13 +126,13 @@ impl FromStr for FilePath {
         let path = Self(text.to_owned());
         if !text.split('/').all(is_plain) {
             return Err(BadName(format!(
-                "a file of a repository is written like folder/file.gguf, found {text:?}"
+                "invalid file {text:?}: expected a path such as folder/file.gguf"
             )));
         }
         match path.is_data() {
             true => Ok(path),
             false => Err(BadName(format!(
-                "only .safetensors, .gguf, .json, .txt, .jinja and tokenizer.model are used, found {text:?}"
+                "unsupported file {text:?}: expected .safetensors, .gguf, .json, .txt, .jinja or tokenizer.model"
             ))),
         }
     }
@@ -149,7 +149,7 @@ impl FromStr for Sha256 {
         match text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             true => Ok(Self(text.to_ascii_lowercase())),
             false => Err(BadName(format!(
-                "a SHA-256 has 64 hexadecimal digits, found {text:?}"
+                "invalid SHA-256 {text:?}: expected 64 hexadecimal digits"
             ))),
         }
     }
