@@ -65,7 +65,7 @@ fn cards(readings: Readings) -> Graphics {
     if let Some(slice) = readings.slice {
         let name = readings.environment.slice().unwrap_or_default();
         found.notes.push(format!(
-            "CUDA_VISIBLE_DEVICES names {name}: this slice of a card is card 0, and the only one"
+            "CUDA_VISIBLE_DEVICES names the MIG slice {name}: only this slice is used, as GPU 0"
         ));
         found.add(0, slice);
         return found;
@@ -73,7 +73,7 @@ fn cards(readings: Readings) -> Graphics {
     if readings.cards.is_empty() {
         found
             .notes
-            .push("the NVIDIA driver sees no card; models run on the CPU".to_owned());
+            .push("the NVIDIA driver reports no GPU; models run on the CPU".to_owned());
     }
     let uuid = |card: &Result<CardReading, String>| card.as_ref().ok()?.uuid.clone();
     let uuids: Vec<_> = readings.cards.iter().map(uuid).collect();
@@ -93,7 +93,7 @@ impl Graphics {
             Ok(gpu) => self.gpus.push(gpu),
             Err(reason) => self
                 .notes
-                .push(format!("card {number} cannot be used: {reason}")),
+                .push(format!("GPU {number} is unusable: {reason}")),
         }
     }
 }
@@ -111,13 +111,11 @@ fn driver(readings: &Readings) -> Option<Driver> {
 
 /// A card is of use when its memory is known; everything else may be missing.
 fn gpu(index: u32, card: CardReading) -> Result<Gpu, String> {
-    let (total, free) = card
-        .memory
-        .ok_or("it does not say how much memory it has")?;
+    let (total, free) = card.memory.ok_or("its memory size is unknown")?;
     let watts = |milliwatts: u32| f64::from(milliwatts) / 1000.0;
     Ok(Gpu {
         index,
-        name: card.name.unwrap_or_else(|| "NVIDIA card".to_owned()),
+        name: card.name.unwrap_or_else(|| "NVIDIA GPU".to_owned()),
         uuid: card.uuid,
         memory_total_bytes: total,
         memory_free_bytes: free.min(total),
@@ -133,10 +131,10 @@ fn gpu(index: u32, card: CardReading) -> Result<Gpu, String> {
 
 fn without_driver(reason: &NoDriver) -> String {
     match reason {
-        NoDriver::NotInstalled => "there is no NVIDIA driver; models run on the CPU".to_owned(),
+        NoDriver::NotInstalled => "no NVIDIA driver is installed; models run on the CPU".to_owned(),
         NoDriver::NotLoaded => {
-            "the NVIDIA driver is installed but not loaded (restart the machine?); models run on the CPU".to_owned()
+            "the NVIDIA driver is installed but not loaded; models run on the CPU; after a driver update, restart the machine".to_owned()
         }
-        NoDriver::Failed(what) => format!("the NVIDIA driver does not answer: {what}; models run on the CPU"),
+        NoDriver::Failed(what) => format!("querying the NVIDIA driver failed: {what}; models run on the CPU"),
     }
 }

@@ -50,7 +50,7 @@ impl CudaEnvironment {
             && cards > 1
         {
             notes.push(format!(
-                "CUDA_DEVICE_ORDER is {order:?} and cards are numbered by their bus here: jobs may run on others than these say; {BY_BUS} makes them the same"
+                "CUDA_DEVICE_ORDER is {order:?}, but GPUs are listed by PCI bus: jobs may run on another GPU than listed; set CUDA_DEVICE_ORDER to {BY_BUS}"
             ));
         }
         if let Some(visible) = &self.visible
@@ -58,10 +58,10 @@ impl CudaEnvironment {
         {
             notes.push(match shown.len() {
                 0 => format!(
-                    "CUDA_VISIBLE_DEVICES is {visible:?} and hides every card; models run on the CPU"
+                    "CUDA_VISIBLE_DEVICES is {visible:?} and hides every GPU; models run on the CPU"
                 ),
                 some => format!(
-                    "CUDA_VISIBLE_DEVICES is {visible:?}: {some} of {cards} cards are used, and numbered in its order"
+                    "CUDA_VISIBLE_DEVICES is {visible:?}: {some} of {cards} GPUs are used, numbered in this order"
                 ),
             });
         }
@@ -141,11 +141,11 @@ mod tests {
         assert!(notes("0,1", &[0, 1]).is_empty());
         assert_eq!(
             notes("1", &[1]),
-            ["CUDA_VISIBLE_DEVICES is \"1\": 1 of 2 cards are used, and numbered in its order"]
+            ["CUDA_VISIBLE_DEVICES is \"1\": 1 of 2 GPUs are used, numbered in this order"]
         );
         assert_eq!(
             notes("", &[]),
-            ["CUDA_VISIBLE_DEVICES is \"\" and hides every card; models run on the CPU"]
+            ["CUDA_VISIBLE_DEVICES is \"\" and hides every GPU; models run on the CPU"]
         );
         let by_speed = CudaEnvironment {
             visible: None,
