@@ -6,14 +6,12 @@ const PATH: &str = "/v1/workers/ws";
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    #[error(
-        "a coordinator's address must begin with ws://, wss://, http:// or https://, found {0}://"
-    )]
+    #[error("unsupported coordinator URL {0}://: use ws://, wss://, http:// or https://")]
     Scheme(String),
-    #[error("a coordinator's address must name a host")]
+    #[error("the coordinator URL has no host")]
     NoHost,
     #[error(
-        "{0} would be dialled without encryption, and the key would travel in the clear: use wss:// or https://, or set insecure = true"
+        "{0} is unencrypted and would expose the key: use wss:// or https://, or set insecure = true"
     )]
     Plain(String),
 }
@@ -170,7 +168,7 @@ mod tests {
     #[test]
     fn an_unencrypted_line_leaves_the_machine_only_when_told_to() {
         for plain in ["ws://example", "http://api.example", "ws://10.0.0.7"] {
-            check(plain, "without encryption");
+            check(plain, "is unencrypted");
             assert!(endpoint(&Url::parse(plain).unwrap(), true).is_ok());
         }
         for here in ["ws://localhost/x", "ws://127.0.0.9/x", "ws://[::1]/x"] {

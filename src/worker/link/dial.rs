@@ -31,7 +31,7 @@ pub type Socket = WebSocketStream<Intake<Box<dyn Bytes>>>;
 /// Why no socket came about. Nothing of the key is in it.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
-    #[error("the address names no host")]
+    #[error("the coordinator URL has no host")]
     NoHost,
     #[error("looking up {host} failed ({cause}): check the name in url, and this machine's DNS")]
     Lookup { host: String, cause: io::Error },
@@ -50,13 +50,15 @@ fn connection(error: &io::Error) -> String {
             "connection refused: check the port in url, and that the coordinator runs".to_owned()
         }
         io::ErrorKind::TimedOut => {
-            "no answer in time: check the address in url, and firewalls in between".to_owned()
+            "connecting timed out: check the address in url, and firewalls in between".to_owned()
         }
         io::ErrorKind::UnexpectedEof => {
             "the connection was closed during the handshake: check the port in url".to_owned()
         }
         _ => {
-            format!("no connection ({error}): check the address in url, and this machine's network")
+            format!(
+                "connecting failed ({error}): check the address in url, and this machine's network"
+            )
         }
     }
 }
@@ -67,15 +69,15 @@ fn handshake(error: &tungstenite::Error) -> String {
     match error {
         Error::Io(error) => connection(error),
         Error::Http(answer) => format!(
-            "it answered {} where a WebSocket was wanted: check the path in url; a coordinator that is polled needs kind = \"legacy\"",
+            "expected a WebSocket, got the response {}: check the path in url; a coordinator with only the AI Horde API needs kind = \"legacy\"",
             answer.status()
         ),
         Error::HttpFormat(_)
         | Error::Protocol(ProtocolError::HttparseError(_) | ProtocolError::HandshakeIncomplete) => {
-            "it did not answer in HTTP: a coordinator with TLS needs wss:// or https:// in its url"
+            "the response is not HTTP: a coordinator with TLS needs wss:// or https:// in url"
                 .to_owned()
         }
-        error => format!("no WebSocket ({error}): check the path in url"),
+        error => format!("the WebSocket handshake failed ({error}): check the path in url"),
     }
 }
 

@@ -91,7 +91,11 @@ impl Finding {
     fn failed(step: Step, error: &str) -> Self {
         match error.split_once(": ") {
             Some((found, remedy)) => Self::bad(step, found, remedy),
-            None => Self::bad(step, error, "try again later, or ask its operator"),
+            None => Self::bad(
+                step,
+                error,
+                "try again later, or ask the coordinator's operator",
+            ),
         }
     }
 }
@@ -141,7 +145,7 @@ impl Inquiry {
             Ok(found) => {
                 let mut found: Vec<String> = found.iter().map(|one| one.ip().to_string()).collect();
                 found.dedup();
-                let found = format!("{host} is {}", found.join(", "));
+                let found = format!("{host} resolves to {}", found.join(", "));
                 findings.push(Finding::good(Step::Name, found));
             }
         }
@@ -152,18 +156,18 @@ impl Inquiry {
                 return Ok(false);
             }
         };
-        let found = format!("port {port} answers");
+        let found = format!("port {port} is open");
         findings.push(Finding::good(Step::Connection, found));
         if !matches!(target.scheme(), "wss" | "https") {
             findings.push(Finding::good(
                 Step::Encryption,
-                "none: the url asks for none",
+                "none: url does not use TLS",
             ));
             return Ok(true);
         }
         let trust = match self.is_pinned {
-            true => "its certificate is the pinned one",
-            false => "its certificate is trusted by this machine and in date",
+            true => "the certificate matches the pinned one",
+            false => "the certificate is valid and trusted by this machine",
         };
         let encrypted = in_time(encrypt(host, &self.tls, tcp)).await;
         findings.push(match &encrypted {
@@ -246,8 +250,8 @@ impl Inquiry {
         match (answer.status.as_u16(), body["accepted"].as_bool()) {
             (200, Some(true)) => {
                 let known = match body["known"].as_bool() {
-                    Some(true) => "belongs to its account",
-                    _ => "is free",
+                    Some(true) => "belongs to the key's account",
+                    _ => "is available",
                 };
                 Finding::good(
                     Step::Key,
@@ -258,8 +262,10 @@ impl Inquiry {
                 let reason = body["reason"].as_str().unwrap_or("no reason given");
                 let remedy = match body["code"].as_str() {
                     Some("name_taken") => "choose another name in this [[coordinator]]",
-                    Some("scope") => "ask its operator for a key that connects this worker",
-                    _ => "ask its operator",
+                    Some("scope") => {
+                        "ask the coordinator's operator for a key with the scope worker.connect"
+                    }
+                    _ => "ask the coordinator's operator",
                 };
                 Finding::bad(
                     Step::Key,
@@ -288,8 +294,8 @@ impl Inquiry {
             Ok((401 | 404, body)) if body["message"].is_string() => unknown_key(),
             _ => Finding::odd(
                 Step::Key,
-                "not checked, because this coordinator tells no key apart before a worker registers",
-                "start the worker: its log says whether the key is accepted",
+                "not checked: this coordinator checks keys only when a worker registers",
+                "start the worker and read in its log whether the key is accepted",
             ),
         }
     }
@@ -298,12 +304,12 @@ impl Inquiry {
         let url = format!("{base}/api/v2/status/heartbeat");
         match self.get(client, &url).await {
             Ok(answer) if answer.status.is_success() => {
-                Finding::good(Step::Jobs, "polled: the worker asks for each job")
+                Finding::good(Step::Jobs, "polling: the worker requests each job")
             }
             Ok(answer) => Finding::bad(
                 Step::Jobs,
                 format!(
-                    "there is no /api/v2 to poll (status {})",
+                    "/api/v2 is not available (status {})",
                     answer.status.as_u16()
                 ),
                 "check the path in url, or set kind = \"socket\"",
@@ -314,14 +320,18 @@ impl Inquiry {
 
     async fn socket(&self) -> Finding {
         let Ok(url) = self.target() else {
-            return Finding::bad(Step::Jobs, "the url leads to no socket", "check it");
+            return Finding::bad(
+                Step::Jobs,
+                "url is not a valid socket address",
+                "correct url in this [[coordinator]]",
+            );
         };
         let dial = Dial::Url {
             url,
             tls: self.tls.clone(),
         };
         match in_time(dial.open()).await {
-            Ok(_) => Finding::good(Step::Jobs, "socket: jobs come over one connection"),
+            Ok(_) => Finding::good(Step::Jobs, "socket: jobs arrive over one connection"),
             Err(error) => Finding::failed(Step::Jobs, &error.to_string()),
         }
     }
@@ -330,8 +340,8 @@ impl Inquiry {
 fn unknown_key() -> Finding {
     Finding::bad(
         Step::Key,
-        "the coordinator does not know the key",
-        "ask its operator for one (`worker key join` makes it), and correct key in this [[coordinator]]",
+        "the coordinator does not accept the key",
+        "ask the coordinator's operator for a key (`worker key join` creates one), and set key in this [[coordinator]]",
     )
 }
 
@@ -345,11 +355,11 @@ fn clock(headers: &HeaderMap, now: SystemTime) -> Option<Finding> {
     };
     let seconds = off.as_secs();
     Some(match off > SKEW {
-        false => Finding::good(Step::Clock, "agrees with the coordinator's"),
+        false => Finding::good(Step::Clock, "matches the coordinator's clock"),
         true => Finding::odd(
             Step::Clock,
             format!("this machine's clock is {seconds} s {word} the coordinator's"),
-            "set it, for example with `timedatectl set-ntp true`",
+            "set the clock, for example with `timedatectl set-ntp true`",
         ),
     })
 }
@@ -429,7 +439,7 @@ mod tests {
         };
         let last = findings.last().unwrap();
         assert_eq!((last.step, last.verdict), (Step::Encryption, Verdict::Bad));
-        assert_eq!(last.found, "it answered without TLS");
+        assert_eq!(last.found, "the server does not use TLS");
         assert!(last.remedy.as_ref().unwrap().contains("ws://"));
         drop(listener);
         let findings = inquiry.run().await;

@@ -83,7 +83,7 @@ impl Reply {
 impl Drop for Reply {
     fn drop(&mut self) {
         if !self.is_over {
-            let failure = Failure::new(FailureKind::WorkerFailed, "the worker gave the job up");
+            let failure = Failure::new(FailureKind::WorkerFailed, "the worker dropped the job");
             let _ = self.sender.try_send((self.slot, Said::Failed(failure)));
         }
     }

@@ -127,7 +127,7 @@ impl ServerCertVerifier for Pin {
 /// The coordinator showed another certificate than the pinned one.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "its certificate {found} is not the pinned one, {pinned}: if its operator has changed the certificate, set certificate_sha256 to the new fingerprint, else somebody stands in between"
+    "the certificate {found} does not match the pinned one, {pinned}: if the operator has changed it, set certificate_sha256 to the new fingerprint; otherwise the connection may be intercepted"
 )]
 struct Mismatch {
     found: Fingerprint,
@@ -156,26 +156,28 @@ pub fn explain(error: &(dyn Error + 'static)) -> Option<String> {
 fn words(error: &rustls::Error) -> String {
     let certificate = match error {
         rustls::Error::InvalidMessage(_) => {
-            return "it answered without TLS: use ws:// or http:// in its url, which for another machine also takes insecure = true".to_owned();
+            return "the server does not use TLS: use ws:// or http:// in url, and for another machine also set insecure = true".to_owned();
         }
         rustls::Error::InvalidCertificate(certificate) => certificate,
         other => {
-            return format!("TLS failed ({other}): check the port in url, or ask its operator");
+            return format!(
+                "TLS failed ({other}): check the port in url, or ask the coordinator's operator"
+            );
         }
     };
     match certificate {
-        CertificateError::UnknownIssuer => "no authority that this machine trusts has signed its certificate: pin it with certificate_sha256, or install the authority's certificate".to_owned(),
+        CertificateError::UnknownIssuer => "the certificate is not signed by a trusted authority: pin it with certificate_sha256, or install the authority's certificate".to_owned(),
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "its certificate has expired: its operator must renew it, or this machine's clock is wrong".to_owned()
+            "the certificate has expired: the operator must renew it, or this machine's clock is wrong".to_owned()
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "its certificate is not valid yet: this machine's clock is probably wrong".to_owned()
+            "the certificate is not valid yet: check this machine's clock".to_owned()
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "its certificate is for another name: use the name that the certificate has, or pin it with certificate_sha256".to_owned()
+            "the certificate is for another host name: use the certificate's name in url, or pin it with certificate_sha256".to_owned()
         }
         CertificateError::Other(OtherError(other)) => other.to_string(),
-        other => format!("its certificate is not valid ({other}): its operator must replace it"),
+        other => format!("the certificate is not valid ({other}): the operator must replace it"),
     }
 }
 
@@ -195,7 +197,7 @@ mod tests {
     #[test]
     fn an_answer_without_tls_names_the_schemes_to_use() {
         let plain = explained(Error::InvalidMessage(InvalidMessage::InvalidContentType));
-        assert!(plain.contains("answered without TLS"), "{plain}");
+        assert!(plain.contains("server does not use TLS"), "{plain}");
         assert!(plain.contains("ws:// or http://"), "{plain}");
         assert!(!plain.contains("InvalidContentType"), "{plain}");
     }

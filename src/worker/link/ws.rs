@@ -145,13 +145,13 @@ impl Running {
                 other => self.take(other, &mut out),
             }
             if self.wire.as_ref().is_some_and(Wire::is_overfull) {
-                warn!("{} does not read: the socket is given up", self.shell.label);
+                warn!("{} reads too slowly, closing the socket", self.shell.label);
                 self.wire = None;
                 self.turn(Input::Lost { code: None }, &mut out);
             }
             if self.wire.as_ref().is_some_and(Wire::is_overdue) {
                 warn!(
-                    "{} began a frame and did not finish it in time: closing the socket",
+                    "{} did not finish a frame in time, closing the socket",
                     self.shell.label
                 );
                 self.wire = None;
@@ -214,19 +214,19 @@ impl Running {
         let label = &self.shell.label;
         match (closed.code, closed.why.as_str()) {
             (None, _) => {}
-            (Some(code), "") => info!("{label} has closed the socket with code {code}"),
-            (Some(code), why) => info!("{label} has closed the socket with code {code}: {why}"),
+            (Some(code), "") => info!("{label} closed the socket with code {code}"),
+            (Some(code), why) => info!("{label} closed the socket with code {code}: {why}"),
         }
         if !self.shell.session.is_replaced(closed.code) {
             return;
         }
         match self.shell.session.peer() {
             Some(Peer::Ours) => warn!(
-                "another machine has taken the name of this worker at {label}: each needs one of its own"
+                "another machine connected to {label} with the name of this worker; give each worker its own name"
             ),
             // Its close says no more than this.
             _ => warn!(
-                "{label} restarts, or another machine has taken the name of this worker there"
+                "{label} is restarting, or another machine connected there with the name of this worker"
             ),
         }
     }
@@ -253,7 +253,7 @@ impl Running {
         match ToWorker::parse(text.as_str()) {
             Ok(frame) => {
                 if let ToWorker::Error(refusal) = &frame {
-                    warn!("{} says: {:.200}", self.shell.label, refusal.message);
+                    warn!("error from {}: {:.200}", self.shell.label, refusal.message);
                 }
                 self.take_feedback(&frame);
                 self.turn(Input::Frame(frame), out);
@@ -262,7 +262,10 @@ impl Running {
                 }
             }
             Err(error) => {
-                warn!("{} is not understood: {error}", self.shell.label);
+                warn!(
+                    "invalid frame from {}, closing the socket: {error}",
+                    self.shell.label
+                );
                 self.wire = None;
                 self.turn(Input::Lost { code: None }, out);
             }
@@ -287,7 +290,7 @@ impl Running {
     fn next_attempt(&self) -> String {
         match self.shell.session.next_attempt() {
             Some(wait) => format!("reconnecting in {}", whole_seconds(wait)),
-            None => "not reconnecting before the owner resumes".to_owned(),
+            None => "not reconnecting until the owner resumes".to_owned(),
         }
     }
 
@@ -428,12 +431,12 @@ pub fn report_maintenance(label: &str, feedback: &Feedback, note: Option<String>
     }
     match note.as_deref() {
         Some("") => {
-            info!("{label} has put this worker into maintenance: it gets no jobs of others there")
+            info!("{label} put this worker into maintenance: only its owner's jobs arrive")
         }
         Some(note) => info!(
-            "{label} has put this worker into maintenance: it gets no jobs of others there; the note says: {note}"
+            "{label} put this worker into maintenance: only its owner's jobs arrive; note: {note}"
         ),
-        None => info!("{label} has ended the maintenance of this worker: it gets jobs again"),
+        None => info!("{label} ended the maintenance of this worker"),
     }
 }
 
@@ -453,9 +456,9 @@ pub fn whole_seconds(wait: Duration) -> String {
 fn announce(label: &str, standing: &Standing, next_attempt: &str) {
     match standing {
         Standing::Connected(_) => info!("connected to {label}"),
-        Standing::Away => warn!("the connection to {label} is lost, {next_attempt}"),
+        Standing::Away => warn!("connection to {label} lost, {next_attempt}"),
         Standing::Refused(why) => error!("{label} refuses this worker: {why}"),
-        Standing::Left => info!("left {label}"),
+        Standing::Left => info!("disconnected from {label}"),
     }
 }
 

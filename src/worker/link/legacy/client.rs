@@ -21,7 +21,7 @@ const AGENT: &str = concat!("Muster:", env!("CARGO_PKG_VERSION"), ":worker");
 const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECTING: Duration = Duration::from_secs(10);
 /// What is said of an answer that something between us and the coordinator must have given.
-const STRANGE: &str = "the answer is not a coordinator's";
+const STRANGE: &str = "the response is not from a coordinator";
 /// No answer with work for a text model is larger.
 const LARGEST_ANSWER: usize = 32 << 20;
 
@@ -174,7 +174,7 @@ pub fn said(reply: &Value) -> Option<String> {
 /// Of an answer that says nothing in a coordinator's words.
 fn page(status: StatusCode, elsewhere: Option<String>) -> String {
     match elsewhere {
-        Some(place) => format!("{STRANGE}: {status}, which leads to {place}"),
+        Some(place) => format!("{STRANGE}: {status}, redirect to {place}"),
         None => format!("{STRANGE}: {status}"),
     }
 }
@@ -197,7 +197,7 @@ async fn whole(mut response: Response) -> Result<Vec<u8>, No> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(No::unreachable)? {
         if bytes.len() + chunk.len() > LARGEST_ANSWER {
-            return Err(No::none("the answer is too long"));
+            return Err(No::none("the response is too large"));
         }
         bytes.extend_from_slice(&chunk);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, warn};
 
 use super::Served;
 use super::client::{Client, Receipt};
@@ -79,10 +79,7 @@ impl Job {
             (Some(model), _) => model.clone(),
             (None, 1) if popped.model.is_empty() => served.models.values().cloned().collect(),
             _ => {
-                return Err(format!(
-                    "it is for {}, which is not served here",
-                    popped.model
-                ));
+                return Err(format!("the model {} is not served here", popped.model));
             }
         };
         let mut text = popped.text.clone();
@@ -164,13 +161,13 @@ impl Errand {
                     None => {}
                     Some(Ended::Whole) => return Some(draft.text(&job.wanted)),
                     Some(Ended::Given(why)) => {
-                        warn!("{}: job {id} is given back: {why}", self.label);
+                        warn!("{}: handing back job {id}: {why}", self.label);
                         return None;
                     }
                 },
                 () = self.ending.cancelled(), if !stop.is_wanted() => stop.want(),
                 () = sleep_until(job.ends), if !stop.is_wanted() => {
-                    warn!("{}: job {id} took longer than it may", self.label);
+                    warn!("{}: job {id} exceeded its time limit, stopping it", self.label);
                     stop.want();
                 }
                 _ = ticks.tick(), if !takes_no_progress.load(Relaxed) => {
@@ -192,25 +189,34 @@ impl Errand {
             let (after, why) = match self.client.submit(id, text).await {
                 Receipt::Taken { reward } if text.is_some() => {
                     self.feedback.earn(Kudos((reward * 1000.0).round() as i64));
-                    return info!("{}: job {id} was taken, for {reward} kudos", self.label);
+                    return debug!("{}: job {id} accepted for {reward} kudos", self.label);
                 }
                 Receipt::Taken { .. } => {
-                    return info!("{}: job {id} was given back", self.label);
+                    return debug!("{}: job {id} handed back", self.label);
                 }
                 Receipt::Misfit(why) if text.is_some() => {
-                    warn!("{}: the text of job {id} is not taken: {why}", self.label);
+                    warn!(
+                        "{}: the text of job {id} was rejected, handing back the job: {why}",
+                        self.label
+                    );
                     text = None;
                     self.note_return();
                     continue;
                 }
                 Receipt::NotWanted(why) | Receipt::Misfit(why) => {
-                    return warn!("{}: job {id} is not wanted any more: {why}", self.label);
+                    return warn!(
+                        "{}: job {id} is no longer accepted, dropping it: {why}",
+                        self.label
+                    );
                 }
                 Receipt::Later(after, why) => (after, why),
             };
             let wait = after.unwrap_or_else(|| backoff.wait()).min(STUBBORN);
             if Instant::now() + wait > until || self.ending.is_cancelled() {
-                return warn!("{}: job {id} could not be brought: {why}", self.label);
+                return warn!(
+                    "{}: submitting job {id} failed, dropping it: {why}",
+                    self.label
+                );
             }
             tokio::select! {
                 () = sleep(wait) => {}
@@ -245,10 +251,10 @@ impl Draft {
             Said::Done {
                 finish: FinishReason::Cancelled,
                 ..
-            } => Some(Ended::Given("it was stopped".to_owned())),
+            } => Some(Ended::Given("the job was stopped".to_owned())),
             Said::Done { .. } => Some(Ended::Whole),
             Said::Failed(failure) => Some(Ended::Given(failure.message.to_string())),
-            Said::Busy { .. } => Some(Ended::Given("the engine has no room for it".to_owned())),
+            Said::Busy { .. } => Some(Ended::Given("the engine is full".to_owned())),
         }
     }
 

@@ -32,12 +32,12 @@ impl Skips {
 /// The reason in its own words, where it says too little of what an owner can do about it.
 fn worded(reason: &str) -> String {
     let why = match reason {
-        "bridge_version" => "they want software that their coordinator knows",
-        "max_length" | "max_context_length" => "they are longer than what is offered here",
-        "models" => "they name other models",
-        "untrusted" => "they want an owner who is trusted there",
-        "performance" => "they want a faster worker",
-        "kudos" => "their clients cannot pay at once",
+        "bridge_version" => "this worker software is unknown to the coordinator",
+        "max_length" | "max_context_length" => "longer than this worker offers",
+        "models" => "other models requested",
+        "untrusted" => "trusted workers only",
+        "performance" => "faster workers only",
+        "kudos" => "the client cannot pay in advance",
         _ => return reason.replace('_', " "),
     };
     format!("{reason} ({why})")
@@ -57,7 +57,7 @@ mod tests {
         let told = news(json!({"models": 3, "worker_id": 1, "kudos": 0}));
         assert_eq!(
             told.as_deref(),
-            Some("3 for models (they name other models), 1 for worker id")
+            Some("3 for models (other models requested), 1 for worker id")
         );
         assert_eq!(news(json!({"models": 7, "worker_id": 2})), None);
         assert_eq!(news(json!({})), None);

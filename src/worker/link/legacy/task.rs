@@ -139,7 +139,7 @@ impl Task {
         };
         let seconds = until.duration_since(Instant::now()).as_secs();
         info!(
-            "{}: {given_back} jobs were given back within an hour; the next is asked for in {seconds} s",
+            "{}: {given_back} jobs were handed back within an hour, polling again in {seconds} s",
             self.line.label
         );
         tokio::select! {
@@ -160,7 +160,7 @@ impl Task {
     /// For whoever reads the log.
     fn hear(&mut self, messages: Vec<Told>) {
         for Told { origin, text, .. } in self.heard.news(messages) {
-            info!("{}: a message of {origin}: {text}", self.line.label);
+            info!("{}: message from {origin}: {text}", self.line.label);
         }
     }
 
@@ -169,13 +169,13 @@ impl Task {
             PoppedText::Nothing { skipped } => {
                 if let Some(why) = self.skips.news(&skipped) {
                     let label = &self.line.label;
-                    info!("{label} has jobs that are not for this worker: {why}");
+                    info!("{label} skipped jobs for this worker: {why}");
                 }
                 Came::Nothing
             }
             PoppedText::Unreadable { ids, why } => {
                 let (label, why) = (&self.line.label, said(&why.body()).unwrap_or_default());
-                warn!("{label}: a job cannot be read and is given back: {why}");
+                warn!("{label}: parsing a job failed, handing it back: {why}");
                 for id in ids {
                     self.errand(client).give_back(id);
                 }
@@ -192,7 +192,7 @@ impl Task {
     fn start(&self, popped: TextJob, seat: OwnedSemaphorePermit, client: &Client) {
         let job = Job::of(&popped, &self.line.served);
         if let Err(why) = &job {
-            warn!("{}: a job is given back: {why}", self.line.label);
+            warn!("{}: handing back a job: {why}", self.line.label);
         }
         let job = job.ok();
         let mut seat = Some(seat);
@@ -225,7 +225,7 @@ impl Task {
         let here = Standing::Connected(Peer::Public);
         let is_new = *told.borrow() != here;
         if is_new {
-            info!("{} takes this worker in", self.line.label);
+            info!("polling {} for jobs", self.line.label);
             told.send_replace(here);
         }
     }
@@ -243,9 +243,9 @@ impl Task {
         match came {
             Came::Jobs | Came::Nothing => report_maintenance(label, &self.feedback, None),
             Came::Maintenance => report_maintenance(label, &self.feedback, Some(why)),
-            Came::TooOften(_) => info!("{label} limits the rate, asking again in {wait}: {why}"),
+            Came::TooOften(_) => info!("{label}: rate limited, polling again in {wait}: {why}"),
             Came::NoAnswer => {
-                warn!("asking {label} for jobs failed, trying again in {wait}: {why}");
+                warn!("polling {label} failed, retrying in {wait}: {why}");
                 told.send_replace(Standing::Away);
             }
         }
@@ -268,7 +268,10 @@ impl Task {
         if timeout(grace, done()).await.is_err() {
             self.ending.cancel();
             if timeout(FAREWELL, done()).await.is_err() {
-                warn!("{} was not told of all jobs that end here", self.line.label);
+                warn!(
+                    "{}: handing back unfinished jobs timed out",
+                    self.line.label
+                );
             }
         }
     }
