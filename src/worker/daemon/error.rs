@@ -17,18 +17,18 @@ pub enum DaemonError {
     Hub(#[from] HubError),
     #[error(transparent)]
     Load(#[from] LoadError),
-    #[error("{model} does not fit: it {refusal}")]
+    #[error("{model} does not fit: {refusal}")]
     DoesNotFit {
         model: String,
         refusal: Box<Refusal>,
     },
     #[error("coordinator: {0}")]
     Address(#[from] AddressError),
-    #[error("no coordinator takes this worker: {0}")]
+    #[error("every coordinator refuses this worker: {0}")]
     Refused(String),
-    #[error("no TLS: {0}")]
+    #[error("setting up TLS failed: {0}")]
     Tls(String),
-    #[error("the process cannot listen for signals: {0}")]
+    #[error("installing signal handlers failed: {0}")]
     Signals(#[from] std::io::Error),
 }
 

@@ -37,7 +37,7 @@ pub async fn fetch(
     };
     let (name, source) = entry.source(Some(chosen))?;
     if let Source::Hub(source) = source {
-        info!("{}:{name} is not here yet: downloading it", entry.id);
+        info!("{}:{name} is not on disk, downloading", entry.id);
         hub.pull(source, &Logged::default(), &CancellationToken::new())
             .await?;
     }
@@ -70,10 +70,15 @@ impl Progress for Logged {
                 }
             }
             Event::Waiting { what, why, wait } => {
-                warn!("{what}: {why}; trying again in {} s", wait.as_secs());
+                warn!(
+                    "fetching {what} failed ({why}), retrying in {} s",
+                    wait.as_secs()
+                );
             }
-            Event::Locked { file } => info!("another process is bringing {file}"),
-            Event::Restarted { file, why } => warn!("{file} starts again: {why}"),
+            Event::Locked { file } => {
+                info!("another process is downloading {file}, waiting for it")
+            }
+            Event::Restarted { file, why } => warn!("restarting the download of {file}: {why}"),
             Event::Started { .. } | Event::Verifying { .. } | Event::Finished { .. } => {}
         }
     }

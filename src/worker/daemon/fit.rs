@@ -67,10 +67,10 @@ pub struct Refusal {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoDevice {
     #[error(
-        "engine.device is {wanted} and this build has no CUDA; build it with `--features cuda`, or choose cpu"
+        "engine.device is {wanted}, but this build has no CUDA; build with `--features cuda`, or set engine.device to cpu"
     )]
     NotBuilt { wanted: DeviceSetting },
-    #[error("engine.device is {wanted} and this machine has {}", cards(.found))]
+    #[error("engine.device is {wanted}, but this machine has {}", cards(.found))]
     Missing {
         wanted: DeviceSetting,
         found: Vec<u32>,
@@ -246,7 +246,7 @@ pub fn room(
     })?;
     Ok(Room {
         device: DeviceChoice::Cuda(gpu.index as usize),
-        place: format!("card {} ({})", gpu.index, gpu.name),
+        place: format!("GPU {} ({})", gpu.index, gpu.name),
         free_bytes: gpu.memory_free_bytes,
         kept_bytes: keep,
     })
@@ -312,7 +312,7 @@ impl fmt::Display for Refusal {
             0 => Ok(()),
             kept => write!(
                 f,
-                ": {} is free, and the owner keeps {}",
+                " ({} free, {} reserved for the owner)",
                 size(room.free_bytes),
                 size(kept),
             ),
@@ -332,7 +332,7 @@ impl fmt::Display for Fit {
         } = self;
         write!(
             f,
-            "{} with {} for {kv_tokens} tokens of jobs, each up to {context}",
+            "{} including {} KV cache for {kv_tokens} tokens, up to {context} per job",
             size(*total_bytes),
             size(*kv_bytes),
         )
@@ -350,11 +350,11 @@ fn size(bytes: u64) -> String {
 
 fn cards(found: &[u32]) -> String {
     match found {
-        [] => "no NVIDIA card that can be used".to_owned(),
-        [only] => format!("only card {only}"),
+        [] => "no usable NVIDIA GPU".to_owned(),
+        [only] => format!("only GPU {only}"),
         several => {
             let numbers: Vec<String> = several.iter().map(u32::to_string).collect();
-            format!("the cards {}", numbers.join(", "))
+            format!("the GPUs {}", numbers.join(", "))
         }
     }
 }

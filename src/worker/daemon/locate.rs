@@ -43,25 +43,23 @@ pub struct Shelves<'a> {
 
 #[derive(Debug, thiserror::Error)]
 pub enum LocateError {
-    #[error("there is no {}", .0.display())]
+    #[error("{} does not exist", .0.display())]
     NoSuchPath(PathBuf),
     /// Whether it is there cannot be seen: a folder on the way may not be entered.
-    #[error("cannot read {}: {cause}", .path.display())]
+    #[error("reading {} failed: {cause}", .path.display())]
     Hidden { path: PathBuf, cause: io::Error },
     #[error(transparent)]
     Unknown(#[from] FindError),
     #[error(transparent)]
     UnknownQuantization(#[from] UnknownQuantization),
     /// It is in the catalog, and not on this machine.
-    #[error("{name} is in the catalog, but none of its files is on this machine")]
+    #[error("{name} is in the catalog, but not downloaded")]
     NotHere { name: String },
     /// Its files are here, and one of them has another length or hash than it has to have.
-    #[error("what is here of {name} has another length or hash than it has to have")]
+    #[error("{name}: size or checksum mismatch")]
     Damaged { name: String },
     /// A file of a repository that nobody brought here.
-    #[error(
-        "{name} is not in the catalog, and nothing of that repository's is here under this name"
-    )]
+    #[error("{name} is neither in the catalog nor downloaded")]
     NotPulled { name: String },
     /// The name fits several files of its repository.
     #[error(transparent)]
@@ -169,7 +167,7 @@ fn instead_of(preferred: &str, entry: &Entry, shelves: Shelves<'_>) -> Result<Fo
     match found {
         Some(found) => {
             warn!(
-                "{name} is preferred and not here: offline, {} stands in for it",
+                "offline, and the preferred {name} is not on disk: using {} instead",
                 found.path.display()
             );
             Ok(found)
@@ -308,10 +306,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let said = |path: &Path| no_path(path, path.metadata().unwrap_err()).to_string();
         let missing = folder.path().join("missing.gguf");
-        assert_eq!(said(&missing), format!("there is no {}", missing.display()));
+        assert_eq!(
+            said(&missing),
+            format!("{} does not exist", missing.display())
+        );
         std::fs::write(folder.path().join("file"), "").unwrap();
         let below = folder.path().join("file/x.gguf");
-        assert_eq!(said(&below), format!("there is no {}", below.display()));
+        assert_eq!(said(&below), format!("{} does not exist", below.display()));
         // Nobody can follow it, root included.
         let endless = folder.path().join("endless.gguf");
         std::os::unix::fs::symlink(&endless, &endless).unwrap();

@@ -63,11 +63,13 @@ pub async fn run(
         () = signals.stop() => None,
     };
     let Some((runtime, models)) = started else {
-        info!("told to stop while loading");
+        info!("stopped while loading");
         return Ok(());
     };
     if posts.is_empty() {
-        warn!("no coordinator is configured: nobody will send work; `worker join TOKEN` names one");
+        warn!(
+            "no coordinator is configured, so no jobs will arrive; add one with `worker join TOKEN`"
+        );
     }
     let tasks = Tasks::default();
     let served = Served {
@@ -103,16 +105,16 @@ async fn start(
     describe(config, &machine);
     let mut device = Device::start(config, &machine)?;
     if config.models.serve.0.is_empty() {
-        warn!("no models are configured: name some under models.serve");
+        warn!("no models are configured; add some to models.serve");
     }
     let mut models = Vec::new();
     for wanted in &config.models.serve.0 {
         let located = here(wanted, config, &device, catalog, hub).await?;
-        info!("loading {}: no jobs before it is loaded", located.name);
+        info!("loading {}, no jobs until it is loaded", located.name);
         let info = device.load(located, |_, _| {}).await?;
         info!(
             model.name = %info.name,
-            "{} is loaded: room for {} tokens of jobs, each up to {}",
+            "loaded {}: KV cache for {} tokens, up to {} per job",
             info.name, info.cache_tokens, info.context
         );
         models.push(info);
@@ -162,11 +164,11 @@ fn describe(config: &Config, machine: &Machine) {
     let name = config.worker.name();
     info!(worker.name = %name, "worker {name}, version {}", env!("CARGO_PKG_VERSION"));
     info!(
-        "processor {} with {} threads to use",
+        "CPU {}, {} threads usable",
         machine.cpu.model, machine.cpu.threads
     );
     for gpu in &machine.gpus {
-        info!("card {}: {}", gpu.index, gpu.name);
+        info!("GPU {}: {}", gpu.index, gpu.name);
     }
     for note in &machine.notes {
         warn!("{note}");
@@ -176,15 +178,15 @@ fn describe(config: &Config, machine: &Machine) {
 /// Running jobs finish within the grace period; a second signal ends it.
 async fn drain(worker: Worker, grace: Duration, signals: &mut Signals, tasks: &Tasks) {
     info!(
-        "stopping: jobs may finish within {}; a second signal leaves now",
+        "stopping: running jobs have {} to finish; a second signal stops at once",
         show_duration(grace)
     );
     tokio::select! {
         drained = worker.drain(grace) => match drained {
             true => info!("stopped"),
-            false => warn!("stopped with jobs unfinished after {}", show_duration(grace)),
+            false => warn!("stopped after {} with unfinished jobs", show_duration(grace)),
         },
-        () = signals.stop() => return warn!("left at once"),
+        () = signals.stop() => return warn!("stopped at once by a second signal, running jobs dropped"),
     }
     tasks.stop(LAST_TASKS).await;
 }

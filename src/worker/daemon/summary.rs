@@ -123,17 +123,17 @@ impl Idle {
     /// Cause and next step.
     fn words(&self) -> String {
         match self {
-            Self::Paused => "the owner has paused this worker; it goes on when resumed".to_owned(),
+            Self::Paused => "this worker is paused by its owner; resume it to get jobs".to_owned(),
             Self::Away(labels) => format!(
-                "no connection to {}; `worker doctor` says why",
+                "no connection to {}; run `worker doctor` for the cause",
                 labels.join(", ")
             ),
             Self::Maintenance(labels) => format!(
-                "maintenance at {}; its owner or a moderator can end it there",
+                "in maintenance at {}; the owner or a moderator can end it there",
                 labels.join(", ")
             ),
             Self::NotOffered(labels) => format!(
-                "connected to {}, and no client asks for the models served here",
+                "connected to {}, but no client requests the models served here",
                 labels.join(", ")
             ),
         }

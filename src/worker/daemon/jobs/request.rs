@@ -50,7 +50,7 @@ impl Asked {
         };
         let offered = offered(&asked);
         if !offered.is_empty() && language.markup.tools.is_none() {
-            let message = "the model's chat template knows no tools";
+            let message = "the model's chat template does not support tools";
             return Err(Failure::new(FailureKind::UnsupportedValue, message));
         }
         Ok(Self {
@@ -99,16 +99,17 @@ fn text_request(payload: Payload) -> Result<job::TextRequest, Failure> {
             Ok(request.map_err(Failure::from)?.text)
         }
         Payload::Public(_) => {
-            let message = format!("the worker takes openai-chat, found {format}");
+            let message =
+                format!("unsupported request format {format}; this worker supports openai-chat");
             Err(Failure::new(FailureKind::UnsupportedValue, message))
         }
         Payload::Unreadable => {
             let message =
-                "the worker cannot read this request: it may be older than its coordinator";
+                "parsing the request failed: the worker may be older than its coordinator";
             Err(Failure::new(FailureKind::WorkerFailed, message))
         }
         Payload::Excessive => {
-            let message = "the request is nested too deeply, or has numbers beyond all bounds";
+            let message = "the request is nested too deeply, or a number is out of range";
             Err(Failure::new(FailureKind::InvalidRequest, message))
         }
     }
@@ -144,8 +145,8 @@ fn without_idle(stop: Vec<String>) -> Vec<String> {
 /// Nothing here can make a model keep to a form yet.
 fn refuse_what_needs_a_grammar(asked: &job::TextRequest) -> Result<(), Failure> {
     let what = match (&asked.tool_choice, &asked.format) {
-        (Some(ToolChoice::Required | ToolChoice::Named(_)), _) => "a tool call that is required",
-        (_, Some(OutputFormat::JsonObject | OutputFormat::JsonSchema(_))) => "output in JSON",
+        (Some(ToolChoice::Required | ToolChoice::Named(_)), _) => "required tool calls",
+        (_, Some(OutputFormat::JsonObject | OutputFormat::JsonSchema(_))) => "JSON output",
         _ => return Ok(()),
     };
     let message = format!("this worker cannot enforce {what}");
@@ -164,7 +165,7 @@ fn refuse_other_than_text(asked: &job::TextRequest) -> Result<(), Failure> {
             let kind = parts[index]["type"].as_str().unwrap_or("unknown");
             let kind: String = kind.chars().take(SHOWN_CHARS).collect();
             let message = format!(
-                "messages[{message}].content[{index}]: the model reads text only, found a part of type {kind}"
+                "messages[{message}].content[{index}]: unsupported content type {kind}; the model accepts text only"
             );
             return Err(Failure::new(FailureKind::UnsupportedValue, message));
         }
