@@ -284,7 +284,7 @@ fn a_missing_model_is_not_found_and_near_names_are_told() {
     assert!(told.contains("worker models list"), "{told}");
     let told = worker(&["generate", "qwen3-0.6b", "Hello"])
         .run()
-        .fails(66, "none of its files");
+        .fails(66, "but not downloaded");
     assert!(
         told.contains("hint: bring it here: worker models pull qwen3-0.6b"),
         "{told}"
@@ -309,7 +309,7 @@ fn a_broken_model_is_bad_data() {
     std::fs::write(&weights, whole).unwrap();
     let recommended = folder.path().join("generation_config.json");
     std::fs::write(recommended, r#"{"temperature": -3}"#).unwrap();
-    let told = generate().fails(65, "generation_config.json is broken");
+    let told = generate().fails(65, "generation_config.json is invalid");
     let range = "temperature must be between 0 and 100, found -3";
     assert!(told.contains(range), "{told}");
     std::fs::write(folder.path().join("config.json"), "{").unwrap();
@@ -336,8 +336,8 @@ fn a_broken_template_is_told_of_and_only_a_missing_one_left_out() {
     };
     let template = folder.path().join("chat_template.jinja");
     std::fs::write(&template, "{% if %}").unwrap();
-    generate(&[]).fails(65, "the chat template is broken");
-    generate(&["--system", "x"]).fails(65, "the chat template is broken");
+    generate(&[]).fails(65, "the chat template is invalid");
+    generate(&["--system", "x"]).fails(65, "the chat template is invalid");
     generate(&["--raw"]).ok();
     std::fs::write(&template, "{{ range(100000000) }}").unwrap();
     generate(&[]).fails(65, "the model's chat template failed");
@@ -383,7 +383,7 @@ fn a_prompt_longer_than_the_context_is_refused_with_both_numbers() {
     worker(&["generate", &tiny(), "-"])
         .input(&long)
         .run()
-        .fails(2, "tokens and the model takes");
+        .fails(2, "tokens, but the model takes at most");
 }
 
 #[test]
@@ -628,7 +628,7 @@ fn a_worker_that_cannot_hold_a_model_refuses_with_the_arithmetic() {
     let run = running.end();
     assert_eq!(run.code, 69, "{run:?}");
     for words in [
-        "tiny-llama does not fit: it needs",
+        "tiny-llama does not fit: needs",
         "weights +",
         "workspace; this machine has",
     ] {
@@ -859,7 +859,7 @@ fn a_worker_downloads_a_configured_model_that_is_not_here() {
     let mut running = start(&[]);
     let log = running.wait_for("ready");
     assert!(
-        log.contains("tiny:f32 is not here yet: downloading it"),
+        log.contains("tiny:f32 is not on disk, downloading"),
         "{log}"
     );
     assert!(log.contains("tiny is loaded"), "{log}");

@@ -350,7 +350,7 @@ async fn a_prompt_that_is_too_long_is_refused_with_both_numbers() {
         .unwrap();
     assert_eq!(
         refusal.to_string(),
-        "the prompt has 3000 tokens and the model takes 2047"
+        "the prompt has 3000 tokens, but the model takes at most 2047"
     );
     let source = ModelSource {
         context: Some(100),

@@ -89,7 +89,7 @@ fn a_card_that_is_not_there_is_named_with_those_that_are() {
         .to_string();
     assert_eq!(
         refusal,
-        "engine.device is cuda:3 and this machine has only card 0"
+        "engine.device is cuda:3, but this machine has only GPU 0"
     );
 }
 
@@ -114,8 +114,8 @@ fn an_8_gb_card_in_use_refuses_an_8_billion_model_with_the_arithmetic() {
     assert_eq!(
         refusal.to_string(),
         "needs 6.2 GiB = 4.9 GiB weights + 1.0 GiB KV for 8192 tokens + 307.2 MiB workspace; \
-         card 0 (NVIDIA GeForce RTX 3070) has 4.7 GiB left for models: \
-         5.2 GiB is free, and the owner keeps 512.0 MiB"
+         GPU 0 (NVIDIA GeForce RTX 3070) has 4.7 GiB left for models \
+         (5.2 GiB free, 512.0 MiB reserved for the owner)"
     );
     assert!(!refusal.fits_without_keep());
 }
@@ -130,7 +130,7 @@ fn a_refusal_tells_whether_only_the_owners_share_is_in_the_way() {
     let refusal = fit(EIGHT_BILLION, SIXTEEN_JOBS, &kept(900 << 40)).unwrap_err();
     assert!(refusal.fits_without_keep());
     let said = refusal.to_string();
-    let left = "has 0.0 MiB left for models: 20.0 GiB is free, and the owner keeps 900.0 TiB";
+    let left = "has 0.0 MiB left for models (20.0 GiB free, 900.0 TiB reserved for the owner)";
     assert!(said.contains(left), "{said}");
     let nothing_kept = fit(EIGHT_BILLION, SIXTEEN_JOBS, &room_of(GIB)).unwrap_err();
     assert!(!nothing_kept.fits_without_keep());

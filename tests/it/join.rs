@@ -138,10 +138,10 @@ fn one_line_joins_a_coordinator_with_its_own_certificate() {
         .run()
         .ok();
     for line in [
-        "its certificate is the pinned one",
-        "the key is accepted, and the name attic belongs to its account",
-        "agrees with the coordinator's",
-        "socket: jobs come over one connection",
+        "the certificate matches the pinned one",
+        "the key is accepted, and the name attic belongs to the key's account",
+        "matches the coordinator's clock",
+        "socket: jobs arrive over one connection",
     ] {
         assert!(report.contains(line), "{line:?} is not in:\n{report}");
     }
@@ -185,7 +185,7 @@ fn another_certificate_than_the_pinned_one_is_refused_with_both_fingerprints() {
     );
     run.fails(1, "1 check failed");
     let log = log_until(owner.types(&["--config", "worker.toml"]), "reconnecting in");
-    assert!(log.contains("is not the pinned one"), "{log}");
+    assert!(log.contains("does not match the pinned one"), "{log}");
 }
 
 #[test]
@@ -228,10 +228,10 @@ fn doctor_says_that_a_key_is_unknown_and_that_tls_is_missing() {
         lines.join("\n")
     };
     let unknown = failing(&url);
-    assert!(unknown.contains("does not know the key"), "{unknown}");
+    assert!(unknown.contains("does not accept the key"), "{unknown}");
     assert!(unknown.contains("worker key join"), "{unknown}");
     let plain = failing(&url.replace("http://", "https://"));
-    assert!(plain.contains("answered without TLS"), "{plain}");
+    assert!(plain.contains("does not use TLS"), "{plain}");
     assert!(plain.contains("ws:// or http://"), "{plain}");
 }
 

@@ -874,7 +874,7 @@ fn the_program_ends_when_its_only_coordinator_refuses_the_key() {
     assert!(
         error
             .unwrap()
-            .starts_with("error: no coordinator takes this worker: 127.0.0.1:"),
+            .starts_with("error: every coordinator refuses this worker: 127.0.0.1:"),
         "{}",
         ended.stderr
     );

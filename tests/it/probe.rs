@@ -69,7 +69,7 @@ fn a_broken_card_is_a_note_and_the_others_keep_their_numbers() {
         Ok(rtx_3090()),
     ]));
     assert_eq!(machine.gpus[0].index, 1);
-    assert_eq!(machine.notes, ["card 0 cannot be used: the GPU is lost"]);
+    assert_eq!(machine.notes, ["GPU 0 is unusable: the GPU is lost"]);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_card_that_hides_all_but_its_memory_is_of_use() {
         machine.gpus[0].memory_free_bytes, MIB,
         "no more is free than there is"
     );
-    assert!(machine.notes[0].contains("card 1"), "{:?}", machine.notes);
+    assert!(machine.notes[0].contains("GPU 1"), "{:?}", machine.notes);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn cards_have_the_numbers_that_cuda_gives_them() {
     assert_eq!(cards, [(0, "NVIDIA H200"), (1, "NVIDIA GeForce RTX 3090")]);
     assert_eq!(
         machine.notes,
-        ["CUDA_VISIBLE_DEVICES is \"2,1\": 2 of 3 cards are used, and numbered in its order"]
+        ["CUDA_VISIBLE_DEVICES is \"2,1\": 2 of 3 GPUs are used, numbered in this order"]
     );
 }
 
@@ -124,12 +124,12 @@ fn a_slice_of_a_card_is_the_only_card() {
     assert_eq!(
         sliced.notes,
         [format!(
-            "CUDA_VISIBLE_DEVICES names {uuid}: this slice of a card is card 0, and the only one"
+            "CUDA_VISIBLE_DEVICES names the MIG slice {uuid}: only this slice is used, as GPU 0"
         )]
     );
     readings.slice = Some(Err("not found".to_owned()));
     let notes = machine(Ok(readings)).notes;
-    assert_eq!(notes[1], "card 0 cannot be used: not found");
+    assert_eq!(notes[1], "GPU 0 is unusable: not found");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn hidden_cards_are_not_there() {
     assert!(machine.gpus.is_empty());
     assert_eq!(
         machine.notes,
-        ["CUDA_VISIBLE_DEVICES is \"\" and hides every card; models run on the CPU"]
+        ["CUDA_VISIBLE_DEVICES is \"\" and hides every GPU; models run on the CPU"]
     );
 }
 
