@@ -11,10 +11,7 @@
 //! A dialect is two pure functions: request to [`job::Job`], and [`job::Event`]s to a reply or chunks. Nothing
 //! here does I/O, reads a clock or knows who is asking.
 
-#![cfg_attr(
-    test,
-    allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")
-)]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a panic fails the test"))]
 
 pub mod anthropic;
 pub mod job;

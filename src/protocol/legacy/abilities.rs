@@ -242,12 +242,7 @@ mod tests {
             &["source images"],
         );
         let mild = json!({"nsfw": false});
-        check(
-            NEWEST,
-            mild.clone(),
-            json!({}),
-            &["what not everybody wants to see"],
-        );
+        check(NEWEST, mild.clone(), json!({}), &["NSFW requests"]);
         check(NEWEST, mild.clone(), mild, &[]);
         let control = json!({"source_image": "x", "params": {"control_type": "canny"}});
         check(NEWEST, json!({}), control, &["control maps"]);
@@ -262,20 +257,20 @@ mod tests {
             old,
             json!({}),
             params(json!({"hires_fix": true})),
-            &["two passes"],
+            &["hires_fix"],
         );
         check(
             old,
             json!({}),
             params(json!({"clip_skip": 2})),
-            &["skipping layers"],
+            &["clip_skip"],
         );
         check(old, json!({}), params(json!({"clip_skip": 1})), &[]);
         check(
             old,
             json!({}),
             params(json!({"sampler_name": "lcm"})),
-            &["the sampler lcm"],
+            &["sampler lcm"],
         );
         let processed = params(json!({"post_processing": ["RestoreFormer"]}));
         check(old, json!({}), processed.clone(), &["a post-processor"]);
@@ -291,7 +286,7 @@ mod tests {
             painter(),
             json!({"r2": false, "params": {"karras": false}, "source_image": "x",
                 "source_processing": "inpainting"}),
-            &["painting"],
+            &["inpainting"],
         );
         check("AI Horde Worker:8:x", painter(), painting, &[]);
         let lora = json!({"params": {"loras": [{"name": "a"}]}});
@@ -306,7 +301,7 @@ mod tests {
             "AI Horde Worker:22:x",
             allowed(),
             map.clone(),
-            &["ready control maps"],
+            &["image_is_control"],
         );
         check("AI Horde Worker:23:x", allowed(), map, &[]);
     }
@@ -315,7 +310,7 @@ mod tests {
     fn the_schedule_karras_is_for_software_that_has_it() {
         let karras = |karras: bool| json!({"r2": false, "params": {"karras": karras}});
         let old = "AI Horde Worker:5:x";
-        check(old, json!({}), karras(true), &["the schedule karras"]);
+        check(old, json!({}), karras(true), &["scheduler karras"]);
         check(old, json!({}), karras(false), &[]);
         check("unknown:0:unknown", json!({}), karras(true), &[]);
     }
@@ -354,7 +349,7 @@ mod tests {
         };
         let old = "AI Horde Worker:5:x";
         check(old, json!({}), asked("normal", true), &[]);
-        let missing = &["the schedule karras"];
+        let missing = &["scheduler karras"];
         check(old, json!({}), asked("karras", false), missing);
         check("unknown:0:unknown", json!({}), asked("karras", false), &[]);
     }
@@ -367,12 +362,12 @@ mod tests {
         let lines = map(json!({"control_type": "lineart"}));
         let since = "AI Horde Worker reGen:17:x";
         check(since, allowed(), lines.clone(), &[]);
-        let refused = &["later kinds of control maps"];
+        let refused = &["newer control types"];
         check(since, classic_alone(), lines.clone(), refused);
         let unknown = &["newer samplers and settings"];
         check("AI Horde Worker reGen:16:x", allowed(), lines, unknown);
         let light = map(json!({"control_type": "canny", "control_strength": 0.5}));
-        let missing = &["the strength of control maps"];
+        let missing = &["control strength"];
         check(since, classic_alone(), light.clone(), missing);
         check("AI Horde Worker reGen:18:x", classic_alone(), light, &[]);
     }
@@ -381,13 +376,18 @@ mod tests {
     fn who_names_a_model_that_is_too_new_for_its_software_is_given_nothing() {
         let both = || json!({"models": ["stable_diffusion", "a [Flux]"]});
         let old = "AI Horde Worker reGen:8:x";
-        check(old, both(), json!({}), &["software for its models"]);
+        check(
+            old,
+            both(),
+            json!({}),
+            &["a software version that supports the model"],
+        );
         check("AI Horde Worker reGen:9:x", both(), json!({}), &[]);
     }
 
     #[test]
     fn painting_is_for_models_that_are_made_for_it() {
         let painting = json!({"source_image": "x", "source_processing": "inpainting"});
-        check(NEWEST, json!({}), painting, &["models for painting"]);
+        check(NEWEST, json!({}), painting, &["inpainting models"]);
     }
 }

@@ -64,7 +64,7 @@ impl<'a> Entries<'a> {
         match self.take(name) {
             Some(value) => self.read(name, rule, value),
             None => {
-                let wanted = format!("missing, wanted {}", rule.wanted());
+                let wanted = format!("missing: must be {}", rule.wanted());
                 self.reading
                     .within(plain(name), |reading| reading.note(wanted));
                 None
@@ -116,7 +116,7 @@ impl Reading {
 
     /// Notes that what stands here is not what was wanted. Its text may be a prompt and is not repeated.
     pub fn refuse(&mut self, found: &Value, wanted: impl Display) {
-        self.note(format!("found {}, wanted {wanted}", kind(found)));
+        self.note(format!("must be {wanted}, found {}", kind(found)));
     }
 
     pub fn note(&mut self, complaint: String) {

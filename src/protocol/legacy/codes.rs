@@ -44,44 +44,44 @@ pub struct CodeRow {
 #[rustfmt::skip]
 codes! {
     // Anything.
-    BadRequest                  = 400, "BadRequest", "the request cannot be done as it stands";
+    BadRequest                  = 400, "BadRequest", "invalid request";
     Forbidden                   = 403, "Forbidden", "Access Denied";
-    NulByteInPayload            = 400, "NulByteInPayload", "a text holds a NUL character, wanted text without";
-    InvalidPromptEncoding       = 400, "InvalidPromptEncoding", "a text holds half a character, wanted whole ones";
-    MaintenanceMode             = 503, "MaintenanceMode", "the service is in maintenance mode and takes no new requests; try again later";
-    TooManyPrompts              = 429, "TooManyPrompts", "too many of your requests are waiting; let some of them finish first";
-    TimeoutIP                   = 403, "TimeoutIP", "your address is blocked for a while";
-    BannedClientAgent           = 403, "BannedClientAgent", "this client may not use the service; ask its author for a newer version";
-    Locked                      = 423, "Locked", "the worker cannot be deleted while a finished job refers to it; put it in maintenance mode and try again later";
+    NulByteInPayload            = 400, "NulByteInPayload", "a string contains a NUL character; remove it";
+    InvalidPromptEncoding       = 400, "InvalidPromptEncoding", "invalid Unicode: unpaired surrogate";
+    MaintenanceMode             = 503, "MaintenanceMode", "the service is in maintenance mode and accepts no new requests; retry later";
+    TooManyPrompts              = 429, "TooManyPrompts", "too many of your requests are queued; retry when some have finished";
+    TimeoutIP                   = 403, "TimeoutIP", "your IP address is temporarily blocked; retry later";
+    BannedClientAgent           = 403, "BannedClientAgent", "this client is blocked; update it or use another client";
+    Locked                      = 423, "Locked", "the worker cannot be deleted while a finished job refers to it; put it in maintenance mode and retry later";
 
     // Who asks.
     InvalidApiKey               = 401, "InvalidAPIKey", "Invalid API Key";
-    WrongCredentials            = 403, "WrongCredentials", "wrong credentials: this belongs to somebody else";
+    WrongCredentials            = 403, "WrongCredentials", "wrong credentials: this belongs to another user";
     NotAdmin                    = 403, "NotAdmin", "Access Denied: only admins may do this";
     NotModerator                = 403, "NotModerator", "Access Denied: only moderators may do this";
     NotOwner                    = 403, "NotOwner", "Access Denied: only the owner or a moderator may do this";
     NotUserOrMod                = 403, "NotUserOrMod", "Access Denied: only the user or a moderator may do this";
     NotRequestOwner             = 403, "NotRequestOwner", "Access Denied: only the key that sent this request may read it";
     NotAllowedAwards            = 403, "NotAllowedAwards", "Access Denied: this account may not award kudos";
-    AnonForbidden               = 403, "AnonForbidden", "Access Denied: anonymous may not do this";
-    AnonForbiddenWorker         = 403, "AnonForbiddenWorker", "Access Denied: anonymous may not run or change workers";
-    AnonForbiddenUserMod        = 403, "AnonForbiddenUserMod", "Access Denied: anonymous may not change users";
-    AnonForbiddenUser           = 403, "AnonForbiddenUser", "Access Denied: anonymous may not delete users";
+    AnonForbidden               = 403, "AnonForbidden", "Access Denied: anonymous users cannot do this; use your own API key";
+    AnonForbiddenWorker         = 403, "AnonForbiddenWorker", "Access Denied: anonymous users cannot run or change workers; use your own API key";
+    AnonForbiddenUserMod        = 403, "AnonForbiddenUserMod", "Access Denied: anonymous users cannot change users";
+    AnonForbiddenUser           = 403, "AnonForbiddenUser", "Access Denied: anonymous users cannot delete users";
     UntrustedTeamCreation       = 403, "UntrustedTeamCreation", "Access Denied: only trusted users may create teams";
-    UntrustedUnsafeIP           = 403, "UntrustedUnsafeIP", "requests from this address are not taken at the moment";
+    UntrustedUnsafeIP           = 403, "UntrustedUnsafeIP", "requests from VPN or proxy addresses are temporarily refused for untrusted users";
     DeletedUser                 = 403, "DeletedUser", "this account is scheduled for deletion";
     OnlyServiceAccountProxy     = 400, "OnlyServiceAccountProxy", "only service accounts may send proxied_account";
     NonServiceForbidden         = 403, "NonServiceForbidden", "Access Denied: only service accounts have a proxy passkey";
-    RequiresTrust               = 400, "RequiresTrust", "disable_batching with n above 1 is for trusted users and patrons";
+    RequiresTrust               = 400, "RequiresTrust", "disable_batching with n above 1 requires a trusted user or patron";
     CannotDeleteMod             = 403, "CannotDeleteMod", "a moderator's account cannot be deleted";
-    CannotWipeActiveUser        = 403, "CannotWipeActiveUser", "an account can be wiped 30 days after it was deleted, if it was not used since";
+    CannotWipeActiveUser        = 403, "CannotWipeActiveUser", "an account can be wiped 30 days after its deletion, if unused since";
     UserNotDeleted              = 400, "UserNotDeleted", "the account is not scheduled for deletion";
 
     // What is not there.
     WorkerNotFound              = 404, "WorkerNotFound", "no worker has this id";
     RequestNotFound             = 404, "RequestNotFound", "no request has this id; it may have expired";
     InvalidJobId                = 404, "InvalidJobID", "no job has this id";
-    UserNotFound                = 404, "UserNotFound", "no user was found";
+    UserNotFound                = 404, "UserNotFound", "user not found";
     TeamNotFound                = 404, "TeamNotFound", "no team has this id";
     FilterNotFound              = 404, "FilterNotFound", "no filter has this id";
     StyleNotFound               = 404, "StyleNotFound", "no style has this id or name";
@@ -92,141 +92,141 @@ codes! {
     WorkerMessageNotFound       = 404, "WorkermessageNotFound", "no message has this id";
 
     // Prompts and text.
-    MissingPrompt               = 400, "MissingPrompt", "the prompt is empty, wanted some text";
-    CorruptPrompt               = 400, "CorruptPrompt", "the prompt was refused by the filters of this service";
-    InvalidPromptSize           = 400, "InvalidPromptSize", "the prompt has more than 7500 words, or more than 64 KiB";
-    TokenOverflow               = 400, "TokenOverflow", "max_length is above max_context_length";
-    MissingFullSamplerOrder     = 400, "MissingFullSamplerOrder", "sampler_order needs at least 7 different entries";
-    TooManyStopSequences        = 400, "TooManyStopSequences", "stop_sequence may hold 128 different texts";
-    ExcessiveStopSequence       = 400, "ExcessiveStopSequence", "the texts of stop_sequence may have 2000 characters together";
+    MissingPrompt               = 400, "MissingPrompt", "prompt must not be empty";
+    CorruptPrompt               = 400, "CorruptPrompt", "the prompt was rejected by the content filters of this service";
+    InvalidPromptSize           = 400, "InvalidPromptSize", "the prompt is too long: at most 7500 words and 64 KiB";
+    TokenOverflow               = 400, "TokenOverflow", "max_length must not exceed max_context_length";
+    MissingFullSamplerOrder     = 400, "MissingFullSamplerOrder", "sampler_order must contain at least 7 different entries";
+    TooManyStopSequences        = 400, "TooManyStopSequences", "stop_sequence must contain at most 128 different strings";
+    ExcessiveStopSequence       = 400, "ExcessiveStopSequence", "stop_sequence must contain at most 2000 characters in total";
 
     // Images.
     ImageValidationFailed       = 400, "ImageValidationFailed", "the source image cannot be read";
-    SourceImageResolutionExceeded = 400, "SourceImageResolutionExceeded", "the source image has too many pixels";
+    SourceImageResolutionExceeded = 400, "SourceImageResolutionExceeded", "the source image has too many pixels; scale it down";
     SourceImageSizeExceeded     = 400, "SourceImageSizeExceeded", "the source image is larger than 5 MB";
-    SourceImageUrlInvalid       = 400, "SourceImageUrlInvalid", "there is no image at this URL";
+    SourceImageUrlInvalid       = 400, "SourceImageUrlInvalid", "no image was found at this URL";
     SourceImageUnreadable       = 400, "SourceImageUnreadable", "the source image cannot be opened";
-    InpaintingMissingMask       = 400, "InpaintingMissingMask", "inpainting needs source_mask, or a source image with an alpha channel";
-    SourceMaskUnnecessary       = 400, "SourceMaskUnnecessary", "source_mask needs source_image";
-    SourceImageRequiredForModel = 400, "SourceImageRequiredForModel", "this model needs source_image";
-    UnexpectedModelName         = 400, "UnexpectedModelName", "models names a post-processor or a control type, wanted models";
+    InpaintingMissingMask       = 400, "InpaintingMissingMask", "inpainting requires source_mask, or a source image with an alpha channel";
+    SourceMaskUnnecessary       = 400, "SourceMaskUnnecessary", "source_mask requires source_image";
+    SourceImageRequiredForModel = 400, "SourceImageRequiredForModel", "this model requires source_image";
+    UnexpectedModelName         = 400, "UnexpectedModelName", "models contains a post-processor or control type; name only models";
     UnsupportedControlNet       = 400, "ControlNetUnsupported", "this control_type does not work with this model";
-    ControlNetSourceMissing     = 400, "ControlNetSourceMissing", "control_type needs source_image";
+    ControlNetSourceMissing     = 400, "ControlNetSourceMissing", "control_type requires source_image";
     ControlNetInpaintingMismatch = 400, "ControlNetInpaintingMismatch", "control_type does not work with inpainting";
-    ControlNetMismatch          = 400, "ControlNetMismatch", "control_type does not work with models of this kind";
-    QrCodeMismatch              = 400, "ControlNetMismatch.", "the workflow qr_code works with SD1.5 and SDXL models";
-    InvalidControlType          = 400, "InvalidControlType", "the form annotation needs payload.control_type";
-    HiResMismatch               = 400, "HiResMismatch", "hires_fix does not work with models of this kind";
-    FlowShiftInapplicable       = 400, "FlowShiftInapplicable", "flow_shift does not work with models of this kind";
-    InvalidTransparencyModel    = 400, "InvalidTransparencyModel", "transparent works with SD1.5 and SDXL models";
+    ControlNetMismatch          = 400, "ControlNetMismatch", "control_type does not work with models of this family";
+    QrCodeMismatch              = 400, "ControlNetMismatch.", "the workflow qr_code works only with SD1.5 and SDXL models";
+    InvalidControlType          = 400, "InvalidControlType", "the form annotation requires payload.control_type";
+    HiResMismatch               = 400, "HiResMismatch", "hires_fix does not work with models of this family";
+    FlowShiftInapplicable       = 400, "FlowShiftInapplicable", "flow_shift does not work with models of this family";
+    InvalidTransparencyModel    = 400, "InvalidTransparencyModel", "transparent works only with SD1.5 and SDXL models";
     InvalidTransparencyImg2Img  = 400, "InvalidTransparencyImg2Img", "transparent does not work with extra_source_images";
     InvalidTransparencyCN       = 400, "InvalidTransparencyCN", "transparent does not work with control_type";
-    InvalidRemix                = 400, "InvalidRemix", "remix works with Stable Cascade models";
-    InvalidExtraSourceImages    = 400, "InvalidExtraSourceImages.", "extra_source_images is for source_processing remix";
-    TooManyExtraSourceImages    = 400, "TooManyExtraSourceImages.", "extra_source_images may hold 5 images";
-    MoreThanMinExtraSourceImage = 400, "MoreThanMinExtraSourceImage.", "more than one of extra_source_images is for trusted users and patrons";
-    InvalidExtraTexts           = 400, "InvalidExtraTexts.", "extra_texts is for the workflow qr_code";
-    MissingExtraTexts           = 400, "MissingExtraTexts.", "the workflow qr_code needs an entry of extra_texts with the reference qr_code";
-    TooManyLoras                = 400, "TooManyLoras", "loras may hold 5 entries";
+    InvalidRemix                = 400, "InvalidRemix", "remix works only with Stable Cascade models";
+    InvalidExtraSourceImages    = 400, "InvalidExtraSourceImages.", "extra_source_images requires source_processing remix";
+    TooManyExtraSourceImages    = 400, "TooManyExtraSourceImages.", "extra_source_images must contain at most 5 images";
+    MoreThanMinExtraSourceImage = 400, "MoreThanMinExtraSourceImage.", "more than one entry in extra_source_images requires a trusted user or patron";
+    InvalidExtraTexts           = 400, "InvalidExtraTexts.", "extra_texts requires the workflow qr_code";
+    MissingExtraTexts           = 400, "MissingExtraTexts.", "the workflow qr_code requires an extra_texts entry with the reference qr_code";
+    TooManyLoras                = 400, "TooManyLoras", "loras must contain at most 5 entries";
     BadLoraVersion              = 400, "BadLoraVersion", "the name of a LoRA with is_version must be a number";
-    TooManyTIs                  = 400, "TooManyTIs", "tis may hold 20 entries";
-    TooManyUpscalers            = 400, "TooManyUpscalers", "post_processing may hold one upscaler";
-    BadCFGDecimals              = 400, "BadCFGDecimals", "cfg_scale may have 2 decimals";
+    TooManyTIs                  = 400, "TooManyTIs", "tis must contain at most 20 entries";
+    TooManyUpscalers            = 400, "TooManyUpscalers", "post_processing must contain at most one upscaler";
+    BadCFGDecimals              = 400, "BadCFGDecimals", "cfg_scale must have at most 2 decimals";
     BadCFGNumber                = 400, "BadCFGNumber", "cfg_scale must be a number";
     SpecialMissingUsername      = 400, "SpecialMissingUsername", "the name of a special model must end in its user's alias";
-    SpecialMissingPayload       = 400, "SpecialMissingPayload", "a special model needs params.special";
-    SpecialFieldNeedsSpecialUser = 400, "SpecialFieldNeedsSpecialUser", "params.special is for users with the special role";
-    SpecialModelNeedsSpecialUser = 403, "SpecialModelNeedsSpecialUser", "special models are for users with the special role";
+    SpecialMissingPayload       = 400, "SpecialMissingPayload", "a special model requires params.special";
+    SpecialFieldNeedsSpecialUser = 400, "SpecialFieldNeedsSpecialUser", "params.special requires the special role";
+    SpecialModelNeedsSpecialUser = 403, "SpecialModelNeedsSpecialUser", "special models require the special role";
     SpecialForbidden            = 403, "SpecialForbidden", "this special model belongs to another user";
-    BetaAnonForbidden           = 403, "BetaAnonForbidden", "the beta is not for anonymous";
+    BetaAnonForbidden           = 403, "BetaAnonForbidden", "the beta is not available to anonymous users";
     BetaComparisonFault         = 400, "BetaComparisonFault", "the beta compares two images: n must be 2";
 
     // Jobs.
     DuplicateGen                = 400, "DuplicateGen", "the job was already submitted";
-    AbortedGen                  = 400, "AbortedGen", "the job was taken away because it took too long. Please check your worker speed";
+    AbortedGen                  = 400, "AbortedGen", "the job was aborted because it took too long. Please check your worker speed";
     ProcGenNotFound             = 400, "ProcGenNotFound", "the rated image does not belong to this request";
 
     // Ratings.
-    InvalidAestheticAttempt     = 400, "InvalidAestheticAttempt", "this rating cannot be taken";
+    InvalidAestheticAttempt     = 400, "InvalidAestheticAttempt", "this rating cannot be accepted";
     AestheticsNotCompleted      = 400, "AestheticsNotCompleted", "the request is not finished yet";
-    AestheticsNotPublic         = 400, "AestheticsNotPublic", "only requests sent with shared can be rated";
-    AestheticsDuplicate         = 400, "AestheticsDuplicate", "an image stands twice among the ratings";
-    AestheticsMissing           = 400, "AestheticsMissing", "wanted ratings, best, or both";
-    AestheticsSolo              = 400, "AestheticsSolo", "there is only one image, so none can be the best";
-    AestheticsConfused          = 400, "AestheticsConfused", "another image is rated higher than the best one";
-    AestheticsAlreadyExist      = 400, "AestheticsAlreadyExist", "this request was rated already";
-    AestheticsServerRejected    = 400, "AestheticsServerRejected", "the ratings were refused";
-    AestheticsServerError       = 400, "AestheticsServerError", "the ratings could not be kept";
-    AestheticsServerDown        = 400, "AestheticsServerDown", "ratings cannot be kept now; try again later";
-    AestheticsServerTimeout     = 400, "AestheticsServerTimeout", "ratings could not be kept in time; try again later";
+    AestheticsNotPublic         = 400, "AestheticsNotPublic", "only requests with shared: true can be rated";
+    AestheticsDuplicate         = 400, "AestheticsDuplicate", "ratings contains an image twice";
+    AestheticsMissing           = 400, "AestheticsMissing", "ratings and best are missing; send at least one";
+    AestheticsSolo              = 400, "AestheticsSolo", "best requires more than one image";
+    AestheticsConfused          = 400, "AestheticsConfused", "best must be the image with the highest rating";
+    AestheticsAlreadyExist      = 400, "AestheticsAlreadyExist", "this request has already been rated";
+    AestheticsServerRejected    = 400, "AestheticsServerRejected", "the ratings were rejected";
+    AestheticsServerError       = 400, "AestheticsServerError", "saving the ratings failed";
+    AestheticsServerDown        = 400, "AestheticsServerDown", "ratings cannot be saved at the moment; retry later";
+    AestheticsServerTimeout     = 400, "AestheticsServerTimeout", "saving the ratings timed out; retry later";
 
     // Workers.
-    PolymorphicNameConflict     = 400, "PolymorphicNameConflict", "a worker of another kind has this name";
-    InvalidPriorityUsername     = 400, "InvalidPriorityUsername", "priority_usernames must look like name#id";
+    PolymorphicNameConflict     = 400, "PolymorphicNameConflict", "a worker of another type has this name; choose another name";
+    InvalidPriorityUsername     = 400, "InvalidPriorityUsername", "priority_usernames entries must have the form name#id";
     WorkerMaintenance           = 403, "WorkerMaintenance", "the worker is in maintenance mode";
     WorkerFlaggedMaintenance    = 403, "WorkerFlaggedMaintenance", "the worker was put in maintenance mode because its owner is flagged";
-    WorkerInviteOnly            = 403, "WorkerInviteOnly", "the service takes new workers by invitation only";
-    TooManyWorkers              = 403, "TooManyWorkers", "too many workers; ask for trust to run more";
-    TooManyWorkersTrusted       = 403, "TooManyWorkersTrusted", "too many workers; ask to be invited to run more";
-    TooManySameIps              = 403, "TooManySameIPs", "too many workers at this address";
-    UnsafeIp                    = 403, "UnsafeIP", "workers behind a VPN or proxy are not taken from untrusted users";
-    TooManyNewIps               = 403, "TooManyNewIPs", "the worker's address cannot be checked now; try again later";
-    WorkerNameAlreadyExists     = 400, "WorkerNameAlreadyExists", "a worker with this name exists already";
+    WorkerInviteOnly            = 403, "WorkerInviteOnly", "the service accepts new workers by invitation only";
+    TooManyWorkers              = 403, "TooManyWorkers", "too many workers for this account; ask the operator to be trusted to run more";
+    TooManyWorkersTrusted       = 403, "TooManyWorkersTrusted", "too many workers for this account; ask the operator for an invitation to run more";
+    TooManySameIps              = 403, "TooManySameIPs", "too many workers at this IP address";
+    UnsafeIp                    = 403, "UnsafeIP", "workers behind a VPN or proxy are accepted from trusted users only";
+    TooManyNewIps               = 403, "TooManyNewIPs", "the worker's IP address cannot be checked at the moment; retry later";
+    WorkerNameAlreadyExists     = 400, "WorkerNameAlreadyExists", "a worker with this name already exists";
     TooLongWorkerName           = 400, "TooLongWorkerName", "the worker's name is too long";
-    ProfaneWorkerName           = 400, "ProfaneWorkerName", "the worker's name holds a profanity";
-    ProfaneWorkerInfo           = 400, "ProfaneWorkerInfo", "the worker's info holds a profanity";
-    ProfaneBridgeAgent          = 400, "ProfaneBridgeAgent", "bridge_agent holds a profanity";
-    MessagesOnlyOwnWorkers      = 403, "MessagesOnlyOwnWorkers", "only a moderator may write to somebody else's worker";
+    ProfaneWorkerName           = 400, "ProfaneWorkerName", "the worker's name contains profanity";
+    ProfaneWorkerInfo           = 400, "ProfaneWorkerInfo", "the worker's info contains profanity";
+    ProfaneBridgeAgent          = 400, "ProfaneBridgeAgent", "bridge_agent contains profanity";
+    MessagesOnlyOwnWorkers      = 403, "MessagesOnlyOwnWorkers", "only a moderator may send messages to another user's worker";
 
     // Users and teams.
-    ProfaneUserName             = 400, "ProfaneUserName", "the user name holds a profanity";
-    ProfaneUserContact          = 400, "ProfaneUserContact", "contact holds a profanity";
-    ProfaneAdminComment         = 400, "ProfaneAdminComment", "admin_comment holds a profanity";
-    TooLongUserName             = 400, "TooLongUserName", "a user name may have 30 characters";
-    ProfaneTeamName             = 400, "ProfaneTeamName", "the team's name holds a profanity";
-    ProfaneTeamInfo             = 400, "ProfaneTeamInfo", "the team's info holds a profanity";
-    TeamNameAlreadyExists       = 400, "TeamNameAlreadyExists", "a team with this name exists already";
+    ProfaneUserName             = 400, "ProfaneUserName", "the user name contains profanity";
+    ProfaneUserContact          = 400, "ProfaneUserContact", "contact contains profanity";
+    ProfaneAdminComment         = 400, "ProfaneAdminComment", "admin_comment contains profanity";
+    TooLongUserName             = 400, "TooLongUserName", "the user name must have at most 30 characters";
+    ProfaneTeamName             = 400, "ProfaneTeamName", "the team's name contains profanity";
+    ProfaneTeamInfo             = 400, "ProfaneTeamInfo", "the team's info contains profanity";
+    TeamNameAlreadyExists       = 400, "TeamNameAlreadyExists", "a team with this name already exists";
 
     // Bodies that change nothing.
-    NoWorkerModSelected         = 400, "NoWorkerModSelected", "the body changes nothing about the worker";
-    NoUserModSelected           = 400, "NoUserModSelected", "the body changes nothing about the user";
-    NoHordeModSelected          = 400, "NoHordeModSelected", "the body changes no mode of the service";
-    NoTeamModSelected           = 400, "NoTeamModSelected", "the body changes nothing about the team";
-    NoFilterModSelected         = 400, "NoFilterModSelected", "the body changes nothing about the filter";
-    NoSharedKeyModSelected      = 400, "NoSharedKeyModSelected", "the body changes nothing about the shared key";
+    NoWorkerModSelected         = 400, "NoWorkerModSelected", "the request contains no change to the worker";
+    NoUserModSelected           = 400, "NoUserModSelected", "the request contains no change to the user";
+    NoHordeModSelected          = 400, "NoHordeModSelected", "the request contains no change to a mode";
+    NoTeamModSelected           = 400, "NoTeamModSelected", "the request contains no change to the team";
+    NoFilterModSelected         = 400, "NoFilterModSelected", "the request contains no change to the filter";
+    NoSharedKeyModSelected      = 400, "NoSharedKeyModSelected", "the request contains no change to the shared key";
 
     // Kudos.
-    KudosUpfront                = 403, "KudosUpfront", "this request needs its kudos upfront";
-    KudosTransferFromAnon       = 400, "KudosTransferFromAnon", "anonymous cannot send kudos";
-    InvalidTargetUsername       = 400, "InvalidTargetUsername", "the receiver is not known";
-    KudosTransferToAnon         = 400, "KudosTransferToAnon", "anonymous cannot receive kudos";
-    KudosTransferToSelf         = 400, "KudosTransferToSelf", "nobody can send kudos to themselves";
-    TooFastKudosTransfers       = 400, "TooFastKudosTransfers", "the receiver has just sent you kudos; wait a minute";
+    KudosUpfront                = 403, "KudosUpfront", "not enough kudos: a request of this size must be paid upfront; reduce it or set allow_downgrade";
+    KudosTransferFromAnon       = 400, "KudosTransferFromAnon", "anonymous users cannot send kudos";
+    InvalidTargetUsername       = 400, "InvalidTargetUsername", "the receiving user does not exist";
+    KudosTransferToAnon         = 400, "KudosTransferToAnon", "anonymous users cannot receive kudos";
+    KudosTransferToSelf         = 400, "KudosTransferToSelf", "you cannot send kudos to yourself";
+    TooFastKudosTransfers       = 400, "TooFastKudosTransfers", "the receiver has just sent you kudos; retry in a minute";
     FaultWhenKudosSending       = 400, "FaultWhenKudosSending", "this account cannot send kudos at the moment";
     SourceAccountFlagged        = 400, "SourceAccountFlagged", "this account is flagged and cannot send kudos";
     EducationCannotSendKudos    = 400, "EducationCannotSendKudos", "education accounts cannot send kudos";
     FaultWhenKudosReceiving     = 400, "FaultWhenKudosReceiving", "the receiver cannot receive kudos at the moment";
     TargetAccountFlagged        = 400, "TargetAccountFlagged", "the receiver is flagged and cannot receive kudos";
-    NegativeKudosTransfer       = 400, "NegativeKudosTransfer", "amount is negative, wanted kudos to send";
-    InvalidKudosTransferAmount  = 400, "InvalidKudosTransferAmount", "amount is 0, wanted kudos to send";
-    IdempotencyKeyConflict      = 400, "IdempotencyKeyConflict", "this Idempotency-Key was used for another transfer";
+    NegativeKudosTransfer       = 400, "NegativeKudosTransfer", "amount must be positive, found a negative number";
+    InvalidKudosTransferAmount  = 400, "InvalidKudosTransferAmount", "amount must be positive, found 0";
+    IdempotencyKeyConflict      = 400, "IdempotencyKeyConflict", "this Idempotency-Key was used for another transfer; send a new one";
     KudosTransferNotEnough      = 400, "KudosTransferNotEnough", "not enough kudos";
-    InvalidAwardUsername        = 400, "InvalidAwardUsername", "the receiver is not known";
-    KudosAwardToAnon            = 400, "KudosAwardToAnon", "anonymous cannot be awarded kudos";
+    InvalidAwardUsername        = 400, "InvalidAwardUsername", "the receiving user does not exist";
+    KudosAwardToAnon            = 400, "KudosAwardToAnon", "anonymous users cannot be awarded kudos";
 
     // Shared keys.
     SharedKeyEmpty              = 403, "SharedKeyEmpty", "the shared key has no kudos left";
-    SharedKeyExpired            = 403, "SharedKeyExpired", "the shared key is expired";
-    SharedKeyInvalid            = 400, "SharedKeyInvalid", "the shared key is not known, or belongs to somebody else";
-    SharedKeyInsufficientKudos  = 403, "SharedKeyInsufficientKudos", "the request costs more than the shared key has left";
-    SharedKeyAssignedStyles     = 403, "SharedKeyAssignedStyles", "the shared key belongs to styles and works through them only";
+    SharedKeyExpired            = 403, "SharedKeyExpired", "the shared key has expired";
+    SharedKeyInvalid            = 400, "SharedKeyInvalid", "the shared key does not exist or belongs to another user";
+    SharedKeyInsufficientKudos  = 403, "SharedKeyInsufficientKudos", "the request costs more kudos than the shared key has left";
+    SharedKeyAssignedStyles     = 403, "SharedKeyAssignedStyles", "this shared key works only through its styles";
 
     // Styles.
-    StylesRequiresCustomizer    = 403, "StylesRequiresCustomizer", "styles are created by customizers and trusted users";
-    StylesAnonForbidden         = 403, "StylesAnonForbidden", "Access Denied: anonymous may not have styles or collections";
-    StyleMismatch               = 400, "StyleMismatch", "the style is not of the kind that was asked for";
-    StyleGetMismatch            = 400, "StyleGetMistmatch", "the style is not of the kind this route answers";
-    StylePromptMissingVars      = 400, "StylePromptMissingVars", "the prompt of a style must hold {p}, and {np} for images";
-    TooManyStyleExamples        = 403, "TooManyStyleExamples", "a style has at most 4 examples";
-    ExampleUrlAlreadyInUse      = 400, "ExampleURLAlreadyInUse", "this URL is an example of the style already";
+    StylesRequiresCustomizer    = 403, "StylesRequiresCustomizer", "only customizers and trusted users may create styles";
+    StylesAnonForbidden         = 403, "StylesAnonForbidden", "Access Denied: anonymous users cannot have styles or collections";
+    StyleMismatch               = 400, "StyleMismatch", "the style is of another type than the request";
+    StyleGetMismatch            = 400, "StyleGetMistmatch", "the style is of another type than this route";
+    StylePromptMissingVars      = 400, "StylePromptMissingVars", "the prompt of a style must contain {p}, and for images also {np}";
+    TooManyStyleExamples        = 403, "TooManyStyleExamples", "a style may have at most 4 examples; delete one first";
+    ExampleUrlAlreadyInUse      = 400, "ExampleURLAlreadyInUse", "this URL is already an example of the style";
 }

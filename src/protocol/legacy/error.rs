@@ -109,7 +109,7 @@ impl Refusal {
             Self::MissingKey => json!({
                 "message": message,
                 "rc": Code::InvalidApiKey.row().rc,
-                "errors": {"apikey": "missing, wanted your key"},
+                "errors": {"apikey": "missing: send your API key"},
             }),
             Self::Plain { .. } => json!({"message": message}),
         }
@@ -177,7 +177,7 @@ impl Refusal {
 
     pub fn taken_away(id: impl Display) -> Self {
         let message = format!(
-            "Processing Job with ID {id} was taken away because it took too long. Please check your worker speed"
+            "Processing Job with ID {id} was aborted because it took too long. Please check your worker speed"
         );
         Self::new(Code::AbortedGen, message)
     }

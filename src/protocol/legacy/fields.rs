@@ -28,12 +28,12 @@ impl Mask {
             return Ok(None);
         }
         if header.len() > LONGEST {
-            return Err(broken("it is too long"));
+            return Err(broken(&format!("longer than {LONGEST} bytes")));
         }
         let inside = match header.strip_prefix('{') {
             Some(inside) => inside
                 .strip_suffix('}')
-                .ok_or_else(|| broken("a } is missing"))?,
+                .ok_or_else(|| broken("missing }"))?,
             None => header,
         };
         Parser::default().parse(inside).map(Some)
@@ -97,9 +97,9 @@ impl Parser {
             rest = rest[length..].trim_start();
         }
         match self.before {
-            _ if !self.outside.is_empty() => Err(broken("a } is missing")),
-            Token::Start => Err(broken("it names no field")),
-            Token::Comma => Err(broken("nothing follows a comma")),
+            _ if !self.outside.is_empty() => Err(broken("missing }")),
+            Token::Start => Err(broken("no field named")),
+            Token::Comma => Err(broken("trailing comma")),
             _ => Ok(self.level),
         }
     }
@@ -108,10 +108,12 @@ impl Parser {
         let allowed = |letter: char| letter.is_alphanumeric() || "_-:*".contains(letter);
         let length = rest.find(|letter| !allowed(letter)).unwrap_or(rest.len());
         if length == 0 {
-            return Err(broken("a field is made of letters, digits, _ and -"));
+            return Err(broken(
+                "field names must contain only letters, digits, _ and -",
+            ));
         }
         if matches!(self.before, Token::Name | Token::Close) {
-            return Err(broken("a comma is missing"));
+            return Err(broken("missing comma"));
         }
         let name = &rest[..length];
         if name == "*" {
@@ -127,7 +129,7 @@ impl Parser {
 
     fn comma(&mut self) -> Result<usize, Refusal> {
         if !matches!(self.before, Token::Name | Token::Close) {
-            return Err(broken("a comma follows no field"));
+            return Err(broken("comma without a field before it"));
         }
         self.before = Token::Comma;
         Ok(1)
@@ -138,9 +140,9 @@ impl Parser {
             Token::Name => self.name.take(),
             _ => None,
         };
-        let name = name.ok_or_else(|| broken("a { follows no field"))?;
+        let name = name.ok_or_else(|| broken("{ without a field before it"))?;
         if self.outside.len() == DEEPEST {
-            return Err(broken("it is too deep"));
+            return Err(broken(&format!("nested deeper than {DEEPEST} levels")));
         }
         self.outside.push((mem::take(&mut self.level), name));
         self.before = Token::Open;
@@ -149,9 +151,9 @@ impl Parser {
 
     fn close(&mut self) -> Result<usize, Refusal> {
         if !matches!(self.before, Token::Name | Token::Close) {
-            return Err(broken("a } follows no field"));
+            return Err(broken("} without a field before it"));
         }
-        let (mut around, name) = self.outside.pop().ok_or_else(|| broken("a { is missing"))?;
+        let (mut around, name) = self.outside.pop().ok_or_else(|| broken("missing {"))?;
         let inside = mem::take(&mut self.level);
         around.named.insert(name, Some(inside));
         self.level = around;
@@ -161,7 +163,7 @@ impl Parser {
 }
 
 fn broken(why: &str) -> Refusal {
-    Refusal::plain(400, format!("the mask of X-Fields cannot be read: {why}"))
+    Refusal::plain(400, format!("invalid X-Fields mask: {why}"))
 }
 
 #[cfg(test)]

@@ -157,7 +157,7 @@ mod tests {
     fn a_worker_has_hundreds_of_models_and_not_thousands() {
         let serves = |count: usize| json!({"name": "w", "models": vec!["model"; count]});
         assert!(PopInputImage::read(serves(2000)).is_ok());
-        let many = "found 2001 items, wanted an array of at most 2000 items";
+        let many = "must be an array of at most 2000 items, found 2001 items";
         let expected = Err(Refusal::invalid("models", many));
         assert_eq!(PopInputText::read(serves(2001)), expected);
     }

@@ -199,7 +199,7 @@ mod tests {
         fn check<B: Body>() {
             let read = |count: usize| B::read(json!({"prompt": "p", "models": vec!["m"; count]}));
             assert!(read(100).is_ok());
-            let many = "found 101 items, wanted an array of at most 100 items";
+            let many = "must be an array of at most 100 items, found 101 items";
             assert_eq!(read(101).err(), Some(Refusal::invalid("models", many)));
         }
         check::<GenerationInputText>();

@@ -179,7 +179,7 @@ impl Rule<String> for Text {
         match length {
             Some(length) if length < self.fewest || length > self.most => {
                 reading.note(format!(
-                    "found {length} characters, wanted {}",
+                    "must be {}, found {length} characters",
                     self.wanted()
                 ));
                 None
@@ -191,6 +191,7 @@ impl Rule<String> for Text {
     fn wanted(&self) -> String {
         match (self.fewest, self.most) {
             (0, usize::MAX) => "a string".to_owned(),
+            (1, usize::MAX) => "a non-empty string".to_owned(),
             (fewest, usize::MAX) => format!("a string of at least {fewest} characters"),
             (0, most) => format!("a string of at most {most} characters"),
             (fewest, most) if fewest == most => format!("a string of {most} characters"),
@@ -221,8 +222,8 @@ impl<N: TryFrom<i64>> Rule<N> for Whole {
     fn wanted(&self) -> String {
         let range = match (self.least, self.most) {
             (i64::MIN, i64::MAX) => String::new(),
-            (least, i64::MAX) => format!(" from {least}"),
-            (i64::MIN, most) => format!(" up to {most}"),
+            (least, i64::MAX) => format!(" of at least {least}"),
+            (i64::MIN, most) => format!(" of at most {most}"),
             (least, most) => format!(" from {least} to {most}"),
         };
         match self.step {
@@ -246,7 +247,7 @@ impl Rule<f64> for Number {
     fn wanted(&self) -> String {
         match (self.least, self.most) {
             (f64::MIN, f64::MAX) => "a number".to_owned(),
-            (least, f64::MAX) => format!("a number from {least}"),
+            (least, f64::MAX) => format!("a number of at least {least}"),
             (least, most) => format!("a number from {least} to {most}"),
         }
     }
@@ -259,9 +260,9 @@ impl<W: Word> Rule<W> for OneOf {
             (Some(_), _) => {}
             // Never part of a prompt, so it can be said.
             (None, Value::String(found)) => reading.note(format!(
-                "found {:?}, wanted {}",
-                shortened(found),
-                Rule::<W>::wanted(self)
+                "must be {}, found {:?}",
+                Rule::<W>::wanted(self),
+                shortened(found)
             )),
             (None, other) => reading.refuse(other, Rule::<W>::wanted(self)),
         }
@@ -282,15 +283,15 @@ impl<T, R: Rule<T>> Rule<Vec<T>> for List<R> {
         };
         if items.len() > self.most {
             reading.note(format!(
-                "found {} items, wanted {}",
-                items.len(),
-                self.wanted()
+                "must be {}, found {} items",
+                self.wanted(),
+                items.len()
             ));
             return None;
         }
         let twice = self.unique && stands_twice(&items);
         if twice {
-            reading.note("an item stands twice, wanted each once".to_owned());
+            reading.note("must not contain an item twice".to_owned());
         }
         let mut read = Some(Vec::with_capacity(items.len()));
         for (index, item) in items.into_iter().enumerate() {
@@ -389,7 +390,7 @@ mod tests {
             ModelInterrogationInputImage::read(json!({"source_image": "", "forms": forms}))
         };
         assert_eq!(read(1000).unwrap().forms.unwrap().len(), 1000);
-        let many = "found 1001 items, wanted an array of at most 1000 items";
+        let many = "must be an array of at most 1000 items, found 1001 items";
         assert_eq!(read(1001).unwrap_err(), Refusal::invalid("forms", many));
     }
 }

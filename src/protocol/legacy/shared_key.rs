@@ -99,7 +99,7 @@ fn admit(what: &str, found: i64, limit: i64) -> Result<(), Refusal> {
         true => Ok(()),
         false => Err(Refusal::new(
             Code::BadRequest,
-            format!("found {found} {what}, and this shared key is for at most {limit}"),
+            format!("this shared key allows at most {limit} {what}, found {found}"),
         )),
     }
 }

@@ -22,7 +22,7 @@ pub fn check_address(name: &str, address: &str) -> Result<(), Refusal> {
         true => Ok(()),
         false => Err(Refusal::new(
             Code::BadRequest,
-            format!("{name} does not start with {SCHEME}"),
+            format!("{name} must start with {SCHEME}"),
         )),
     }
 }

@@ -28,7 +28,7 @@ pub fn asked<W: Word>(name: &str, found: Option<&str>, default: W) -> Result<W, 
         let (found, words) = (shortened(found), words.join(", "));
         Refusal::new(
             Code::BadRequest,
-            format!("found {name} {found:?}, wanted one of {words}"),
+            format!("{name} must be one of {words}, found {found:?}"),
         )
     })
 }
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(refusal.code(), Some(Code::BadRequest));
         assert_eq!(
             refusal.to_string(),
-            r#"found type "sound", wanted one of image, text"#
+            r#"type must be one of image, text, found "sound""#
         );
     }
 }

@@ -208,7 +208,9 @@ pub fn check_new_name(name: &str) -> Result<(), Refusal> {
         None => Ok(()),
         Some(word) => Err(Refusal::new(
             Code::BadRequest,
-            format!("workers on borrowed machines are not taken: the name holds {word}"),
+            format!(
+                "workers on hosted notebooks are not accepted: the name contains {word}; choose another name"
+            ),
         )),
     }
 }

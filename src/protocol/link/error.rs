@@ -8,9 +8,9 @@ pub enum FrameError {
     NotAnObject,
     #[error("the frame is not valid JSON at byte {at}")]
     NotJson { at: usize },
-    #[error("the frame holds more than {most} values")]
+    #[error("the frame contains more than {most} values")]
     TooManyValues { most: usize },
-    #[error("the {kind} frame has a field of the wrong kind at byte {at}")]
+    #[error("the {kind} frame has a field of the wrong type at byte {at}")]
     WrongShape { kind: &'static str, at: usize },
 }
 

@@ -163,7 +163,7 @@ impl<'de> Deserialize<'de> for LooseId {
             type Value = LooseId;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a job's id")
+                formatter.write_str("a job id")
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<LooseId, E> {

@@ -412,22 +412,22 @@ fn lone_surrogates_nan_and_100000_deep_json_do_no_harm() {
     );
     check(
         &format!(r#"{{"type":"token","id":"{ID}","att":-1}}"#),
-        "field of the wrong kind",
+        "field of the wrong type",
     );
     check(
         &format!(r#"{{"type":"token","id":"{ID}","att":4294967296}}"#),
-        "field of the wrong kind",
+        "field of the wrong type",
     );
     check(
         &format!(
             r#"{{"type":"tokens","id":"{ID}","d":[{}{{}}]}}"#,
             "{},".repeat(5000)
         ),
-        "field of the wrong kind",
+        "field of the wrong type",
     );
     check("[]", "not a JSON object");
     check("", "not a JSON object");
-    check(r#"{"type":7}"#, "field of the wrong kind");
+    check(r#"{"type":7}"#, "field of the wrong type");
     let deep = "[".repeat(100_000);
     for frame in [
         deep.clone(),

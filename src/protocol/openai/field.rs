@@ -43,7 +43,7 @@ pub fn unknown<'a>(place: &str, name: &str, known: impl IntoIterator<Item = &'a 
         None => String::new(),
     };
     let param = format!("{place}{name}");
-    let message = format!("{param} is not known here{meant}");
+    let message = format!("unknown field {param}{meant}");
     Problem::invalid(param, message)
 }
 

@@ -23,7 +23,7 @@ pub const MOST_VALUES: usize = 500_000;
 pub const DEEPEST: usize = 100;
 
 /// Before what is wrong with it.
-const NOT_JSON: &str = "the body is not JSON: ";
+const NOT_JSON: &str = "the body is not valid JSON: ";
 
 /// What [`serde_json`] says of a second half of a pair of surrogates, and of a first one that nothing follows.
 const HALVES: [&str; 2] = [
@@ -61,10 +61,10 @@ impl Budget {
 pub fn parse(bytes: &[u8]) -> Result<Value, Problem> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let place = error.valid_up_to();
-        Problem::malformed(format!("the body is not UTF-8: see byte {place}"))
+        Problem::malformed(format!("the body is not valid UTF-8 at byte {place}"))
     })?;
     if text.trim_ascii().is_empty() {
-        return Err(Problem::malformed("the body is empty, wanted JSON"));
+        return Err(Problem::malformed("the body is empty: send JSON"));
     }
     let mut reader = serde_json::Deserializer::from_str(text);
     let budget = Budget::default();
@@ -110,8 +110,8 @@ impl<'a> Strict<'a> {
     /// For what is in a list or an object.
     fn inside<E: Error>(self) -> Result<Self, E> {
         let levels = self.levels.checked_sub(1);
-        let levels = levels
-            .ok_or_else(|| E::custom(format!("it is nested deeper than {DEEPEST} levels")))?;
+        let levels =
+            levels.ok_or_else(|| E::custom(format!("nested deeper than {DEEPEST} levels")))?;
         Ok(Self { levels, ..self })
     }
 }
@@ -121,9 +121,7 @@ impl<'de> DeserializeSeed<'de> for Strict<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         let taken = self.budget.take_one();
-        taken.map_err(|TooMany| {
-            D::Error::custom(format!("it holds more than {MOST_VALUES} values"))
-        })?;
+        taken.map_err(|TooMany| D::Error::custom(format!("more than {MOST_VALUES} values")))?;
         deserializer.deserialize_any(self)
     }
 }
@@ -181,7 +179,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
         while let Some(key) = entries.next_key::<String>()? {
             if map.contains_key(&key) {
                 let key = shortened(&key);
-                return Err(A::Error::custom(format!("the key {key:?} stands twice")));
+                return Err(A::Error::custom(format!("duplicate key {key:?}")));
             }
             let value = entries.next_value_seed(inside)?;
             map.insert(key, value);
@@ -235,7 +233,7 @@ mod tests {
     #[test]
     fn nan_and_numbers_beyond_a_double_are_refused() {
         for number in ["NaN", "Infinity", "-Infinity", "nan"] {
-            check(format!(r#"{{"temperature":{number}}}"#), "not JSON");
+            check(format!(r#"{{"temperature":{number}}}"#), "not valid JSON");
         }
         check(r#"{"seed":1e999}"#, "out of range");
     }
@@ -265,10 +263,7 @@ mod tests {
 
     #[test]
     fn a_key_that_stands_twice_is_refused() {
-        check(
-            r#"{"model":"a","x":{"k":1,"k":2}}"#,
-            r#"the key "k" stands twice"#,
-        );
+        check(r#"{"model":"a","x":{"k":1,"k":2}}"#, r#"duplicate key "k""#);
     }
 
     #[test]
@@ -291,7 +286,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_not_utf8_are_refused() {
-        check(b"{\"model\":\"\xff\"}", "not UTF-8: see byte 10");
+        check(b"{\"model\":\"\xff\"}", "not valid UTF-8 at byte 10");
     }
 
     #[test]

@@ -191,8 +191,11 @@ pub fn check_names(models: &[String]) -> Result<(), Refusal> {
 fn not_shifted(shift: f64) -> Refusal {
     let flowing = Baseline::ALL.iter().filter(|baseline| baseline.has_shift());
     let flowing: Vec<_> = flowing.map(|baseline| baseline.word()).collect();
-    let wanted = format!("only models of the families {}", flowing.join(", "));
-    let found = format!("found {shift} for models whose flow is not shifted, wanted {wanted}");
+    let wanted = format!(
+        "use models of the families {}, or remove it",
+        flowing.join(", ")
+    );
+    let found = format!("not supported by these models, found {shift}: {wanted}");
     Refusal::unfit(Code::FlowShiftInapplicable, "params.flow_shift", found)
 }
 
@@ -237,8 +240,8 @@ mod tests {
             json!(["a [ZImage]"]),
             json!([]),
         ] {
-            let why = "found 3 for models whose flow is not shifted, wanted only models of the families \
-                       flux, qwen";
+            let why = "not supported by these models, found 3: use models of the families flux, qwen, or \
+                       remove it";
             let expected = Refusal::unfit(Code::FlowShiftInapplicable, "params.flow_shift", why);
             assert_eq!(shifted(models), Some(expected));
         }

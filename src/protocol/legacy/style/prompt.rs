@@ -66,7 +66,8 @@ fn joined(parts: &[&str], most: usize) -> Result<String, Refusal> {
     let length = parts.iter().map(|part| part.len());
     let length = length.fold(0, usize::saturating_add);
     if length > most {
-        let message = format!("in its style the prompt has {length} bytes, wanted at most {most}");
+        let message =
+            format!("the prompt with its style must have at most {most} bytes, found {length}");
         return Err(Refusal::new(Code::InvalidPromptSize, message));
     }
     Ok(parts.concat())
@@ -85,7 +86,7 @@ pub fn check_template(template: &str, variables: &[&str]) -> Result<(), Refusal>
     let places: usize = variables.iter().map(places).sum();
     if places > MOST_PLACES {
         let message = format!(
-            "the prompt of the style names its variables {places} times, wanted at most {MOST_PLACES}"
+            "the style prompt must use its variables at most {MOST_PLACES} times, found {places}"
         );
         return Err(Refusal::new(Code::BadRequest, message));
     }
@@ -94,11 +95,17 @@ pub fn check_template(template: &str, variables: &[&str]) -> Result<(), Refusal>
 
 pub fn check_lists(models: Option<&[String]>, tags: Option<&[String]>) -> Result<(), Refusal> {
     if let Some(models) = models.filter(|models| models.is_empty() || models.len() > MOST_MODELS) {
-        let message = format!("found {} models, wanted 1 to {MOST_MODELS}", models.len());
+        let message = format!(
+            "models must contain 1 to {MOST_MODELS} entries, found {}",
+            models.len()
+        );
         return Err(Refusal::new(Code::BadRequest, message));
     }
     if let Some(tags) = tags.filter(|tags| tags.len() > MOST_TAGS) {
-        let message = format!("found {} tags, wanted at most {MOST_TAGS}", tags.len());
+        let message = format!(
+            "tags must contain at most {MOST_TAGS} entries, found {}",
+            tags.len()
+        );
         return Err(Refusal::new(Code::BadRequest, message));
     }
     Ok(())

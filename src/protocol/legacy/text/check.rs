@@ -46,7 +46,7 @@ fn check_length(prompt: &str) -> Result<(), Refusal> {
     match prompt.len() {
         0..=LONGEST_PROMPT => Ok(()),
         length => {
-            let wanted = format!("found {length} bytes, wanted at most {LONGEST_PROMPT}");
+            let wanted = format!("must have at most {LONGEST_PROMPT} bytes, found {length}");
             Err(Refusal::invalid("prompt", wanted))
         }
     }
@@ -85,7 +85,7 @@ mod tests {
             GenerationInputText::read(body).unwrap().check(false)
         };
         assert_eq!(check(LONGEST_PROMPT), Ok(()));
-        let long = "found 4194305 bytes, wanted at most 4194304";
+        let long = "must have at most 4194304 bytes, found 4194305";
         assert_eq!(
             check(LONGEST_PROMPT + 1),
             Err(Refusal::invalid("prompt", long))

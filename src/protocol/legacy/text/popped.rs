@@ -107,10 +107,10 @@ fn taken(reply: &mut Value, name: &str) -> Value {
 
 fn payload(payload: Value) -> Result<TextRequest, Refusal> {
     let Value::Object(mut entries) = payload else {
-        return Err(Refusal::invalid("payload", "wanted an object"));
+        return Err(Refusal::invalid("payload", "must be an object"));
     };
     let Some(Value::String(prompt)) = entries.remove("prompt") else {
-        return Err(Refusal::invalid("payload.prompt", "wanted a string"));
+        return Err(Refusal::invalid("payload.prompt", "must be a string"));
     };
     entries.retain(|_, value| !value.is_null());
     let params = ModelGenerationInputText::read(Value::Object(entries))?;

@@ -121,7 +121,7 @@ impl ChunkWriter {
 
     /// Keeps proxies and clients from thinking the stream dead.
     pub fn heartbeat(out: &mut BytesMut) {
-        out.put_slice(b": still at it\n\n");
+        out.put_slice(b": keep-alive\n\n");
     }
 
     fn end_stream(&self, grid: &Grid, out: &mut BytesMut) {

@@ -41,7 +41,7 @@ pub fn read(place: &str, role: Role, content: Value) -> Result<Content, Problem>
 
 fn read_parts(place: &str, role: Role, parts: Vec<Value>) -> Result<Content, Problem> {
     if parts.is_empty() {
-        let message = format!("{place} must hold at least one part");
+        let message = format!("{place} must contain at least one part");
         return Err(Problem::invalid(place.to_owned(), message));
     }
     let mut content = Content::default();
@@ -90,7 +90,7 @@ fn read_part(
             linked(place, "video_url", part)
         }
         Some(known @ ("image_url" | "video_url" | "refusal")) => {
-            let message = format!("{place}: a part of type {known} does not go with this role");
+            let message = format!("{place}: a part of type {known} is not allowed with this role");
             Err(Problem::invalid(place.to_owned(), message))
         }
         Some(known @ ("input_audio" | "file")) => {
@@ -162,7 +162,8 @@ fn nothing_else(place: &str, part: &Map<String, Value>, known: &[&str]) -> Resul
     };
     if name == "prompt_cache_breakpoint" {
         let param = format!("{place}.{name}");
-        let message = format!("{param} is not supported here: prompts are cached as they come");
+        let message =
+            format!("{param} is not supported here: prompts are cached automatically; remove it");
         return Err(Problem::unsupported(param, message));
     }
     Err(field::unknown(

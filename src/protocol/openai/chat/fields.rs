@@ -33,100 +33,100 @@ const fn field(
 
 #[rustfmt::skip]
 pub const FIELDS: &[Field<Draft>] = &[
-    field("model", Shape::Text, "The model's name, exactly as /v1/models lists it.", |draft, value| {
+    field("model", Shape::Text, "Model name as listed by /v1/models.", |draft, value| {
         draft.model = model(text(value))?;
         Ok(())
     }),
-    field("messages", Shape::List, "What was said so far: objects with a role and content.", |draft, value| {
+    field("messages", Shape::List, "Conversation so far: objects with role and content.", |draft, value| {
         draft.messages = Some(list(value));
         Ok(())
     }),
-    field("stream", Shape::Flag, "Whether chunks are sent as they are made.", |draft, value| {
+    field("stream", Shape::Flag, "Send chunks as they are generated.", |draft, value| {
         draft.stream = value == true;
         Ok(())
     }),
-    field("stream_options", Shape::Object, "include_usage and include_obfuscation, for streams only.", |draft, value| {
+    field("stream_options", Shape::Object, "include_usage and include_obfuscation; streams only.", |draft, value| {
         draft.stream_options = Some(stream_options(&value, draft.strictness)?);
         Ok(())
     }),
-    field("n", Shape::Integer(1..=MOST_CHOICES), "How many choices are made.", |draft, value| {
+    field("n", Shape::Integer(1..=MOST_CHOICES), "Number of choices.", |draft, value| {
         draft.choices = count(&value);
         Ok(())
     }),
-    field("max_tokens", Shape::Integer(1..=MOST_TOKENS), "The older name of max_completion_tokens.", |draft, value| {
+    field("max_tokens", Shape::Integer(1..=MOST_TOKENS), "Older name of max_completion_tokens.", |draft, value| {
         draft.max_tokens = count(&value);
         Ok(())
     }),
-    field("max_completion_tokens", Shape::Integer(1..=MOST_TOKENS), "At most so many tokens are made, reasoning counted in.", |draft, value| {
+    field("max_completion_tokens", Shape::Integer(1..=MOST_TOKENS), "Maximum number of generated tokens, including reasoning.", |draft, value| {
         draft.max_completion_tokens = count(&value);
         Ok(())
     }),
-    field("stop", Shape::Either(&[Shape::Text, Shape::List]), "Up to four strings that end the answer and are not part of it.", |draft, value| {
+    field("stop", Shape::Either(&[Shape::Text, Shape::List]), "Up to four strings that end the answer and are not included in it.", |draft, value| {
         draft.text.stop = stops(value)?;
         Ok(())
     }),
-    field("temperature", Shape::Number(0.0..=2.0), "How freely tokens are drawn; 0 takes the most likely one.", |draft, value| {
+    field("temperature", Shape::Number(0.0..=2.0), "Sampling temperature; 0 takes the most likely token.", |draft, value| {
         draft.text.sampling.temperature = number(&value);
         Ok(())
     }),
-    field("top_p", Shape::Number(0.0..=1.0), "Draw from the most likely tokens of this total probability.", |draft, value| {
+    field("top_p", Shape::Number(0.0..=1.0), "Sample from the most likely tokens with this total probability.", |draft, value| {
         draft.text.sampling.top_p = number(&value);
         Ok(())
     }),
-    field("top_k", Shape::Integer(-1..=1_000_000), "Draw from this many most likely tokens; 0 or -1 cuts none. Not of OpenAI's API.", |draft, value| {
+    field("top_k", Shape::Integer(-1..=1_000_000), "Sample from this many most likely tokens; 0 or -1 disables. Not in OpenAI's API.", |draft, value| {
         draft.text.sampling.top_k = Some(count(&value).unwrap_or(0));
         Ok(())
     }),
-    field("min_p", Shape::Number(0.0..=1.0), "Leave out tokens less likely than this share of the most likely one. Not of OpenAI's API.", |draft, value| {
+    field("min_p", Shape::Number(0.0..=1.0), "Drop tokens less likely than this fraction of the most likely one. Not in OpenAI's API.", |draft, value| {
         draft.text.sampling.min_p = number(&value);
         Ok(())
     }),
-    field("repetition_penalty", Shape::Number(0.01..=10.0), "Divides the chance of tokens that were there before; 1 changes nothing. Not of OpenAI's API.", |draft, value| {
+    field("repetition_penalty", Shape::Number(0.01..=10.0), "Penalty for tokens that already occurred; 1 disables. Not in OpenAI's API.", |draft, value| {
         draft.text.sampling.repetition_penalty = number(&value);
         Ok(())
     }),
-    field("repeat_penalty", Shape::Number(0.01..=10.0), "Another name of repetition_penalty. Not of OpenAI's API.", |draft, value| {
+    field("repeat_penalty", Shape::Number(0.01..=10.0), "Alias of repetition_penalty. Not in OpenAI's API.", |draft, value| {
         draft.repeat_penalty = number(&value);
         Ok(())
     }),
-    field("typical_p", Shape::Number(0.0..=1.0), "Draw from the tokens that surprise as much as is typical, of this total probability; 1 cuts none. Not of OpenAI's API.", |draft, value| {
+    field("typical_p", Shape::Number(0.0..=1.0), "Locally typical sampling with this total probability; 1 disables. Not in OpenAI's API.", |draft, value| {
         let legacy = draft.text.sampling.legacy.get_or_insert_default();
         legacy.typical = value.as_f64();
         Ok(())
     }),
-    field("min_tokens", Shape::Integer(0..=MOST_TOKENS), "Nothing ends the answer before it has so many tokens. Not of OpenAI's API.", |draft, value| {
+    field("min_tokens", Shape::Integer(0..=MOST_TOKENS), "Minimum number of generated tokens. Not in OpenAI's API.", |draft, value| {
         draft.text.stop_rules.min_tokens = count(&value).filter(|least| *least > 0);
         Ok(())
     }),
-    field("ignore_eos", Shape::Flag, "Whether the model may not end its answer by itself. Not of OpenAI's API.", |draft, value| {
+    field("ignore_eos", Shape::Flag, "Ignore the model's end-of-sequence token. Not in OpenAI's API.", |draft, value| {
         draft.text.stop_rules.ignore_eos = value == true;
         Ok(())
     }),
-    field("stop_token_ids", Shape::List, "Up to 128 token ids that end the answer and are not part of it. Not of OpenAI's API.", |draft, value| {
+    field("stop_token_ids", Shape::List, "Up to 128 token ids that end the answer and are not included in it. Not in OpenAI's API.", |draft, value| {
         draft.text.stop_rules.stop_token_ids = token_ids("stop_token_ids", list(value))?;
         Ok(())
     }),
-    field("presence_penalty", Shape::Number(-2.0..=2.0), "Makes tokens that were there before less likely.", |draft, value| {
+    field("presence_penalty", Shape::Number(-2.0..=2.0), "Penalty for tokens that already occurred.", |draft, value| {
         draft.text.sampling.presence_penalty = number(&value);
         Ok(())
     }),
-    field("frequency_penalty", Shape::Number(-2.0..=2.0), "Makes tokens less likely the more often they were there.", |draft, value| {
+    field("frequency_penalty", Shape::Number(-2.0..=2.0), "Penalty for tokens by the number of their occurrences.", |draft, value| {
         draft.text.sampling.frequency_penalty = number(&value);
         Ok(())
     }),
-    field("logit_bias", Shape::Object, "Token ids and what is added to their logits, from -100 to 100.", |draft, value| {
+    field("logit_bias", Shape::Object, "Map of token ids to biases from -100 to 100, added to their logits.", |draft, value| {
         draft.text.sampling.logit_bias = logit_bias(&value)?;
         Ok(())
     }),
-    field("seed", Shape::Integer(i64::MIN..=i64::MAX), "The same seed draws the same tokens.", |draft, value| {
+    field("seed", Shape::Integer(i64::MIN..=i64::MAX), "Sampling seed; the same seed samples the same tokens.", |draft, value| {
         draft.text.sampling.seed = whole(&value).map(i64::cast_unsigned);
         Ok(())
     }),
-    field("logprobs", Shape::Flag, "Whether each token's log probability is told.", |draft, value| {
+    field("logprobs", Shape::Flag, "Return the log probability of each token.", |draft, value| {
         draft.logprobs = value == true;
         Ok(())
     }),
-    field("top_logprobs", Shape::Integer(0..=20), "Also tell so many best alternatives; needs logprobs.", |draft, value| {
+    field("top_logprobs", Shape::Integer(0..=20), "Number of most likely alternatives to return per token; requires logprobs.", |draft, value| {
         draft.top_logprobs = count(&value);
         Ok(())
     }),
@@ -134,62 +134,62 @@ pub const FIELDS: &[Field<Draft>] = &[
         draft.tools = list(value);
         Ok(())
     }),
-    field("tool_choice", Shape::Either(&[Shape::Word(&["none", "auto", "required"]), Shape::Object]), "Whether tools may, must or must not be called.", |draft, value| {
+    field("tool_choice", Shape::Either(&[Shape::Word(&["none", "auto", "required"]), Shape::Object]), "Whether the model may, must or must not call tools.", |draft, value| {
         draft.tool_choice = Some(value);
         Ok(())
     }),
-    field("parallel_tool_calls", Shape::Flag, "Whether one answer may hold several calls.", |draft, value| {
+    field("parallel_tool_calls", Shape::Flag, "Allow several calls in one answer.", |draft, value| {
         draft.text.parallel_tool_calls = Some(value == true);
         Ok(())
     }),
-    field("functions", Shape::List, "The older form of tools.", |draft, value| {
+    field("functions", Shape::List, "Older form of tools.", |draft, value| {
         draft.functions = list(value);
         Ok(())
     }),
-    field("function_call", Shape::Either(&[Shape::Word(&["none", "auto"]), Shape::Object]), "The older form of tool_choice.", |draft, value| {
+    field("function_call", Shape::Either(&[Shape::Word(&["none", "auto"]), Shape::Object]), "Older form of tool_choice.", |draft, value| {
         draft.function_call = Some(tools::choice_of_function_call(value)?);
         Ok(())
     }),
-    field("response_format", Shape::Object, "The form of the answer: text, json_object or json_schema.", |draft, value| {
+    field("response_format", Shape::Object, "Format of the answer: text, json_object or json_schema.", |draft, value| {
         if let Some(format) = format::read(value)? {
             draft.demand(Capabilities::GRAMMAR, "response_format");
             draft.text.format = Some(format);
         }
         Ok(())
     }),
-    field("reasoning_effort", Shape::Word(EFFORTS), "How much the model reasons, given to its chat template.", |draft, value| {
+    field("reasoning_effort", Shape::Word(EFFORTS), "Reasoning effort, passed to the chat template.", |draft, value| {
         if value == "none" {
             draft.variables.insert("enable_thinking".to_owned(), false.into());
         }
         draft.variables.insert("reasoning_effort".to_owned(), value);
         Ok(())
     }),
-    field("chat_template_kwargs", Shape::Object, "Further variables of the chat template. Not of OpenAI's API.", |draft, value| {
+    field("chat_template_kwargs", Shape::Object, "Additional variables of the chat template. Not in OpenAI's API.", |draft, value| {
         draft.template_variables(value)
     }),
-    field("enable_thinking", Shape::Flag, "Whether the model reasons first, given to its chat template. Not of OpenAI's API.", |draft, value| {
+    field("enable_thinking", Shape::Flag, "Reason before answering; passed to the chat template. Not in OpenAI's API.", |draft, value| {
         draft.variables.insert("enable_thinking".to_owned(), value);
         Ok(())
     }),
-    field("prompt_cache_key", Shape::Text, "Requests with the same key go to workers that may have their beginning cached.", |draft, value| {
+    field("prompt_cache_key", Shape::Text, "Requests with the same key prefer workers that may have their prefix cached.", |draft, value| {
         draft.cache_key = Some(text(value));
         Ok(())
     }),
-    field("metadata", Shape::Object, "Up to 16 texts, given back with the reply.", |draft, value| {
+    field("metadata", Shape::Object, "Up to 16 strings, returned with the reply.", |draft, value| {
         draft.metadata = Some(metadata(value)?);
         Ok(())
     }),
-    field("service_tier", Shape::Word(TIERS), "Only auto and default: there is one tier.", |draft, value| {
+    field("service_tier", Shape::Word(TIERS), "Only auto and default: one tier exists.", |draft, value| {
         draft.names_tier = true;
-        only(draft, "service_tier", value == "auto" || value == "default", "\"auto\" and \"default\"")
+        only(draft, "service_tier", value == "auto" || value == "default", "\"auto\" or \"default\"")
     }),
 
     // What tells us who asks, and changes nothing about the answer.
-    field("user", Shape::Text, "Your own name for the end user; it changes nothing.", |_, _| Ok(())),
-    field("safety_identifier", Shape::Text, "Your own name for the end user; it changes nothing.", |_, _| Ok(())),
+    field("user", Shape::Text, "Your identifier of the end user; no effect.", |_, _| Ok(())),
+    field("safety_identifier", Shape::Text, "Your identifier of the end user; no effect.", |_, _| Ok(())),
 
     // What has one value here.
-    field("store", Shape::Flag, "Only false: nothing is kept.", |draft, value| {
+    field("store", Shape::Flag, "Only false: replies are not stored.", |draft, value| {
         only(draft, "store", value == false, "false")
     }),
     field("modalities", Shape::List, "Only [\"text\"].", |draft, value| {
@@ -198,10 +198,10 @@ pub const FIELDS: &[Field<Draft>] = &[
     field("verbosity", Shape::Word(&["low", "medium", "high"]), "Only medium.", |draft, value| {
         only(draft, "verbosity", value == "medium", "\"medium\"")
     }),
-    field("prompt_cache_retention", Shape::Word(&["in_memory", "24h"]), "Only in_memory: prompts are not kept.", |draft, value| {
+    field("prompt_cache_retention", Shape::Word(&["in_memory", "24h"]), "Only in_memory: prompts are not stored.", |draft, value| {
         only(draft, "prompt_cache_retention", value == "in_memory", "\"in_memory\"")
     }),
-    field("prompt_cache_options", Shape::Object, "Only the implicit mode, without a promised lifetime.", |draft, value| {
+    field("prompt_cache_options", Shape::Object, "Only implicit mode, without a guaranteed lifetime.", |draft, value| {
         let implicit = value.as_object().is_some_and(|options| {
             options.iter().all(|(name, value)| value.is_null() || (name == "mode" && value == "implicit"))
         });
@@ -212,7 +212,7 @@ pub const FIELDS: &[Field<Draft>] = &[
     field("audio", Shape::Object, "Not supported: answers are text.", |draft, _| never(draft, "audio")),
     field("prediction", Shape::Object, "Not supported.", |draft, _| never(draft, "prediction")),
     field("moderation", Shape::Object, "Not supported.", |draft, _| never(draft, "moderation")),
-    field("web_search_options", Shape::Object, "Not supported: nothing is searched.", |draft, _| never(draft, "web_search_options")),
+    field("web_search_options", Shape::Object, "Not supported: no web search.", |draft, _| never(draft, "web_search_options")),
 ];
 
 /// What tells who asks, and is nothing to a stranger's machine.
@@ -236,7 +236,7 @@ fn only(draft: &Draft, name: &'static str, honoured: bool, values: &str) -> Resu
     if honoured || draft.strictness == Strictness::Tolerate {
         return Ok(());
     }
-    let message = format!("{name} can only be {values} here");
+    let message = format!("{name} must be {values} here");
     Err(Problem::unsupported(name, message))
 }
 
@@ -263,7 +263,7 @@ fn model(name: String) -> Result<String, Problem> {
     match name.chars().count() {
         0..=LONGEST => Ok(name),
         count => {
-            let message = format!("model may have {LONGEST} characters, found {count}");
+            let message = format!("model must have at most {LONGEST} characters, found {count}");
             Err(Problem::invalid("model", message))
         }
     }
@@ -291,14 +291,17 @@ fn stops(value: Value) -> Result<Vec<String>, Problem> {
         one => vec![one],
     };
     if list.len() > MOST {
-        let message = format!("stop may hold {MOST} strings, found {}", list.len());
+        let message = format!(
+            "stop must contain at most {MOST} strings, found {}",
+            list.len()
+        );
         return Err(Problem::invalid("stop", message));
     }
     let strings = list.into_iter().map(|stop| match stop {
         Value::String(stop) if !stop.is_empty() => Ok(stop),
         _ => Err(Problem::invalid(
             "stop",
-            "stop must be a string, or an array of strings, none of them empty",
+            "stop must be a non-empty string or an array of non-empty strings",
         )),
     });
     strings.collect()
@@ -307,11 +310,14 @@ fn stops(value: Value) -> Result<Vec<String>, Problem> {
 fn token_ids(name: &'static str, list: Vec<Value>) -> Result<Vec<u32>, Problem> {
     const MOST: usize = 128;
     if list.len() > MOST {
-        let message = format!("{name} may hold {MOST} token ids, found {}", list.len());
+        let message = format!(
+            "{name} must contain at most {MOST} token ids, found {}",
+            list.len()
+        );
         return Err(Problem::invalid(name, message));
     }
     let ids: Option<Vec<u32>> = list.iter().map(count).collect();
-    ids.ok_or_else(|| Problem::invalid(name, format!("{name} must hold token ids")))
+    ids.ok_or_else(|| Problem::invalid(name, format!("{name} must contain only token ids")))
 }
 
 fn logit_bias(value: &Value) -> Result<Vec<(u32, f32)>, Problem> {
@@ -327,7 +333,10 @@ fn logit_bias(value: &Value) -> Result<Vec<(u32, f32)>, Problem> {
         Some(biases) if biases.len() <= MOST => Ok(biases),
         Some(biases) => Err(Problem::invalid(
             "logit_bias",
-            format!("logit_bias may name {MOST} tokens, found {}", biases.len()),
+            format!(
+                "logit_bias must contain at most {MOST} tokens, found {}",
+                biases.len()
+            ),
         )),
         None => Err(Problem::invalid(
             "logit_bias",
@@ -351,7 +360,7 @@ fn metadata(value: Value) -> Result<serde_json::Map<String, Value>, Problem> {
     }
     Err(Problem::invalid(
         "metadata",
-        "metadata may hold 16 texts of up to 512 characters, with names of up to 64",
+        "metadata must contain at most 16 strings of up to 512 characters, with names of up to 64",
     ))
 }
 

@@ -50,7 +50,7 @@ pub fn read(messages: Vec<Value>, strictness: Strictness) -> Result<Read, Proble
     if messages.is_empty() {
         return Err(Problem::invalid(
             "messages",
-            "messages is empty: give at least one",
+            "messages is empty: send at least one",
         ));
     }
     let mut read = Read::default();
@@ -151,7 +151,7 @@ fn check_keys(
             _ if strictness == Strictness::Tolerate => {}
             Some(_) => {
                 let param = format!("{place}.{name}");
-                let message = format!("{param} does not go with the role {}", role.word());
+                let message = format!("{param} is not allowed with the role {}", role.word());
                 return Err(Problem::invalid(param, message));
             }
             None => {
@@ -231,7 +231,7 @@ fn calls_of(
 fn tool_call(place: &str, call: &Value, read: &mut Read) -> Result<Value, Problem> {
     Shape::Object.check(place, call)?;
     if call["type"] == "custom" {
-        let message = format!("{place} calls a custom tool, and only functions are supported here");
+        let message = format!("{place} calls a custom tool: only functions are supported here");
         return Err(Problem::unsupported(place.to_owned(), message));
     }
     if let Some(entries) = call.as_object() {
@@ -263,7 +263,8 @@ fn called_function(place: &str, function: &Value, read: &mut Read) -> Result<Val
         Err(json::TooMany) => {
             let param = format!("{place}.arguments");
             let most = json::MOST_VALUES;
-            let message = format!("{param}: the calls so far hold more than {most} values");
+            let message =
+                format!("{param}: the tool calls contain more than {most} values in total");
             return Err(Problem::invalid(param, message));
         }
     };
@@ -280,7 +281,7 @@ fn require(place: &str, role: Role, message: &Map<String, Value>) -> Result<(), 
         return Ok(());
     }
     let param = format!("{place}.{needed}");
-    let message = format!("{param} is missing: the role {} needs it", role.word());
+    let message = format!("{param} is missing: the role {} requires it", role.word());
     Err(Problem::invalid(param, message))
 }
 

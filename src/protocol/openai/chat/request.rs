@@ -138,7 +138,7 @@ impl Draft {
         for (name, value) in entries {
             if TAKEN.contains(&name.as_str()) {
                 let param = format!("chat_template_kwargs.{}", shortened(&name));
-                let message = format!("{param} is filled from the request and cannot be set");
+                let message = format!("{param} is set from the request: remove it");
                 return Err(Problem::invalid(param, message));
             }
             self.variables.insert(name, value);
@@ -150,7 +150,7 @@ impl Draft {
         if self.model.is_empty() {
             return Err(Problem::invalid(
                 "model",
-                "model is missing: name one of /v1/models",
+                "model is missing: use a name listed by /v1/models",
             ));
         }
         let stream = self.stream_options()?;
@@ -183,7 +183,7 @@ impl Draft {
                 }
                 Err(Problem::invalid(
                     "stream_options",
-                    "stream_options is only for requests with stream: true",
+                    "stream_options requires stream: true",
                 ))
             }
             options => Ok(self.stream.then(|| options.unwrap_or_default())),
@@ -197,7 +197,7 @@ impl Draft {
                 Err(Problem::invalid(
                     "max_tokens",
                     format!(
-                        "max_tokens is {old} and max_completion_tokens is {new}: give one of them"
+                        "max_tokens is {old} and max_completion_tokens is {new}: send only one of them"
                     ),
                 ))
             }
@@ -211,7 +211,7 @@ impl Draft {
                 Err(Problem::invalid(
                     "repeat_penalty",
                     format!(
-                        "repetition_penalty is {one} and repeat_penalty is {other}: give one of them"
+                        "repetition_penalty is {one} and repeat_penalty is {other}: send only one of them"
                     ),
                 ))
             }
@@ -225,7 +225,7 @@ impl Draft {
             && least > most
         {
             let message =
-                format!("min_tokens is {least} and max_tokens is {most}: it must not be more");
+                format!("min_tokens must not exceed max_tokens, which is {most}, found {least}");
             return Err(Problem::invalid("min_tokens", message));
         }
         let acting = [
@@ -247,7 +247,7 @@ impl Draft {
         match self.top_logprobs {
             Some(count) if count > 0 => Err(Problem::invalid(
                 "top_logprobs",
-                "top_logprobs needs logprobs: true",
+                "top_logprobs requires logprobs: true",
             )),
             _ => Ok(None),
         }
@@ -259,7 +259,7 @@ impl Draft {
         let settled = if old && new {
             return Err(Problem::invalid(
                 "functions",
-                "functions and function_call are the older form of tools and tool_choice: use one of them",
+                "functions and function_call are the older form of tools and tool_choice: send only one form",
             ));
         } else if old {
             self.text.parallel_tool_calls = Some(false);
@@ -283,7 +283,7 @@ impl Draft {
         let Some(messages) = self.messages.take() else {
             return Err(Problem::invalid(
                 "messages",
-                "messages is missing: give at least one",
+                "messages is missing: send at least one",
             ));
         };
         let read = messages::read(messages, self.strictness)?;

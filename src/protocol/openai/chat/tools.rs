@@ -147,14 +147,17 @@ fn agree(
     [declared, chosen]: [&'static str; 2],
 ) -> Result<Settled, Problem> {
     if tools.len() > MOST_TOOLS {
-        let message = format!("{declared} may hold {MOST_TOOLS}, found {}", tools.len());
+        let message = format!(
+            "{declared} must contain at most {MOST_TOOLS} entries, found {}",
+            tools.len()
+        );
         return Err(Problem::invalid(declared, message));
     }
     let choice = match choice {
         None | Some(Choice::Auto) if tools.is_empty() => return Ok(Settled::default()),
         Some(Choice::None) => return Ok(Settled::default()),
         _ if tools.is_empty() => {
-            let message = format!("{chosen} asks for a call and {declared} is empty");
+            let message = format!("{chosen} requires a call, but {declared} is empty");
             return Err(Problem::invalid(chosen, message));
         }
         choice => narrow(&mut tools, choice, chosen)?,
@@ -214,7 +217,7 @@ fn check_tool(place: &str, tool: &Value) -> Result<Option<Demand>, Problem> {
     let entries = object(place, tool)?;
     let word = &tool["type"];
     if word == "custom" {
-        let message = format!("{place} is a custom tool, and only functions are supported here");
+        let message = format!("{place} is a custom tool: only functions are supported here");
         return Err(Problem::unsupported(place.to_owned(), message));
     }
     if word != "function" {
@@ -260,7 +263,7 @@ fn name_in(place: &str, entries: &Map<String, Value>) -> Result<String, Problem>
     let name = entries.get("name").and_then(Value::as_str).filter(fits);
     name.map(str::to_owned).ok_or_else(|| {
         let param = format!("{place}.name");
-        let message = format!("{param} must be 1 to 64 letters, digits, underscores and dashes");
+        let message = format!("{param} must be 1 to 64 letters, digits, underscores or dashes");
         Problem::invalid(param, message)
     })
 }

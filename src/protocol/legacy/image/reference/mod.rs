@@ -21,7 +21,7 @@ use needs::Needs;
 
 static IMAGES: LazyLock<HashMap<String, Known>> = LazyLock::new(|| {
     let table = read(include_str!("../../../../../models/reference/images.toml"));
-    table.expect("a test reads the table of this repository")
+    table.expect("the embedded table is valid, as a test checks")
 });
 
 /// The steps that a model is made for which says nothing else.
@@ -84,11 +84,11 @@ fn read(text: &str) -> Result<HashMap<String, Known>, String> {
     for (family, entries) in families {
         for (name, needs) in entries {
             if !needs.is_possible() {
-                return Err(format!("{name} wants more than the most"));
+                return Err(format!("{name}: the minimum exceeds the maximum"));
             }
             let before = models.insert(name.clone(), Known { family, needs });
             if before.is_some() {
-                return Err(format!("{name} is of two families"));
+                return Err(format!("{name} is listed in two families"));
             }
         }
     }

@@ -43,7 +43,7 @@ impl Needs {
 
     fn about_clip_skip(&self, found: u32) -> Option<RequestSingleWarning> {
         let wanted = self.clip_skip.filter(|wanted| *wanted != found)?;
-        let what = format!("clip_skip is {found}, and a model that may draw this wants {wanted}");
+        let what = format!("clip_skip is {found}; a requested model expects {wanted}");
         Some(warning(Warning::ClipSkipMismatch, what))
     }
 
@@ -72,7 +72,7 @@ impl Needs {
         }
         let wanted: Vec<&str> = self.samplers.iter().map(|one| one.word()).collect();
         let what = format!(
-            "the sampler is {}, and a model that may draw this wants {}",
+            "the sampler is {}; a requested model expects {}",
             found.word(),
             wanted.join(" or ")
         );
@@ -82,8 +82,7 @@ impl Needs {
     fn about_scheduler(&self, found: Scheduler) -> Option<RequestSingleWarning> {
         let wanted = self.scheduler.filter(|wanted| *wanted != found)?;
         let (found, wanted) = (found.word(), wanted.word());
-        let what =
-            format!("the scheduler is {found}, and a model that may draw this wants {wanted}");
+        let what = format!("the scheduler is {found}; a requested model expects {wanted}");
         Some(warning(Warning::SchedulerMismatch, what))
     }
 }
@@ -108,7 +107,7 @@ fn outside<N: PartialOrd>(found: N, least: N, most: N) -> Option<Ordering> {
 }
 
 fn range(what: &str, found: impl Display, least: impl Display, most: impl Display) -> String {
-    format!("{what} is {found}, and a model that may draw this is made for {least} to {most}")
+    format!("{what} is {found}; a requested model expects {least} to {most}")
 }
 
 fn warning(code: Warning, message: String) -> RequestSingleWarning {

@@ -57,7 +57,7 @@ fn a_model_has_a_name_that_can_be_repeated() {
     check(
         json!({"model": "m".repeat(300)}),
         "model",
-        "model may have 256 characters, found 300",
+        "model must have at most 256 characters, found 300",
     );
 }
 

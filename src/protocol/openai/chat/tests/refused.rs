@@ -10,18 +10,18 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
     check(
         json!({"temprature": 1}),
         "temprature",
-        "temprature is not known here; did you mean temperature?",
+        "unknown field temprature; did you mean temperature?",
     );
-    check(json!({"zzz": 1}), "zzz", "zzz is not known here");
+    check(json!({"zzz": 1}), "zzz", "unknown field zzz");
     check(
         json!({"messages": [{"role": "user", "contents": "hi"}]}),
         "messages[0].contents",
-        "messages[0].contents is not known here; did you mean messages[0].content?",
+        "unknown field messages[0].contents; did you mean messages[0].content?",
     );
     check(
         json!({"stream": true, "stream_options": {"include_usag": true}}),
         "stream_options.include_usag",
-        "stream_options.include_usag is not known here; did you mean stream_options.include_usage?",
+        "unknown field stream_options.include_usag; did you mean stream_options.include_usage?",
     );
 }
 
@@ -45,7 +45,7 @@ fn wrong_types_and_absurd_numbers_are_refused_by_name() {
     check(
         json!({"stop": ["a", "b", "c", "d", "e"]}),
         "stop",
-        "stop may hold 4 strings, found 5",
+        "stop must contain at most 4 strings, found 5",
     );
     check(
         json!({"logit_bias": {"x": 1}}),
@@ -55,27 +55,27 @@ fn wrong_types_and_absurd_numbers_are_refused_by_name() {
     check(
         json!({"top_logprobs": 3}),
         "top_logprobs",
-        "top_logprobs needs logprobs: true",
+        "top_logprobs requires logprobs: true",
     );
     check(
         json!({"max_tokens": 5, "max_completion_tokens": 6}),
         "max_tokens",
-        "max_tokens is 5 and max_completion_tokens is 6: give one of them",
+        "max_tokens is 5 and max_completion_tokens is 6: send only one of them",
     );
     check(
         json!({"stream_options": {"include_usage": true}}),
         "stream_options",
-        "stream_options is only for requests with stream: true",
+        "stream_options requires stream: true",
     );
     check(
         json!({"messages": []}),
         "messages",
-        "messages is empty: give at least one",
+        "messages is empty: send at least one",
     );
     check(
         json!({"model": ""}),
         "model",
-        "model is missing: name one of /v1/models",
+        "model is missing: use a name listed by /v1/models",
     );
     check(
         json!({"messages": [{"role": "boss", "content": "hi"}]}),
@@ -148,7 +148,7 @@ fn arguments_of_calls_do_not_unpack_without_end() {
     check(
         twice,
         "messages[0].tool_calls[1].function.arguments",
-        "messages[0].tool_calls[1].function.arguments: the calls so far hold more than 500000 values",
+        "messages[0].tool_calls[1].function.arguments: the tool calls contain more than 500000 values in total",
     );
 }
 
