@@ -34,19 +34,19 @@ type Line = (&'static str, &'static str, u64);
 fn page(figures: &Figures, models: usize) -> String {
     let mut page = String::new();
     let counters: [Line; 15] = [
-        ("grid_requests_total", "Jobs asked for.", figures.accepted + figures.refused),
-        ("grid_tokens_generated_total", "Tokens relayed to clients.", figures.tokens),
+        ("grid_requests_total", "Jobs requested: accepted and rejected.", figures.accepted + figures.refused),
+        ("grid_tokens_generated_total", "Tokens sent to clients.", figures.tokens),
         ("grid_jobs_completed_total", "Jobs delivered.", figures.delivered),
         ("grid_jobs_failed_total", "Jobs failed or expired.", figures.failed + figures.expired),
-        ("muster_jobs_accepted_total", "Jobs taken into the queue.", figures.accepted),
-        ("muster_jobs_refused_total", "Jobs refused at the door.", figures.refused),
-        ("muster_jobs_cancelled_total", "Jobs cancelled by their clients.", figures.cancelled),
-        ("muster_jobs_expired_total", "Jobs that outlived their time.", figures.expired),
-        ("muster_slow_clients_total", "Jobs ended because nobody read them.", figures.slow_clients),
-        ("muster_events_relayed_total", "Events relayed to clients.", figures.events),
-        ("muster_settlement_failures_total", "Settlements that had to be tried again.", figures.settlement_failures),
-        ("muster_worker_evictions_total", "Workers barred for their failures.", figures.evictions),
-        ("muster_worker_silences_total", "Workers closed for their silence.", figures.silences),
+        ("muster_jobs_accepted_total", "Jobs accepted into the queue.", figures.accepted),
+        ("muster_jobs_refused_total", "Jobs rejected on arrival.", figures.refused),
+        ("muster_jobs_cancelled_total", "Jobs cancelled by the client.", figures.cancelled),
+        ("muster_jobs_expired_total", "Jobs expired.", figures.expired),
+        ("muster_slow_clients_total", "Jobs cancelled because the client read too slowly.", figures.slow_clients),
+        ("muster_events_relayed_total", "Events sent to clients.", figures.events),
+        ("muster_settlement_failures_total", "Settlement failures that were retried.", figures.settlement_failures),
+        ("muster_worker_evictions_total", "Workers suspended after repeated failures.", figures.evictions),
+        ("muster_worker_silences_total", "Worker connections closed: heartbeat missed.", figures.silences),
         ("muster_jobs_delivered_total", "Jobs delivered.", figures.delivered),
         ("muster_jobs_failed_total", "Jobs failed.", figures.failed),
     ];
@@ -55,17 +55,17 @@ fn page(figures: &Figures, models: usize) -> String {
     }
     let gauges: [Line; 5] = [
         ("grid_workers_connected", "Workers connected.", figures.workers),
-        ("grid_queue_depth", "Jobs that wait for a worker.", figures.queued),
-        ("grid_models_available", "Models somebody serves.", models as u64),
-        ("muster_jobs_running", "Jobs on a worker.", figures.running),
-        ("muster_worker_sessions", "Worker sockets open.", figures.sessions),
+        ("grid_queue_depth", "Jobs waiting for a worker.", figures.queued),
+        ("grid_models_available", "Models served by an online worker.", models as u64),
+        ("muster_jobs_running", "Jobs running on a worker.", figures.running),
+        ("muster_worker_sessions", "Open worker connections.", figures.sessions),
     ];
     for line in gauges {
         put(&mut page, "gauge", line);
     }
-    put_times(&mut page, "grid_generation_duration_seconds", "From acceptance to the end.", &figures.total);
-    put_times(&mut page, "muster_first_output_seconds", "From acceptance to the first output.", &figures.first_output);
-    put_times(&mut page, "muster_settlement_seconds", "How long settling took.", &figures.settlement);
+    put_times(&mut page, "grid_generation_duration_seconds", "Job duration from acceptance to the end.", &figures.total);
+    put_times(&mut page, "muster_first_output_seconds", "Time from job acceptance to the first output.", &figures.first_output);
+    put_times(&mut page, "muster_settlement_seconds", "Settlement duration.", &figures.settlement);
     page
 }
 
@@ -73,12 +73,12 @@ fn page(figures: &Figures, models: usize) -> String {
 #[rustfmt::skip]
 fn put_condition(page: &mut String, condition: &Condition, store: bool, media: bool) {
     let is_ready = condition.phase() == Phase::Serving && store && media;
-    put(page, "gauge", ("muster_ready", "Whether requests should be sent here, as /health/ready says.", is_ready.into()));
-    put(page, "gauge", ("muster_store_available", "Whether the database can be read and written.", store.into()));
-    put(page, "gauge", ("muster_media_available", "Whether the media folder is in its place.", media.into()));
+    put(page, "gauge", ("muster_ready", "Readiness: 1 if /health/ready returns 200.", is_ready.into()));
+    put(page, "gauge", ("muster_store_available", "Database availability: 1 if readable and writable.", store.into()));
+    put(page, "gauge", ("muster_media_available", "Media folder availability: 1 if present.", media.into()));
     if let Some(expiry) = condition.certificate_expiry() {
         let seconds = u64::try_from(expiry.0 / 1000).unwrap_or(0);
-        put(page, "gauge", ("muster_tls_certificate_expiry_timestamp_seconds", "When the certificate expires.", seconds));
+        put(page, "gauge", ("muster_tls_certificate_expiry_timestamp_seconds", "Expiry time of the TLS certificate.", seconds));
     }
 }
 
