@@ -250,13 +250,13 @@ fn a_database_deleted_under_a_coordinator_is_told_and_requests_are_refused() {
     let chat = serve.chat();
     assert!(chat.starts_with("HTTP/1.1 503 "), "{chat}");
     assert!(
-        chat.contains("\"error\":{\"message\":\"nothing new is taken now: "),
+        chat.contains("\"error\":{\"message\":\"new requests are refused: "),
         "{chat}"
     );
     let text = serve.post("/api/v2/generate/text/async", "{\"prompt\": \"x\"}");
     assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
     assert!(
-        text.contains("\"message\":\"nothing new is taken now: "),
+        text.contains("\"message\":\"new requests are refused: "),
         "{text}"
     );
     serve

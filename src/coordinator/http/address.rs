@@ -103,7 +103,7 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let Address(address) = Address::from_request_parts(parts, state).await?;
         if Moderation::from_ref(state).kept_out(address).is_some() {
-            let message = "your address is blocked for a while";
+            let message = "your IP address is temporarily blocked; retry later";
             return Err(ApiError::new(FailureKind::AccessDenied, message));
         }
         Ok(Self(address))

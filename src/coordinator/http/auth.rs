@@ -95,7 +95,7 @@ impl Guard {
         }
         if caller.has(self.roles) {
             return match self.store.problem().filter(|_| self.makes) {
-                Some(problem) => Err(unavailable("nothing new is taken now", &problem)),
+                Some(problem) => Err(unavailable("new requests are refused", &problem)),
                 None => Ok(caller),
             };
         }
@@ -149,10 +149,10 @@ impl Guard {
     }
 }
 
-const NO_KEYS: &str = "keys cannot be looked up right now";
+const NO_KEYS: &str = "API key lookup failed";
 
 fn unavailable(what: &str, problem: &StorageError) -> ApiError {
-    let message = format!("{what}: {problem}; try again later");
+    let message = format!("{what}: {problem}; retry later");
     ApiError::new(FailureKind::StoreUnavailable, message)
 }
 
@@ -163,7 +163,7 @@ fn missing_scope_message(missing: Scopes) -> String {
         .map(|name| format!("--scope {name}"))
         .collect();
     format!(
-        "Access Denied: this key lacks the scope {}; use a key that has it, which an operator creates with \
+        "Access Denied: this key lacks the scope {}; use a key that has it; an operator creates one with \
          \"worker key create {}\"",
         missing.names().collect::<Vec<_>>().join(" and "),
         flags.join(" ")
@@ -173,7 +173,10 @@ fn missing_scope_message(missing: Scopes) -> String {
 fn unknown(denied: Denied) -> ApiError {
     match denied {
         Denied::UnknownKey => ApiError::new(FailureKind::InvalidKey, "Invalid API Key"),
-        Denied::Unavailable => ApiError::new(FailureKind::StoreUnavailable, NO_KEYS),
+        Denied::Unavailable => ApiError::new(
+            FailureKind::StoreUnavailable,
+            "API key lookup failed; retry later",
+        ),
     }
 }
 
@@ -266,7 +269,7 @@ pub fn key_in(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
                 Some(_) => {
                     return Err(ApiError::new(
                         FailureKind::InvalidRequest,
-                        "two different keys came with one request: send one",
+                        "the request has two different API keys: send one",
                     ));
                 }
             }

@@ -38,11 +38,11 @@ pub struct Patience {
 /// A body that did not come to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
-    #[error("the body broke off")]
+    #[error("the request body ended early")]
     Off,
-    #[error("nothing more of the body came for {} s", .0.as_secs())]
+    #[error("no data of the request body arrived for {} s", .0.as_secs())]
     Silence(Duration),
-    #[error("the body came more slowly than {} KiB a second", SLOWEST >> 10)]
+    #[error("the request body arrived at less than {} KiB/s", SLOWEST >> 10)]
     Slow,
 }
 
@@ -212,9 +212,8 @@ fn encoded(headers: &HeaderMap) -> Option<ApiError> {
     let mut codings = codings.map(str::trim).filter(|coding| !coding.is_empty());
     let coding = codings.find(|coding| !coding.eq_ignore_ascii_case("identity"))?;
     let coding = shortened(coding);
-    let message = format!(
-        "the body has the content encoding {coding}, which is not supported: send it without one"
-    );
+    let message =
+        format!("the content encoding {coding} is not supported: send the body without one");
     Some(ApiError::new(FailureKind::InvalidRequest, message).with_status(415))
 }
 
@@ -277,7 +276,7 @@ mod tests {
         let trickle = dripping(160 * KIB, 1000, 1, Duration::from_secs(22));
         let error = read_with(&memory, trickle).await.unwrap_err();
         assert_eq!(error.status(), 408);
-        assert!(error.to_string().contains("16 KiB a second"), "{error}");
+        assert!(error.to_string().contains("16 KiB/s"), "{error}");
         // Half a minute, and ten seconds for what did come.
         assert_eq!(began.elapsed().as_secs(), 40);
     }

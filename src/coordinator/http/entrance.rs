@@ -109,8 +109,15 @@ async fn run(request: Request, next: Next, name: &HeaderValue) -> Response {
     let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     answer.unwrap_or_else(|_| {
         let name = name.to_str().unwrap_or_default();
-        error!(request.id = name, "request {name} panicked");
-        ApiError::new(FailureKind::Internal, "something went wrong inside").into_response()
+        error!(
+            request.id = name,
+            "request {name} panicked, answered with 500"
+        );
+        ApiError::new(
+            FailureKind::Internal,
+            "internal error; give the operator the x-request-id of this response",
+        )
+        .into_response()
     })
 }
 

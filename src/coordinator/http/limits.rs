@@ -122,7 +122,10 @@ impl Bucket {
 
 impl Tally {
     fn exceeded(&self, wait: Duration) -> ApiError {
-        let message = format!("this key may ask {} times a minute", self.per_minute);
+        let message = format!(
+            "rate limit of this key: {} requests per minute",
+            self.per_minute
+        );
         ApiError::new(FailureKind::RateLimited, message).after(wait)
     }
 

@@ -125,8 +125,8 @@ fn refused(why: Unaccepted) -> ApiError {
     };
     let message = match &why {
         Unaccepted::Store(error) => {
-            warn!("an object could not be passed: {error}");
-            "media cannot be stored or read right now".to_owned()
+            warn!("media transfer failed: {error}");
+            "the media store is unavailable; retry later".to_owned()
         }
         why => why.to_string(),
     };
@@ -140,6 +140,6 @@ fn refused(why: Unaccepted) -> ApiError {
 }
 
 fn gone() -> ApiError {
-    let message = "nothing is here any more, or not yet";
+    let message = "no media at this link: it has expired or is not uploaded yet";
     ApiError::new(FailureKind::InvalidRequest, message).with_status(404)
 }

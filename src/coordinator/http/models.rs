@@ -42,8 +42,12 @@ pub async fn show(
     State(known): State<Arc<KnownModels>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Reply, ApiError> {
-    let Path(name) = id
-        .map_err(|_| ApiError::new(FailureKind::InvalidRequest, "the model's name is not UTF-8"))?;
+    let Path(name) = id.map_err(|_| {
+        ApiError::new(
+            FailureKind::InvalidRequest,
+            "the model name is not valid UTF-8",
+        )
+    })?;
     let overview = board.current().await;
     if Auto::called(&name).is_some()
         && let Some(auto) = auto(&overview, &settings.name)

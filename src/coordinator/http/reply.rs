@@ -135,7 +135,7 @@ pub fn body_in(room: Room, text: Vec<u8>) -> Body {
 }
 
 fn unwritable(_: serde_json::Error) -> Response {
-    let message = "the reply cannot be written";
+    let message = "internal error: encoding the reply failed";
     ApiError::new(FailureKind::Internal, message).into_response()
 }
 

@@ -39,7 +39,7 @@ pub async fn upgrade(
     };
     let upgraded = request.extensions_mut().remove::<OnUpgrade>();
     let Some(upgraded) = upgraded else {
-        return refuse(wanted("an HTTP/1.1 connection, which can be upgraded"));
+        return refuse(wanted("an HTTP/1.1 connection that can be upgraded"));
     };
     tasks.start(async move {
         match upgraded.await {
@@ -49,7 +49,7 @@ pub async fn upgrade(
                 let serving = workers.serve_met(stream, Vec::new(), Some(address), met);
                 serving.await;
             }
-            Err(error) => debug!("a worker's connection was not upgraded: {error}"),
+            Err(error) => debug!("upgrading a worker connection failed: {error}"),
         }
     });
     switching(&accept)
@@ -85,7 +85,7 @@ fn names(headers: &HeaderMap, header: HeaderName, word: &str) -> bool {
 }
 
 fn wanted(what: &str) -> ApiError {
-    let message = format!("this is the WebSocket of workers: it wants {what}");
+    let message = format!("this is the WebSocket endpoint of workers: it requires {what}");
     ApiError::new(FailureKind::InvalidRequest, message).with_status(426)
 }
 

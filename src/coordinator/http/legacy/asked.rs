@@ -45,7 +45,7 @@ impl Query {
     pub fn whole(&self, name: &str) -> Result<Option<u64>, Refusal> {
         let number = self.text(name).map(str::parse::<u64>).transpose();
         number.map_err(|_| {
-            let message = format!("{name} is no whole number, wanted one from 0");
+            let message = format!("{name} must be a non-negative integer");
             Refusal::new(Code::BadRequest, message)
         })
     }
@@ -54,7 +54,7 @@ impl Query {
     pub fn page(&self) -> Result<u32, Refusal> {
         let page = self.text("page").map_or(Ok(1), str::parse::<u32>);
         let page = page.ok().and_then(|page| page.checked_sub(1));
-        page.ok_or_else(|| Refusal::invalid("page", "wanted the number of a page, from 1"))
+        page.ok_or_else(|| Refusal::invalid("page", "must be a page number of at least 1"))
     }
 }
 

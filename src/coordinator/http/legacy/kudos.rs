@@ -66,7 +66,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
         Ok(key) if key.len() <= LONGEST_KEY => Ok(Some(key).filter(|key| !key.is_empty())),
         _ => Err(Refusal::invalid(
             "Idempotency-Key",
-            format!("wanted at most {LONGEST_KEY} plain characters"),
+            format!("must have at most {LONGEST_KEY} visible ASCII characters"),
         )),
     }
 }

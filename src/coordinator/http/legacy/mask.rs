@@ -45,7 +45,7 @@ async fn masked(response: Response, mask: &Mask) -> Response {
     let (mut parts, body) = response.into_parts();
     let told = parts.extensions.remove::<Told>();
     let Some((bytes, room)) = whole(told, body).await else {
-        let message = "the reply is too long to be masked";
+        let message = "internal error: applying the X-Fields mask failed";
         return ApiError::new(FailureKind::Internal, message).into_response();
     };
     let body = match serde_json::from_slice::<Value>(&bytes) {

@@ -43,8 +43,8 @@ impl From<ApiError> for Refused {
 
 impl From<StorageError> for Refused {
     fn from(error: StorageError) -> Self {
-        debug!("a request of the poll API failed: {error}");
-        let message = "the store does not answer now, try again later";
+        debug!("AI Horde API request failed: {error}");
+        let message = "the database is unavailable; retry later";
         Self::Here(Refusal::plain(503, message))
     }
 }

@@ -61,16 +61,16 @@ impl Asking<'_> {
             return Ok(None);
         }
         let (name, most) = match self.kind {
-            Kind::Text => ("texts are waiting", most),
+            Kind::Text => ("queued texts", most),
             // A form is little work.
-            Kind::Interrogation => ("forms are waiting or being made", most.saturating_mul(10)),
-            _ => ("images are waiting", most),
+            Kind::Interrogation => ("queued and running forms", most.saturating_mul(10)),
+            _ => ("queued images", most),
         };
         let counted = self.counted(|| requests.known_models(&settings.names));
         let place = requests.place(counted, self.jobs as usize, most);
         place.map(Some).map_err(|NoPlace(open)| {
             let message = format!(
-                "{open} of your {name}, and {most} may be; {} more do not fit",
+                "too many {name}: {open} of {most} in use, {} more requested; retry when some have finished",
                 self.jobs
             );
             Refusal::new(Code::TooManyPrompts, message)
@@ -172,7 +172,9 @@ pub fn notice(order: &Order, modes: &Modes, is_possible: bool) -> Option<String>
     match is_possible {
         true => order.caveat(),
         false if modes.are_on(ModeSet::RAID) => None,
-        false => Some("no worker that is online now can serve this; it waits for one".to_owned()),
+        false => Some(
+            "no online worker can serve this request; it stays queued until one can".to_owned(),
+        ),
     }
 }
 
@@ -188,7 +190,7 @@ pub fn refusal(error: &NotAccepted) -> Refusal {
 }
 
 pub fn unavailable() -> Refusal {
-    Refusal::plain(503, "the store cannot be written now, try again later")
+    Refusal::plain(503, "the database is unavailable; retry later")
 }
 
 #[cfg(test)]

@@ -24,7 +24,8 @@ pub async fn submit(
     let (brought, _room) = read::<SubmitInputText>(whole)?;
     let remarks = brought.gen_metadata.as_ref().map_or(0, Vec::len);
     if remarks > MOST_REMARKS {
-        let message = format!("{remarks} entries of gen_metadata came, and {MOST_REMARKS} may");
+        let message =
+            format!("gen_metadata must contain at most {MOST_REMARKS} entries, found {remarks}");
         return Err(Refusal::new(Code::BadRequest, message).into());
     }
     let id = brought.id.clone();
@@ -72,11 +73,9 @@ pub fn not_taken(not: NotTaken, job: JobId) -> Refusal {
         NotTaken::Already => Refusal::already_submitted(job),
         NotTaken::TakenAway => Refusal::taken_away(job),
         NotTaken::TooLong { bytes, most } => {
-            let message = format!("the result has {bytes} bytes, and its job takes {most}");
+            let message = format!("the result must have at most {most} bytes, found {bytes}");
             Refusal::new(Code::BadRequest, message)
         }
-        NotTaken::Unavailable => {
-            Refusal::plain(503, "the result cannot be written down now, bring it again")
-        }
+        NotTaken::Unavailable => Refusal::plain(503, "saving the result failed; submit it again"),
     }
 }

@@ -39,16 +39,20 @@ enum Shape {
 use Shape::{Many, One};
 
 const NOTHING: &str = "";
-const PAGE: (&str, &str, &str) = ("page", "integer", "Which page of the list.");
-const SORT: (&str, &str, &str) = ("sort", "string", "popular or age.");
+const PAGE: (&str, &str, &str) = ("page", "integer", "Page number, from 1.");
+const SORT: (&str, &str, &str) = ("sort", "string", "Order: popular or age.");
 const LISTED_STYLES: &[(&str, &str, &str)] = &[
     SORT,
     PAGE,
     ("tag", "string", "Only styles with this tag."),
     ("model", "string", "Only styles with this model."),
 ];
-const FORMAT: &[(&str, &str, &str)] = &[("format", "string", "html or markdown.")];
-const MODEL_STATE: (&str, &str, &str) = ("model_state", "string", "known, custom or all.");
+const FORMAT: &[(&str, &str, &str)] = &[("format", "string", "Format: html or markdown.")];
+const MODEL_STATE: (&str, &str, &str) = (
+    "model_state",
+    "string",
+    "Models to list: known, custom or all.",
+);
 const OK: &[Answer] = &[(200, One("SimpleResponse"))];
 
 macro_rules! operations {
@@ -87,7 +91,7 @@ const OPERATIONS: &[Operation] = operations! {
     POST   "/v2/interrogate/pop"            "" "InterrogationPopInput", &[(200, One("InterrogationPopPayload"))], &[];
     POST   "/v2/interrogate/submit"         "" "InterrogationSubmitInput", &[(200, One("GenerationSubmitted"))], &[];
     GET    "/v2/find_user"                  "" NOTHING, &[(200, One("UserDetails"))], &[];
-    GET    "/v2/users"                      "" NOTHING, &[(200, Many("UserDetails"))], &[PAGE, ("sort", "string", "kudos or age.")];
+    GET    "/v2/users"                      "" NOTHING, &[(200, Many("UserDetails"))], &[PAGE, ("sort", "string", "Order: kudos or age.")];
     GET    "/v2/users/{id}"                 "user_id" NOTHING, &[(200, One("UserDetails"))], &[];
     PUT    "/v2/users/{id}"                 "user_id" "ModifyUserInput", &[(200, One("ModifyUser"))], &[];
     DELETE "/v2/users/{id}"                 "user_id" NOTHING, OK, &[];
@@ -98,12 +102,12 @@ const OPERATIONS: &[Operation] = operations! {
     GET    "/v2/sharedkeys/{id}"            "sharedkey_id" NOTHING, &[(200, One("SharedKeyDetails"))], &[];
     PATCH  "/v2/sharedkeys/{id}"            "sharedkey_id" "SharedKeyInput", &[(200, One("SharedKeyDetails"))], &[];
     DELETE "/v2/sharedkeys/{id}"            "sharedkey_id" NOTHING, OK, &[];
-    GET    "/v2/workers"                    "" NOTHING, &[(200, Many("WorkerDetails"))], &[("type", "string", "image, text or interrogation."), ("name", "string", "Only the worker of this name.")];
+    GET    "/v2/workers"                    "" NOTHING, &[(200, Many("WorkerDetails"))], &[("type", "string", "Worker type: image, text or interrogation."), ("name", "string", "Only the worker with this name.")];
     GET    "/v2/workers/{id}"               "worker_id" NOTHING, &[(200, One("WorkerDetails"))], &[];
     GET    "/v2/workers/name/{name}"        "worker_name" NOTHING, &[(200, One("WorkerDetails"))], &[];
     PUT    "/v2/workers/{id}"               "worker_id" "ModifyWorkerInput", &[(200, One("ModifyWorker"))], &[];
     DELETE "/v2/workers/{id}"               "worker_id" NOTHING, &[(200, One("DeletedWorker"))], &[];
-    GET    "/v2/workers/messages"           "" NOTHING, &[(200, Many("WorkerMessage"))], &[("user_id", "string", "Messages to this user's workers."), ("worker_id", "string", "Messages to this worker."), ("validity", "string", "active, expired or all."), PAGE];
+    GET    "/v2/workers/messages"           "" NOTHING, &[(200, Many("WorkerMessage"))], &[("user_id", "string", "Only messages to this user's workers."), ("worker_id", "string", "Only messages to this worker."), ("validity", "string", "Messages to list: active, expired or all."), PAGE];
     POST   "/v2/workers/messages"           "" "WorkerMessageInput", &[(200, One("WorkerMessage"))], &[];
     GET    "/v2/workers/messages/{id}"      "message_id" NOTHING, &[(200, One("WorkerMessage"))], &[];
     DELETE "/v2/workers/messages/{id}"      "message_id" NOTHING, OK, &[];
@@ -116,7 +120,7 @@ const OPERATIONS: &[Operation] = operations! {
     GET    "/v2/status/modes"               "" NOTHING, &[(200, One("ModeStatus"))], &[];
     PUT    "/v2/status/modes"               "" "ModesInput", &[(200, One("ModeStatus"))], &[];
     GET    "/v2/status/performance"         "" NOTHING, &[(200, One("ServicePerformance"))], &[];
-    GET    "/v2/status/models"              "" NOTHING, &[(200, Many("ActiveModel"))], &[("type", "string", "image or text."), ("min_count", "integer", "Only models with so many workers."), ("max_count", "integer", "Only models with at most so many workers."), MODEL_STATE];
+    GET    "/v2/status/models"              "" NOTHING, &[(200, Many("ActiveModel"))], &[("type", "string", "Model type: image or text."), ("min_count", "integer", "Minimum number of workers."), ("max_count", "integer", "Maximum number of workers."), MODEL_STATE];
     GET    "/v2/status/models/{name}"       "model_name" NOTHING, &[(200, Many("ActiveModel"))], &[];
     GET    "/v2/status/news"                "" NOTHING, &[(200, Many("Newspiece"))], &[];
     GET    "/v2/stats/img/totals"           "" NOTHING, &[(200, One("StatsImgTotals"))], &[];
@@ -128,7 +132,7 @@ const OPERATIONS: &[Operation] = operations! {
     GET    "/v2/documents/sponsors"         "" NOTHING, &[(200, One("DocumentResponse"))], FORMAT;
     POST   "/v2/filters"                    "" "PromptCheckInput", &[(200, One("FilterPromptSuspicion"))], &[];
     PUT    "/v2/filters"                    "" "PutNewFilter", &[(201, One("FilterDetails"))], &[];
-    GET    "/v2/filters"                    "" NOTHING, &[(200, Many("FilterDetails"))], &[("filter_type", "integer", "Only filters of this type."), ("contains", "string", "Only filters with this in their expression or description.")];
+    GET    "/v2/filters"                    "" NOTHING, &[(200, Many("FilterDetails"))], &[("filter_type", "integer", "Only filters of this type."), ("contains", "string", "Only filters with this text in their regex or description.")];
     GET    "/v2/filters/regex"              "" NOTHING, &[(200, Many("FilterRegex"))], &[("filter_type", "integer", "Only filters of this type.")];
     GET    "/v2/filters/{id}"               "filter_id" NOTHING, &[(200, Many("FilterDetails"))], &[];
     PATCH  "/v2/filters/{id}"               "filter_id" "PatchExistingFilter", &[(200, One("FilterDetails"))], &[];
@@ -139,7 +143,7 @@ const OPERATIONS: &[Operation] = operations! {
     POST   "/v2/operations/ipaddr"          "" "AddTimeoutIPInput", OK, &[];
     DELETE "/v2/operations/ipaddr"          "" "DeleteTimeoutIPInput", OK, &[];
     GET    "/v2/operations/ipaddr/{address}" "ipaddr" NOTHING, &[(200, Many("IPTimeout"))], &[];
-    GET    "/v2/collections"                "" NOTHING, &[(200, Many("ResponseModelCollection"))], &[SORT, PAGE, ("type", "string", "image, text or all.")];
+    GET    "/v2/collections"                "" NOTHING, &[(200, Many("ResponseModelCollection"))], &[SORT, PAGE, ("type", "string", "Style type: image, text or all.")];
     POST   "/v2/collections"                "" "InputModelCollection", &[(200, One("StyleModify"))], &[];
     GET    "/v2/collections/{id}"           "collection_id" NOTHING, &[(200, One("ResponseModelCollection"))], &[];
     PATCH  "/v2/collections/{id}"           "collection_id" "InputModelCollection", &[(200, One("StyleModify"))], &[];
@@ -184,7 +188,7 @@ static PAGE_OF_ROUTES: LazyLock<Page> = LazyLock::new(|| Page::new(page(&DOCUMEN
 pub async fn show(State(settings): State<Arc<DoorSettings>>) -> Reply {
     let mut document = DOCUMENT.clone();
     let name = &settings.name;
-    document["info"]["description"] = format!("The AI Horde API of {name}.").into();
+    document["info"]["description"] = format!("AI Horde API of {name}.").into();
     Reply(document)
 }
 
@@ -262,20 +266,20 @@ fn describe(route: &Route, operation: &Operation, used: &mut BTreeSet<&'static s
         header(
             "apikey",
             scopes.is_some(),
-            "The key of an account. 0000000000 is everybody's.",
+            "API key; 0000000000 is the anonymous key.",
         ),
         header(
             "Client-Agent",
             false,
-            "The client's name, version and contact: name:version:contact.",
+            "Client name, version and contact: name:version:contact.",
         ),
-        json!({"name": "X-Fields", "in": "header", "type": "string", "format": "mask", "description": "Which fields of the reply are wanted."}),
+        json!({"name": "X-Fields", "in": "header", "type": "string", "format": "mask", "description": "Fields of the reply to return."}),
     ];
     if route.path.ends_with("/kudos/transfer") {
         parameters.push(header(
             "Idempotency-Key",
             false,
-            "Of several transfers with the same key one happens.",
+            "Transfers with the same key are executed once.",
         ));
     }
     for (name, kind, about) in operation.query {
@@ -296,7 +300,8 @@ fn describe(route: &Route, operation: &Operation, used: &mut BTreeSet<&'static s
     });
     if let Some(scopes) = scopes {
         let names: Vec<_> = scopes.names().collect();
-        described["description"] = format!("Needs a key for {}.", names.join(", ")).into();
+        described["description"] =
+            format!("Requires a key with scope {}.", names.join(", ")).into();
     }
     described
 }
@@ -438,7 +443,7 @@ fn page(document: &Value) -> String {
     let mut html = format!(
         "<!doctype html><html lang=en><meta charset=utf-8>\
          <meta name=viewport content=\"width=device-width,initial-scale=1\"><title>AI Horde API</title>\
-         <style>{STYLE}</style><h1>AI Horde API</h1><p>The same for programs: \
+         <style>{STYLE}</style><h1>AI Horde API</h1><p>For programs: \
          <a href=\"/api/swagger.json\">/api/swagger.json</a>. Other routes: <a href=\"/docs\">/docs</a>.</p><h2>Routes</h2>"
     );
     let empty = Map::new();

@@ -128,7 +128,7 @@ impl Door {
         let mut candidates = self.candidates(&taken.request).await.into_iter().peekable();
         loop {
             let Some(candidate) = candidates.next() else {
-                let message = "no model that writes text is online";
+                let message = "no text model is online; retry later";
                 return Err(ApiError::new(FailureKind::NoWorker, message));
             };
             let is_last = candidates.peek().is_none();
@@ -275,7 +275,7 @@ fn refuse_raider(is_hidden: bool, modes: &Modes) -> Result<(), ApiError> {
     match is_hidden && modes.are_on(ModeSet::RAID) {
         true => Err(ApiError::new(
             FailureKind::AccessDenied,
-            "untrusted users are not served now from addresses that hide who uses them",
+            "requests from VPN or proxy addresses are temporarily refused for untrusted users",
         )),
         false => Ok(()),
     }
@@ -326,7 +326,7 @@ async fn beside<T: Send + 'static>(
         return work();
     }
     spawn_blocking(work).await.unwrap_or_else(|_| {
-        let message = "something went wrong inside";
+        let message = "internal error; give the operator the x-request-id of this response";
         Err(ApiError::new(FailureKind::Internal, message))
     })
 }

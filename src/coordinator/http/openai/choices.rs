@@ -125,7 +125,7 @@ fn size(event: &Event) -> usize {
 
 fn too_long() -> Failure {
     let most = LARGEST_OUTPUT >> 20;
-    let message = format!("the worker wrote more than {most} MiB, which no model does");
+    let message = format!("the worker sent more than {most} MiB of output");
     Failure::new(FailureKind::WorkerFailed, message)
 }
 

@@ -135,11 +135,13 @@ fn explain(blocked: Blocked) -> ApiError {
     };
     let message = match blocked {
         Blocked::Unread { found, most } => {
-            format!("the messages take {found} bytes, wanted at most {most}")
+            format!("the messages must have at most {most} bytes, found {found}")
         }
-        Blocked::Corrupt => "the filters of this service let nobody ask for this".to_owned(),
+        Blocked::Corrupt => {
+            "the messages were rejected by the content filters of this service".to_owned()
+        }
         Blocked::TooLong(characters) => format!(
-            "a message has to be rewritten, and has {characters} characters: wanted at most {LONGEST}"
+            "a message that the content filters rewrite must have at most {LONGEST} characters, found {characters}"
         ),
     };
     ApiError {

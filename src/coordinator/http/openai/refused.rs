@@ -16,14 +16,13 @@ pub fn explain(refusal: Refusal, request: &ChatRequest, known: &KnownModels) -> 
     let model = &request.model;
     match &refusal {
         Refusal::TooManyJobs { wanted, most } => {
-            let message = format!(
-                "n is {wanted}, and this account may have {most} jobs at a time: ask for at most {most} choices"
-            );
+            let message =
+                format!("n must be at most {most}, the job limit of this account, found {wanted}");
             Problem::invalid("n", message).into()
         }
         Refusal::Unserved { missing, online } => match missing {
             Missing::Model(_) | Missing::Absent(_) if Auto::called(model).is_some() => {
-                let message = "no model that writes text is online now";
+                let message = "no text model is online; retry later";
                 Failure::new(FailureKind::NoWorker, message).into()
             }
             Missing::Absent(_) => about(refusal, "model"),
@@ -36,7 +35,7 @@ pub fn explain(refusal: Refusal, request: &ChatRequest, known: &KnownModels) -> 
                 models::unknown(model, &online)
             }
             Missing::Kind(_) => {
-                Problem::unsupported("model", format!("{model} does not write text")).into()
+                Problem::unsupported("model", format!("{model} is not a text model")).into()
             }
             Missing::Format(_) => match only_for_our_workers(&request.text).first() {
                 Some(name) => unsupported(field(name).to_owned(), model),

@@ -62,10 +62,10 @@ impl Door {
             match accepted {
                 Ok(stream) => self.let_in(stream),
                 Err(error) if is_of_one_connection(&error) => {
-                    debug!("a connection ended before it began: {error}");
+                    debug!("accepting a connection failed: {error}");
                 }
                 Err(error) => {
-                    warn!("connections cannot be accepted: {error}");
+                    warn!("accepting connections failed, retrying: {error}");
                     sleep(BREATHER).await;
                 }
             }
@@ -78,7 +78,7 @@ impl Door {
             Ok(place) => self.start(stream, address, place),
             Err(full) => {
                 if let Some(count) = self.turned_away.one_more(Instant::now()) {
-                    warn!("{count} connections were turned away: {}", reason(full));
+                    warn!("{count} connections refused: {}", reason(full));
                 }
                 turn_away(&stream, full, self.tls.is_some());
             }
@@ -101,8 +101,8 @@ impl Door {
                 None => connection.serve(stream, peer, place).await,
                 Some(tls) => match timeout(connection.patience, tls.shake_hands(stream)).await {
                     Ok(Ok(stream)) => connection.serve(stream, peer, place).await,
-                    Ok(Err(error)) => debug!("a TLS handshake failed: {error}"),
-                    Err(_) => debug!("a TLS handshake took too long"),
+                    Ok(Err(error)) => debug!("TLS handshake failed: {error}"),
+                    Err(_) => debug!("TLS handshake timed out"),
                 },
             }
         });
@@ -124,8 +124,8 @@ impl TurnedAway {
 /// For the operator. Whose the last of them was is nobody's business.
 fn reason(full: Full) -> &'static str {
     match full {
-        Full::All => "all places are taken",
-        Full::Household => "one address has as many as serve.connections_per_address allows",
+        Full::All => "the connection limit is reached",
+        Full::Household => "one address reached serve.connections_per_address",
     }
 }
 

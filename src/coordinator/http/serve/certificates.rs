@@ -143,7 +143,8 @@ impl Certificates {
         }
         watched.told = nearness;
         let date = date(expiry);
-        let remedy = "put a new one in the place of serve.tls_certificate and serve.tls_key, it is read without a restart";
+        let remedy =
+            "replace the files of serve.tls_certificate and serve.tls_key; no restart needed";
         match nearness {
             Some(Nearness::Expired) => {
                 error!("the certificate expired {date} and clients refuse it: {remedy}");

@@ -84,7 +84,7 @@ impl Connection {
             }
         };
         if let Err(error) = ended {
-            debug!("a connection broke: {error}");
+            debug!("connection failed: {error}");
         }
     }
 
@@ -130,9 +130,9 @@ fn host_problem<B>(request: &Request<B>) -> Option<&'static str> {
     match (hosts.next(), hosts.next()) {
         (_, Some(_)) => Some("the request has several Host headers: send one"),
         (None, None) if request.version() == Version::HTTP_11 => {
-            Some("the request has no Host header: HTTP/1.1 needs one")
+            Some("the request has no Host header: HTTP/1.1 requires one")
         }
-        (Some(host), None) if !is_host(host) => Some("the Host header names no host"),
+        (Some(host), None) if !is_host(host) => Some("the Host header is not a valid host"),
         _ => None,
     }
 }

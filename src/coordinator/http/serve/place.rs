@@ -47,9 +47,9 @@ pub struct Place {
 /// Why there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
-    #[error("too many connections are open")]
+    #[error("too many open connections; retry later")]
     All,
-    #[error("too many connections are open from your address")]
+    #[error("too many open connections from your address; close some")]
     Household,
 }
 

@@ -234,7 +234,7 @@ fn files(certificate: &str, key: &str) -> TlsFiles {
 fn files_that_are_no_certificates_are_named() {
     let error = Tls::read(&files("key.pem", "key.pem")).map(drop);
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("key.pem holds no certificate"), "{error}");
+    assert!(error.contains("key.pem contains no certificate"), "{error}");
     let error = Tls::read(&files("certificate.pem", "none.pem")).map(drop);
     let error = error.unwrap_err();
     assert!(

@@ -30,11 +30,11 @@ pub struct TlsFiles {
 
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    #[error("{} is not a PEM file that can be read: {error}", .path.display())]
+    #[error("reading {} as PEM failed: {error}", .path.display())]
     Unreadable { path: PathBuf, error: pem::Error },
-    #[error("{} holds no certificate", .path.display())]
+    #[error("{} contains no certificate", .path.display())]
     Empty { path: PathBuf },
-    #[error("the certificate and its key do not go together: {0}")]
+    #[error("the certificate and its key cannot be used together: {0}")]
     Unusable(#[from] rustls::Error),
 }
 

@@ -79,5 +79,5 @@ pub async fn give_back(
 }
 
 pub fn no_store() -> Refusal {
-    Refusal::plain(503, "images cannot be kept now, try again later")
+    Refusal::plain(503, "the media store is unavailable; retry later")
 }

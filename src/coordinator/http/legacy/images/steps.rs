@@ -32,7 +32,7 @@ pub async fn progress(
 }
 
 fn steps(name: &str, number: i64) -> Result<u32, Refusal> {
-    let wanted = || format!("found {number}, wanted a number of steps");
+    let wanted = || format!("must be a number of steps, found {number}");
     u32::try_from(number).map_err(|_| Refusal::invalid(name, wanted()))
 }
 

@@ -34,7 +34,8 @@ pub async fn submit(
     let (brought, _room) = read::<SubmitInputImage>(whole)?;
     let remarks = brought.gen_metadata.as_ref().map_or(0, Vec::len);
     if remarks > MOST_REMARKS {
-        let message = format!("{remarks} entries of gen_metadata came, and {MOST_REMARKS} may");
+        let message =
+            format!("gen_metadata must contain at most {MOST_REMARKS} entries, found {remarks}");
         return Err(Refusal::new(Code::BadRequest, message).into());
     }
     let job = brought.id.parse().map(JobId);

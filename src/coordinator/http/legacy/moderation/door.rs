@@ -37,7 +37,7 @@ impl Door {
             Some(left) if left > LONG => Err(Code::TimeoutIP.into()),
             Some(left) => {
                 let minutes = left.as_secs().div_ceil(60);
-                let message = format!("your address is blocked for another {minutes} minutes");
+                let message = format!("your IP address is blocked for another {minutes} minutes");
                 Err(Refusal::new(Code::TimeoutIP, message))
             }
         }
@@ -75,12 +75,12 @@ impl Door {
             Blocked::Corrupt => Code::CorruptPrompt.into(),
             Blocked::TooLong(characters) => {
                 let message = format!(
-                    "the prompt has to be rewritten, and has {characters} characters: wanted at most {LONGEST}"
+                    "a prompt that the content filters rewrite must have at most {LONGEST} characters, found {characters}"
                 );
                 Refusal::new(Code::BadRequest, message)
             }
             Blocked::Unread { found, most } => {
-                let message = format!("the prompt has {found} bytes, wanted at most {most}");
+                let message = format!("the prompt must have at most {most} bytes, found {found}");
                 Refusal::new(Code::InvalidPromptSize, message)
             }
         })

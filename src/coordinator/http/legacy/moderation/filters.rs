@@ -56,7 +56,7 @@ pub async fn make(
         FilterMade::New(row) | FilterMade::Known(row) => written(StatusCode::CREATED, row),
         FilterMade::Full => {
             let message =
-                format!("there are {MOST_FILTERS} filters, which is as many as there may be");
+                format!("the limit of {MOST_FILTERS} filters is reached; delete one first");
             Err(Refusal::new(Code::BadRequest, message).into())
         }
     }
@@ -130,7 +130,7 @@ pub async fn change(
         FilterChanged::Done(row) => written(StatusCode::OK, row),
         FilterChanged::Unknown => Err(Code::FilterNotFound.into()),
         FilterChanged::Twin(twin) => {
-            let message = format!("filter {twin} has this regex and filter_type already");
+            let message = format!("filter {twin} already has this regex and filter_type");
             Err(Refusal::new(Code::BadRequest, message).into())
         }
     }
@@ -156,12 +156,13 @@ fn number(named: &Named) -> Result<i64, Refusal> {
 
 fn filter_type(query: &Query) -> Result<Option<i64>, Refusal> {
     let number = query.text("filter_type").map(str::parse).transpose();
-    number.map_err(|_| Refusal::invalid("filter_type", "wanted a whole number"))
+    number.map_err(|_| Refusal::invalid("filter_type", "must be an integer"))
 }
 
 fn written(status: StatusCode, row: FilterRow) -> Result<Response, Refused> {
     let written = details(row).written();
-    let written = written.map_err(|_| Refusal::plain(500, "the reply cannot be written"))?;
+    let written =
+        written.map_err(|_| Refusal::plain(500, "internal error: encoding the reply failed"))?;
     Ok(reply::json(status, &written))
 }
 
@@ -188,5 +189,5 @@ fn not_written(not: NotWritten) -> Refusal {
 }
 
 fn unavailable(_: StorageError) -> Refusal {
-    Refusal::plain(503, "the store does not answer now, try again later")
+    Refusal::plain(503, "the database is unavailable; retry later")
 }

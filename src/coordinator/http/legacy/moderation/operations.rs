@@ -103,7 +103,7 @@ pub async fn block_worker(
     let network = network.ok_or_else(|| {
         Refusal::new(
             Code::BadRequest,
-            "it is not known where this worker comes from: it was not here yet",
+            "the worker's IP address is unknown: it has not been online yet",
         )
     })?;
     check_block(network, address, caller.roles)?;
@@ -143,16 +143,16 @@ fn check_block(network: Network, caller: IpAddr, roles: Roles) -> Result<(), Ref
     if is_too_wide {
         let Widest { v4, v6 } = most;
         return refuse(format!(
-            "ipaddr is too wide: {who} block IPv4 networks from /{v4} on and IPv6 networks from /{v6} on"
+            "ipaddr is too wide: {who} may block networks up to IPv4 /{v4} and IPv6 /{v6}"
         ));
     }
     if LOOPBACK.iter().any(|(first, bits)| {
         Network::new(*first, *bits).is_some_and(|loopback| loopback.overlaps(network))
     }) {
-        return refuse("ipaddr holds loopback addresses, which are never blocked".to_owned());
+        return refuse("ipaddr contains loopback addresses, which cannot be blocked".to_owned());
     }
     if network.contains(caller) {
-        return refuse("ipaddr holds your own address, which you cannot block".to_owned());
+        return refuse("ipaddr contains your own address, which you cannot block".to_owned());
     }
     Ok(())
 }
@@ -195,7 +195,7 @@ fn network(text: &str) -> Result<Network, Refusal> {
     Network::parse(text).ok_or_else(|| {
         Refusal::new(
             Code::BadRequest,
-            "ipaddr is neither an address nor a network, wanted one such as 192.0.2.7 or 10.0.0.0/8",
+            "ipaddr must be an address or a network such as 192.0.2.7 or 10.0.0.0/8",
         )
     })
 }
@@ -213,7 +213,7 @@ fn done() -> Response {
 }
 
 fn unavailable() -> Refusal {
-    Refusal::plain(503, "the store does not answer now, try again later")
+    Refusal::plain(503, "the database is unavailable; retry later")
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ async fn holder(
         Ok(caller) if caller.sees_own() => Ok((caller.account, View::Own)),
         Ok(caller) => Ok((caller.account, View::Stranger)),
         Err(Denied::UnknownKey) => Err(Code::UserNotFound.into()),
-        Err(Denied::Unavailable) => Err(Refusal::plain(503, "keys cannot be looked up right now")),
+        Err(Denied::Unavailable) => Err(Refusal::plain(503, "API key lookup failed; retry later")),
     }
 }
 
@@ -125,7 +125,7 @@ fn order(query: &Query) -> Result<Order, Refusal> {
         Some("age") => Ok(Order::Age),
         Some(other) => {
             let other: String = other.chars().take(40).collect();
-            let complaint = format!("found {other:?}, wanted kudos or age");
+            let complaint = format!("must be kudos or age, found {other:?}");
             Err(Refusal::invalid("sort", complaint))
         }
     }

@@ -33,5 +33,5 @@ async fn person(people: &People, id: &str) -> Result<PersonRow, Refused> {
 }
 
 fn unreadable(_: StorageError) -> Refusal {
-    Refusal::plain(503, "the store does not answer now, try again later")
+    Refusal::plain(503, "the database is unavailable; retry later")
 }

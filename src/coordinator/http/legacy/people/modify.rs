@@ -132,7 +132,7 @@ fn check(user: &PersonRow, asked: &ModifyUserInput) -> Result<(), Refusal> {
     if let Some(name) = &asked.username {
         Code::TooLongUserName.when(name.chars().count() > LONGEST_NAME)?;
         if !is_readable(name) {
-            let message = format!("a user name may not have {FORBIDDEN}");
+            let message = format!("a user name must not contain {FORBIDDEN}");
             return Err(Refusal::new(Code::BadRequest, message));
         }
     }
@@ -205,7 +205,8 @@ fn in_thousandths(kudos: f64) -> Result<Kudos, Refusal> {
     match thousandths.abs() <= most {
         true => Ok(Kudos(thousandths as i64)),
         false => {
-            let message = format!("found {kudos} kudos, wanted no more than {}", most / 1000.0);
+            let most = most / 1000.0;
+            let message = format!("kudos must be from -{most} to {most}, found {kudos}");
             Err(Refusal::new(Code::BadRequest, message))
         }
     }

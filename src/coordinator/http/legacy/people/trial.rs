@@ -26,17 +26,17 @@ pub async fn try_out(
 ) -> Result<Response, Refused> {
     // Mounted only where it is set; asked again all the same.
     let Some(development) = &settings.development else {
-        return Err(Refusal::plain(404, "there is no such path").into());
+        return Err(Refusal::plain(404, "not found: no such path").into());
     };
     let trial = trial(TestUserInput::parse(&whole?.bytes)?)?;
     let user = people.try_out(trial, development).await;
-    let user = user.map_err(|_| Refusal::plain(503, "the store cannot be written now"))?;
+    let user = user.map_err(|_| Refusal::plain(503, "the database is unavailable; retry later"))?;
     Ok(reply::json(StatusCode::OK, &shown(&user)))
 }
 
 fn trial(asked: TestUserInput) -> Result<Trial, Refusal> {
     if !is_readable(&asked.username) {
-        let message = format!("a user name may not have {FORBIDDEN}");
+        let message = format!("a user name must not contain {FORBIDDEN}");
         return Err(Refusal::new(Code::BadRequest, message));
     }
     Ok(Trial {
@@ -53,7 +53,7 @@ fn in_thousandths(kudos: i64) -> Result<Kudos, Refusal> {
     let sensible = thousandths.filter(|kudos| kudos.unsigned_abs() <= MOST.0.unsigned_abs() / 2);
     sensible.map(Kudos).ok_or_else(|| {
         let most = MOST.0 / 2000;
-        let message = format!("found {kudos} kudos, wanted no more than {most}");
+        let message = format!("kudos must be from -{most} to {most}, found {kudos}");
         Refusal::new(Code::BadRequest, message)
     })
 }

@@ -99,7 +99,7 @@ fn wanted(asked: &ModifyWorkerInput) -> Result<RigChange, Refusal> {
         .as_ref()
         .is_some_and(|name| name.is_empty() || !is_readable(name))
     {
-        let message = format!("a worker name may not be empty and may not have {FORBIDDEN}");
+        let message = format!("a worker name must not be empty and must not contain {FORBIDDEN}");
         return Err(Refusal::new(Code::BadRequest, message));
     }
     let holds_one = |text: Option<&String>| text.is_some_and(|text| is_profane(text));

@@ -85,12 +85,15 @@ impl From<MediaError> for Untold {
 pub async fn take_back(pollers: &Pollers, offers: &[Offer], why: Untold) -> Result<(), Refusal> {
     match why {
         Untold::Unreadable => {
-            let failure = Failure::new(FailureKind::BadJob, "no worker can be told of this job");
+            let failure = Failure::new(
+                FailureKind::BadJob,
+                "the stored request cannot be read; send it again",
+            );
             pollers.end(offers, failure).await;
             Ok(())
         }
         Untold::NoStore => {
-            let message = "images cannot be linked to now, come again later";
+            let message = "creating media links failed; retry later";
             Err(Refusal::plain(503, message))
         }
     }
@@ -105,9 +108,9 @@ pub fn not_served(not: NotServed, name: &str) -> Refusal {
         NotServed::NotAdmitted(not) => not_admitted(not, name),
         NotServed::Maintenance(note) => Refusal::worker_in_maintenance(Some(&note)),
         NotServed::Barred => {
-            Refusal::worker_in_maintenance(Some("it failed too many jobs lately, and has to wait"))
+            Refusal::worker_in_maintenance(Some("too many failed jobs recently; retry later"))
         }
-        NotServed::Unavailable => Refusal::plain(503, "workers cannot be looked up right now"),
+        NotServed::Unavailable => Refusal::plain(503, "worker lookup failed; retry later"),
     }
 }
 
@@ -122,8 +125,8 @@ fn not_admitted(not: NotAdmitted, name: &str) -> Refusal {
         NotAdmitted::TooManyHere => Code::TooManySameIps.into(),
         NotAdmitted::BadName => Refusal::new(
             Code::BadRequest,
-            "a worker's name has 1 to 200 bytes and no control characters",
+            "a worker name must have 1 to 200 bytes and no control characters",
         ),
-        NotAdmitted::Unavailable => Refusal::plain(503, "workers cannot be looked up right now"),
+        NotAdmitted::Unavailable => Refusal::plain(503, "worker lookup failed; retry later"),
     }
 }

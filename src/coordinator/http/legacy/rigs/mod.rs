@@ -32,5 +32,5 @@ async fn find(rigs: &Rigs, id: &str) -> Result<Rig, Refusal> {
 }
 
 fn unavailable() -> Refusal {
-    Refusal::plain(503, "the store cannot be asked now, try again later")
+    Refusal::plain(503, "the database is unavailable; retry later")
 }

@@ -55,5 +55,5 @@ pub fn is_known(kind: Kind, name: &str, names: &Names) -> bool {
 }
 
 fn unknown_numbers(_: StorageError) -> Refusal {
-    Refusal::plain(503, "the numbers cannot be looked up right now")
+    Refusal::plain(503, "statistics are unavailable; retry later")
 }

@@ -52,7 +52,7 @@ pub async fn switch(
     .collect();
     Code::NoHordeModSelected.when(switches.is_empty())?;
     let switched = modes.switch(&switches).await;
-    switched.map_err(|_| Refusal::plain(503, "the modes cannot be written down now"))?;
+    switched.map_err(|_| Refusal::plain(503, "saving the modes failed; retry later"))?;
     let status = ModeStatus {
         maintenance_mode: wanted.maintenance_mode,
         invite_only_mode: wanted.invite_only_mode,

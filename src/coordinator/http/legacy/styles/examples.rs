@@ -99,6 +99,6 @@ fn check_url(url: &str) -> Result<(), Refusal> {
     if is_good && url.len() <= LONGEST_URL {
         return Ok(());
     }
-    let message = format!("url is none with https:// of at most {LONGEST_URL} bytes");
+    let message = format!("url must be an https:// URL of at most {LONGEST_URL} bytes");
     Err(Refusal::new(Code::BadRequest, message))
 }

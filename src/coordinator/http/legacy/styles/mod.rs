@@ -60,20 +60,20 @@ fn check_words(name: Option<&str>, info: Option<&str>, tags: &[String]) -> Resul
     if !words.any(is_profane) {
         return Ok(());
     }
-    let message = "the name, the info or a tag holds a profanity";
+    let message = "name, info or tags contain profanity";
     Err(Refusal::new(Code::BadRequest, message))
 }
 
 /// What could not be found by it is no name.
 fn check_name(name: &str) -> Result<(), Refusal> {
     if !is_readable(name) {
-        let message = format!("the name may not have {FORBIDDEN}");
+        let message = format!("name must not contain {FORBIDDEN}");
         return Err(Refusal::new(Code::BadRequest, message));
     }
     if is_findable(name) {
         return Ok(());
     }
-    let message = "the name reads as an id, or as that of somebody's style or collection; wanted a name of its own";
+    let message = "name must not look like an id or a qualified style name; choose another name";
     Err(Refusal::new(Code::BadRequest, message))
 }
 
@@ -82,15 +82,18 @@ fn done(answer: &StyleModify) -> Response {
 }
 
 fn name_taken() -> Refusal {
-    Refusal::new(Code::BadRequest, "you have one of this name already")
+    Refusal::new(
+        Code::BadRequest,
+        "you already have one with this name; choose another name",
+    )
 }
 
 fn not_stored(error: StorageError) -> Refusal {
     match error {
         StorageError::Refused(_) | StorageError::Broken(_) => {
-            warn!("styles: {error}");
-            Refusal::plain(500, "the store could not do this")
+            warn!("style or collection query failed: {error}");
+            Refusal::plain(500, "internal error: the database refused the operation")
         }
-        _ => Refusal::plain(503, "the store cannot be asked now, try again later"),
+        _ => Refusal::plain(503, "the database is unavailable; retry later"),
     }
 }
