@@ -9,22 +9,22 @@ use super::secret::Secret;
 use super::setting::settings;
 
 settings! {
-    /// Whom the worker works for; repeat the section for several.
+    /// A coordinator to work for; repeat the section for several.
     pub struct CoordinatorConfig = "coordinator" {
-        /// Its address: wss:// or https:// for a socket (ws:// and http:// on this machine), http:// or https:// for the legacy calls.
+        /// URL of the coordinator: wss:// or https:// (ws:// and http:// on this machine) for kind = "socket", https:// or http:// for kind = "legacy".
         url: Url,
-        /// Your key there: its text, "file:PATH" or "env:NAME".
+        /// Your API key there: the key itself, "file:PATH" or "env:NAME".
         key: Secret,
-        /// How to talk to it: socket, or legacy for the pop and submit calls.
+        /// How to connect: socket, or legacy to poll an AI Horde server (pop and submit).
         kind: CoordinatorKind = "socket",
-        /// What this worker is called there. Change it to keep names apart on one network.
-        name: Option<String>; unset "the name of the worker",
-        /// Sockets towards a coordinator that gives each one job at a time, and jobs at once from one with the legacy calls. Raise it for more jobs at once there; Muster's own coordinators send all over one socket.
+        /// Name of this worker at the coordinator. Set it to keep names apart on one network.
+        name: Option<String>; unset "worker.name",
+        /// Sockets to a coordinator that sends one job per socket, or jobs polled at once with kind = "legacy". Raise it for more jobs at once; Muster's own coordinators need one socket.
         sockets: usize where (1..=64) = 4,
-        /// Talk to another machine without encryption, the key included. Only for a network that is yours alone.
+        /// Connect to another machine without TLS, sending the key in plain text. Set it only on a private network.
         insecure: bool = false,
-        /// The SHA-256 fingerprint of its certificate, in hexadecimal, which is then the only one accepted. Set it for a certificate that no authority signed, such as that of `worker serve --self-signed`.
-        certificate_sha256: Option<Fingerprint>; unset "a certificate that an authority this machine trusts has signed",
+        /// SHA-256 fingerprint, in hexadecimal, of the only certificate to accept. Set it for a self-signed certificate, such as that of `worker serve --self-signed`.
+        certificate_sha256: Option<Fingerprint>; unset "any certificate from an authority that this machine trusts",
     }
 }
 
@@ -76,7 +76,7 @@ impl CoordinatorConfig {
         let is_safe = matches!(self.url.scheme(), "wss" | "https") || self.insecure;
         (!is_safe && !is_here(&self.url)).then(|| {
             format!(
-                "{} would be dialled without encryption, and the key would travel in the clear: use wss:// or https://, or set insecure = true",
+                "connecting to {} without TLS would send the key in plain text: use wss:// or https://, or set insecure = true",
                 self.url.host_str().unwrap_or_default()
             )
         })

@@ -159,7 +159,7 @@ impl Lines<'_> {
 
     fn outside(&self, key: &Key<'_>) -> Problem {
         let what = format!(
-            "{} stands outside a section; settings belong under a [section]",
+            "{} is outside a section: move it below a [section]",
             key.get_ref()
         );
         self.problem(&key.span(), what)

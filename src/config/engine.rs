@@ -8,20 +8,20 @@ use super::value::{Place, Value, quote};
 settings! {
     /// How models run on this machine.
     pub struct EngineConfig = "engine" {
-        /// Where models run: auto takes the GPU with the most free memory, or the CPU where there is none; else cpu, cuda or cuda:N.
+        /// Device that runs the models: auto (the GPU with the most free memory, else the CPU), cpu, cuda or cuda:N.
         device: DeviceSetting = "auto",
-        /// Memory for the keys and values of running jobs, for each model. Set it to leave room for others.
-        kv_memory: Option<Size> where (1 << 20..=1 << 50); unset "enough for max_running jobs, or what is free",
-        /// The longest prompt and answer together, in tokens. Lower it to save memory.
-        context: Option<usize> where (16..=16_777_216); unset "what the model was made for, or what fits",
-        /// Jobs that generate at the same time. Raise it for throughput, lower it for the speed of each.
+        /// KV cache memory per model. Set it to leave memory for other programs.
+        kv_memory: Option<Size> where (1 << 20..=1 << 50); unset "enough for max_running jobs, or all free memory",
+        /// Maximum length of prompt and answer together, in tokens. Lower it to save memory.
+        context: Option<usize> where (16..=16_777_216); unset "the model's maximum, or as much as fits",
+        /// Maximum jobs generating at the same time. Raise it for throughput, lower it for speed per job.
         max_running: usize where (1..=4096) = 16,
-        /// Jobs that may wait for a place; more are refused at once.
+        /// Maximum jobs waiting to run; more are refused at once. Lower it to refuse early.
         max_waiting: usize where (0..=65_536) = 64,
-        /// Tokens of prompts read in one step. Lower it when long prompts make running jobs stutter.
+        /// Prompt tokens processed per step. Lower it when long prompts make running jobs stutter.
         prefill_chunk: usize where (1..=65_536) = 512,
-        /// Threads that compute on the CPU. Lower it to keep cores for other work.
-        threads: Option<usize> where (1..=1024); unset "as many as the machine allows",
+        /// CPU threads for computing. Lower it to keep cores for other programs.
+        threads: Option<usize> where (1..=1024); unset "one per available core",
     }
 }
 

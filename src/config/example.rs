@@ -6,12 +6,12 @@ use super::{
 };
 
 const PREFACE: &str = "\
-# Every setting of the worker, with its default. Remove the # of a line to change it.
-# A setting may also come from the environment as MUSTER_<SECTION>_<KEY> (MUSTER_ENGINE_THREADS=4), which counts
-# more than this file; a flag of the command line counts most. A list is written there as here, or with commas alone
-# (MUSTER_MODELS_SERVE=qwen3-0.6b,./tiny.gguf). Settings of [[coordinator]], of which there may be several, come from
-# this file alone, but a key there may be \"env:NAME\". `worker config check` shows what is in force.
-# Relative paths start at the folder of this file, ~ is your home folder.
+# Every setting of worker.toml with its default. To change a setting, remove the # before it.
+# A command-line flag overrides an environment variable, and a variable MUSTER_<SECTION>_<KEY>
+# (MUSTER_ENGINE_THREADS=4) overrides this file. A variable holds a list as written here or separated by commas
+# (MUSTER_MODELS_SERVE=qwen3-0.6b,./tiny.gguf). Settings of [[coordinator]], which can repeat, come from this file
+# only; a key may be \"env:NAME\". `worker config check` shows the values in use.
+# Relative paths start at the folder of this file; ~ is your home folder.
 ";
 
 /// The text of the example.
@@ -48,7 +48,7 @@ fn lines(setting: &Setting) -> String {
     let doc = doc.trim();
     match default {
         Some(default) => format!("# {doc}\n# {key} = {default}\n"),
-        None if unset.is_empty() => format!("# {doc} Must be set.\n# {key} =\n"),
+        None if unset.is_empty() => format!("# {doc} Required.\n# {key} =\n"),
         None => format!("# {doc} Unset: {unset}.\n# {key} =\n"),
     }
 }

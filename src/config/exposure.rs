@@ -23,7 +23,7 @@ impl fmt::Display for Exposure {
         let (file, settings) = (self.file.display(), self.settings.join(", "));
         write!(
             f,
-            "every user of this machine can read {settings} in {file}"
+            "{file} holds {settings} and every user of this machine can read it"
         )
     }
 }

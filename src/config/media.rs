@@ -10,25 +10,25 @@ use super::units::Size;
 use super::value::WebAddress;
 
 settings! {
-    /// Where the coordinator keeps images: what workers make, and what clients send along.
+    /// Where the coordinator stores images: results of workers and source images of clients.
     pub struct MediaConfig = "serve.media" {
-        /// The folder they are in, served by links of the coordinator's own. Change it to use another disk.
+        /// Folder for images, which the coordinator serves itself. Change it to use another disk.
         folder: Option<PathBuf>; unset "media in worker.data_dir",
-        /// The bucket they are in instead, of a service that speaks S3; links lead there. Set it for many images.
+        /// S3 bucket for images, instead of the folder; links point to the bucket. Set it for many images.
         bucket: Option<String>; unset "the folder",
-        /// The region of the bucket.
+        /// Region of the bucket.
         region: String = "us-east-1",
-        /// The address of the service, when it is not Amazon's. Workers and clients must reach it, too.
-        endpoint: Option<WebAddress>; unset "Amazon's",
-        /// The id of the key to the bucket: its text, "file:PATH" or "env:NAME".
+        /// URL of an S3 service other than Amazon's. Workers and clients must reach it, too.
+        endpoint: Option<WebAddress>; unset "Amazon S3",
+        /// Access key ID for the bucket: the ID itself, "file:PATH" or "env:NAME".
         access_key_id: Option<Secret>; unset "the machine's own credentials"; shared &[("AWS_ACCESS_KEY_ID", "")],
-        /// The secret of that key: its text, "file:PATH" or "env:NAME".
+        /// Secret access key for the bucket: the key itself, "file:PATH" or "env:NAME".
         secret_access_key: Option<Secret>; unset "the machine's own credentials"; shared &[("AWS_SECRET_ACCESS_KEY", "")],
-        /// How long images stay, and the longest a link to one is good.
+        /// How long images are kept, and the maximum lifetime of a link to an image. Lower it to save disk space.
         keep: Duration where (3600..=604_800) = "24h",
-        /// The largest image a worker may send.
+        /// Maximum size of an image from a worker.
         largest_upload: Size where (1 << 10..=1 << 30) = "32 MiB",
-        /// What stays free on the disk of the folder: no more images are taken or given out to be drawn until then. Raise it where others write there, too.
+        /// Space to keep free on the disk of the folder; with less, no images are accepted and no image jobs are handed out. Raise it where other programs write to the same disk.
         keep_free: Size where (0..=1 << 50) = "256 MiB",
     }
 }
@@ -39,10 +39,10 @@ impl MediaConfig {
         let media = Self::read(reader)?;
         let wrong = match (&media.folder, &media.bucket) {
             (Some(_), Some(_)) => {
-                "serve.media.folder and serve.media.bucket are both set: images are in one of them"
+                "serve.media.folder and serve.media.bucket are both set: choose one"
             }
             (_, Some(_)) if media.access_key_id.is_some() != media.secret_access_key.is_some() => {
-                "one of serve.media.access_key_id and serve.media.secret_access_key is set: a key has both"
+                "only one of serve.media.access_key_id and serve.media.secret_access_key is set: set both or neither"
             }
             _ => return Some(media),
         };

@@ -7,13 +7,13 @@ use super::setting::settings;
 use super::value::{Place, Value, quote};
 
 settings! {
-    /// Which models the worker serves.
+    /// Models that the worker serves.
     pub struct ModelsConfig = "models" {
-        /// The models to load: names of the catalog (`worker models list`), NAME:QUANTIZATION, org/name:FILE of a repository that was pulled, or paths of .gguf files and model folders.
+        /// Models to load: catalog names (`worker models list`), NAME:QUANTIZATION, org/name:FILE of a pulled repository, or paths of .gguf files and model folders.
         serve: Served = [],
-        /// Which quantization to take where a model has several. Set it to trade speed for quality.
-        quantization: Option<Quantization>; unset "the model's own choice, or a smaller one that fits",
-        /// A folder with catalog entries (*.toml) of your own, which add to the built-in ones or replace them.
+        /// Preferred quantization where a model has several. Set it to trade speed for quality.
+        quantization: Option<Quantization>; unset "the model's default, or a smaller one that fits",
+        /// Folder with your own catalog entries (*.toml), which extend or replace the built-in ones.
         dir: Option<PathBuf>; unset "only the built-in catalog",
     }
 }
@@ -81,9 +81,7 @@ impl Value for Served {
         let models = names.iter().map(|name| model(name, place));
         let models: Vec<String> = models.collect::<Result<_, _>>()?;
         match named_twice(&models) {
-            Some(name) => Err(format!(
-                "a list that names each model once, found {name} twice"
-            )),
+            Some(name) => Err(format!("a list without duplicates, found {name} twice")),
             None => Ok(Self(models)),
         }
     }

@@ -4,9 +4,9 @@ use super::setting::settings;
 use super::units::Size;
 
 settings! {
-    /// What you keep for yourself.
+    /// Resources kept for the owner of the machine.
     pub struct OwnerConfig = "owner" {
-        /// Memory of the device that models never take. Raise it to keep working on the same machine.
+        /// Device memory that models never use. Raise it to work on the same machine.
         keep_free: Size where (0..=1 << 50) = "512 MiB",
     }
 }

@@ -64,11 +64,8 @@ impl<'a> Reader<'a> {
             None => match T::unset() {
                 Some(value) => (value, Origin::Default),
                 None => {
-                    let what = format!(
-                        "{} is missing; it must be {}",
-                        self.name(setting),
-                        T::wanted()
-                    );
+                    let what =
+                        format!("{} is missing: must be {}", self.name(setting), T::wanted());
                     self.problem(self.table_place(), what);
                     return None;
                 }

@@ -24,7 +24,7 @@ impl fmt::Debug for Secret {
 
 impl Value for Secret {
     fn wanted() -> String {
-        "a secret: its text, \"file:PATH\" or \"env:NAME\"".to_owned()
+        "a secret: the text itself, \"file:PATH\" or \"env:NAME\"".to_owned()
     }
 
     fn parse(raw: &Raw, place: &Place<'_>) -> Result<Self, String> {
@@ -35,8 +35,8 @@ impl Value for Secret {
             _ => text.to_owned(),
         };
         match secret.trim() {
-            "" => Err("a secret that is not empty".to_owned()),
-            secret if secret.contains(char::is_control) => Err("a secret of one line".to_owned()),
+            "" => Err("a non-empty secret".to_owned()),
+            secret if secret.contains(char::is_control) => Err("a secret on one line".to_owned()),
             secret => Ok(Self(secret.to_owned())),
         }
     }
@@ -54,7 +54,7 @@ fn from_file(path: &str, place: &Place<'_>) -> Result<String, String> {
     let path = place.path(path)?;
     std::fs::read_to_string(&path).map_err(|error| {
         format!(
-            "a secret in a file that can be read; {}: {error}",
+            "a secret in a readable file: reading {} failed: {error}",
             path.display()
         )
     })
@@ -62,5 +62,5 @@ fn from_file(path: &str, place: &Place<'_>) -> Result<String, String> {
 
 fn from_variable(name: &str, place: &Place<'_>) -> Result<String, String> {
     let value = place.environment.get(name).cloned();
-    value.ok_or_else(|| format!("a secret in an environment variable that is set; {name} is not"))
+    value.ok_or_else(|| format!("a secret in a set environment variable: {name} is not set"))
 }

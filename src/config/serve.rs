@@ -13,65 +13,65 @@ use super::units::Size;
 use super::value::WebAddress;
 
 settings! {
-    /// The coordinator that `worker serve` and `worker up` start.
+    /// The coordinator that `worker serve` and `worker up` run.
     pub struct ServeConfig = "serve" {
-        /// The address it listens on; port 0 takes a free one. Change it to be reached from other machines.
+        /// Address to listen on; port 0 picks a free port. Change it to accept connections from other machines.
         listen: SocketAddr = "127.0.0.1:7010",
-        /// Where others reach it. Set it when a proxy stands in front: links to images begin with it.
-        public_url: Option<WebAddress>; unset "the address it listens on",
-        /// What the service calls itself to its clients.
+        /// URL under which clients and workers reach the coordinator. Set it behind a reverse proxy: links to images start with it.
+        public_url: Option<WebAddress>; unset "the listen address",
+        /// Name of the service, as clients see it.
         name: String = "Muster",
-        /// Where accounts, keys and the ledger are kept: the path of an SQLite file, or postgres://USER:PASSWORD@HOST/NAME, also as "file:PATH" or "env:NAME".
+        /// Database of accounts, keys and the ledger: the path of an SQLite file or postgres://USER:PASSWORD@HOST/NAME, also as "file:PATH" or "env:NAME".
         database: Option<Secret>; unset "coordinator.sqlite in worker.data_dir",
-        /// The server secret, from which the digests of all keys are made, as "file:PATH" or "env:NAME"; at least 32 characters. Set it to the same one for every machine that starts a coordinator on one database server, and keep a copy apart from the database.
-        secret: Option<Secret>; unset "a file that the first start makes: beside the file of the database, or coordinator.secret in worker.data_dir where that is on a server",
-        /// The certificate chain, a PEM file. Set it with tls_key to serve https:// and wss://.
+        /// Server secret for the digests of all keys, as "file:PATH" or "env:NAME"; at least 32 characters. Set the same secret on every machine that may run a coordinator on one database server, and keep a copy apart from the database.
+        secret: Option<Secret>; unset "a file created at the first start, beside the SQLite file, or coordinator.secret in worker.data_dir with PostgreSQL",
+        /// Certificate chain, a PEM file. Set it with tls_key to serve https:// and wss://.
         tls_certificate: Option<PathBuf>; unset "plain http:// and ws://",
-        /// The key of that certificate, a PEM file.
+        /// Private key of that certificate, a PEM file.
         tls_key: Option<PathBuf>; unset "none",
-        /// Serve https:// and wss:// with a certificate of its own, made once and kept in worker.data_dir. Workers that join with `worker key join` pin it. Set it on a network without a domain name.
+        /// Serve https:// and wss:// with a self-signed certificate, created once and kept in worker.data_dir. Workers that join with a token of `worker key join` pin it. Set it on a network without a domain name.
         self_signed: bool = false,
-        /// A folder with terms.md, privacy.md, sponsors.md and news.toml of your own; what is not in it keeps the text of the program.
-        documents: Option<PathBuf>; unset "the texts of the program",
-        /// Whether the poll API limits how often one address may ask for one thing, as its clients know it. Set it to false for a network of your own that asks more often.
+        /// Folder with your own terms.md, privacy.md, sponsors.md and news.toml. A missing file keeps the built-in text.
+        documents: Option<PathBuf>; unset "the built-in texts",
+        /// Whether the AI Horde API applies its usual rate limits per client address. Set it to false on a private network that sends more requests.
         rate_limits: bool = true,
-        /// Reverse proxies in front of it: the client is who they name in X-Forwarded-For. Without one here, whoever connects is the client.
+        /// Addresses and networks of reverse proxies, whose X-Forwarded-For header gives the client address. For any other peer, the connecting address is the client address.
         trusted_proxies: Networks = [],
-        /// Connections that one address, or one /64 of IPv6, may have open at once; 0 lets it have all there are. Set it to 0 where everybody comes from one address that names no clients, such as a balancer of TCP or rootless Docker.
+        /// Maximum open connections per address or IPv6 /64; 0 means no such limit. Set it to 0 where all clients share one address, as behind a TCP load balancer or rootless Docker.
         connections_per_address: usize where (0..=1_000_000) = 2048,
-        /// Networks that hide who uses them, such as VPNs and proxies. Untrusted owners have no workers there, and in a raid untrusted users ask for nothing from there.
+        /// Networks that hide their users, such as VPNs and proxies. Untrusted owners cannot run workers there; during a raid, untrusted users cannot send requests from there.
         unsafe_networks: Networks = [],
-        /// Client programs whose requests the poll API refuses, as they call themselves in the header Client-Agent: "name", or "name:version" for one version.
+        /// Client programs that the AI Horde API refuses, by their Client-Agent header: "name", or "name:version" for one version.
         blocked_clients: Vec<String> = [],
-        /// Models for adults only, by the names they are asked for by. Words about the young never reach them.
+        /// Names of NSFW models. Words about minors never reach them.
         nsfw_models: Vec<String> = [],
-        /// Whether image workers serve known models and no others, unless their owner has the role customizer. Set it to true when strangers run workers: what a name stands for is then the same everywhere.
+        /// Whether image workers may serve only known models, unless their owner has the role customizer. Set it to true when strangers run workers: a name then means the same model everywhere.
         known_image_models_only: bool = false,
-        /// Where people get a key. Refusals and the descriptor point there.
-        console_url: Option<Url>; unset "nowhere",
-        /// Generation requests of one key in a minute. Set it when strangers have keys.
+        /// Page where users get a key. Refusals and the descriptor link to it.
+        console_url: Option<Url>; unset "no link",
+        /// Maximum generation requests per key and minute. Set it when strangers have keys.
         requests_per_minute: Option<usize> where (1..=1_000_000); unset "no limit",
-        /// Jobs of one account that wait or run at the same time. Set it when strangers have keys.
+        /// Maximum waiting and running jobs per account. Set it when strangers have keys.
         jobs_in_flight: Option<usize> where (1..=1_000_000); unset "no limit",
-        /// Fields of chat requests that are left aside where they would be refused, by their names, or "all"; the header x-ignored-fields names those that were. Set it when clients insist on fields that are not supported here.
+        /// Fields of chat requests to ignore instead of refusing the request, by name, or "all"; the header x-ignored-fields lists the ignored fields. Set it when clients insist on unsupported fields.
         ignored_fields: Vec<String> = [],
-        /// Whether prompts go to workers of the public network without the keys, tokens and passwords in them.
+        /// Whether to remove keys, tokens and passwords from prompts before public workers see them.
         scrub_secrets: bool = true,
-        /// Texts of one account that wait for a worker at the same time, of requests that are polled for. Raise it for accounts of whole services.
+        /// Maximum texts of one account waiting for a worker, in requests to the AI Horde API. Raise it for accounts of whole services.
         polled_texts: usize where (1..=1_000_000) = 30,
-        /// Whether the poll API takes requests with the key 0000000000, which everybody knows. Set it for a network that is open to all.
+        /// Whether the AI Horde API accepts the anonymous key 0000000000, which is public. Set it to true on an open network.
         anonymous: bool = false,
-        /// Whether a key with the scope inference.submit may connect workers as one with worker.connect may. Set it to true where the keys of clients run workers, as on public networks.
+        /// Whether keys with the scope inference.submit may also connect workers. Set it to true where users connect workers with the keys of their clients, as on public networks.
         submit_keys_connect_workers: bool = false,
-        /// Kudos that a worker's owner earns before half of each reward is no longer kept back; 0 trusts everybody at once. Set it to 0 on a network of friends.
+        /// Kudos that an owner must earn until half of each reward is no longer held back; 0 trusts every owner at once. Set it to 0 on a network of friends.
         trust_after: usize where (0..=1_000_000_000) = 50000,
-        /// Users who are administrators under `worker serve --dev`, as name#id or by their names. Only for tests of other programs.
+        /// Administrators under `worker serve --dev`, as name or name#id. Only for tests of other programs.
         dev_admins: Vec<String> = [],
-        /// The largest request. Lower it when memory is short.
+        /// Maximum size of a request. Lower it when memory is short.
         largest_request: Size where (1 << 10..=1 << 30) = "64 MiB",
-        /// Jobs that may wait for a worker, half of them at most without a key; more are refused at once.
+        /// Maximum jobs waiting for a worker, at most half of them anonymous; more are refused at once. Lower it when memory is short.
         queue: usize where (1..=10_000_000) = 100000,
-        /// Days for which ended jobs and their entries in the ledger are kept, one by one; balances stay. Lower it to save room.
+        /// Days to keep finished jobs and their ledger entries; balances stay. Lower it to save disk space.
         retention_days: usize where (1..=36_500) = 90,
     }
 }
@@ -103,7 +103,7 @@ impl ServeConfig {
             (None, Some(_)) => ("serve.tls_key", "serve.tls_certificate"),
             _ => return None,
         };
-        let what = format!("{set} is set and {other} is not: TLS takes both");
+        let what = format!("{set} is set and {other} is not: TLS needs both");
         Some((set, what))
     }
 
@@ -134,7 +134,7 @@ impl ServeConfig {
             |client: &&String| client.split(':').next().unwrap_or("").trim().is_empty();
         let client = self.blocked_clients.iter().find(is_nameless)?;
         let what = format!(
-            "serve.blocked_clients must hold \"name\" or \"name:version\", found {client:?}"
+            "serve.blocked_clients must contain \"name\" or \"name:version\", found {client:?}"
         );
         Some(("serve.blocked_clients", what))
     }

@@ -85,7 +85,7 @@ macro_rules! settings {
             pub const SECTION: &str = $section;
             pub const ABOUT: &str = concat!($($about, "\n"),+);
             pub const SETTINGS: &[$crate::Setting] = &[$(
-                #[allow(clippy::needless_update, reason = "a declaration may say everything")]
+                #[allow(clippy::needless_update, reason = "a declaration may set every field")]
                 $crate::Setting {
                     $(range: Some($range),)?
                     $(default: Some(stringify!($default)),)?

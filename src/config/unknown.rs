@@ -90,7 +90,7 @@ fn unknown(kind: &str, name: &str, meant: Option<&str>) -> String {
 fn wrong_brackets(table: &Table) -> String {
     let name = &table.name;
     match table.repeated {
-        true => format!("[[{name}]] must be [{name}]: there is only one"),
-        false => format!("[{name}] must be [[{name}]]: there may be several"),
+        true => format!("[[{name}]] must be [{name}]: the section cannot repeat"),
+        false => format!("[{name}] must be [[{name}]]: the section can repeat"),
     }
 }

@@ -64,7 +64,7 @@ impl Place<'_> {
     fn in_home(&self, rest: &str) -> Result<PathBuf, String> {
         match self.environment.get("HOME").filter(|home| !home.is_empty()) {
             Some(home) => Ok(Path::new(home).join(rest)),
-            None => Err("a path that does not begin with ~, because HOME is not set".to_owned()),
+            None => Err("a path without ~: HOME is not set".to_owned()),
         }
     }
 }
@@ -93,7 +93,7 @@ impl Value for bool {
 
 impl Value for usize {
     fn wanted() -> String {
-        "a whole number".to_owned()
+        "an integer".to_owned()
     }
 
     fn parse(raw: &Raw, _: &Place<'_>) -> Result<Self, String> {
@@ -115,7 +115,7 @@ impl Value for usize {
 
 impl Value for String {
     fn wanted() -> String {
-        "text".to_owned()
+        "a non-empty string".to_owned()
     }
 
     fn parse(raw: &Raw, _: &Place<'_>) -> Result<Self, String> {
@@ -132,7 +132,7 @@ impl Value for String {
 
 impl Value for Vec<String> {
     fn wanted() -> String {
-        "a list of texts such as [\"one\", \"two\"]".to_owned()
+        "a list of strings such as [\"one\", \"two\"]".to_owned()
     }
 
     fn parse(raw: &Raw, _: &Place<'_>) -> Result<Self, String> {
@@ -179,14 +179,14 @@ impl Value for SocketAddr {
 
 impl Value for Url {
     fn wanted() -> String {
-        "an address such as https://example.org".to_owned()
+        "a URL such as https://example.org".to_owned()
     }
 
     fn parse(raw: &Raw, _: &Place<'_>) -> Result<Self, String> {
         let text = raw.text().ok_or_else(String::new)?;
         let url = Url::parse(text).map_err(|_| String::new())?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("an address without a name or password in it".to_owned());
+            return Err("a URL without a user name or password".to_owned());
         }
         Ok(url)
     }
@@ -202,7 +202,7 @@ pub struct WebAddress(pub Url);
 
 impl Value for WebAddress {
     fn wanted() -> String {
-        "an address that begins with https:// or http://".to_owned()
+        "a URL that begins with https:// or http://".to_owned()
     }
 
     fn parse(raw: &Raw, place: &Place<'_>) -> Result<Self, String> {

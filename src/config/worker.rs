@@ -7,17 +7,17 @@ use super::choice::choice;
 use super::setting::settings;
 
 settings! {
-    /// The program itself.
+    /// The worker process.
     pub struct WorkerConfig = "worker" {
-        /// What this worker is called in its log. Change it to tell several machines apart.
-        name: Option<String>; unset "the name of the machine",
-        /// Where the worker keeps its own files. Change it to use another disk.
+        /// Name of this worker in its log. Set it to tell machines apart.
+        name: Option<String>; unset "the host name",
+        /// Folder for the program's own files. Change it to use another disk.
         data_dir: PathBuf = "~/.local/share/muster"; shared &[("XDG_DATA_HOME", "/muster")],
-        /// How much the log says: error, warn, info, debug or trace. Raise it when looking for a fault.
+        /// Log level: error, warn, info, debug or trace. Set debug to find a fault.
         log_level: LogLevel = "info",
-        /// How the log looks: text for people, json for programs that collect logs.
+        /// Log format: text for people, json for log collectors.
         log_format: LogFormat = "text",
-        /// How long running jobs may go on after the signal to stop. Raise it for long generations.
+        /// How long running jobs may continue after a stop signal. Raise it for long generations.
         drain: Duration where (0..=86_400) = "30s",
     }
 }

@@ -219,7 +219,7 @@ fn an_unknown_setting_is_refused_with_the_nearest_known_one() {
     check("[colours]\n", "worker.toml:1: unknown section colours");
     check(
         "threads = 3\n",
-        "worker.toml:1: threads stands outside a section; settings belong under a [section]",
+        "worker.toml:1: threads is outside a section: move it below a [section]",
     );
 }
 
@@ -262,11 +262,11 @@ fn a_mistyped_variable_is_refused_and_a_strange_one_mentioned() {
 fn a_wrong_value_is_named_with_its_line_and_what_was_wanted() {
     check(
         "[engine]\n\nthreads = \"many\"\n",
-        "worker.toml:3: engine.threads must be a whole number from 1 to 1024, found \"many\"",
+        "worker.toml:3: engine.threads must be an integer from 1 to 1024, found \"many\"",
     );
     check(
         "[engine]\nthreads = 0\n",
-        "worker.toml:2: engine.threads must be a whole number from 1 to 1024, found 0",
+        "worker.toml:2: engine.threads must be an integer from 1 to 1024, found 0",
     );
     check(
         "[engine]\nkv_memory = \"2 apples\"\n",
@@ -393,11 +393,11 @@ fn coordinators_are_several_and_their_addresses_fit_their_kind() {
 
     check(
         "[[coordinator]]\nkey = \"k\"\n",
-        "worker.toml:1: coordinator[1].url is missing; it must be an address such as https://example.org",
+        "worker.toml:1: coordinator[1].url is missing: must be a URL such as https://example.org",
     );
     check(
         "[[coordinator]]\nurl = \"wss://a.example\"\n",
-        "worker.toml:1: coordinator[1].key is missing; it must be a secret: its text, \"file:PATH\" or \"env:NAME\"",
+        "worker.toml:1: coordinator[1].key is missing: must be a secret: the text itself, \"file:PATH\" or \"env:NAME\"",
     );
     check(
         "[[coordinator]]\nurl = \"ftp://a.example\"\nkey = \"k\"\n",
@@ -405,11 +405,11 @@ fn coordinators_are_several_and_their_addresses_fit_their_kind() {
     );
     check(
         "[coordinator]\nurl = \"wss://a.example\"\n",
-        "worker.toml:1: [coordinator] must be [[coordinator]]: there may be several",
+        "worker.toml:1: [coordinator] must be [[coordinator]]: the section can repeat",
     );
     check(
         "[[engine]]\nthreads = 1\n",
-        "worker.toml:1: [[engine]] must be [engine]: there is only one",
+        "worker.toml:1: [[engine]] must be [engine]: the section cannot repeat",
     );
 }
 
@@ -433,7 +433,7 @@ fn a_key_does_not_travel_in_the_clear_unless_the_section_says_so() {
 
 #[test]
 fn what_is_asked_by_http_has_an_address_of_it() {
-    let wanted = "must be an address that begins with https:// or http://, found";
+    let wanted = "must be a URL that begins with https:// or http://, found";
     check(
         "[hub]\nendpoint = \"ftp://x\"\n",
         &format!("worker.toml:2: hub.endpoint {wanted} \"ftp://x\""),
@@ -447,7 +447,7 @@ fn what_is_asked_by_http_has_an_address_of_it() {
 fn a_model_is_served_once_however_the_list_is_written() {
     check(
         "[models]\nserve = [\"demo-text\", \"Demo-Text\"]\n",
-        "worker.toml:2: models.serve must be a list that names each model once, found Demo-Text twice",
+        "worker.toml:2: models.serve must be a list without duplicates, found Demo-Text twice",
     );
     let served = |text: &str| {
         let loaded = load("", &[("MUSTER_MODELS_SERVE", text)], &[]);
@@ -522,11 +522,11 @@ fn the_coordinators_section_is_held_against_itself() {
     );
     check(
         "[serve]\ntls_key = \"key.pem\"",
-        "worker.toml:2: serve.tls_key is set and serve.tls_certificate is not: TLS takes both",
+        "worker.toml:2: serve.tls_key is set and serve.tls_certificate is not: TLS needs both",
     );
     check(
         "[serve]\nname = \"x\"\ntls_certificate = \"chain.pem\"",
-        "worker.toml:3: serve.tls_certificate is set and serve.tls_key is not: TLS takes both",
+        "worker.toml:3: serve.tls_certificate is set and serve.tls_key is not: TLS needs both",
     );
     check(
         "[serve]\n\ndatabase = \"mysql://me:secret@host/name\"",
@@ -534,7 +534,7 @@ fn the_coordinators_section_is_held_against_itself() {
     );
     check(
         "[serve]\nblocked_clients = [\"Painter:1.2\", \" :1\"]",
-        "worker.toml:2: serve.blocked_clients must hold \"name\" or \"name:version\", found \":1\"",
+        "worker.toml:2: serve.blocked_clients must contain \"name\" or \"name:version\", found \":1\"",
     );
     let serve = load("[serve]\nlisten = \"localhost:0\"", &[], &[])
         .unwrap()
