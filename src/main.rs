@@ -13,7 +13,7 @@ fn main() -> ExitCode {
 /// number them so as well. It looks when it is first asked for anything.
 #[expect(
     unsafe_code,
-    reason = "whoever sets a variable promises that no other thread looks"
+    reason = "set_var requires that no other thread reads the environment"
 )]
 fn number_cards_by_bus() {
     const ORDER: &str = "CUDA_DEVICE_ORDER";
@@ -25,10 +25,7 @@ fn number_cards_by_bus() {
 
 /// A write past the limit on the size of files is an error that its writer tells, but comes with a signal that ends
 /// every process that has not said otherwise.
-#[expect(
-    unsafe_code,
-    reason = "signals are the system's, and its call is unsafe"
-)]
+#[expect(unsafe_code, reason = "signal() is a C function")]
 fn outlive_file_size_limits() {
     // SAFETY: no handler runs, the signal is ignored.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

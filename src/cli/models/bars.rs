@@ -75,7 +75,9 @@ impl Progress for Bar {
                 self.bar
                     .set_position(self.bar.position().saturating_sub(lost));
             }
-            Event::Verifying { file } => self.bar.set_message(format!("{file}: reading its hash")),
+            Event::Verifying { file } => self
+                .bar
+                .set_message(format!("{file}: verifying the checksum")),
             _ => {}
         }
         if let Some(words) = words(event) {
@@ -111,7 +113,7 @@ impl Progress for Lines {
                 tally.present = present_bytes;
                 tally.told = tally.step();
                 line(&format!(
-                    "{}, {}: {} to come, {} here",
+                    "{}, {}: {} to download, {} on disk",
                     quantity::count(files as u64, "file"),
                     quantity::bytes(tally.total),
                     quantity::bytes(wanted_bytes),
@@ -145,12 +147,12 @@ fn words(event: Event<'_>) -> Option<String> {
     match event {
         Event::Waiting { what, why, wait } => {
             let seconds = wait.as_secs_f64();
-            Some(format!("{what}: {why}; trying again in {seconds:.1} s"))
+            Some(format!("{what}: {why}; retrying in {seconds:.1} s"))
         }
-        Event::Restarted { file, why } => Some(format!("{file} starts over: {why}")),
-        Event::Locked { file } => {
-            Some(format!("{file}: waiting for another process that pulls it"))
-        }
+        Event::Restarted { file, why } => Some(format!("{file}: restarting the download: {why}")),
+        Event::Locked { file } => Some(format!(
+            "{file}: waiting for another process to download it"
+        )),
         _ => None,
     }
 }

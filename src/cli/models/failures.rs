@@ -36,21 +36,23 @@ impl From<HubError> for Failure {
 
 fn advice(error: &HubError) -> Option<&'static str> {
     match error {
-        HubError::NoRoom { .. } | HubError::CannotWrite { .. } => {
-            Some("`worker models rm` frees room; HF_HUB_CACHE moves the cache to another disk")
-        }
-        HubError::Unreachable { .. } => {
-            Some("what came so far stays; HF_ENDPOINT names another hub, HTTPS_PROXY a proxy")
-        }
+        HubError::NoRoom { .. } | HubError::CannotWrite { .. } => Some(
+            "free space with `worker models rm`, or move the cache to another disk with HF_HUB_CACHE",
+        ),
+        HubError::Unreachable { .. } => Some(
+            "run the command again to resume; HF_ENDPOINT sets another hub, HTTPS_PROXY a proxy",
+        ),
         HubError::OtherHash {
             is_pinned: true, ..
-        } => {
-            Some("an earlier pull pins its commit until `worker models rm` removes what it brought")
-        }
+        } => Some(
+            "an earlier pull pinned its commit; `worker models rm` removes its files and the pin",
+        ),
         HubError::OtherHash { .. } => {
-            Some("its entry in the catalog states a sha256 or a revision that is not the hub's")
+            Some("correct sha256 or revision in the catalog entry: the hub has other ones")
         }
-        HubError::Denied { .. } => Some("HF_TOKEN holds the token, made on the hub under settings"),
+        HubError::Denied { .. } => {
+            Some("set HF_TOKEN to an access token from the settings page of the hub")
+        }
         _ => None,
     }
 }
@@ -63,14 +65,13 @@ impl From<CatalogError> for Failure {
 
 impl From<UnpackError> for Failure {
     fn from(error: UnpackError) -> Self {
-        Self::new(Exit::CannotWrite, error)
-            .hint("--data-dir moves the worker's files to another place")
+        Self::new(Exit::CannotWrite, error).hint("choose another folder with --data-dir")
     }
 }
 
 impl From<FindError> for Failure {
     fn from(error: FindError) -> Self {
-        Self::new(Exit::NotFound, error).hint("`worker models list` shows them all")
+        Self::new(Exit::NotFound, error).hint("`worker models list` shows all models")
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     target::{Target, of_repositories},
 };
 
-/// List the models of the catalog and what is here of them.
+/// List all models and their state on disk.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  worker models list\n  worker models list --json")]
 pub struct Args {
@@ -21,13 +21,13 @@ pub struct Args {
     json: bool,
 }
 
-/// Show all that is known of one model.
+/// Show the details of one model.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  worker models show qwen3-0.6b\n  worker models show Qwen/Qwen3-0.6B --json"
 )]
 pub struct ShowArgs {
-    /// Any of the model's names; NAME:QUANTIZATION shows that one alone.
+    /// Name of the model; NAME:QUANTIZATION shows one quantization only.
     name: String,
     /// Print JSON.
     #[arg(long)]
@@ -78,7 +78,7 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     }
     output::text(table)?;
     output::line(
-        "\n* taken when no quantization is named; SIZE is the download, NEEDS is memory, estimated for a short context;\npartial is an interrupted pull: `worker models pull` goes on with it, `worker models rm` removes it",
+        "\n*: default quantization; SIZE: download; NEEDS: memory, estimated for a short context;\npartial: interrupted pull, which `worker models pull` resumes and `worker models rm` removes",
     )
 }
 
@@ -210,7 +210,7 @@ fn show_source(
     ))?;
     match source {
         Source::Path(path) => output::line(format!("  {}", path.display())),
-        Source::Embedded(_) => output::line("  part of this program"),
+        Source::Embedded(_) => output::line("  built into this program"),
         Source::Hub(hub) => {
             let revision = hub
                 .revision

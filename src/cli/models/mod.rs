@@ -17,13 +17,13 @@ use place::Place;
 
 const EXAMPLES: &str = "\
 Examples:
-  worker models list                            what can be served, and what is here
-  worker models pull qwen3-0.6b                 bring a model of the catalog
-  worker models pull llama-3.2-1b:q8_0          the same in another quantization
-  worker models pull org/name:model-q4_k_m.gguf bring a file of any repository
-  worker models verify                          read every file and compare its hash";
+  worker models list                            list all models and their state on disk
+  worker models pull qwen3-0.6b                 download a model of the catalog
+  worker models pull llama-3.2-1b:q8_0          download another quantization
+  worker models pull org/name:model-q4_k_m.gguf download a file of any repository
+  worker models verify                          verify the checksum of every file";
 
-/// List, show, pull, remove and verify models.
+/// List, download, verify and remove models.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -36,8 +36,8 @@ enum Command {
     List(list::Args),
     Show(list::ShowArgs),
     Pull(pull::Args),
-    Rm(remove::Args),
     Verify(verify::Args),
+    Rm(remove::Args),
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {

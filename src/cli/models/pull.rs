@@ -11,14 +11,14 @@ use crate::{
 
 use super::{bars, place::Place, target::Target};
 
-/// Bring models here, or what is missing of them.
+/// Download models, or their missing files.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Models of the catalog (NAME or NAME:QUANTIZATION) or repositories (org/name or org/name:FILE).
+    /// Catalog models (NAME or NAME:QUANTIZATION) or repositories (org/name or org/name:FILE).
     #[arg(required = true)]
     names: Vec<String>,
-    /// Print what is here now as JSON.
+    /// Print the downloaded files as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -28,7 +28,7 @@ Examples:
   worker models pull qwen3-0.6b
   worker models pull llama-3.2-1b:q8_0
   worker models pull bartowski/Llama-3.2-1B-Instruct-GGUF:q6_k_l
-  HF_TOKEN=... worker models pull llama-3.2-1b:bf16     a model whose licence must be accepted first";
+  HF_TOKEN=... worker models pull llama-3.2-1b:bf16     a model with a licence to accept";
 
 #[derive(Serialize)]
 struct PulledReport {
@@ -49,7 +49,7 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
         let report = pull(name, target, place)?;
         if !args.json {
             output::line(format!(
-                "{} is here, {}:",
+                "{} is on disk, {}:",
                 report.name,
                 quantity::bytes(report.bytes)
             ))?;

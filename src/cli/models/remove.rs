@@ -14,21 +14,21 @@ use super::{
     target::{Named, Target, absent},
 };
 
-/// Remove the files of a model; of all its quantizations when none is named.
+/// Remove the files of a model.
 ///
-/// Only files that this program pulled are removed, unless --shared is given. Files that another model still uses
-/// stay.
+/// Removes all quantizations unless one is named. Keeps files that another model uses, and files that another program
+/// downloaded unless --shared is given.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  worker models rm qwen3-0.6b\n  worker models rm llama-3.2-1b:q8_0 --yes\n  worker models rm org/name --shared --yes"
 )]
 pub struct Args {
-    /// A model of the catalog or a repository.
+    /// Catalog model (NAME or NAME:QUANTIZATION) or repository (org/name or org/name:FILE).
     name: String,
-    /// Do not ask.
+    /// Remove without asking.
     #[arg(long, short)]
     yes: bool,
-    /// Also remove files that another program brought into the shared cache.
+    /// Also remove files that another program downloaded to the shared cache.
     #[arg(long)]
     shared: bool,
     /// Print JSON.
@@ -73,12 +73,12 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     }
     for kept in &report.kept {
         output::line(format!(
-            "kept {kept}: another program brought it (--shared removes it too)"
+            "kept {kept}: downloaded by another program (--shared removes it, too)"
         ))?;
     }
     let count = quantity::count(report.removed.len() as u64, "file");
     output::line(format!(
-        "removed {count}, {} are free again",
+        "removed {count}, freed {}",
         quantity::bytes(report.bytes_freed)
     ))
 }
@@ -88,7 +88,7 @@ fn refuse_embedded(present: &[Named]) -> Result<(), Failure> {
     match present.iter().find(is_embedded) {
         Some(Named { name, .. }) => Err(Failure::new(
             Exit::Failed,
-            format!("{name} is part of this program and cannot be removed"),
+            format!("cannot remove {name}: the model is built into this program"),
         )),
         None => Ok(()),
     }
@@ -119,12 +119,12 @@ fn ask(present: &[Named], bytes: u64) -> Result<(), Failure> {
     if !stdin().is_terminal() {
         return Err(Failure::new(
             Exit::Usage,
-            format!("{names} would be removed, and there is no terminal to ask on"),
+            format!("removing {names} needs a confirmation, and standard input is not a terminal"),
         )
-        .hint("--yes removes without asking"));
+        .hint("use --yes to remove without asking"));
     }
     output::text(format!(
-        "remove {names}, {}? [y/N] ",
+        "Remove {names} ({})? [y/N] ",
         quantity::bytes(bytes)
     ))?;
     let mut answer = String::new();
@@ -134,6 +134,6 @@ fn ask(present: &[Named], bytes: u64) -> Result<(), Failure> {
         .map_err(anyhow::Error::from)?;
     match matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
         true => Ok(()),
-        false => Err(Failure::new(Exit::Failed, "nothing was removed")),
+        false => Err(Failure::new(Exit::Failed, "nothing removed")),
     }
 }

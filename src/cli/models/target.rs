@@ -154,6 +154,6 @@ fn named(entry: &Entry, quantization: &str, source: &Source) -> Named {
 }
 
 pub fn absent(name: &str) -> Failure {
-    Failure::new(Exit::NotFound, format!("nothing of {name} is on disk"))
-        .hint(format!("`worker models pull {name}` brings it here"))
+    Failure::new(Exit::NotFound, format!("no file of {name} is on disk"))
+        .hint(format!("`worker models pull {name}` downloads it"))
 }

@@ -13,13 +13,13 @@ use super::{
     target::{Named, Target, absent, of_repositories, present_of},
 };
 
-/// Read every file of the models that are here and compare its hash.
+/// Verify the checksums of models on disk.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  worker models verify\n  worker models verify qwen3-0.6b llama-3.2-1b:q8_0"
 )]
 pub struct Args {
-    /// Models or repositories; all that were pulled when none is named.
+    /// Models or repositories (default: all pulled models).
     names: Vec<String>,
     /// Print JSON.
     #[arg(long)]
@@ -39,8 +39,7 @@ struct FileReport {
     wanted_bytes: Option<u64>,
 }
 
-const NOTHING: &str =
-    "no pulled model is on disk; one that is part of this program is compared whenever it is used";
+const NOTHING: &str = "no pulled model is on disk; built-in models are verified at each use";
 
 pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     let mut reports = Vec::new();
@@ -49,11 +48,7 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
             Source::Hub(source) => source,
             // Its bytes are compared whenever it is used.
             Source::Embedded(_) if !args.names.is_empty() => {
-                let report = report(
-                    &named.name,
-                    "part of this program".to_owned(),
-                    Checked::Right,
-                );
+                let report = report(&named.name, "built in".to_owned(), Checked::Right);
                 if !args.json {
                     show(&report)?;
                 }
@@ -63,7 +58,7 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
             Source::Embedded(_) | Source::Path(_) => continue,
         };
         for file in &source.files {
-            let meter = Meter::new(format!("reading {}", file.path), !place.quiet);
+            let meter = Meter::new(format!("verifying {}", file.path), !place.quiet);
             let mut watched = |done, total| meter.set(done, total);
             let checked = place.hub.verify(source, file, &mut watched)?;
             meter.end();
@@ -139,8 +134,8 @@ fn report(model: &str, file: String, checked: Checked) -> FileReport {
 
 fn show(report: &FileReport) -> Result<(), Failure> {
     let hashes = match (&report.found_hash, &report.wanted_hash) {
-        (Some(found), Some(wanted)) => format!(": found {found}, wanted {wanted}"),
-        (Some(found), None) => format!(": nobody said what its hash should be; it is {found}"),
+        (Some(found), Some(wanted)) => format!(": checksum {found}, expected {wanted}"),
+        (Some(found), None) => format!(": checksum {found}, expected value unknown"),
         _ => lengths(report),
     };
     output::line(format!(
@@ -155,7 +150,7 @@ fn lengths(report: &FileReport) -> String {
             let (found, wanted) = (quantity::bytes(found), quantity::bytes(wanted));
             format!(": {found} of {wanted}")
         }
-        (Some(found), Some(wanted)) => format!(": found {found} bytes, wanted {wanted}"),
+        (Some(found), Some(wanted)) => format!(": {found} bytes, expected {wanted}"),
         _ => String::new(),
     }
 }
@@ -174,26 +169,23 @@ fn verdict(reports: &[FileReport]) -> Result<(), Failure> {
             let model = &first.model;
             let sizes = wrong.iter().filter(|report| report.found_bytes.is_some());
             let of_what = match sizes.count() {
-                0 => "hash",
+                0 => "checksum",
                 sizes if sizes == wrong.len() => "size",
-                _ => "hash or size",
+                _ => "checksum or size",
             };
-            let what = format!(
-                "{} with a wrong {of_what}, the first of {model}",
-                count(&wrong)
-            );
+            let what = format!("{} with a wrong {of_what}, first of {model}", count(&wrong));
             Err(Failure::new(Exit::BadData, what).hint(format!(
-                "`worker models rm {model} --shared --yes`, then `worker models pull {model}` brings it anew"
+                "run `worker models rm {model} --shared --yes`, then `worker models pull {model}`"
             )))
         }
         (None, Some(first)) => {
             let model = &first.model;
             let what = format!(
-                "{} missing or incomplete, the first of {model}",
+                "{} missing or incomplete, first of {model}",
                 count(&missing)
             );
             Err(Failure::new(Exit::NotFound, what).hint(format!(
-                "`worker models pull {model}` brings what is missing"
+                "`worker models pull {model}` downloads the missing files"
             )))
         }
         (None, None) => Ok(()),
