@@ -84,7 +84,7 @@ impl Reload {
         let read = self.root.load_with(self.flags.clone());
         let made = read.and_then(|loaded| Ok((make(&loaded.config)?, loaded)));
         made.map_err(|failure| {
-            error!("reloading the configuration failed, the old one stays in use: {failure}");
+            error!("reloading the configuration failed, keeping the old one: {failure}");
         })
         .ok()
     }
@@ -99,12 +99,14 @@ impl Reload {
         // Also what has waited for a restart since an earlier reload.
         let (_, waiting) = self.split(changes(&self.started, &loaded), &loaded);
         match live.is_empty() {
-            true => info!("configuration reloaded: certificates and texts were read again"),
+            true => info!(
+                "configuration reloaded: no setting changed, certificates and documents re-read"
+            ),
             false => info!("configuration reloaded: {} changed", live.join(", ")),
         }
         if !waiting.is_empty() {
             warn!(
-                "these settings need a restart to change: {}",
+                "restart to apply these changed settings: {}",
                 waiting.join(", ")
             );
         }

@@ -186,7 +186,7 @@ fn sighup_reloads_the_configuration_and_names_what_needs_a_restart() {
         .wait_for("configuration reloaded: serve.requests_per_minute, worker.log_level changed");
     serve
         .running
-        .wait_for("need a restart to change: serve.retention_days");
+        .wait_for("restart to apply these changed settings: serve.retention_days");
     let limit = "\nx-ratelimit-limit-requests: 7";
     assert!(serve.chat().contains(limit));
 
@@ -194,7 +194,7 @@ fn sighup_reloads_the_configuration_and_names_what_needs_a_restart() {
     serve.running.signal("-HUP");
     serve
         .running
-        .wait_for("reloading the configuration failed, the old one stays in use");
+        .wait_for("reloading the configuration failed, keeping the old one");
     assert!(serve.chat().contains(limit));
     serve.running.signal("-TERM");
     assert_eq!(serve.running.ends(), Some(0));
@@ -210,7 +210,7 @@ fn a_worker_reloads_its_log_level_and_goes_on() {
     )
     .unwrap();
     worker.signal("-HUP");
-    worker.wait_for("need a restart to change: engine.max_running");
+    worker.wait_for("restart to apply these changed settings: engine.max_running");
     worker.signal("-QUIT");
     assert_eq!(worker.ends(), Some(0));
     assert!(!worker.said.contains("INFO stopping"), "{}", worker.said);

@@ -29,7 +29,7 @@ impl Ready {
         output::line(format!("ready at {}{}", self.url, self.elsewhere()))?;
         if let Some(key) = &self.api_key {
             output::line(format!(
-                "\nThe administrator's key, shown this once:\n\n  {key}\n\nKeep it. `worker key create` makes keys for others."
+                "\nAdministrator key, shown only once:\n\n  {key}\n\nStore it safely. `worker key create` creates more keys."
             ))?;
         }
         let reached = self.addresses.first().unwrap_or(&self.url);
@@ -44,7 +44,7 @@ impl Ready {
             format!("  certificate_sha256 = \"{pin}\"\n")
         });
         output::line(format!(
-            "\nWorkers connect to {socket}/v1/workers/ws: in their worker.toml,\n\n  [[coordinator]]\n  url = \"{socket}\"\n  key = \"their key\"\n{insecure}{pin}\nor in one line, with a token that `worker key join` makes here: worker join TOKEN\n\nCtrl-C stops."
+            "\nTo connect a worker, run `worker key join` here and `worker join TOKEN` on its machine, or add to its worker.toml:\n\n  [[coordinator]]\n  url = \"{socket}\"\n  key = \"KEY\"\n{insecure}{pin}\nCtrl-C stops."
         ))
     }
 
@@ -55,7 +55,7 @@ impl Ready {
         }
         let key = self.api_key.as_deref().unwrap_or_default();
         output::line(format!(
-            "ready at {}{}\n\n  key    {key}\n  model  {}\n\nAsk something, with curl:\n\n{}\n\nor with Python:\n\n{}\n\nAny OpenAI client works with base URL {}/v1 and this key. Ctrl-C stops.",
+            "ready at {}{}\n\n  key    {key}\n  model  {}\n\nSend a request with curl:\n\n{}\n\nor with Python:\n\n{}\n\nAny OpenAI client works with base URL {}/v1 and this key. Ctrl-C stops.",
             self.url,
             self.elsewhere(),
             self.models.join(", "),
@@ -68,7 +68,7 @@ impl Ready {
     fn elsewhere(&self) -> String {
         match self.addresses.as_slice() {
             [] => String::new(),
-            addresses => format!("\nother machines reach it at {}", addresses.join(", ")),
+            addresses => format!("\nfrom other machines: {}", addresses.join(", ")),
         }
     }
 

@@ -28,7 +28,7 @@ pub fn of_this_machine(config: &Config) -> Result<TlsFiles, Failure> {
     let (certificate, key) = make(names(config)).map_err(|error| {
         Failure::new(
             Exit::Failed,
-            format!("making a certificate failed: {error}"),
+            format!("creating the self-signed certificate failed: {error}"),
         )
     })?;
     fs::create_dir_all(folder).map_err(|error| Failure::writing(folder, &error))?;
@@ -36,7 +36,10 @@ pub fn of_this_machine(config: &Config) -> Result<TlsFiles, Failure> {
     keep(&files.key, &key).map_err(|error| Failure::writing(&files.key, &error))?;
     keep(&files.certificate, &certificate)
         .map_err(|error| Failure::writing(&files.certificate, &error))?;
-    info!("made a certificate in {}", files.certificate.display());
+    info!(
+        "created a self-signed certificate in {}",
+        files.certificate.display()
+    );
     Ok(files)
 }
 

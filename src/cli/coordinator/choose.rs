@@ -58,7 +58,7 @@ fn usable(candidate: &Candidate, place: &Place, device: &Device) -> Option<Locat
     match device.fit(&located) {
         Ok(_) => Some(located),
         Err(error) => {
-            warn!("{name} is here and is not served: {error}");
+            warn!("not serving {name}, which is on disk: {error}");
             None
         }
     }

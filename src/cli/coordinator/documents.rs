@@ -76,7 +76,7 @@ fn news(file: &Path, text: &str) -> Result<Vec<News>, Failure> {
         .map(|entry| match is_date(&entry.date) {
             true => Ok(entry.into()),
             false => Err(wrong(format!(
-                "found date {:?}, wanted one such as \"2026-01-31\"",
+                "date must be like \"2026-01-31\", found {:?}",
                 entry.date
             ))),
         });

@@ -16,11 +16,11 @@ pub fn others_reach(listens: SocketAddr, config: &Config) -> Vec<String> {
     if !listens.ip().is_loopback() && !is_encrypted {
         warn!(
             "listening on {listens} without TLS: keys and prompts cross the network in plain text; set serve.tls_certificate \
-             and serve.tls_key, or stand behind a proxy with TLS and set serve.public_url"
+             and serve.tls_key, or put a TLS proxy in front and set serve.public_url"
         );
     }
     if listens.ip().is_unspecified() && public.is_none() {
-        warn!("serve.public_url is not set: links to images lead to this machine alone");
+        warn!("serve.public_url is not set: links to images work on this machine only");
     }
     urls
 }
@@ -54,7 +54,7 @@ fn own_addresses() -> Vec<IpAddr> {
     match if_addrs::get_if_addrs() {
         Ok(interfaces) => interfaces.iter().map(if_addrs::Interface::ip).collect(),
         Err(error) => {
-            warn!("the addresses of this machine could not be listed: {error}");
+            warn!("listing the network addresses of this machine failed, showing none: {error}");
             Vec::new()
         }
     }

@@ -113,15 +113,15 @@ impl From<StartError> for Failure {
             StartError::Secret(error) => OpenError::Secret(error).into(),
             StartError::NoAdministrator(error) => error.into(),
             StartError::Listen { .. } => Self::new(Exit::Unavailable, error)
-                .hint("`--listen ADDR:PORT` takes another address, port 0 a free one"),
+                .hint("choose another address with `--listen ADDR:PORT`; port 0 picks a free port"),
             StartError::InUse(_) => Self::new(Exit::Unavailable, error)
-                .hint("`--data-dir FOLDER`, or another serve.database where one is set, runs another one beside it"),
+                .hint("to run a second coordinator, use another `--data-dir FOLDER`, or another serve.database if set"),
             StartError::Unwritable { .. } => Self::new(Exit::CannotWrite, error),
             StartError::Unguarded(_) => {
-                Self::new(Exit::BadConfiguration, error).hint("`worker key create` makes a key")
+                Self::new(Exit::BadConfiguration, error).hint("`worker key create` creates a key")
             }
             StartError::Exposed(_) => Self::new(Exit::BadConfiguration, error)
-                .hint("`--dev` is for an address of this machine alone, such as 127.0.0.1:7010"),
+                .hint("use `--dev` with a loopback address such as 127.0.0.1:7010"),
             StartError::Media(MediaError::Folder(_)) => Self::new(Exit::CannotWrite, error),
             StartError::Media(MediaError::Bucket(_)) => Self::new(Exit::Unavailable, error),
             StartError::Tls(_) => Self::new(Exit::BadConfiguration, error)
@@ -152,7 +152,7 @@ impl From<NoAdministrator> for Failure {
         match error {
             NoAdministrator::Storage(error) => error.into(),
             other => Self::new(Exit::Failed, other).hint(
-                "name the account: `worker key create --full --account NAME#ID`, or `worker account roles NAME#ID user`",
+                "name the account with `worker key create --full --account NAME#ID`, or remove the role with `worker account roles NAME#ID user`",
             ),
         }
     }

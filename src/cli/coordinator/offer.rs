@@ -58,7 +58,9 @@ impl Offer {
         match self.pull(place).await {
             Ok(located) => Ok(Some(located)),
             Err(failure) => {
-                output::aside(format!("{failure}\nGoing on with what is here. {self}"));
+                output::aside(format!(
+                    "{failure}\ncontinuing with the models on disk. {self}"
+                ));
                 Ok(None)
             }
         }
@@ -66,7 +68,7 @@ impl Offer {
 
     async fn is_accepted(&self, place: &Place) -> Result<bool, Failure> {
         let question = format!(
-            "{} fits this machine and answers better than what is here. Download it, {}, to {}? [y/N] ",
+            "{} fits this machine and is better than the models on disk. Download it ({}) to {}? [y/N] ",
             self.name,
             quantity::bytes(self.bytes),
             place.hub.settings().cache_dir.display(),

@@ -13,7 +13,7 @@ use crate::tasks::Tasks;
 /// What commands about accounts and keys have in common.
 #[derive(Debug, clap::Args)]
 pub struct StoreArgs {
-    /// Where the coordinator keeps its accounts, as in serve.database: a path, or postgres://HOST/NAME.
+    /// Database of the coordinator, as in serve.database: a path or postgres://HOST/NAME.
     #[arg(long, global = true, value_name = "DATABASE")]
     database: Option<String>,
     /// Print JSON.
@@ -40,7 +40,7 @@ impl StoreArgs {
         let (location, secret) = self.location(root)?;
         if missing == Missing::Refused && !location.exists() {
             let message =
-                format!("no coordinator has run here: there is no database at {location}");
+                format!("no coordinator has run here: the database {location} does not exist");
             return Err(not_made(message));
         }
         block_on(async move {
@@ -53,7 +53,7 @@ impl StoreArgs {
             let opened = Store::open(&location, &tasks).await;
             let store = opened.map_err(|error| {
                 Failure::from(error).hint(format!(
-                    "the database is {location}; --database names another"
+                    "the database is {location}; choose another with --database"
                 ))
             })?;
             let accounts = Accounts::open(store.clone(), &secret, &tasks).await?;
@@ -81,5 +81,5 @@ impl StoreArgs {
 
 fn not_made(message: String) -> Failure {
     Failure::new(Exit::NotFound, message)
-        .hint("`worker key create` makes the database, and so does `worker serve`")
+        .hint("`worker serve` and `worker key create` create the database; --database or --data-dir selects another")
 }

@@ -29,7 +29,7 @@ impl Serving {
         let written = fs::create_dir_all(data_dir).and_then(|()| fs::write(&file, text));
         if let Err(error) = written {
             let file = file.display();
-            warn!("writing {file} failed, so `worker key join` needs --url: {error}");
+            warn!("writing {file} failed, `worker key join` needs --url: {error}");
         }
     }
 }

@@ -33,7 +33,7 @@ impl Stay {
         tokio::select! {
             done = work => Some(done),
             () = self.signals.stop() => {
-                info!("told to stop while starting");
+                info!("stopped during startup");
                 None
             }
         }
@@ -42,7 +42,7 @@ impl Stay {
     /// What is to be done before the end, unless a second signal comes.
     pub async fn draining(&mut self, grace: Duration, drain: impl Future<Output = Drained>) {
         info!(
-            "stopping: running jobs may finish within {}; a second signal leaves now",
+            "stopping: waiting up to {} for running jobs; a second signal exits at once",
             show_duration(grace)
         );
         tokio::select! {
@@ -50,10 +50,10 @@ impl Stay {
                 0 => info!("stopped"),
                 jobs => {
                     let grace = show_duration(grace);
-                    warn!("stopped with jobs unfinished after {grace}: {jobs} were cut off");
+                    warn!("stopped after {grace} with unfinished jobs: {jobs} cancelled");
                 }
             },
-            () = self.signals.stop() => warn!("left at once"),
+            () = self.signals.stop() => warn!("stopped at once on a second signal, running jobs cancelled"),
         }
     }
 }

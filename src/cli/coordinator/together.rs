@@ -109,7 +109,7 @@ async fn start(
         }
         false => Err(Failure::new(
             Exit::Failed,
-            "the coordinator of this process refused its own worker; the log says why",
+            "starting the worker failed: the coordinator refused it; see the log for the reason",
         )),
     }
 }
