@@ -11,7 +11,7 @@ fn help_documents_the_exit_codes_and_shows_examples() {
     let help = worker(&["--help"]).run().ok();
     for part in [
         "Exit codes:",
-        "78  the configuration is wrong",
+        "78  invalid configuration",
         "Examples:",
         "worker init",
     ] {
@@ -286,7 +286,7 @@ fn a_missing_model_is_not_found_and_near_names_are_told() {
         .run()
         .fails(66, "but not downloaded");
     assert!(
-        told.contains("hint: bring it here: worker models pull qwen3-0.6b"),
+        told.contains("hint: `worker models pull qwen3-0.6b` downloads"),
         "{told}"
     );
     worker(&["generate", "qwen3-0.6b:q9", "Hello"])
@@ -370,7 +370,7 @@ fn misuse_of_generate_is_refused_before_anything_is_loaded() {
     generate(&["--threads", "0"]).fails(78, "from 1 to 1024, found 0");
     generate(&["--top-p", "7"]).fails(2, "top_p");
     generate(&["--temperature", "-1"]).fails(2, "temperature must be between 0 and 100, found -1");
-    let whole = "must be a whole number from 0 to 18446744073709551615";
+    let whole = "must be an integer from 0 to 18446744073709551615";
     for option in ["--seed", "--top-k"] {
         generate(&[option, "-1"]).fails(2, whole);
     }
@@ -616,7 +616,7 @@ fn rust_log_decides_where_no_flag_does() {
     };
     assert!(!log(&[], "error").contains("INFO"));
     assert!(log(&["-v"], "error").contains("INFO"));
-    assert!(log(&[], "loud=er").contains("RUST_LOG=loud=er is ignored"));
+    assert!(log(&[], "loud=er").contains("ignoring RUST_LOG=loud=er"));
 }
 
 #[test]
@@ -645,7 +645,7 @@ fn a_worker_whose_model_is_not_here_does_not_start() {
 }
 
 /// What `init` says where no coordinator is named.
-const ALONE: &str = "no coordinator is named, so nobody will send work. next: worker join TOKEN, with a token that its operator made with `worker key join`; or a [[coordinator]] with url and key in worker.toml";
+const ALONE: &str = "no coordinator chosen, so no jobs will arrive. next: worker join TOKEN, with a token from the operator (`worker key join`), or add a [[coordinator]] with url and key to worker.toml";
 
 #[test]
 fn init_writes_a_configuration_that_passes_its_check() {
@@ -672,7 +672,7 @@ fn init_writes_a_configuration_that_passes_its_check() {
     let before = std::fs::read_to_string(folder.path().join("worker.toml")).unwrap();
     let refused = init(&["--yes"])
         .run()
-        .fails(73, "worker.toml exists already");
+        .fails(73, "worker.toml already exists");
     assert!(refused.contains("--force"), "{refused}");
     init(&["--yes", "--force"]).run().ok();
     assert_eq!(
@@ -737,7 +737,7 @@ fn init_asks_and_takes_the_answers() {
     assert!(text.contains("serve = [\"qwen3-0.6b\"]"), "{text}");
     assert!(text.contains("attic \"one\""), "{text}");
     assert!(shown.contains("or none"), "{shown}");
-    assert!(shown.contains("a key is needed"), "{shown}");
+    assert!(shown.contains("a key is required"), "{shown}");
     assert!(
         text.contains("url = \"wss://muster.example\"\nkey = \"env:HOME\"\n"),
         "{text}"
@@ -772,7 +772,7 @@ fn doctor_finds_a_sound_machine_well() {
         .collect();
     for name in [
         "configuration",
-        "cards",
+        "GPUs",
         "memory",
         "disk for models",
         "clock",
@@ -821,7 +821,7 @@ fn doctor_fails_with_advice_where_something_is_wrong() {
 
     std::fs::write(folder.path().join("file"), "").unwrap();
     let run = doctor("[hub]\ncache_dir = \"file/cache\"\n");
-    assert!(failing(&run).contains("cannot be written"), "{run:?}");
+    assert!(failing(&run).contains("is not writable"), "{run:?}");
     run.fails(1, "failed");
 }
 

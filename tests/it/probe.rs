@@ -147,7 +147,7 @@ fn hidden_cards_are_not_there() {
 #[test]
 fn probe_describes_this_machine_for_people_and_for_programs() {
     let text = worker(&["probe"]).run().ok();
-    for word in ["processor", "thread", "memory", "free of"] {
+    for word in ["CPU", "thread", "memory", "free of"] {
         assert!(text.contains(word), "{word} is not in:\n{text}");
     }
     let json: serde_json::Value =

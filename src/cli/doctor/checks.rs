@@ -24,15 +24,15 @@ const FAR: Duration = Duration::from_secs(4_102_444_800); // 2100-01-01
 
 pub fn configuration(file: Option<&Path>, warnings: &[String]) -> Check {
     let found = match file {
-        Some(file) => format!("{} is right", file.display()),
-        None => "only defaults and the environment; --config FILE names a file".to_owned(),
+        Some(file) => format!("{} is valid", file.display()),
+        None => "defaults and environment only; use --config FILE to check a file".to_owned(),
     };
     match warnings {
         [] => Check::ok("configuration", found),
         some => Check::warn(
             "configuration",
             some.join("; "),
-            "remove what is not meant for this program",
+            "correct or unset these variables",
         ),
     }
 }
@@ -55,9 +55,9 @@ pub fn graphics(machine: &Machine, has_cuda: bool) -> Check {
         (_, []) => {
             let found = machine.notes.join("; ");
             Check::warn(
-                "cards",
+                "GPUs",
                 found,
-                "with an NVIDIA card, install its driver; else all is well, if slower",
+                "with an NVIDIA GPU, install its driver; without one, models run on the CPU",
             )
         }
         (driver, names) => {
@@ -67,11 +67,11 @@ pub fn graphics(machine: &Machine, has_cuda: bool) -> Check {
                 driver.unwrap_or("unknown")
             );
             match has_cuda {
-                true => Check::ok("cards", found),
+                true => Check::ok("GPUs", found),
                 false => Check::warn(
-                    "cards",
-                    format!("{found}; but this build computes on the CPU alone"),
-                    "build it with `--features cuda`",
+                    "GPUs",
+                    format!("{found}; this build runs models on the CPU only"),
+                    "build with `--features cuda`",
                 ),
             }
         }
@@ -84,7 +84,7 @@ pub fn memory(memory: Memory) -> Check {
         0..GIB => Check::warn(
             "memory",
             found,
-            "close other programs; only the smallest models fit",
+            "only the smallest models fit; close other programs",
         ),
         _ => Check::ok("memory", found),
     }
@@ -97,7 +97,7 @@ pub fn disk(name: &'static str, folder: &Path) -> Check {
             return Check::fail(
                 name,
                 format!("{}: {error}", folder.display()),
-                "choose another folder",
+                "choose another folder in the configuration",
             );
         }
     };
@@ -107,18 +107,18 @@ pub fn disk(name: &'static str, folder: &Path) -> Check {
         folder.display()
     );
     if !hardware::is_writable(folder) {
-        let found = format!("{} cannot be written", folder.display());
+        let found = format!("{} is not writable", folder.display());
         return Check::fail(
             name,
             found,
-            "give yourself the right to, or choose another folder in the configuration",
+            "change its permissions, or choose another folder in the configuration",
         );
     }
     match disk.free_bytes / GIB {
         0 => Check::warn(
             name,
             found,
-            "make room, or choose a folder on another disk in the configuration",
+            "free disk space, or choose a folder on another disk in the configuration",
         ),
         _ => Check::ok(name, found),
     }
@@ -131,8 +131,8 @@ pub fn clock(now: SystemTime) -> Check {
         true => Check::ok("clock", "plausible"),
         false => Check::fail(
             "clock",
-            format!("{} seconds after 1970", since.as_secs()),
-            "set the clock",
+            format!("the clock shows {} seconds after 1970", since.as_secs()),
+            "set the system clock",
         ),
     }
 }
@@ -142,8 +142,8 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
     if config.models.serve.0.is_empty() {
         return vec![Check::warn(
             "models",
-            "none is configured",
-            "`worker init` writes a configuration with models",
+            "no model configured",
+            "add models to models.serve; `worker init` writes a configuration with models",
         )];
     }
     let room = room(
@@ -154,18 +154,10 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
     );
     let (place, mut room) = match (Place::open(config), room) {
         (Err(failure), _) => {
-            return vec![Check::fail(
-                "models",
-                failure,
-                "correct the catalog's entry",
-            )];
+            return vec![Check::fail("models", failure, "correct the catalog entry")];
         }
         (_, Err(missing)) => {
-            return vec![Check::fail(
-                "models",
-                missing,
-                "choose another engine.device",
-            )];
+            return vec![Check::fail("models", missing, "set another engine.device")];
         }
         (Ok(place), Ok(room)) => (place, room),
     };
@@ -178,9 +170,7 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
             .and_then(|located| {
                 if !names.insert(located.name.clone()) {
                     let twice = LoadError::AlreadyLoaded { name: located.name };
-                    return Err(
-                        Failure::from(twice).hint("name each model once under models.serve")
-                    );
+                    return Err(Failure::from(twice).hint("list each model once in models.serve"));
                 }
                 let needs = needs(&located.source, &room, &limits(config))?;
                 Ok(fit(needs, Wishes::of(&config.engine), &room))
@@ -189,7 +179,7 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
             Err(failure) => {
                 let advice = failure
                     .advice()
-                    .unwrap_or("`worker models verify` checks its files")
+                    .unwrap_or("`worker models verify` checks the files")
                     .to_owned();
                 Check::fail("models", format!("{wanted}: {failure}"), advice)
             }

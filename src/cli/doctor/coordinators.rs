@@ -12,15 +12,15 @@ pub async fn checks(config: &Config, is_offline: bool) -> Vec<Check> {
     if config.coordinators.is_empty() {
         return vec![Check::warn(
             NAME,
-            "none is configured: nobody will send work",
-            "`worker join TOKEN` with a token from `worker key join`, or a [[coordinator]] with url and key",
+            "no coordinator configured, so no jobs will arrive",
+            "run `worker join TOKEN` with a token of `worker key join`, or add a [[coordinator]] with url and key",
         )];
     }
     if is_offline {
         return vec![Check::warn(
             NAME,
-            "not checked, because of --offline",
-            "leave --offline out",
+            "not checked because of --offline",
+            "run without --offline",
         )];
     }
     let mut checks = Vec::new();
@@ -30,7 +30,11 @@ pub async fn checks(config: &Config, is_offline: bool) -> Vec<Check> {
                 let findings = inquiry.run().await.into_iter();
                 checks.extend(findings.map(|finding| check(&coordinator.url, finding)));
             }
-            Err(failure) => checks.push(Check::fail(NAME, failure, "install CA certificates")),
+            Err(failure) => checks.push(Check::fail(
+                NAME,
+                failure,
+                "install the CA certificates of the system",
+            )),
         }
     }
     checks

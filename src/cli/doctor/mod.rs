@@ -17,17 +17,17 @@ use crate::hardware;
 const EXAMPLES: &str = "\
 Examples:
   worker doctor --config worker.toml
-  worker doctor --model ./tiny.gguf          try this model
+  worker doctor --model ./tiny.gguf          test a generation with this model
   worker doctor --json | jq -r .verdict";
 
-/// Find out why something does not work.
+/// Diagnose configuration, hardware, models and coordinators.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// The model to try (default: the first one configured, else the demo model).
+    /// Model for the test generation (default: the first configured model, else the built-in one).
     #[arg(long)]
     model: Option<String>,
 }
@@ -96,7 +96,7 @@ fn configuration(root: &Root) -> Result<(Config, Check, Vec<Check>), Failure> {
             let check = Check::fail(
                 "configuration",
                 &failure,
-                "`worker config check FILE` shows every error",
+                "correct the file; `worker config check FILE` checks it again",
             );
             let environment = Sources::of_process(None, Vec::new()).environment;
             let home = environment

@@ -26,8 +26,8 @@ pub async fn generation(config: &Config, asked: Option<&str>) -> Check {
         Ok(None) => {
             return Check::warn(
                 NAME,
-                "there is no model here to try",
-                "worker models pull smollm2-135m-instruct",
+                "no model on disk for a test generation",
+                "`worker models pull smollm2-135m-instruct` downloads a small one",
             );
         }
         Err(failure) => return failed(&failure),
@@ -37,7 +37,7 @@ pub async fn generation(config: &Config, asked: Option<&str>) -> Check {
         Ok((usage, seconds)) => Check::ok(
             NAME,
             format!(
-                "{name} made {} tokens in {seconds:.2} s",
+                "{name} generated {} tokens in {seconds:.2} s",
                 usage.completion_tokens
             ),
         ),

@@ -76,9 +76,9 @@ pub fn proposal(candidates: &[Candidate], device: DeviceChoice) -> Vec<String> {
 }
 
 pub fn table(candidates: &[Candidate]) -> String {
-    let mut table = Table::new(["model", "quantization", "takes", ""]);
+    let mut table = Table::new(["model", "quantization", "memory", ""]);
     for candidate in candidates {
-        let here = if candidate.is_here() { "is here" } else { "" };
+        let here = if candidate.is_here() { "on disk" } else { "" };
         let takes = quantity::bytes(candidate.total_bytes);
         table.row([
             candidate.name.clone(),
@@ -103,8 +103,8 @@ fn known(word: &str, candidates: &[Candidate]) -> Result<String, String> {
     match names.clone().find(|name| name.eq_ignore_ascii_case(word)) {
         Some(name) => Ok(name.to_owned()),
         None => Err(match nearest(word, &mut names) {
-            Some(near) => format!("there is no {word} above; did you mean {near}?"),
-            None => format!("there is no {word} above"),
+            Some(near) => format!("unknown model {word}; did you mean {near}?"),
+            None => format!("unknown model {word}: choose from the list above"),
         }),
     }
 }
@@ -174,7 +174,7 @@ mod tests {
         assert!(parse("none", &all).unwrap().is_empty());
         assert_eq!(
             parse("lama", &all).unwrap_err(),
-            "there is no lama above; did you mean llama?"
+            "unknown model lama; did you mean llama?"
         );
     }
 }

@@ -20,31 +20,31 @@ use write::Choices;
 
 const EXAMPLES: &str = "\
 Examples:
-  worker init                                ask, with an answer proposed for every question
-  worker init --yes                          take every proposal
+  worker init                                ask each question, with a default answer
+  worker init --yes                          take every default
   worker init --yes --force /etc/worker.toml
   worker init --yes --join wss://muster.example --key file:/etc/muster/key";
 
-/// Write a worker.toml that fits this machine.
+/// Write a worker.toml for this machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where to write it.
+    /// File to write.
     #[arg(default_value = "worker.toml")]
     file: PathBuf,
-    /// Take every proposal instead of asking.
+    /// Take every default instead of asking.
     #[arg(long, short)]
     yes: bool,
     /// Replace the file if it exists.
     #[arg(long)]
     force: bool,
-    /// The coordinator to work for: its address, or a join token, which holds the key.
+    /// Coordinator to work for: its URL, or a join token, which includes the key.
     #[arg(long, value_name = "URL")]
     join: Option<String>,
-    /// Your key there: its text, "file:PATH" or "env:NAME".
+    /// Your API key there: the key itself, "file:PATH" or "env:NAME".
     #[arg(long, value_name = "KEY", requires = "join")]
     key: Option<String>,
-    /// Talk to the coordinator without encryption, the key included.
+    /// Connect to the coordinator without TLS, sending the key in plain text.
     #[arg(long, requires = "join")]
     insecure: bool,
 }
@@ -53,10 +53,11 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     root.start_log()?;
     publish::check(&args.file, args.force)?;
     if !args.yes && !io::stdin().is_terminal() {
-        return Err(
-            Failure::new(Exit::Usage, "standard input is no terminal to ask on")
-                .hint("`worker init --yes` takes every proposal"),
-        );
+        return Err(Failure::new(
+            Exit::Usage,
+            "cannot ask questions: standard input is not a terminal",
+        )
+        .hint("`worker init --yes` takes every default"));
     }
     // A configuration that is to be replaced does not count here.
     let config = Root {
@@ -80,11 +81,9 @@ fn ask(
     machine: &Machine,
     root: &Root,
 ) -> Result<Choices, Failure> {
-    let name = questions.ask(
-        "What is this worker called?",
-        &config.worker.name(),
-        |text| Ok(text.to_owned()),
-    )?;
+    let name = questions.ask("Name of this worker?", &config.worker.name(), |text| {
+        Ok(text.to_owned())
+    })?;
     let device = device(questions, machine)?;
     let place = Place::open(config)?;
     let room = room(machine, device, &config.owner, cfg!(feature = "cuda"))
@@ -93,7 +92,7 @@ fn ask(
     questions.show(&choose::table(&candidates))?;
     let proposed = choose::proposal(&candidates, room.device);
     let names = questions.ask(
-        "Which models should it serve (names, or none)?",
+        "Models to serve (names, or none)?",
         &proposed.join(" "),
         |text| choose::parse(text, &candidates),
     )?;
@@ -129,10 +128,13 @@ pub fn proposed(root: &Root, coordinator: Section) -> Result<String, Failure> {
 fn coordinator(questions: &mut Questions, args: &Args) -> Result<Option<Section>, Failure> {
     let address = match &args.join {
         Some(given) => address(given).map_err(|wanted| {
-            Failure::new(Exit::Usage, format!("--join takes {wanted}, found {given}"))
+            Failure::new(
+                Exit::Usage,
+                format!("--join must be {wanted}, found {given}"),
+            )
         })?,
         None => questions.ask(
-            "Which coordinator should it work for (its address, a join token, or none)?",
+            "Coordinator to work for (URL, join token, or none)?",
             "none",
             address,
         )?,
@@ -148,9 +150,13 @@ fn coordinator(questions: &mut Questions, args: &Args) -> Result<Option<Section>
         Some(key) => key.clone(),
         None if args.yes => {
             return Err(Failure::new(Exit::Usage, "--join needs a key")
-                .hint("--key KEY, or a join token instead of the address"));
+                .hint("add --key KEY, or give a join token instead of the URL"));
         }
-        None => questions.ask("Your key there (its text, file:PATH or env:NAME)?", "", key)?,
+        None => questions.ask(
+            "Your API key there (the key itself, file:PATH or env:NAME)?",
+            "",
+            key,
+        )?,
     };
     Ok(Some(Section {
         url: address,
@@ -172,13 +178,13 @@ fn address(text: &str) -> Result<Option<String>, String> {
     match text {
         "none" => Ok(None),
         text if is_address(text) => Ok(Some(text.to_owned())),
-        _ => Err("an address such as wss://muster.example, a join token, or none".to_owned()),
+        _ => Err("a URL such as wss://muster.example, a join token, or none".to_owned()),
     }
 }
 
 fn key(text: &str) -> Result<String, String> {
     match text.is_empty() {
-        true => Err("a key is needed: ask the coordinator's operator for one".to_owned()),
+        true => Err("a key is required: ask the operator of the coordinator for one".to_owned()),
         false => Ok(text.to_owned()),
     }
 }
@@ -195,7 +201,7 @@ fn device(questions: &mut Questions, machine: &Machine) -> Result<DeviceSetting,
         .collect();
     questions.show(&cards.concat())?;
     questions.ask(
-        "Which device should models run on (auto, cpu, cuda:N)?",
+        "Device to run models on (auto, cpu or cuda:N)?",
         "auto",
         |text| {
             let device = DeviceSetting::parse(text);
@@ -207,7 +213,7 @@ fn device(questions: &mut Questions, machine: &Machine) -> Result<DeviceSetting,
             };
             device
                 .filter(exists)
-                .ok_or_else(|| "auto, cpu or one of the cards above".to_owned())
+                .ok_or_else(|| "must be auto, cpu or a GPU of the list above".to_owned())
         },
     )
 }

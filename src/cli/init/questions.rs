@@ -57,12 +57,12 @@ fn say(text: &str) -> Result<(), Failure> {
 fn answer() -> Result<String, Failure> {
     let mut line = String::new();
     let read = io::stdin().read_line(&mut line);
-    match read
-        .map_err(|error| Failure::new(Exit::Failed, format!("no answer can be read: {error}")))?
-    {
+    match read.map_err(|error| {
+        Failure::new(Exit::Failed, format!("reading the answer failed: {error}"))
+    })? {
         0 => Err(Failure::new(
             Exit::Failed,
-            "the answers ended before the questions; nothing is written",
+            "standard input ended before the last answer; nothing written",
         )),
         _ => Ok(line.trim().to_owned()),
     }

@@ -28,11 +28,10 @@ impl Choices {
         let missing = self.models.iter().filter(|model| !model.is_here());
         let pulls = missing.map(|model| format!("next: worker models pull {}", model.served()));
         let nothing = self.models.is_empty();
-        let nothing =
-            nothing.then(|| "no model is chosen: name some under models.serve".to_owned());
+        let nothing = nothing.then(|| "no model chosen: add models to models.serve".to_owned());
         let alone = self.coordinator.is_none().then(|| {
             format!(
-                "no coordinator is named, so nobody will send work. next: worker join TOKEN, with a token that its operator made with `worker key join`; or a [[coordinator]] with url and key in {}",
+                "no coordinator chosen, so no jobs will arrive. next: worker join TOKEN, with a token from the operator (`worker key join`), or add a [[coordinator]] with url and key to {}",
                 file.display()
             )
         });
@@ -47,13 +46,13 @@ impl Choices {
         let cards: Vec<&str> = machine.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
         let memory = quantity::bytes(machine.memory.total_bytes);
         let cards = if cards.is_empty() {
-            "no card".to_owned()
+            "no GPU".to_owned()
         } else {
             cards.join(", ")
         };
         let mut text = format!(
             "# Written by `worker init` for {cards}, {}, {memory}.\n\
-             # `worker config example` prints every setting; `worker config check` shows what is in force.\n\n\
+             # `worker config example` prints every setting; `worker config check` shows the values in use.\n\n\
              [worker]\nname = {}\n",
             machine.cpu.model,
             quoted(&self.name),
@@ -64,7 +63,7 @@ impl Choices {
         text += "\n[models]\n";
         for model in &self.models {
             text += &format!(
-                "# {}: {}, with room for its jobs\n",
+                "# {}: {}, including memory for jobs\n",
                 model.name,
                 quantity::bytes(model.total_bytes)
             );

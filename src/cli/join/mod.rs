@@ -15,24 +15,24 @@ use token::Token;
 
 const EXAMPLES: &str = "\
 Examples:
-  worker join muster-join-1.eyJ1cmwi...        join with the token that `worker key join` printed
+  worker join muster-join-1.eyJ1cmwi...        join with the token of `worker key join`
   worker join muster-join-1.eyJ1cmwi... -c /etc/muster/worker.toml
-  worker --config worker.toml                  start the worker afterwards";
+  worker --config worker.toml                  then start the worker";
 
-/// Join a coordinator with the token that its operator made.
+/// Join a coordinator with a token from its operator.
 ///
-/// Looks whether the coordinator can be reached and accepts the key, then adds it to worker.toml (or to the file of
-/// --config), which is written if it does not exist. The file holds a key, so that only you can read it.
+/// Checks that the coordinator is reachable and accepts the key, then adds the coordinator to worker.toml or the file
+/// of --config. Creates the file if missing. The file holds the key, so only you can read it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What `worker key join` printed on the coordinator's machine.
+    /// Token printed by `worker key join` on the coordinator's machine.
     #[arg(value_name = "TOKEN", value_parser = Token::parse)]
     token: Token,
-    /// What this worker is called there (default: the name in the token, else that in the file).
+    /// Name of this worker at the coordinator (default: the name in the token, else in the file).
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Write the file without asking the coordinator anything.
+    /// Write the file without checking the coordinator.
     #[arg(long)]
     unchecked: bool,
 }
@@ -67,9 +67,13 @@ fn extended(file: &Path, root: &Root, section: &Section) -> Result<String, Failu
     publish::check(file, true)?;
     let loaded = root.load_file(file.to_owned())?;
     if find(&loaded, section).is_some() {
-        let message = format!("{} names {} already", file.display(), section.url);
+        let message = format!(
+            "{} already has the coordinator {}",
+            file.display(),
+            section.url
+        );
         return Err(Failure::new(Exit::CannotWrite, message)
-            .hint("change the key in its [[coordinator]], or remove that section and join again"));
+            .hint("change the key in that [[coordinator]], or remove the section and join again"));
     }
     let text = std::fs::read_to_string(file).map_err(|error| Failure::reading(file, &error))?;
     Ok(format!("{}\n{}", text.trim_end(), section.text()))
@@ -96,9 +100,8 @@ fn examine(config: &Config, section: &Section) -> Result<(), Failure> {
         Some(finding) => {
             let message = format!("joining {} failed: {}", section.url, finding.found);
             let remedy = finding.remedy.as_deref().unwrap_or("try again later");
-            Err(Failure::new(Exit::Unavailable, message).hint(format!(
-                "{remedy}; --unchecked writes the file all the same"
-            )))
+            Err(Failure::new(Exit::Unavailable, message)
+                .hint(format!("{remedy}; --unchecked skips this check")))
         }
     }
 }

@@ -35,7 +35,7 @@ impl Token {
         let text = text.trim();
         let Some(coded) = text.strip_prefix(PREFIX) else {
             return Err(match Self::is_one(text) {
-                true => "the join token is of a newer version: update this program".to_owned(),
+                true => "the join token needs a newer version: update this program".to_owned(),
                 false => format!("a join token begins with {PREFIX}"),
             });
         };
