@@ -16,13 +16,14 @@ const EXAMPLES: &str = "\
 Examples:
   worker account list                         logins, names, roles and kudos of all accounts
   worker account roles alice user moderator   make the account with the login alice a moderator
-  worker account roles bob#7 user             the same for account 7, which calls itself bob";
+  worker account roles bob#7 user             the same for account 7, display name bob";
 
-/// List the accounts of a coordinator and change what they may do.
+/// List the accounts of a coordinator and set their roles.
 ///
-/// An account has a login, which the operator chose and which never changes, and a display name, which its user may
-/// change at any time and which several accounts may share. Commands take the login, name#id or #id.
-/// `worker key create --account LOGIN` makes an account. A running coordinator takes notice within a second.
+/// An account has a login and a display name. The operator chooses the login, which is unique and never changes. The
+/// user may change the display name at any time, and several accounts may share one. Commands take a login, name#id
+/// or #id. `worker key create --account LOGIN` creates an account. A running coordinator applies changes within a
+/// second.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -38,19 +39,19 @@ enum Command {
     Roles(RolesArgs),
 }
 
-/// List the accounts.
+/// List all accounts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  worker account list\n  worker account list --json")]
 struct ListArgs {}
 
-/// Say what an account may do, instead of what it might before.
+/// Replace the roles of an account.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  worker account roles alice user worker_owner")]
 struct RolesArgs {
-    /// Whose roles these are: a login, name#id or #id.
+    /// The account: a login, name#id or #id.
     #[arg(value_name = "ACCOUNT", value_parser = account_name)]
     account: String,
-    /// All of its roles: user, moderator, admin, worker_owner.
+    /// All roles of the account: user, moderator, admin, worker_owner.
     #[arg(required = true, value_name = "ROLE", value_parser = role)]
     roles: Vec<Roles>,
 }
@@ -103,7 +104,7 @@ async fn change(args: &RolesArgs, accounts: &Accounts, json: bool) -> Result<(),
         RoleChange::Done if json => {
             output::json(&AccountReport::from(AccountRow { roles, ..account }))
         }
-        RoleChange::Done => output::line(format!("{name} may now act as {}", listed(roles))),
+        RoleChange::Done => output::line(format!("{name} now has the roles {}", listed(roles))),
     }
 }
 
@@ -117,20 +118,19 @@ pub async fn find(named: &str, accounts: &Accounts) -> Result<Option<AccountRow>
 }
 
 pub fn no_account(named: &str) -> Failure {
-    let message = format!("there is no account with the login or number {named}");
-    Failure::new(Exit::NotFound, message)
-        .hint("`worker account list` shows them, `worker key create --account LOGIN` makes one")
+    let message = format!("no account has the login or number {named}");
+    Failure::new(Exit::NotFound, message).hint(
+        "`worker account list` shows all accounts, `worker key create --account LOGIN` creates one",
+    )
 }
 
 /// Any user may take any display name, so none of them is taken for the account that is meant.
 fn only_names(named: &str, candidates: &[AccountRow]) -> Failure {
     let candidates: Vec<_> = candidates.iter().map(shown).collect();
     let candidates = candidates.join(", ");
-    let message =
-        format!("no account has the login {named}; accounts that come near: {candidates}");
+    let message = format!("no account has the login {named}; similar accounts: {candidates}");
     Failure::new(Exit::NotFound, message).hint(
-        "a display name may be anybody's: name the account by its login or as name#id, as `worker account list` \
-         shows them",
+        "display names are not unique: give the login or name#id, as `worker account list` shows them",
     )
 }
 
@@ -152,8 +152,8 @@ pub fn name_and_number(name: &str, account: AccountId) -> String {
 }
 
 fn last_admin(name: &str) -> Failure {
-    let message = format!("{name} is the last administrator: nobody could manage anything");
-    Failure::new(Exit::Failed, message).hint("make somebody else an admin first")
+    let message = format!("refusing to take the role admin from {name}, the last administrator");
+    Failure::new(Exit::Failed, message).hint("give another account the role admin first")
 }
 
 /// A name that a table and a log can show.
@@ -161,7 +161,7 @@ pub fn account_name(text: &str) -> Result<String, String> {
     match text.is_empty() || text.len() > LONGEST_NAME || !is_readable(text) {
         false => Ok(text.to_owned()),
         true => Err(format!(
-            "an account's name has 1 to {LONGEST_NAME} bytes and no {FORBIDDEN}"
+            "an account name must have 1 to {LONGEST_NAME} bytes and no {FORBIDDEN}"
         )),
     }
 }
@@ -170,7 +170,7 @@ pub fn account_name(text: &str) -> Result<String, String> {
 const LONGEST_NAME: usize = 200;
 
 pub fn role(text: &str) -> Result<Roles, String> {
-    Roles::named(text).ok_or_else(|| format!("the roles are {}", listed(Roles::ALL)))
+    Roles::named(text).ok_or_else(|| format!("known roles: {}", listed(Roles::ALL)))
 }
 
 fn listed(roles: Roles) -> String {

@@ -14,6 +14,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
+    /// The shell to complete commands in.
     shell: Shell,
 }
 

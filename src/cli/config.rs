@@ -11,18 +11,18 @@ use crate::config::{Found, Loaded, example};
 
 const EXAMPLES: &str = "\
 Examples:
-  worker config check worker.toml            is it right, and where does each value come from?
+  worker config check worker.toml            check the file, show each value and its source
   MUSTER_ENGINE_THREADS=4 worker config check
-  worker config example > worker.toml        every setting with its default";
+  worker config example > worker.toml        write every setting with its default";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
   worker config check worker.toml
-  worker config check --json                 the defaults and the environment, as JSON";
+  worker config check --json                 show defaults and environment as JSON";
 
 const EXAMPLE_EXAMPLES: &str = "Example:\n  worker config example > worker.toml";
 
-/// Check the configuration, or print every setting.
+/// Check the configuration, or print an example.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -36,18 +36,18 @@ enum Action {
     Example(Example),
 }
 
-/// Check the configuration and show where each value comes from.
+/// Check the configuration and show the source of each value.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = CHECK_EXAMPLES)]
 struct Check {
-    /// The file to check (default: that of --config, else only defaults and environment).
+    /// The file to check (default: the file of --config; without one, only defaults and environment).
     file: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Print every setting with its default and why one would change it.
+/// Print every setting with its default and a reason to change it.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXAMPLE_EXAMPLES)]
 struct Example {}

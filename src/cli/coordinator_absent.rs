@@ -13,7 +13,7 @@ pub fn up(_: &up::Args, _: Vec<Flag>, _: &Root) -> Result<(), Failure> {
 
 pub fn absent(command: &str) -> Failure {
     Failure::unavailable(format!(
-        "`worker {command}` needs the coordinator, which this build leaves out"
+        "`worker {command}` needs the coordinator, which is not in this build"
     ))
-    .hint("build it with `--features coordinator`")
+    .hint("build with `--features coordinator`")
 }

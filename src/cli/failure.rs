@@ -33,18 +33,18 @@ impl Exit {
         (Self::Usage, "invalid arguments"),
         (
             Self::BadData,
-            "a file is broken: a damaged model, a wrong hash",
+            "invalid data: a damaged model, a wrong checksum",
         ),
-        (Self::NotFound, "a file or a model does not exist"),
+        (Self::NotFound, "not found: a file, a model, an account"),
         (
             Self::Unavailable,
-            "not available: not built in, no network, no room",
+            "unavailable: not in this build, no network, not enough memory",
         ),
         (
             Self::CannotWrite,
-            "a file cannot be written: no permission, disk full",
+            "cannot write a file: no permission, disk full",
         ),
-        (Self::BadConfiguration, "the configuration is wrong"),
+        (Self::BadConfiguration, "invalid configuration"),
         (Self::Interrupted, "interrupted by Ctrl-C"),
     ];
 
@@ -53,12 +53,10 @@ impl Exit {
         let rows = Self::ALL
             .iter()
             .map(|(exit, meaning)| format!("  {:>3}  {meaning}", *exit as u8));
-        std::iter::once(
-            "    0  success; a service ends with it when it was told to stop".to_owned(),
-        )
-        .chain(rows)
-        .collect::<Vec<_>>()
-        .join("\n")
+        std::iter::once("    0  success; also a service that stopped on a signal".to_owned())
+            .chain(rows)
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 }
 
@@ -217,15 +215,15 @@ impl From<LocateError> for Failure {
             LocateError::Unknown(error) => error.into(),
             LocateError::UnknownQuantization(error) => error.into(),
             LocateError::NotHere { ref name } => {
-                let hint = format!("bring it here: worker models pull {name}");
+                let hint = format!("`worker models pull {name}` downloads the model");
                 Self::new(Exit::NotFound, error).hint(hint)
             }
             LocateError::Damaged { ref name } => {
-                let hint = format!("bring it anew: worker models pull {name}");
+                let hint = format!("`worker models pull {name}` downloads the model again");
                 Self::new(Exit::BadData, error).hint(hint)
             }
             LocateError::NotPulled { ref name } => {
-                let hint = format!("bring it here: worker models pull {name}");
+                let hint = format!("`worker models pull {name}` downloads the model");
                 Self::new(Exit::NotFound, error).hint(hint)
             }
             LocateError::Hub(error) => error.into(),
@@ -256,12 +254,12 @@ impl From<DaemonError> for Failure {
             DaemonError::DoesNotFit { ref refusal, .. } => {
                 let hint = to_fit(
                     refusal,
-                    "a smaller quantization, a smaller --context or engine.kv_memory may fit",
+                    "choose a smaller quantization, or lower --context or engine.kv_memory",
                 );
                 Self::new(Exit::Unavailable, error).hint(hint)
             }
             DaemonError::Refused(_) => Self::new(Exit::BadConfiguration, error)
-                .hint("the key, the name or the address of a [[coordinator]] has to change"),
+                .hint("correct key, name or url of the [[coordinator]]"),
             DaemonError::Address(_) => Self::new(Exit::BadConfiguration, error),
             DaemonError::Signals(_) | DaemonError::Tls(_) => Self::new(Exit::Failed, error),
         }
@@ -298,7 +296,7 @@ impl From<CheckpointError> for Failure {
 /// What the owner can do about a model that does not fit: keep less, or this.
 pub fn to_fit(refusal: &Refusal, otherwise: &'static str) -> &'static str {
     match refusal.fits_without_keep() {
-        true => "it fits with a smaller owner.keep_free",
+        true => "lower owner.keep_free, then the model fits",
         false => otherwise,
     }
 }

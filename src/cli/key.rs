@@ -17,32 +17,34 @@ use crate::protocol::job::{AccountId, UnixMillis};
 
 const EXAMPLES: &str = "\
 Examples:
-  worker key create                           a key of the administrator that submits requests
+  worker key create                           create a key of the administrator for requests
   worker key create --account alice --expires 30d
-  worker key create --account alice --full    a key that may do whatever the account may do
-  worker key create --worker rig-1            a key that connects the worker rig-1 and nothing else
-  worker key list                             every key but its text, which nobody knows
-  worker key revoke 4f1d02a9c3e8              revoke a key, which takes effect within a second";
+  worker key create --account alice --full    create a key with every scope
+  worker key create --worker rig-1            create a key that only connects the worker rig-1
+  worker key list                             list all keys, without their secret text
+  worker key revoke 4f1d02a9c3e8              revoke a key within a second
+  worker key join                             create a token for a new worker";
 
 const SCOPES: &str = "\
 Scopes:
-  inference.submit   submit requests, and read and cancel them
+  inference.submit   submit, read and cancel requests
   worker.connect     connect workers, by socket and by polling
   account.read       read the account: balance, workers, shared keys, requests
-  account.manage     change things: transfer kudos, rename or delete the account, make shared keys, teams, styles
-                     and messages, change workers, and whatever the roles moderator and admin allow
-  full               all of these
+  account.manage     manage the account: transfer kudos, rename or delete the account,
+                     create shared keys, teams, styles and messages, change workers,
+                     and use the roles moderator and admin
+  full               all scopes
 
-Clients of the AI Horde API use one key for everything: give them a key made with --full.
+Clients of the AI Horde API use one key for everything: create their keys with --full.
 
 Examples:
   worker key create --account alice
   worker key create --account alice --full
   worker key create --worker rig-1";
 
-/// Make, list and revoke the keys of a coordinator.
+/// Create, list and revoke the keys of a coordinator.
 ///
-/// A running coordinator takes notice within a second.
+/// A running coordinator applies changes within a second.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -60,39 +62,39 @@ enum Command {
     Join(key_join::Args),
 }
 
-/// Make a key and print it, this one time.
+/// Create a key and print it once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = SCOPES)]
 struct CreateArgs {
-    /// Whose key it is: a login, name#id or #id. A login that nobody has makes an account (default: the administrator).
+    /// The account of the key: a login, name#id or #id. A new login creates the account (default: the administrator).
     #[arg(long, value_name = "ACCOUNT", value_parser = account_name)]
     account: Option<String>,
-    /// Make the account of this login, also where other accounts call themselves so.
+    /// Create the account even if another account has this display name.
     #[arg(long, requires = "account")]
     new: bool,
-    /// What you call the key.
+    /// Label of the key in `worker key list`.
     #[arg(long, value_name = "TEXT", default_value = "")]
     label: String,
-    /// What the key may do: inference.submit, worker.connect, account.read, account.manage, full; repeat for several
+    /// Scope of the key: inference.submit, worker.connect, account.read, account.manage, full; repeat for several
     /// (default: inference.submit and account.read, or worker.connect with --worker).
     #[arg(long = "scope", value_name = "SCOPE", value_parser = scope)]
     scopes: Vec<Scopes>,
     /// Give the key every scope.
     #[arg(long, conflicts_with_all = ["scopes", "worker"])]
     full: bool,
-    /// Bind it to the worker of this name.
+    /// Bind the key to the worker of this name.
     #[arg(long, value_name = "NAME")]
     worker: Option<String>,
-    /// What a new account may do: user, moderator, admin, worker_owner; repeat for several (default: user and
+    /// Role of a new account: user, moderator, admin, worker_owner; repeat for several (default: user and
     /// worker_owner).
     #[arg(long = "role", value_name = "ROLE", value_parser = role, requires = "account")]
     roles: Vec<Roles>,
-    /// How long it is valid, such as 30d or 12h (default: until it is revoked).
+    /// How long the key is valid, such as 30d or 12h (default: until revoked).
     #[arg(long, value_name = "TIME", value_parser = lifetime)]
     expires: Option<Duration>,
 }
 
-/// List the keys.
+/// List all keys.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  worker key list\n  worker key list --json")]
 struct ListArgs {}
@@ -101,7 +103,7 @@ struct ListArgs {}
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  worker key revoke 4f1d02a9c3e8")]
 struct RevokeArgs {
-    /// The key's id, as `worker key list` shows it.
+    /// The id of the key, as `worker key list` shows it.
     id: String,
 }
 
@@ -218,7 +220,7 @@ impl Holder<'_> {
     async fn make(&self, named: &str, accounts: &Accounts) -> Result<AccountId, Failure> {
         let login = Login::parse(named).map_err(|error| {
             Failure::new(Exit::Usage, format!("--account {named}: {error}"))
-                .hint("the user may choose any display name later")
+                .hint("choose a valid login; the user may set any display name later")
         })?;
         match (login.is_admin(), self.roles) {
             (true, None) => return first_administrator(accounts).await,
@@ -232,7 +234,8 @@ impl Holder<'_> {
         let roles = self.roles.unwrap_or(Roles::USER.with(Roles::WORKER_OWNER));
         let made = accounts.create_with_login(&login, roles).await?;
         made.ok_or_else(|| {
-            let message = format!("the login {login} was taken meanwhile");
+            let message =
+                format!("creating the account {login} failed: another process took the login");
             Failure::new(Exit::Failed, message).hint("run the command again")
         })
     }
@@ -244,9 +247,8 @@ async fn first_administrator(accounts: &Accounts) -> Result<AccountId, Failure> 
         None => Ok(accounts.administrator_or_new().await?),
         Some(other) => {
             let other = shown(&other);
-            let message = format!("no account has the login admin; the administrator is {other}");
-            Err(Failure::new(Exit::NotFound, message)
-                .hint(format!("name the account: --account {other}")))
+            let message = format!("no account has the login admin: the administrator is {other}");
+            Err(Failure::new(Exit::NotFound, message).hint(format!("use --account {other}")))
         }
     }
 }
@@ -262,9 +264,7 @@ fn show_new(key: &NewKey, account: &str, json: bool) -> Result<(), Failure> {
         });
     }
     output::line(text)?;
-    output::aside(format!(
-        "this is key {id} of {account}; it is not shown again"
-    ));
+    output::aside(format!("key {id} of {account}; not shown again"));
     Ok(())
 }
 
@@ -288,16 +288,16 @@ async fn list(accounts: &Accounts, json: bool) -> Result<(), Failure> {
 async fn revoke(id: &str, accounts: &Accounts, json: bool) -> Result<(), Failure> {
     let keys = accounts.list_keys().await?;
     if !keys.iter().any(|key| key.public_id == id) {
-        return Err(Failure::new(Exit::NotFound, "there is no key of this id")
-            .hint("`worker key list` shows the ids; the key itself is not one"));
+        return Err(Failure::new(Exit::NotFound, "no key has this id")
+            .hint("`worker key list` shows the ids; do not give the key itself"));
     }
     let revoked_now = accounts.revoke_key(id).await?;
     if json {
         return output::json(&RevokedReport { id, revoked_now });
     }
     output::line(match revoked_now {
-        true => format!("{id} is revoked"),
-        false => format!("{id} was revoked before"),
+        true => format!("revoked {id}"),
+        false => format!("{id} was already revoked"),
     })
 }
 
@@ -321,8 +321,8 @@ impl CreateArgs {
 
 fn exists(account: &AccountRow) -> Failure {
     let name = shown(account);
-    let message = format!("the account {name} exists, and --role and --new are for new ones");
-    Failure::new(Exit::Usage, message).hint("`worker account roles` changes what an account may do")
+    let message = format!("the account {name} exists: --role and --new are for new accounts");
+    Failure::new(Exit::Usage, message).hint("`worker account roles` sets the roles of an account")
 }
 
 fn state(key: &KeyRow) -> String {
@@ -351,11 +351,11 @@ fn scope(text: &str) -> Result<Scopes, String> {
     let known = || Scopes::ALL.names().collect::<Vec<_>>().join(", ") + ", full";
     let full = (text == FULL).then_some(Scopes::ALL);
     full.or_else(|| Scopes::named(text))
-        .ok_or_else(|| format!("the scopes are {}", known()))
+        .ok_or_else(|| format!("known scopes: {}", known()))
 }
 
 fn lifetime(text: &str) -> Result<Duration, String> {
-    parse_duration(text).ok_or_else(|| "a time such as 30d or 12h is wanted".to_owned())
+    parse_duration(text).ok_or_else(|| "must be a duration such as 30d or 12h".to_owned())
 }
 
 impl From<KeyRow> for KeyReport {

@@ -2,7 +2,7 @@
 
 use super::{Failure, Root};
 
-/// Make, list and revoke the keys of a coordinator, which this build leaves out.
+/// Create, list and revoke the keys of a coordinator (not in this build).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  worker key list")]
 pub struct Args {}

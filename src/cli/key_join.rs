@@ -14,28 +14,29 @@ use crate::protocol::job::AccountId;
 
 const EXAMPLES: &str = "\
 Examples:
-  worker key join                              a token for a worker of the administrator
+  worker key join                              create a token for a worker of the administrator
   worker key join --account alice --worker attic
   worker key join --url https://muster.example
-  worker join TOKEN                            on the worker's machine, with what this prints";
+  worker join TOKEN                            join, on the worker's machine";
 
-/// Make a key that only connects workers, and print it with this coordinator's address as one token.
+/// Create a token with which a worker joins this coordinator.
 ///
-/// `worker join TOKEN` on another machine takes it. The token holds the key: whoever has it can connect workers of the
-/// account. `worker key revoke` takes it back.
+/// The token holds the coordinator's address and a new key that only connects workers; use it with `worker join
+/// TOKEN` on the worker's machine. Keep the token secret: its holder can connect workers of the account. `worker key
+/// revoke` revokes the key.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The account that the workers earn kudos for (default: the administrator).
+    /// The account that owns the workers and earns their kudos (default: the administrator).
     #[arg(long, value_name = "ACCOUNT")]
     pub account: Option<String>,
     /// Bind the key to the worker of this name.
     #[arg(long, value_name = "NAME")]
     worker: Option<String>,
-    /// Where workers reach this coordinator (default: serve.public_url, else the address it listens on).
+    /// URL under which workers reach this coordinator (default: serve.public_url, else the listen address).
     #[arg(long, value_name = "URL")]
     url: Option<Url>,
-    /// Let the key travel without encryption, on a network that is yours alone.
+    /// Allow a URL without TLS, which sends the key in plain text; only for a private network.
     #[arg(long)]
     insecure: bool,
 }
@@ -92,12 +93,12 @@ pub async fn run(
     }
     output::line(&token)?;
     output::aside(format!(
-        "this holds key {id} of {shown}, which only connects workers; it is not shown again\n\
+        "token with key {id} of {shown}, which only connects workers; not shown again\n\
          next, on the worker's machine: worker join TOKEN"
     ));
     if is_local(&address.url) {
         output::aside(format!(
-            "{url} leads nowhere from other machines: --url names an address they can use"
+            "other machines cannot reach {url}: use --url URL with an address of this machine"
         ));
     }
     Ok(())
@@ -120,10 +121,10 @@ impl Args {
         }
         if url.scheme() == "http" && !is_local(&url) && !self.insecure {
             let message = format!(
-                "making a join token failed: {url} has no TLS, so that the key would travel in the clear"
+                "creating a join token failed: {url} has no TLS and would send the key in plain text"
             );
             return Err(Failure::new(Exit::BadConfiguration, message).hint(
-                "start the coordinator with `worker serve --self-signed`, or add --insecure on a network that is yours alone",
+                "start the coordinator with `worker serve --self-signed`, or add --insecure on a private network",
             ));
         }
         let has_tls = url.scheme() == "https";
@@ -144,9 +145,9 @@ fn served_at(serving: Option<&Serving>, config: &Config) -> Result<Url, Failure>
     if address.port() == 0 {
         return Err(Failure::new(
             Exit::Unavailable,
-            "making a join token failed: the port of the coordinator is not known before it starts",
+            "creating a join token failed: the port of the coordinator is unknown until its start",
         )
-        .hint("start it first, or name its address with --url"));
+        .hint("start the coordinator first, or give its address with --url"));
     }
     let scheme = if has_tls { "https" } else { "http" };
     let url = format!("{scheme}://{}", from_outside(address));

@@ -20,7 +20,7 @@ pub fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T
         .enable_all()
         .build();
     let runtime = runtime
-        .map_err(|error| Failure::new(Exit::Failed, format!("no threads to run on: {error}")))?;
+        .map_err(|error| Failure::new(Exit::Failed, format!("starting threads failed: {error}")))?;
     let result = runtime.block_on(future);
     // A model that is still loading after Ctrl-C is not waited for.
     runtime.shutdown_background();
@@ -47,7 +47,7 @@ pub async fn load(
     meter.end();
     let info = info.map_err(|error| match (Failure::from(error), is_pulled) {
         (failure, true) if failure.exit() == Some(Exit::BadData) => failure.hint(format!(
-            "`worker models verify {name}` says whether its files are as they were brought"
+            "`worker models verify {name}` checks the files of the model"
         )),
         (failure, _) => failure,
     });

@@ -8,14 +8,14 @@ use super::{Failure, output};
 
 const EXAMPLES: &str = "\
 Examples:
-  worker man | man -l -                      read the manual
+  worker man | man -l -                      read the manual page
   worker man ~/.local/share/man/man1         install a page for each command";
 
-/// Print the manual, or write a page for each command into a folder.
+/// Print the manual page, or write one page per command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where to write the pages; made if it does not exist.
+    /// Folder for the pages, created if missing (default: print the main page).
     #[arg(value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }

@@ -50,16 +50,16 @@ pub use root::Root;
 
 const EXAMPLES: &str = "\
 Examples:
-  worker up                                  everything on this machine: coordinator, worker and a model
-  worker init                                write a worker.toml that fits this machine
-  worker --config worker.toml                run the worker with it
-  worker doctor --config worker.toml         find out why something does not work
+  worker up                                  run coordinator, worker and a model on this machine
+  worker init                                write a worker.toml for this machine
+  worker --config worker.toml                run the worker
+  worker doctor --config worker.toml         find out why the worker does not work
   worker generate tiny.gguf \"Once upon\"      generate text with a model file";
 
-/// Turns idle GPUs into one generation service.
+/// Turn idle GPUs into one generation service.
 ///
-/// With `--config` and no command this is the worker itself: it loads the models of the configuration and
-/// serves them until it is told to stop.
+/// With `--config` and no command, `worker` runs as the worker: it loads the configured models and serves them until
+/// stopped by a signal.
 #[derive(Debug, Parser)]
 #[command(
     name = "worker",
@@ -83,13 +83,13 @@ enum Command {
     Join(join::Args),
     Key(key::Args),
     Account(account::Args),
-    Probe(probe::Args),
-    Doctor(doctor::Args),
     Models(models::Args),
     Generate(generate::Args),
+    Config(config::Args),
+    Doctor(doctor::Args),
+    Probe(probe::Args),
     Bench(bench::Args),
     Eval(eval::Args),
-    Config(config::Args),
     Completions(completions::Args),
     Man(man::Args),
     #[command(hide = true, name = crate::daemon::TEXT_PROCESS)]
@@ -158,9 +158,9 @@ fn worker(root: &Root) -> Result<(), Failure> {
 fn nothing_to_run() -> Failure {
     Failure::new(
         Exit::Usage,
-        "there is nothing to run: no command and no --config FILE",
+        "nothing to run: neither a command nor --config FILE is given",
     )
-    .hint("`worker init` writes a worker.toml, `worker --help` lists the commands")
+    .hint("`worker init` writes a worker.toml for --config, `worker --help` lists the commands")
 }
 
 /// The whole command line as data, for completions and manual pages.

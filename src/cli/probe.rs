@@ -11,7 +11,7 @@ Examples:
   worker probe
   worker probe --json | jq '.gpus[].memory_free_bytes'";
 
-/// Show what this machine offers: cards, processor, memory, disk.
+/// Show the CPU, memory, disk and GPUs of this machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -35,7 +35,7 @@ fn as_text(machine: &Machine, disk: Option<Disk>) -> String {
     let mut table = Table::plain();
     let mut line = |what: &str, value: String| table.row([what.to_owned(), value]);
     line(
-        "processor",
+        "CPU",
         format!("{}, {}", cpu.model, quantity::count(cpu.threads, "thread")),
     );
     line("", cpu.features.join(" "));
@@ -59,7 +59,7 @@ fn as_text(machine: &Machine, disk: Option<Disk>) -> String {
         );
     }
     for gpu in &machine.gpus {
-        line(&format!("card {}", gpu.index), gpu.name.clone());
+        line(&format!("GPU {}", gpu.index), gpu.name.clone());
         gpu_lines(gpu).into_iter().for_each(|text| line("", text));
     }
     let notes: String = machine
@@ -93,7 +93,7 @@ fn gpu_lines(gpu: &Gpu) -> Vec<String> {
             .map_or_else(String::new, |bytes| format!(", {}", quantity::bytes(bytes)));
         format!(
             "used by {} (process {}{memory})",
-            process.name.as_deref().unwrap_or("somebody"),
+            process.name.as_deref().unwrap_or("an unknown program"),
             process.pid
         )
     });

@@ -40,9 +40,9 @@ pub fn publish(draft: &Path, file: &Path, replace: bool) -> Result<(), Failure> 
 fn exists(file: &Path) -> Failure {
     Failure::new(
         Exit::CannotWrite,
-        format!("{} exists already", file.display()),
+        format!("{} already exists", file.display()),
     )
-    .hint("--force replaces it; another name keeps both")
+    .hint("use --force to replace the file, or choose another name")
 }
 
 #[cfg(test)]

@@ -10,33 +10,37 @@ use super::Failure;
 use crate::config::{Config, Flag, Loaded, LogFormat, LogLevel, Sources};
 use crate::telemetry::{self, Detail, Format};
 
+/// Separates these options from those of a command in its help.
+const GLOBAL: &str = "Global options";
+
 /// Options before or after any command.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Root {
-    /// The configuration file; without a command, run the worker with it.
+    /// Configuration file; without a command, run the worker with it.
     #[arg(
         long,
         short = 'c',
         global = true,
+        help_heading = GLOBAL,
         value_name = "FILE",
         env = "MUSTER_CONFIG",
         hide_env_values = true
     )]
     pub config: Option<PathBuf>,
-    /// Where the worker keeps its own files (default: ~/.local/share/muster).
-    #[arg(long, global = true, value_name = "FOLDER")]
+    /// Folder for the program's own files (default: ~/.local/share/muster).
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FOLDER")]
     pub data_dir: Option<PathBuf>,
-    /// Never use the network.
-    #[arg(long, global = true)]
+    /// Never download models, and skip checks that need the network.
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub offline: bool,
-    /// How the log on standard error looks.
-    #[arg(long, global = true, value_name = "FORMAT")]
+    /// Format of the log on standard error.
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FORMAT")]
     pub log_format: Option<LogChoice>,
-    /// Say more: -v what the program does, -vv what each job does.
-    #[arg(long, short, global = true, action = ArgAction::Count)]
+    /// Log more: -v events of the program, -vv events of each job.
+    #[arg(long, short, global = true, help_heading = GLOBAL, action = ArgAction::Count)]
     pub verbose: u8,
-    /// Say less: only errors.
-    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    /// Log errors only, and show no progress.
+    #[arg(long, short, global = true, help_heading = GLOBAL, conflicts_with = "verbose")]
     pub quiet: bool,
 }
 
@@ -117,7 +121,7 @@ impl Root {
         if let Some(text) = rust_log()
             && Detail::parse(&text).is_none()
         {
-            tracing::warn!("RUST_LOG={text} is ignored: wanted a level, or target=level,...");
+            tracing::warn!("ignoring RUST_LOG={text}: must be a level or target=level,...");
         }
         Ok(())
     }

@@ -6,24 +6,24 @@ use crate::config::Flag;
 
 const EXAMPLES: &str = "\
 Examples:
-  worker serve                                 on this machine only, accounts in the data folder
-  worker serve --listen 0.0.0.0:7010           for the whole network
-  worker serve --self-signed --listen 0.0.0.0:7010   the same, encrypted, without a domain name
-  worker serve --listen 127.0.0.1:0 --json     on a free port, for scripts
-  worker serve --dev                           for tests of clients: no limits, users on demand";
+  worker serve                                       for this machine only
+  worker serve --listen 0.0.0.0:7010                 for the network, without TLS
+  worker serve --self-signed --listen 0.0.0.0:7010   for the network, with TLS
+  worker serve --listen 127.0.0.1:0 --json           on a free port, for scripts
+  worker serve --dev                                 for tests of clients, without limits";
 
-/// Run the coordinator alone.
+/// Run a coordinator, without a worker.
 ///
-/// The first start makes an administrator and prints its key, once. `worker key create` makes more.
+/// The first start creates an administrator and prints its key once. `worker key create` creates more keys.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     pub door: DoorArgs,
-    /// For tests of other programs: no rate limits, users on demand, and on this machine only.
+    /// Development mode for tests of clients: no rate limits, users on demand, this machine only.
     #[arg(long)]
     pub dev: bool,
-    /// Serve https:// and wss:// with a certificate of its own, kept in the data folder; workers pin it.
+    /// Serve https:// and wss:// with a self-signed certificate, kept in the data folder; workers pin it.
     #[arg(long)]
     self_signed: bool,
 }
@@ -31,10 +31,10 @@ pub struct Args {
 /// Where a coordinator listens and how it says so; `up` and `serve` share it.
 #[derive(Debug, clap::Args)]
 pub struct DoorArgs {
-    /// The address to listen on; port 0 takes a free one (default: 127.0.0.1:7010).
+    /// Address to listen on; port 0 picks a free port (default: 127.0.0.1:7010).
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<String>,
-    /// Say that it is ready in one JSON object on standard output: url, api_key, models, pid.
+    /// Report readiness as one line of JSON on standard output: url, api_key, models, pid.
     #[arg(long)]
     pub json: bool,
 }

@@ -5,9 +5,9 @@ use crate::runtime::text;
 
 const EXAMPLES: &str = "\
 Example:
-  worker text-process < frames > replies     (the worker runs this itself)";
+  worker text-process < frames > replies     (started by the worker itself)";
 
-/// Read a model's tokenizer and chat template within limits, for the worker that started this.
+/// Run a model's tokenizer and chat template within limits, for the worker that starts this process.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {}

@@ -43,7 +43,9 @@ fn start_again(threads: &str) -> Failure {
         Err(error) => {
             return Failure::new(
                 Exit::Failed,
-                format!("the program cannot find itself: {error}"),
+                format!(
+                    "setting the thread count failed: the path of this program is unknown: {error}"
+                ),
             );
         }
     };
@@ -54,6 +56,6 @@ fn start_again(threads: &str) -> Failure {
         .exec();
     Failure::new(
         Exit::Failed,
-        format!("the program cannot start itself again: {error}"),
+        format!("setting the thread count failed: cannot restart this program: {error}"),
     )
 }

@@ -6,20 +6,20 @@ use super::{Failure, Root};
 
 const EXAMPLES: &str = "\
 Examples:
-  worker up                                    everything on this machine, with the best model that is here
+  worker up                                    with the best model on disk
   worker up --model qwen3-0.6b                 with this model
   worker up --listen 127.0.0.1:0 --json        on a free port, for scripts";
 
-/// Run everything on this machine: a coordinator, a worker and a model.
+/// Run coordinator, worker and a model on this machine.
 ///
-/// Takes the best model of the catalog that is here and fits, else the small one that is part of the program. Makes
-/// a key, and prints how to use it. Ctrl-C lets running jobs finish; a second one leaves at once.
+/// Serves the best catalog model that is on disk and fits, else the small built-in model. Creates a key and prints how
+/// to use it. Ctrl-C waits for running jobs; a second Ctrl-C exits at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     pub door: DoorArgs,
-    /// Serve this model: a name of the catalog that is here, a .gguf file or a model folder. May be repeated.
+    /// Model to serve: a catalog name on disk, a .gguf file or a model folder; repeat for several.
     #[arg(long, value_name = "MODEL")]
     pub model: Vec<String>,
 }

@@ -30,7 +30,7 @@ fn the_roles_of_an_account_are_shown_and_changed() {
     assert_eq!(found[1]["name"], "alice");
     assert_eq!(found[1]["roles"], json!(["user", "worker_owner"]));
     let said = run(folder, &["account", "roles", "alice", "user", "moderator"]).ok();
-    assert_eq!(said, "alice#2 may now act as user, moderator\n");
+    assert_eq!(said, "alice#2 now has the roles user, moderator\n");
     assert_eq!(accounts(folder)[1]["roles"], json!(["user", "moderator"]));
     let list = run(folder, &["account", "list"]).ok();
     assert!(list.contains("user,moderator"), "{list}");
@@ -43,15 +43,18 @@ fn the_roles_of_an_account_are_shown_and_changed() {
 fn misuse_of_accounts_is_refused_with_advice() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    run(folder, &["account", "list"]).fails(66, "there is no database at");
+    run(folder, &["account", "list"]).fails(66, "does not exist");
     run(folder, &["key", "create"]).ok();
     run(folder, &["account", "roles", "alice", "user"])
-        .fails(66, "there is no account with the login or number alice");
-    run(folder, &["account", "roles", "admin", "king"]).fails(2, "the roles are user");
+        .fails(66, "no account has the login or number alice");
+    run(folder, &["account", "roles", "admin", "king"]).fails(2, "known roles: user");
     run(folder, &["account", "roles", "admin"]).fails(2, "ROLE");
     let said =
         run(folder, &["account", "roles", "admin", "user"]).fails(1, "the last administrator");
-    assert!(said.contains("make somebody else an admin"), "{said}");
+    assert!(
+        said.contains("give another account the role admin"),
+        "{said}"
+    );
     run(folder, &["key", "create", "--account", ""]).fails(2, "1 to 200 bytes");
     let said = run(
         folder,
@@ -96,14 +99,14 @@ fn a_display_name_never_stands_for_an_account() {
     run(folder, &["key", "create", "--account", "alice"]).fails(66, "alice#2");
     run(folder, &["key", "create", "--account", "alice", "--new"]).ok();
     let said = run(folder, &roles).ok();
-    assert_eq!(said, "alice#3 may now act as user, moderator\n");
+    assert_eq!(said, "alice#3 now has the roles user, moderator\n");
     assert_eq!(
         accounts(folder)[1]["roles"],
         json!(["user", "worker_owner"])
     );
     for named in ["bob", "alice#2", "bob#2", "#2", "BOB"] {
         let said = run(folder, &["account", "roles", named, "user"]).ok();
-        assert_eq!(said, "alice#2 may now act as user\n", "{named}");
+        assert_eq!(said, "alice#2 now has the roles user\n", "{named}");
     }
 
     rename(folder, 1, "root");
@@ -112,7 +115,7 @@ fn a_display_name_never_stands_for_an_account() {
     let made: Value = serde_json::from_str(&made).unwrap();
     assert_eq!(made["account"], "root#1");
     let said = run(folder, &["account", "roles", "admin", "user", "admin"]).ok();
-    assert_eq!(said, "root#1 may now act as user, admin\n");
+    assert_eq!(said, "root#1 now has the roles user, admin\n");
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod text;
 
 use super::{Failure, Root, threads};
 
-/// Measure this machine.
+/// Measure the speed of this machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  worker bench text --synthetic llama-3.2-1b --quant q4_k_m")]
 pub struct Args {

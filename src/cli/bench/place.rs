@@ -30,16 +30,16 @@ impl Place {
         match self {
             Self::Cpu => Ok(Device::Cpu),
             Self::Cuda(_) if !cfg!(feature = "cuda") => Err(Failure::unavailable(format!(
-                "{self} needs CUDA, which this build leaves out"
+                "{self} needs CUDA, which is not in this build"
             ))
-            .hint("`./test cuda` builds with it")),
+            .hint("`./test cuda` builds with CUDA")),
             Self::Cuda(number) => Device::new_cuda(number).map_err(|error| {
                 let why = match hardware::probe().driver {
-                    None => "there is no NVIDIA driver".to_owned(),
+                    None => "no NVIDIA driver found".to_owned(),
                     Some(_) => first_line(&error),
                 };
-                Failure::unavailable(format!("{self} cannot be used: {why}"))
-                    .hint("`worker probe` shows what this machine has")
+                Failure::unavailable(format!("opening {self} failed: {why}"))
+                    .hint("`worker probe` shows the hardware of this machine")
             }),
         }
     }
@@ -56,7 +56,7 @@ impl FromStr for Place {
         };
         number
             .map(Self::Cuda)
-            .map_err(|_| "wanted cpu, cuda or cuda:N".to_owned())
+            .map_err(|_| "must be cpu, cuda or cuda:N".to_owned())
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(place("cuda"), Ok(Place::Cuda(0)));
         assert_eq!(place("cuda:3"), Ok(Place::Cuda(3)));
         for wrong in ["gpu", "cuda:x", "3", ""] {
-            assert_eq!(place(wrong).unwrap_err(), "wanted cpu, cuda or cuda:N");
+            assert_eq!(place(wrong).unwrap_err(), "must be cpu, cuda or cuda:N");
         }
     }
 }

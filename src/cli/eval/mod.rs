@@ -26,24 +26,24 @@ Examples:
 /// The prompts of the built-in model, which any other model may be asked, too.
 pub const DEMO_PROMPTS: &str = include_str!("../../../models/demo-text/eval.jsonl");
 
-/// Ask a model prompts whose answers can be checked, and count the right ones per skill.
+/// Score the answers of a model to a file of prompts, per skill.
 ///
 /// Each line of a prompt file is a JSON object with `skill`, `messages`, `tools` (optional) and `expect`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// NAME or NAME:QUANTIZATION of the catalog, org/name or org/name:FILE that was pulled, or the path of a .gguf file or a model folder.
+    /// Catalog NAME or NAME:QUANTIZATION, pulled org/name or org/name:FILE, or path of a .gguf file or model folder.
     model: String,
-    /// The prompts, one JSON object a line (default: those of the demo model).
+    /// File of prompts, one JSON object per line (default: the prompts of the built-in model).
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Print the scores and every wrong answer as JSON.
     #[arg(long)]
     json: bool,
-    /// Fail below this percentage over all prompts and of each skill, such as 95:85.
+    /// Fail below these percentages, over all prompts and in each skill, such as 95:85.
     #[arg(long, value_name = "OVERALL:EACH")]
     require: Option<Required>,
-    /// Show wrong answers as they come.
+    /// Show wrong answers.
     #[arg(long)]
     wrong: bool,
 }
@@ -69,17 +69,14 @@ fn prompts_of(file: Option<&Path>) -> Result<Vec<Prompt>, Failure> {
             let text = fs::read_to_string(path).map_err(|error| Failure::reading(path, &error))?;
             (path.display().to_string(), text)
         }
-        None => (
-            "the demo model's prompts".to_owned(),
-            DEMO_PROMPTS.to_owned(),
-        ),
+        None => ("built-in prompts".to_owned(), DEMO_PROMPTS.to_owned()),
     };
     let prompts =
         read(&text).map_err(|bad| Failure::new(Exit::BadData, format!("{place}: {bad}")))?;
     match prompts.is_empty() {
         true => Err(Failure::new(
             Exit::BadData,
-            format!("{place}: there are no prompts"),
+            format!("{place}: no prompts found"),
         )),
         false => Ok(prompts),
     }

@@ -30,7 +30,7 @@ impl Prompt {
 
 /// A line that is no prompt.
 #[derive(Debug, thiserror::Error)]
-#[error("line {line} is no prompt: {cause}")]
+#[error("invalid prompt in line {line}: {cause}")]
 pub struct BadLine {
     pub line: usize,
     cause: serde_json::Error,
@@ -72,7 +72,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .starts_with("line 2 is no prompt: missing field"),
+                .starts_with("invalid prompt in line 2: missing field"),
             "{error}"
         );
     }

@@ -65,7 +65,7 @@ impl Scores {
             .filter(|(score, wanted)| score.percent() < *wanted)
             .map(|(score, wanted)| {
                 format!(
-                    "{} {:.1} %, wanted {wanted} %",
+                    "{} scored {:.1} %, below the required {wanted} %",
                     score.skill,
                     score.percent()
                 )
@@ -85,7 +85,7 @@ impl std::str::FromStr for Required {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wanted = || format!("expected OVERALL:EACH in percent, such as 95:85, found {text:?}");
+        let wanted = || format!("must be OVERALL:EACH in percent, such as 95:85, found {text:?}");
         let (overall, each) = text.split_once(':').ok_or_else(wanted)?;
         let percent = |part: &str| match part.parse() {
             Ok(value) if (0.0..=100.0).contains(&value) => Ok(value),
@@ -122,7 +122,10 @@ mod tests {
     fn what_falls_short_is_named() {
         let scores = scores(&[("sums", true), ("names", false)]);
         let required: Required = "50:40".parse().unwrap();
-        assert_eq!(scores.shortfalls(required), ["names 0.0 %, wanted 40 %"]);
+        assert_eq!(
+            scores.shortfalls(required),
+            ["names scored 0.0 %, below the required 40 %"]
+        );
         assert!(scores.shortfalls("50:0".parse().unwrap()).is_empty());
     }
 

@@ -22,74 +22,74 @@ Examples:
   echo \"Summarize: ...\" | worker generate llama-3.2-1b-instruct --system \"Be brief.\"
   worker generate qwen3-0.6b --json --logprobs 3 --seed 7 \"Hello\"";
 
-/// Generate text with a model that is here: a name of the catalog or of a repository, a .gguf file or a model folder.
+/// Generate text with a model on disk.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// NAME or NAME:QUANTIZATION of the catalog, org/name or org/name:FILE that was pulled, or the path of a .gguf file or a model folder.
+    /// Catalog NAME or NAME:QUANTIZATION, pulled org/name or org/name:FILE, or path of a .gguf file or model folder.
     model: String,
-    /// What to answer or continue; `-` or nothing reads it from standard input.
+    /// Text to answer or continue; `-` or no argument reads standard input.
     prompt: Option<String>,
-    /// What the model is told before the prompt.
+    /// System prompt.
     #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
     system: Option<String>,
-    /// Continue the prompt as it is, without the model's chat template.
+    /// Continue the prompt as is, without the model's chat template.
     #[arg(long)]
     raw: bool,
-    /// Print one JSON event a line.
+    /// Print one JSON event per line.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     sampling: SamplingArgs,
-    /// The most tokens to generate (default: until the model ends or its context is full).
+    /// Maximum tokens to generate (default: until the model ends or its context is full).
     #[arg(long, short = 'n', value_name = "TOKENS", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
-    /// End where this text appears; may be repeated.
+    /// Stop at this text; repeat for several.
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
-    /// Report each token's log probability and so many alternatives (with --json).
+    /// Report the log probability of each token and of this many alternatives (with --json).
     #[arg(long, value_name = "ALTERNATIVES", requires = "json", allow_negative_numbers = true, value_parser = whole::<usize>)]
     logprobs: Option<usize>,
-    /// Quantize dense weights while loading.
+    /// Quantize dense weights while loading them.
     #[arg(long, value_name = "KIND")]
     quantize: Option<QuantizeChoice>,
-    /// Where to run: auto, cpu, cuda or cuda:N.
+    /// Device to run on: auto, cpu, cuda or cuda:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// The longest prompt and answer together, in tokens.
+    /// Maximum length of prompt and answer together, in tokens.
     #[arg(long, value_name = "TOKENS")]
     context: Option<usize>,
-    /// Threads that compute on the CPU.
+    /// CPU threads for computing.
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
 }
 
-/// How the next token is chosen; what is not set is the model's own recommendation.
+/// How the next token is chosen; the default of each option is the model's recommendation.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sampling")]
 struct SamplingArgs {
-    /// 0 always takes the likeliest token; higher is bolder.
+    /// Randomness; 0 always takes the most likely token.
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     temperature: Option<f32>,
-    /// Choose among the so many likeliest tokens.
+    /// Sample from this many of the most likely tokens.
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = whole::<usize>)]
     top_k: Option<usize>,
-    /// Choose among the likeliest tokens that together have this probability.
+    /// Sample from the most likely tokens with this total probability.
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     top_p: Option<f32>,
-    /// Leave out tokens less likely than this share of the likeliest.
+    /// Exclude tokens less likely than this fraction of the most likely token.
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     min_p: Option<f32>,
-    /// Make tokens that already appeared less likely (1 changes nothing).
+    /// Penalty factor for tokens that already appeared; 1 has no effect.
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     repeat_penalty: Option<f32>,
-    /// Take this off every token that already appeared.
+    /// Penalty subtracted from each token that already appeared.
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     presence_penalty: Option<f32>,
-    /// Take this off a token for each time it appeared.
+    /// Penalty subtracted from a token for each appearance.
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     frequency_penalty: Option<f32>,
-    /// The same seed gives the same text.
+    /// Seed of the random numbers; the same seed gives the same text.
     #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>)]
     seed: Option<u64>,
 }
@@ -98,7 +98,7 @@ struct SamplingArgs {
 fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let number = text.parse().ok();
     let number = number.and_then(|number: u64| T::try_from(number).ok());
-    number.ok_or_else(|| format!("must be a whole number from 0 to {}", u64::MAX))
+    number.ok_or_else(|| format!("must be an integer from 0 to {}", u64::MAX))
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

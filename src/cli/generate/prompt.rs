@@ -9,8 +9,8 @@ pub fn read(argument: Option<&str>) -> Result<String, Failure> {
     match argument {
         Some(prompt) if prompt != "-" => return Ok(prompt.to_owned()),
         None if io::stdin().is_terminal() => {
-            return Err(Failure::new(Exit::Usage, "there is no prompt").hint(
-                "give it as an argument, or pipe it in: echo Hello | worker generate MODEL",
+            return Err(Failure::new(Exit::Usage, "no prompt given").hint(
+                "give the prompt as an argument, or pipe it: echo Hello | worker generate MODEL",
             ));
         }
         _ => {}
@@ -25,7 +25,10 @@ fn piped(input: impl Read) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let read = input.take(MOST_BYTES + 1).read_to_end(&mut bytes);
     read.map_err(|error| {
-        Failure::new(Exit::Failed, format!("the prompt cannot be read: {error}"))
+        Failure::new(
+            Exit::Failed,
+            format!("reading the prompt from standard input failed: {error}"),
+        )
     })?;
     if bytes.len() as u64 > MOST_BYTES {
         let most = quantity::bytes(MOST_BYTES);

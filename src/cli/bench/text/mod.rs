@@ -22,17 +22,17 @@ use crate::config::Config;
 use crate::networks::text::{Decoder, DecoderSpec, LoadOptions, Synthetic, SyntheticQuant};
 use crate::networks::weights::{Checkpoint, CheckpointError};
 
-/// Measure text generation: tokens per second, and the share of what this machine could do at best.
+/// Measure text generation: tokens per second, and the share of this machine's limits.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A model file (.gguf), or the folder of a checkpoint in safetensors.
+    /// A .gguf file, or a model folder with safetensors.
     #[arg(value_name = "FILE", required_unless_present = "synthetic")]
     pub file: Option<PathBuf>,
-    /// Random weights of a known model's shape instead of a file.
+    /// Measure random weights in the shape of a known model, instead of a file.
     #[arg(long, value_name = "SHAPE", conflicts_with = "file")]
     pub synthetic: Option<String>,
-    /// How those weights are stored.
+    /// Quantization of the random weights.
     #[arg(
         long,
         value_name = "TYPE",
@@ -40,16 +40,16 @@ pub struct Args {
         requires = "synthetic"
     )]
     pub quant: SyntheticQuant,
-    /// Also keep those weights as a GGUF file that other programs load; nothing is measured.
+    /// Write the random weights to a GGUF file for other programs, and measure nothing.
     #[arg(long, value_name = "FILE", requires = "synthetic")]
     pub write: Option<PathBuf>,
-    /// Replace that file if it exists.
+    /// Replace the file of --write if it exists.
     #[arg(long, requires = "write")]
     pub force: bool,
-    /// Where to run: cpu, cuda, cuda:1.
+    /// Device to run on: cpu, cuda or cuda:N.
     #[arg(long, default_value = "cpu", value_name = "DEVICE")]
     pub device: Place,
-    /// Lengths of the prompts to read.
+    /// Prompt lengths to measure, separated by commas.
     #[arg(
         long,
         value_name = "TOKENS",
@@ -57,7 +57,7 @@ pub struct Args {
         default_value = "128,512"
     )]
     pub prefill: Vec<usize>,
-    /// Numbers of streams to decode at once.
+    /// Numbers of streams to decode at once, separated by commas.
     #[arg(
         long,
         value_name = "STREAMS",
@@ -65,16 +65,16 @@ pub struct Args {
         default_value = "1,8"
     )]
     pub batch: Vec<usize>,
-    /// Tokens in each stream's context before the decoding that is measured.
+    /// Tokens in each stream's context before decoding is measured.
     #[arg(long, value_name = "TOKENS", default_value_t = 128)]
     pub context: usize,
-    /// Decoding steps in one measurement.
+    /// Decoding steps per measurement.
     #[arg(long, default_value_t = 32)]
     pub steps: usize,
-    /// Measure everything so many times, in turns, and take the median.
+    /// Number of measurements; the report shows the median.
     #[arg(long, default_value_t = 5)]
     pub repeat: usize,
-    /// Print a report for programs.
+    /// Print the report as JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -112,7 +112,7 @@ fn check(args: &Args) -> Result<(), Failure> {
         Some(found) => Err(Failure::new(
             Exit::Usage,
             format!(
-                "found {found}, and every number of tokens, streams, steps and repeats must be from 1 to {MOST}"
+                "numbers of tokens, streams, steps and repeats must be from 1 to {MOST}, found {found}"
             ),
         )),
         None => Ok(()),
@@ -172,7 +172,7 @@ fn decoder(args: &Args, device: &Device, is_shown: bool) -> Result<Decoder, Fail
         let spec = spec(shape)?;
         let context = context.min(spec.context);
         let spec = DecoderSpec { context, ..spec };
-        let title = format!("making {shape} of random weights");
+        let title = format!("generating random weights for {shape}");
         return metered(title, is_shown, |progress| {
             Decoder::synthetic(spec, args.quant, device, progress)
         });
@@ -207,7 +207,7 @@ fn spec(shape: &str) -> Result<DecoderSpec, Failure> {
         let known: Vec<_> = DecoderSpec::names().collect();
         Failure::new(
             Exit::Usage,
-            format!("no shape is called {shape}; there are {}", known.join(", ")),
+            format!("unknown shape {shape}; known shapes: {}", known.join(", ")),
         )
     })
 }

@@ -104,7 +104,7 @@ impl Report {
 
     fn limits_line(&self) -> String {
         format!(
-            "this machine at best: memory {:.1} GB/s, dense products {:.0} Gop/s, {} threads",
+            "limits of this machine: memory {:.1} GB/s, dense products {:.0} Gop/s, {} threads",
             self.limits.bytes_per_second / 1e9,
             self.limits.operations_per_second / 1e9,
             self.limits.threads,
@@ -122,7 +122,7 @@ impl Report {
         });
         let is_over = |run: &Run| run.reached.memory.and(run.reached.operations).is_none();
         let over = match self.runs.iter().any(is_over) {
-            true => "\n-: faster than the limit measured above, which is none for this run",
+            true => "\n-: faster than the measured limit, so not limited by it",
             false => "",
         };
         format!(

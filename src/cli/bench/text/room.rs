@@ -43,7 +43,7 @@ pub fn check(
         ))
         .hint(to_fit(
             &refusal,
-            "a smaller quantization, --context or --batch may fit",
+            "choose a smaller quantization, or lower --context or --batch",
         ))),
     }
 }
@@ -76,7 +76,7 @@ fn check_context(context: usize, args: &Args) -> Result<(), Failure> {
     match Some(longest(args)).filter(|longest| *longest > context) {
         Some(longest) => Err(Failure::new(
             Exit::Usage,
-            format!("{longest} tokens were asked for and the model takes {context}"),
+            format!("measuring needs {longest} tokens of context and the model takes {context}"),
         )),
         None => Ok(()),
     }

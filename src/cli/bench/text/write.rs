@@ -112,7 +112,7 @@ async fn unless<T: Send + 'static>(
 }
 
 fn stopped(file: &Path) -> Failure {
-    let message = format!("stopped; nothing of {} was kept", file.display());
+    let message = format!("interrupted: {} was not written", file.display());
     Failure::new(Exit::Interrupted, message)
 }
 
