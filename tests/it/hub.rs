@@ -297,7 +297,7 @@ async fn a_server_that_fails_for_ever_is_given_up() {
     assert!(
         error
             .to_string()
-            .contains("500 Internal Server Error (tried 4 times)"),
+            .contains("500 Internal Server Error (attempts: 4)"),
         "{error}"
     );
 }

@@ -301,7 +301,7 @@ fn a_mistyped_model_is_answered_with_the_nearest() {
     }
     user.types(&["pull", "qwen3-4b:q9"])
         .run()
-        .fails(66, "it has bf16, q4_k_m, q8_0");
+        .fails(66, "available: bf16, q4_k_m, q8_0");
 }
 
 #[test]
@@ -452,7 +452,7 @@ fn show_of_a_quantization_shows_that_one_alone() {
     assert_eq!(sources[0]["quantization"], "q4_k_m");
     user.types(&["show", "qwen3-4b:q9"])
         .run()
-        .fails(66, "it has bf16, q4_k_m, q8_0");
+        .fails(66, "available: bf16, q4_k_m, q8_0");
 }
 
 #[test]

@@ -142,10 +142,18 @@ fn an_incoherent_entry_is_refused() {
     check_refused(
         "small-q8_0.gguf",
         "../small.gguf",
-        "found \"../small.gguf\"",
+        "invalid file \"../small.gguf\"",
     );
-    check_refused("small-q8_0.gguf", "model.bin", "found \"model.bin\"");
-    check_refused("small-q8_0.gguf", "model.safetensors", "need config.json");
+    check_refused(
+        "small-q8_0.gguf",
+        "model.bin",
+        "unsupported file \"model.bin\"",
+    );
+    check_refused(
+        "small-q8_0.gguf",
+        "model.safetensors",
+        "also need config.json",
+    );
     check_refused("small-q8_0.gguf", "config.json", "no weights");
     check_refused(
         "[sources.q8_0]",
@@ -155,7 +163,7 @@ fn an_incoherent_entry_is_refused() {
     check_refused(
         "default_quantization = \"q8_0\"",
         "default_quantization = \"q4_0\"",
-        "sources are q8_0",
+        "sources: q8_0",
     );
     check_refused("id = \"small\"", "id = \"Small Model\"", "invalid id");
     check_refused("layers = 16", "layers = 0", "greater than 0");
@@ -254,6 +262,6 @@ fn a_quantization_is_named_after_a_colon() {
     let error = entry.source(Some("q3")).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "qwen3-4b has no quantization q3; it has bf16, q4_k_m, q8_0"
+        "qwen3-4b has no quantization q3; available: bf16, q4_k_m, q8_0"
     );
 }

@@ -316,8 +316,8 @@ mod tests {
         // Nobody can follow it, root included.
         let endless = folder.path().join("endless.gguf");
         std::os::unix::fs::symlink(&endless, &endless).unwrap();
-        let cannot = format!("cannot read {}", endless.display());
-        assert!(said(&endless).starts_with(&cannot));
+        let failed = format!("reading {} failed", endless.display());
+        assert!(said(&endless).starts_with(&failed));
     }
 
     #[test]

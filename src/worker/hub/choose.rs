@@ -146,12 +146,12 @@ mod tests {
         check(
             &files,
             None,
-            Err("org/name holds a-Q4_K_M.gguf, a-Q8_0.gguf; name one"),
+            Err("org/name has several models: a-Q4_K_M.gguf, a-Q8_0.gguf; choose one"),
         );
         check(&files, Some("q4_k_m"), Ok(&["a-Q4_K_M.gguf"]));
         check(&files, Some("a-Q8_0.gguf"), Ok(&["a-Q8_0.gguf"]));
         check(&files, Some("q"), Err("choose one"));
-        check(&files, Some("q5"), Err("holds a-Q4_K_M.gguf"));
+        check(&files, Some("q5"), Err("has several models: a-Q4_K_M.gguf"));
     }
 
     #[test]

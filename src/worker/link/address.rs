@@ -174,6 +174,6 @@ mod tests {
         for here in ["ws://localhost/x", "ws://127.0.0.9/x", "ws://[::1]/x"] {
             check(here, here);
         }
-        check("ftp://example", "found ftp");
+        check("ftp://example", "unsupported coordinator URL ftp");
     }
 }
