@@ -238,7 +238,7 @@ fn files_that_are_no_certificates_are_named() {
     let error = Tls::read(&files("certificate.pem", "none.pem")).map(drop);
     let error = error.unwrap_err();
     assert!(
-        error.to_string().contains("none.pem is not a PEM file"),
+        error.to_string().contains("none.pem as PEM failed"),
         "{error}"
     );
 }

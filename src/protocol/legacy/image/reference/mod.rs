@@ -181,7 +181,10 @@ mod tests {
         check("[sd9]\n\"a\" = {}", "sd9");
         check("[sd15]\n\"a\" = { samplers = [\"x\"] }", "`x`");
         check("[sd15]\n\"a\" = { scheduler = \"x\" }", "`x`");
-        check("[sd15]\n\"a\" = { steps = [4, 2] }", "a wants more");
+        check(
+            "[sd15]\n\"a\" = { steps = [4, 2] }",
+            "a: the minimum exceeds",
+        );
         check("[sd15]\n\"a\" = {}\n[sdxl]\n\"a\" = {}", "two families");
         check("[sd15]\n\"a\" = { size = 1 }", "size");
     }
