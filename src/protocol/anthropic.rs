@@ -14,6 +14,15 @@ pub fn error_body(mut body: Value, status: u16, request_id: &str) -> Value {
     body
 }
 
+/// The error body as JSON Schema, for the OpenAPI document.
+pub fn error_schema() -> Value {
+    let mut schema = crate::openai::error::schema();
+    schema["properties"]["type"] = json!({"type": "string", "enum": ["error"]});
+    schema["properties"]["request_id"] = json!({"type": "string"});
+    schema["required"] = json!(["type", "error", "request_id"]);
+    schema
+}
+
 fn error_type(status: u16) -> &'static str {
     match status {
         401 => "authentication_error",

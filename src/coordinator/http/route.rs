@@ -196,14 +196,19 @@ impl Route {
 
     /// What makes something is asked for a number of times.
     fn limited(&self, open: &Open) -> Option<Arc<Limits>> {
-        let scopes = self.who.key()?;
-        let makes = self.method == "POST" && scopes.contains(Scopes::INFERENCE_SUBMIT);
-        makes.then(|| Arc::<Limits>::from_ref(open))
+        self.is_limited().then(|| Arc::<Limits>::from_ref(open))
+    }
+
+    /// Whether the requests of a key are counted.
+    pub fn is_limited(&self) -> bool {
+        let scopes = self.who.key();
+        self.method == "POST"
+            && scopes.is_some_and(|scopes| scopes.contains(Scopes::INFERENCE_SUBMIT))
     }
 
     /// Whether it begins something. What was begun before may be brought to its end, and transfers refuse in an order
     /// of their own.
-    fn makes(&self) -> bool {
+    pub fn makes(&self) -> bool {
         const ENDS: [&str; 3] = ["/submit", "/progress", "/transfer"];
         self.method == "POST" && !ENDS.iter().any(|end| self.path.ends_with(end))
     }

@@ -115,6 +115,16 @@ impl Failure {
 }
 
 impl FailureKind {
+    #[rustfmt::skip]
+    pub const ALL: &[Self] = &[
+        Self::InvalidRequest, Self::UnsupportedValue, Self::ContextLengthExceeded, Self::ContentRefused,
+        Self::InvalidKey, Self::AccessDenied, Self::AccountDeleted, Self::TooLarge, Self::ModelNotFound,
+        Self::ModelOffline, Self::NotBuilt, Self::RateLimited, Self::InFlightLimit, Self::QueueFull,
+        Self::ShuttingDown, Self::StoreUnavailable, Self::NoWorker, Self::WorkerFailed, Self::WorkerLost,
+        Self::EmptyResult, Self::BadJob, Self::Stalled, Self::Expired, Self::SlowClient, Self::Cancelled,
+        Self::Internal,
+    ];
+
     /// The table. A code is a promise: clients compare it, so it never changes its spelling or its meaning.
     #[rustfmt::skip]
     pub const fn row(self) -> FailureRow {

@@ -19,6 +19,30 @@ pub fn body(failure: &Failure, param: Option<&str>) -> Value {
     })
 }
 
+/// The body as JSON Schema, for the OpenAPI document.
+pub fn schema() -> Value {
+    let text = json!({"type": "string"});
+    let optional = json!({"type": ["string", "null"]});
+    json!({
+        "type": "object",
+        "required": ["error", "detail"],
+        "properties": {
+            "error": {
+                "type": "object",
+                "required": ["message", "type", "code", "param"],
+                "properties": {
+                    "message": text,
+                    "type": text,
+                    "code": {"type": "string", "description": "Stable code."},
+                    "param": optional,
+                    "console_url": {"type": "string", "description": "Where to get a key."},
+                },
+            },
+            "detail": {"type": "string", "description": "The message again."},
+        },
+    })
+}
+
 impl Problem {
     pub fn body(&self) -> Value {
         body(&self.failure, self.param.as_deref())

@@ -16,29 +16,29 @@ use crate::state::DoorSettings;
 use muster_protocol::legacy::contract;
 
 /// What one route takes and answers.
-struct Operation {
+pub struct Operation {
     method: &'static str,
     /// As on the page of routes, without `/api`.
     path: &'static str,
     /// What its parameter in the path is called in public.
-    id: &'static str,
-    takes: &'static str,
-    answers: &'static [Answer],
-    query: &'static [(&'static str, &'static str, &'static str)],
+    pub id: &'static str,
+    pub takes: &'static str,
+    pub answers: &'static [Answer],
+    pub query: &'static [(&'static str, &'static str, &'static str)],
 }
 
 /// A status with the schema of its body, or of each of them in a list.
-type Answer = (u16, Shape);
+pub type Answer = (u16, Shape);
 
 #[derive(Clone, Copy)]
-enum Shape {
+pub enum Shape {
     One(&'static str),
     Many(&'static str),
 }
 
 use Shape::{Many, One};
 
-const NOTHING: &str = "";
+pub const NOTHING: &str = "";
 const PAGE: (&str, &str, &str) = ("page", "integer", "Page number, from 1.");
 const SORT: (&str, &str, &str) = ("sort", "string", "Order: popular or age.");
 const LISTED_STYLES: &[(&str, &str, &str)] = &[
@@ -225,7 +225,7 @@ fn document() -> Value {
 }
 
 /// Routes for development alone have none.
-fn operation_of(route: &Route) -> Option<&'static Operation> {
+pub fn operation_of(route: &Route) -> Option<&'static Operation> {
     let path = route.path.strip_prefix("/api")?;
     let mut all = OPERATIONS.iter();
     all.find(|it| it.path == path && it.method == route.method)

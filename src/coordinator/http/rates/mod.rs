@@ -12,6 +12,7 @@
 mod windows;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -123,6 +124,23 @@ impl Rate {
             Period::Hour => "hour",
         };
         format!("{times} per 1 {period}")
+    }
+}
+
+/// `90 per minute for each address`
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let period = match self.period {
+            Period::Second => "second",
+            Period::Minute => "minute",
+            Period::Hour => "hour",
+        };
+        let each = match self.each {
+            Each::Route => "address",
+            Each::Path | Each::Thing => "address and path",
+            Each::Key => "key",
+        };
+        write!(f, "{} per {period} for each {each}", self.times)
     }
 }
 

@@ -227,7 +227,7 @@ pub fn for_strangers(mut body: Value) -> Value {
 }
 
 /// The request as JSON Schema.
-pub fn schema() -> Value {
+pub(super) fn schema() -> Value {
     field::schema(FIELDS, &["model", "messages"])
 }
 

@@ -11,6 +11,7 @@
 //! | `head`, `usage` | what reply and chunks share |
 //! | `reply` | one JSON object at the end |
 //! | `chunks` | chunks as they come, written into one buffer |
+//! | [`schema`] | all of it as JSON Schema |
 //!
 //! No field is ignored, unless the operator wants it: each is honoured, or refused by its name. A wish that only some workers can grant becomes
 //! a [`Demand`]; whether anybody connected grants it is decided where the workers are known.
@@ -24,6 +25,7 @@ mod head;
 mod messages;
 mod reply;
 mod request;
+pub mod schema;
 mod tools;
 mod usage;
 
@@ -31,7 +33,7 @@ mod usage;
 mod tests;
 
 pub use chunks::ChunkWriter;
-pub use fields::{for_strangers, schema};
+pub use fields::for_strangers;
 pub use head::{Ending, Grid, Head, Routing};
 pub use reply::Reply;
 

@@ -1,0 +1,120 @@
+//! `/openapi.json` and `/docs`: the API for programs and for people.
+//!
+//! | file | content |
+//! | --- | --- |
+//! | `operation` | one route as an OpenAPI operation: tag, parameters, body, replies |
+//! | `service` | bodies and replies of `/v1` and of the service routes |
+//! | `horde` | the same for `/api/v2`, from the tables of that API |
+//! | `failures` | statuses and stable codes of each route |
+//! | `docs.html` | a page that reads the document and sends requests |
+
+mod failures;
+mod horde;
+mod operation;
+mod service;
+
+use std::sync::{Arc, LazyLock};
+
+use axum::extract::State;
+use serde_json::{Map, Value, json};
+
+use crate::state::DoorSettings;
+
+use super::page::Page;
+use super::reply::Reply;
+use super::route::Route;
+use super::{DEVELOPMENT, ROUTES};
+use operation::TAGS;
+
+pub async fn show(State(settings): State<Arc<DoorSettings>>) -> Reply {
+    let mut document = match settings.development {
+        Some(_) => WITH_DEVELOPMENT.clone(),
+        None => DOCUMENT.clone(),
+    };
+    document["info"]["title"] = settings.name.as_str().into();
+    Reply(document)
+}
+
+/// A page that reads `/openapi.json` and loads nothing else.
+pub async fn browse() -> &'static Page {
+    static PAGE: LazyLock<Page> = LazyLock::new(|| Page::new(include_str!("docs.html")));
+    &PAGE
+}
+
+static DOCUMENT: LazyLock<Value> = LazyLock::new(|| document(ROUTES.iter()));
+static WITH_DEVELOPMENT: LazyLock<Value> =
+    LazyLock::new(|| document(ROUTES.iter().chain(DEVELOPMENT)));
+
+fn document(routes: impl Iterator<Item = &'static Route>) -> Value {
+    let mut paths = Map::new();
+    for route in routes {
+        let methods = paths.entry(path(route)).or_insert_with(|| json!({}));
+        methods[route.method.to_lowercase()] = operation::describe(route);
+    }
+    let tags: Vec<Value> = TAGS
+        .iter()
+        .map(|(name, about)| json!({"name": name, "description": about}))
+        .collect();
+    let mut document = json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "The OpenAI API, the AI Horde API and the service routes of one coordinator.",
+            "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "tags": tags,
+        "paths": paths,
+        "webhooks": horde::webhooks(),
+        "components": {
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "apikey": {"type": "apiKey", "in": "header", "name": "apikey"},
+                "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            },
+            "x-codes": failures::codes(),
+        },
+    });
+    document["components"]["schemas"] = Value::Object(schemas(&document));
+    document
+}
+
+/// As OpenAPI spells it: a wildcard is an ordinary parameter there.
+fn path(route: &Route) -> String {
+    route.path.replace("{*", "{")
+}
+
+/// Every schema that the operations refer to, and every schema that those refer to.
+fn schemas(document: &Value) -> Map<String, Value> {
+    let known: Map<String, Value> = service::schemas()
+        .into_iter()
+        .map(|(name, schema)| (name.to_owned(), schema))
+        .chain(horde::schemas())
+        .collect();
+    let mut wanted = references(document);
+    let mut used = Map::new();
+    while let Some(name) = wanted.pop() {
+        let Some(schema) = known.get(&name).filter(|_| !used.contains_key(&name)) else {
+            continue;
+        };
+        wanted.extend(references(schema));
+        used.insert(name, schema.clone());
+    }
+    used.sort_keys();
+    used
+}
+
+fn references(value: &Value) -> Vec<String> {
+    const SCHEMAS: &str = "#/components/schemas/";
+    match value {
+        Value::Array(items) => items.iter().flat_map(references).collect(),
+        Value::Object(entries) => {
+            let own = entries.get("$ref").and_then(Value::as_str);
+            let own = own.and_then(|path| path.strip_prefix(SCHEMAS));
+            let inner = entries.values().flat_map(references);
+            own.map(str::to_owned).into_iter().chain(inner).collect()
+        }
+        _ => Vec::new(),
+    }
+}

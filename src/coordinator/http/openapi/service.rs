@@ -1,0 +1,397 @@
+//! Bodies and replies of `/v1` and of the service routes.
+
+use serde_json::{Value, json};
+
+use crate::http::route::{Answers, Route};
+use muster_protocol::anthropic;
+use muster_protocol::openai::chat::schema as chat;
+use muster_protocol::openai::error;
+
+use super::operation::{Content, Shape, header, query, reference};
+
+const PAGES: &str = "text/html";
+const IMAGES: [&str; 3] = ["image/webp", "image/png", "image/jpeg"];
+
+pub fn path_parameter(route: &Route) -> String {
+    let about = match route.path {
+        "/v1/models/{*id}" => "Model name.",
+        _ => "Object id, from a signed link.",
+    };
+    about.to_owned()
+}
+
+pub fn shape(route: &Route) -> Option<Shape> {
+    let signed = |names: &[&str]| -> Vec<Value> {
+        let about = "Part of the signed link.";
+        names
+            .iter()
+            .map(|name| query(name, "string", about))
+            .collect()
+    };
+    let success = |contents: Vec<Content>| vec![(200, "Success.", contents)];
+    let json = |name: &str| success(vec![Content::json(reference(name))]);
+    let replies = match (route.method, route.path) {
+        ("GET", "/") => json("ServiceDescription"),
+        ("GET", "/.well-known/serviceinfo") => json("ServiceInfo"),
+        ("GET", "/health") => json("Health"),
+        ("GET", "/health/live") => json("Liveness"),
+        ("GET", "/health/ready") => vec![
+            (200, "Ready.", vec![Content::json(reference("Readiness"))]),
+            (
+                503,
+                "Not ready.",
+                vec![Content::json(reference("Readiness"))],
+            ),
+        ],
+        ("GET", "/openapi.json" | "/api/swagger.json") => {
+            success(vec![Content::json(json!({"type": "object"}))])
+        }
+        ("GET", "/v1/models") => json("ModelList"),
+        ("GET", "/v1/models/{*id}") => json("Model"),
+        ("GET", "/v1/status") => json("ServiceStatus"),
+        ("GET", "/v1/workers") => json("WorkerList"),
+        ("GET", "/v1/workers/check") => json("WorkerCheck"),
+        ("POST", "/v1/chat/completions") => {
+            let events = json!({"anyOf": [reference("ChatCompletionChunk"), reference("Error")]});
+            success(vec![
+                Content::json(reference("ChatCompletion")),
+                Content::of("text/event-stream", events),
+            ])
+        }
+        ("POST", "/api/v2/dev/test-user") => json("TestUser"),
+        ("PUT", "/media/{*id}") => json("MediaUpload"),
+        _ => match route.answers {
+            Answers::Html => success(vec![Content::of(PAGES, json!({"type": "string"}))]),
+            Answers::Text => success(vec![Content::of("text/plain", json!({"type": "string"}))]),
+            Answers::Socket => vec![(101, "WebSocket opened.", Vec::new())],
+            Answers::Object => success(IMAGES.map(binary).into()),
+            _ => return None,
+        },
+    };
+    let (mut parameters, mut body) = (Vec::new(), Vec::new());
+    match (route.method, route.path) {
+        ("GET", "/v1/models") => {
+            parameters.push(query("type", "string", "all: list models of every type."));
+        }
+        ("GET", "/v1/workers/check") => {
+            parameters.push(query("name", "string", "Worker name."));
+        }
+        ("POST", "/v1/chat/completions") => {
+            let mut content = Content::json(reference("ChatCompletionRequest"));
+            content.example = Some(chat::example());
+            body.push(content);
+            parameters.push(header(
+                "X-Request-Id",
+                "Id of the request in logs and in the reply.",
+            ));
+            let about =
+                "Address of the end user; for services, with their passkey in Proxy-Authorization.";
+            parameters.push(header("Proxied-For", about));
+        }
+        ("POST", "/api/v2/dev/test-user") => {
+            body.push(Content::json(reference("TestUserInput")));
+        }
+        ("GET", "/media/{*id}") => parameters = signed(&["until", "signature"]),
+        ("PUT", "/media/{*id}") => {
+            parameters = signed(&["until", "most", "signature"]);
+            body = IMAGES.map(binary).into();
+        }
+        _ => {}
+    }
+    Some(Shape {
+        parameters,
+        body,
+        replies,
+    })
+}
+
+fn binary(kind: &'static str) -> Content {
+    Content::of(kind, json!({"type": "string", "contentMediaType": kind}))
+}
+
+/// Schemas by their names.
+pub fn schemas() -> Vec<(&'static str, Value)> {
+    let mut schemas = chat::schemas();
+    schemas.extend([
+        ("Error", error::schema()),
+        ("AnthropicError", anthropic::error_schema()),
+        ("ServiceDescription", description()),
+        ("ServiceInfo", info()),
+        ("Health", health()),
+        ("HealthProblem", health_problem()),
+        (
+            "Liveness",
+            object(json!({"status": word(&["live"])}), &["status"]),
+        ),
+        ("Readiness", readiness()),
+        ("Model", model()),
+        ("ModelList", model_list()),
+        ("ServiceStatus", status()),
+        ("WorkerList", worker_list()),
+        ("Worker", worker()),
+        ("WorkerCheck", worker_check()),
+        ("MediaUpload", object(json!({"bytes": count()}), &["bytes"])),
+        ("TestUserInput", test_user_input()),
+        ("TestUser", test_user()),
+    ]);
+    schemas
+}
+
+fn description() -> Value {
+    let p2p = object(
+        json!({
+            "enabled": {"type": "boolean"},
+            "peer_id": {"type": ["string", "null"]},
+            "status": text(),
+        }),
+        &["enabled", "peer_id", "status"],
+    );
+    object(
+        json!({
+            "name": text(),
+            "version": {"type": "string", "description": "Version of the API."},
+            "endpoints": {
+                "type": "object",
+                "description": "Method and path of each endpoint that works.",
+                "additionalProperties": text(),
+            },
+            "p2p": p2p,
+            "console_url": {"type": "string", "description": "Where to get a key."},
+        }),
+        &["name", "version", "endpoints", "p2p"],
+    )
+}
+
+fn info() -> Value {
+    let api = object(
+        json!({
+            "name": text(),
+            "version": text(),
+            "base_url": text(),
+            "rel_url": text(),
+            "documentation": text(),
+        }),
+        &["name", "version", "base_url", "rel_url", "documentation"],
+    );
+    object(
+        json!({
+            "version": text(),
+            "name": text(),
+            "software": object(json!({"name": text(), "version": text()}), &["name", "version"]),
+            "api": {"type": "object", "additionalProperties": api},
+        }),
+        &["version", "name", "software", "api"],
+    )
+}
+
+fn health() -> Value {
+    object(
+        json!({
+            "status": word(&["ok", "degraded"]),
+            "build_commit": {"type": ["string", "null"]},
+            "redis": {"type": "boolean", "description": "Whether the database is reachable."},
+            "workers_connected": count(),
+            "models_available": texts(),
+            "problems": list(&reference("HealthProblem")),
+        }),
+        &[
+            "status",
+            "build_commit",
+            "redis",
+            "workers_connected",
+            "models_available",
+        ],
+    )
+}
+
+fn health_problem() -> Value {
+    object(json!({"part": text(), "cause": text()}), &["part", "cause"])
+}
+
+fn readiness() -> Value {
+    object(
+        json!({
+            "status": word(&["ready", "starting", "draining", "degraded"]),
+            "problems": list(&reference("HealthProblem")),
+        }),
+        &["status"],
+    )
+}
+
+fn model() -> Value {
+    object(
+        json!({
+            "id": {"type": "string", "description": "The name to use in requests."},
+            "object": word(&["model"]),
+            "created": {"type": "integer"},
+            "owned_by": text(),
+            "input_modalities": texts(),
+            "max_context_length": {"type": "integer", "description": "Tokens."},
+            "aliases": texts(),
+        }),
+        &[
+            "id",
+            "object",
+            "created",
+            "owned_by",
+            "input_modalities",
+            "max_context_length",
+            "aliases",
+        ],
+    )
+}
+
+fn model_list() -> Value {
+    object(
+        json!({"object": word(&["list"]), "data": list(&reference("Model"))}),
+        &["object", "data"],
+    )
+}
+
+fn status() -> Value {
+    let counted = || {
+        object(
+            json!({
+                "online": count(),
+                "by_type": {"type": "object", "additionalProperties": count()},
+            }),
+            &["online", "by_type"],
+        )
+    };
+    let jobs = || {
+        object(
+            json!({"text": count(), "media": count()}),
+            &["text", "media"],
+        )
+    };
+    object(
+        json!({
+            "status": word(&["ok", "degraded"]),
+            "version": text(),
+            "uptime_s": count(),
+            "workers": counted(),
+            "models": counted(),
+            "queue": jobs(),
+            "running": count(),
+            "running_by_type": jobs(),
+            "links": {"type": "object", "additionalProperties": text()},
+        }),
+        &[
+            "status",
+            "version",
+            "uptime_s",
+            "workers",
+            "models",
+            "queue",
+            "running",
+            "running_by_type",
+            "links",
+        ],
+    )
+}
+
+fn worker_list() -> Value {
+    object(
+        json!({"count": count(), "workers": list(&reference("Worker"))}),
+        &["count", "workers"],
+    )
+}
+
+fn worker() -> Value {
+    let amount = || json!({"type": ["number", "null"]});
+    let gpu = object(
+        json!({
+            "name": text(),
+            "vram_total": {"type": ["number", "null"], "description": "GiB."},
+            "vram_free": {"type": ["number", "null"], "description": "GiB."},
+            "util": amount(),
+        }),
+        &["name", "vram_total", "vram_free", "util"],
+    );
+    object(
+        json!({
+            "id": text(),
+            "name": text(),
+            "models": texts(),
+            "job_types": texts(),
+            "online": {"type": "boolean"},
+            "gpus": list(&gpu),
+        }),
+        &["id", "name", "models", "job_types", "online"],
+    )
+}
+
+fn worker_check() -> Value {
+    object(
+        json!({
+            "accepted": {"type": "boolean"},
+            "known": {"type": "boolean", "description": "Whether the name is registered already."},
+            "code": {"type": "string", "description": "Why the worker would be rejected."},
+            "reason": text(),
+        }),
+        &["accepted"],
+    )
+}
+
+fn test_user_input() -> Value {
+    object(
+        json!({
+            "username": {"type": "string", "minLength": 1, "maxLength": 100},
+            "oauth_id": {"type": "string", "minLength": 1, "maxLength": 255, "description": "The same id gives the same user with a new key."},
+            "moderator": {"type": "boolean", "default": false},
+            "trusted": {"type": "boolean", "default": false},
+            "kudos": {"type": "integer"},
+        }),
+        &["username", "oauth_id"],
+    )
+}
+
+fn test_user() -> Value {
+    let flag = || json!({"type": "boolean"});
+    object(
+        json!({
+            "api_key": text(),
+            "user_id": {"type": "integer"},
+            "username": text(),
+            "alias": text(),
+            "kudos": {"type": "number"},
+            "trusted": flag(),
+            "moderator": flag(),
+            "created": {"type": "boolean", "description": "Whether the user is new."},
+        }),
+        &[
+            "api_key",
+            "user_id",
+            "username",
+            "alias",
+            "kudos",
+            "trusted",
+            "moderator",
+            "created",
+        ],
+    )
+}
+
+fn object(properties: Value, required: &[&str]) -> Value {
+    json!({"type": "object", "properties": properties, "required": required})
+}
+
+fn text() -> Value {
+    json!({"type": "string"})
+}
+
+fn texts() -> Value {
+    list(&text())
+}
+
+fn count() -> Value {
+    json!({"type": "integer", "minimum": 0})
+}
+
+fn word(words: &[&str]) -> Value {
+    json!({"type": "string", "enum": words})
+}
+
+fn list(items: &Value) -> Value {
+    json!({"type": "array", "items": items})
+}
