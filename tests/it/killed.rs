@@ -275,7 +275,7 @@ async fn a_killed_coordinator_has_settled_every_reply_it_gave() {
     let again = serve(folder.path());
     let route = format!("{}/v1/responses", again.url);
     let answer = curl(&["-s", "-X", "POST", "-d", "{}", "-H", &key, &route]);
-    assert!(answer.contains("not built yet"), "{answer}");
+    assert!(answer.contains("not implemented"), "{answer}");
 }
 
 /// The job whose reply this is, headers and all.

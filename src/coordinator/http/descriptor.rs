@@ -1,31 +1,40 @@
-//! What this service is and where its endpoints are.
+//! `GET /` and `/.well-known/serviceinfo`: the service and its endpoints.
 
 use std::sync::Arc;
 
 use axum::extract::State;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::state::DoorSettings;
 
+use super::ROUTES;
 use super::reply::Reply;
+use super::route::Answers;
 
-/// Of the API, which clients compare; that of the program is in `/.well-known/serviceinfo`.
+/// Version of the API, which clients compare; the version of the program is in `/.well-known/serviceinfo`.
 pub const API_VERSION: &str = "1.0.0";
 
+/// Clients of the public network know endpoints by these names.
+const ENDPOINTS: &[(&str, &str)] = &[
+    ("openai", "POST /v1/chat/completions"),
+    ("anthropic", "POST /v1/messages"),
+    ("images", "POST /v1/images/generations"),
+    ("audio", "POST /v1/audio/generations"),
+    ("models", "GET /v1/models"),
+    ("pricing", "GET /v1/pricing"),
+    ("worker_ws", "WS /v1/workers/ws"),
+    ("health", "GET /health"),
+];
+
 pub async fn show(State(settings): State<Arc<DoorSettings>>) -> Reply {
+    let working = ENDPOINTS.iter().filter(|(_, place)| works(place));
+    let endpoints: Map<String, Value> = working
+        .map(|(name, place)| ((*name).to_owned(), (*place).into()))
+        .collect();
     let mut descriptor = json!({
         "name": settings.name,
         "version": API_VERSION,
-        "endpoints": {
-            "openai": "POST /v1/chat/completions",
-            "anthropic": "POST /v1/messages",
-            "images": "POST /v1/images/generations",
-            "audio": "POST /v1/audio/generations",
-            "models": "GET /v1/models",
-            "pricing": "GET /v1/pricing",
-            "worker_ws": "WS /v1/workers/ws",
-            "health": "GET /health",
-        },
+        "endpoints": endpoints,
         "p2p": {"enabled": false, "peer_id": null, "status": "disabled"},
     });
     if let Some(console) = &settings.console_url {
@@ -34,7 +43,19 @@ pub async fn show(State(settings): State<Arc<DoorSettings>>) -> Reply {
     Reply(descriptor)
 }
 
-/// `/.well-known/serviceinfo`: which APIs are here, for programs that know only an address.
+/// Whether the route is implemented.
+fn works(place: &str) -> bool {
+    ROUTES.iter().any(|route| {
+        let method = match route.answers {
+            Answers::Unbuilt => return false,
+            Answers::Socket => "WS",
+            _ => route.method,
+        };
+        place.split_once(' ') == Some((method, route.path))
+    })
+}
+
+/// `/.well-known/serviceinfo`: the APIs of this service, for discovery.
 pub async fn well_known(State(settings): State<Arc<DoorSettings>>) -> Reply {
     Reply(json!({
         "version": "0.2",

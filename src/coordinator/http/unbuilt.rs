@@ -1,4 +1,4 @@
-//! What comes later, and what is not here at all.
+//! Replies without a handler: 501, 404, 405, and 503 during startup.
 
 use axum::extract::{MatchedPath, OriginalUri, Request};
 use axum::http::Method;
@@ -12,31 +12,31 @@ use super::legacy::{self, Refused};
 
 /// 501, with the route's name.
 pub async fn answer(method: Method, path: MatchedPath) -> ApiError {
-    let message = format!("{method} {} is not built yet", path.as_str());
+    let message = format!("{method} {} is not implemented", path.as_str());
     ApiError::new(FailureKind::NotBuilt, message)
 }
 
 pub async fn wrong_path(method: Method, OriginalUri(uri): OriginalUri) -> Response {
-    // Other people's paths are not repeated at length.
+    // The path is untrusted: only its start is repeated.
     let path: String = uri.path().chars().take(200).collect();
-    let message = format!("there is no {method} {path}: see /openapi.json");
+    let message = format!("no route {method} {path}; see /docs");
     refuse(404, message, uri.path())
 }
 
 pub async fn wrong_method(request: Request) -> Response {
     let path: String = request.uri().path().chars().take(200).collect();
-    let message = format!("{path} does not take {}", request.method());
+    let message = format!("{path} does not support {}", request.method());
     refuse(405, message, request.uri().path())
 }
 
 /// 503, until the coordinator has started.
 pub async fn starting(OriginalUri(uri): OriginalUri) -> Response {
-    let message = "the coordinator is starting, try again in a moment";
+    let message = "the coordinator is starting; retry in a moment";
     let kind = FailureKind::ShuttingDown;
     refuse_as(kind, 503, message.to_owned(), uri.path())
 }
 
-/// In the words of whom the path belongs to.
+/// The error shape of the API that the path belongs to.
 pub fn refuse(status: u16, message: String, path: &str) -> Response {
     let kind = match status {
         403 => FailureKind::AccessDenied,
