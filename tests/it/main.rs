@@ -45,6 +45,8 @@ mod models;
 #[cfg(feature = "coordinator")]
 mod offer;
 #[cfg(feature = "coordinator")]
+mod openapi;
+#[cfg(feature = "coordinator")]
 mod operator;
 mod probe;
 mod prose;

@@ -17,7 +17,7 @@ use muster::coordinator::moderation::Moderation;
 use muster::coordinator::requests::Requests;
 use muster::coordinator::rigs::{self, Records};
 use muster::coordinator::start::{Shelves, doors};
-use muster::coordinator::state::DoorSettings;
+use muster::coordinator::state::{Development, DoorSettings};
 use muster::coordinator::storage::{Location, Store};
 use muster::coordinator::switchboard::Switchboard;
 use muster::coordinator::workers::Workers;
@@ -31,6 +31,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use tower::ServiceExt;
 
 use super::contract::assert_documented;
+use super::documented::Expected;
 use super::rig::Rig;
 
 /// Nothing here takes this long.
@@ -61,6 +62,7 @@ pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     body: Body,
+    expected: Option<Expected>,
 }
 
 impl App {
@@ -70,6 +72,15 @@ impl App {
 
     pub async fn with(settings: DoorSettings) -> Self {
         Self::on(tempfile::tempdir().unwrap(), settings, None, 0).await
+    }
+
+    /// With the routes that tests of other programs use.
+    pub async fn with_development() -> Self {
+        Self::with(DoorSettings {
+            development: Some(Development::default()),
+            ..DoorSettings::default()
+        })
+        .await
     }
 
     /// Beside one large reply there is no room for another, however long it stands still.
@@ -227,14 +238,20 @@ impl App {
         }
     }
 
+    /// The reply is checked against the OpenAPI document.
     pub async fn send(&self, request: Request<Body>) -> Answer {
+        let expected = Expected::of(&request).await;
         let answer = self.router.clone().oneshot(request);
         let answer = timeout(PATIENCE, answer).await.unwrap().unwrap();
         let (parts, body) = answer.into_parts();
+        if let Some(expected) = &expected {
+            expected.check_head(parts.status, &parts.headers);
+        }
         Answer {
             status: parts.status,
             headers: parts.headers,
             body,
+            expected,
         }
     }
 
@@ -268,7 +285,11 @@ pub fn request(method: Method, path: &str, headers: &[(&str, &str)], body: Body)
 impl Answer {
     pub async fn bytes(self) -> Bytes {
         let read = timeout(PATIENCE, self.body.collect()).await;
-        read.unwrap().unwrap().to_bytes()
+        let bytes = read.unwrap().unwrap().to_bytes();
+        if let Some(expected) = &self.expected {
+            expected.check_body(self.status, &self.headers, &bytes);
+        }
+        bytes
     }
 
     pub async fn text(self) -> String {

@@ -1,4 +1,5 @@
-//! The contract's schemas: what a route answers is held against them, down to which keys there may be.
+//! Replies are checked against JSON Schemas: those of the AI Horde contract, and those of the OpenAPI document. A key
+//! that a schema does not name is an error.
 
 use std::sync::LazyLock;
 
@@ -24,8 +25,15 @@ static CONTRACT: LazyLock<Value> = LazyLock::new(|| {
 /// Panics unless the reply is what the contract says.
 pub fn assert_fits(name: &str, reply: &Value) {
     let mut wrong = Vec::new();
-    check(named(name), reply, name, &mut wrong);
+    check(&CONTRACT, named(name), reply, name, &mut wrong);
     assert!(wrong.is_empty(), "{wrong:?} in {reply}");
+}
+
+/// The paths of a value that do not fit a schema of a document.
+pub fn misfits(document: &Value, schema: &Value, value: &Value) -> Vec<String> {
+    let mut wrong = Vec::new();
+    check(document, schema, value, "body", &mut wrong);
+    wrong
 }
 
 /// The same of every item of a list.
@@ -59,10 +67,22 @@ fn named(name: &str) -> &'static Value {
     schema
 }
 
-fn check(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<String>) {
-    if let Some(name) = schema["$ref"].as_str() {
-        let name = name.strip_prefix("#/$defs/").unwrap();
-        return check(named(name), value, path, wrong);
+fn check(root: &Value, schema: &Value, value: &Value, path: &str, wrong: &mut Vec<String>) {
+    if let Some(pointer) = schema["$ref"].as_str() {
+        let found = root.pointer(pointer.strip_prefix('#').unwrap());
+        let found = found.unwrap_or_else(|| panic!("nothing at {pointer}"));
+        return check(root, found, value, path, wrong);
+    }
+    if let Some(alternatives) = schema["anyOf"].as_array() {
+        let fits = |schema: &Value| {
+            let mut wrong = Vec::new();
+            check(root, schema, value, path, &mut wrong);
+            wrong.is_empty()
+        };
+        if !alternatives.iter().any(fits) {
+            wrong.push(format!("{path} fits no alternative"));
+        }
+        return;
     }
     let is_listed = match schema["enum"].as_array() {
         Some(words) => value.is_null() || words.contains(value),
@@ -72,7 +92,8 @@ fn check(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<String>) {
         return wrong.push(path.to_owned());
     }
     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-        check(&schema["items"], item, &format!("{path}.{index}"), wrong);
+        let path = format!("{path}.{index}");
+        check(root, &schema["items"], item, &path, wrong);
     }
     let Some(entries) = value.as_object() else {
         return;
@@ -86,10 +107,10 @@ fn check(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<String>) {
     for (name, entry) in entries {
         let path = format!("{path}.{name}");
         match (&schema["properties"][name], &schema["additionalProperties"]) {
-            (Value::Null, more @ Value::Object(_)) => check(more, entry, &path, wrong),
+            (Value::Null, more @ Value::Object(_)) => check(root, more, entry, &path, wrong),
             (Value::Null, _) if is_free => {}
             (Value::Null, _) => wrong.push(path),
-            (known, _) => check(known, entry, &path, wrong),
+            (known, _) => check(root, known, entry, &path, wrong),
         }
     }
 }

@@ -8,6 +8,8 @@ pub mod app;
 pub mod boss;
 #[cfg(feature = "coordinator")]
 pub mod contract;
+#[cfg(feature = "coordinator")]
+pub mod documented;
 pub mod hub;
 pub mod machines;
 #[cfg(feature = "coordinator")]
