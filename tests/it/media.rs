@@ -55,7 +55,7 @@ async fn upload_links_used_twice_late_with_another_type() {
         let twice = send(&app, Method::PUT, &link, "image/webp", other).await;
         assert_eq!(twice.status, StatusCode::CONFLICT);
         let said = twice.json().await["error"]["message"].to_string();
-        assert!(said.contains("once"), "{said}");
+        assert!(said.contains("already used"), "{said}");
     }
     assert_eq!(app.media.get(KEY).await.unwrap().as_deref(), Some(WEBP));
     app.media.delete(KEY).await.unwrap();
