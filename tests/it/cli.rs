@@ -277,7 +277,7 @@ fn dense_weights_can_be_quantized_and_threads_chosen() {
 fn a_missing_model_is_not_found_and_near_names_are_told() {
     worker(&["generate", "./nowhere.gguf", "Hello"])
         .run()
-        .fails(66, "there is no ./nowhere.gguf");
+        .fails(66, "./nowhere.gguf does not exist");
     let told = worker(&["generate", "qwen3-0.6", "Hello"])
         .run()
         .fails(66, "qwen3-0.6b");
@@ -519,7 +519,7 @@ fn the_worker_loads_its_models_says_that_nobody_sends_work_and_stops_when_told()
     for signal in [libc::SIGTERM, libc::SIGINT] {
         let (_folder, mut running) = daemon(&format!("[models]\nserve = [{:?}]\n", tiny()));
         let log = running.wait_for("ready");
-        assert!(log.contains("tiny-llama is loaded"), "{log}");
+        assert!(log.contains("loaded tiny-llama:"), "{log}");
         assert!(log.contains("no coordinator is configured"), "{log}");
         running.signal(signal);
         let run = running.end();
@@ -862,7 +862,7 @@ fn a_worker_downloads_a_configured_model_that_is_not_here() {
         log.contains("tiny:f32 is not on disk, downloading"),
         "{log}"
     );
-    assert!(log.contains("tiny is loaded"), "{log}");
+    assert!(log.contains("loaded tiny:"), "{log}");
     running.signal(libc::SIGTERM);
     assert_eq!(running.end().code, 0);
 }

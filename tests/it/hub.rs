@@ -271,7 +271,7 @@ async fn a_server_that_asks_for_an_hour_is_left_alone() {
         .on_questions([Fault::TooMany(3600)]);
     let place = Place::new();
     let error = place.pull(&hub, &["model.gguf"]).await.unwrap_err();
-    assert!(error.to_string().contains("3600 seconds"), "{error}");
+    assert!(error.to_string().contains("3600 s"), "{error}");
 }
 
 #[tokio::test]
@@ -368,7 +368,7 @@ async fn a_small_file_is_held_to_the_name_git_gives_it() {
     // What was spoilt is found by its hash, and comes again.
     let pulled = place.pull(&hub, &["config.json"]).await.unwrap();
     assert_eq!(fs::read(&pulled.files[0]).unwrap(), b"{}");
-    assert!(place.event("Restarted").contains("spoilt"));
+    assert!(place.event("Restarted").contains("damaged"));
 }
 
 #[tokio::test]
@@ -489,7 +489,7 @@ async fn a_spoilt_file_comes_again_where_its_hash_is_stated() {
     let pulled = place.pull_with(place.settings(&hub), &wanted).await;
 
     assert_eq!(fs::read(&pulled.unwrap().files[0]).unwrap(), b"{}");
-    assert!(place.event("Restarted").contains("spoilt"));
+    assert!(place.event("Restarted").contains("damaged"));
 }
 
 #[tokio::test]
@@ -547,7 +547,7 @@ async fn a_pull_reads_what_was_written_since_the_last_one() {
     );
     let again = place.pull(&hub, &["model.gguf"]).await.unwrap();
     assert_eq!(fs::read(&again.files[0]).unwrap(), weights);
-    assert!(place.event("Restarted").contains("spoilt"));
+    assert!(place.event("Restarted").contains("damaged"));
 
     let seen = hub.seen().len();
     place.events.0.lock().unwrap().clear();

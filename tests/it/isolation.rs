@@ -293,7 +293,7 @@ fn generate_survives_a_hostile_template_and_names_it() {
     let path = folder.path().to_str().unwrap();
     let run = worker(&["generate", path, "hello", "--device", "cpu"]).run();
     assert!(
-        run.code == 65 && run.stderr.contains("exceeded its memory limit"),
+        run.code == 65 && run.stderr.contains("failed: memory limit exceeded"),
         "{run:?}"
     );
     let run = worker(&[

@@ -843,7 +843,7 @@ fn the_program_works_for_a_coordinator_and_drains_when_told() {
     assert_eq!(rig.0.wait().unwrap().code(), Some(0));
     log.read_to_string(&mut said).unwrap();
     assert!(
-        said.contains("left 127.0.0.1") && !said.contains(key),
+        said.contains("disconnected from 127.0.0.1") && !said.contains(key),
         "{said}"
     );
     let mut log = BufReader::new(coordinator.0.stderr.take().unwrap());

@@ -166,7 +166,7 @@ async fn a_pull_that_is_interrupted_says_that_nothing_is_lost() {
         .args(["-INT", &pull.child.id().to_string()])
         .status();
     assert!(interrupt.unwrap().success());
-    pull.until_it_says("error: stopped; what is here stays");
+    pull.until_it_says("error: stopped; partial files are kept");
     assert_eq!(pull.child.wait().unwrap().code(), Some(130));
     user.hub.until_alone().await;
     let here = user.journaled_bytes();
@@ -310,7 +310,7 @@ fn a_repository_with_several_models_asks_which() {
     user.hub.large_file("model-q4_k_m.gguf", noise(100, 2));
     user.types(&["pull", "org/model"])
         .run()
-        .fails(2, "model-q4_k_m.gguf, model-q8_0.gguf; name one");
+        .fails(2, "model-q4_k_m.gguf, model-q8_0.gguf; choose one");
     user.types(&["pull", "org/model:q4_k_m"]).run().ok();
     user.types(&["pull", "org/nowhere"])
         .run()
@@ -613,7 +613,7 @@ fn what_pull_takes_by_a_part_of_its_name_verify_and_rm_take_too() {
     ] {
         user.types(command)
             .run()
-            .fails(2, "model-q4_k_m.gguf, model-q8_0.gguf; name one");
+            .fails(2, "model-q4_k_m.gguf, model-q8_0.gguf; choose one");
         let absent = command.iter().map(|word| word.replace("gguf", "q5"));
         let absent: Vec<String> = absent.collect();
         let absent: Vec<&str> = absent.iter().map(String::as_str).collect();

@@ -88,7 +88,7 @@ pub enum HubError {
         "{repository} has no supported files (.safetensors with config.json and tokenizer.json, or .gguf)"
     )]
     NothingUsable { repository: Repository },
-    #[error("stopped; the next pull resumes")]
+    #[error("stopped; partial files are kept and the next pull resumes")]
     Stopped,
 }
 
