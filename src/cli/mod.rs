@@ -78,9 +78,9 @@ struct CommandLine {
 #[derive(Debug, Subcommand)]
 enum Command {
     Up(up::Args),
-    Serve(serve::Args),
     Init(init::Args),
     Join(join::Args),
+    Serve(serve::Args),
     Key(key::Args),
     Account(account::Args),
     Models(models::Args),

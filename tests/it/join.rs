@@ -149,7 +149,7 @@ fn one_line_joins_a_coordinator_with_its_own_certificate() {
     owner
         .types(&["join", &token])
         .run()
-        .fails(73, "names https://127.0.0.1");
+        .fails(73, "already has the coordinator https://127.0.0.1");
 }
 
 #[test]

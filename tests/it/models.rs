@@ -664,7 +664,7 @@ fn what_another_program_brought_is_kept_unless_told() {
 
     let said = user.types(&["rm", "org/model", "--yes"]).run().ok();
     assert!(
-        said.contains("kept org/model/model.gguf: another program brought it"),
+        said.contains("kept org/model/model.gguf: downloaded by another program"),
         "{said}"
     );
     assert!(link.exists());

@@ -39,8 +39,6 @@ pub struct Args {
     /// Print one JSON event per line.
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    sampling: SamplingArgs,
     /// Maximum tokens to generate (default: until the model ends or its context is full).
     #[arg(long, short = 'n', value_name = "TOKENS", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
@@ -62,6 +60,8 @@ pub struct Args {
     /// CPU threads for computing.
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
+    #[command(flatten)]
+    sampling: SamplingArgs,
 }
 
 /// How the next token is chosen; the default of each option is the model's recommendation.
