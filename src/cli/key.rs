@@ -225,8 +225,7 @@ impl Holder<'_> {
         match (login.is_admin(), self.roles) {
             (true, None) => return first_administrator(accounts).await,
             (true, Some(_)) => {
-                let message =
-                    "the login admin is reserved for the administrator, who has every role";
+                let message = "the login admin is reserved for the administrator with every role";
                 return Err(Failure::new(Exit::Usage, message).hint("leave out --role"));
             }
             (false, _) => {}

@@ -556,6 +556,8 @@ fn files_of_the_coordinator_that_are_missing_are_told_with_their_setting() {
             .run()
     };
     serve("documents = \"/nope\"").fails(66, "serve.documents: cannot read /nope");
-    serve("tls_certificate = \"/nope.pem\"\ntls_key = \"/nope.key\"")
-        .fails(78, "serve.tls_certificate and serve.tls_key: /nope.pem");
+    serve("tls_certificate = \"/nope.pem\"\ntls_key = \"/nope.key\"").fails(
+        78,
+        "serve.tls_certificate and serve.tls_key: reading /nope.pem as PEM failed",
+    );
 }

@@ -230,7 +230,7 @@ fn bodies_to_try(schema: &Value, least: &Value) -> Vec<(Value, String)> {
         (least.clone(), "nothing".to_owned()),
         (json!([]), "everything".to_owned()),
         (Value::Null, "everything".to_owned()),
-        with("a key nobody knows", Value::Null),
+        with("an unknown key", Value::Null),
     ];
     for (field, property) in schema["properties"].as_object().unwrap() {
         bodies.extend(

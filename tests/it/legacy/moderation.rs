@@ -449,7 +449,13 @@ async fn clients_and_workers_that_are_kept_out_are_told_for_how_long() {
     socket.extensions_mut().insert(address);
     assert_eq!(app.send(socket).await.status, StatusCode::FORBIDDEN);
     // More than four days: no time is stated.
-    check("10.20.30.40", ASYNC, &text, "temporarily blocked").await;
+    check(
+        "10.20.30.40",
+        ASYNC,
+        &text,
+        "temporarily blocked; retry later",
+    )
+    .await;
     let (status, _) = from(&app, "192.0.2.8", &app.key, ASYNC, &text).await;
     assert_eq!(status, StatusCode::ACCEPTED);
     let (status, _) = from(&app, "192.0.2.8", &app.key, POP, &worker("w1")).await;

@@ -183,7 +183,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let failure = Part::begin(&folder.path().join("large.gguf"), u64::MAX).unwrap_err();
         assert_eq!(failure.exit(), Some(Exit::CannotWrite));
-        assert!(failure.to_string().contains("too few"), "{failure}");
+        assert!(
+            failure.to_string().contains("not enough disk space"),
+            "{failure}"
+        );
         assert_eq!(names(folder.path()).len(), 0);
     }
 
