@@ -25,7 +25,7 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
 /// Type names, per crate: participles, names that occur more than once.
 const TYPES: &[(&str, [usize; 2])] = &[
     ("config", [4, 0]),
-    ("coordinator", [107, 160]),
+    ("coordinator", [107, 159]),
     ("engine", [11, 13]),
     ("kernels", [3, 3]),
     ("muster", [6, 32]),

@@ -7,7 +7,7 @@ use crate::http::legacy::swagger::{self, NOTHING, Operation};
 use crate::http::route::Route;
 use muster_protocol::legacy::contract;
 
-use super::operation::{Content, Shape, header, list_of, query, reference};
+use super::operation::{Content, RouteBodies, header, list_of, query, reference};
 
 const EVENTS: &str = "text/event-stream";
 const TEXT_STATUS: &str = "/api/v2/generate/text/status/{id}";
@@ -51,9 +51,9 @@ pub fn path_parameter(route: &Route) -> Option<String> {
     Some(format!("{}{rest}.", first.to_uppercase()))
 }
 
-pub fn shape(route: &Route) -> Option<Shape> {
+pub fn shape(route: &Route) -> Option<RouteBodies> {
     let operation = swagger::operation_of(route)?;
-    Some(Shape {
+    Some(RouteBodies {
         parameters: parameters(route, operation),
         body: body(operation),
         replies: replies(route, operation),

@@ -62,7 +62,7 @@ pub struct Content {
 
 /// What a route takes and answers when it succeeds.
 #[derive(Debug, Clone, Default)]
-pub struct Shape {
+pub struct RouteBodies {
     /// Query and header parameters.
     pub parameters: Vec<Value>,
     /// Alternatives.
@@ -92,7 +92,7 @@ pub fn describe(route: &Route) -> Value {
     if route.answers == Answers::Unbuilt {
         return not_implemented(route);
     }
-    let Shape {
+    let RouteBodies {
         parameters,
         body,
         replies,

@@ -7,7 +7,7 @@ use muster_protocol::anthropic;
 use muster_protocol::openai::chat::schema as chat;
 use muster_protocol::openai::error;
 
-use super::operation::{Content, Shape, header, query, reference};
+use super::operation::{Content, RouteBodies, header, query, reference};
 
 const PAGES: &str = "text/html";
 const IMAGES: [&str; 3] = ["image/webp", "image/png", "image/jpeg"];
@@ -20,7 +20,7 @@ pub fn path_parameter(route: &Route) -> String {
     about.to_owned()
 }
 
-pub fn shape(route: &Route) -> Option<Shape> {
+pub fn shape(route: &Route) -> Option<RouteBodies> {
     let signed = |names: &[&str]| -> Vec<Value> {
         let about = "Part of the signed link.";
         names
@@ -98,7 +98,7 @@ pub fn shape(route: &Route) -> Option<Shape> {
         }
         _ => {}
     }
-    Some(Shape {
+    Some(RouteBodies {
         parameters,
         body,
         replies,
