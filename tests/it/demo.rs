@@ -8,11 +8,13 @@ use std::sync::Arc;
 use candle_core::DType;
 use muster::catalog::{Catalog, Embedded, Source};
 use muster::cli::eval::{DEMO_PROMPTS, Scores, measure, read};
+use muster::runtime::grammar::{Answer, Grammar};
 use muster::runtime::{
-    CacheScope, DeviceChoice, EngineLimits, Event, ModelInfo, ModelSource, Prompt, Runtime,
+    CacheScope, Chat, DeviceChoice, EngineLimits, Event, ModelInfo, ModelSource, Prompt, Runtime,
     Sampling, StopRules, TextRequest,
 };
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::support::worker::{Run, worker};
 
@@ -77,6 +79,7 @@ async fn greedy(runtime: &Runtime, reference: &Reference) -> Vec<u32> {
         stop: Vec::new(),
         stop_rules: StopRules::default(),
         logprobs: None,
+        grammar: None,
         choice: 0,
         scope: CacheScope::default(),
     };
@@ -90,6 +93,74 @@ async fn greedy(runtime: &Runtime, reference: &Reference) -> Vec<u32> {
         }
     }
     ids
+}
+
+/// A request for a person as JSON, and what came of it: tokens and text.
+async fn person(runtime: &Runtime, seed: u64, generated: &[u32]) -> (Vec<u32>, String) {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "first_name": {"type": "string", "maxLength": 12},
+            "age_in_years": {"type": "integer", "minimum": 0, "maximum": 150},
+            "home": {"enum": ["Paris", "Rome", "Oslo"]},
+        },
+        "required": ["first_name", "age_in_years", "home"],
+        "additionalProperties": false,
+    });
+    let chat = Chat {
+        messages: vec![json!({"role": "user", "content": "Who are you?"})],
+        ..Chat::default()
+    };
+    let request = TextRequest {
+        model: "demo-text".to_owned(),
+        prompt: Prompt::Chat(chat),
+        generated: generated.to_vec(),
+        sampling: Sampling {
+            temperature: Some(1.2),
+            seed: Some(seed),
+            ..Sampling::default()
+        },
+        max_tokens: Some(200),
+        window: None,
+        stop: Vec::new(),
+        stop_rules: StopRules::default(),
+        logprobs: None,
+        grammar: Some(Arc::new(Grammar::answer(Answer::JsonSchema(schema)))),
+        choice: 0,
+        scope: CacheScope::default(),
+    };
+    let mut generation = runtime.generate(request).await.unwrap();
+    let (mut ids, mut said) = (generated.to_vec(), String::new());
+    while let Some(event) = generation.next().await {
+        match event {
+            Event::Text { text, tokens } => {
+                ids.extend(tokens.iter().map(|token| token.id));
+                said.push_str(&text);
+            }
+            Event::Failed(failure) => panic!("{failure}"),
+            _ => {}
+        }
+    }
+    (ids, said)
+}
+
+#[tokio::test]
+async fn json_goes_on_from_every_token_as_it_would_have() {
+    let (runtime, _) = loaded(None).await;
+    for seed in 0..4 {
+        let (ids, text) = person(&runtime, seed, &[]).await;
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert!(
+            value["age_in_years"].as_u64().is_some_and(|age| age <= 150),
+            "{text}"
+        );
+        let keys: Vec<&String> = value.as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["first_name", "age_in_years", "home"]);
+        for cut in 0..ids.len() {
+            let (_, rest) = person(&runtime, seed, &ids[..cut]).await;
+            assert!(text.ends_with(&rest), "cut at {cut}: {rest:?} of {text:?}");
+        }
+    }
 }
 
 #[test]

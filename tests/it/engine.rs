@@ -46,6 +46,7 @@ fn request(prompt: Prompt, max_tokens: usize) -> TextRequest {
         stop: Vec::new(),
         stop_rules: StopRules::default(),
         logprobs: None,
+        grammar: None,
         choice: 0,
         scope: CacheScope::default(),
     }

@@ -81,6 +81,7 @@ async fn generate(config: &Config, located: Located) -> Result<(Usage, f64), Fai
             stop: Vec::new(),
             stop_rules: StopRules::default(),
             logprobs: None,
+            grammar: None,
             choice: 0,
             scope: CacheScope::default(),
         })

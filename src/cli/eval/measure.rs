@@ -40,6 +40,7 @@ fn request(model: &str, prompt: &Prompt) -> TextRequest {
         stop: Vec::new(),
         stop_rules: StopRules::default(),
         logprobs: None,
+        grammar: None,
         choice: 0,
         scope: runtime::CacheScope::default(),
     }

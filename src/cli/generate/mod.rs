@@ -177,6 +177,7 @@ impl Args {
             stop: self.stop.clone(),
             stop_rules: StopRules::default(),
             logprobs: self.logprobs,
+            grammar: None,
             choice: 0,
             scope: CacheScope::default(),
         }

@@ -5,6 +5,7 @@
 
 mod engine;
 mod footprint;
+pub mod grammar;
 mod handle;
 pub mod kv_cache;
 mod load;
@@ -21,6 +22,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 pub use footprint::Footprint;
+pub use grammar::Grammar;
 pub use handle::{Generation, Runtime};
 pub use kv_cache::CacheScope;
 pub use load::{CacheRoom, DEFAULT_CACHE_TOKENS, LoadError, ModelSource};
@@ -44,6 +46,8 @@ pub struct TextRequest {
     pub stop_rules: StopRules,
     /// Report the log probability of each token, and of this many best alternatives.
     pub logprobs: Option<usize>,
+    /// What the text must match.
+    pub grammar: Option<Arc<Grammar>>,
     /// Which of the request's choices this is; part of every random draw.
     pub choice: u32,
     /// Whose computed prompts it may find, and who may find its own.
@@ -158,6 +162,16 @@ pub struct TokenInfo {
     pub logprob: Option<f32>,
     /// The best alternatives, best first, when they were asked for.
     pub top: Vec<(u32, f32)>,
+}
+
+impl TokenInfo {
+    pub fn without_logprob(id: u32) -> Self {
+        Self {
+            id,
+            logprob: None,
+            top: Vec::new(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

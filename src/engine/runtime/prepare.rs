@@ -19,6 +19,7 @@ pub fn prepare(
         info,
         language,
         defaults,
+        grammars,
     } = listing;
     let mut prompt = language.prompt_tokens(&request.prompt)?;
     check_ids("the prompt", &prompt, info.vocabulary)?;
@@ -55,6 +56,10 @@ pub fn prepare(
         Prompt::Chat(_) => Begins::Fresh,
         Prompt::Text(_) | Prompt::Tokens(_) => Begins::AfterPrompt,
     };
+    let guide = request.grammar.as_deref().map(|grammar| {
+        let (rules, generated) = (&request.stop_rules, &request.generated);
+        grammars.guide(grammar, begins, rules, generated)
+    });
     let job = Job {
         model: request.model,
         scope: request.scope,
@@ -62,6 +67,7 @@ pub fn prepare(
         generated: request.generated,
         sampler,
         max_tokens,
+        guide: guide.transpose()?,
         stops,
         stop_rules: request.stop_rules,
         detokenizer: Detokenizer::new(language.pieces(), begins),

@@ -2,6 +2,7 @@
 
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::grammar::{DeadEnd, Guide};
 use super::kv_cache::CacheScope;
 use super::outbox::{Outbox, TooSlow};
 use super::sampling::{BadLogits, Sampler, Scratch};
@@ -18,6 +19,8 @@ pub struct Job {
     pub sampler: Sampler,
     /// Counted from the first token of all, and never more than the context has room for.
     pub max_tokens: usize,
+    /// Where its grammar is after `generated`.
+    pub guide: Option<Guide>,
     pub stops: StopStrings,
     pub stop_rules: StopRules,
     pub detokenizer: Detokenizer,
@@ -26,11 +29,38 @@ pub struct Job {
     pub place: OwnedSemaphorePermit,
 }
 
+/// What a sequence goes on with.
+pub enum Drawn {
+    /// A token that was drawn, and those that must follow it.
+    Tokens(TokenInfo, Vec<u32>),
+    /// The text is complete.
+    Nothing,
+}
+
+/// Why a sequence cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum NoToken {
+    #[error(transparent)]
+    BadLogits(#[from] BadLogits),
+    #[error(transparent)]
+    DeadEnd(#[from] DeadEnd),
+}
+
+impl From<NoToken> for Failure {
+    fn from(error: NoToken) -> Self {
+        match error {
+            NoToken::BadLogits(error) => Self::internal(error),
+            NoToken::DeadEnd(error) => Self::BadRequest(error.to_string()),
+        }
+    }
+}
+
 /// A job among the others, without its tokens: those are the scheduler's.
 pub struct Sequence {
     usage: Usage,
     max_tokens: usize,
     sampler: Sampler,
+    guide: Option<Guide>,
     stops: StopStrings,
     stop_rules: StopRules,
     detokenizer: Detokenizer,
@@ -51,6 +81,7 @@ impl Sequence {
             },
             max_tokens: job.max_tokens,
             sampler: job.sampler,
+            guide: job.guide,
             stops: job.stops,
             stop_rules: job.stop_rules,
             detokenizer: job.detokenizer,
@@ -60,6 +91,7 @@ impl Sequence {
             _place: job.place,
         };
         let reason = sequence.replay(&job.generated, language);
+        let reason = reason.or_else(|| sequence.is_complete().then_some(FinishReason::EndOfTurn));
         let mut tokens = job.prompt;
         tokens.extend(job.generated);
         (sequence, tokens, reason)
@@ -79,14 +111,35 @@ impl Sequence {
         }
     }
 
-    /// Chooses the next token.
-    pub fn draw(
-        &mut self,
-        logits: &mut [f32],
-        scratch: &mut Scratch,
-    ) -> Result<TokenInfo, BadLogits> {
-        self.sampler
-            .sample(logits, None, self.usage.completion_tokens, scratch)
+    /// Chooses the next token, and those that a grammar leaves no choice about.
+    pub fn draw(&mut self, logits: &mut [f32], scratch: &mut Scratch) -> Result<Drawn, NoToken> {
+        let index = self.usage.completion_tokens;
+        let Some(guide) = &mut self.guide else {
+            let token = self.sampler.sample(logits, None, index, scratch)?;
+            return Ok(Drawn::Tokens(token, Vec::new()));
+        };
+        let mask = guide.mask()?;
+        let token = match self.sampler.sample(logits, Some(mask), index, scratch) {
+            // Only an end is left, and the request bans it.
+            Err(BadLogits::NothingAllowed) if guide.is_accepting() => return Ok(Drawn::Nothing),
+            Err(BadLogits::NothingAllowed) => return Err(guide.all_banned().into()),
+            token => token?,
+        };
+        guide.take(token.id)?;
+        // A forced token has no logits that its log probability could be read from.
+        if self.sampler.wants_logprobs() || guide.ends.contains(&token.id) {
+            return Ok(Drawn::Tokens(token, Vec::new()));
+        }
+        let forced = guide.take_forced()?;
+        for &id in &forced {
+            self.sampler.count(id);
+        }
+        Ok(Drawn::Tokens(token, forced))
+    }
+
+    /// Its grammar leaves nothing to add.
+    pub fn is_complete(&self) -> bool {
+        self.guide.as_ref().is_some_and(Guide::is_finished)
     }
 
     /// Takes the token in, and says why it was the last if it was.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::grammar::Grammars;
 use super::text::Language;
 use super::{Failure, ModelInfo, ModelStatus, Sampling, Status};
 
@@ -13,6 +14,7 @@ pub struct Listing {
     pub info: Arc<ModelInfo>,
     pub language: Arc<Language>,
     pub defaults: Sampling,
+    pub grammars: Arc<Grammars>,
 }
 
 #[derive(Default)]
@@ -37,12 +39,14 @@ impl Shared {
 
     pub fn enlist(&self, info: Arc<ModelInfo>, language: Arc<Language>, defaults: Sampling) {
         let name = info.name.clone();
+        let grammars = Grammars::new(Arc::clone(&language), info.vocabulary);
         lock(&self.models).insert(
             name,
             Listing {
                 info,
                 language,
                 defaults,
+                grammars: Arc::new(grammars),
             },
         );
     }

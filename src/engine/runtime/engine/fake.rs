@@ -28,6 +28,8 @@ pub enum Rule {
     Says(&'static str),
     /// A letter that depends on every token before.
     Rambles,
+    /// Any token, by a number that depends on every token before.
+    Scatters,
     /// As `Rambles`, but whoever has an `X` gets logits that are not numbers.
     ChokesOnX,
     /// The device fails.
@@ -169,6 +171,9 @@ impl FakeModel {
         let mut logits: Vec<f32> = (0..VOCABULARY as u64)
             .map(|id| (sum.wrapping_mul(id * 2 + 1) >> 40) as f32 / f32::from(u16::MAX))
             .collect();
+        if matches!(self.fake.rule, Rule::Scatters) {
+            return logits.iter().map(|logit| logit / 32.0).collect();
+        }
         let next = match self.fake.rule {
             Rule::Says(text) => self.next_said(text, history),
             Rule::ChokesOnX if history.contains(&self.id(b'X')) => {

@@ -219,6 +219,6 @@ impl Engine {
 }
 
 #[cfg(test)]
-mod fake;
+pub mod fake;
 #[cfg(test)]
 mod tests;

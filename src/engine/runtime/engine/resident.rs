@@ -8,9 +8,9 @@ use super::work::Queue;
 use crate::networks::text::Batch;
 use crate::runtime::model::{self, Model};
 use crate::runtime::outbox::{SLOW_READER_TOKENS, TooSlow};
-use crate::runtime::sampling::{BadLogits, Scratch};
+use crate::runtime::sampling::Scratch;
 use crate::runtime::scheduler::{Limits, Row, Scheduler, SequenceId};
-use crate::runtime::sequence::{Job, Sequence};
+use crate::runtime::sequence::{Drawn, Job, NoToken, Sequence};
 use crate::runtime::text::Language;
 use crate::runtime::{Failure, FinishReason, ModelInfo, ModelStatus, TokenInfo};
 use muster_kernels::{Span, cpu};
@@ -33,7 +33,7 @@ struct Draw<'a> {
     id: SequenceId,
     sequence: &'a mut Sequence,
     logits: &'a mut [f32],
-    drawn: Option<Result<TokenInfo, BadLogits>>,
+    drawn: Option<Result<Drawn, NoToken>>,
 }
 
 impl Resident {
@@ -165,37 +165,38 @@ impl Resident {
         let mut draws: Vec<Draw> = rows.filter_map(draw).collect();
         draw_on_all_threads(&mut draws, &mut self.scratches, cost);
         let drawn = draws.into_iter().map(|draw| (draw.id, draw.drawn));
-        for (id, token) in drawn.collect::<Vec<_>>() {
-            if let Some(token) = token {
-                self.take(id, token);
+        for (id, drawn) in drawn.collect::<Vec<_>>() {
+            if let Some(drawn) = drawn {
+                self.take(id, drawn);
             }
         }
     }
 
     /// Takes in what a sequence drew.
-    fn take(&mut self, id: SequenceId, token: Result<TokenInfo, BadLogits>) {
+    fn take(&mut self, id: SequenceId, drawn: Result<Drawn, NoToken>) {
         let Some(sequence) = self.sequences.get_mut(&id) else {
             return;
         };
         sequence.start(self.scheduler.cached_tokens(id));
-        let token = match token {
-            Ok(token) => token,
-            Err(error) => return self.fail(id, Failure::internal(error)),
+        let (token, forced) = match drawn {
+            Ok(Drawn::Tokens(token, forced)) => (token, forced),
+            Ok(Drawn::Nothing) => return self.finish(id, FinishReason::EndOfTurn),
+            Err(error) => return self.fail(id, error.into()),
         };
-        let token_id = token.id;
-        match sequence.accept(token, &self.language) {
-            Some(reason) => self.finish(id, reason),
-            None => {
-                self.scheduler.push(id, token_id);
-                if sequence.flush() == Err(TooSlow) {
-                    self.fail(
-                        id,
-                        Failure::SlowReader {
-                            unread: SLOW_READER_TOKENS,
-                        },
-                    );
-                }
+        let forced = forced.into_iter().map(TokenInfo::without_logprob);
+        for token in std::iter::once(token).chain(forced) {
+            let token_id = token.id;
+            match sequence.accept(token, &self.language) {
+                Some(reason) => return self.finish(id, reason),
+                None => self.scheduler.push(id, token_id),
             }
+        }
+        if sequence.is_complete() {
+            return self.finish(id, FinishReason::EndOfTurn);
+        }
+        if sequence.flush() == Err(TooSlow) {
+            let unread = SLOW_READER_TOKENS;
+            self.fail(id, Failure::SlowReader { unread });
         }
     }
 

@@ -36,6 +36,7 @@ fn request(prompt: &str) -> TextRequest {
         stop: Vec::new(),
         stop_rules: StopRules::default(),
         logprobs: None,
+        grammar: None,
         choice: 0,
         scope: CacheScope::default(),
     }

@@ -48,9 +48,9 @@ pub struct Scratch {
 }
 
 /// Which tokens a grammar allows: one bit each. What lies past its end is not allowed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenMask {
-    words: Vec<u64>,
+    words: Vec<u32>,
 }
 
 /// The network returned nothing a token could be chosen from. Ends this sequence and no other.
@@ -119,10 +119,19 @@ impl Sampler {
             let random = uniform(self.settings.seed, self.choice, index as u64);
             self.draw(logits, best_logit, random, scratch)
         };
+        self.count(id);
+        self.report(id, scratch)
+    }
+
+    /// Counts a token that was not drawn.
+    pub fn count(&mut self, id: u32) {
         if let Some(penalties) = &mut self.penalties {
             penalties.count(id);
         }
-        self.report(id, scratch)
+    }
+
+    pub fn wants_logprobs(&self) -> bool {
+        self.logprobs.is_some()
     }
 
     fn adjust(&self, logits: &mut [f32], mask: Option<&TokenMask>) {
@@ -237,18 +246,48 @@ impl TokenMask {
     pub fn allowing(ids: impl IntoIterator<Item = u32>) -> Self {
         let mut words = Vec::new();
         for id in ids {
-            let word = id as usize / 64;
+            let word = id as usize / 32;
             if words.len() <= word {
                 words.resize(word + 1, 0);
             }
-            words[word] |= 1_u64 << (id % 64);
+            words[word] |= 1_u32 << (id % 32);
         }
         Self { words }
     }
 
+    /// Allows what these words allow, the first token in the lowest bit of the first.
+    pub fn copy_words(&mut self, words: &[u32]) {
+        self.words.clear();
+        self.words.extend_from_slice(words);
+    }
+
+    pub fn allows(&self, id: u32) -> bool {
+        let word = self.words.get(id as usize / 32);
+        word.is_some_and(|word| word >> (id % 32) & 1 == 1)
+    }
+
+    pub fn set(&mut self, id: u32, is_allowed: bool) {
+        if let Some(word) = self.words.get_mut(id as usize / 32) {
+            let bit = 1 << (id % 32);
+            *word = if is_allowed {
+                *word | bit
+            } else {
+                *word & !bit
+            };
+        }
+    }
+
     fn apply(&self, logits: &mut [f32]) {
-        for (word, logits) in logits.chunks_mut(64).enumerate() {
+        for (word, logits) in logits.chunks_mut(32).enumerate() {
             let bits = self.words.get(word).copied().unwrap_or(0);
+            // Most words are all or nothing.
+            if bits == u32::MAX {
+                continue;
+            }
+            if bits == 0 {
+                logits.fill(f32::NEG_INFINITY);
+                continue;
+            }
             for (bit, logit) in logits.iter_mut().enumerate() {
                 if bits >> bit & 1 == 0 {
                     *logit = f32::NEG_INFINITY;

@@ -1,6 +1,6 @@
 //! Which sequences take part in the next step, and with how many tokens. Pure: no tensor, no clock.
 //!
-//! A step holds one token of every sequence that is generating, and up to `prefill_chunk` tokens of prompts
+//! A step holds one token of every sequence that is generating (more after forced ones), and up to `prefill_chunk` tokens of prompts
 //! that are still being read, oldest first. A sequence is admitted when its known tokens fit into free pages,
 //! and keeps its place: when pages run out, the youngest is sent back to wait at the front and later reads its
 //! prompt and what it generated again. So the oldest always advances, and everybody becomes the oldest.
@@ -53,6 +53,8 @@ struct Entry {
     /// How many of those were found there. Not counted again when it reads its prompt a second time.
     cached: usize,
     was_preempted: bool,
+    /// Its prompt is in the pages: what is missing was drawn or forced since.
+    is_generating: bool,
     chain: Chain,
 }
 
@@ -117,6 +119,7 @@ impl Scheduler {
             computed: 0,
             cached: 0,
             was_preempted: false,
+            is_generating: false,
             chain: Chain::new(scope),
         });
     }
@@ -159,10 +162,11 @@ impl Scheduler {
         }
     }
 
-    /// Appends the token that was drawn for a running sequence.
+    /// Appends a token that was drawn for a running sequence, or forced after one.
     pub fn push(&mut self, id: SequenceId, token: u32) {
         if let Some(at) = self.find(id) {
             self.running[at].tokens.push(token);
+            self.running[at].is_generating = true;
         }
     }
 
@@ -203,6 +207,7 @@ impl Scheduler {
             self.blocks.release(std::mem::take(&mut entry.chain));
             entry.computed = 0;
             entry.was_preempted = true;
+            entry.is_generating = false;
             self.waiting.push_front(entry);
         }
     }
@@ -233,7 +238,7 @@ impl Scheduler {
 }
 
 fn generating_row(entry: &Entry) -> Option<Row> {
-    (entry.missing() == 1).then_some(Row {
+    (entry.missing() == 1 || entry.is_generating).then_some(Row {
         id: entry.id,
         tokens: entry.computed..entry.tokens.len(),
         draws: true,
@@ -241,7 +246,7 @@ fn generating_row(entry: &Entry) -> Option<Row> {
 }
 
 fn prompt_row(blocks: &mut Blocks, entry: &mut Entry, budget: &mut usize) -> Option<Row> {
-    if entry.missing() <= 1 {
+    if entry.missing() <= 1 || entry.is_generating {
         return None;
     }
     entry.share(blocks);

@@ -22,6 +22,10 @@ impl Pieces {
         }
     }
 
+    pub fn strips_first_space(&self) -> bool {
+        self.strips_first_space
+    }
+
     /// Appends the next token's bytes; none for tokens that are not text.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);

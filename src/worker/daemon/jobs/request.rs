@@ -74,6 +74,7 @@ impl Asked {
                     stop_token_ids: asked.stop_rules.stop_token_ids,
                 },
                 logprobs: asked.logprobs.map(|count| count as usize),
+                grammar: None,
                 choice: asked.choice,
                 scope,
             },

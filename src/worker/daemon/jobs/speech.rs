@@ -366,6 +366,7 @@ mod tests {
                 stop: Vec::new(),
                 stop_rules: StopRules::default(),
                 logprobs: None,
+                grammar: None,
                 choice: 0,
                 scope: CacheScope::default(),
             },

@@ -1,0 +1,258 @@
+//! Compilation with limits, and the compiled grammars of one model.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use llguidance::api::ParserLimits;
+use llguidance::earley::SlicedBiasComputer;
+use llguidance::{Matcher, ParserFactory};
+use toktrie::{InferenceCapabilities, TokEnv};
+
+use super::guide::first_line;
+use super::lark;
+use super::vocabulary::TokenTree;
+use super::{Grammar, Guide};
+use crate::runtime::text::{Begins, Language};
+use crate::runtime::{Failure, StopRules};
+
+/// Compiled grammars that are kept, and the bytes of their sources together.
+const MOST_KEPT: usize = 32;
+const MOST_KEPT_BYTES: usize = 8 << 20;
+/// Grammars of one model that are compiled at a time.
+const MOST_COMPILING: usize = 2;
+const COMPILE_TIME: Duration = Duration::from_secs(3);
+/// Schemas are compiled recursively.
+const COMPILE_STACK: usize = 16 << 20;
+
+/// What compiles grammars for one model, made with the first of them.
+pub struct Grammars {
+    language: Arc<Language>,
+    vocabulary: usize,
+    factory: OnceLock<Option<Arc<ParserFactory>>>,
+    /// Tokens that begin with a space, for vocabularies whose texts lose their first.
+    spaced: OnceLock<Option<Arc<[u32]>>>,
+    kept: Mutex<Kept>,
+    compiling: Arc<Compiling>,
+}
+
+#[derive(Default)]
+struct Kept {
+    entries: HashMap<String, Entry>,
+    bytes: usize,
+    clock: u64,
+}
+
+struct Entry {
+    matcher: Matcher,
+    used: u64,
+}
+
+impl Grammars {
+    pub fn new(language: Arc<Language>, vocabulary: usize) -> Self {
+        Self {
+            language,
+            vocabulary,
+            factory: OnceLock::new(),
+            spaced: OnceLock::new(),
+            kept: Mutex::default(),
+            compiling: Arc::default(),
+        }
+    }
+
+    /// The guide of a sequence with these tokens so far. Takes as long as a grammar may take to compile: not for the
+    /// inference thread.
+    pub fn guide(
+        &self,
+        grammar: &Grammar,
+        begins: Begins,
+        rules: &StopRules,
+        generated: &[u32],
+    ) -> Result<Guide, Failure> {
+        let matcher = self.matcher(grammar)?;
+        let ends = [&self.language.ends[..], &rules.stop_token_ids].concat();
+        let not_first = match begins {
+            Begins::Fresh => self.spaced().clone(),
+            Begins::AfterPrompt => None,
+        };
+        let mut guide = Guide::new(matcher, ends, not_first);
+        for &id in generated {
+            if guide.ends.contains(&id) {
+                break;
+            }
+            let refused = |error| Failure::BadRequest(format!("generated does not fit: {error}"));
+            guide.take(id).map_err(refused)?;
+        }
+        Ok(guide)
+    }
+
+    fn matcher(&self, grammar: &Grammar) -> Result<Matcher, Failure> {
+        // Two schemas that differ in the order of their properties are equal, and their grammars are not.
+        let key = format!("{grammar:?}");
+        if let Some(matcher) = lock(&self.kept).find(&key) {
+            return Ok(matcher);
+        }
+        let source = lark::top_level(grammar);
+        let source = source.map_err(|refusal| Failure::BadRequest(refusal.to_string()))?;
+        let factory = self.factory().clone().ok_or_else(|| {
+            Failure::BadRequest("the model's vocabulary cannot be used with grammars".to_owned())
+        })?;
+        let slot = Slot::take(&self.compiling)?;
+        // Choices of one request ask for the same grammar at the same time.
+        if let Some(matcher) = lock(&self.kept).find(&key) {
+            return Ok(matcher);
+        }
+        let matcher = compile(&factory, source, slot)?;
+        let copy = matcher.deep_clone();
+        lock(&self.kept).keep(key, matcher);
+        Ok(copy)
+    }
+
+    fn factory(&self) -> &Option<Arc<ParserFactory>> {
+        self.factory.get_or_init(|| {
+            let tree = TokenTree::new(Arc::clone(&self.language), self.vocabulary)?;
+            factory(Arc::new(tree)).map(Arc::new)
+        })
+    }
+
+    fn spaced(&self) -> &Option<Arc<[u32]>> {
+        self.spaced.get_or_init(|| {
+            let pieces = self.language.pieces();
+            let ids = 0..u32::try_from(self.vocabulary).unwrap_or(u32::MAX);
+            let spaced = ids.filter(|&id| pieces.bytes(id).starts_with(b" "));
+            pieces.strips_first_space().then(|| spaced.collect())
+        })
+    }
+}
+
+fn factory(tokens: TokEnv) -> Option<ParserFactory> {
+    let can = InferenceCapabilities {
+        ff_tokens: tokens.tokenize_is_canonical(),
+        ..InferenceCapabilities::default()
+    };
+    let slices = SlicedBiasComputer::general_slices();
+    let mut factory = ParserFactory::new(&tokens, can, &slices).ok()?;
+    factory.quiet();
+    *factory.limits_mut() = ParserLimits {
+        // A mask at these limits takes about 10 ms: a grammar that needs more ends with its own sequence.
+        step_lexer_fuel: 100_000,
+        step_max_items: 50_000,
+        // 1 to 2 KiB each.
+        max_lexer_states: 50_000,
+        // About 100 bytes each, in every copy.
+        max_grammar_size: 150_000,
+        verbose_errors: false,
+        ..ParserLimits::default()
+    };
+    Some(factory)
+}
+
+/// Compiles on a thread of its own: no library call here can be stopped, so the request stops waiting for it.
+fn compile(
+    factory: &Arc<ParserFactory>,
+    source: llguidance::api::TopLevelGrammar,
+    slot: Slot,
+) -> Result<Matcher, Failure> {
+    let (sender, compiled) = mpsc::sync_channel(1);
+    let factory = Arc::clone(factory);
+    let body = move || {
+        let matcher = Matcher::new(factory.create_parser(source));
+        drop(slot);
+        // Nobody waits any more after the limit.
+        let _ = sender.send(matcher);
+    };
+    let thread = thread::Builder::new()
+        .name("muster-grammar".to_owned())
+        .stack_size(COMPILE_STACK)
+        .spawn(body);
+    thread.map_err(Failure::internal)?;
+    let matcher = match compiled.recv_timeout(COMPILE_TIME) {
+        Ok(matcher) => matcher,
+        Err(RecvTimeoutError::Timeout) => {
+            let limit = COMPILE_TIME.as_secs();
+            let message = format!("the grammar is too complex: compiling took over {limit} s");
+            return Err(Failure::BadRequest(message));
+        }
+        Err(RecvTimeoutError::Disconnected) => {
+            return Err(Failure::BadRequest(
+                "the grammar cannot be compiled".to_owned(),
+            ));
+        }
+    };
+    match matcher.get_error() {
+        None => Ok(matcher),
+        Some(error) => Err(Failure::BadRequest(format!(
+            "the grammar cannot be compiled: {}",
+            first_line(&error)
+        ))),
+    }
+}
+
+/// How many grammars are being compiled.
+#[derive(Default)]
+struct Compiling {
+    count: Mutex<usize>,
+    ended: Condvar,
+}
+
+/// One of the compilations at a time, given back when its thread ends.
+struct Slot(Arc<Compiling>);
+
+impl Slot {
+    fn take(compiling: &Arc<Compiling>) -> Result<Self, Failure> {
+        let count = lock(&compiling.count);
+        let is_full = |count: &mut usize| *count >= MOST_COMPILING;
+        let waited = compiling
+            .ended
+            .wait_timeout_while(count, COMPILE_TIME, is_full);
+        let (mut count, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            return Err(Failure::internal(
+                "too many grammars are being compiled, retry later",
+            ));
+        }
+        *count += 1;
+        drop(count);
+        Ok(Self(Arc::clone(compiling)))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        *lock(&self.0.count) -= 1;
+        self.0.ended.notify_one();
+    }
+}
+
+impl Kept {
+    fn find(&mut self, key: &str) -> Option<Matcher> {
+        self.clock += 1;
+        let entry = self.entries.get_mut(key)?;
+        entry.used = self.clock;
+        Some(entry.matcher.deep_clone())
+    }
+
+    fn keep(&mut self, key: String, matcher: Matcher) {
+        self.bytes += key.len();
+        let used = self.clock;
+        if let Some((old, _)) = self.entries.remove_entry(&key) {
+            self.bytes -= old.len();
+        }
+        self.entries.insert(key, Entry { matcher, used });
+        while self.entries.len() > MOST_KEPT || self.bytes > MOST_KEPT_BYTES {
+            let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used);
+            let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
+                return;
+            };
+            self.entries.remove(&oldest);
+            self.bytes -= oldest.len();
+        }
+    }
+}
+
+/// A panic while holding the lock cannot leave these values half written.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

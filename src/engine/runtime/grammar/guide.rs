@@ -1,0 +1,125 @@
+//! Where one sequence is in its grammar.
+
+use std::sync::Arc;
+
+use llguidance::Matcher;
+
+use crate::runtime::sampling::TokenMask;
+
+/// The most tokens that are forced at once: more would hold up the other sequences of a step.
+const MOST_FORCED: usize = 32;
+
+/// The grammar of one sequence, after the tokens it has.
+pub struct Guide {
+    matcher: Matcher,
+    mask: TokenMask,
+    /// Tokens that end the text, and may do so only where the grammar accepts.
+    pub ends: Vec<u32>,
+    /// Tokens that may not be the first: their space would be lost with the text's first.
+    not_first: Option<Arc<[u32]>>,
+    tokens: usize,
+}
+
+/// No token can follow, or the grammar takes too much work. Ends this sequence and no other.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the grammar cannot be followed after {tokens} tokens: {cause}")]
+pub struct DeadEnd {
+    pub tokens: usize,
+    pub cause: String,
+}
+
+impl std::fmt::Debug for Guide {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guide")
+            .field("tokens", &self.tokens)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Guide {
+    /// `ends` are all tokens that end the text, `not_first` those that may not begin it.
+    pub fn new(matcher: Matcher, ends: Vec<u32>, not_first: Option<Arc<[u32]>>) -> Self {
+        Self {
+            matcher,
+            mask: TokenMask::default(),
+            ends,
+            not_first,
+            tokens: 0,
+        }
+    }
+
+    /// The tokens that may come next.
+    pub fn mask(&mut self) -> Result<&TokenMask, DeadEnd> {
+        let mask = self.matcher.compute_mask();
+        let mask = mask.map_err(|error| self.dead_end(&error.to_string()))?;
+        self.mask.copy_words(mask.as_slice());
+        let is_accepting = self.is_accepting();
+        for &id in &self.ends {
+            self.mask.set(id, is_accepting);
+        }
+        if let Some(not_first) = self.not_first.as_ref().filter(|_| self.tokens == 0) {
+            for &id in not_first.iter() {
+                self.mask.set(id, false);
+            }
+        }
+        Ok(&self.mask)
+    }
+
+    /// Goes on after a token that the mask allowed, or that another worker drew.
+    pub fn take(&mut self, id: u32) -> Result<(), DeadEnd> {
+        if self.ends.contains(&id) {
+            return Ok(());
+        }
+        if self.is_finished() {
+            return Err(self.dead_end("it is complete"));
+        }
+        let taken = self.matcher.consume_token(id);
+        taken.map_err(|error| self.dead_end(&error.to_string()))?;
+        self.tokens += 1;
+        Ok(())
+    }
+
+    /// Takes the tokens that must follow, whatever the model says.
+    pub fn take_forced(&mut self) -> Result<Vec<u32>, DeadEnd> {
+        if self.is_finished() {
+            return Ok(Vec::new());
+        }
+        let mut forced = self.matcher.compute_ff_tokens();
+        forced.truncate(MOST_FORCED);
+        if let Some(end) = forced.iter().position(|id| self.ends.contains(id)) {
+            forced.truncate(end);
+        }
+        for &id in &forced {
+            self.take(id)?;
+        }
+        Ok(forced)
+    }
+
+    /// Nothing can follow.
+    pub fn is_finished(&self) -> bool {
+        self.matcher.is_stopped() && self.matcher.stop_reason().is_ok()
+    }
+
+    /// The text may end here.
+    pub fn is_accepting(&mut self) -> bool {
+        self.is_finished() || self.matcher.is_accepting().unwrap_or(false)
+    }
+
+    /// The request bans every token that could follow.
+    pub fn all_banned(&self) -> DeadEnd {
+        self.dead_end("every token that it allows is banned by the request")
+    }
+
+    fn dead_end(&self, cause: &str) -> DeadEnd {
+        DeadEnd {
+            tokens: self.tokens,
+            cause: first_line(cause),
+        }
+    }
+}
+
+/// What went wrong, without the state of the parser that follows it.
+pub fn first_line(message: &str) -> String {
+    let line = message.lines().next().unwrap_or_default();
+    line.chars().take(300).collect()
+}

@@ -1,0 +1,271 @@
+//! From a [`Grammar`] to what llguidance compiles: one main grammar in Lark, and a named grammar for each schema.
+
+use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
+use llguidance::regex_to_lark;
+use serde_json::{Map, Value, json};
+
+use super::schema::{self, Refusal};
+use super::{Answer, Calls, Function, Grammar, Thought};
+use crate::runtime::text::ToolMarkup;
+
+/// The longest regular expression and Lark grammar.
+const MOST_REGEX_BYTES: usize = 16 << 10;
+const MOST_LARK_BYTES: usize = 64 << 10;
+const MOST_CHOICES: usize = 4096;
+const MOST_CHOICE_BYTES: usize = 256 << 10;
+
+/// Any text.
+const ANY: &str = "/(.|\\n)*/";
+
+pub fn top_level(grammar: &Grammar) -> Result<TopLevelGrammar, Refusal> {
+    let is_answer_alone = grammar.thought == Thought::None && grammar.calls.is_none();
+    if is_answer_alone && let Some(answer) = sub_grammar("answer", &grammar.answer)? {
+        return Ok(TopLevelGrammar::from_grammar(answer));
+    }
+    let mut main = Main::default();
+    let thought = main.thought(grammar.thought);
+    let body = match &grammar.calls {
+        Some(calls) => main.calls(calls, &grammar.answer)?,
+        None => main.answer(&grammar.answer)?,
+    };
+    main.rules.push(format!("start: {thought}{body}"));
+    let source = GrammarWithLexer {
+        name: Some("main".to_owned()),
+        lark_grammar: Some(main.rules.join("\n")),
+        ..GrammarWithLexer::default()
+    };
+    let grammars = std::iter::once(source).chain(main.others);
+    Ok(TopLevelGrammar {
+        grammars: grammars.collect(),
+        max_tokens: None,
+    })
+}
+
+#[derive(Default)]
+struct Main {
+    rules: Vec<String>,
+    others: Vec<GrammarWithLexer>,
+    /// What free text must not be besides: a thought, which has a rule of its own.
+    is_no_thought: &'static str,
+}
+
+impl Main {
+    /// What stands before the body in `start`.
+    fn thought(&mut self, thought: Thought) -> &'static str {
+        let opening = match thought {
+            Thought::None => return "",
+            Thought::Possible => "<think>",
+            Thought::Open => "",
+        };
+        self.rules
+            .push(format!(r#"thought[suffix="</think>"]: /{opening}(.|\n)*/"#));
+        match thought {
+            Thought::Possible => {
+                self.is_no_thought = r" & ~/<think>(.|\n)*/";
+                r#"(thought ("\n" "\n"?)?)? "#
+            }
+            _ => r#"thought ("\n" "\n"?)? "#,
+        }
+    }
+
+    /// An expression for the answer.
+    fn answer(&mut self, answer: &Answer) -> Result<String, Refusal> {
+        match sub_grammar("answer", answer)? {
+            Some(grammar) => {
+                self.others.push(grammar);
+                Ok("@answer".to_owned())
+            }
+            None if *answer == Answer::Text => Ok(ANY.to_owned()),
+            None => Ok("\"\"".to_owned()),
+        }
+    }
+
+    /// An expression for calls, and for the answer where there may be one.
+    fn calls(&mut self, calls: &Calls, answer: &Answer) -> Result<String, Refusal> {
+        if calls.functions.is_empty() {
+            return Err(Refusal::new("tools", "there is no function to call"));
+        }
+        let key = match calls.markup {
+            ToolMarkup::Bare => "parameters",
+            ToolMarkup::Tagged | ToolMarkup::Listed => "arguments",
+        };
+        let mut functions = Vec::new();
+        for (index, function) in calls.functions.iter().enumerate() {
+            let name = format!("arguments_{index}");
+            let opening = format!("{{\"name\": {}, \"{key}\": ", json!(function.name));
+            let opening = literal(&opening);
+            functions.push(format!(r#"{opening} @{name} "}}""#));
+            self.others.push(arguments(name, index, function)?);
+        }
+        self.rules
+            .push(format!("function: {}", functions.join(" | ")));
+        match answer {
+            Answer::Text => Ok(self.calls_in_text(calls)),
+            Answer::Nothing => Ok(self.calls_alone(calls)),
+            answer => {
+                let alone = self.calls_alone(calls);
+                let answer = self.answer(answer)?;
+                Ok(format!("({alone} | {answer})"))
+            }
+        }
+    }
+
+    fn calls_alone(&mut self, calls: &Calls) -> String {
+        let (opening, one, between, closing) = match calls.markup {
+            ToolMarkup::Tagged => {
+                self.rules
+                    .push(r#"call: "<tool_call>" "\n"? function "\n"? "</tool_call>""#.to_owned());
+                ("", "call", r#""\n"?"#, "")
+            }
+            ToolMarkup::Bare => (r#""<|python_tag|>"?"#, "function", r#""; ""#, ""),
+            ToolMarkup::Listed => (r#""[TOOL_CALLS] [""#, "function", r#"", ""#, r#""]""#),
+        };
+        let more = match calls.single {
+            true => String::new(),
+            false => format!("({between} {one})*"),
+        };
+        self.rules
+            .push(format!("calls: {opening} {one} {more} {closing}"));
+        "calls".to_owned()
+    }
+
+    /// Text is free up to the mark of a call; from there on the call is kept to its form.
+    fn calls_in_text(&mut self, calls: &Calls) -> String {
+        if calls.markup == ToolMarkup::Bare {
+            // A text is a call from its first character or not at all.
+            let alone = self.calls_alone(calls);
+            self.rules.push(format!(
+                r"FREE: /([ \t\r\n]*[^ \t\r\n{{](.|\n)*)?/ & ~/(.|\n)*<\|python_tag\|>(.|\n)*/{}",
+                self.is_no_thought
+            ));
+            return format!("({alone} | FREE)");
+        }
+        let (mark, pattern, call, between) = match calls.markup {
+            ToolMarkup::Listed => (
+                "[TOOL_CALLS]",
+                r"\[TOOL_CALLS\]",
+                match calls.single {
+                    true => r#"" [" function "]""#,
+                    false => r#"" [" function (", " function)* "]""#,
+                },
+                "?",
+            ),
+            _ => (
+                "<tool_call>",
+                "<tool_call>",
+                r#""\n"? function "\n"? "</tool_call>""#,
+                if calls.single { "?" } else { "*" },
+            ),
+        };
+        self.rules.extend([
+            format!(r"BEFORE: /(.|\n)*/{}", self.is_no_thought),
+            format!(r#"until_call[suffix="{mark}"]: BEFORE"#),
+            format!("call: until_call {call}"),
+            format!(
+                r"FREE: /(.|\n)*/ & ~/(.|\n)*{pattern}(.|\n)*/{}",
+                self.is_no_thought
+            ),
+        ]);
+        format!("call{between} FREE")
+    }
+}
+
+/// None for what needs no grammar of its own.
+fn sub_grammar(name: &str, answer: &Answer) -> Result<Option<GrammarWithLexer>, Refusal> {
+    let lark = |source: String| GrammarWithLexer {
+        name: Some(name.to_owned()),
+        lark_grammar: Some(source),
+        ..GrammarWithLexer::default()
+    };
+    let object = || Value::Object(Map::from_iter([("type".to_owned(), json!("object"))]));
+    Ok(Some(match answer {
+        Answer::Nothing | Answer::Text => return Ok(None),
+        Answer::JsonObject => json_grammar(name.to_owned(), object(), true),
+        Answer::JsonSchema(schema) => {
+            schema::check(schema, "response_format.json_schema.schema", true)?;
+            json_grammar(name.to_owned(), schema.clone(), true)
+        }
+        Answer::Regex(pattern) => {
+            check_length("the regular expression", pattern.len(), MOST_REGEX_BYTES)?;
+            lark(format!("start: /{}/", regex_to_lark(pattern, "")))
+        }
+        Answer::Choice(choices) => lark(choice(choices)?),
+        Answer::Lark(source) => {
+            check_length("the grammar", source.len(), MOST_LARK_BYTES)?;
+            lark(source.clone())
+        }
+    }))
+}
+
+fn choice(choices: &[String]) -> Result<String, Refusal> {
+    if choices.is_empty() || choices.len() > MOST_CHOICES {
+        let message = format!(
+            "wanted 1 to {MOST_CHOICES} choices, found {}",
+            choices.len()
+        );
+        return Err(Refusal::new("choice", message));
+    }
+    let bytes = choices.iter().map(String::len).sum();
+    check_length("the choices together", bytes, MOST_CHOICE_BYTES)?;
+    if choices.iter().any(String::is_empty) {
+        return Err(Refusal::new("choice", "a choice must not be empty"));
+    }
+    let choices: Vec<String> = choices.iter().map(|choice| literal(choice)).collect();
+    Ok(format!("start: {}", choices.join(" | ")))
+}
+
+fn check_length(what: &str, found: usize, most: usize) -> Result<(), Refusal> {
+    match found > most {
+        true => Err(Refusal::new(
+            what,
+            format!("may have {most} bytes, found {found}"),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// The schema of a function's arguments, which are an object in any case.
+fn arguments(name: String, index: usize, function: &Function) -> Result<GrammarWithLexer, Refusal> {
+    let place = format!("tools[{index}].function.parameters");
+    let none = || json!({"type": "object", "properties": {}, "additionalProperties": false});
+    let mut parameters = function.parameters.clone().unwrap_or_else(none);
+    schema::check(&parameters, &place, function.strict)?;
+    match &mut parameters {
+        Value::Object(entries) => match entries.get("type") {
+            None => {
+                entries.insert("type".to_owned(), json!("object"));
+            }
+            Some(kind) if kind == "object" => {}
+            Some(_) => return Err(Refusal::new(&place, "must describe an object")),
+        },
+        _ => return Err(Refusal::new(&place, "must be an object")),
+    }
+    Ok(json_grammar(name, parameters, function.strict))
+}
+
+/// JSON is written in one style, as `json.dumps` writes it: white space that a model may add without end is no
+/// content, and what the schema leaves no choice about needs no forward pass.
+fn json_grammar(name: String, mut schema: Value, strict: bool) -> GrammarWithLexer {
+    let style = json!({
+        "whitespace_flexible": false,
+        "item_separator": ", ",
+        "key_separator": ": ",
+        "lenient": !strict,
+    });
+    if schema == Value::Bool(true) {
+        schema = Value::Object(Map::new());
+    }
+    if let Value::Object(entries) = &mut schema {
+        entries.insert("x-guidance".to_owned(), style);
+    }
+    GrammarWithLexer {
+        name: Some(name),
+        json_schema: Some(schema),
+        ..GrammarWithLexer::default()
+    }
+}
+
+/// A string in Lark.
+fn literal(text: &str) -> String {
+    Value::String(text.to_owned()).to_string()
+}

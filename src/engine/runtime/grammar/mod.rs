@@ -1,0 +1,95 @@
+//! Structured output: which tokens a request's grammar allows next.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `lark` | a [`Grammar`] in the form that llguidance compiles: answer, thought and tool calls put together |
+//! | `schema` | what a JSON schema may hold: size, depth, keywords, by path |
+//! | `vocabulary` | a model's tokens as llguidance walks them |
+//! | `compiler` | compilation with limits, and the cache of compiled grammars of one model |
+//! | `guide` | the state of one sequence: mask, token taken, tokens forced |
+//!
+//! A grammar is compiled where requests are prepared, never on the inference thread. The compiled grammar is kept and
+//! copied for each sequence, so that sequences share nothing and their masks are computed side by side. The state is a
+//! function of the tokens alone: another worker that replays them goes on in the same state.
+
+mod compiler;
+mod guide;
+mod lark;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod vocabulary;
+
+use serde_json::Value;
+
+use super::text::ToolMarkup;
+
+pub use compiler::Grammars;
+pub use guide::{DeadEnd, Guide};
+
+/// What the text of a request must match from its first character to its last.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Grammar {
+    pub thought: Thought,
+    /// Tool calls that the text may or must hold.
+    pub calls: Option<Calls>,
+    pub answer: Answer,
+}
+
+/// The thought that a text begins with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Thought {
+    #[default]
+    None,
+    /// The model may open one.
+    Possible,
+    /// The prompt has opened one: the text begins inside it.
+    Open,
+}
+
+/// The text besides thought and calls.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// There is none: the text is calls alone.
+    Nothing,
+    /// Any text.
+    Text,
+    JsonObject,
+    JsonSchema(Value),
+    /// In the syntax of the crate `regex`; matches the whole text.
+    Regex(String),
+    Choice(Vec<String>),
+    /// Lark with the extensions of llguidance.
+    Lark(String),
+}
+
+/// Calls in a model's own markup.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Calls {
+    pub markup: ToolMarkup,
+    /// The functions that may be called.
+    pub functions: Vec<Function>,
+    /// At most one call.
+    pub single: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Function {
+    pub name: String,
+    /// JSON schema of the arguments, an object; without, there are no arguments.
+    pub parameters: Option<Value>,
+    /// Arguments keep to every keyword of the schema, or the request is refused. Otherwise keywords that cannot be
+    /// enforced are left out.
+    pub strict: bool,
+}
+
+impl Grammar {
+    /// For an answer alone.
+    pub fn answer(answer: Answer) -> Self {
+        Self {
+            thought: Thought::None,
+            calls: None,
+            answer,
+        }
+    }
+}

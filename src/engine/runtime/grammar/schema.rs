@@ -1,0 +1,212 @@
+//! What a JSON schema may hold. Everything here is told with the path to it, before anything is compiled.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// The deepest nesting of a schema, and how many values it may hold.
+const MOST_DEPTH: usize = 64;
+const MOST_VALUES: usize = 20_000;
+const MOST_BYTES: usize = 512 << 10;
+/// Branches of all `anyOf`, `oneOf` and `allOf` that can meet in one value: products of them are what takes long.
+const MOST_BRANCHES: usize = 4096;
+
+/// Keywords that restrict values and that no grammar can enforce.
+const UNSUPPORTED: &[&str] = &[
+    "$dynamicAnchor",
+    "$dynamicRef",
+    "$recursiveAnchor",
+    "$recursiveRef",
+    "contains",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "else",
+    "if",
+    "maxContains",
+    "minContains",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+];
+
+/// Why a grammar is not compiled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub place: String,
+    pub message: String,
+}
+
+impl Refusal {
+    pub fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            place: place.into(),
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+/// Checks the schema at `place`. Without `strict`, keywords that cannot be enforced are let through.
+pub fn check(schema: &Value, place: &str, strict: bool) -> Result<(), Refusal> {
+    let mut checked = Checked {
+        strict,
+        values: 0,
+        bytes: 0,
+        branches: 0,
+    };
+    match schema {
+        Value::Bool(false) => Err(Refusal::new(place, "no value satisfies false")),
+        Value::Bool(true) => Ok(()),
+        Value::Object(_) => checked.schema(schema, &mut place.to_owned(), 0),
+        _ => Err(Refusal::new(place, "must be an object")),
+    }
+}
+
+struct Checked {
+    strict: bool,
+    values: usize,
+    bytes: usize,
+    branches: usize,
+}
+
+impl Checked {
+    fn schema(&mut self, value: &Value, place: &mut String, depth: usize) -> Result<(), Refusal> {
+        self.count(value, place, depth)?;
+        let Value::Object(entries) = value else {
+            return Ok(());
+        };
+        for (key, value) in entries {
+            let length = place.len();
+            place.push('.');
+            place.extend(key.chars().take(64));
+            self.bytes += key.len();
+            self.keyword(key, value, place, depth + 1)?;
+            place.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn keyword(
+        &mut self,
+        key: &str,
+        value: &Value,
+        place: &mut String,
+        depth: usize,
+    ) -> Result<(), Refusal> {
+        if key == "x-guidance" {
+            return Err(Refusal::new(&*place, "is reserved"));
+        }
+        let is_idle = key == "uniqueItems" && *value == Value::Bool(false);
+        if self.strict && UNSUPPORTED.contains(&key) && !is_idle {
+            return Err(Refusal::new(
+                &*place,
+                format!("{key} cannot be enforced; leave it out, or check it yourself"),
+            ));
+        }
+        match key {
+            "properties" | "patternProperties" | "$defs" | "definitions" => {
+                self.named(value, place, depth)
+            }
+            "anyOf" | "oneOf" | "allOf" | "prefixItems" => self.listed(value, key, place, depth),
+            "items" if value.is_array() => self.listed(value, key, place, depth),
+            "items" | "additionalItems" | "additionalProperties" => {
+                self.schema(value, place, depth)
+            }
+            "$ref" => self.reference(value, place),
+            _ => self.plain(value, place, depth),
+        }
+    }
+
+    fn named(&mut self, value: &Value, place: &mut String, depth: usize) -> Result<(), Refusal> {
+        self.count(value, place, depth)?;
+        for (name, value) in value.as_object().into_iter().flatten() {
+            let length = place.len();
+            place.push('.');
+            place.extend(name.chars().take(64));
+            self.bytes += name.len();
+            self.schema(value, place, depth + 1)?;
+            place.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn listed(
+        &mut self,
+        value: &Value,
+        key: &str,
+        place: &mut String,
+        depth: usize,
+    ) -> Result<(), Refusal> {
+        self.count(value, place, depth)?;
+        let list = value.as_array().map_or(&[][..], Vec::as_slice);
+        if matches!(key, "anyOf" | "oneOf" | "allOf") {
+            self.branches += list.len();
+        }
+        if self.branches > MOST_BRANCHES {
+            let message = format!("the schema may have {MOST_BRANCHES} branches in all");
+            return Err(Refusal::new(&*place, message));
+        }
+        for (index, value) in list.iter().enumerate() {
+            let length = place.len();
+            place.push_str(&format!("[{index}]"));
+            self.schema(value, place, depth + 1)?;
+            place.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn reference(&mut self, value: &Value, place: &mut str) -> Result<(), Refusal> {
+        match value.as_str() {
+            Some(target) if target.contains("://") => Err(Refusal::new(
+                &*place,
+                "may refer to the schema itself only, not to another document",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// A value that is no schema, such as those of `enum` and `default`.
+    fn plain(&mut self, value: &Value, place: &mut String, depth: usize) -> Result<(), Refusal> {
+        self.count(value, place, depth)?;
+        match value {
+            Value::Array(list) => {
+                let mut each = list.iter();
+                each.try_for_each(|value| self.plain(value, place, depth + 1))
+            }
+            Value::Object(entries) => {
+                let mut each = entries.iter();
+                each.try_for_each(|(key, value)| {
+                    self.bytes += key.len();
+                    self.plain(value, place, depth + 1)
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn count(&mut self, value: &Value, place: &str, depth: usize) -> Result<(), Refusal> {
+        self.values += 1;
+        if let Value::String(text) = value {
+            self.bytes += text.len();
+        }
+        let too_much = if depth > MOST_DEPTH {
+            format!("the schema is nested more than {MOST_DEPTH} levels deep")
+        } else if self.values > MOST_VALUES {
+            format!("the schema holds more than {MOST_VALUES} values")
+        } else if self.bytes > MOST_BYTES {
+            format!("the schema has more than {MOST_BYTES} bytes")
+        } else {
+            return Ok(());
+        };
+        Err(Refusal::new(place, too_much))
+    }
+}
