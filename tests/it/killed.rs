@@ -70,7 +70,7 @@ fn serve_with(folder: &Path, more: &[&str]) -> Service {
 
 impl Service {
     /// A worker in a process of its own, with the model that is part of the program; returns when it is listed.
-    fn worker(&self, folder: &Path, name: &str) -> Process {
+    pub fn worker(&self, folder: &Path, name: &str) -> Process {
         let data = folder.join(name);
         std::fs::create_dir_all(&data).unwrap();
         let file = data.join("worker.toml");
@@ -114,11 +114,14 @@ impl Service {
 
     /// A long story, the same for the same seed wherever it is told.
     fn story(&self, seed: u64, streaming: bool) -> Command {
-        let body = json!({
+        self.chat(&json!({
             "model": "demo-text", "stream": streaming, "seed": seed, "temperature": 1.2, "max_tokens": 700,
             "logit_bias": { "1": -100, "2": -100, "3": -100 },
             "messages": [{ "role": "user", "content": "Tell me a story." }],
-        });
+        }))
+    }
+
+    pub fn chat(&self, body: &Value) -> Command {
         let mut command = Command::new("curl");
         command
             .args([
@@ -133,10 +136,14 @@ impl Service {
         command
     }
 
+    pub fn reply(&self, mut request: Command) -> Value {
+        let out = request.output().unwrap();
+        serde_json::from_slice(&out.stdout).unwrap()
+    }
+
     /// The story in one piece.
     fn told(&self, seed: u64) -> String {
-        let out = self.story(seed, false).output().unwrap();
-        let reply: Value = serde_json::from_slice(&out.stdout).unwrap();
+        let reply = self.reply(self.story(seed, false));
         let content = reply["choices"][0]["message"]["content"].as_str();
         content.unwrap_or_else(|| panic!("{reply}")).to_owned()
     }
@@ -148,7 +155,7 @@ fn curl(arguments: &[&str]) -> String {
 }
 
 /// A stream that is being read.
-struct Stream {
+pub struct Stream {
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
     child: Process,
     text: String,
@@ -156,7 +163,7 @@ struct Stream {
 }
 
 impl Stream {
-    fn open(mut command: Command) -> Self {
+    pub fn open(mut command: Command) -> Self {
         let mut child = Process(command.spawn().unwrap());
         let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
         Self {
@@ -190,13 +197,13 @@ impl Stream {
         panic!("the stream broke off after {:?}", self.text);
     }
 
-    fn read_some(&mut self) {
+    pub fn read_some(&mut self) {
         while self.text.len() < 20 {
             assert!(self.read(), "it ended with {:?}", self.text);
         }
     }
 
-    fn read_all(mut self) -> (String, Value) {
+    pub fn read_all(mut self) -> (String, Value) {
         while self.read() {}
         let _ = self.child.0.wait();
         (self.text, self.usage)

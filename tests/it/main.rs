@@ -52,6 +52,8 @@ mod probe;
 mod prose;
 #[cfg(feature = "coordinator")]
 mod routes;
+#[cfg(feature = "coordinator")]
+mod structured;
 mod support;
 #[cfg(feature = "coordinator")]
 mod up;

@@ -179,6 +179,7 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
                     Ability::Logprobs => Capabilities::LOGPROBS,
                     Ability::Continue => Capabilities::CONTINUE,
                     Ability::StopRules => Capabilities::STOP_RULES,
+                    Ability::Grammars => Capabilities::GRAMMAR,
                 });
             }
         }

@@ -189,7 +189,8 @@ fn add_form(wanted: &mut Map<String, Value>, request: &TextRequest) {
         wanted.insert("parallel_tool_calls".into(), json!(parallel));
     }
     if let Some(format) = &request.format {
-        wanted.insert("response_format".into(), response_format(format));
+        let (name, value) = format_field(format);
+        wanted.insert(name.into(), value);
     }
 }
 
@@ -202,11 +203,19 @@ fn tool_choice(choice: &ToolChoice) -> Value {
     }
 }
 
-fn response_format(format: &OutputFormat) -> Value {
+/// OpenAI has a field for JSON; for the rest there are those of the inference servers behind public workers.
+fn format_field(format: &OutputFormat) -> (&'static str, Value) {
+    let openai = |value| ("response_format", value);
     match format {
-        OutputFormat::Text => json!({"type": "text"}),
-        OutputFormat::JsonObject => json!({"type": "json_object"}),
-        OutputFormat::JsonSchema(schema) => json!({"type": "json_schema", "json_schema": schema}),
+        OutputFormat::Text => openai(json!({"type": "text"})),
+        OutputFormat::JsonObject => openai(json!({"type": "json_object"})),
+        OutputFormat::JsonSchema(schema) => {
+            let schema = json!({"name": "answer", "schema": schema});
+            openai(json!({"type": "json_schema", "json_schema": schema}))
+        }
+        OutputFormat::Regex(pattern) => ("guided_regex", json!(pattern)),
+        OutputFormat::Choice(choices) => ("guided_choice", json!(choices)),
+        OutputFormat::Lark(grammar) => ("guided_grammar", json!(grammar)),
     }
 }
 
@@ -303,7 +312,8 @@ mod tests {
             (&json!(5), &json!(2))
         );
         assert_eq!(wanted["tool_choice"]["function"]["name"], "f");
-        assert_eq!(wanted["response_format"]["json_schema"], json!({"a": 1}));
+        let schema = &wanted["response_format"]["json_schema"]["schema"];
+        assert_eq!(*schema, json!({"a": 1}));
         assert_eq!(wanted["max_tokens"], 32_768);
         assert_eq!(wanted["stream"], false);
     }

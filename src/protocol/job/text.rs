@@ -120,4 +120,10 @@ pub enum OutputFormat {
     Text,
     JsonObject,
     JsonSchema(Value),
+    /// In the syntax of the crate `regex`; matches the whole text.
+    Regex(String),
+    /// One of these texts.
+    Choice(Vec<String>),
+    /// Lark with the extensions of llguidance.
+    Lark(String),
 }

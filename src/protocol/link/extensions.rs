@@ -114,10 +114,18 @@ pub enum Ability {
     Continue,
     /// Keeps to `min_tokens`, `ignore_eos` and `stop_token_ids`.
     StopRules,
+    /// Keeps to schemas and other grammars, and calls a tool where it must.
+    Grammars,
 }
 
 impl Ability {
-    const ALL: [Self; 4] = [Self::Tools, Self::Logprobs, Self::Continue, Self::StopRules];
+    const ALL: [Self; 5] = [
+        Self::Tools,
+        Self::Logprobs,
+        Self::Continue,
+        Self::StopRules,
+        Self::Grammars,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -125,6 +133,7 @@ impl Ability {
             Self::Logprobs => "logprobs",
             Self::Continue => "continue",
             Self::StopRules => "stop_rules",
+            Self::Grammars => "grammars",
         }
     }
 }

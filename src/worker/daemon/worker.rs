@@ -237,7 +237,12 @@ fn abilities(runtime: &Runtime, served: &Served) -> Vec<Ability> {
         language.is_ok_and(|language| language.markup.tools.is_some())
     };
     let tools = served.models.iter().all(calls).then_some(Ability::Tools);
-    let others = [Ability::Logprobs, Ability::Continue, Ability::StopRules];
+    let others = [
+        Ability::Logprobs,
+        Ability::Continue,
+        Ability::StopRules,
+        Ability::Grammars,
+    ];
     tools.into_iter().chain(others).collect()
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::job::Capabilities;
+use crate::job::OutputFormat;
 use crate::openai::field::{self, Field};
 use crate::openai::shape::whole;
 use crate::openai::{Problem, Shape, Strictness};
@@ -151,11 +151,30 @@ pub const FIELDS: &[Field<Draft>] = &[
         Ok(())
     }),
     field("response_format", Shape::Object, "Format of the answer: text, json_object or json_schema.", |draft, value| {
-        if let Some(format) = format::read(value)? {
-            draft.demand(Capabilities::GRAMMAR, "response_format");
-            draft.text.format = Some(format);
+        match format::read(value, draft.strictness)? {
+            Some(format) => draft.form("response_format", format),
+            None => Ok(()),
         }
-        Ok(())
+    }),
+    field("guided_json", Shape::Either(&[Shape::Object, Shape::Text]), "A JSON schema for the answer, or its text. Not of OpenAI's API.", |draft, value| {
+        let format = format::guided_json("guided_json", value, draft.strictness)?;
+        draft.form("guided_json", format)
+    }),
+    field("guided_regex", Shape::Text, "A regular expression that the whole answer matches. Not of OpenAI's API.", |draft, value| {
+        draft.form("guided_regex", OutputFormat::Regex(text(value)))
+    }),
+    field("guided_choice", Shape::List, "Texts, one of which the answer is. Not of OpenAI's API.", |draft, value| {
+        let format = format::guided_choice("guided_choice", value)?;
+        draft.form("guided_choice", format)
+    }),
+    field("guided_grammar", Shape::Text, "A Lark grammar that the whole answer matches. Not of OpenAI's API.", |draft, value| {
+        draft.form("guided_grammar", OutputFormat::Lark(text(value)))
+    }),
+    field("structured_outputs", Shape::Object, "One of json, json_object, regex, choice and grammar, as the guided fields. Not of OpenAI's API.", |draft, value| {
+        match format::structured_outputs(value, draft.strictness)? {
+            Some(format) => draft.form("structured_outputs", format),
+            None => Ok(()),
+        }
     }),
     field("reasoning_effort", Shape::Word(EFFORTS), "Reasoning effort, passed to the chat template.", |draft, value| {
         if value == "none" {

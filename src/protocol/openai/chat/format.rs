@@ -5,10 +5,12 @@ use serde_json::{Map, Value};
 use crate::job::OutputFormat;
 use crate::openai::nearest::shortened;
 use crate::openai::shape::kind;
-use crate::openai::{Problem, Shape, field};
+use crate::openai::{Problem, Shape, Strictness, field};
+
+use super::keywords;
 
 /// None for plain text, which is no wish at all.
-pub fn read(value: Value) -> Result<Option<OutputFormat>, Problem> {
+pub fn read(value: Value, strictness: Strictness) -> Result<Option<OutputFormat>, Problem> {
     let Value::Object(mut format) = value else {
         return Ok(None);
     };
@@ -27,7 +29,9 @@ pub fn read(value: Value) -> Result<Option<OutputFormat>, Problem> {
     match word.as_str() {
         Some("text") => Ok(None),
         Some("json_object") => Ok(Some(OutputFormat::JsonObject)),
-        Some("json_schema") => schema(format.remove("json_schema").unwrap_or_default()).map(Some),
+        Some("json_schema") => {
+            schema(format.remove("json_schema").unwrap_or_default(), strictness).map(Some)
+        }
         _ => Err(unknown_type(&word)),
     }
 }
@@ -43,7 +47,7 @@ fn unknown_type(word: &Value) -> Problem {
     Problem::invalid("response_format.type", message)
 }
 
-fn schema(value: Value) -> Result<OutputFormat, Problem> {
+fn schema(value: Value, strictness: Strictness) -> Result<OutputFormat, Problem> {
     const PLACE: &str = "response_format.json_schema";
     Shape::Object.check(PLACE, &value)?;
     let Value::Object(mut entries) = value else {
@@ -68,7 +72,91 @@ fn schema(value: Value) -> Result<OutputFormat, Problem> {
         return Err(Problem::invalid(param, format!("{param} is missing")));
     }
     let schema = entries.remove("schema").filter(|schema| !schema.is_null());
-    Ok(OutputFormat::JsonSchema(
-        schema.unwrap_or_else(|| Value::Object(Map::new())),
-    ))
+    let schema = schema.unwrap_or_else(|| Value::Object(Map::new()));
+    if strictness == Strictness::Refuse {
+        keywords::check(&schema, &format!("{PLACE}.schema"))?;
+    }
+    Ok(OutputFormat::JsonSchema(schema))
+}
+
+/// A schema, or the text of one.
+pub fn guided_json(
+    place: &str,
+    value: Value,
+    strictness: Strictness,
+) -> Result<OutputFormat, Problem> {
+    let schema = match value {
+        Value::String(text) => crate::openai::json::parse(text.as_bytes())
+            .map_err(|_| Problem::invalid(place.to_owned(), format!("{place} must be JSON")))?,
+        schema => schema,
+    };
+    Shape::Object.check(place, &schema)?;
+    if strictness == Strictness::Refuse {
+        keywords::check(&schema, place)?;
+    }
+    Ok(OutputFormat::JsonSchema(schema))
+}
+
+pub fn guided_choice(place: &str, value: Value) -> Result<OutputFormat, Problem> {
+    let list = match value {
+        Value::Array(list) if !list.is_empty() => list,
+        _ => {
+            let message = format!("{place} must hold at least one string");
+            return Err(Problem::invalid(place.to_owned(), message));
+        }
+    };
+    let mut choices = Vec::with_capacity(list.len());
+    for (index, choice) in list.into_iter().enumerate() {
+        let place = format!("{place}[{index}]");
+        Shape::Text.check(&place, &choice)?;
+        match choice {
+            Value::String(choice) if !choice.is_empty() => choices.push(choice),
+            _ => {
+                let message = format!("{place} must not be empty");
+                return Err(Problem::invalid(place, message));
+            }
+        }
+    }
+    Ok(OutputFormat::Choice(choices))
+}
+
+/// The one field for all of them that newer inference servers have.
+pub fn structured_outputs(
+    value: Value,
+    strictness: Strictness,
+) -> Result<Option<OutputFormat>, Problem> {
+    const PLACE: &str = "structured_outputs";
+    let mut found = None;
+    let Value::Object(entries) = value else {
+        return Ok(None);
+    };
+    for (name, value) in entries {
+        let place = format!("{PLACE}.{name}");
+        let format = match (name.as_str(), value) {
+            (_, Value::Null) | ("json_object", Value::Bool(false)) => continue,
+            ("json", value) => guided_json(&place, value, strictness)?,
+            ("json_object", Value::Bool(true)) => OutputFormat::JsonObject,
+            ("choice", value) => guided_choice(&place, value)?,
+            ("regex", Value::String(pattern)) => OutputFormat::Regex(pattern),
+            ("grammar", Value::String(grammar)) => OutputFormat::Lark(grammar),
+            ("json_object" | "regex" | "grammar", value) => {
+                let shape = match name.as_str() {
+                    "json_object" => Shape::Flag,
+                    _ => Shape::Text,
+                };
+                shape.check(&place, &value)?;
+                continue;
+            }
+            _ if strictness == Strictness::Tolerate => continue,
+            _ => {
+                let known = ["json", "json_object", "regex", "choice", "grammar"];
+                return Err(field::unknown(&format!("{PLACE}."), &name, known));
+            }
+        };
+        if found.replace(format).is_some() {
+            let message = format!("{PLACE} may hold one form, found several");
+            return Err(Problem::invalid(PLACE, message));
+        }
+    }
+    Ok(found)
 }

@@ -8,6 +8,7 @@
 //! | `messages`, `content` | what was said so far, as a chat template takes it |
 //! | `tools` | tools, what may be called, and the old functions |
 //! | `format` | the form the answer must have |
+//! | `keywords` | keywords of its schema that no grammar can enforce |
 //! | `head`, `usage` | what reply and chunks share |
 //! | `reply` | one JSON object at the end |
 //! | `chunks` | chunks as they come, written into one buffer |
@@ -22,6 +23,7 @@ mod content;
 mod fields;
 mod format;
 mod head;
+mod keywords;
 mod messages;
 mod reply;
 mod request;

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::job::{Capabilities, Chat, FailureKind, Sampling, StopRules, TextInput, TextRequest};
+use crate::job::{
+    Capabilities, Chat, FailureKind, OutputFormat, Sampling, StopRules, TextInput, TextRequest,
+};
 use crate::openai::nearest::shortened;
 use crate::openai::shape::kind;
 use crate::openai::{Problem, Strictness, field, json};
@@ -36,6 +38,8 @@ pub struct Draft {
     pub names_tier: bool,
     pub metadata: Option<Map<String, Value>>,
     pub cache_key: Option<String>,
+    /// The field that gave the answer a form.
+    pub form: Option<&'static str>,
 }
 
 impl ChatRequest {
@@ -119,6 +123,7 @@ impl Draft {
             names_tier: false,
             metadata: None,
             cache_key: None,
+            form: None,
         }
     }
 
@@ -127,6 +132,18 @@ impl Draft {
             capability,
             param: param.into(),
         });
+    }
+
+    /// The form of the answer, which one field may give.
+    pub fn form(&mut self, name: &'static str, format: OutputFormat) -> Result<(), Problem> {
+        if let Some(other) = self.form.replace(name) {
+            let message =
+                format!("{other} and {name} both give the answer a form: use one of them");
+            return Err(Problem::invalid(name, message));
+        }
+        self.demand(Capabilities::GRAMMAR, name);
+        self.text.format = Some(format);
+        Ok(())
     }
 
     /// Variables of the template, but for those it gets from elsewhere.

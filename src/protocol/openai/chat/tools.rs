@@ -6,7 +6,7 @@ use crate::job::{Capabilities, ToolChoice};
 use crate::openai::shape::kind;
 use crate::openai::{Problem, Shape, field};
 
-use super::Demand;
+use super::{Demand, keywords};
 
 /// The most tools of one request.
 const MOST_TOOLS: usize = 128;
@@ -252,7 +252,11 @@ fn check_function(place: &str, function: &Value) -> Result<bool, Problem> {
         }
     }
     name_in(place, entries)?;
-    Ok(entries.get("strict") == Some(&Value::Bool(true)))
+    let is_strict = entries.get("strict") == Some(&Value::Bool(true));
+    if is_strict && let Some(parameters) = entries.get("parameters") {
+        keywords::check(parameters, &format!("{place}.parameters"))?;
+    }
+    Ok(is_strict)
 }
 
 fn name_in(place: &str, entries: &Map<String, Value>) -> Result<String, Problem> {

@@ -3,11 +3,13 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `request` | what was asked for, as the engine takes it |
+//! | `grammar` | the form of the text, as the engine takes it |
 //! | `speech` | what the engine says, as coordinators hear it |
 //! | `logprobs` | which tokens a piece of text was written with |
 //! | `blame` | what went wrong, and whose fault it was |
 
 mod blame;
+mod grammar;
 mod logprobs;
 mod request;
 mod speech;

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::grammar;
 use crate::link::LineId;
 use crate::link::session::Work;
 use muster_engine::runtime::text::{Begins, Language};
 use muster_engine::runtime::{self, CacheScope, Prompt};
 use muster_protocol::job;
-use muster_protocol::job::{Failure, FailureKind, OutputFormat, TextInput, ToolChoice};
+use muster_protocol::job::{Failure, FailureKind, TextInput, ToolChoice};
 use muster_protocol::link::Payload;
 use muster_protocol::openai::Strictness;
 use muster_protocol::openai::chat::ChatRequest;
@@ -35,7 +36,6 @@ impl Asked {
     pub fn read(work: Work, line: LineId, language: Arc<Language>) -> Result<Self, Failure> {
         let scope = scope(line, work.cache_salt.as_deref(), work.job);
         let mut asked = text_request(work.payload)?;
-        refuse_what_needs_a_grammar(&asked)?;
         refuse_other_than_text(&asked)?;
         let prefill = work.prefill.unwrap_or_default();
         let legacy = asked.sampling.legacy.as_deref();
@@ -53,6 +53,7 @@ impl Asked {
             let message = "the model's chat template does not support tools";
             return Err(Failure::new(FailureKind::UnsupportedValue, message));
         }
+        let grammar = grammar::of(&mut asked, language.markup, is_thinking)?;
         Ok(Self {
             offered,
             only_one_call: asked.parallel_tool_calls == Some(false),
@@ -74,7 +75,7 @@ impl Asked {
                     stop_token_ids: asked.stop_rules.stop_token_ids,
                 },
                 logprobs: asked.logprobs.map(|count| count as usize),
-                grammar: None,
+                grammar: grammar.map(Arc::new),
                 choice: asked.choice,
                 scope,
             },
@@ -141,17 +142,6 @@ fn without_idle(stop: Vec<String>) -> Vec<String> {
     let mut known = HashSet::new();
     let acts = |stop: &String| !stop.is_empty() && known.insert(stop.clone());
     stop.into_iter().filter(acts).collect()
-}
-
-/// Nothing here can make a model keep to a form yet.
-fn refuse_what_needs_a_grammar(asked: &job::TextRequest) -> Result<(), Failure> {
-    let what = match (&asked.tool_choice, &asked.format) {
-        (Some(ToolChoice::Required | ToolChoice::Named(_)), _) => "required tool calls",
-        (_, Some(OutputFormat::JsonObject | OutputFormat::JsonSchema(_))) => "JSON output",
-        _ => return Ok(()),
-    };
-    let message = format!("this worker cannot enforce {what}");
-    Err(Failure::new(FailureKind::UnsupportedValue, message))
 }
 
 /// The models here read text. A template would leave a picture out without a word, and the answer would be made up.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{chat, check, read, with};
-use crate::job::Capabilities;
+use crate::job::{Capabilities, OutputFormat};
 
 #[test]
 fn a_plain_request_leaves_everything_to_the_model() {
@@ -140,4 +140,48 @@ fn a_tool_that_must_not_be_called_is_not_shown() {
     let request = read(with(json!({"tools": tools, "tool_choice": allowed})));
     assert_eq!(chat(&request)["tools"], json!([tools[1]]));
     assert_eq!(request.requires(), Capabilities::TOOLS);
+}
+
+#[test]
+fn every_field_that_gives_a_form_becomes_the_same_wish() {
+    let schema = json!({"type": "object"});
+    let choices = || OutputFormat::Choice(vec!["a".to_owned(), "b".to_owned()]);
+    let regex = || OutputFormat::Regex("a+".to_owned());
+    let lark = || OutputFormat::Lark("start: \"a\"".to_owned());
+    let cases = [
+        (
+            json!({"guided_json": schema}),
+            OutputFormat::JsonSchema(schema.clone()),
+        ),
+        (
+            json!({"guided_json": schema.to_string()}),
+            OutputFormat::JsonSchema(schema.clone()),
+        ),
+        (json!({"guided_regex": "a+"}), regex()),
+        (json!({"guided_choice": ["a", "b"]}), choices()),
+        (json!({"guided_grammar": "start: \"a\""}), lark()),
+        (
+            json!({"structured_outputs": {"json": schema}}),
+            OutputFormat::JsonSchema(schema.clone()),
+        ),
+        (
+            json!({"structured_outputs": {"json_object": true, "regex": null}}),
+            OutputFormat::JsonObject,
+        ),
+        (json!({"structured_outputs": {"regex": "a+"}}), regex()),
+        (
+            json!({"structured_outputs": {"choice": ["a", "b"]}}),
+            choices(),
+        ),
+        (
+            json!({"structured_outputs": {"grammar": "start: \"a\""}}),
+            lark(),
+        ),
+    ];
+    for (fields, format) in cases {
+        let name = fields.as_object().unwrap().keys().next().unwrap().clone();
+        let request = read(with(fields));
+        assert_eq!(request.text.format, Some(format));
+        assert_eq!(request.param_of(Capabilities::GRAMMAR), Some(name.as_str()));
+    }
 }

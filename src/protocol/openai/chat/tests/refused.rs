@@ -183,3 +183,66 @@ fn what_nobody_can_do_is_refused_by_name() {
         assert_eq!(problem.failure.kind, FailureKind::UnsupportedValue);
     }
 }
+
+#[test]
+fn a_form_that_cannot_be_kept_is_refused_by_its_path() {
+    let formed = |schema: Value| {
+        let schema = json!({"name": "x", "schema": schema});
+        json!({"response_format": {"type": "json_schema", "json_schema": schema}})
+    };
+    let place = "response_format.json_schema.schema";
+    let cannot = "cannot be enforced: leave it out, and check it yourself";
+    let unique = formed(json!({"properties": {"a": {"items": {"uniqueItems": true}}}}));
+    let path = format!("{place}.properties.a.items.uniqueItems");
+    check(unique, &path, &format!("{path} {cannot}"));
+    let not = formed(json!({"anyOf": [{"type": "null"}, {"not": {}}]}));
+    let path = format!("{place}.anyOf[1].not");
+    check(not, &path, &format!("{path} {cannot}"));
+    let idle = formed(json!({"uniqueItems": false, "properties": {"not": {"const": {"if": 1}}}}));
+    assert!(read(with(idle)).text.format.is_some());
+
+    let strict = json!([{"type": "function", "function": {"name": "f", "strict": true,
+        "parameters": {"type": "object", "propertyNames": {}}}}]);
+    let path = "tools[0].function.parameters.propertyNames";
+    check(json!({"tools": strict}), path, &format!("{path} {cannot}"));
+
+    let mut deep = json!({});
+    for _ in 0..70 {
+        deep = json!({"items": deep});
+    }
+    let problem = refused(formed(deep));
+    assert!(
+        problem
+            .to_string()
+            .ends_with("is nested more than 64 levels deep")
+    );
+}
+
+#[test]
+fn one_field_gives_the_answer_its_form() {
+    check(
+        json!({"guided_regex": "a+", "guided_choice": ["a"]}),
+        "guided_choice",
+        "guided_regex and guided_choice both give the answer a form: use one of them",
+    );
+    check(
+        json!({"structured_outputs": {"regex": "a", "json": {}}}),
+        "structured_outputs",
+        "structured_outputs may hold one form, found several",
+    );
+    check(
+        json!({"structured_outputs": {"jsn": {}}}),
+        "structured_outputs.jsn",
+        "structured_outputs.jsn is not known here; did you mean structured_outputs.json?",
+    );
+    check(
+        json!({"guided_choice": []}),
+        "guided_choice",
+        "guided_choice must hold at least one string",
+    );
+    check(
+        json!({"guided_json": "{"}),
+        "guided_json",
+        "guided_json must be JSON",
+    );
+}

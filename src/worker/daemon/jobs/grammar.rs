@@ -1,0 +1,149 @@
+//! What a job asks of the form of its text, as the engine's grammar.
+
+use muster_engine::runtime::grammar::{Answer, Calls, Function, Grammar, Thought};
+use muster_engine::runtime::text::Markup;
+use muster_protocol::job::{
+    Failure, FailureKind, OutputFormat, TextInput, TextRequest, ToolChoice,
+};
+use serde_json::Value;
+
+/// `None` for a job whose text is free. Takes the schemas out of the job.
+pub fn of(
+    asked: &mut TextRequest,
+    markup: Markup,
+    is_thinking: bool,
+) -> Result<Option<Grammar>, Failure> {
+    let choice = asked.tool_choice.clone();
+    let mut functions = match (&asked.input, &choice) {
+        (_, Some(ToolChoice::None)) => Vec::new(),
+        (TextInput::Chat(chat), _) => chat.tools.iter().filter_map(function).collect(),
+        _ => Vec::new(),
+    };
+    if let Some(ToolChoice::Named(name)) = &choice {
+        functions.retain(|function| function.name == *name);
+    }
+    let must_call = matches!(choice, Some(ToolChoice::Required | ToolChoice::Named(_)));
+    let answer = match asked.format.take() {
+        _ if must_call => Answer::Nothing,
+        None | Some(OutputFormat::Text) => Answer::Text,
+        Some(OutputFormat::JsonObject) => Answer::JsonObject,
+        Some(OutputFormat::JsonSchema(schema)) => Answer::JsonSchema(schema),
+        Some(OutputFormat::Regex(pattern)) => Answer::Regex(pattern),
+        Some(OutputFormat::Choice(choices)) => Answer::Choice(choices),
+        Some(OutputFormat::Lark(grammar)) => Answer::Lark(grammar),
+    };
+    let is_free = answer == Answer::Text;
+    if is_free && !functions.iter().any(|function| function.strict) {
+        return Ok(None);
+    }
+    if must_call && functions.is_empty() {
+        let message = "tool_choice asks for a call of a function that was not declared";
+        return Err(Failure::new(FailureKind::InvalidRequest, message));
+    }
+    let calls = markup.tools.filter(|_| !functions.is_empty());
+    let single =
+        asked.parallel_tool_calls == Some(false) || matches!(choice, Some(ToolChoice::Named(_)));
+    Ok(Some(Grammar {
+        thought: match (is_thinking, markup.thinks) {
+            (true, _) => Thought::Open,
+            (false, true) => Thought::Possible,
+            (false, false) => Thought::None,
+        },
+        calls: calls.map(|markup| Calls {
+            markup,
+            functions,
+            single,
+        }),
+        answer,
+    }))
+}
+
+fn function(tool: &Value) -> Option<Function> {
+    let function = tool.get("function").unwrap_or(tool);
+    Some(Function {
+        name: function["name"].as_str()?.to_owned(),
+        parameters: function
+            .get("parameters")
+            .filter(|it| !it.is_null())
+            .cloned(),
+        strict: function["strict"] == true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_engine::runtime::grammar::{Answer, Grammar, Thought};
+    use muster_engine::runtime::text::{Markup, ToolMarkup};
+    use muster_protocol::job::TextRequest;
+    use serde_json::{Value, json};
+
+    const TAGGED: Markup = Markup {
+        thinks: false,
+        tools: Some(ToolMarkup::Tagged),
+    };
+
+    fn grammar(fields: Value, markup: Markup) -> Option<Grammar> {
+        let mut request = json!({"input": {"chat": {"messages": [], "tools": fields["tools"]}}});
+        for (name, value) in fields.as_object().unwrap() {
+            if name != "tools" {
+                request[name] = value.clone();
+            }
+        }
+        if fields["tools"].is_null() {
+            request["input"] = json!({"chat": {"messages": []}});
+        }
+        let mut request: TextRequest = serde_json::from_value(request).unwrap();
+        super::of(&mut request, markup, false).unwrap()
+    }
+
+    fn tools(strict: bool) -> Value {
+        json!([
+            {"type": "function", "function": {"name": "look", "strict": strict}},
+            {"type": "function", "function": {"name": "listen"}},
+        ])
+    }
+
+    #[test]
+    fn free_text_has_no_grammar() {
+        assert_eq!(grammar(json!({}), TAGGED), None);
+        assert_eq!(grammar(json!({"tools": tools(false)}), TAGGED), None);
+        assert_eq!(grammar(json!({"format": "text"}), TAGGED), None);
+    }
+
+    #[test]
+    fn a_required_call_leaves_no_other_answer() {
+        let required = json!({"tools": tools(false), "tool_choice": "required"});
+        let required = grammar(required, TAGGED).unwrap();
+        assert_eq!(required.answer, Answer::Nothing);
+        assert_eq!(required.calls.as_ref().unwrap().functions.len(), 2);
+        assert!(!required.calls.unwrap().single);
+
+        let named = json!({"tools": tools(false), "tool_choice": {"named": "listen"}});
+        let calls = grammar(named, TAGGED).unwrap().calls.unwrap();
+        assert_eq!(
+            (calls.functions[0].name.as_str(), calls.single),
+            ("listen", true)
+        );
+        assert_eq!(calls.functions.len(), 1);
+    }
+
+    #[test]
+    fn a_strict_tool_leaves_text_free_and_keeps_its_calls() {
+        let strict = grammar(json!({"tools": tools(true)}), TAGGED).unwrap();
+        assert_eq!(strict.answer, Answer::Text);
+        let strict = strict.calls.unwrap().functions;
+        assert_eq!((strict[0].strict, strict[1].strict), (true, false));
+    }
+
+    #[test]
+    fn an_answer_in_a_form_may_follow_a_thought() {
+        let thinking = Markup {
+            thinks: true,
+            tools: None,
+        };
+        let formed = grammar(json!({"format": {"regex": "a+"}}), thinking).unwrap();
+        assert_eq!(formed.thought, Thought::Possible);
+        assert_eq!(formed.answer, Answer::Regex("a+".to_owned()));
+        assert_eq!(formed.calls, None);
+    }
+}
