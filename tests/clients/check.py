@@ -1,11 +1,14 @@
 """The official Python client against a running service: `check.py URL KEY MODEL`. Ends with a line of what held."""
 
 import asyncio
+import json
 import sys
 import time
+import typing
 import urllib.request
 
 import openai
+import pydantic
 
 URL, KEY, MODEL = sys.argv[1:4]
 WORDS = ["apple", "river", "stone", "cloud", "green", "seven", "table", "music"]
@@ -103,6 +106,31 @@ def a_tool_is_called_and_its_answer_used():
             for piece in choice.delta.tool_calls or []:
                 arguments += piece.function.arguments or ""
     assert arguments == call.function.arguments
+
+
+def schemas_are_kept_and_parsed():
+    class Person(pydantic.BaseModel):
+        name: str = pydantic.Field(max_length=20)
+        age: int = pydantic.Field(ge=0, le=150)
+        mood: typing.Literal["calm", "cross"]
+        home: str | None = pydantic.Field(max_length=12)
+
+    asked = [{"role": "user", "content": "Who are you?"}]
+    options = {"model": MODEL, "messages": asked, "temperature": 1.3, "seed": 4, "max_tokens": 300}
+    parsed = client.chat.completions.parse(response_format=Person, **options).choices[0].message.parsed
+    assert isinstance(parsed, Person), parsed
+    with client.chat.completions.stream(response_format=Person, **options) as stream:
+        assert stream.get_final_completion().choices[0].message.parsed == parsed
+    whole = client.chat.completions.create(response_format={"type": "json_object"}, **options | {"temperature": 0})
+    assert whole.choices[0].finish_reason == "length" or isinstance(json.loads(whole.choices[0].message.content), dict)
+
+    tools = [openai.pydantic_function_tool(Person, name="introduce")]
+    for choice in ["required", {"type": "function", "function": {"name": "introduce"}}]:
+        answer = client.chat.completions.parse(
+            tools=tools, tool_choice=choice, parallel_tool_calls=False, **options
+        )
+        (call,) = answer.choices[0].message.tool_calls
+        assert isinstance(call.function.parsed_arguments, Person), call
 
 
 def mistakes_have_their_own_errors():

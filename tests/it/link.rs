@@ -550,7 +550,7 @@ async fn a_request_that_cannot_be_served_is_the_clients_fault_and_the_next_one_i
     for request in [
         json!({"messages": "nothing"}),
         json!({"messages": [{"role": "user", "content": "long ".repeat(4000)}]}),
-        json!({"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "required"}),
+        json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}}),
     ] {
         boss.send(public_job(ID, request)).await;
         let (_, error) = boss.read_job().await;

@@ -146,7 +146,7 @@ fn a_tool_that_must_not_be_called_is_not_shown() {
 fn every_field_that_gives_a_form_becomes_the_same_wish() {
     let schema = json!({"type": "object"});
     let choices = || OutputFormat::Choice(vec!["a".to_owned(), "b".to_owned()]);
-    let regex = || OutputFormat::Regex("a+".to_owned());
+    let pattern = || OutputFormat::Regex("a+".to_owned());
     let lark = || OutputFormat::Lark("start: \"a\"".to_owned());
     let cases = [
         (
@@ -157,7 +157,7 @@ fn every_field_that_gives_a_form_becomes_the_same_wish() {
             json!({"guided_json": schema.to_string()}),
             OutputFormat::JsonSchema(schema.clone()),
         ),
-        (json!({"guided_regex": "a+"}), regex()),
+        (json!({"guided_regex": "a+"}), pattern()),
         (json!({"guided_choice": ["a", "b"]}), choices()),
         (json!({"guided_grammar": "start: \"a\""}), lark()),
         (
@@ -168,7 +168,7 @@ fn every_field_that_gives_a_form_becomes_the_same_wish() {
             json!({"structured_outputs": {"json_object": true, "regex": null}}),
             OutputFormat::JsonObject,
         ),
-        (json!({"structured_outputs": {"regex": "a+"}}), regex()),
+        (json!({"structured_outputs": {"regex": "a+"}}), pattern()),
         (
             json!({"structured_outputs": {"choice": ["a", "b"]}}),
             choices(),
