@@ -158,7 +158,9 @@ fn compile(
     let (sender, compiled) = mpsc::sync_channel(1);
     let factory = Arc::clone(factory);
     let body = move || {
-        let matcher = Matcher::new(factory.create_parser(source));
+        let mut matcher = Matcher::new(factory.create_parser(source));
+        // The first mask is the dearest of many grammars, and the first place where one leads nowhere.
+        let _ = matcher.compute_mask();
         drop(slot);
         // Nobody waits any more after the limit.
         let _ = sender.send(matcher);

@@ -1,6 +1,7 @@
 //! Where one sequence is in its grammar.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use llguidance::Matcher;
 
@@ -8,6 +9,9 @@ use crate::runtime::sampling::TokenMask;
 
 /// The most tokens that are forced at once: more would hold up the other sequences of a step.
 const MOST_FORCED: usize = 32;
+
+/// A mask that takes longer holds up the other sequences of its step, and the next would as well.
+const LONGEST_MASK: Duration = Duration::from_secs(2);
 
 /// The grammar of one sequence, after the tokens it has.
 pub struct Guide {
@@ -50,7 +54,11 @@ impl Guide {
 
     /// The tokens that may come next.
     pub fn mask(&mut self) -> Result<&TokenMask, DeadEnd> {
+        let began = Instant::now();
         let mask = self.matcher.compute_mask();
+        if began.elapsed() > LONGEST_MASK {
+            return Err(self.dead_end("it takes too long to follow"));
+        }
         let mask = mask.map_err(|error| self.dead_end(&error.to_string()))?;
         self.mask.copy_words(mask.as_slice());
         let is_accepting = self.is_accepting();
@@ -120,6 +128,9 @@ impl Guide {
 
 /// What went wrong, without the state of the parser that follows it.
 pub fn first_line(message: &str) -> String {
-    let line = message.lines().next().unwrap_or_default();
+    let line = match message.lines().next().unwrap_or_default() {
+        "NoExtensionBias" | "NoExtension" => "no text satisfies it",
+        line => line,
+    };
     line.chars().take(300).collect()
 }

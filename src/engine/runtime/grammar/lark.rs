@@ -4,6 +4,7 @@ use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use llguidance::regex_to_lark;
 use serde_json::{Map, Value, json};
 
+use super::repeats;
 use super::schema::{self, Refusal};
 use super::{Answer, Calls, Function, Grammar, Thought};
 use crate::runtime::text::ToolMarkup;
@@ -187,11 +188,13 @@ fn sub_grammar(name: &str, answer: &Answer) -> Result<Option<GrammarWithLexer>, 
         }
         Answer::Regex(pattern) => {
             check_length("the regular expression", pattern.len(), MOST_REGEX_BYTES)?;
+            check_weight("the regular expression", pattern)?;
             lark(format!("start: /{}/", regex_to_lark(pattern, "")))
         }
         Answer::Choice(choices) => lark(choice(choices)?),
         Answer::Lark(source) => {
             check_length("the grammar", source.len(), MOST_LARK_BYTES)?;
+            check_weight("the grammar", source)?;
             lark(source.clone())
         }
     }))
@@ -219,6 +222,20 @@ fn check_length(what: &str, found: usize, most: usize) -> Result<(), Refusal> {
         true => Err(Refusal::new(
             what,
             format!("may have {most} bytes, found {found}"),
+        )),
+        false => Ok(()),
+    }
+}
+
+pub fn check_weight(what: &str, pattern: &str) -> Result<(), Refusal> {
+    let found = repeats::weight(pattern);
+    match found > repeats::MOST_WEIGHT {
+        true => Err(Refusal::new(
+            what,
+            format!(
+                "repeats itself too often: {found} characters when written out, of at most {}",
+                repeats::MOST_WEIGHT
+            ),
         )),
         false => Ok(()),
     }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `lark` | a [`Grammar`] in the form that llguidance compiles: answer, thought and tool calls put together |
 //! | `schema` | what a JSON schema may hold: size, depth, keywords, by path |
+//! | `repeats` | how much a pattern repeats itself |
 //! | `vocabulary` | a model's tokens as llguidance walks them |
 //! | `compiler` | compilation with limits, and the cache of compiled grammars of one model |
 //! | `guide` | the state of one sequence: mask, token taken, tokens forced |
@@ -15,6 +16,7 @@
 mod compiler;
 mod guide;
 mod lark;
+mod repeats;
 mod schema;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::lark::check_weight;
+
 /// The deepest nesting of a schema, and how many values it may hold.
 const MOST_DEPTH: usize = 64;
 const MOST_VALUES: usize = 20_000;
@@ -62,6 +64,7 @@ pub fn check(schema: &Value, place: &str, strict: bool) -> Result<(), Refusal> {
         values: 0,
         bytes: 0,
         branches: 0,
+        has_id: schema["$id"].is_string(),
     };
     match schema {
         Value::Bool(false) => Err(Refusal::new(place, "no value satisfies false")),
@@ -76,6 +79,8 @@ struct Checked {
     values: usize,
     bytes: usize,
     branches: usize,
+    /// It has an address, by which it may refer to itself.
+    has_id: bool,
 }
 
 impl Checked {
@@ -122,6 +127,7 @@ impl Checked {
                 self.schema(value, place, depth)
             }
             "$ref" => self.reference(value, place),
+            "pattern" => check_weight(place, value.as_str().unwrap_or_default()),
             _ => self.plain(value, place, depth),
         }
     }
@@ -129,6 +135,9 @@ impl Checked {
     fn named(&mut self, value: &Value, place: &mut String, depth: usize) -> Result<(), Refusal> {
         self.count(value, place, depth)?;
         for (name, value) in value.as_object().into_iter().flatten() {
+            if place.ends_with(".patternProperties") {
+                check_weight(place, name)?;
+            }
             let length = place.len();
             place.push('.');
             place.extend(name.chars().take(64));
@@ -166,7 +175,7 @@ impl Checked {
 
     fn reference(&mut self, value: &Value, place: &mut str) -> Result<(), Refusal> {
         match value.as_str() {
-            Some(target) if target.contains("://") => Err(Refusal::new(
+            Some(target) if target.contains("://") && !self.has_id => Err(Refusal::new(
                 &*place,
                 "may refer to the schema itself only, not to another document",
             )),
