@@ -211,9 +211,11 @@ impl Slot {
             .wait_timeout_while(count, COMPILE_TIME, is_full);
         let (mut count, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() {
-            return Err(Failure::internal(
-                "too many grammars are being compiled, retry later",
-            ));
+            // Nobody's fault: another engine may have room, and this one soon.
+            return Err(Failure::Busy {
+                running: MOST_COMPILING,
+                waiting: 0,
+            });
         }
         *count += 1;
         drop(count);
