@@ -194,7 +194,7 @@ fn sub_grammar(name: &str, answer: &Answer) -> Result<Option<GrammarWithLexer>, 
         Answer::Choice(choices) => lark(choice(choices)?),
         Answer::Lark(source) => {
             check_length("the grammar", source.len(), MOST_LARK_BYTES)?;
-            check_weight("the grammar", source)?;
+            check_found("the grammar", repeats::weight_of_lark(source))?;
             lark(source.clone())
         }
     }))
@@ -228,7 +228,10 @@ fn check_length(what: &str, found: usize, most: usize) -> Result<(), Refusal> {
 }
 
 pub fn check_weight(what: &str, pattern: &str) -> Result<(), Refusal> {
-    let found = repeats::weight(pattern);
+    check_found(what, repeats::weight(pattern))
+}
+
+fn check_found(what: &str, found: u64) -> Result<(), Refusal> {
     match found > repeats::MOST_WEIGHT {
         true => Err(Refusal::new(
             what,
