@@ -30,7 +30,7 @@ pub struct Job {
 }
 
 /// What a sequence goes on with.
-pub enum Drawn {
+pub enum DrawOutcome {
     /// A token that was drawn, and those that must follow it.
     Tokens(TokenInfo, Vec<u32>),
     /// The text is complete.
@@ -112,32 +112,38 @@ impl Sequence {
     }
 
     /// Chooses the next token, and those that a grammar leaves no choice about.
-    pub fn draw(&mut self, logits: &mut [f32], scratch: &mut Scratch) -> Result<Drawn, NoToken> {
+    pub fn draw(
+        &mut self,
+        logits: &mut [f32],
+        scratch: &mut Scratch,
+    ) -> Result<DrawOutcome, NoToken> {
         let index = self.usage.completion_tokens;
         let Some(guide) = &mut self.guide else {
             let token = self.sampler.sample(logits, None, index, scratch)?;
-            return Ok(Drawn::Tokens(token, Vec::new()));
+            return Ok(DrawOutcome::Tokens(token, Vec::new()));
         };
         let mask = guide.mask()?;
         let token = match self.sampler.sample(logits, Some(mask), index, scratch) {
             // Only an end is left, and the request bans it.
-            Err(BadLogits::NothingAllowed) if guide.is_accepting() => return Ok(Drawn::Nothing),
+            Err(BadLogits::NothingAllowed) if guide.is_accepting() => {
+                return Ok(DrawOutcome::Nothing);
+            }
             Err(BadLogits::NothingAllowed) => return Err(guide.all_banned().into()),
             token => token?,
         };
         guide.take(token.id)?;
         // A forced token has no logits that its log probability could be read from.
         if self.sampler.wants_logprobs() || guide.ends.contains(&token.id) {
-            return Ok(Drawn::Tokens(token, Vec::new()));
+            return Ok(DrawOutcome::Tokens(token, Vec::new()));
         }
         let forced = guide.take_forced()?;
         for &id in &forced {
             self.sampler.count(id);
         }
-        Ok(Drawn::Tokens(token, forced))
+        Ok(DrawOutcome::Tokens(token, forced))
     }
 
-    /// Its grammar leaves nothing to add.
+    /// The grammar leaves nothing to add.
     pub fn is_complete(&self) -> bool {
         self.guide.as_ref().is_some_and(Guide::is_finished)
     }

@@ -10,7 +10,7 @@ use crate::runtime::model::{self, Model};
 use crate::runtime::outbox::{SLOW_READER_TOKENS, TooSlow};
 use crate::runtime::sampling::Scratch;
 use crate::runtime::scheduler::{Limits, Row, Scheduler, SequenceId};
-use crate::runtime::sequence::{Drawn, Job, NoToken, Sequence};
+use crate::runtime::sequence::{DrawOutcome, Job, NoToken, Sequence};
 use crate::runtime::text::Language;
 use crate::runtime::{Failure, FinishReason, ModelInfo, ModelStatus, TokenInfo};
 use muster_kernels::{Span, cpu};
@@ -33,7 +33,7 @@ struct Draw<'a> {
     id: SequenceId,
     sequence: &'a mut Sequence,
     logits: &'a mut [f32],
-    drawn: Option<Result<Drawn, NoToken>>,
+    drawn: Option<Result<DrawOutcome, NoToken>>,
 }
 
 impl Resident {
@@ -173,14 +173,14 @@ impl Resident {
     }
 
     /// Takes in what a sequence drew.
-    fn take(&mut self, id: SequenceId, drawn: Result<Drawn, NoToken>) {
+    fn take(&mut self, id: SequenceId, drawn: Result<DrawOutcome, NoToken>) {
         let Some(sequence) = self.sequences.get_mut(&id) else {
             return;
         };
         sequence.start(self.scheduler.cached_tokens(id));
         let (token, forced) = match drawn {
-            Ok(Drawn::Tokens(token, forced)) => (token, forced),
-            Ok(Drawn::Nothing) => return self.finish(id, FinishReason::EndOfTurn),
+            Ok(DrawOutcome::Tokens(token, forced)) => (token, forced),
+            Ok(DrawOutcome::Nothing) => return self.finish(id, FinishReason::EndOfTurn),
             Err(error) => return self.fail(id, error.into()),
         };
         let forced = forced.into_iter().map(TokenInfo::without_logprob);

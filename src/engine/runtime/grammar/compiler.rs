@@ -34,18 +34,18 @@ pub struct Grammars {
     factory: OnceLock<Option<Arc<ParserFactory>>>,
     /// Tokens that begin with a space, for vocabularies whose texts lose their first.
     spaced: OnceLock<Option<Arc<[u32]>>>,
-    kept: Mutex<Kept>,
+    kept: Mutex<GrammarCache>,
     compiling: Arc<Compiling>,
 }
 
 #[derive(Default)]
-struct Kept {
-    entries: HashMap<String, Entry>,
+struct GrammarCache {
+    entries: HashMap<String, CachedGrammar>,
     bytes: usize,
     clock: u64,
 }
 
-struct Entry {
+struct CachedGrammar {
     matcher: Matcher,
     used: u64,
 }
@@ -162,7 +162,7 @@ fn compile(
         // The first mask is the dearest of many grammars, and the first place where one leads nowhere.
         let _ = matcher.compute_mask();
         drop(slot);
-        // Nobody waits any more after the limit.
+        // After the limit the receiver is gone.
         let _ = sender.send(matcher);
     };
     let thread = thread::Builder::new()
@@ -199,7 +199,7 @@ struct Compiling {
     ended: Condvar,
 }
 
-/// One of the compilations at a time, given back when its thread ends.
+/// A permit to compile, released when its thread ends.
 struct Slot(Arc<Compiling>);
 
 impl Slot {
@@ -211,7 +211,7 @@ impl Slot {
             .wait_timeout_while(count, COMPILE_TIME, is_full);
         let (mut count, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() {
-            // Nobody's fault: another engine may have room, and this one soon.
+            // The client may retry: another engine may have room, and this one soon.
             return Err(Failure::Busy {
                 running: MOST_COMPILING,
                 waiting: 0,
@@ -230,7 +230,7 @@ impl Drop for Slot {
     }
 }
 
-impl Kept {
+impl GrammarCache {
     fn find(&mut self, key: &str) -> Option<Matcher> {
         self.clock += 1;
         let entry = self.entries.get_mut(key)?;
@@ -244,7 +244,7 @@ impl Kept {
         if let Some((old, _)) = self.entries.remove_entry(&key) {
             self.bytes -= old.len();
         }
-        self.entries.insert(key, Entry { matcher, used });
+        self.entries.insert(key, CachedGrammar { matcher, used });
         while self.entries.len() > MOST_KEPT || self.bytes > MOST_KEPT_BYTES {
             let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used);
             let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {

@@ -5,7 +5,7 @@ use llguidance::regex_to_lark;
 use serde_json::{Map, Value, json};
 
 use super::repeats;
-use super::schema::{self, Refusal};
+use super::schema::{self, SchemaRefusal};
 use super::{Answer, Calls, Function, Grammar, Thought};
 use crate::runtime::text::ToolMarkup;
 
@@ -18,7 +18,7 @@ const MOST_CHOICE_BYTES: usize = 256 << 10;
 /// Any text.
 const ANY: &str = "/(.|\\n)*/";
 
-pub fn top_level(grammar: &Grammar) -> Result<TopLevelGrammar, Refusal> {
+pub fn top_level(grammar: &Grammar) -> Result<TopLevelGrammar, SchemaRefusal> {
     let is_answer_alone = grammar.thought == Thought::None && grammar.calls.is_none();
     if is_answer_alone && let Some(answer) = sub_grammar("answer", &grammar.answer)? {
         return Ok(TopLevelGrammar::from_grammar(answer));
@@ -70,7 +70,7 @@ impl Main {
     }
 
     /// An expression for the answer.
-    fn answer(&mut self, answer: &Answer) -> Result<String, Refusal> {
+    fn answer(&mut self, answer: &Answer) -> Result<String, SchemaRefusal> {
         match sub_grammar("answer", answer)? {
             Some(grammar) => {
                 self.others.push(grammar);
@@ -82,9 +82,9 @@ impl Main {
     }
 
     /// An expression for calls, and for the answer where there may be one.
-    fn calls(&mut self, calls: &Calls, answer: &Answer) -> Result<String, Refusal> {
+    fn calls(&mut self, calls: &Calls, answer: &Answer) -> Result<String, SchemaRefusal> {
         if calls.functions.is_empty() {
-            return Err(Refusal::new("tools", "there is no function to call"));
+            return Err(SchemaRefusal::new("tools", "there is no function to call"));
         }
         let key = match calls.markup {
             ToolMarkup::Bare => "parameters",
@@ -172,7 +172,7 @@ impl Main {
 }
 
 /// None for what needs no grammar of its own.
-fn sub_grammar(name: &str, answer: &Answer) -> Result<Option<GrammarWithLexer>, Refusal> {
+fn sub_grammar(name: &str, answer: &Answer) -> Result<Option<GrammarWithLexer>, SchemaRefusal> {
     let lark = |source: String| GrammarWithLexer {
         name: Some(name.to_owned()),
         lark_grammar: Some(source),
@@ -200,26 +200,26 @@ fn sub_grammar(name: &str, answer: &Answer) -> Result<Option<GrammarWithLexer>, 
     }))
 }
 
-fn choice(choices: &[String]) -> Result<String, Refusal> {
+fn choice(choices: &[String]) -> Result<String, SchemaRefusal> {
     if choices.is_empty() || choices.len() > MOST_CHOICES {
         let message = format!(
             "wanted 1 to {MOST_CHOICES} choices, found {}",
             choices.len()
         );
-        return Err(Refusal::new("choice", message));
+        return Err(SchemaRefusal::new("choice", message));
     }
     let bytes = choices.iter().map(String::len).sum();
     check_length("the choices together", bytes, MOST_CHOICE_BYTES)?;
     if choices.iter().any(String::is_empty) {
-        return Err(Refusal::new("choice", "a choice must not be empty"));
+        return Err(SchemaRefusal::new("choice", "a choice must not be empty"));
     }
     let choices: Vec<String> = choices.iter().map(|choice| literal(choice)).collect();
     Ok(format!("start: {}", choices.join(" | ")))
 }
 
-fn check_length(what: &str, found: usize, most: usize) -> Result<(), Refusal> {
+fn check_length(what: &str, found: usize, most: usize) -> Result<(), SchemaRefusal> {
     match found > most {
-        true => Err(Refusal::new(
+        true => Err(SchemaRefusal::new(
             what,
             format!("may have {most} bytes, found {found}"),
         )),
@@ -227,13 +227,13 @@ fn check_length(what: &str, found: usize, most: usize) -> Result<(), Refusal> {
     }
 }
 
-pub fn check_weight(what: &str, pattern: &str) -> Result<(), Refusal> {
+pub fn check_weight(what: &str, pattern: &str) -> Result<(), SchemaRefusal> {
     check_found(what, repeats::weight(pattern))
 }
 
-fn check_found(what: &str, found: u64) -> Result<(), Refusal> {
+fn check_found(what: &str, found: u64) -> Result<(), SchemaRefusal> {
     match found > repeats::MOST_WEIGHT {
-        true => Err(Refusal::new(
+        true => Err(SchemaRefusal::new(
             what,
             format!(
                 "repeats itself too often: {found} characters when written out, of at most {}",
@@ -245,7 +245,11 @@ fn check_found(what: &str, found: u64) -> Result<(), Refusal> {
 }
 
 /// The schema of a function's arguments, which are an object in any case.
-fn arguments(name: String, index: usize, function: &Function) -> Result<GrammarWithLexer, Refusal> {
+fn arguments(
+    name: String,
+    index: usize,
+    function: &Function,
+) -> Result<GrammarWithLexer, SchemaRefusal> {
     let place = format!("tools[{index}].function.parameters");
     let none = || json!({"type": "object", "properties": {}, "additionalProperties": false});
     let mut parameters = function.parameters.clone().unwrap_or_else(none);
@@ -256,9 +260,9 @@ fn arguments(name: String, index: usize, function: &Function) -> Result<GrammarW
                 entries.insert("type".to_owned(), json!("object"));
             }
             Some(kind) if kind == "object" => {}
-            Some(_) => return Err(Refusal::new(&place, "must describe an object")),
+            Some(_) => return Err(SchemaRefusal::new(&place, "must describe an object")),
         },
-        _ => return Err(Refusal::new(&place, "must be an object")),
+        _ => return Err(SchemaRefusal::new(&place, "must be an object")),
     }
     Ok(json_grammar(name, parameters, function.strict))
 }

@@ -36,7 +36,7 @@ pub fn weight_of_lark(source: &str) -> u64 {
 
 struct Terminals<'a> {
     bodies: HashMap<&'a str, &'a str>,
-    /// Those that are known; none for one that is being found.
+    /// Known counts; none for a rule whose count is being computed.
     weights: HashMap<&'a str, Option<u64>>,
 }
 

@@ -37,12 +37,12 @@ const UNSUPPORTED: &[&str] = &[
 
 /// Why a grammar is not compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct SchemaRefusal {
     pub place: String,
     pub message: String,
 }
 
-impl Refusal {
+impl SchemaRefusal {
     pub fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             place: place.into(),
@@ -51,15 +51,15 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for SchemaRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.message)
     }
 }
 
 /// Checks the schema at `place`. Without `strict`, keywords that cannot be enforced are let through.
-pub fn check(schema: &Value, place: &str, strict: bool) -> Result<(), Refusal> {
-    let mut checked = Checked {
+pub fn check(schema: &Value, place: &str, strict: bool) -> Result<(), SchemaRefusal> {
+    let mut checked = SchemaCheck {
         strict,
         values: 0,
         bytes: 0,
@@ -67,24 +67,29 @@ pub fn check(schema: &Value, place: &str, strict: bool) -> Result<(), Refusal> {
         has_id: schema["$id"].is_string(),
     };
     match schema {
-        Value::Bool(false) => Err(Refusal::new(place, "no value satisfies false")),
+        Value::Bool(false) => Err(SchemaRefusal::new(place, "no value satisfies false")),
         Value::Bool(true) => Ok(()),
         Value::Object(_) => checked.schema(schema, &mut place.to_owned(), 0),
-        _ => Err(Refusal::new(place, "must be an object")),
+        _ => Err(SchemaRefusal::new(place, "must be an object")),
     }
 }
 
-struct Checked {
+struct SchemaCheck {
     strict: bool,
     values: usize,
     bytes: usize,
     branches: usize,
-    /// It has an address, by which it may refer to itself.
+    /// The schema has an address, so it may refer to itself.
     has_id: bool,
 }
 
-impl Checked {
-    fn schema(&mut self, value: &Value, place: &mut String, depth: usize) -> Result<(), Refusal> {
+impl SchemaCheck {
+    fn schema(
+        &mut self,
+        value: &Value,
+        place: &mut String,
+        depth: usize,
+    ) -> Result<(), SchemaRefusal> {
         self.count(value, place, depth)?;
         let Value::Object(entries) = value else {
             return Ok(());
@@ -106,13 +111,13 @@ impl Checked {
         value: &Value,
         place: &mut String,
         depth: usize,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), SchemaRefusal> {
         if key == "x-guidance" {
-            return Err(Refusal::new(&*place, "is reserved"));
+            return Err(SchemaRefusal::new(&*place, "is reserved"));
         }
         let is_idle = key == "uniqueItems" && *value == Value::Bool(false);
         if self.strict && UNSUPPORTED.contains(&key) && !is_idle {
-            return Err(Refusal::new(
+            return Err(SchemaRefusal::new(
                 &*place,
                 format!("{key} cannot be enforced; leave it out, or check it yourself"),
             ));
@@ -132,7 +137,12 @@ impl Checked {
         }
     }
 
-    fn named(&mut self, value: &Value, place: &mut String, depth: usize) -> Result<(), Refusal> {
+    fn named(
+        &mut self,
+        value: &Value,
+        place: &mut String,
+        depth: usize,
+    ) -> Result<(), SchemaRefusal> {
         self.count(value, place, depth)?;
         for (name, value) in value.as_object().into_iter().flatten() {
             if place.ends_with(".patternProperties") {
@@ -154,7 +164,7 @@ impl Checked {
         key: &str,
         place: &mut String,
         depth: usize,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), SchemaRefusal> {
         self.count(value, place, depth)?;
         let list = value.as_array().map_or(&[][..], Vec::as_slice);
         if matches!(key, "anyOf" | "oneOf" | "allOf") {
@@ -162,7 +172,7 @@ impl Checked {
         }
         if self.branches > MOST_BRANCHES {
             let message = format!("the schema may have {MOST_BRANCHES} branches in all");
-            return Err(Refusal::new(&*place, message));
+            return Err(SchemaRefusal::new(&*place, message));
         }
         for (index, value) in list.iter().enumerate() {
             let length = place.len();
@@ -173,9 +183,9 @@ impl Checked {
         Ok(())
     }
 
-    fn reference(&mut self, value: &Value, place: &mut str) -> Result<(), Refusal> {
+    fn reference(&mut self, value: &Value, place: &mut str) -> Result<(), SchemaRefusal> {
         match value.as_str() {
-            Some(target) if target.contains("://") && !self.has_id => Err(Refusal::new(
+            Some(target) if target.contains("://") && !self.has_id => Err(SchemaRefusal::new(
                 &*place,
                 "may refer to the schema itself only, not to another document",
             )),
@@ -184,7 +194,12 @@ impl Checked {
     }
 
     /// A value that is no schema, such as those of `enum` and `default`.
-    fn plain(&mut self, value: &Value, place: &mut String, depth: usize) -> Result<(), Refusal> {
+    fn plain(
+        &mut self,
+        value: &Value,
+        place: &mut String,
+        depth: usize,
+    ) -> Result<(), SchemaRefusal> {
         self.count(value, place, depth)?;
         match value {
             Value::Array(list) => {
@@ -202,7 +217,7 @@ impl Checked {
         }
     }
 
-    fn count(&mut self, value: &Value, place: &str, depth: usize) -> Result<(), Refusal> {
+    fn count(&mut self, value: &Value, place: &str, depth: usize) -> Result<(), SchemaRefusal> {
         self.values += 1;
         if let Value::String(text) = value {
             self.bytes += text.len();
@@ -216,6 +231,6 @@ impl Checked {
         } else {
             return Ok(());
         };
-        Err(Refusal::new(place, too_much))
+        Err(SchemaRefusal::new(place, too_much))
     }
 }

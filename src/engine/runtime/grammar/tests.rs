@@ -44,13 +44,13 @@ fn request(grammar: Grammar) -> TextRequest {
     }
 }
 
-struct Said {
+struct Output {
     text: String,
     tokens: Vec<TokenInfo>,
     end: Result<(FinishReason, Usage), Failure>,
 }
 
-impl Said {
+impl Output {
     fn ids(&self) -> Vec<u32> {
         self.tokens.iter().map(|token| token.id).collect()
     }
@@ -60,7 +60,7 @@ impl Said {
     }
 }
 
-async fn listen(mut generation: Generation) -> Said {
+async fn listen(mut generation: Generation) -> Output {
     let (mut said, mut all) = (String::new(), Vec::new());
     while let Some(event) = generation.next().await {
         let end = match event {
@@ -73,7 +73,7 @@ async fn listen(mut generation: Generation) -> Said {
             Event::Done { reason, usage } => Ok((reason, usage)),
             Event::Failed(failure) => Err(failure),
         };
-        return Said {
+        return Output {
             text: said,
             tokens: all,
             end,
@@ -82,7 +82,7 @@ async fn listen(mut generation: Generation) -> Said {
     panic!("a generation ends with a last word");
 }
 
-async fn run(runtime: &Runtime, request: TextRequest) -> Said {
+async fn run(runtime: &Runtime, request: TextRequest) -> Output {
     listen(runtime.generate(request).await.unwrap()).await
 }
 

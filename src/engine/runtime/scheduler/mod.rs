@@ -53,7 +53,7 @@ struct Entry {
     /// How many of those were found there. Not counted again when it reads its prompt a second time.
     cached: usize,
     was_preempted: bool,
-    /// Its prompt is in the pages: what is missing was drawn or forced since.
+    /// The prompt is in the pages; missing tokens were drawn or forced since.
     is_generating: bool,
     chain: Chain,
 }

@@ -170,7 +170,7 @@ pub const FIELDS: &[Field<Draft>] = &[
     field("guided_grammar", Shape::Text, "A Lark grammar that the whole answer matches. Not of OpenAI's API.", |draft, value| {
         draft.form("guided_grammar", OutputFormat::Lark(text(value)))
     }),
-    field("structured_outputs", Shape::Object, "One of json, json_object, regex, choice and grammar, as the guided fields. Not of OpenAI's API.", |draft, value| {
+    field("structured_outputs", Shape::Object, "An object with json, json_object, regex, choice or grammar, as the guided fields. Not of OpenAI's API.", |draft, value| {
         match format::structured_outputs(value, draft.strictness)? {
             Some(format) => draft.form("structured_outputs", format),
             None => Ok(()),
