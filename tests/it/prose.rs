@@ -80,7 +80,6 @@ const PARTICIPLES: &[&str] = &[
     "Spoken",
     "Sought",
     "Taken",
-    "Thought",
     "Told",
     "Understood",
     "Untold",

@@ -122,7 +122,7 @@ pub enum OutputFormat {
     JsonSchema(Value),
     /// In the syntax of the crate `regex`; matches the whole text.
     Regex(String),
-    /// One of these texts.
+    /// The answer is one of these texts.
     Choice(Vec<String>),
     /// Lark with the extensions of llguidance.
     Lark(String),
