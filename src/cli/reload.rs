@@ -146,10 +146,19 @@ fn changes(old: &Loaded, new: &Loaded) -> Vec<String> {
     names
 }
 
-/// What is hidden where values are shown.
+/// Settings whose values are hidden where settings are shown.
 fn secrets(config: &Config) -> Vec<(String, Option<&Secret>)> {
     let named = [
         ("serve.database", config.serve.database.as_ref()),
+        ("serve.secret", config.serve.secret.as_ref()),
+        (
+            "serve.media.access_key_id",
+            config.media.access_key_id.as_ref(),
+        ),
+        (
+            "serve.media.secret_access_key",
+            config.media.secret_access_key.as_ref(),
+        ),
         ("hub.token", config.hub.token.as_ref()),
     ];
     let named = named

@@ -177,8 +177,13 @@ impl Serve {
 fn sighup_reloads_the_configuration_and_names_what_needs_a_restart() {
     let mut serve = serve("[worker]\nlog_level = \"info\"\n");
     assert!(!serve.chat().contains("\nx-ratelimit-limit-requests:"));
-    let changed =
-        "[worker]\nlog_level = \"debug\"\n[serve]\nrequests_per_minute = 7\nretention_days = 5\n";
+    let secret = serve.running.folder.path().join("secret");
+    fs::write(&secret, "0123456789abcdef".repeat(4)).unwrap();
+    let changed = format!(
+        "[worker]\nlog_level = \"debug\"\n[serve]\nrequests_per_minute = 7\nretention_days = 5\n\
+         secret = \"file:{}\"\n",
+        secret.display()
+    );
     fs::write(serve.running.file(), changed).unwrap();
     serve.running.signal("-HUP");
     serve
@@ -186,7 +191,7 @@ fn sighup_reloads_the_configuration_and_names_what_needs_a_restart() {
         .wait_for("configuration reloaded: serve.requests_per_minute, worker.log_level changed");
     serve
         .running
-        .wait_for("restart to apply these changed settings: serve.retention_days");
+        .wait_for("restart to apply these changed settings: serve.retention_days, serve.secret");
     let limit = "\nx-ratelimit-limit-requests: 7";
     assert!(serve.chat().contains(limit));
 

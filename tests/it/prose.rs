@@ -16,7 +16,7 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
     ("coordinator", [557, 613, 298]),
     ("engine", [28, 46, 20]),
     ("kernels", [4, 4, 1]),
-    ("muster", [26, 25, 16]),
+    ("muster", [25, 25, 16]),
     ("process", [6, 4, 0]),
     ("protocol", [83, 54, 51]),
     ("worker", [73, 53, 22]),

@@ -25,13 +25,14 @@ pub struct Door {
     tls: Option<Tls>,
     connections: Connections,
     places: Places,
-    turned_away: TurnedAway,
+    turned_away: LogThrottle,
+    failures: LogThrottle,
     tasks: Tasks,
 }
 
-/// Connections for which there was no place. The log tells of them once a minute, however many there are.
+/// Counts events of one kind, so that the log reports them once a minute.
 #[derive(Debug, Default)]
-struct TurnedAway {
+struct LogThrottle {
     untold: u64,
     told: Option<Instant>,
 }
@@ -46,7 +47,8 @@ impl Door {
             router,
             tls,
             places: Places::new(&connections),
-            turned_away: TurnedAway::default(),
+            turned_away: LogThrottle::default(),
+            failures: LogThrottle::default(),
             connections,
             tasks,
         }
@@ -65,7 +67,9 @@ impl Door {
                     debug!("accepting a connection failed: {error}");
                 }
                 Err(error) => {
-                    warn!("accepting connections failed, retrying: {error}");
+                    if let Some(times) = self.failures.one_more(Instant::now()) {
+                        warn!("accepting connections failed ({times} times), retrying: {error}");
+                    }
                     sleep(BREATHER).await;
                 }
             }
@@ -109,8 +113,8 @@ impl Door {
     }
 }
 
-impl TurnedAway {
-    /// How many there were since the last line, where it is time for another.
+impl LogThrottle {
+    /// Counts an event. Returns the events since the last line when another line is due.
     fn one_more(&mut self, now: Instant) -> Option<u64> {
         self.untold += 1;
         if self.told.is_some_and(|told| now < told + BETWEEN_LINES) {
@@ -167,11 +171,11 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::TurnedAway;
+    use super::LogThrottle;
 
     #[test]
-    fn the_log_tells_once_a_minute_of_all_that_were_turned_away() {
-        let mut turned_away = TurnedAway::default();
+    fn events_are_logged_once_a_minute_with_their_count() {
+        let mut turned_away = LogThrottle::default();
         let began = Instant::now();
         let told = [0, 1, 59, 60, 61, 200]
             .map(|seconds| turned_away.one_more(began + Duration::from_secs(seconds)));
