@@ -49,6 +49,25 @@ async fn every_reference_resolves() {
     }
 }
 
+/// Client generators refuse arrays without the schema of their items.
+#[tokio::test]
+async fn every_array_has_items() {
+    fn without_items<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
+        if value["type"] == "array" && value["items"].is_null() {
+            found.push(value);
+        }
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| without_items(item, found)),
+            Value::Object(entries) => entries.values().for_each(|item| without_items(item, found)),
+            _ => {}
+        }
+    }
+    let document = document().await;
+    let mut found = Vec::new();
+    without_items(&document, &mut found);
+    assert!(found.is_empty(), "{found:?}");
+}
+
 #[tokio::test]
 async fn every_route_is_described_and_nothing_else() {
     let document = document().await;
