@@ -19,6 +19,10 @@ use muster_protocol::job::{
 };
 use uuid::Uuid;
 
+/// The allocator of the program.
+#[global_allocator]
+static ALLOCATOR: muster_process::memory::Allocator = muster_process::memory::ALLOCATOR;
+
 const TOKENS: u64 = 16;
 const INPUTS: u64 = TOKENS + 4;
 /// Requests that are under way at the same time.

@@ -13,6 +13,10 @@ use muster_coordinator::storage::{Location, Store};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis, Usage, WorkerId};
 
+/// The allocator of the program.
+#[global_allocator]
+static ALLOCATOR: muster_process::memory::Allocator = muster_process::memory::ALLOCATOR;
+
 const OUTSTANDING: [usize; 4] = [1, 8, 64, 256];
 
 fn main() {

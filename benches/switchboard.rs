@@ -32,6 +32,10 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use uuid::Uuid;
 
+/// The allocator of the program.
+#[global_allocator]
+static ALLOCATOR: muster_process::memory::Allocator = muster_process::memory::ALLOCATOR;
+
 const STREAMS: usize = 128;
 const REQUESTS: usize = 60_000;
 const TOKENS: usize = 20_000;

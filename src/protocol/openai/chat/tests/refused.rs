@@ -233,7 +233,7 @@ fn one_field_gives_the_answer_its_form() {
     check(
         json!({"structured_outputs": {"jsn": {}}}),
         "structured_outputs.jsn",
-        "structured_outputs.jsn is not known here; did you mean structured_outputs.json?",
+        "unknown field structured_outputs.jsn; did you mean structured_outputs.json?",
     );
     check(
         json!({"guided_choice": []}),
