@@ -7,8 +7,8 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use muster_engine::runtime::text::{Begins, Detokenizer, StopStrings, Tokenizer};
 
 fn detokenize(criterion: &mut Criterion) {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny-llama/tokenizer.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/fixtures/tiny-llama/tokenizer.json");
     let tokenizer = Tokenizer::open(&path).expect("the fixture is there");
     let text = "The worker said: “naïve prices are 12 € today” 😀. And then?\n".repeat(40);
     let mut tokens = tokenizer
