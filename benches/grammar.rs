@@ -1,4 +1,4 @@
-//! What structured output adds to a step, with a vocabulary of Llama 3's size: the mask of one token, and the
+//! The cost of structured output in a step, with a vocabulary of Llama 3's size: the mask of one token, and the
 //! compilation of a schema, which happens before the first step and off the inference thread.
 
 use std::collections::HashSet;

@@ -67,7 +67,7 @@ impl Reload {
         Some(made)
     }
 
-    /// Applies what was made of the new configuration, and then says that it is in use.
+    /// Applies the new configuration, then logs that it is in use.
     #[cfg(feature = "coordinator")]
     pub async fn apply<T>(
         &mut self,

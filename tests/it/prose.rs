@@ -4,11 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use regex::Regex;
 use syn::visit::{self, Visit};
+
+use crate::documents::{self, read};
+use crate::layering::{Source, root, sources};
 
 /// Matches in comments, per crate: clauses for nouns, nameless actors, bare subjects.
 const COMMENTS: &[(&str, [usize; 3])] = &[
@@ -16,7 +18,7 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
     ("coordinator", [557, 613, 298]),
     ("engine", [28, 46, 20]),
     ("kernels", [4, 4, 1]),
-    ("muster", [25, 25, 16]),
+    ("muster", [22, 25, 16]),
     ("process", [6, 4, 0]),
     ("protocol", [83, 54, 51]),
     ("worker", [73, 53, 22]),
@@ -104,7 +106,7 @@ fn text_for_users_is_plain() {
 #[test]
 fn comments_grow_plainer() {
     let mut counts: BTreeMap<String, [usize; 3]> = BTreeMap::new();
-    for (file, text) in sources() {
+    for Source { name: file, text } in sources() {
         let count = counts.entry(crate_of(&file).to_owned()).or_default();
         for sentence in comments(&text) {
             for (at, (_, pattern)) in COMPILED.iter().enumerate() {
@@ -118,7 +120,7 @@ fn comments_grow_plainer() {
 #[test]
 fn types_are_noun_phrases_and_unique_in_their_crate() {
     let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (file, text) in sources() {
+    for Source { name: file, text } in sources() {
         let mut types = Types::default();
         types.visit_file(&syn::parse_file(&text).unwrap());
         let krate = names.entry(crate_of(&file).to_owned()).or_default();
@@ -205,7 +207,7 @@ fn is_participle(name: &str) -> bool {
 /// Literals in code that is not a test.
 fn strings() -> Vec<(String, String)> {
     let mut found = Vec::new();
-    for (file, text) in sources() {
+    for Source { name: file, text } in sources() {
         if is_test(&file) {
             continue;
         }
@@ -228,10 +230,8 @@ fn is_test(file: &str) -> bool {
 /// Doc comments that clap prints.
 fn help() -> Vec<(String, String)> {
     let mut found = Vec::new();
-    for (file, text) in sources()
-        .into_iter()
-        .filter(|(file, _)| file.starts_with("cli/"))
-    {
+    let cli = sources().into_iter();
+    for Source { name: file, text } in cli.filter(|source| source.name.starts_with("cli/")) {
         let mut help = Help::default();
         help.visit_file(&syn::parse_file(&text).unwrap());
         found.extend(help.texts.into_iter().map(|text| (file.clone(), text)));
@@ -242,21 +242,19 @@ fn help() -> Vec<(String, String)> {
 
 /// Documents, by paragraph, without their code blocks.
 fn documents() -> Vec<(String, String)> {
-    let mut files = vec![
-        root().join("benches/RESULTS.md"),
-        root().join("worker.example.toml"),
-    ];
-    for folder in ["", "docs", "src/coordinator/documents"] {
-        let entries = fs::read_dir(root().join(folder)).unwrap();
-        let paths = entries.map(|entry| entry.unwrap().path());
-        files.extend(paths.filter(|path| path.extension().is_some_and(|kind| kind == "md")));
-    }
-    files.iter().flat_map(|file| paragraphs(file)).collect()
+    let built_in = "src/coordinator/documents";
+    let built_in = fs::read_dir(root().join(built_in))
+        .unwrap()
+        .map(|entry| format!("{built_in}/{}", entry.unwrap().file_name().display()))
+        .filter(|file| file.ends_with(".md"));
+    let further = ["benches/RESULTS.md", "worker.example.toml"].map(str::to_owned);
+    let files = documents::documents().into_iter().chain(built_in);
+    let files = files.chain(further);
+    files.flat_map(|file| paragraphs(&file)).collect()
 }
 
-fn paragraphs(file: &Path) -> Vec<(String, String)> {
-    let text = fs::read_to_string(file).unwrap();
-    let name = file.strip_prefix(root()).unwrap().display().to_string();
+fn paragraphs(file: &str) -> Vec<(String, String)> {
+    let text = read(file);
     let outside = text.split("```").step_by(2);
     let lines = outside
         .flat_map(str::lines)
@@ -269,7 +267,10 @@ fn paragraphs(file: &Path) -> Vec<(String, String)> {
         let last = found.last_mut().unwrap();
         let _ = write!(last, "{}{line}", if last.is_empty() { "" } else { " " });
     }
-    found.into_iter().map(|text| (name.clone(), text)).collect()
+    found
+        .into_iter()
+        .map(|text| (file.to_owned(), text))
+        .collect()
 }
 
 /// The comments of a file, neighbouring lines joined.
@@ -312,30 +313,6 @@ fn crate_of(file: &str) -> &str {
         Some(("cli", _)) | None => "muster",
         Some((name, _)) => name,
     }
-}
-
-/// Every file of `src/`, by its path from there.
-fn sources() -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    let mut folders = vec![root().join("src")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path: PathBuf = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|kind| kind == "rs") {
-                let name = path.strip_prefix(root().join("src")).unwrap();
-                let text = fs::read_to_string(&path).unwrap();
-                found.push((name.display().to_string(), text));
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 #[derive(Default)]

@@ -94,8 +94,7 @@ impl Story {
         self.statistics_at(Instant::now(), usage)
     }
 
-    /// Nothing is said of the speed where most of it came at once, or in no time: what is read late was not written
-    /// fast.
+    /// Leaves the speed out when most tokens came at once or in no time: text that is read late was not written fast.
     fn statistics_at(&self, now: Instant, usage: Usage) -> String {
         let (first, begun) = self.first.unwrap_or((now, 0));
         let reading = (first - self.started).as_secs_f64();
@@ -145,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// What is told of so many tokens, of which the first text had `first`, after so many milliseconds.
+    /// The statistics of `all` tokens, the first text with `first` of them, after so many milliseconds.
     fn told(all: usize, first: usize, most: usize, millis: u64) -> String {
         let started = Instant::now();
         let story = Story {

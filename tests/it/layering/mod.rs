@@ -326,9 +326,9 @@ fn lawful_code_is_let_through() {
 }
 
 /// One file of `src/`; its name is relative to it.
-struct Source {
-    name: String,
-    text: String,
+pub struct Source {
+    pub name: String,
+    pub text: String,
 }
 
 impl Source {
@@ -340,11 +340,11 @@ impl Source {
     }
 }
 
-fn root() -> &'static Path {
+pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn sources() -> Vec<Source> {
+pub fn sources() -> Vec<Source> {
     let mut found = Vec::new();
     gather(&root().join("src"), "", &mut found);
     assert!(found.len() > 10, "found only {} files in src", found.len());

@@ -203,7 +203,7 @@ fn sub_grammar(name: &str, answer: &Answer) -> Result<Option<GrammarWithLexer>, 
 fn choice(choices: &[String]) -> Result<String, SchemaRefusal> {
     if choices.is_empty() || choices.len() > MOST_CHOICES {
         let message = format!(
-            "wanted 1 to {MOST_CHOICES} choices, found {}",
+            "must list 1 to {MOST_CHOICES} choices, found {}",
             choices.len()
         );
         return Err(SchemaRefusal::new("choice", message));
@@ -221,7 +221,7 @@ fn check_length(what: &str, found: usize, most: usize) -> Result<(), SchemaRefus
     match found > most {
         true => Err(SchemaRefusal::new(
             what,
-            format!("may have {most} bytes, found {found}"),
+            format!("must not exceed {most} bytes, found {found}"),
         )),
         false => Ok(()),
     }
