@@ -13,7 +13,8 @@
 //! | `reply`, `page` | errors and JSON as responses; pages for people |
 //! | `descriptor`, `health`, `status`, `metrics`, `openapi` | the service about itself |
 //! | `models`, `workers` | who is online |
-//! | `openai` | chat completions |
+//! | `openai` | routes of OpenAI's API |
+//! | `text` | text requests of every dialect, from the body to the reply |
 //! | `legacy` | the poll API |
 //! | `media` | what links of the media store lead to |
 //! | `socket` | the upgrade of a worker's connection |
@@ -42,6 +43,7 @@ mod route;
 pub mod serve;
 mod socket;
 mod status;
+mod text;
 mod unbuilt;
 mod workers;
 

@@ -12,8 +12,8 @@ use crate::switchboard::{ModelOnline, Overview, Switchboard};
 use muster_protocol::job::{FailureKind, Kind};
 
 use super::open::KnownModels;
-use super::openai::auto::{AUTO, Auto, PARTICULAR};
 use super::reply::Reply;
+use super::text::auto::{AUTO, Auto, PARTICULAR};
 
 /// Text models, which is what chat programs let people pick from; `?type=all` lists the others too.
 pub async fn list(

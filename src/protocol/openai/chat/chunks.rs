@@ -6,6 +6,7 @@ use std::fmt::Write;
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
 
+use crate::dialect::StreamWriter;
 use crate::job::{Channel, Event, TokenEvent, ToolCallEvent};
 use crate::openai::Problem;
 use crate::openai::text::{put_escaped, put_string};
@@ -70,58 +71,6 @@ impl ChunkWriter {
             wants_logprobs: request.text.logprobs.is_some(),
             id: head.id.clone(),
         }
-    }
-
-    /// The chunk that says who speaks; written once, also by whatever comes first.
-    pub fn open(&mut self, choice: u32, out: &mut BytesMut) {
-        let Some(known) = self.choices.get_mut(choice as usize) else {
-            return;
-        };
-        if !std::mem::replace(&mut known.open, true) {
-            let delta: &[u8] = b"{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null}";
-            self.chunk(choice, out, |out| out.put_slice(delta), None);
-        }
-    }
-
-    pub fn event(&mut self, choice: u32, event: &Event, out: &mut BytesMut) {
-        match event {
-            Event::Token(token) => self.token(choice, token, out),
-            Event::ToolCall(piece) => self.call(choice, piece, out),
-            _ => {}
-        }
-    }
-
-    /// Ends a choice. The last one ends the stream: with the usage in a chunk of its own where the client asked
-    /// for it, and on the last chunk of a choice where it did not, since clients that never asked for a chunk
-    /// without choices may not expect one.
-    pub fn end(&mut self, choice: u32, ending: Ending, grid: &Grid, out: &mut BytesMut) {
-        self.open(choice, out);
-        self.total.add(ending.usage);
-        self.unfinished = self.unfinished.saturating_sub(1);
-        let Some(known) = self.choices.get(choice as usize) else {
-            return;
-        };
-        let finish = finish_word(&ending.finish, !known.calls.is_empty(), self.style);
-        out.put_slice(&known.opening);
-        out.put_slice(b"{},\"logprobs\":null,\"finish_reason\":\"");
-        out.put_slice(finish.as_bytes());
-        out.put_slice(b"\"}]");
-        if self.unfinished > 0 {
-            out.put_slice(self.closing);
-        } else {
-            self.end_stream(grid, out);
-        }
-    }
-
-    /// The whole stream has failed.
-    pub fn fail(&self, problem: &Problem, out: &mut BytesMut) {
-        put_event(&problem.body(), out);
-        done(out);
-    }
-
-    /// Keeps proxies and clients from thinking the stream dead.
-    pub fn heartbeat(out: &mut BytesMut) {
-        out.put_slice(b": keep-alive\n\n");
     }
 
     fn end_stream(&self, grid: &Grid, out: &mut BytesMut) {
@@ -220,6 +169,55 @@ impl ChunkWriter {
             obfuscate(start, out);
         }
         out.put_slice(self.closing);
+    }
+}
+
+impl StreamWriter for ChunkWriter {
+    /// The chunk that says who speaks; written once, also by whatever comes first.
+    fn open(&mut self, choice: u32, out: &mut BytesMut) {
+        let Some(known) = self.choices.get_mut(choice as usize) else {
+            return;
+        };
+        if !std::mem::replace(&mut known.open, true) {
+            let delta: &[u8] = b"{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null}";
+            self.chunk(choice, out, |out| out.put_slice(delta), None);
+        }
+    }
+
+    fn event(&mut self, choice: u32, event: &Event, out: &mut BytesMut) {
+        match event {
+            Event::Token(token) => self.token(choice, token, out),
+            Event::ToolCall(piece) => self.call(choice, piece, out),
+            _ => {}
+        }
+    }
+
+    /// Ends a choice. The last one ends the stream: with the usage in a chunk of its own where the client asked
+    /// for it, and on the last chunk of a choice where it did not, since clients that never asked for a chunk
+    /// without choices may not expect one.
+    fn end(&mut self, choice: u32, ending: Ending, grid: &Grid, out: &mut BytesMut) {
+        self.open(choice, out);
+        self.total.add(ending.usage);
+        self.unfinished = self.unfinished.saturating_sub(1);
+        let Some(known) = self.choices.get(choice as usize) else {
+            return;
+        };
+        let finish = finish_word(&ending.finish, !known.calls.is_empty(), self.style);
+        out.put_slice(&known.opening);
+        out.put_slice(b"{},\"logprobs\":null,\"finish_reason\":\"");
+        out.put_slice(finish.as_bytes());
+        out.put_slice(b"\"}]");
+        if self.unfinished > 0 {
+            out.put_slice(self.closing);
+        } else {
+            self.end_stream(grid, out);
+        }
+    }
+
+    /// The whole stream has failed.
+    fn fail(&mut self, problem: &Problem, out: &mut BytesMut) {
+        put_event(&problem.body(), out);
+        done(out);
     }
 }
 

@@ -48,9 +48,10 @@ pub struct Ending {
 }
 
 impl Head {
-    pub fn new(request: RequestId, created: i64, model: Arc<str>) -> Self {
+    /// The prefix names the API, such as `chatcmpl-`.
+    pub fn new(prefix: &str, request: RequestId, created: i64, model: Arc<str>) -> Self {
         Self {
-            id: format!("chatcmpl-{}", request.0.simple()),
+            id: format!("{prefix}{}", request.0.simple()),
             created,
             model,
         }
@@ -88,7 +89,7 @@ impl Grid {
         }
     }
 
-    pub(super) fn body(&self) -> Value {
+    pub fn body(&self) -> Value {
         let mut body = json!({
             "worker": self.worker.as_deref(),
             "gen_time": self.gen_time,

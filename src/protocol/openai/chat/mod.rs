@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `fields` | every field of the API, declared once |
 //! | `request` | a body to a [`ChatRequest`], what holds between fields |
+//! | `dialect` | this API as a [`Dialect`](crate::dialect::Dialect) |
 //! | `aside` | what a coordinator passes on beyond all this |
 //! | `messages`, `content` | what was said so far, as a chat template takes it |
 //! | `tools` | tools, what may be called, and the old functions |
@@ -20,6 +21,7 @@
 mod aside;
 mod chunks;
 mod content;
+mod dialect;
 mod fields;
 mod format;
 mod head;
@@ -35,6 +37,7 @@ mod usage;
 mod tests;
 
 pub use chunks::ChunkWriter;
+pub use dialect::ChatDialect;
 pub use fields::for_strangers;
 pub use head::{Ending, Grid, Head, Routing};
 pub use reply::Reply;

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::dialect::ReplyBuilder;
 use crate::job::{Channel, Event, FinishReason, TokenEvent, ToolCallEvent};
 
 use super::head::{FINGERPRINT, finish_word};
@@ -64,8 +65,10 @@ impl Reply {
             id: head.id.clone(),
         }
     }
+}
 
-    pub fn event(&mut self, choice: u32, event: Event) {
+impl ReplyBuilder for Reply {
+    fn event(&mut self, choice: u32, event: Event) {
         let Some(growing) = self.choices.get_mut(choice as usize) else {
             return;
         };
@@ -77,7 +80,7 @@ impl Reply {
     }
 
     /// What this choice has said so far counts for nothing.
-    pub fn restart(&mut self, choice: u32) {
+    fn restart(&mut self, choice: u32) {
         if let Some(growing) = self.choices.get_mut(choice as usize) {
             *growing = Growing {
                 logprobs: growing.logprobs.is_some().then(Default::default),
@@ -86,14 +89,14 @@ impl Reply {
         }
     }
 
-    pub fn end(&mut self, choice: u32, ending: Ending) {
+    fn end(&mut self, choice: u32, ending: Ending) {
         self.total.add(ending.usage);
         if let Some(growing) = self.choices.get_mut(choice as usize) {
             growing.finish = Some(ending.finish);
         }
     }
 
-    pub fn render(self, grid: &Grid) -> Value {
+    fn render(self: Box<Self>, grid: &Grid) -> Value {
         let mut reply = self.extras;
         let (style, id) = (self.style, self.id);
         let choices = self.choices.into_iter().enumerate();

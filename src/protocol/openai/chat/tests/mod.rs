@@ -57,7 +57,7 @@ fn chat(request: &ChatRequest) -> Value {
 
 fn head() -> Head {
     let id = RequestId(Uuid::from_u128(7));
-    Head::new(id, 1_767_225_600, "tiny".into())
+    Head::new("chatcmpl-", id, 1_767_225_600, "tiny".into())
 }
 
 fn grid() -> Grid {

@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use super::{ending, grid, head, piece, read, said, with};
+use crate::dialect::ReplyBuilder;
 use crate::job::{Channel, Event, FinishReason};
 use crate::openai::chat::Reply;
 
 fn replied(fields: Value, events: Vec<Event>, finish: FinishReason) -> Value {
     let request = read(with(fields));
-    let mut reply = Reply::new(&request, &head());
+    let mut reply = Box::new(Reply::new(&request, &head()));
     for event in events {
         reply.event(0, event);
     }

@@ -4,6 +4,7 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use super::{ending, grid, head, piece, read, said, with};
+use crate::dialect::StreamWriter;
 use crate::job::{Channel, Event, Failure, FailureKind, FinishReason};
 use crate::openai::chat::{CallStyle, ChunkWriter};
 
@@ -130,7 +131,7 @@ fn old_functions_are_called_in_their_own_words() {
 #[test]
 fn a_failed_stream_ends_with_an_error_and_done() {
     let request = read(with(json!({"stream": true})));
-    let writer = ChunkWriter::new(&request, &head());
+    let mut writer = ChunkWriter::new(&request, &head());
     let mut out = BytesMut::new();
     let lost = Failure::new(FailureKind::WorkerLost, "the worker is gone");
     writer.fail(&lost.into(), &mut out);

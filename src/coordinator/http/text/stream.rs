@@ -16,8 +16,8 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::error::ApiError;
 use crate::state::DoorSettings;
+use muster_protocol::dialect::StreamWriter;
 use muster_protocol::job::{Event, Failure};
-use muster_protocol::openai::chat::{ChatRequest, ChunkWriter, Head};
 
 use super::choices::{Choices, Next};
 use super::refused;
@@ -25,7 +25,7 @@ use super::refused;
 /// A stream on its way to its client.
 #[derive(Debug)]
 pub struct Relay {
-    writer: ChunkWriter,
+    writer: Box<dyn StreamWriter>,
     out: BytesMut,
     /// None when the stream has ended.
     choices: Option<Choices>,
@@ -44,16 +44,16 @@ const NOT_BUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 impl Relay {
     pub fn new(
-        request: &ChatRequest,
-        head: &Head,
+        writer: Box<dyn StreamWriter>,
+        count: u32,
         choices: Choices,
         settings: &DoorSettings,
     ) -> Self {
         Self {
-            writer: ChunkWriter::new(request, head),
+            writer,
             out: BytesMut::with_capacity(FRAME),
             choices: Some(choices),
-            count: request.choices,
+            count,
             heartbeat: settings.heartbeat,
             silence: Box::pin(sleep(settings.heartbeat)),
             commit_after: settings.commit_after,
@@ -148,7 +148,7 @@ impl hyper::body::Body for Relay {
                 Poll::Pending if !this.out.is_empty() => return this.frame(),
                 Poll::Pending => {
                     std::task::ready!(this.silence.as_mut().poll(context));
-                    ChunkWriter::heartbeat(&mut this.out);
+                    this.writer.heartbeat(&mut this.out);
                     return this.frame();
                 }
             }

@@ -1,0 +1,483 @@
+//! What a route of a text API calls: a body to jobs, and their events to a reply in the same dialect.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{FromRef, FromRequestParts};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use crate::accounts::Caller;
+use crate::dispatch::{Missing, Refusal, Standing, Submission};
+use crate::error::ApiError;
+use crate::http::address::LetIn;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::http::entrance::{Arrival, JOB_ID};
+use crate::http::open::{KnownModels, Open};
+use crate::http::reply;
+use crate::http::room::{Memory, Room};
+use crate::moderation::{Asker, Moderation};
+use crate::modes::{ModeSet, Modes};
+use crate::state::DoorSettings;
+use crate::switchboard::{JobStream, Switchboard};
+use muster_protocol::dialect::{Dialect, Reading, ReplyBuilder};
+use muster_protocol::job::{Failure, FailureKind, Formats, Job, RequestId};
+use muster_protocol::openai::Problem;
+use muster_protocol::openai::chat::{
+    ChatRequest, Grid, Head, IgnoredFields, Lenient, Routing, for_strangers,
+};
+use muster_protocol::openai::json;
+use muster_protocol::openai::nearest::shortened;
+
+use super::auto::{Auto, Candidate};
+use super::choices::{Choices, Next};
+use super::moderated::moderate;
+use super::order::{Order, clamp};
+use super::refused;
+use super::stream::Relay;
+
+/// A body of more bytes is read beside the tasks that relay tokens.
+const LARGE: usize = 128 << 10;
+/// How many times its bytes a body takes while it is looked at: in each form that a filter may find something in.
+const LOOKED_AT: usize = 12;
+
+/// With `auto`, the chosen model has to start so soon while another one has a free worker. Less than the time after which
+/// a stream is answered, so that the status can still be that of the next model.
+const START_WITHIN: Duration = Duration::from_millis(1500);
+
+/// Names the fields that were left aside, where the operator wants that.
+pub const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-ignored-fields");
+
+/// The caller of a text route, and the parts of the service that answer it.
+#[derive(Debug, Clone)]
+pub struct TextEndpoint {
+    models: Arc<KnownModels>,
+    board: Switchboard,
+    settings: Arc<DoorSettings>,
+    memory: Memory,
+    moderation: Moderation,
+    modes: Modes,
+    caller: Arc<Caller>,
+    address: Result<LetIn, ApiError>,
+    request: RequestId,
+}
+
+/// A request body on its way to jobs.
+#[derive(Debug)]
+pub struct Incoming<B> {
+    body: B,
+    /// In bytes, as it came.
+    size: usize,
+    room: Room,
+    /// The client hides its address.
+    is_hidden: bool,
+    who: Asker,
+}
+
+/// A request that was read, and the memory all of it takes until its jobs have ended.
+struct Accepted {
+    request: ChatRequest,
+    dialect: Box<dyn Dialect>,
+    /// As workers of the public network may see it.
+    original: Arc<Value>,
+    order: Order,
+    standing: Standing,
+    size: usize,
+    kept: Arc<Room>,
+    /// Fields that are left aside.
+    ignored: Vec<String>,
+}
+
+/// One try at a request with one model.
+struct Try {
+    ids: Option<HeaderValue>,
+    answer: Result<Response, ApiError>,
+}
+
+impl FromRequestParts<Open> for TextEndpoint {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, open: &Open) -> Result<Self, ApiError> {
+        let Admitted(caller) = Admitted::from_request_parts(parts, open).await?;
+        let Arrival { id } = Arrival::from_request_parts(parts, open).await?;
+        Ok(Self {
+            models: FromRef::from_ref(open),
+            board: FromRef::from_ref(open),
+            settings: FromRef::from_ref(open),
+            memory: FromRef::from_ref(open),
+            moderation: FromRef::from_ref(open),
+            modes: FromRef::from_ref(open),
+            address: LetIn::from_request_parts(parts, open).await,
+            caller,
+            request: id,
+        })
+    }
+}
+
+impl Incoming<Bytes> {
+    /// Reads the JSON.
+    pub async fn parse(self) -> Result<Incoming<Value>, ApiError> {
+        let Self {
+            body,
+            size,
+            room,
+            is_hidden,
+            who,
+        } = self;
+        Ok(Incoming {
+            body: beside(size, move || Ok(json::parse(&body)?)).await?,
+            size,
+            room,
+            is_hidden,
+            who,
+        })
+    }
+}
+
+impl Incoming<Value> {
+    pub fn body(&self) -> &Value {
+        &self.body
+    }
+}
+
+impl TextEndpoint {
+    pub fn caller(&self) -> &Arc<Caller> {
+        &self.caller
+    }
+
+    pub fn settings(&self) -> &DoorSettings {
+        &self.settings
+    }
+
+    /// Refuses clients that may not ask now.
+    pub fn incoming(&self, whole: Whole) -> Result<Incoming<Bytes>, ApiError> {
+        let LetIn(address) = self.address.clone()?;
+        let is_hidden = self.moderation.is_hidden(address, self.caller.roles);
+        refuse_raider(is_hidden, &self.modes)?;
+        let Whole { bytes, room } = whole;
+        Ok(Incoming {
+            size: bytes.len(),
+            body: bytes,
+            room,
+            is_hidden,
+            who: Asker {
+                account: self.caller.account,
+                roles: self.caller.roles,
+                address,
+            },
+        })
+    }
+
+    /// From the body to the reply, in the dialect that `read` speaks.
+    pub async fn serve(
+        &self,
+        incoming: Incoming<Value>,
+        read: impl FnOnce(Value, &IgnoredFields) -> Result<Reading, Problem> + Send + 'static,
+    ) -> Result<Response, ApiError> {
+        let accepted = self.accept(incoming, read).await?;
+        let ignored = ignored_header(&accepted.ignored);
+        let answer = self.answer(accepted).await;
+        let mut response = answer.unwrap_or_else(ApiError::into_response);
+        if let Some(names) = ignored {
+            response.headers_mut().insert(IGNORED_FIELDS, names);
+        }
+        Ok(response)
+    }
+
+    async fn accept(
+        &self,
+        incoming: Incoming<Value>,
+        read: impl FnOnce(Value, &IgnoredFields) -> Result<Reading, Problem> + Send + 'static,
+    ) -> Result<Accepted, ApiError> {
+        let Incoming {
+            body,
+            size,
+            mut room,
+            is_hidden,
+            who,
+        } = incoming;
+        let settings = self.settings.clone();
+        let reading = beside(size, move || Ok(read(body, &settings.ignored_fields)?)).await?;
+        let Reading {
+            mut chat,
+            dialect,
+            mut ignored,
+        } = reading;
+        if self.moderation.may_object(who.roles) {
+            room.cover(size.saturating_mul(LOOKED_AT))?;
+            moderate(&mut chat, &self.moderation, &who).await?;
+        }
+        let order = Order::new(self.request, self.caller.account, self.settings.clone());
+        let order = order.hidden(is_hidden);
+        let (standing, settings) = (self.caller.standing(), self.settings.clone());
+        beside(size, move || {
+            let of_client = |problem: Problem| named_for_client(problem.into(), &*dialect);
+            let lenient = ChatRequest::read_leniently(chat, &settings.ignored_fields);
+            let Lenient {
+                mut request,
+                body,
+                ignored: more,
+            } = lenient.map_err(of_client)?;
+            dialect.complete(&mut request).map_err(of_client)?;
+            ignored.extend(more);
+            // As the client wrote it, for strangers' workers, and for each choice.
+            let kept = room.keep(size.saturating_mul(2 + request.choices as usize))?;
+            Ok(Accepted {
+                original: order.original(for_strangers(body)),
+                request,
+                dialect,
+                order,
+                standing,
+                size,
+                kept: Arc::new(kept),
+                ignored,
+            })
+        })
+        .await
+    }
+
+    /// With `auto`, by the first model that can start; only what fails before the client hears anything is tried again.
+    async fn answer(&self, mut accepted: Accepted) -> Result<Response, ApiError> {
+        let requested = accepted.request.model.clone();
+        let mut candidates = self
+            .candidates(&accepted.request)
+            .await
+            .into_iter()
+            .peekable();
+        loop {
+            let Some(candidate) = candidates.next() else {
+                let message = "no text model is online; retry later";
+                return Err(ApiError::new(FailureKind::NoWorker, message));
+            };
+            let is_last = candidates.peek().is_none();
+            let routing = Auto::called(&requested).map(|_| Routing {
+                requested: requested.clone(),
+                resolved: candidate.model.clone(),
+            });
+            accepted.request.model = candidate.model;
+            let start_within = candidate.is_hurried.then_some(START_WITHIN);
+            let (back, tried) = self.try_one(accepted, routing, start_within).await?;
+            match tried.answer {
+                Err(error) if !is_last && is_of_the_model(&error) => accepted = back,
+                answer => {
+                    let mut response = answer.unwrap_or_else(ApiError::into_response);
+                    if let Some(ids) = tried.ids {
+                        response.headers_mut().insert(JOB_ID, ids);
+                    }
+                    return Ok(response);
+                }
+            }
+        }
+    }
+
+    async fn candidates(&self, request: &ChatRequest) -> Vec<Candidate> {
+        let candidates = match Auto::called(&request.model) {
+            Some(auto) => {
+                let overview = self.board.current().await;
+                auto.candidates(request, &overview.models, &self.settings.sizes)
+            }
+            None => Vec::new(),
+        };
+        match candidates.is_empty() {
+            true => vec![Candidate::only(self.models.id(&request.model))],
+            false => candidates,
+        }
+    }
+
+    async fn try_one(
+        &self,
+        accepted: Accepted,
+        routing: Option<Routing>,
+        start_within: Option<Duration>,
+    ) -> Result<(Accepted, Try), ApiError> {
+        let (accepted, jobs) = beside(accepted.size, move || {
+            let mut jobs = accepted.order.jobs(&accepted.request, &accepted.original);
+            for job in &mut jobs {
+                Arc::make_mut(job).limits.start_within = start_within;
+            }
+            Ok((accepted, jobs))
+        })
+        .await?;
+        let request = &accepted.request;
+        let streams = match self.submit(jobs, accepted.standing).await {
+            Ok(streams) => streams,
+            Err(refusal) => {
+                let error = refused::explain(refusal, request, &self.models);
+                let answer = Err(named_for_client(error, &*accepted.dialect));
+                return Ok((accepted, Try { ids: None, answer }));
+            }
+        };
+        self.models.learn(&request.model);
+        let ids = job_ids(&streams);
+        let dialect = &*accepted.dialect;
+        let created = accepted.order.created();
+        let head = Head::new(
+            dialect.id_prefix(),
+            self.request,
+            created,
+            request.model.clone(),
+        );
+        let seed = accepted.order.seed_of(request);
+        let choices = Choices::new(streams, seed, routing, accepted.kept.clone());
+        let answer = match request.stream {
+            Some(_) => {
+                let writer = dialect.stream(request, &head);
+                Relay::new(writer, request.choices, choices, &self.settings)
+                    .open()
+                    .await
+            }
+            None => gather(dialect.reply(request, &head), choices, &self.memory).await,
+        };
+        let answer = answer.map_err(|error| named_for_client(error, dialect));
+        Ok((accepted, Try { ids, answer }))
+    }
+
+    /// Where every worker of the model writes less than was asked for, it writes as much as it can, as others do.
+    async fn submit(
+        &self,
+        jobs: Vec<Arc<Job>>,
+        standing: Standing,
+    ) -> Result<Vec<JobStream>, Refusal> {
+        let may_poll = jobs.first().is_some_and(|job| may_be_polled(job));
+        let mut again = if may_poll { jobs.clone() } else { Vec::new() };
+        let submitted = self.board.submit(Submission { jobs, standing }).await;
+        match submitted {
+            Err(Refusal::Unserved {
+                missing: Missing::Reach(_),
+                ..
+            }) if may_poll => {
+                for job in &mut again {
+                    clamp(Arc::make_mut(job));
+                }
+                let submission = Submission {
+                    jobs: again,
+                    standing,
+                };
+                self.board.submit(submission).await
+            }
+            submitted => submitted,
+        }
+    }
+}
+
+fn may_be_polled(job: &Job) -> bool {
+    job.limits.formats.meets(Formats::LEGACY)
+}
+
+/// Whether another model may do what this one could not.
+fn is_of_the_model(error: &ApiError) -> bool {
+    matches!(
+        error.failure.kind,
+        FailureKind::UnsupportedValue
+            | FailureKind::ContextLengthExceeded
+            | FailureKind::ModelNotFound
+            | FailureKind::ModelOffline
+            | FailureKind::NoWorker
+            | FailureKind::WorkerFailed
+            | FailureKind::WorkerLost
+            | FailureKind::EmptyResult
+            | FailureKind::Stalled
+    )
+}
+
+/// An error with the client's names of the fields.
+fn named_for_client(error: ApiError, dialect: &dyn Dialect) -> ApiError {
+    let Some(param) = error.param.as_deref() else {
+        return error;
+    };
+    let name = dialect.param(param).into_owned();
+    if name == param {
+        return error;
+    }
+    let message = error.failure.message.replace(param, &name);
+    ApiError {
+        failure: Failure {
+            message: message.into(),
+            ..error.failure
+        },
+        param: Some(name.into()),
+        ..error
+    }
+}
+
+fn ignored_header(names: &[String]) -> Option<HeaderValue> {
+    const MOST: usize = 32;
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b',';
+    let shown = names.iter().take(MOST).map(|name| {
+        let shown = shortened(name).bytes();
+        shown.map(|byte| {
+            if is_plain(byte) {
+                char::from(byte)
+            } else {
+                '?'
+            }
+        })
+    });
+    let names: Vec<String> = shown.map(Iterator::collect).collect();
+    (!names.is_empty()).then(|| HeaderValue::try_from(names.join(", ")).ok())?
+}
+
+/// In a raid those who hide ask for nothing.
+fn refuse_raider(is_hidden: bool, modes: &Modes) -> Result<(), ApiError> {
+    match is_hidden && modes.are_on(ModeSet::RAID) {
+        true => Err(ApiError::new(
+            FailureKind::AccessDenied,
+            "requests from VPN or proxy addresses are temporarily refused for untrusted users",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// What reads a large body is done beside the tasks that relay tokens.
+async fn beside<T: Send + 'static>(
+    size: usize,
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    if size <= LARGE {
+        return work();
+    }
+    spawn_blocking(work).await.unwrap_or_else(|_| {
+        let message = "internal error; give the operator the x-request-id of this response";
+        Err(ApiError::new(FailureKind::Internal, message))
+    })
+}
+
+/// The whole reply at the end. Dropped with its connection, and all jobs with it. What is made is paid for: it waits for
+/// room rather than being lost.
+async fn gather(
+    mut reply: Box<dyn ReplyBuilder>,
+    mut choices: Choices,
+    memory: &Memory,
+) -> Result<Response, ApiError> {
+    let mut grid = Grid::default();
+    while let Some(next) = poll_fn(|context| choices.poll_next(context)).await {
+        match next {
+            Next::Event(choice, event) => reply.event(choice, event),
+            Next::End(choice, ending, of_choice) => {
+                reply.end(choice, ending);
+                grid = of_choice;
+            }
+            Next::Restarted(choice) => reply.restart(choice),
+            Next::Failed(failure) => return Err(refused::failed(failure)),
+        }
+    }
+    drop(choices);
+    let text = reply.render(&grid).to_string();
+    let mut room = memory.room_to_tell();
+    room.cover_in_time(text.len()).await?;
+    Ok(reply::text_in(room, StatusCode::OK, text.into()))
+}
+
+fn job_ids(streams: &[JobStream]) -> Option<HeaderValue> {
+    let ids: Vec<_> = streams
+        .iter()
+        .map(|stream| stream.job().to_string())
+        .collect();
+    HeaderValue::try_from(ids.join(", ")).ok()
+}

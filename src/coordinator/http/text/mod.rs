@@ -1,0 +1,21 @@
+//! Text requests of every API dialect, from the body to the reply.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `endpoint` | what a route of a dialect calls |
+//! | `auto` | which model `auto` is |
+//! | `moderated` | messages as filters let them pass |
+//! | `order` | a request that was read to jobs for the queue |
+//! | `choices` | the events of all choices, in the order they come |
+//! | `stream` | those events as a body of server-sent events |
+//! | `refused` | what the queue's refusal means to the client |
+
+pub mod auto;
+mod choices;
+mod endpoint;
+mod moderated;
+mod order;
+mod refused;
+mod stream;
+
+pub use endpoint::{IGNORED_FIELDS, Incoming, TextEndpoint};

@@ -1,0 +1,76 @@
+//! What a text API gives the HTTP layer: how a body is read, and how the events of its jobs are written.
+//!
+//! Every dialect translates its body to a chat body: moderation examines that one, workers of the public network that
+//! speak chat receive it, and [`ChatRequest`] checks what must hold between fields. What a chat body cannot say, the
+//! dialect adds in [`Dialect::complete`].
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::{BufMut, BytesMut};
+use serde_json::Value;
+
+use crate::job::Event;
+use crate::openai::Problem;
+use crate::openai::chat::{ChatRequest, Ending, Grid, Head};
+
+/// A body that was read.
+#[derive(Debug)]
+pub struct Reading {
+    /// The body as the chat API would have it.
+    pub chat: Value,
+    pub dialect: Box<dyn Dialect>,
+    /// Names of fields that the operator has the service ignore.
+    pub ignored: Vec<String>,
+}
+
+/// One request's API: how to answer it.
+pub trait Dialect: fmt::Debug + Send + Sync {
+    /// The prefix of its reply's id.
+    fn id_prefix(&self) -> &'static str;
+
+    /// Adds what a chat body cannot say.
+    fn complete(&self, _request: &mut ChatRequest) -> Result<(), Problem> {
+        Ok(())
+    }
+
+    /// The client's name for a field of the chat body.
+    fn param<'a>(&self, chat: &'a str) -> Cow<'a, str> {
+        chat.into()
+    }
+
+    fn stream(&self, request: &ChatRequest, head: &Head) -> Box<dyn StreamWriter>;
+
+    fn reply(&self, request: &ChatRequest, head: &Head) -> Box<dyn ReplyBuilder>;
+}
+
+/// Writes the events of one request's choices as server-sent events.
+pub trait StreamWriter: fmt::Debug + Send {
+    /// Before the first event of a choice. May be called again.
+    fn open(&mut self, choice: u32, out: &mut BytesMut);
+
+    fn event(&mut self, choice: u32, event: &Event, out: &mut BytesMut);
+
+    /// Ends a choice. The last one ends the stream.
+    fn end(&mut self, choice: u32, ending: Ending, grid: &Grid, out: &mut BytesMut);
+
+    /// The stream has failed and ends.
+    fn fail(&mut self, problem: &Problem, out: &mut BytesMut);
+
+    /// Keeps proxies and clients from closing a silent stream.
+    fn heartbeat(&mut self, out: &mut BytesMut) {
+        out.put_slice(b": keep-alive\n\n");
+    }
+}
+
+/// Gathers the events of all choices into one JSON reply.
+pub trait ReplyBuilder: fmt::Debug + Send {
+    fn event(&mut self, choice: u32, event: Event);
+
+    /// Forgets the events of a choice, which begins anew.
+    fn restart(&mut self, choice: u32);
+
+    fn end(&mut self, choice: u32, ending: Ending);
+
+    fn render(self: Box<Self>, grid: &Grid) -> Value;
+}
