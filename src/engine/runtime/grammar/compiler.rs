@@ -14,7 +14,7 @@ use toktrie::{InferenceCapabilities, TokEnv};
 use super::guide::first_line;
 use super::lark;
 use super::vocabulary::TokenTree;
-use super::{Grammar, Guide};
+use super::{Answer, Calls, Function, Grammar, Guide};
 use crate::runtime::text::{Begins, Language};
 use crate::runtime::{Failure, StopRules};
 
@@ -89,8 +89,7 @@ impl Grammars {
     }
 
     fn matcher(&self, grammar: &Grammar) -> Result<Matcher, Failure> {
-        // Two schemas that differ in the order of their properties are equal, and their grammars are not.
-        let key = format!("{grammar:?}");
+        let key = key(grammar);
         if let Some(matcher) = lock(&self.kept).find(&key) {
             return Ok(matcher);
         }
@@ -125,6 +124,42 @@ impl Grammars {
             pieces.strips_first_space().then(|| spaced.collect())
         })
     }
+}
+
+/// The grammar as text. Two schemas that differ in the order of their properties are equal, and their grammars are not.
+/// (Printing a schema as JSON takes a tenth of the time of printing it for debugging.)
+fn key(grammar: &Grammar) -> String {
+    let Grammar {
+        thought,
+        calls,
+        answer,
+    } = grammar;
+    let mut key = match answer {
+        Answer::JsonSchema(schema) => format!("{thought:?} JsonSchema {schema}"),
+        answer => format!("{thought:?} {answer:?}"),
+    };
+    let Some(Calls {
+        markup,
+        functions,
+        single,
+    }) = calls
+    else {
+        return key;
+    };
+    key.push_str(&format!("{markup:?} {single}"));
+    for Function {
+        name,
+        parameters,
+        strict,
+    } in functions
+    {
+        key.push_str(&format!("{name:?} {strict} "));
+        match parameters {
+            Some(schema) => key.push_str(&schema.to_string()),
+            None => key.push('-'),
+        }
+    }
+    key
 }
 
 fn factory(tokens: TokEnv) -> Option<ParserFactory> {

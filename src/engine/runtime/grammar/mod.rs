@@ -19,6 +19,8 @@ mod lark;
 mod repeats;
 mod schema;
 #[cfg(test)]
+mod suite;
+#[cfg(test)]
 mod tests;
 mod vocabulary;
 
