@@ -307,7 +307,7 @@ fn ending(outcome: &Outcome) -> (State, &'static str) {
 
 fn finish_word(finish: &FinishReason) -> &'static str {
     match finish {
-        FinishReason::Stop => "stop",
+        FinishReason::Stop | FinishReason::StopString(_) => "stop",
         FinishReason::Length => "length",
         FinishReason::ToolCalls => "tool_calls",
         FinishReason::ContentFilter => "content_filter",

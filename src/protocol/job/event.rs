@@ -84,6 +84,8 @@ pub struct Progress {
 pub enum FinishReason {
     /// The model ended its turn, or a stop string appeared.
     Stop,
+    /// This stop string appeared, from workers that tell.
+    StopString(Box<str>),
     /// `max_tokens` or the model's context was reached.
     Length,
     ToolCalls,

@@ -59,6 +59,9 @@ pub(super) struct DoneJson {
     full_reasoning: Loose<String>,
     #[serde(default)]
     finish_reason: Loose<String>,
+    /// Between our own peers: the stop string that ended the text.
+    #[serde(default)]
+    stop: Loose<String>,
     #[serde(default)]
     usage: Loose<UsageJson>,
     #[serde(default)]
@@ -101,12 +104,19 @@ impl DoneJson {
             about: about(self.id, self.att, self.seq)?,
             full_text: self.full_text.0,
             full_reasoning: self.full_reasoning.0,
-            finish: self.finish_reason.0.map(|name| finish_named(&name)),
+            finish: finish(self.finish_reason.0, self.stop.0),
             usage: self.usage.0.map(Usage::from),
             cancelled: self.cancelled.0.unwrap_or(false),
             full_json: self.full_json,
             results: results.into_iter().map(result).collect(),
         })
+    }
+}
+
+fn finish(name: Option<String>, stop: Option<String>) -> Option<FinishReason> {
+    match (finish_named(&name?), stop) {
+        (FinishReason::Stop, Some(stop)) => Some(FinishReason::StopString(stop.into())),
+        (finish, _) => Some(finish),
     }
 }
 
@@ -145,6 +155,9 @@ impl Done {
             object.list("results", &self.results, MediaResult::write);
         }
         object.text_if("finish_reason", self.finish.as_ref().map(finish_name));
+        if let Some(FinishReason::StopString(stop)) = &self.finish {
+            object.text("stop", stop);
+        }
         if let Some(usage) = &self.usage {
             object.object("usage", |inner| write_usage(usage, inner));
         }

@@ -155,7 +155,7 @@ pub(super) fn finish_named(name: &str) -> FinishReason {
 
 pub(super) fn finish_name(finish: &FinishReason) -> &'static str {
     match finish {
-        FinishReason::Stop => "stop",
+        FinishReason::Stop | FinishReason::StopString(_) => "stop",
         FinishReason::Length => "length",
         FinishReason::ToolCalls => "tool_calls",
         FinishReason::ContentFilter | FinishReason::Unlawful => "content_filter",

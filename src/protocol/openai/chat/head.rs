@@ -121,17 +121,17 @@ impl ChatRequest {
 
 /// What a client is told of a finish; calls turn a stop into their own word.
 pub fn finish_word(finish: &FinishReason, has_calls: bool, style: CallStyle) -> &'static str {
-    match (finish, style) {
-        (FinishReason::Stop | FinishReason::ToolCalls, CallStyle::Function) if has_calls => {
-            "function_call"
+    match finish {
+        FinishReason::Length => "length",
+        FinishReason::ContentFilter | FinishReason::Unlawful => "content_filter",
+        FinishReason::Cancelled => "cancelled",
+        FinishReason::Stop | FinishReason::StopString(_) | FinishReason::ToolCalls => {
+            match (has_calls, style) {
+                (false, _) => "stop",
+                (true, CallStyle::Function) => "function_call",
+                (true, CallStyle::Tools) => "tool_calls",
+            }
         }
-        (FinishReason::Stop | FinishReason::ToolCalls, CallStyle::Tools) if has_calls => {
-            "tool_calls"
-        }
-        (FinishReason::Stop | FinishReason::ToolCalls, _) => "stop",
-        (FinishReason::Length, _) => "length",
-        (FinishReason::ContentFilter | FinishReason::Unlawful, _) => "content_filter",
-        (FinishReason::Cancelled, _) => "cancelled",
     }
 }
 

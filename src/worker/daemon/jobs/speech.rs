@@ -126,7 +126,8 @@ impl<'a> Speech<'a> {
         let finish = match reason {
             runtime::FinishReason::Length => FinishReason::Length,
             _ if self.parser.calls() > 0 => FinishReason::ToolCalls,
-            runtime::FinishReason::EndOfTurn | runtime::FinishReason::Stop(_) => FinishReason::Stop,
+            runtime::FinishReason::EndOfTurn => FinishReason::Stop,
+            runtime::FinishReason::Stop(stop) => FinishReason::StopString(stop.as_str().into()),
         };
         let usage = self.usage;
         (rest, Said::Done { finish, usage })
