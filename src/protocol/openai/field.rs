@@ -3,6 +3,9 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::job::FailureKind;
+
+use super::chat::IgnoredFields;
 use super::nearest::{nearest, shortened};
 use super::{Problem, Shape, Strictness};
 
@@ -33,6 +36,40 @@ pub fn read<D>(
         }
     }
     Ok(())
+}
+
+/// Reads a body without the fields that the operator has the service ignore where they would be refused: unknown names,
+/// and values that cannot be honoured. Gives back the rest of the body, and the names that were left out.
+pub fn leniently<T>(
+    mut body: Value,
+    wanted: &IgnoredFields,
+    is_known: impl Fn(&str) -> bool,
+    read: impl Fn(Value) -> Result<T, Problem>,
+) -> Result<(T, Value, Vec<String>), Problem> {
+    let mut ignored = Vec::new();
+    if let Value::Object(entries) = &mut body {
+        entries.retain(|name, _| {
+            let is_kept = is_known(name) || !wanted.contain(name);
+            if !is_kept {
+                ignored.push(name.clone());
+            }
+            is_kept
+        });
+    }
+    loop {
+        let problem = match read(body.clone()) {
+            Ok(read) => return Ok((read, body, ignored)),
+            Err(problem) => problem,
+        };
+        let name = problem.param.as_deref().unwrap_or_default();
+        let is_unsupported = problem.failure.kind == FailureKind::UnsupportedValue;
+        let entries = body.as_object_mut().filter(|_| is_unsupported);
+        let removed = entries.filter(|_| wanted.contain(name));
+        match removed.and_then(|entries| entries.remove_entry(name)) {
+            Some((name, _)) => ignored.push(name),
+            None => return Err(problem),
+        }
+    }
 }
 
 /// A name nobody knows, with the one that was probably meant. `place` is what it stands in, with its dot.

@@ -15,9 +15,9 @@ pub mod json;
 pub mod nearest;
 pub mod shape;
 
-mod field;
+pub mod field;
 mod problem;
-mod text;
+pub mod text;
 
 pub use problem::Problem;
 pub use shape::Shape;

@@ -2,9 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::job::{
-    Capabilities, Chat, FailureKind, OutputFormat, Sampling, StopRules, TextInput, TextRequest,
-};
+use crate::job::{Capabilities, Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest};
 use crate::openai::nearest::shortened;
 use crate::openai::shape::kind;
 use crate::openai::{Problem, Strictness, field, json};
@@ -50,38 +48,15 @@ impl ChatRequest {
 
     /// As [`Self::read`] does with [`Strictness::Refuse`], but for the fields that the operator wants to be ignored: one
     /// that is unknown here, or whose value cannot be honoured, is left out.
-    pub fn read_leniently(mut body: Value, wanted: &IgnoredFields) -> Result<Lenient, Problem> {
-        let mut ignored = Vec::new();
-        if let Value::Object(entries) = &mut body {
-            entries.retain(|name, _| {
-                let is_known = FIELDS.iter().any(|field| field.name == name);
-                let is_kept = is_known || !wanted.contain(name);
-                if !is_kept {
-                    ignored.push(name.clone());
-                }
-                is_kept
-            });
-        }
-        loop {
-            let problem = match Self::read(body.clone(), Strictness::Refuse) {
-                Ok(request) => {
-                    return Ok(Lenient {
-                        request,
-                        body,
-                        ignored,
-                    });
-                }
-                Err(problem) => problem,
-            };
-            let name = problem.param.as_deref().unwrap_or_default();
-            let is_unsupported = problem.failure.kind == FailureKind::UnsupportedValue;
-            let entries = body.as_object_mut().filter(|_| is_unsupported);
-            let removed = entries.filter(|_| wanted.contain(name));
-            match removed.and_then(|entries| entries.remove_entry(name)) {
-                Some((name, _)) => ignored.push(name),
-                None => return Err(problem),
-            }
-        }
+    pub fn read_leniently(body: Value, wanted: &IgnoredFields) -> Result<Lenient, Problem> {
+        let is_known = |name: &str| FIELDS.iter().any(|field| field.name == name);
+        let read = |body: Value| Self::read(body, Strictness::Refuse);
+        let (request, body, ignored) = field::leniently(body, wanted, is_known, read)?;
+        Ok(Lenient {
+            request,
+            body,
+            ignored,
+        })
     }
 
     pub fn read(mut body: Value, strictness: Strictness) -> Result<Self, Problem> {
