@@ -13,6 +13,7 @@ use crate::address::Network;
 use crate::error::ApiError;
 use crate::moderation::Moderation;
 use crate::passkeys::Passkeys;
+use muster_protocol::anthropic::MESSAGES;
 use muster_protocol::job::FailureKind;
 
 use super::legacy::BASE;
@@ -37,6 +38,9 @@ pub struct Proxied(pub IpAddr);
 const PROXIED_FOR: HeaderName = HeaderName::from_static("proxied-for");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Routes of `/v1` by which a service may ask for its own users.
+const PROXIED: [&str; 2] = [openai::CHAT, MESSAGES];
 
 impl Address {
     pub fn of(extensions: &Extensions, headers: &HeaderMap, proxies: &[Network]) -> Self {
@@ -69,7 +73,7 @@ impl Proxied {
     pub fn of(path: &str, headers: &HeaderMap, passkeys: &Passkeys) -> Option<Self> {
         let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
         let is_polled_for = path.starts_with(BASE) && path.ends_with("/async");
-        if !is_polled_for && path != openai::CHAT {
+        if !is_polled_for && !PROXIED.contains(&path) {
             return None;
         }
         let client = text(PROXIED_FOR)?;

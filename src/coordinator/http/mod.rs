@@ -13,7 +13,7 @@
 //! | `reply`, `page` | errors and JSON as responses; pages for people |
 //! | `descriptor`, `health`, `status`, `metrics`, `openapi` | the service about itself |
 //! | `models`, `workers` | who is online |
-//! | `openai` | routes of OpenAI's API |
+//! | `openai`, `anthropic` | routes of OpenAI's and Anthropic's API |
 //! | `text` | text requests of every dialect, from the body to the reply |
 //! | `legacy` | the poll API |
 //! | `media` | what links of the media store lead to |
@@ -22,6 +22,7 @@
 //! | [`serve`] | connections: accepting, TLS, slow peers, draining |
 
 mod address;
+mod anthropic;
 mod auth;
 mod body;
 mod descriptor;
@@ -139,8 +140,9 @@ pub const ROUTES: &[Route] = &[
 
     Route::post("/v1/chat/completions",      SUBMIT,      Stream,  "Create a chat completion, streamed or not.", || post(openai::chat::complete)),
 
+    Route::post("/v1/messages",              SUBMIT,      Stream,  "Create a message (Anthropic Messages API), streamed or not.", || post(anthropic::messages::create)),
+
     Route::post("/v1/responses",             SUBMIT,      Unbuilt, "Create a response (OpenAI Responses API).", || post(unbuilt::answer)),
-    Route::post("/v1/messages",              SUBMIT,      Unbuilt, "Create a message (Anthropic Messages API).", || post(unbuilt::answer)),
     Route::post("/v1/images/generations",    SUBMIT,      Unbuilt, "Generate images.", || post(unbuilt::answer)),
     Route::post("/v1/videos/generations",    SUBMIT,      Unbuilt, "Generate videos.", || post(unbuilt::answer)),
     Route::post("/v1/audio/generations",     SUBMIT,      Unbuilt, "Generate audio.", || post(unbuilt::answer)),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
+use axum::http::HeaderMap;
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
@@ -11,6 +12,7 @@ use crate::state::DoorSettings;
 use crate::switchboard::{ModelOnline, Overview, Switchboard};
 use muster_protocol::job::{FailureKind, Kind};
 
+use super::anthropic::models as anthropic;
 use super::open::KnownModels;
 use super::reply::Reply;
 use super::text::auto::{AUTO, Auto, PARTICULAR};
@@ -21,6 +23,7 @@ pub async fn list(
     State(settings): State<Arc<DoorSettings>>,
     State(known): State<Arc<KnownModels>>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Reply {
     let query = query.unwrap_or_default();
     let all = query.split('&').any(|pair| pair == "type=all");
@@ -32,7 +35,10 @@ pub async fn list(
     let listed = listed.map(|model| entry(model, &settings.name, &known));
     let auto = auto(&overview, &settings.name);
     let data: Vec<_> = auto.into_iter().chain(listed).collect();
-    Reply(json!({"object": "list", "data": data}))
+    match anthropic::is_client(&headers) {
+        true => Reply(anthropic::list(&data)),
+        false => Reply(json!({"object": "list", "data": data})),
+    }
 }
 
 /// By any of its names, which may hold slashes.
@@ -40,8 +46,13 @@ pub async fn show(
     State(board): State<Switchboard>,
     State(settings): State<Arc<DoorSettings>>,
     State(known): State<Arc<KnownModels>>,
+    headers: HeaderMap,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Reply, ApiError> {
+    let written = |model: Value| match anthropic::is_client(&headers) {
+        true => Reply(anthropic::entry(&model)),
+        false => Reply(model),
+    };
     let Path(name) = id.map_err(|_| {
         ApiError::new(
             FailureKind::InvalidRequest,
@@ -52,13 +63,13 @@ pub async fn show(
     if Auto::called(&name).is_some()
         && let Some(auto) = auto(&overview, &settings.name)
     {
-        return Ok(Reply(auto));
+        return Ok(written(auto));
     }
     let model = overview.model(&known.id(&name)).ok_or_else(|| {
         let online: Vec<&str> = overview.models.iter().map(|model| &*model.name).collect();
         unknown(&name, &online)
     })?;
-    Ok(Reply(entry(model, &settings.name, &known)))
+    Ok(written(entry(model, &settings.name, &known)))
 }
 
 /// A model nobody serves and nobody has heard of, and what is online.

@@ -1,9 +1,6 @@
-//! Anthropic's dialect, as far as it is spoken here: failures in its envelope.
+//! Failures in Anthropic's envelope.
 
 use serde_json::{Value, json};
-
-/// Where its endpoints are.
-pub const MESSAGES: &str = "/v1/messages";
 
 /// An error body of OpenAI's shape in Anthropic's: `{"type":"error","error":{"type","message",...},"request_id"}`. Its
 /// other keys stay for clients of the public network.

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use crate::http::route::{Answers, Route};
 use muster_protocol::anthropic;
+use muster_protocol::anthropic::MESSAGES;
+use muster_protocol::anthropic::schema as messages;
 use muster_protocol::openai::chat::schema as chat;
 use muster_protocol::openai::error;
 
@@ -30,6 +32,10 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
     };
     let success = |contents: Vec<Content>| vec![(200, "Success.", contents)];
     let json = |name: &str| success(vec![Content::json(reference(name))]);
+    let either = |ours: &str, theirs: &str| {
+        let schema = json!({"anyOf": [reference(ours), reference(theirs)]});
+        success(vec![Content::json(schema)])
+    };
     let replies = match (route.method, route.path) {
         ("GET", "/") => json("ServiceDescription"),
         ("GET", "/.well-known/serviceinfo") => json("ServiceInfo"),
@@ -46,8 +52,8 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
         ("GET", "/openapi.json" | "/api/swagger.json") => {
             success(vec![Content::json(json!({"type": "object"}))])
         }
-        ("GET", "/v1/models") => json("ModelList"),
-        ("GET", "/v1/models/{*id}") => json("Model"),
+        ("GET", "/v1/models") => either("ModelList", "MessageModelList"),
+        ("GET", "/v1/models/{*id}") => either("Model", "MessageModel"),
         ("GET", "/v1/status") => json("ServiceStatus"),
         ("GET", "/v1/workers") => json("WorkerList"),
         ("GET", "/v1/workers/check") => json("WorkerCheck"),
@@ -58,6 +64,10 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
                 Content::of("text/event-stream", events),
             ])
         }
+        ("POST", MESSAGES) => success(vec![
+            Content::json(reference("Message")),
+            Content::of("text/event-stream", reference("MessageEvent")),
+        ]),
         ("POST", "/api/v2/dev/test-user") => json("TestUser"),
         ("PUT", "/media/{*id}") => json("MediaUpload"),
         _ => match route.answers {
@@ -88,6 +98,11 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
                 "Address of the end user; for services, with their passkey in Proxy-Authorization.";
             parameters.push(header("Proxied-For", about));
         }
+        ("POST", MESSAGES) => {
+            let mut content = Content::json(reference("MessageRequest"));
+            content.example = Some(messages::example());
+            body.push(content);
+        }
         ("POST", "/api/v2/dev/test-user") => {
             body.push(Content::json(reference("TestUserInput")));
         }
@@ -112,6 +127,7 @@ fn binary(kind: &'static str) -> Content {
 /// Schemas by their names.
 pub fn schemas() -> Vec<(&'static str, Value)> {
     let mut schemas = chat::schemas();
+    schemas.extend(messages::schemas());
     schemas.extend([
         ("Error", error::schema()),
         ("AnthropicError", anthropic::error_schema()),

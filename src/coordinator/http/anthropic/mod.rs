@@ -1,0 +1,11 @@
+//! Anthropic's routes.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `messages` | messages |
+//! | `models` | the list of models for Anthropic's clients |
+//! | `signatures` | signatures of thoughts |
+
+pub mod messages;
+pub mod models;
+mod signatures;

@@ -1,0 +1,283 @@
+//! Every field of a request, once: honoured, or refused by its name.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::dialect::Reading;
+use crate::openai::chat::IgnoredFields;
+use crate::openai::field::{self, Field};
+use crate::openai::shape::kind;
+use crate::openai::{Problem, Shape, Strictness};
+
+use super::blocks::{self, Conversation};
+use super::dialect::{MessagesDialect, Signer};
+use super::tools;
+
+/// The request so far, as a chat body.
+#[derive(Default)]
+pub struct Draft {
+    chat: Map<String, Value>,
+    system: Option<Value>,
+    messages: Option<Value>,
+    thinking: Option<bool>,
+}
+
+/// What a body asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    Message,
+    /// The number of tokens of its prompt.
+    Count,
+}
+
+/// Of the thinking budget, in tokens: below it the effort is low, and medium below the second.
+const EFFORT_STEPS: [u64; 2] = [4096, 16_384];
+const MOST_TOKENS: i64 = u32::MAX as i64;
+
+const fn field(
+    name: &'static str,
+    shape: Shape,
+    about: &'static str,
+    take: fn(&mut Draft, Value) -> Result<(), Problem>,
+) -> Field<Draft> {
+    Field {
+        name,
+        about,
+        shape,
+        take,
+    }
+}
+
+#[rustfmt::skip]
+pub const FIELDS: &[Field<Draft>] = &[
+    field("model", Shape::Text, "Model name as listed by /v1/models.", |draft, value| draft.put("model", value)),
+    field("messages", Shape::List, "Conversation so far; ends with a user message.", |draft, value| {
+        draft.messages = Some(value);
+        Ok(())
+    }),
+    field("system", Shape::Either(&[Shape::Text, Shape::List]), "System prompt: a string or text blocks.", |draft, value| {
+        draft.system = Some(value);
+        Ok(())
+    }),
+    field("max_tokens", Shape::Integer(1..=MOST_TOKENS), "Maximum number of generated tokens, including thinking; the model's limit if absent.", |draft, value| {
+        draft.put("max_tokens", value)
+    }),
+    field("stream", Shape::Flag, "Send events as tokens are generated.", |draft, value| draft.put("stream", value)),
+    field("stop_sequences", Shape::List, "Up to four strings that end the answer; stop_sequence names the one that did.", |draft, value| {
+        draft.put("stop", value)
+    }),
+    field("temperature", Shape::Number(0.0..=1.0), "Sampling temperature; 0 takes the most likely token.", |draft, value| {
+        draft.put("temperature", value)
+    }),
+    field("top_p", Shape::Number(0.0..=1.0), "Sample from the most likely tokens with this total probability.", |draft, value| {
+        draft.put("top_p", value)
+    }),
+    field("top_k", Shape::Integer(0..=1_000_000), "Sample from this many most likely tokens.", |draft, value| {
+        draft.put("top_k", value)
+    }),
+    field("tools", Shape::List, "Tools of your own, with input_schema; server tools are refused.", |draft, value| {
+        draft.put("tools", tools::declared(value)?)
+    }),
+    field("tool_choice", Shape::Object, "auto, any, tool or none; disable_parallel_tool_use allows one call.", |draft, value| {
+        let choice = tools::choice(&value)?;
+        draft.put("tool_choice", choice.choice)?;
+        match choice.is_single {
+            true => draft.put("parallel_tool_calls", false.into()),
+            false => Ok(()),
+        }
+    }),
+    field("thinking", Shape::Object, "enabled, adaptive or disabled. budget_tokens becomes the template's reasoning effort; thinking counts towards max_tokens.", |draft, value| {
+        draft.think(&value)
+    }),
+    field("output_config", Shape::Object, "effort, and format: a JSON schema that the answer keeps to.", |draft, value| {
+        draft.output_config(value)
+    }),
+    field("output_format", Shape::Object, "Older place of output_config.format.", |draft, value| {
+        draft.format("output_format", value)
+    }),
+    field("metadata", Shape::Object, "user_id: your identifier of the end user; no effect.", |_, value| {
+        check_metadata(&value)
+    }),
+    field("cache_control", Shape::Object, "No effect: common beginnings of prompts are cached automatically.", |_, value| {
+        check_cache_control("cache_control", &value)
+    }),
+    field("service_tier", Shape::Word(&["auto", "standard_only"]), "No effect: one tier exists.", |_, _| Ok(())),
+
+    field("container", Shape::Either(&[Shape::Text, Shape::Object]), "Not supported: no code execution.", |_, _| never("container")),
+    field("mcp_servers", Shape::List, "Not supported: connect to MCP servers in your client.", |_, value| {
+        match value.as_array().is_some_and(Vec::is_empty) {
+            true => Ok(()),
+            false => never("mcp_servers"),
+        }
+    }),
+    field("context_management", Shape::Object, "Not supported: messages are used as they are sent.", |_, _| never("context_management")),
+    field("inference_geo", Shape::Text, "Not supported.", |_, _| never("inference_geo")),
+];
+
+/// A body of `/v1/messages`, or of its `count_tokens`.
+pub fn read(
+    body: Value,
+    purpose: Purpose,
+    wanted: &IgnoredFields,
+    signer: &Arc<dyn Signer>,
+) -> Result<Reading, Problem> {
+    let is_known = |name: &str| FIELDS.iter().any(|field| field.name == name);
+    let read = |body: Value| read_strictly(body, purpose, &**signer);
+    let ((chat, places), _, ignored) = field::leniently(body, wanted, is_known, read)?;
+    Ok(Reading {
+        chat,
+        dialect: Box::new(MessagesDialect::new(places, Arc::clone(signer))),
+        ignored,
+    })
+}
+
+/// The chat body, and of each of its messages the index of the client's.
+fn read_strictly(
+    body: Value,
+    purpose: Purpose,
+    signer: &dyn Signer,
+) -> Result<(Value, Vec<Option<usize>>), Problem> {
+    let Value::Object(entries) = body else {
+        let found = kind(&body);
+        let message = format!("the body must be a JSON object, found {found}");
+        return Err(Problem::malformed(message));
+    };
+    let mut draft = Draft::default();
+    field::read(FIELDS, entries, Strictness::Refuse, &mut draft)?;
+    if purpose == Purpose::Count {
+        for name in ["stream", "max_tokens"] {
+            draft.chat.remove(name);
+        }
+    }
+    draft.finish(signer)
+}
+
+impl Draft {
+    fn put(&mut self, name: &str, value: Value) -> Result<(), Problem> {
+        self.chat.insert(name.to_owned(), value);
+        Ok(())
+    }
+
+    fn think(&mut self, value: &Value) -> Result<(), Problem> {
+        let entries = value.as_object().into_iter().flatten();
+        for (name, value) in entries {
+            match name.as_str() {
+                "type" | "budget_tokens" => {}
+                "display" => Shape::Word(&["summarized"]).check("thinking.display", value)?,
+                _ => {
+                    return Err(field::unknown(
+                        "thinking.",
+                        name,
+                        ["type", "budget_tokens", "display"],
+                    ));
+                }
+            }
+        }
+        Shape::Word(&["enabled", "disabled", "adaptive"]).check("thinking.type", &value["type"])?;
+        if value["type"] == "disabled" {
+            self.thinking = Some(false);
+            return Ok(());
+        }
+        self.thinking = Some(true);
+        match &value["budget_tokens"] {
+            Value::Null => Ok(()),
+            budget => {
+                Shape::Integer(1..=MOST_TOKENS).check("thinking.budget_tokens", budget)?;
+                let budget = budget.as_u64().unwrap_or_default();
+                let [low, medium] = EFFORT_STEPS;
+                let effort = match budget {
+                    budget if budget < low => "low",
+                    budget if budget < medium => "medium",
+                    _ => "high",
+                };
+                self.chat
+                    .entry("reasoning_effort")
+                    .or_insert_with(|| effort.into());
+                Ok(())
+            }
+        }
+    }
+
+    fn output_config(&mut self, value: Value) -> Result<(), Problem> {
+        let Value::Object(entries) = value else {
+            return Ok(());
+        };
+        for (name, value) in entries {
+            match name.as_str() {
+                _ if value.is_null() => {}
+                "effort" => {
+                    const EFFORTS: &[&str] = &["low", "medium", "high", "xhigh", "max"];
+                    Shape::Word(EFFORTS).check("output_config.effort", &value)?;
+                    self.put("reasoning_effort", value)?;
+                }
+                "format" => self.format("output_config.format", value)?,
+                _ => {
+                    return Err(field::unknown(
+                        "output_config.",
+                        &name,
+                        ["effort", "format"],
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn format(&mut self, place: &str, value: Value) -> Result<(), Problem> {
+        Shape::Word(&["json_schema"]).check(&format!("{place}.type"), &value["type"])?;
+        Shape::Object.check(&format!("{place}.schema"), &value["schema"])?;
+        if let Value::Object(entries) = &value {
+            field::nothing_but(&["type", "schema"], place, entries)?;
+        }
+        let format = json!({"name": "output", "schema": value["schema"], "strict": true});
+        self.put(
+            "response_format",
+            json!({"type": "json_schema", "json_schema": format}),
+        )
+    }
+
+    fn finish(mut self, signer: &dyn Signer) -> Result<(Value, Vec<Option<usize>>), Problem> {
+        let messages = self.messages.take().ok_or_else(|| {
+            Problem::invalid("messages", "messages is missing: send at least one")
+        })?;
+        let mut conversation = Conversation::default();
+        if let Some(system) = self.system.take() {
+            conversation.system(system)?;
+        }
+        blocks::read(messages, signer, &mut conversation)?;
+        if let Some(is_thinking) = self.thinking {
+            self.put("enable_thinking", is_thinking.into())?;
+        }
+        let Conversation { messages, places } = conversation;
+        self.put("messages", messages.into())?;
+        Ok((Value::Object(self.chat), places))
+    }
+}
+
+/// `cache_control` of a block or of the request: an automatic cache does what it asks for.
+pub fn check_cache_control(place: &str, value: &Value) -> Result<(), Problem> {
+    if value.is_null() {
+        return Ok(());
+    }
+    Shape::Object.check(place, value)?;
+    if let Value::Object(entries) = value {
+        field::nothing_but(&["type", "ttl"], place, entries)?;
+    }
+    Shape::Word(&["ephemeral"]).check(&format!("{place}.type"), &value["type"])
+}
+
+fn check_metadata(value: &Value) -> Result<(), Problem> {
+    if let Value::Object(entries) = value {
+        field::nothing_but(&["user_id"], "metadata", entries)?;
+    }
+    match &value["user_id"] {
+        Value::Null => Ok(()),
+        id => Shape::Text.check("metadata.user_id", id),
+    }
+}
+
+fn never(name: &'static str) -> Result<(), Problem> {
+    let message = format!("{name} is not supported here");
+    Err(Problem::unsupported(name, message))
+}

@@ -1,0 +1,142 @@
+//! One message at the end, gathered from its events.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::dialect::ReplyBuilder;
+use crate::job::{Channel, Event, FinishReason, Usage};
+use crate::openai::chat::{Ending, Grid, Head};
+
+use super::dialect::{Signer, call_id, stop, usage};
+
+#[derive(Debug)]
+pub struct MessageBuilder {
+    id: String,
+    model: Arc<str>,
+    signer: Arc<dyn Signer>,
+    content: Content,
+    ending: Option<Ending>,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    thinking: String,
+    text: String,
+    calls: Vec<Call>,
+    is_refused: bool,
+}
+
+#[derive(Debug, Default)]
+struct Call {
+    index: u32,
+    id: Option<String>,
+    name: String,
+    arguments: String,
+}
+
+impl MessageBuilder {
+    pub fn new(head: &Head, signer: Arc<dyn Signer>) -> Self {
+        Self {
+            id: head.id.clone(),
+            model: Arc::clone(&head.model),
+            signer,
+            content: Content::default(),
+            ending: None,
+        }
+    }
+}
+
+impl ReplyBuilder for MessageBuilder {
+    fn event(&mut self, _: u32, event: Event) {
+        let content = &mut self.content;
+        match event {
+            Event::Token(token) => match token.channel {
+                Channel::Content => content.text.push_str(&token.text),
+                Channel::Reasoning => content.thinking.push_str(&token.text),
+                Channel::Refusal => {
+                    content.is_refused = true;
+                    content.text.push_str(&token.text);
+                }
+            },
+            Event::ToolCall(piece) => {
+                let known = content
+                    .calls
+                    .iter()
+                    .position(|call| call.index == piece.index);
+                let place = known.unwrap_or_else(|| {
+                    content.calls.push(Call {
+                        index: piece.index,
+                        ..Call::default()
+                    });
+                    content.calls.len() - 1
+                });
+                let call = &mut content.calls[place];
+                call.id = piece.id.or(call.id.take());
+                call.name
+                    .push_str(piece.name.as_deref().unwrap_or_default());
+                call.arguments.push_str(&piece.arguments);
+            }
+            _ => {}
+        }
+    }
+
+    fn restart(&mut self, _: u32) {
+        self.content = Content::default();
+    }
+
+    fn end(&mut self, _: u32, ending: Ending) {
+        self.ending = Some(ending);
+    }
+
+    fn render(self: Box<Self>, grid: &Grid) -> Value {
+        let Ending {
+            finish,
+            usage: tokens,
+        } = self.ending.unwrap_or(Ending {
+            finish: FinishReason::Stop,
+            usage: Usage::default(),
+        });
+        let Content {
+            thinking,
+            text,
+            calls,
+            is_refused,
+        } = self.content;
+        let (reason, sequence) = stop(&finish, !calls.is_empty());
+        let mut blocks = Vec::new();
+        if !thinking.is_empty() {
+            let signature = self.signer.sign(&thinking);
+            blocks.push(json!({"type": "thinking", "thinking": thinking, "signature": signature}));
+        }
+        if !text.is_empty() {
+            blocks.push(json!({"type": "text", "text": text, "citations": null}));
+        }
+        for call in calls {
+            let id = call.id.unwrap_or_else(|| call_id(&self.id, call.index));
+            blocks.push(json!({
+                "type": "tool_use", "id": id, "name": call.name, "input": input(&call.arguments),
+            }));
+        }
+        json!({
+            "id": self.id,
+            "type": "message",
+            "role": "assistant",
+            "model": &*self.model,
+            "content": blocks,
+            "stop_reason": if is_refused { "refusal" } else { reason },
+            "stop_sequence": sequence,
+            "usage": usage(tokens),
+            "grid": grid.body(),
+        })
+    }
+}
+
+/// Arguments that the limit has cut off are no JSON: the client gets what there is of them.
+fn input(arguments: &str) -> Value {
+    match serde_json::from_str(arguments) {
+        Ok(Value::Object(input)) => Value::Object(input),
+        _ if arguments.trim().is_empty() => Value::Object(Map::new()),
+        _ => json!({"INVALID_JSON": arguments}),
+    }
+}

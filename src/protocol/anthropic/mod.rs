@@ -1,0 +1,30 @@
+//! Anthropic's Messages API: a body to a chat body, events to a message or to its stream, failures in its envelope.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `fields` | every field of a request, declared once |
+//! | `blocks` | messages and their content blocks to chat messages |
+//! | `tools` | tools, and which of them may be used |
+//! | `dialect` | the API as a [`Dialect`](crate::dialect::Dialect) |
+//! | `message` | one message at the end |
+//! | `stream` | the events of a stream |
+//! | `error` | failures in Anthropic's envelope |
+//! | [`schema`] | all of it as JSON Schema |
+
+mod blocks;
+mod dialect;
+mod error;
+mod fields;
+mod message;
+pub mod schema;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod tools;
+
+pub use dialect::{MessagesDialect, Signer};
+pub use error::{error_body, error_schema};
+pub use fields::{FIELDS, Purpose, read};
+
+/// Where its endpoints are.
+pub const MESSAGES: &str = "/v1/messages";

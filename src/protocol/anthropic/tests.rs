@@ -1,0 +1,306 @@
+//! Bodies as chat bodies, events as messages and streams.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use serde_json::{Value, json};
+
+use super::{Purpose, Signer, read};
+use crate::dialect::{Dialect, Reading};
+use crate::job::{Channel, Event, FinishReason, RequestId, TokenEvent, ToolCallEvent, Usage};
+use crate::openai::Problem;
+use crate::openai::Strictness;
+use crate::openai::chat::{ChatRequest, Ending, Grid, Head, IgnoredFields};
+
+/// Signs with the length.
+#[derive(Debug)]
+struct Lengths;
+
+impl Signer for Lengths {
+    fn sign(&self, thinking: &str) -> String {
+        thinking.len().to_string()
+    }
+
+    fn verifies(&self, thinking: &str, signature: &str) -> bool {
+        self.sign(thinking) == signature
+    }
+}
+
+fn reading(body: Value) -> Result<Reading, Problem> {
+    let signer: Arc<dyn Signer> = Arc::new(Lengths);
+    read(body, Purpose::Message, &IgnoredFields::None, &signer)
+}
+
+fn with(messages: Value) -> Value {
+    json!({"model": "tiny", "max_tokens": 10, "messages": messages})
+}
+
+fn chat(messages: Value) -> Value {
+    reading(with(messages)).unwrap().chat["messages"].clone()
+}
+
+#[track_caller]
+fn refused(body: Value, param: &str) {
+    let problem = reading(body).unwrap_err();
+    assert_eq!(problem.param.as_deref(), Some(param), "{problem}");
+}
+
+#[test]
+fn a_body_becomes_a_chat_body() {
+    let tool = json!({"name": "look", "description": "Looks.", "input_schema": {"type": "object"}, "strict": true});
+    let body = json!({
+        "model": "tiny", "max_tokens": 10, "system": [{"type": "text", "text": "Be brief."}],
+        "messages": [{"role": "user", "content": "hi"}], "tools": [tool], "stop_sequences": ["x"],
+        "tool_choice": {"type": "any", "disable_parallel_tool_use": true}, "thinking": {"type": "enabled", "budget_tokens": 2048},
+        "temperature": 0.5, "top_k": 5, "metadata": {"user_id": "u"},
+    });
+    let chat = reading(body).unwrap().chat;
+    assert_eq!(
+        chat,
+        json!({
+            "model": "tiny", "max_tokens": 10, "stop": ["x"], "tool_choice": "required", "parallel_tool_calls": false,
+            "reasoning_effort": "low", "enable_thinking": true, "temperature": 0.5, "top_k": 5,
+            "tools": [{"type": "function", "function": {
+                "name": "look", "description": "Looks.", "parameters": {"type": "object"}, "strict": true,
+            }}],
+            "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}],
+        })
+    );
+    assert!(ChatRequest::read(chat, Strictness::Refuse).is_ok());
+}
+
+#[test]
+fn turns_are_joined_and_tool_results_are_messages() {
+    let thought = json!({"type": "thinking", "thinking": "hm", "signature": "2"});
+    let call = json!({"type": "tool_use", "id": "t1", "name": "look", "input": {"at": 1}});
+    let result = json!({"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "seen"}], "is_error": true});
+    let messages = chat(json!([
+        {"role": "user", "content": "a"},
+        {"role": "user", "content": [{"type": "text", "text": "b"}]},
+        {"role": "assistant", "content": [thought, {"type": "text", "text": "c"}, call]},
+        {"role": "user", "content": [result, {"type": "text", "text": "d"}]},
+    ]));
+    assert_eq!(
+        messages,
+        json!([
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+            {"role": "assistant", "content": "c", "reasoning_content": "hm", "tool_calls": [
+                {"id": "t1", "type": "function", "function": {"name": "look", "arguments": "{\"at\":1}"}},
+            ]},
+            {"role": "tool", "tool_call_id": "t1", "content": "Error: seen"},
+            {"role": "user", "content": "d"},
+        ])
+    );
+}
+
+#[test]
+fn documents_and_images_are_read() {
+    let document = json!({"type": "document", "title": "T", "source": {"type": "text", "media_type": "text/plain", "data": "x"}});
+    let image = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}});
+    let messages = chat(json!([{"role": "user", "content": [document, image]}]));
+    assert_eq!(messages[0]["content"][0]["text"], "T\nx");
+    let url = &messages[0]["content"][1]["image_url"]["url"];
+    assert_eq!(url, "data:image/png;base64,AA==");
+}
+
+#[test]
+fn refusals_name_the_place() {
+    let user = |block: Value| with(json!([{"role": "user", "content": [block]}]));
+    refused(
+        user(json!({"type": "hologram"})),
+        "messages.0.content.0.type",
+    );
+    refused(user(json!({"type": "text"})), "messages.0.content.0.text");
+    refused(
+        user(json!({"type": "text", "text": "x", "txet": 1})),
+        "messages.0.content.0.txet",
+    );
+    let pdf = json!({"type": "base64", "media_type": "application/pdf", "data": ""});
+    refused(
+        user(json!({"type": "document", "source": pdf})),
+        "messages.0.content.0.source.type",
+    );
+    let result = json!({"type": "tool_result", "tool_use_id": "t9"});
+    refused(user(result), "messages.0.content.0.tool_use_id");
+    refused(with(json!([])), "messages");
+    refused(
+        with(json!([{"role": "assistant", "content": "x"}])),
+        "messages.0",
+    );
+    refused(
+        with(json!([{"role": "system", "content": "x"}])),
+        "messages.0.role",
+    );
+    let forged = json!({"type": "thinking", "thinking": "hm", "signature": "3"});
+    let talk =
+        json!([{"role": "assistant", "content": [forged]}, {"role": "user", "content": "x"}]);
+    refused(with(talk), "messages.0.content.0.signature");
+    let tools = |tools: Value| {
+        let mut body = with(json!([{"role": "user", "content": "x"}]));
+        body["tools"] = tools;
+        body
+    };
+    refused(
+        tools(json!([{"type": "web_search_20250305", "name": "web_search"}])),
+        "tools.0.type",
+    );
+    let tool = json!({"name": "look", "input_schema": {"type": "object"}});
+    refused(tools(json!([tool, tool])), "tools.1.name");
+    let mut body = with(json!([{"role": "user", "content": "x"}]));
+    body["temprature"] = 1.into();
+    refused(body, "temprature");
+}
+
+#[test]
+fn fields_of_the_chat_body_have_the_clients_names() {
+    let mut body =
+        with(json!([{"role": "user", "content": "x"}, {"role": "user", "content": "y"}]));
+    body["system"] = "s".into();
+    let dialect = reading(body).unwrap().dialect;
+    let check = |chat: &str, expected: &str| assert_eq!(dialect.param(chat), expected, "{chat}");
+    check("messages[0].content", "system");
+    check("messages[1].content[0]", "messages.0");
+    check(
+        "tools[2].function.parameters.properties",
+        "tools.2.input_schema.properties",
+    );
+    check("stop", "stop_sequences");
+    check(
+        "response_format.json_schema.schema.not",
+        "output_config.format.schema.not",
+    );
+    check("temperature", "temperature");
+}
+
+fn said(channel: Channel, text: &str) -> Event {
+    Event::Token(TokenEvent {
+        channel,
+        text: text.to_owned(),
+        ..TokenEvent::default()
+    })
+}
+
+fn piece(index: u32, name: Option<&str>, arguments: &str) -> Event {
+    Event::ToolCall(ToolCallEvent {
+        index,
+        name: name.map(str::to_owned),
+        arguments: arguments.to_owned(),
+        ..ToolCallEvent::default()
+    })
+}
+
+fn events() -> Vec<Event> {
+    vec![
+        Event::Started {
+            prompt_tokens: 11,
+            cached_tokens: 4,
+        },
+        said(Channel::Reasoning, "hm"),
+        said(Channel::Content, "He\"y"),
+        piece(0, Some("look"), "{\"at\":"),
+        piece(0, None, "1}"),
+        piece(1, Some("look"), "{}"),
+    ]
+}
+
+fn ending(finish: FinishReason) -> Ending {
+    let usage = Usage {
+        prompt_tokens: 11,
+        cached_tokens: 4,
+        completion_tokens: 6,
+        reasoning_tokens: 1,
+    };
+    Ending { finish, usage }
+}
+
+fn started() -> (Box<dyn Dialect>, ChatRequest, Head) {
+    let Reading { chat, dialect, .. } =
+        reading(with(json!([{"role": "user", "content": "x"}]))).unwrap();
+    let request = ChatRequest::read(chat, Strictness::Refuse).unwrap();
+    let head = Head::new("msg_", RequestId(uuid::Uuid::nil()), 0, "tiny".into());
+    (dialect, request, head)
+}
+
+#[test]
+fn a_message_has_its_blocks_and_reason() {
+    let (dialect, request, head) = started();
+    let replied = |events: Vec<Event>, finish| {
+        let mut reply = dialect.reply(&request, &head);
+        events.into_iter().for_each(|event| reply.event(0, event));
+        reply.end(0, ending(finish));
+        reply.render(&Grid::default())
+    };
+    let message = replied(events(), FinishReason::ToolCalls);
+    let id = |index: u32| format!("toolu_{}_{index}", uuid::Uuid::nil().simple());
+    assert_eq!(
+        message["content"],
+        json!([
+            {"type": "thinking", "thinking": "hm", "signature": "2"},
+            {"type": "text", "text": "He\"y", "citations": null},
+            {"type": "tool_use", "id": id(0), "name": "look", "input": {"at": 1}},
+            {"type": "tool_use", "id": id(1), "name": "look", "input": {}},
+        ])
+    );
+    assert_eq!(message["stop_reason"], "tool_use");
+    assert_eq!(message["usage"]["input_tokens"], 7);
+    let stopped = replied(
+        vec![said(Channel::Content, "a")],
+        FinishReason::StopString("x".into()),
+    );
+    assert_eq!(stopped["stop_reason"], "stop_sequence");
+    assert_eq!(stopped["stop_sequence"], "x");
+}
+
+#[test]
+fn a_stream_has_its_events_in_order() {
+    let (dialect, request, head) = started();
+    let mut writer = dialect.stream(&request, &head);
+    let mut out = BytesMut::new();
+    writer.open(0, &mut out);
+    for event in events() {
+        writer.event(0, &event, &mut out);
+    }
+    writer.end(
+        0,
+        ending(FinishReason::ToolCalls),
+        &Grid::default(),
+        &mut out,
+    );
+    let text = String::from_utf8(out.to_vec()).unwrap();
+    let mut seen = Vec::new();
+    for event in text.split_terminator("\n\n") {
+        let (name, data) = event.split_once('\n').unwrap();
+        let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!(name.strip_prefix("event: "), data["type"].as_str());
+        let delta = data["delta"]["type"].as_str();
+        seen.push(
+            match (data["type"].as_str().unwrap(), data["index"].as_u64()) {
+                (kind, Some(index)) => format!("{kind} {index} {}", delta.unwrap_or_default()),
+                (kind, None) => kind.to_owned(),
+            },
+        );
+    }
+    assert_eq!(
+        seen,
+        [
+            "message_start",
+            "ping",
+            "content_block_start 0 ",
+            "content_block_delta 0 thinking_delta",
+            "content_block_delta 0 signature_delta",
+            "content_block_stop 0 ",
+            "content_block_start 1 ",
+            "content_block_delta 1 text_delta",
+            "content_block_stop 1 ",
+            "content_block_start 2 ",
+            "content_block_delta 2 input_json_delta",
+            "content_block_delta 2 input_json_delta",
+            "content_block_stop 2 ",
+            "content_block_start 3 ",
+            "content_block_delta 3 input_json_delta",
+            "content_block_stop 3 ",
+            "message_delta",
+            "message_stop",
+        ]
+    );
+}

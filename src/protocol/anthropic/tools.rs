@@ -1,0 +1,118 @@
+//! Tools of the client, and which of them may be used.
+
+use serde_json::{Map, Value, json};
+
+use crate::openai::nearest::shortened;
+use crate::openai::{Problem, Shape, field};
+
+use super::fields::check_cache_control;
+
+/// What `tool_choice` becomes.
+pub struct Choice {
+    pub choice: Value,
+    /// At most one call.
+    pub is_single: bool,
+}
+
+/// Tools as the chat API declares them.
+pub fn declared(tools: Value) -> Result<Value, Problem> {
+    let Value::Array(tools) = tools else {
+        return Ok(tools);
+    };
+    let mut declared: Vec<Value> = Vec::with_capacity(tools.len());
+    for (index, tool) in tools.into_iter().enumerate() {
+        let tool = one(&format!("tools.{index}"), tool)?;
+        let name = &tool["function"]["name"];
+        if declared
+            .iter()
+            .any(|known| known["function"]["name"] == *name)
+        {
+            let param = format!("tools.{index}.name");
+            let name = shortened(name.as_str().unwrap_or_default());
+            let message = format!("{param}: another tool is called {name:?}");
+            return Err(Problem::invalid(param, message));
+        }
+        declared.push(tool);
+    }
+    Ok(declared.into())
+}
+
+fn one(place: &str, tool: Value) -> Result<Value, Problem> {
+    const KEYS: &[&str] = &[
+        "type",
+        "name",
+        "description",
+        "input_schema",
+        "strict",
+        "cache_control",
+        "input_examples",
+        "eager_input_streaming",
+    ];
+    Shape::Object.check(place, &tool)?;
+    let Value::Object(mut tool) = tool else {
+        return Ok(tool);
+    };
+    tool.retain(|_, value| !value.is_null());
+    if let Some(kind) = tool.get("type").filter(|kind| *kind != "custom") {
+        let param = format!("{place}.type");
+        let kind = shortened(kind.as_str().unwrap_or_default());
+        let message = format!(
+            "{param}: {kind:?} is not supported here: declare the tool with an input_schema"
+        );
+        return Err(Problem::unsupported(param, message));
+    }
+    field::nothing_but(KEYS, place, &tool)?;
+    if tool.contains_key("input_examples") {
+        let param = format!("{place}.input_examples");
+        let message = format!("{param} is not supported here: put examples into the description");
+        return Err(Problem::unsupported(param, message));
+    }
+    if let Some(value) = tool.get("cache_control") {
+        check_cache_control(&format!("{place}.cache_control"), value)?;
+    }
+    if let Some(value) = tool.get("eager_input_streaming") {
+        // Pieces of the input are always sent as they are generated.
+        Shape::Flag.check(&format!("{place}.eager_input_streaming"), value)?;
+    }
+    for (name, shape) in [("name", Shape::Text), ("input_schema", Shape::Object)] {
+        let value = tool.get(name).unwrap_or(&Value::Null);
+        shape.check(&format!("{place}.{name}"), value)?;
+    }
+    let mut function = Map::new();
+    for (name, theirs) in [
+        ("name", "name"),
+        ("description", "description"),
+        ("parameters", "input_schema"),
+        ("strict", "strict"),
+    ] {
+        if let Some(value) = tool.remove(theirs) {
+            function.insert(name.to_owned(), value);
+        }
+    }
+    Ok(json!({"type": "function", "function": function}))
+}
+
+pub fn choice(value: &Value) -> Result<Choice, Problem> {
+    const KEYS: &[&str] = &["type", "name", "disable_parallel_tool_use"];
+    if let Value::Object(entries) = value {
+        field::nothing_but(KEYS, "tool_choice", entries)?;
+    }
+    Shape::Word(&["auto", "any", "tool", "none"]).check("tool_choice.type", &value["type"])?;
+    let single = &value["disable_parallel_tool_use"];
+    if !single.is_null() {
+        Shape::Flag.check("tool_choice.disable_parallel_tool_use", single)?;
+    }
+    let choice = match value["type"].as_str() {
+        Some("any") => "required".into(),
+        Some("none") => "none".into(),
+        Some("tool") => {
+            Shape::Text.check("tool_choice.name", &value["name"])?;
+            json!({"type": "function", "function": {"name": value["name"]}})
+        }
+        _ => "auto".into(),
+    };
+    Ok(Choice {
+        choice,
+        is_single: *single == Value::Bool(true),
+    })
+}
