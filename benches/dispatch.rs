@@ -65,6 +65,7 @@ impl Network {
         let models = self.models.iter().map(|name| ServedModel {
             name: name.clone(),
             slots: 64,
+            tasks: Capabilities::GENERATE,
         });
         let registration = Registration {
             session: SessionId(worker as u64),

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 
 use muster_process::tasks::Tasks;
-use muster_protocol::job::{Body, Event, Job, TextInput};
+use muster_protocol::job::{Body, EncodeRequest, Event, Job, TextInput};
 use muster_protocol::legacy::written::MOST_KEPT;
 
 /// Of longer texts the beginning is counted, and the rest taken to be like it. Of what is stored all is counted.
@@ -180,6 +180,7 @@ fn is_short(job: &Job, output: &Output) -> bool {
             }
         },
         Body::Image(_) | Body::Form(_) => true,
+        Body::Encode(request) => !request.is_computed() || request.size() <= left,
     }
 }
 
@@ -228,26 +229,42 @@ impl Question {
 
 /// Its tokens, and a fourth of its characters.
 fn count_prompt(job: &Job) -> (u32, u32) {
-    let Body::Text(request) = &job.body else {
-        return (0, 0);
-    };
-    let mut text = Text::default();
-    match &request.input {
-        TextInput::Tokens(tokens) => {
-            let tokens = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
-            return (tokens, tokens);
-        }
+    let (mut text, mut tokens) = (Text::default(), 0_usize);
+    match &job.body {
+        Body::Text(request) => gather_input(&request.input, &mut text, &mut tokens),
+        Body::Encode(request) => match &**request {
+            EncodeRequest::Embed { inputs, .. } => inputs
+                .iter()
+                .for_each(|input| gather_input(input, &mut text, &mut tokens)),
+            EncodeRequest::Rerank { query, documents } => documents.iter().for_each(|document| {
+                text.push(query);
+                text.push(document);
+            }),
+            // Costs nothing.
+            EncodeRequest::Tokenize { .. } | EncodeRequest::Detokenize { .. } => {}
+        },
+        Body::Image(_) | Body::Form(_) => {}
+    }
+    let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
+    (
+        text.count().saturating_add(tokens),
+        text.quarter().saturating_add(tokens),
+    )
+}
+
+fn gather_input(input: &TextInput, text: &mut Text, tokens: &mut usize) {
+    match input {
+        TextInput::Tokens(ids) => *tokens += ids.len(),
         TextInput::Prompt(prompt) => text.push(prompt),
         TextInput::Chat(chat) => {
             chat.messages
                 .iter()
-                .for_each(|message| gather(message, &mut text));
+                .for_each(|message| gather(message, text));
             chat.tools
                 .iter()
                 .for_each(|tool| text.push(&tool.to_string()));
         }
     }
-    (text.count(), text.quarter())
 }
 
 /// The words of a message: its strings, without those that are whole files.

@@ -18,6 +18,8 @@ mod clients;
 mod config;
 mod demo;
 mod documents;
+#[cfg(feature = "coordinator")]
+mod encode;
 mod engine;
 #[cfg(feature = "coordinator")]
 mod examples;

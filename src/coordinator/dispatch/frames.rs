@@ -177,6 +177,7 @@ impl Dispatcher {
         let most = job.and_then(|job| match &job.body {
             Body::Text(text) => text.max_tokens.or(job.limits.output_tokens),
             Body::Image(_) | Body::Form(_) => None,
+            Body::Encode(_) => Some(0),
         });
         let most = most.unwrap_or(u32::MAX);
         usage.completion_tokens = usage.completion_tokens.min(most);

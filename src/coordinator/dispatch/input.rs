@@ -146,6 +146,8 @@ pub struct ServedModel {
     pub name: Arc<str>,
     /// At most so many jobs of it at once.
     pub slots: u32,
+    /// What this model can do of [`Capabilities::TASKS`].
+    pub tasks: Capabilities,
 }
 
 /// What was agreed at the handshake. A peer of the public network has none of it.

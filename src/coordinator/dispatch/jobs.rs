@@ -268,7 +268,7 @@ impl Delivered {
                 self.note(&call.ids, "", tells_tokens);
                 true
             }
-            Event::Media(_) => {
+            Event::Media(_) | Event::Encoded(_) => {
                 self.note(&[], "", false);
                 true
             }
@@ -314,6 +314,7 @@ pub fn weight(event: &Event) -> usize {
             let named = [&call.id, &call.name].into_iter().flatten();
             call.arguments.len() + named.map(|text| text.len()).sum::<usize>()
         }
+        Event::Encoded(result) => result.weight(),
         _ => 0,
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
 use muster_protocol::job::{
-    AccountId, Capabilities, Formats, Job, Kind, Privacy, Reach, Targets, WorkerId,
+    AccountId, Body, Capabilities, Formats, Job, Kind, Privacy, Reach, Targets, WorkerId,
 };
 
 use super::clock::{Mono, Table};
@@ -113,6 +113,7 @@ impl Need {
                 .limits
                 .requires
                 .with(also)
+                .with_if(matches!(job.body, Body::Text(_)), Capabilities::GENERATE)
                 .with_if(!job.durable, Capabilities::INTERACTIVE),
             context: job.limits.prompt_tokens.saturating_add(1),
             reach: Reach {
@@ -212,14 +213,11 @@ impl Lanes {
 
     /// Lists a worker wherever it can serve.
     pub fn attach(&mut self, worker: &mut Worker) {
-        let offered = worker.models.iter().filter(|model| model.offered);
-        let names = offered.map(|model| model.name.clone());
-        let names: Vec<_> = names.chain(ANY.iter().cloned()).collect();
         let mut named = BTreeSet::new();
-        for name in names {
+        for (name, profile) in profiles(worker) {
             let model = self.models.entry(name).or_default();
             model.workers.insert(worker.id);
-            *model.profiles.entry(worker.profile).or_default() += 1;
+            *model.profiles.entry(profile).or_default() += 1;
             *model.contexts.entry(worker.profile.context).or_default() += 1;
             named.extend(&model.lanes);
         }
@@ -238,15 +236,14 @@ impl Lanes {
 
     /// Takes a worker off all its lanes, which are returned.
     pub fn detach(&mut self, worker: &mut Worker) -> Vec<LaneId> {
-        let names = worker.models.iter().map(|served| &served.name);
-        for name in names.chain(ANY.iter()) {
-            if let Some(model) = self.models.get_mut(name)
+        for (name, profile) in profiles(worker) {
+            if let Some(model) = self.models.get_mut(&name)
                 && model.workers.remove(&worker.id)
             {
-                lower(&mut model.profiles, worker.profile);
-                lower(&mut model.contexts, worker.profile.context);
+                lower(&mut model.profiles, profile);
+                lower(&mut model.contexts, profile.context);
             }
-            self.forget_model(name);
+            self.forget_model(&name);
         }
         let mut left = Vec::new();
         for listing in worker.listings.drain(..) {
@@ -424,17 +421,32 @@ impl Lanes {
     }
 }
 
+/// The names that a worker is listed under, and what it can do by each.
+fn profiles(worker: &Worker) -> Vec<(Arc<str>, Profile)> {
+    let offered = worker.models.iter().filter(|model| model.offered);
+    let named = offered.map(|model| (model.name.clone(), worker.profile.of_model(model)));
+    let any = ANY.iter().map(|any| (any.clone(), worker.profile));
+    named.chain(any).collect()
+}
+
 /// Lists the worker in the lane, where it is not yet, if it can serve it; without a place: refreshing gives it one.
 fn enlist(worker: &mut Worker, id: LaneId, lane: &mut Lane) {
     if !worker.can_serve(&lane.need) {
         return;
     }
+    let can_do = |index: &usize| worker.models[*index].can_do(&lane.need);
     let offered = |model: &WorkerModel, name: &Arc<str>| model.offered && model.name == *name;
     let position = |name| worker.models.iter().position(|model| offered(model, name));
-    let models = match lane.need.models.is_empty() {
-        true => (0..worker.models.len()).collect(),
-        false => lane.need.models.iter().filter_map(position).collect(),
+    let models: Vec<usize> = match lane.need.models.is_empty() {
+        true => (0..worker.models.len()).filter(can_do).collect(),
+        false => {
+            let named = lane.need.models.iter().filter_map(position);
+            named.filter(can_do).collect()
+        }
     };
+    if models.is_empty() && !worker.models.is_empty() {
+        return;
+    }
     worker.listings.push(Listing {
         lane: id,
         models,

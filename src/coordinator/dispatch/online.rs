@@ -44,6 +44,8 @@ pub struct OnlineModel<'a> {
     pub running: u32,
     /// Jobs of it that the worker would take at once.
     pub free: u32,
+    /// What it can do of [`Capabilities::TASKS`].
+    pub tasks: Capabilities,
 }
 
 impl Dispatcher {
@@ -123,6 +125,7 @@ impl<'a> OnlineWorker<'a> {
             ready: model.ready,
             slots: model.slots.min(slots),
             running: model.running,
+            tasks: model.tasks,
             free: match self.has_room && model.ready {
                 true => room.min(model.slots.saturating_sub(model.running)),
                 false => 0,

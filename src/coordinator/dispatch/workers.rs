@@ -73,6 +73,8 @@ pub struct WorkerModel {
     pub running: u32,
     pub ready: bool,
     pub waiting: u32,
+    /// What it can do of [`Capabilities::TASKS`].
+    pub tasks: Capabilities,
 }
 
 /// By which of several models a job is done.
@@ -224,6 +226,7 @@ impl Worker {
                 running: 0,
                 ready: true,
                 waiting: 0,
+                tasks: Capabilities::default(),
             });
             self.models.len() - 1
         })
@@ -231,7 +234,10 @@ impl Worker {
 
     /// Its model for jobs of this need, if one has room.
     pub fn model_for(&self, need: &Need, choice: Choice) -> Option<usize> {
-        let open = |index: &usize| self.models[*index].has_room();
+        let open = |index: &usize| {
+            let model = &self.models[*index];
+            model.has_room() && model.can_do(need)
+        };
         let named = |name: &Arc<str>| self.models.iter().position(|model| model.name == *name);
         match need.models.is_empty() {
             true => choice.among((0..self.models.len()).filter(open)),
@@ -258,7 +264,10 @@ impl Worker {
         }
         for fresh in served_models(registration) {
             match self.models.iter_mut().find(|it| it.name == fresh.name) {
-                Some(model) => model.offered = true,
+                Some(model) => {
+                    model.offered = true;
+                    model.tasks = fresh.tasks;
+                }
                 None => self.models.push(fresh),
             }
         }
@@ -327,6 +336,7 @@ fn served_models(registration: &Registration) -> Vec<WorkerModel> {
         running: 0,
         ready: true,
         waiting: 0,
+        tasks: model.tasks.of(Capabilities::TASKS),
     });
     models.collect()
 }
@@ -342,6 +352,12 @@ impl Choice {
 }
 
 impl WorkerModel {
+    /// Whether it can do what the need has of the tasks that models differ in.
+    pub fn can_do(&self, need: &Need) -> bool {
+        let wanted = need.requires.of(Capabilities::TASKS);
+        self.tasks.contains(wanted)
+    }
+
     fn has_room(&self) -> bool {
         self.offered && self.ready && self.running < self.slots
     }
@@ -349,7 +365,8 @@ impl WorkerModel {
 
 impl Profile {
     fn of(registration: &Registration) -> Self {
-        let mut capabilities = registration.capabilities;
+        let tasks = registration.models.iter().map(|model| model.tasks);
+        let mut capabilities = tasks.fold(registration.capabilities, Capabilities::with);
         if registration.extensions.resume {
             capabilities = capabilities.with(Capabilities::CONTINUE);
         }
@@ -366,6 +383,15 @@ impl Profile {
             context: coarse_context(registration.context),
             reach: registration.polls.unwrap_or(Reach::ENDLESS),
             trusted: registration.trusted,
+        }
+    }
+
+    /// The same for one of its models.
+    pub fn of_model(self, model: &WorkerModel) -> Self {
+        let others = self.capabilities.missing_from(Capabilities::TASKS);
+        Self {
+            capabilities: others.with(model.tasks),
+            ..self
         }
     }
 

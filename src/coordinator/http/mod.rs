@@ -139,6 +139,10 @@ pub const ROUTES: &[Route] = &[
     Route::get("/v1/workers/ws",             Who::Anyone, Socket,  "Open the WebSocket of a worker; the key is sent in the first frame.", || get(socket::upgrade)),
 
     Route::post("/v1/chat/completions",      SUBMIT,      Stream,  "Create a chat completion, streamed or not.", || post(openai::chat::complete)),
+    Route::post("/tokenize",                 SUBMIT,      Json,    "Tokenize a text or a chat, as the model would read it.", || post(openai::tokens::tokenize)),
+    Route::post("/v1/tokenize",              SUBMIT,      Json,    "Tokenize a text or a chat, as the model would read it.", || post(openai::tokens::tokenize)),
+    Route::post("/detokenize",               SUBMIT,      Json,    "Turn tokens into text.", || post(openai::tokens::detokenize)),
+    Route::post("/v1/detokenize",            SUBMIT,      Json,    "Turn tokens into text.", || post(openai::tokens::detokenize)),
 
     Route::post("/v1/messages",              SUBMIT,      Stream,  "Create a message (Anthropic Messages API), streamed or not.", || post(anthropic::messages::create)),
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::error::ApiError;
 use crate::state::DoorSettings;
 use crate::switchboard::{ModelOnline, Overview, Switchboard};
-use muster_protocol::job::{FailureKind, Kind};
+use muster_protocol::job::FailureKind;
 
 use super::anthropic::models as anthropic;
 use super::open::KnownModels;
@@ -94,7 +94,7 @@ pub fn unknown(name: &str, online: &[&str]) -> ApiError {
 
 /// A chat with it would be answered now.
 fn is_chat_model(model: &ModelOnline) -> bool {
-    model.kinds.contains(Kind::Text) && model.is_interactive()
+    model.writes_text() && model.is_interactive()
 }
 
 /// There as long as there is a model it could become.

@@ -54,6 +54,14 @@ pub fn per_token(prompt_tokens: u32, billions: f64) -> f64 {
     size_factor(billions) / 125.0 * context_factor(prompt_tokens.max(FEWEST_TOKENS)) * 1000.0
 }
 
+/// What reading so many tokens is worth without writing any, in thousandths of a kudos. A network reads many tokens in
+/// the time in which it writes one.
+pub fn read(tokens: u32, billions: f64) -> f64 {
+    const WRITTEN_FOR_ONE: f64 = 20.0;
+    let worth = f64::from(tokens) / WRITTEN_FOR_ONE * per_token(0, billions);
+    worth.max(LEAST)
+}
+
 /// A text that a worker brought by polling, in tokens as they are estimated there.
 #[derive(Debug, Clone, Copy)]
 pub struct Polled<'a> {

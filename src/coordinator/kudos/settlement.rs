@@ -9,13 +9,13 @@ use std::sync::Arc;
 use crate::dispatch::{Facts, Outcome, Part, Timing};
 use crate::metering::Counted;
 use muster_protocol::job::{
-    AccountId, Body, FailureKind, FinishReason, JobId, Kind, Kudos, RequestId, SharedKeyId, Usage,
-    WorkerId,
+    AccountId, Body, EncodeRequest, FailureKind, FinishReason, JobId, Kind, Kudos, RequestId,
+    SharedKeyId, Usage, WorkerId,
 };
 
 use super::drawn::{self, Worth};
 use super::metering::{Metered, said};
-use super::price::{FEE, Polled, counted_tokens, per_token, raise, rounded};
+use super::price::{FEE, Polled, counted_tokens, per_token, raise, read, rounded};
 use super::sizes::Prices;
 
 /// The account that receives fees. Zero is kept for the anonymous account of the legacy side.
@@ -153,6 +153,7 @@ impl Bill {
             Body::Text(_) => Self::of_text(facts, counted, prices),
             Body::Image(_) => Self::of_one(facts, drawn::worth(facts)),
             Body::Form(form) => Self::of_one(facts, drawn::looked(form)),
+            Body::Encode(request) => Self::of_encoded(facts, request, counted, prices),
         }
     }
 
@@ -170,6 +171,26 @@ impl Bill {
             charge: worth.charge,
             tokens: 0,
         }
+    }
+
+    /// Reading alone. Tokens and texts of tokens cost nothing: no network computes them.
+    fn of_encoded(
+        facts: &Facts,
+        request: &EncodeRequest,
+        counted: Counted,
+        prices: &Prices,
+    ) -> Self {
+        let Some(last) = facts.parts.last().filter(|_| request.is_computed()) else {
+            return Self::default();
+        };
+        let tokens = Metered::of(facts, counted).prompt_tokens;
+        let paid = rounded(read(tokens, prices.size(&last.model, last.trusted)));
+        let worth = Worth {
+            paid,
+            reward: paid,
+            charge: Kudos(paid.0 + FEE.0),
+        };
+        Self::of_one(facts, worth)
     }
 
     fn of_text(facts: &Facts, counted: Counted, prices: &Prices) -> Self {

@@ -186,6 +186,7 @@ impl Poller {
         let model = |name: Arc<str>| ServedModel {
             name: names.id(&name),
             slots: u32::MAX,
+            tasks: Capabilities::GENERATE,
         };
         let validated = match BridgeAgent::parse(&card.agent).is_validated() {
             true => Capabilities::VALIDATED,

@@ -72,7 +72,7 @@ impl Output {
         let (seed, legacy) = match &job.body {
             Body::Text(text) => (text.sampling.seed, text.sampling.legacy.as_deref().cloned()),
             Body::Image(image) => (image.seed, None),
-            Body::Form(_) => (None, None),
+            Body::Form(_) | Body::Encode(_) => (None, None),
         };
         let output = Self {
             job: job.id,

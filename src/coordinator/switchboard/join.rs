@@ -16,6 +16,7 @@ pub fn weight(event: &Event) -> usize {
             }
             Event::ToolCall(call) => call.arguments.len() + 4 * call.ids.len(),
             Event::Preview { bytes, .. } => bytes.len(),
+            Event::Encoded(result) => result.weight(),
             _ => 0,
         }
 }

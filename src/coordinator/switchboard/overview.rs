@@ -170,6 +170,11 @@ impl ModelOnline {
         }
     }
 
+    /// Whether it answers chats: a text model, and not one that only reads.
+    pub fn writes_text(&self) -> bool {
+        self.kinds.contains(Kind::Text) && self.capabilities.contains(Capabilities::GENERATE)
+    }
+
     /// Whether a worker of it serves clients who wait for their answer.
     pub fn is_interactive(&self) -> bool {
         self.capabilities.contains(Capabilities::INTERACTIVE)
@@ -182,7 +187,8 @@ impl ModelOnline {
             }
         }
         self.formats = self.formats.with(worker.formats);
-        self.capabilities = self.capabilities.with(worker.capabilities);
+        let own = worker.capabilities.missing_from(Capabilities::TASKS);
+        self.capabilities = self.capabilities.with(own).with(model.tasks);
         for modality in card.modalities.iter() {
             if !self.modalities.contains(modality) {
                 self.modalities.push(modality.clone());

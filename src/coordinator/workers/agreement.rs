@@ -7,7 +7,7 @@ use crate::dispatch;
 use crate::names::Names;
 use muster_protocol::job::{Capabilities, Formats, Kind};
 use muster_protocol::link::{
-    self, Ability, Extension, Extensions, LARGEST_FRAME, PUBLIC_FRAME, Registration, VERSION,
+    self, Ability, Extension, Extensions, LARGEST_FRAME, PUBLIC_FRAME, Registration, Task, VERSION,
 };
 
 /// Models of one worker; further ones are left out.
@@ -86,15 +86,15 @@ impl Peer {
     pub fn served(&self, registration: &Registration) -> Vec<dispatch::ServedModel> {
         let capacity = registration.capacity.as_ref();
         let listed = |name: &str| {
-            let models = capacity.iter().flat_map(|capacity| &capacity.models);
-            let mut named = models.filter(|model| model.name == name);
-            named.next().map(|model| model.max)
+            let mut models = capacity.iter().flat_map(|capacity| &capacity.models);
+            models.find(|model| model.name == name)
         };
         let models = self.models.iter();
         models
             .map(|(id, own)| dispatch::ServedModel {
                 name: id.clone(),
-                slots: listed(own).unwrap_or(self.slots).max(1),
+                slots: listed(own).map_or(self.slots, |model| model.max).max(1),
+                tasks: tasks(listed(own)),
             })
             .collect()
     }
@@ -180,6 +180,7 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
                     Ability::Continue => Capabilities::CONTINUE,
                     Ability::StopRules => Capabilities::STOP_RULES,
                     Ability::Grammars => Capabilities::GRAMMAR,
+                    Ability::Encode => Capabilities::TOKENIZE,
                 });
             }
         }
@@ -193,6 +194,20 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
     ];
     let given = given.into_iter().filter(|(has, _)| *has);
     given.fold(can, |can, (_, capability)| can.with(capability))
+}
+
+/// A model of which nothing is said writes text, as those of public workers do.
+fn tasks(model: Option<&link::ModelCapacity>) -> Capabilities {
+    let tasks = model.map_or(&[][..], |model| &model.tasks);
+    if tasks.is_empty() {
+        return Capabilities::GENERATE;
+    }
+    let tasks = tasks.iter().map(|task| match task {
+        Task::Generate => Capabilities::GENERATE,
+        Task::Embed => Capabilities::EMBED,
+        Task::Rerank => Capabilities::RERANK,
+    });
+    tasks.fold(Capabilities::default(), Capabilities::with)
 }
 
 fn slots(registration: &Registration, used: Option<Extensions>) -> u32 {

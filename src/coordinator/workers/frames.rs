@@ -24,8 +24,11 @@ pub fn mark_large(job: &mut Arc<Job>) {
 
 /// A guess that is too high for most texts settles nearly all jobs; the others are written out.
 fn is_large(job: &Job) -> bool {
-    let Body::Text(request) = &job.body else {
-        return false;
+    let request = match &job.body {
+        Body::Text(request) => request,
+        // Texts may double by their escapes.
+        Body::Encode(request) => return 2 * request.size() + ENVELOPE > PUBLIC_FRAME,
+        _ => return false,
     };
     let guess = match (&job.original, &request.input) {
         (Some(original), _) => weight(&original.body),

@@ -23,11 +23,17 @@ const LEAST_TOKENS: u32 = 16;
 /// In the first format both sides know.
 pub fn of(offer: &Offer, peer: &Peer) -> Result<Payload, Failure> {
     let job = &*offer.job;
-    let Body::Text(request) = &job.body else {
-        let message = "the worker accepts only text jobs";
-        return Err(Failure::new(FailureKind::UnsupportedValue, message));
-    };
     let both = |format| peer.formats.meets(format) && job.limits.formats.meets(format);
+    let request = match &job.body {
+        Body::Text(request) => request,
+        Body::Encode(request) if both(Formats::NEUTRAL) => {
+            return Ok(Payload::Encode(request.clone()));
+        }
+        _ => {
+            let message = "the worker accepts only text jobs";
+            return Err(Failure::new(FailureKind::UnsupportedValue, message));
+        }
+    };
     if both(Formats::NEUTRAL) {
         return Ok(Payload::Neutral(Box::new(neutral(job, request))));
     }

@@ -159,6 +159,9 @@ impl Session {
                 };
                 inputs.push(self.frame(about, Said::Event(event)));
             }
+            FromWorker::Encoded { about, result } => {
+                inputs.push(self.frame(about, Said::Event(Event::Encoded(result))));
+            }
             FromWorker::Usage { about, usage } => {
                 inputs.push(self.frame(about, Said::Event(Event::Usage(usage))));
             }

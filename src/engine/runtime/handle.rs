@@ -120,6 +120,11 @@ impl Runtime {
         Ok(self.shared.listing(model)?.language)
     }
 
+    /// What a loaded model is.
+    pub fn info(&self, model: &str) -> Result<Arc<ModelInfo>, Failure> {
+        Ok(self.shared.listing(model)?.info)
+    }
+
     pub fn status(&self) -> Status {
         self.shared.status()
     }

@@ -61,6 +61,15 @@ impl Capabilities {
     /// Keeps to `min_tokens`, `ignore_eos` and `stop_token_ids`.
     pub const STOP_RULES: Self = Self(1 << 57);
 
+    /// Turns texts into tokens and back, without writing any.
+    pub const TOKENIZE: Self = Self(1 << 58);
+    /// Writes text: all text models but those that only encode.
+    pub const GENERATE: Self = Self(1 << 55);
+    /// Turns texts into vectors.
+    pub const EMBED: Self = Self(1 << 54);
+    /// Scores documents by a query.
+    pub const RERANK: Self = Self(1 << 53);
+
     /// The kinds of control maps that came later, which owners allow apart.
     pub const MORE_CONTROL: Self = Self(1 << 59);
     /// How strongly a control map counts.
@@ -69,7 +78,7 @@ impl Capabilities {
     pub const NEWER_DRAWING: Self = Self(1 << 61);
 
     const FIRST_PROCESSOR: u32 = 36;
-    const LAST_PROCESSOR: u32 = 55;
+    const LAST_PROCESSOR: u32 = 52;
 
     /// Takes a source image for a control map.
     pub const READY_MAPS: Self = Self(1 << 62);
@@ -85,7 +94,10 @@ impl Capabilities {
     /// It draws more steps than a model is usually given, too.
     pub const MANY_STEPS: Self = Self(1 << 35);
 
-    const NAMES: [(Self, &'static str); 43] = [
+    /// What models differ in, where the other capabilities are those of a worker.
+    pub const TASKS: Self = Self::GENERATE.with(Self::EMBED).with(Self::RERANK);
+
+    const NAMES: [(Self, &'static str); 47] = [
         (Self::IMAGE_INPUT, "image input"),
         (Self::VIDEO_INPUT, "video input"),
         (Self::TOOLS, "tools"),
@@ -130,6 +142,10 @@ impl Capabilities {
         (Self::MANY_STEPS, "a high step count"),
         (Self::INTERACTIVE, "interactive replies"),
         (Self::STOP_RULES, "min_tokens, ignore_eos or stop_token_ids"),
+        (Self::TOKENIZE, "tokenization"),
+        (Self::GENERATE, "text generation"),
+        (Self::EMBED, "embeddings"),
+        (Self::RERANK, "reranking"),
         (Self::MORE_CONTROL, "newer control types"),
         (Self::CONTROL_STRENGTH, "control strength"),
         (Self::NEWER_DRAWING, "newer samplers and settings"),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, Media, Note};
+use super::{Encoded, Failure, Media, Note};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
@@ -25,6 +25,8 @@ pub enum Event {
     Media(Media),
     /// About the text that comes.
     Note(Note),
+    /// The whole result of a job that reads and does not write.
+    Encoded(Box<Encoded>),
     /// The worker's count so far.
     Usage(Usage),
     Done {
@@ -131,7 +133,10 @@ impl Event {
     /// Whether a client that has seen this has seen part of the result: from here on the job cannot be
     /// started over without the client noticing.
     pub fn is_output(&self) -> bool {
-        matches!(self, Self::Token(_) | Self::ToolCall(_) | Self::Media(_))
+        matches!(
+            self,
+            Self::Token(_) | Self::ToolCall(_) | Self::Media(_) | Self::Encoded(_)
+        )
     }
 
     /// Whether it is the last of its attempt.

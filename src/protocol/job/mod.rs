@@ -5,6 +5,7 @@
 //! except the renderer for public peers, by [`Original`].
 
 mod capabilities;
+mod encode;
 mod event;
 mod failure;
 mod form;
@@ -16,6 +17,7 @@ mod product;
 mod text;
 
 pub use capabilities::Capabilities;
+pub use encode::{EncodeRequest, Encoded, EncodedTokens, Vector};
 pub use event::{
     Channel, Event, FinishReason, Progress, TokenEvent, TokenLogprob, ToolCallEvent, Usage,
 };
@@ -94,6 +96,7 @@ impl Job {
                 pixels.saturating_mul(steps)
             }
             Body::Form(_) => 1,
+            Body::Encode(request) => request.tokens(),
         }
     }
 
@@ -101,7 +104,7 @@ impl Job {
     pub fn work(&self, output_tokens: u32) -> u64 {
         match &self.body {
             Body::Text(_) => output_tokens.into(),
-            Body::Image(_) | Body::Form(_) => self.size(),
+            Body::Image(_) | Body::Form(_) | Body::Encode(_) => self.size(),
         }
     }
 }
@@ -121,6 +124,8 @@ pub enum Body {
     Image(Box<ImageRequest>),
     /// Looking at an image, or working on one.
     Form(Box<FormRequest>),
+    /// Reading a text without writing one.
+    Encode(Box<EncodeRequest>),
 }
 
 /// What a worker must be able to do to serve it, and how much work it may become.

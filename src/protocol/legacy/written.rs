@@ -6,6 +6,8 @@ use crate::job::{Body, Job};
 pub const MOST_KEPT: usize = 1 << 20;
 /// Of a text that nobody limits: a million tokens are a fourth of it.
 const MOST_RELAYED: usize = 16 << 20;
+/// Of the tokens or vectors of one job: as much as a frame holds.
+const MOST_ENCODED: usize = 32 << 20;
 /// No vocabulary has longer tokens.
 const BYTES_A_TOKEN: usize = 256;
 /// A text may have as many whatever was asked for: some workers write on a while, and of what is found in an image
@@ -15,7 +17,7 @@ const LEAST_BYTES: usize = 64 << 10;
 pub fn most_bytes(job: &Job) -> usize {
     let tokens = match &job.body {
         Body::Text(text) => text.max_tokens.or(job.limits.output_tokens),
-        Body::Image(_) | Body::Form(_) => Some(0),
+        Body::Image(_) | Body::Form(_) | Body::Encode(_) => Some(0),
     };
     let bytes = tokens.map_or(MOST_KEPT, |tokens| {
         (tokens as usize).saturating_mul(BYTES_A_TOKEN)
@@ -25,8 +27,10 @@ pub fn most_bytes(job: &Job) -> usize {
 
 /// The most output of a job that is passed on as it comes: its text, calls and log probabilities.
 pub fn most_relayed(job: &Job) -> usize {
-    let Body::Text(text) = &job.body else {
-        return usize::MAX;
+    let text = match &job.body {
+        Body::Text(text) => text,
+        Body::Encode(_) => return MOST_ENCODED,
+        Body::Image(_) | Body::Form(_) => return usize::MAX,
     };
     let tokens = text.max_tokens.or(job.limits.output_tokens);
     // Each alternative has a text of its own.

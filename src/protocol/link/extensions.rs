@@ -116,15 +116,19 @@ pub enum Ability {
     StopRules,
     /// Keeps to schemas and other grammars, and calls a tool where it must.
     Grammars,
+    /// Takes jobs that read and do not write: tokens of texts and texts of tokens for all its models, the others by
+    /// [`Task`](super::Task).
+    Encode,
 }
 
 impl Ability {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Tools,
         Self::Logprobs,
         Self::Continue,
         Self::StopRules,
         Self::Grammars,
+        Self::Encode,
     ];
 
     pub fn name(self) -> &'static str {
@@ -134,6 +138,7 @@ impl Ability {
             Self::Continue => "continue",
             Self::StopRules => "stop_rules",
             Self::Grammars => "grammars",
+            Self::Encode => "encode",
         }
     }
 }

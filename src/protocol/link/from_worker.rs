@@ -16,7 +16,7 @@ use super::{
     About, Done, ErrorFrame, FrameError, MOST_VALUES, Output, Registration, SMALL_FRAME, State,
     write_tokens,
 };
-use crate::job::{Event, FinishReason, TokenEvent, Usage};
+use crate::job::{Encoded, Event, FinishReason, TokenEvent, Usage};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum FromWorker {
@@ -30,6 +30,11 @@ pub enum FromWorker {
         cached_tokens: u32,
     },
     Output(Output),
+    /// The whole result of a job that reads and does not write.
+    Encoded {
+        about: About,
+        result: Box<Encoded>,
+    },
     /// The worker's count so far.
     Usage {
         about: About,
@@ -88,6 +93,15 @@ struct StartedJson {
     seq: Option<u64>,
     prompt_tokens: Option<u32>,
     cached_tokens: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct EncodedJson {
+    #[serde(default)]
+    id: LooseId,
+    att: Option<u32>,
+    seq: Option<u64>,
+    result: Encoded,
 }
 
 #[derive(Deserialize)]
@@ -199,6 +213,7 @@ impl FromWorker {
             }),
             Some("error") => or_unknown(read::<ErrorJson>("error", text)?.read(), Self::Error),
             Some("started") => read::<StartedJson>("started", text)?.into(),
+            Some("encoded") => read::<EncodedJson>("encoded", text)?.into(),
             Some("usage") => read::<CountJson>("usage", text)?.into(),
             Some("raw") => read::<RawJson>("raw", text)?.into(),
             Some("progress") => read::<ProgressJson>("progress", text)?.into(),
@@ -218,6 +233,7 @@ impl FromWorker {
             Self::Done(done) => Some(done.about),
             Self::Error(error) => Some(error.about),
             Self::Started { about, .. }
+            | Self::Encoded { about, .. }
             | Self::Usage { about, .. }
             | Self::Raw { about, .. }
             | Self::Progress { about, .. }
@@ -267,6 +283,7 @@ impl FromWorker {
                 object.number("prompt_tokens", prompt_tokens);
                 object.number("cached_tokens", cached_tokens);
             }
+            Self::Encoded { result, .. } => object.value("result", result),
             Self::Usage { usage, .. } => object.object("usage", |inner| write_usage(usage, inner)),
             Self::Raw { event, data, .. } => {
                 match event {
@@ -291,6 +308,7 @@ impl FromWorker {
     fn small_name(&self) -> Option<&'static str> {
         match self {
             Self::Started { .. } => Some("started"),
+            Self::Encoded { .. } => Some("encoded"),
             Self::Usage { .. } => Some("usage"),
             Self::Raw { .. } => Some("raw"),
             Self::Progress { .. } => Some("progress"),
@@ -343,6 +361,16 @@ impl From<StartedJson> for FromWorker {
             about,
             prompt_tokens: json.prompt_tokens.unwrap_or(0),
             cached_tokens: json.cached_tokens.unwrap_or(0),
+        })
+    }
+}
+
+impl From<EncodedJson> for FromWorker {
+    fn from(json: EncodedJson) -> Self {
+        let result = Box::new(json.result);
+        or_unknown(about(json.id, json.att, json.seq), |about| Self::Encoded {
+            about,
+            result,
         })
     }
 }

@@ -11,7 +11,7 @@ use super::object::Object;
 use super::output::about;
 use super::registration::{kind_name, kind_named};
 use super::{About, FrameError};
-use crate::job::{Kind, TextRequest};
+use crate::job::{EncodeRequest, Kind, TextRequest};
 
 const MOST_SLOTS: usize = 64;
 /// What the payload of a job between our own peers calls its format.
@@ -40,6 +40,8 @@ pub struct JobFrame {
 pub enum Payload {
     /// Between our own peers: what every dialect becomes.
     Neutral(Box<TextRequest>),
+    /// The same for a job that reads and does not write.
+    Encode(Box<EncodeRequest>),
     /// The public shapes: the client's dialect, or the flat keys of a media job.
     Public(Map<String, Value>),
     /// It is not what it says it is: a newer coordinator, or a broken one.
@@ -87,6 +89,8 @@ struct PayloadJson<'a> {
     api_format: Loose<String>,
     #[serde(borrow)]
     request: Option<&'a RawValue>,
+    #[serde(borrow)]
+    encode: Option<&'a RawValue>,
 }
 
 /// What has to be readable of a job for it to be refused.
@@ -150,9 +154,15 @@ impl Payload {
         if said.api_format.0.as_deref() != Some(NEUTRAL) {
             return serde_json::from_str(payload).map(Self::Public);
         }
-        let request = said.request.map_or("null", RawValue::get);
-        match serde_json::from_str(request) {
-            Ok(request) => Ok(Self::Neutral(Box::new(request))),
+        let read = match said.encode {
+            Some(encode) => serde_json::from_str(encode.get()).map(Self::Encode),
+            None => {
+                let request = said.request.map_or("null", RawValue::get);
+                serde_json::from_str(request).map(Self::Neutral)
+            }
+        };
+        match read {
+            Ok(payload) => Ok(payload),
             Err(error) if error.is_data() => Ok(Self::Unreadable),
             Err(error) => Err(error),
         }
@@ -165,7 +175,7 @@ impl Payload {
                 .get("api_format")
                 .and_then(Value::as_str)
                 .unwrap_or("openai-chat"),
-            Self::Neutral(_) | Self::Unreadable | Self::Excessive => NEUTRAL,
+            Self::Neutral(_) | Self::Encode(_) | Self::Unreadable | Self::Excessive => NEUTRAL,
         }
     }
 }
@@ -196,6 +206,10 @@ impl JobFrame {
             Payload::Public(payload) => object.value("payload", payload),
             Payload::Neutral(request) => object.object("payload", |payload| {
                 payload.value("request", request);
+                payload.text("api_format", NEUTRAL);
+            }),
+            Payload::Encode(request) => object.object("payload", |payload| {
+                payload.value("encode", request);
                 payload.text("api_format", NEUTRAL);
             }),
             Payload::Unreadable | Payload::Excessive => object.null("payload"),

@@ -16,6 +16,8 @@ const KIND: &str = "registration";
 const MOST_MODELS: usize = 1024;
 /// Interrupted jobs one worker may come back to.
 pub(super) const MOST_CLAIMS: usize = 4096;
+/// Tasks of one model; later versions may know more.
+const MOST_TASKS: usize = 32;
 
 /// A key, kept out of logs.
 #[derive(Clone, PartialEq, Eq)]
@@ -64,6 +66,40 @@ pub struct ModelCapacity {
     pub name: String,
     pub max: u32,
     pub context: Option<u32>,
+    /// What it can do; nothing said: write text.
+    pub tasks: Vec<Task>,
+}
+
+/// What one model of a worker of ours can do with texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// Write text.
+    Generate,
+    /// Turn texts into vectors.
+    Embed,
+    /// Score documents by a query.
+    Rerank,
+}
+
+impl Task {
+    const ALL: [Self; 3] = [Self::Generate, Self::Embed, Self::Rerank];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Generate => "generate",
+            Self::Embed => "embed",
+            Self::Rerank => "rerank",
+        }
+    }
+
+    /// Names that nobody here knows are left out.
+    fn named(names: Vec<Loose<String>>) -> Vec<Self> {
+        let names: Vec<String> = names.into_iter().filter_map(|name| name.0).collect();
+        let known = Self::ALL.into_iter();
+        known
+            .filter(|task| names.iter().any(|name| name == task.name()))
+            .collect()
+    }
 }
 
 /// What the worker still has of an earlier session.
@@ -115,6 +151,8 @@ struct ModelCapacityJson {
     max: Loose<u32>,
     #[serde(default)]
     ctx: Loose<u32>,
+    #[serde(default)]
+    tasks: Loose<AtMost<MOST_TASKS, Loose<String>>>,
 }
 
 #[derive(Deserialize)]
@@ -277,6 +315,7 @@ impl From<CapacityJson> for Capacity {
                 name,
                 max: said.max.0.unwrap_or(1),
                 context: said.ctx.0,
+                tasks: Task::named(said.tasks.0.map_or_else(Vec::new, |list| list.0)),
             }
         };
         Self {
@@ -309,6 +348,10 @@ impl Capacity {
                 models.object_named(&model.name, |one| {
                     one.number("max", model.max);
                     one.number_if("ctx", model.context);
+                    if !model.tasks.is_empty() {
+                        let names: Vec<_> = model.tasks.iter().map(|task| task.name()).collect();
+                        one.texts("tasks", &names);
+                    }
                 });
             }
         });

@@ -3,6 +3,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | [`chat`] | chat completions |
+//! | [`encode`] | tokens and texts of tokens |
 //! | [`json`] | untrusted bytes to JSON, with what is wrong said |
 //! | [`error`] | a failure in OpenAI's shape |
 //! | `field`, [`shape`], [`nearest`] | fields declared once: reading, refusing and describing them |
@@ -10,6 +11,7 @@
 //! | `text` | JSON strings written straight into a buffer |
 
 pub mod chat;
+pub mod encode;
 pub mod error;
 pub mod json;
 pub mod nearest;

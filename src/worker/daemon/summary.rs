@@ -79,7 +79,7 @@ impl Counters {
             Said::Done { .. } => &self.0.done,
             Said::Failed(_) => &self.0.failed,
             Said::Busy { .. } => &self.0.handed_back,
-            Said::Started { .. } | Said::Output(_) => return,
+            Said::Started { .. } | Said::Output(_) | Said::Encoded(_) => return,
         };
         count.fetch_add(1, Ordering::Relaxed);
     }

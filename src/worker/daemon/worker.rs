@@ -242,6 +242,7 @@ fn abilities(runtime: &Runtime, served: &Served) -> Vec<Ability> {
         Ability::Continue,
         Ability::StopRules,
         Ability::Grammars,
+        Ability::Encode,
     ];
     tools.into_iter().chain(others).collect()
 }
@@ -276,6 +277,7 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
         name: info.name.clone(),
         max: small(served.slots),
         context: Some(small(info.context)),
+        tasks: Vec::new(),
     };
     Registration {
         formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),

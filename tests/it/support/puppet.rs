@@ -62,6 +62,7 @@ impl Puppet {
             models: vec![ServedModel {
                 name: model.into(),
                 slots: 64,
+                tasks: Capabilities::GENERATE,
             }],
             slots: 64,
             extensions: Extensions {

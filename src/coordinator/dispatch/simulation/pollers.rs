@@ -74,6 +74,7 @@ impl Poller {
         let model = |name: &&str| ServedModel {
             name: (*name).into(),
             slots: u32::MAX,
+            tasks: Capabilities::GENERATE,
         };
         Registration {
             session,

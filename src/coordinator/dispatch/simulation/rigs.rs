@@ -148,6 +148,7 @@ impl Rig {
                 .map(|&name| ServedModel {
                     name: name.into(),
                     slots: self.slots,
+                    tasks: Capabilities::GENERATE,
                 })
                 .collect(),
             slots: self.slots,

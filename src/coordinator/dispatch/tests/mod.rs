@@ -184,6 +184,7 @@ impl Desk {
             models: vec![ServedModel {
                 name: "tiny".into(),
                 slots,
+                tasks: Capabilities::GENERATE,
             }],
             slots,
             extensions,

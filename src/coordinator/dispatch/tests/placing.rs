@@ -158,6 +158,7 @@ fn the_most_wanted_model_the_worker_has_is_named() {
     registration.models.push(ServedModel {
         name: "big".into(),
         slots: 1,
+        tasks: Capabilities::GENERATE,
     });
     desk.connect(registration);
     for expected in ["big", "tiny"] {

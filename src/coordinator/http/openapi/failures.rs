@@ -266,9 +266,19 @@ fn of_other(route: &Route, failures: &mut Failures) {
             add(409, Kind::InvalidRequest);
             add(503, Kind::StoreUnavailable);
         }
+        (_, "POST", path) if is_encoding(path) => {
+            CHAT.iter().for_each(|kind| add(kind.row().status, *kind));
+            unread_body(&mut add);
+        }
         (_, _, "/v1/models/{*id}") => add(404, Kind::ModelNotFound),
         _ => {}
     }
+}
+
+/// Whether workers answer it without writing text.
+fn is_encoding(path: &str) -> bool {
+    let path = path.strip_prefix("/v1").unwrap_or(path);
+    matches!(path, "/tokenize" | "/detokenize")
 }
 
 /// Too slow, too large, or encoded.

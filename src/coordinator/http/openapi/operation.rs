@@ -33,6 +33,8 @@ const TAG_OF: &[(&str, &str)] = &[
     ("/v1/status", "Service"),
     ("/v1/workers", "Workers"),
     ("/v1/", "OpenAI API"),
+    ("/tokenize", "OpenAI API"),
+    ("/detokenize", "OpenAI API"),
     ("/api/v2/generate/text/", "AI Horde: text"),
     ("/api/v2/generate/", "AI Horde: images"),
     ("/api/v2/interrogate/", "AI Horde: interrogation"),

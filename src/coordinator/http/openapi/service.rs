@@ -7,6 +7,7 @@ use muster_protocol::anthropic;
 use muster_protocol::anthropic::MESSAGES;
 use muster_protocol::anthropic::schema as messages;
 use muster_protocol::openai::chat::schema as chat;
+use muster_protocol::openai::encode::schema as encode;
 use muster_protocol::openai::error;
 
 use super::operation::{Content, RouteBodies, header, query, reference};
@@ -68,6 +69,8 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             Content::json(reference("Message")),
             Content::of("text/event-stream", reference("MessageEvent")),
         ]),
+        ("POST", "/tokenize" | "/v1/tokenize") => json("Tokens"),
+        ("POST", "/detokenize" | "/v1/detokenize") => json("TokenText"),
         ("POST", "/api/v2/dev/test-user") => json("TestUser"),
         ("PUT", "/media/{*id}") => json("MediaUpload"),
         _ => match route.answers {
@@ -103,6 +106,12 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             content.example = Some(messages::example());
             body.push(content);
         }
+        ("POST", "/tokenize" | "/v1/tokenize") => {
+            body.push(Content::json(reference("TokenizeRequest")));
+        }
+        ("POST", "/detokenize" | "/v1/detokenize") => {
+            body.push(Content::json(reference("DetokenizeRequest")));
+        }
         ("POST", "/api/v2/dev/test-user") => {
             body.push(Content::json(reference("TestUserInput")));
         }
@@ -128,6 +137,7 @@ fn binary(kind: &'static str) -> Content {
 pub fn schemas() -> Vec<(&'static str, Value)> {
     let mut schemas = chat::schemas();
     schemas.extend(messages::schemas());
+    schemas.extend(encode::schemas());
     schemas.extend([
         ("Error", error::schema()),
         ("AnthropicError", anthropic::error_schema()),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::kudos::Prices;
 use crate::switchboard::ModelOnline;
-use muster_protocol::job::{Formats, Kind};
+use muster_protocol::job::{Capabilities, Formats};
 use muster_protocol::legacy::text::job::only_for_our_workers;
 use muster_protocol::openai::chat::ChatRequest;
 
@@ -77,7 +77,7 @@ impl Auto {
     ) -> Vec<Candidate> {
         let mut models: Vec<&ModelOnline> = online
             .iter()
-            .filter(|model| model.kinds.contains(Kind::Text) && model.is_interactive())
+            .filter(|model| model.writes_text() && model.is_interactive())
             .collect();
         models.sort_by(|one, other| {
             let able = can_serve(one, request).cmp(&can_serve(other, request));
@@ -123,7 +123,9 @@ fn can_serve(model: &ModelOnline, request: &ChatRequest) -> bool {
     let is_polled_only = !model
         .formats
         .meets(Formats::NEUTRAL.with(Formats::OPENAI_CHAT));
-    model.capabilities.contains(request.requires())
+    model
+        .capabilities
+        .contains(request.requires().with(Capabilities::GENERATE))
         && model.context > request.least_prompt_tokens()
         && (!is_polled_only || only_for_our_workers(&request.text).is_empty())
 }
@@ -156,7 +158,9 @@ mod tests {
             name: name.into(),
             kinds: Kinds::from(Kind::Text),
             formats: Formats::NEUTRAL,
-            capabilities: capabilities.with(Capabilities::INTERACTIVE),
+            capabilities: capabilities
+                .with(Capabilities::INTERACTIVE)
+                .with(Capabilities::GENERATE),
             modalities: Vec::new(),
             context,
             workers: 1,

@@ -152,6 +152,7 @@ fn registration(
         models: vec![ServedModel {
             name: "tiny".into(),
             slots,
+            tasks: Capabilities::GENERATE,
         }],
         slots,
         extensions,

@@ -118,6 +118,14 @@ impl Detokenizer {
         !self.half.is_empty()
     }
 
+    /// Ends the text: the beginning of a character whose rest never came is replaced.
+    pub fn finish(&mut self, out: &mut String) {
+        if !self.half.is_empty() {
+            self.half.clear();
+            out.push(char::REPLACEMENT_CHARACTER);
+        }
+    }
+
     /// Appends to `out` the characters that are whole with this token.
     pub fn push(&mut self, pieces: &Pieces, id: u32, out: &mut String) {
         let mut bytes = pieces.bytes(id);

@@ -191,13 +191,21 @@ impl Language {
 
     /// The tokens of a prompt. The failure is the client's, or that of the model's template.
     pub fn prompt_tokens(&self, prompt: &Prompt) -> Result<Vec<u32>, Failure> {
+        // Templates write BOS themselves.
+        self.read(prompt, !matches!(prompt, Prompt::Chat(_)))
+    }
+
+    /// The same, with or without the tokens that the tokenizer puts around a text of its own.
+    pub fn read(&self, prompt: &Prompt, prefix: bool) -> Result<Vec<u32>, Failure> {
         let tokens = match (prompt, &self.reader) {
             (Prompt::Tokens(tokens), _) => tokens.clone(),
-            (Prompt::Text(text), _) => self.encode(text, true)?,
-            (Prompt::Chat(chat), Reader::Isolated(isolated)) => isolated.chat_tokens(chat)?,
+            (Prompt::Text(text), _) => self.encode(text, prefix)?,
+            (Prompt::Chat(chat), Reader::Isolated(isolated)) => {
+                isolated.chat_tokens(chat, prefix)?
+            }
             (Prompt::Chat(chat), Reader::Local { template, .. }) => {
                 let template = template.as_ref().as_ref().map_err(without)?;
-                self.encode(&template.render(chat)?, false)?
+                self.encode(&template.render(chat)?, prefix)?
             }
         };
         if tokens.is_empty() {
@@ -220,6 +228,41 @@ impl Language {
             true => own.len(),
             false => 0,
         })
+    }
+
+    /// What the vocabulary calls these tokens; empty for ids past it.
+    pub fn names(&self, ids: &[u32]) -> Result<Vec<String>, Failure> {
+        match &self.reader {
+            Reader::Local { tokenizer, .. } => {
+                let names = ids.iter().map(|&id| tokenizer.token(id));
+                Ok(names.map(Option::unwrap_or_default).collect())
+            }
+            Reader::Isolated(isolated) => isolated.names(ids),
+        }
+    }
+
+    /// The text of tokens that stand alone, with the names of control tokens.
+    pub fn decode(&self, ids: &[u32]) -> Result<String, Failure> {
+        let pieces = self.pieces();
+        let is_control = |id: &u32| pieces.bytes(*id).is_empty();
+        let control: Vec<u32> = ids.iter().copied().filter(is_control).collect();
+        let mut names = match control.is_empty() {
+            true => Vec::new(),
+            false => self.names(&control)?,
+        }
+        .into_iter();
+        let mut detokenizer = Detokenizer::new(pieces, Begins::Fresh);
+        let mut text = String::new();
+        for id in ids {
+            if is_control(id) {
+                detokenizer.finish(&mut text);
+                text.push_str(&names.next().unwrap_or_default());
+            } else {
+                detokenizer.push(pieces, *id, &mut text);
+            }
+        }
+        detokenizer.finish(&mut text);
+        Ok(text)
     }
 
     /// The tokens of a text, after those that the tokenizer puts before one with `prefix`.

@@ -4,11 +4,13 @@
 //! | --- | --- |
 //! | `request` | what was asked for, as the engine takes it |
 //! | `grammar` | the form of the text, as the engine takes it |
+//! | `encode` | jobs that read and do not write |
 //! | `speech` | what the engine says, as coordinators hear it |
 //! | `logprobs` | which tokens a piece of text was written with |
 //! | `blame` | what went wrong, and whose fault it was |
 
 mod blame;
+mod encode;
 mod grammar;
 mod logprobs;
 mod request;
@@ -26,6 +28,7 @@ use crate::link::session::Work;
 use crate::link::{LineId, Offer, Reply, Said, Stop};
 use muster_engine::runtime::{self, Generation, Runtime};
 use muster_protocol::job::{FinishReason, Usage};
+use muster_protocol::link::Payload;
 
 use request::Asked;
 use speech::Speech;
@@ -62,8 +65,12 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
         prepared = prepare(work, line, &shop.runtime) => prepared,
     };
     let ended = match prepared {
-        Ok((generation, asked)) => {
-            listen(generation, asked, began, &mut shop, &mut reply, &stop).await
+        Ok(Prepared::Text(generation, asked)) => {
+            listen(*generation, *asked, began, &mut shop, &mut reply, &stop).await
+        }
+        Ok(Prepared::Encoded(result, done)) => {
+            reply.say(result).await;
+            done
         }
         Err(said) => said,
     };
@@ -93,8 +100,20 @@ async fn pause(paused: &mut watch::Receiver<bool>) {
     }
 }
 
-/// The generation, begun; or the last word already.
-async fn prepare(work: Work, line: LineId, runtime: &Runtime) -> Result<(Generation, Asked), Said> {
+/// How far a job comes before its words are waited for.
+enum Prepared {
+    /// Its generation has begun.
+    Text(Box<Generation>, Box<Asked>),
+    /// All of it is done: the result, and the last word.
+    Encoded(Said, Said),
+}
+
+/// The job, begun; or the last word already.
+async fn prepare(work: Work, line: LineId, runtime: &Runtime) -> Result<Prepared, Said> {
+    if let Payload::Encode(request) = work.payload {
+        let (result, done) = encode::run(work.model, *request, runtime).await?;
+        return Ok(Prepared::Encoded(result, done));
+    }
     if has_text_without_tokens(&work) {
         return Err(Said::Busy {
             retry_after: NOT_FROM_TEXT,
@@ -106,7 +125,8 @@ async fn prepare(work: Work, line: LineId, runtime: &Runtime) -> Result<(Generat
     let asked = asked.await.map_err(|_| blame::broken())?;
     let asked = asked.map_err(Said::Failed)?;
     let generation = runtime.generate(asked.request.clone()).await;
-    Ok((generation.map_err(blame::said)?, asked))
+    let generation = generation.map_err(blame::said)?;
+    Ok(Prepared::Text(Box::new(generation), Box::new(asked)))
 }
 
 /// What was delivered of it came from a worker that told no tokens: somebody else may be able to go on.

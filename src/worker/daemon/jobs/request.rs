@@ -36,7 +36,7 @@ impl Asked {
     pub fn read(work: Work, line: LineId, language: Arc<Language>) -> Result<Self, Failure> {
         let scope = scope(line, work.cache_salt.as_deref(), work.job);
         let mut asked = text_request(work.payload)?;
-        refuse_other_than_text(&asked)?;
+        refuse_other_than_text(&asked.input)?;
         let prefill = work.prefill.unwrap_or_default();
         let legacy = asked.sampling.legacy.as_deref();
         let window = legacy.and_then(|legacy| legacy.max_context_length);
@@ -49,10 +49,7 @@ impl Asked {
             TextInput::Prompt(_) | TextInput::Tokens(_) => false,
         };
         let offered = offered(&asked);
-        if !offered.is_empty() && language.markup.tools.is_none() {
-            let message = "the model's chat template does not support tools";
-            return Err(Failure::new(FailureKind::UnsupportedValue, message));
-        }
+        refuse_tools(!offered.is_empty(), &language)?;
         let grammar = grammar::of(&mut asked, language.markup, is_thinking)?;
         Ok(Self {
             offered,
@@ -95,6 +92,11 @@ fn text_request(payload: Payload) -> Result<job::TextRequest, Failure> {
     let format = payload.format().to_owned();
     match payload {
         Payload::Neutral(request) => Ok(*request),
+        // Answered elsewhere.
+        Payload::Encode(_) => Err(Failure::new(
+            FailureKind::WorkerFailed,
+            "the job reads and does not write",
+        )),
         Payload::Public(mut payload) if format == "openai-chat" => {
             let request = payload.remove("request").unwrap_or(Value::Null);
             let request = ChatRequest::read(request, Strictness::Tolerate);
@@ -145,8 +147,8 @@ fn without_idle(stop: Vec<String>) -> Vec<String> {
 }
 
 /// The models here read text. A template would leave a picture out without a word, and the answer would be made up.
-fn refuse_other_than_text(asked: &job::TextRequest) -> Result<(), Failure> {
-    let TextInput::Chat(chat) = &asked.input else {
+fn refuse_other_than_text(input: &TextInput) -> Result<(), Failure> {
+    let TextInput::Chat(chat) = input else {
         return Ok(());
     };
     for (message, content) in chat.messages.iter().map(|one| &one["content"]).enumerate() {
@@ -162,6 +164,26 @@ fn refuse_other_than_text(asked: &job::TextRequest) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+fn refuse_tools(are_offered: bool, language: &Language) -> Result<(), Failure> {
+    match are_offered && language.markup.tools.is_none() {
+        true => Err(Failure::new(
+            FailureKind::UnsupportedValue,
+            "the model's chat template does not support tools",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Refuses an input for which no text would be written either.
+pub fn check_template(input: &TextInput, language: &Language) -> Result<(), Failure> {
+    refuse_other_than_text(input)?;
+    let tools = match input {
+        TextInput::Chat(chat) => !chat.tools.is_empty(),
+        TextInput::Prompt(_) | TextInput::Tokens(_) => false,
+    };
+    refuse_tools(tools, language)
 }
 
 /// As much of a client's own word is repeated to it.
@@ -182,7 +204,7 @@ fn offered(asked: &job::TextRequest) -> Vec<String> {
     chat.tools.iter().filter_map(name).collect()
 }
 
-fn prompt_of(input: TextInput) -> Prompt {
+pub fn prompt_of(input: TextInput) -> Prompt {
     match input {
         TextInput::Prompt(text) => Prompt::Text(text),
         TextInput::Tokens(tokens) => Prompt::Tokens(tokens),
@@ -241,7 +263,7 @@ mod tests {
                 unreachable!("it is an object")
             };
             let asked = text_request(Payload::Public(payload))?;
-            refuse_other_than_text(&asked)
+            refuse_other_than_text(&asked.input)
         };
         let image =
             json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}});

@@ -243,7 +243,7 @@ enum Ended {
 impl Draft {
     fn hear(&mut self, said: Said) -> Option<Ended> {
         match said {
-            Said::Started { .. } => None,
+            Said::Started { .. } | Said::Encoded(_) => None,
             Said::Output(events) => {
                 events.iter().for_each(|event| self.take(event));
                 None

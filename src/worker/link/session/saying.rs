@@ -25,6 +25,9 @@ impl Session {
                 cached_tokens,
             }),
             Said::Output(events) => self.output(slot, events, out),
+            Said::Encoded(result) => {
+                self.frame(slot, out, |about| FromWorker::Encoded { about, result });
+            }
             Said::Done { finish, usage } => self.done(slot, finish, usage, out),
             Said::Failed(failure) => self.failed(slot, failure, out),
             Said::Busy { retry_after } => self.hand_back(slot, retry_after, out),

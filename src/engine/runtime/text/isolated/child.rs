@@ -98,12 +98,16 @@ fn answer(language: &Language, request: Request) -> Reply {
     };
     match request {
         Request::Text { text, prefix } => tokens(language.encode(&text, prefix)),
-        Request::Chat(text) => with_chat(&text, &|chat| {
-            tokens(language.prompt_tokens(&Prompt::Chat(chat)))
+        Request::Chat { text, prefix } => with_chat(&text, &|chat| {
+            tokens(language.read(&Prompt::Chat(chat), prefix))
         }),
         Request::OpensThought(text) => with_chat(&text, &|chat| {
             Reply::OpensThought(language.opens_thought(&chat))
         }),
+        Request::Names(ids) => match language.names(&ids) {
+            Ok(names) => Reply::Names(names),
+            Err(failure) => Reply::BadRequest(failure.to_string()),
+        },
         Request::Open { .. } => Reply::BadRequest("a model is already open".to_owned()),
     }
 }

@@ -28,9 +28,14 @@ pub enum Request {
         text: String,
         prefix: bool,
     },
-    /// The tokens of a chat, which is JSON of its own.
-    Chat(String),
+    /// The same for a chat, whose text is JSON of its own.
+    Chat {
+        text: String,
+        prefix: bool,
+    },
     OpensThought(String),
+    /// What the vocabulary calls these tokens.
+    Names(Vec<u32>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -39,6 +44,7 @@ pub enum Reply {
     Refused(TextError),
     Tokens(Vec<u32>),
     OpensThought(bool),
+    Names(Vec<String>),
     BadRequest(String),
     BrokenTemplate(String),
 }

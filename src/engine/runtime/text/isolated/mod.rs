@@ -149,8 +149,17 @@ impl Isolated {
         })
     }
 
-    pub fn chat_tokens(&self, chat: &Chat) -> Result<Vec<u32>, Failure> {
-        self.tokens(&Request::Chat(chat_text(chat)?))
+    pub fn chat_tokens(&self, chat: &Chat, prefix: bool) -> Result<Vec<u32>, Failure> {
+        let text = chat_text(chat)?;
+        self.tokens(&Request::Chat { text, prefix })
+    }
+
+    /// What the vocabulary calls these tokens.
+    pub fn names(&self, ids: &[u32]) -> Result<Vec<String>, Failure> {
+        match self.ask(&Request::Names(ids.to_vec()))? {
+            Reply::Names(names) if names.len() == ids.len() => Ok(names),
+            _ => Err(self.broken("unexpected reply")),
+        }
     }
 
     /// Whether the rendered prompt ends inside a thought; no where the template fails.

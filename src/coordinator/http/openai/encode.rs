@@ -1,0 +1,290 @@
+//! Jobs that read and do not write, from the route that asks to the worker's result. Every dialect's route runs them
+//! here: an [`Encoder`] knows the caller, an [`Encoding`] is the work.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use axum::extract::{FromRef, FromRequestParts};
+use axum::http::request::Parts;
+
+use crate::http::text::auto::Auto;
+use crate::accounts::Caller;
+use crate::dispatch::{Missing, Outcome, Refusal, Submission};
+use crate::error::ApiError;
+use crate::http::address::LetIn;
+use crate::http::auth::Admitted;
+use crate::http::entrance::Arrival;
+use crate::http::models;
+use crate::http::open::KnownModels;
+use crate::moderation::Moderation;
+use crate::modes::{ModeSet, Modes};
+use crate::state::DoorSettings;
+use crate::switchboard::{Delivery, JobStream, ModelOnline, Switchboard};
+use muster_protocol::job::{
+    Body, Capabilities, EncodeRequest, Encoded, EncodedTokens, Event, Failure, FailureKind,
+    Formats, Job, JobId, Kind, Limits, ModelChoice, Privacy, TextInput, UnixMillis, Usage,
+};
+use muster_protocol::openai::Problem;
+use muster_protocol::openai::encode::TokenizeRequest;
+
+/// Runs encodings for the caller of one request.
+pub struct Encoder {
+    board: Switchboard,
+    models: Arc<KnownModels>,
+    settings: Arc<DoorSettings>,
+    caller: Arc<Caller>,
+    arrival: Arrival,
+    privacy: Privacy,
+}
+
+/// The work of one job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Encoding {
+    /// As the client calls it.
+    pub model: Arc<str>,
+    pub request: EncodeRequest,
+    /// What a worker must be able to do besides the work itself.
+    pub requires: Capabilities,
+    /// The field that holds the texts, for errors.
+    pub param: &'static str,
+}
+
+/// A result and the tokens that were read for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finished {
+    pub encoded: Encoded,
+    pub usage: Usage,
+    pub job: JobId,
+}
+
+/// Names in a refusal.
+const MOST_NAMES: usize = 100;
+
+impl<S> FromRequestParts<S> for Encoder
+where
+    S: Send + Sync,
+    Switchboard: FromRef<S>,
+    Arc<KnownModels>: FromRef<S>,
+    Arc<DoorSettings>: FromRef<S>,
+    Moderation: FromRef<S>,
+    Modes: FromRef<S>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Admitted(caller) = Admitted::from_request_parts(parts, state).await?;
+        let LetIn(address) = LetIn::from_request_parts(parts, state).await?;
+        let arrival = Arrival::from_request_parts(parts, state).await?;
+        let is_hidden = Moderation::from_ref(state).is_hidden(address, caller.roles);
+        if is_hidden && Modes::from_ref(state).are_on(ModeSet::RAID) {
+            let message =
+                "requests from VPN or proxy addresses are temporarily refused for untrusted users";
+            return Err(ApiError::new(FailureKind::AccessDenied, message));
+        }
+        Ok(Self {
+            board: Switchboard::from_ref(state),
+            models: Arc::from_ref(state),
+            settings: Arc::from_ref(state),
+            caller,
+            arrival,
+            privacy: match is_hidden {
+                true => Privacy::Trusted,
+                false => Privacy::Anyone,
+            },
+        })
+    }
+}
+
+impl Encoder {
+    /// Waits for the result. Dropped before, the job is cancelled.
+    pub async fn run(&self, encoding: Encoding) -> Result<Finished, ApiError> {
+        let Encoding {
+            model,
+            request,
+            requires,
+            param,
+        } = encoding;
+        if Auto::called(&model).is_some() {
+            let message = format!(
+                "model must name one model here, found {model}: use a name listed by /v1/models"
+            );
+            return Err(Problem::unsupported("model", message).into());
+        }
+        let task = task(&request);
+        let job = self.job(&model, request, requires.with(task));
+        let submission = Submission {
+            jobs: vec![Arc::new(job)],
+            standing: self.caller.standing(),
+        };
+        let mut streams = match self.board.submit(submission).await {
+            Ok(streams) => streams,
+            Err(refusal) => return Err(self.explain(refusal, &model, task, param).await),
+        };
+        self.models.learn(&self.models.id(&model));
+        let Some(stream) = streams.first_mut() else {
+            return Err(shutting_down().into());
+        };
+        let job = stream.job();
+        let result = result(stream).await;
+        let (encoded, usage) = result.map_err(|failure| ApiError {
+            param: (failure.kind == FailureKind::ContextLengthExceeded).then_some(param.into()),
+            ..failure.into()
+        })?;
+        Ok(Finished {
+            encoded,
+            usage,
+            job,
+        })
+    }
+
+    /// The tokens of a prompt: as many as its `prompt_tokens` would be, were it answered.
+    pub async fn tokenize(
+        &self,
+        request: TokenizeRequest,
+    ) -> Result<(EncodedTokens, JobId), ApiError> {
+        let param = match request.input {
+            TextInput::Chat(_) => "messages",
+            TextInput::Prompt(_) | TextInput::Tokens(_) => "prompt",
+        };
+        let encoding = Encoding {
+            model: request.model.clone(),
+            requires: request.requires,
+            request: request.encode(),
+            param,
+        };
+        let Finished { encoded, job, .. } = self.run(encoding).await?;
+        match encoded {
+            Encoded::Tokens(tokens) => Ok((tokens, job)),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn job(&self, model: &str, request: EncodeRequest, requires: Capabilities) -> Job {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = UnixMillis::default().after(since.unwrap_or_default());
+        Job {
+            id: JobId::random(),
+            request: self.arrival.id,
+            account: self.caller.account,
+            shared_key: None,
+            kind: Kind::Text,
+            model: ModelChoice(vec![self.models.id(model)]),
+            limits: Limits {
+                formats: Formats::NEUTRAL,
+                requires,
+                restartable: true,
+                ..Limits::default()
+            },
+            body: Body::Encode(Box::new(request)),
+            privacy: self.privacy,
+            deadline: now.after(self.settings.lifetime),
+            durable: false,
+            prefixes: Vec::new(),
+            original: None,
+        }
+    }
+
+    /// What the queue's refusal means to the client.
+    async fn explain(
+        &self,
+        refusal: Refusal,
+        model: &Arc<str>,
+        task: Capabilities,
+        param: &'static str,
+    ) -> ApiError {
+        let param = match &refusal {
+            Refusal::Unserved { missing, online } => match missing {
+                Missing::Model(_) if self.models.contains(model) => Some("model"),
+                Missing::Model(_) if online.is_empty() => {
+                    return Failure::new(FailureKind::NoWorker, refusal.to_string()).into();
+                }
+                Missing::Model(_) => {
+                    let online: Vec<&str> = online.iter().map(|name| &**name).collect();
+                    return models::unknown(model, &online);
+                }
+                Missing::Kind(_) => {
+                    let message = format!("{model} is not a text model");
+                    return Problem::unsupported("model", message).into();
+                }
+                Missing::Format(_) => return self.unable(model, task).await,
+                Missing::Capability(missing) if missing.contains(task) => {
+                    return self.unable(model, task).await;
+                }
+                Missing::Context { .. } => Some(param),
+                Missing::Capability(_) => None,
+                Missing::Absent(_) | Missing::Reach(_) | Missing::Trust => Some("model"),
+            },
+            _ => None,
+        };
+        ApiError {
+            param: param.map(Into::into),
+            ..Failure::from(refusal).into()
+        }
+    }
+
+    /// No worker of the model can do it: names the models that can.
+    async fn unable(&self, model: &str, task: Capabilities) -> ApiError {
+        let what: Vec<&str> = task.names().collect();
+        let overview = self.board.current().await;
+        let can = |model: &&ModelOnline| model.capabilities.contains(task);
+        let able = overview.models.iter().filter(can).take(MOST_NAMES);
+        let able: Vec<&str> = able.map(|model| &*model.name).collect();
+        let able = match able.is_empty() {
+            true => "no model that is online does".to_owned(),
+            false => format!("models that do: {}", able.join(", ")),
+        };
+        let what = what.join(" and ");
+        let message = format!("no worker of {model} supports {what}; {able}");
+        Problem::unsupported("model", message).into()
+    }
+}
+
+/// What a worker must be able to do.
+fn task(request: &EncodeRequest) -> Capabilities {
+    match request {
+        EncodeRequest::Tokenize { .. } | EncodeRequest::Detokenize { .. } => Capabilities::TOKENIZE,
+        EncodeRequest::Embed { .. } => Capabilities::EMBED,
+        EncodeRequest::Rerank { .. } => Capabilities::RERANK,
+    }
+}
+
+/// What a worker sends that has misread its job.
+pub fn unexpected() -> ApiError {
+    ApiError::new(
+        FailureKind::WorkerFailed,
+        "the worker sent a result of another kind",
+    )
+}
+
+async fn result(stream: &mut JobStream) -> Result<(Encoded, Usage), Failure> {
+    let mut encoded = None;
+    while let Some(delivery) = stream.next().await {
+        match delivery {
+            Delivery::Event(Event::Encoded(result)) => encoded = Some(*result),
+            Delivery::Event(Event::Restarted) => encoded = None,
+            Delivery::Event(_) => {}
+            Delivery::End { outcome, .. } => return ended(&outcome, encoded),
+        }
+    }
+    Err(shutting_down())
+}
+
+fn ended(outcome: &Outcome, encoded: Option<Encoded>) -> Result<(Encoded, Usage), Failure> {
+    if let Some(failure) = outcome.failure() {
+        return Err(failure);
+    }
+    match (outcome, encoded) {
+        (Outcome::Delivered { usage, .. }, Some(encoded)) => Ok((encoded, *usage)),
+        _ => Err(Failure::new(
+            FailureKind::EmptyResult,
+            "the worker sent an empty result",
+        )),
+    }
+}
+
+fn shutting_down() -> Failure {
+    Failure::new(
+        FailureKind::ShuttingDown,
+        "the coordinator is shutting down",
+    )
+}

@@ -1,0 +1,94 @@
+//! `POST /tokenize` and `POST /detokenize`
+
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use super::encode::{Encoder, Encoding, Finished, unexpected};
+use crate::error::ApiError;
+use crate::http::body::Whole;
+use crate::http::entrance::JOB_ID;
+use crate::http::reply;
+use crate::http::room::Memory;
+use muster_protocol::job::{Capabilities, EncodeRequest, Encoded, FailureKind, JobId, TextInput};
+use muster_protocol::openai::Problem;
+use muster_protocol::openai::encode::{
+    DetokenizeRequest, TokenizeRequest, text_reply, tokens_reply,
+};
+use muster_protocol::openai::json;
+
+/// A body of more bytes is read beside the tasks that relay tokens.
+const LARGE: usize = 128 << 10;
+/// Copies of a body that exist while its job runs: as JSON, as the job, and as the frame of a worker.
+const COPIES: usize = 3;
+
+pub async fn tokenize(
+    encoder: Result<Encoder, ApiError>,
+    State(memory): State<Memory>,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, ApiError> {
+    let (whole, encoder) = (whole?, encoder?);
+    let kept = whole.room.keep(whole.bytes.len().saturating_mul(COPIES))?;
+    let request = read(whole, TokenizeRequest::read).await?;
+    let (tokens, job) = encoder.tokenize(request).await?;
+    drop(kept);
+    answer(&memory, job, &tokens_reply(tokens)).await
+}
+
+pub async fn detokenize(
+    encoder: Result<Encoder, ApiError>,
+    State(memory): State<Memory>,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, ApiError> {
+    let (whole, encoder) = (whole?, encoder?);
+    let kept = whole.room.keep(whole.bytes.len().saturating_mul(COPIES))?;
+    let DetokenizeRequest { model, tokens } = read(whole, DetokenizeRequest::read).await?;
+    let finished = encoder
+        .run(Encoding {
+            model,
+            request: EncodeRequest::Detokenize { tokens },
+            requires: Capabilities::default(),
+            param: "tokens",
+        })
+        .await?;
+    drop(kept);
+    let Finished { encoded, job, .. } = finished;
+    match encoded {
+        Encoded::Text(text) => answer(&memory, job, &text_reply(text)).await,
+        _ => Err(unexpected()),
+    }
+}
+
+/// A body as its route reads it; a large one beside the tasks that relay tokens.
+pub async fn read<T: Send + 'static>(
+    whole: Whole,
+    read: fn(Value) -> Result<T, Problem>,
+) -> Result<T, ApiError> {
+    let Whole { bytes, room } = whole;
+    let size = bytes.len();
+    let work = move || -> Result<T, ApiError> {
+        let _room = room;
+        Ok(read(json::parse(&bytes)?)?)
+    };
+    if size <= LARGE {
+        return work();
+    }
+    spawn_blocking(work).await.unwrap_or_else(|_| {
+        let message = "internal error; give the operator the x-request-id of this response";
+        Err(ApiError::new(FailureKind::Internal, message))
+    })
+}
+
+/// A reply that waits for memory rather than being lost: its work is done.
+pub async fn answer(memory: &Memory, job: JobId, reply: &Value) -> Result<Response, ApiError> {
+    let text = reply.to_string();
+    let mut room = memory.room_to_tell();
+    room.cover_in_time(text.len()).await?;
+    let mut response = reply::text_in(room, StatusCode::OK, text.into());
+    if let Ok(id) = HeaderValue::try_from(job.to_string()) {
+        response.headers_mut().insert(JOB_ID, id);
+    }
+    Ok(response)
+}
