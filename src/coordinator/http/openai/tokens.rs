@@ -12,7 +12,7 @@ use crate::http::body::Whole;
 use crate::http::entrance::JOB_ID;
 use crate::http::reply;
 use crate::http::room::Memory;
-use muster_protocol::job::{Capabilities, EncodeRequest, Encoded, FailureKind, JobId, TextInput};
+use muster_protocol::job::{Capabilities, EncodeRequest, Encoded, FailureKind, JobId};
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::encode::{
     DetokenizeRequest, TokenizeRequest, text_reply, tokens_reply,
