@@ -30,6 +30,13 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
     // A signed link to one object stands for the key.
     ("PUT", "/media/{*id}"),
     ("POST", "/v1/chat/completions"),
+    ("POST", "/tokenize"),
+    ("POST", "/v1/tokenize"),
+    ("POST", "/detokenize"),
+    ("POST", "/v1/detokenize"),
+    ("POST", "/v1/embeddings"),
+    ("POST", "/rerank"),
+    ("POST", "/v1/rerank"),
     ("POST", "/v1/responses"),
     ("POST", "/v1/messages"),
     ("POST", "/v1/images/generations"),
@@ -50,6 +57,17 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
     ("DELETE", "/api/v2/interrogate/status/{id}"),
     ("POST", "/api/v2/interrogate/pop"),
     ("POST", "/api/v2/interrogate/submit"),
+];
+
+/// A body that says nothing is a bad request.
+const ENCODE: [&str; 7] = [
+    "/tokenize",
+    "/v1/tokenize",
+    "/detokenize",
+    "/v1/detokenize",
+    "/v1/embeddings",
+    "/rerank",
+    "/v1/rerank",
 ];
 
 /// For anyone, and what they answer depends on the key that comes. Theirs are tests of their own.
@@ -77,6 +95,7 @@ fn is_admitted(route: &Route, status: StatusCode) -> bool {
     let expected = match (route.answers, route.path) {
         (Answers::Unbuilt, _) => StatusCode::NOT_IMPLEMENTED,
         (Answers::Stream, _) => StatusCode::BAD_REQUEST,
+        (_, path) if ENCODE.contains(&path) => StatusCode::BAD_REQUEST,
         (Answers::Socket, _) => StatusCode::UPGRADE_REQUIRED,
         (_, "/media/{*id}") => StatusCode::FORBIDDEN,
         (_, "/v1/models/{*id}") => StatusCode::NOT_FOUND,

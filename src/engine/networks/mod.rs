@@ -1,5 +1,6 @@
 //! Networks only: tensors in, tensors out.
 
+pub mod encoder;
 pub mod layers;
 pub mod text;
 pub mod weights;

@@ -4,7 +4,7 @@ use candle_core::DType;
 use candle_core::quantized::GgmlDType;
 
 use super::load::{LoadError, ModelSource};
-use super::{DeviceChoice, EngineLimits};
+use super::{DeviceChoice, EngineLimits, encode};
 use crate::networks::text::{DecoderSpec, LoadOptions, Synthetic};
 use crate::networks::weights::{Checkpoint, TensorHeader, TensorSource, TensorType};
 use muster_kernels::AttentionScratch;
@@ -33,13 +33,26 @@ impl Footprint {
         limits: &EngineLimits,
     ) -> Result<Self, LoadError> {
         let checkpoint = Checkpoint::open(&source.path)?;
-        let spec = checkpoint.spec()?;
         let on_cpu = device == DeviceChoice::Cpu;
         let options = LoadOptions {
             quantize: source.quantize,
             dtype: source.dtype,
             context: source.context,
+            is_headless: false,
         };
+        if let Some(encoding) = encode::open(&checkpoint, &source.path)? {
+            let step = limits.prefill_chunk;
+            let (weight_bytes, workspace_bytes) =
+                encode::encoder_footprint(&encoding, &checkpoint, on_cpu, &options, step)?;
+            return Ok(Self {
+                weight_bytes,
+                workspace_bytes,
+                kv_bytes_per_token: 0,
+                scratch_bytes_per_token: 0,
+                context: encoding.context(),
+            });
+        }
+        let spec = checkpoint.spec()?;
         let stored = kv_dtype(checkpoint.tensors(), &options, on_cpu);
         let weight_bytes = checkpoint.weight_bytes(on_cpu, &options)?;
         Ok(Self::of(&spec, weight_bytes, stored, device, limits))

@@ -7,14 +7,15 @@ use candle_core::Device;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::engine::{self, Command, Engine, Loader};
+use super::encode::Purpose;
+use super::engine::{self, Command, EncodeBatch, Engine, Loader};
 use super::load::{self, LoadError, ModelSource};
 use super::model;
-use super::prepare::prepare;
+use super::prepare::{check_ids, prepare};
 use super::scheduler::Limits;
 use super::shared::Shared;
 use super::text::Language;
-use super::{DeviceChoice, EngineLimits, Event, Failure, ModelInfo, Status, TextRequest};
+use super::{DeviceChoice, EngineLimits, Event, Failure, ModelInfo, Sequence, Status, TextRequest};
 
 /// Commands besides jobs that may wait for the thread, which never leaves them waiting longer than a step.
 const INBOX_SPARE: usize = 64;
@@ -26,6 +27,8 @@ pub struct Runtime {
     shared: Arc<Shared>,
     /// One for each job that may run or wait.
     places: Arc<Semaphore>,
+    /// Tokens that are encoded in one step, where no sequence has more.
+    batch_tokens: usize,
     /// Closed by the end of the thread.
     end: mpsc::Sender<()>,
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
@@ -74,6 +77,7 @@ impl Runtime {
             inbox,
             shared,
             places: Arc::new(Semaphore::new(places)),
+            batch_tokens: limits.prefill_chunk,
             end,
             thread: Arc::new(Mutex::new(Some(thread))),
         })
@@ -132,6 +136,11 @@ impl Runtime {
     /// Starts a job, or refuses it at once. The prompt is rendered and tokenized off the inference thread.
     pub async fn generate(&self, request: TextRequest) -> Result<Generation, Failure> {
         let listing = self.shared.listing(&request.model)?;
+        if listing.info.purpose != Purpose::Generate {
+            let model = &request.model;
+            let message = format!("the model {model} encodes texts and does not write any");
+            return Err(Failure::BadRequest(message));
+        }
         if self.shared.is_paused() {
             return Err(Failure::Paused);
         }
@@ -149,6 +158,33 @@ impl Runtime {
             Err(TrySendError::Full(_)) => Err(self.busy()),
             Err(TrySendError::Closed(_)) => Err(Failure::Stopped),
         }
+    }
+
+    /// Encodes sequences: a vector of each, or one score. They run in batches of so many tokens as a step of a prompt
+    /// has, so that texts flow on meanwhile.
+    pub async fn encode(
+        &self,
+        model: &str,
+        sequences: Vec<Sequence>,
+    ) -> Result<Vec<Vec<f32>>, Failure> {
+        let info = self.info(model)?;
+        check(&info, &sequences)?;
+        let mut encoded = Vec::with_capacity(sequences.len());
+        for sequences in batches(sequences, self.batch_tokens) {
+            if self.shared.is_paused() {
+                return Err(Failure::Paused);
+            }
+            let model = model.to_owned();
+            let more = self.ask(|reply| {
+                Command::Encode(EncodeBatch {
+                    model,
+                    sequences,
+                    reply,
+                })
+            });
+            encoded.extend(more.await??);
+        }
+        Ok(encoded)
     }
 
     /// Waits until the thread has ended: until every other `Runtime` is dropped and what runs has finished.
@@ -179,6 +215,38 @@ impl Runtime {
         } = self.status();
         Failure::Busy { running, waiting }
     }
+}
+
+/// Refuses what the network cannot take in, with the arithmetic.
+fn check(info: &ModelInfo, sequences: &[Sequence]) -> Result<(), Failure> {
+    for sequence in sequences {
+        let (found, limit) = (sequence.tokens.len(), info.context);
+        if found > limit {
+            return Err(Failure::PromptTooLong { found, limit });
+        }
+        if found == 0 {
+            let message = "a text without tokens has no meaning: send at least one token";
+            return Err(Failure::BadRequest(message.to_owned()));
+        }
+        check_ids("a text", &sequence.tokens, info.vocabulary)?;
+    }
+    Ok(())
+}
+
+/// In their order, each batch of at most so many tokens or one sequence.
+fn batches(sequences: Vec<Sequence>, most_tokens: usize) -> Vec<Vec<Sequence>> {
+    let (mut batches, mut tokens) = (Vec::<Vec<Sequence>>::new(), 0);
+    for sequence in sequences {
+        tokens += sequence.tokens.len();
+        match batches.last_mut() {
+            Some(batch) if tokens <= most_tokens => batch.push(sequence),
+            _ => {
+                tokens = sequence.tokens.len();
+                batches.push(vec![sequence]);
+            }
+        }
+    }
+    batches
 }
 
 impl Generation {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use candle_core::{DType, Device};
 
+use super::encode::{self, Encode, Encoding, Purpose};
 use super::model::{self, Model, PagedDecoder};
 use super::text::{EmbeddedText, Isolation, Language, TextError, TextSource};
 use super::{ModelInfo, Sampling};
@@ -48,11 +49,18 @@ pub enum CacheRoom {
 
 /// A model that is ready to run.
 pub struct Loaded {
-    pub model: Box<dyn Model>,
+    pub network: LoadedNetwork,
     pub language: Language,
-    pub pages: usize,
     pub info: ModelInfo,
     pub defaults: Sampling,
+}
+
+/// The part of a model that computes.
+pub enum LoadedNetwork {
+    /// Writes text, with so many pages of keys and values.
+    Text { model: Box<dyn Model>, pages: usize },
+    /// Reads and does not write.
+    Encoder(Box<dyn Encode>),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -87,22 +95,65 @@ impl ModelSource {
     }
 }
 
-/// Opens, checks and loads a decoder. The text side comes first: it is quick, and as likely to be wrong.
-pub fn load_decoder(
+/// Opens, checks and loads a model. The text side comes first: it is quick, and as likely to be wrong.
+pub fn load_model(
     source: &ModelSource,
     device: &Device,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, LoadError> {
     let checkpoint = Checkpoint::open(&source.path)?;
+    match encode::open(&checkpoint, &source.path)? {
+        Some(encoding) => load_encoder(encoding, &checkpoint, source, device, progress),
+        None => load_decoder(&checkpoint, source, device, progress),
+    }
+}
+
+fn load_encoder(
+    encoding: Encoding,
+    checkpoint: &Checkpoint,
+    source: &ModelSource,
+    device: &Device,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Loaded, LoadError> {
+    let language = open_language(source, checkpoint)?;
+    let longest = encoding.context();
+    let (purpose, vocabulary) = (encoding.purpose(), encoding.vocabulary());
+    let (network, weight_bytes) = encoding.load(checkpoint, source, device, progress)?;
+    let info = ModelInfo {
+        name: String::new(),
+        purpose,
+        vocabulary,
+        context: source.context.unwrap_or(longest).min(longest),
+        weight_bytes,
+        cache_bytes: 0,
+        cache_tokens: 0,
+        can_chat: false,
+    };
+    let defaults = language.defaults.clone();
+    Ok(Loaded {
+        network: LoadedNetwork::Encoder(network),
+        language,
+        info,
+        defaults,
+    })
+}
+
+fn load_decoder(
+    checkpoint: &Checkpoint,
+    source: &ModelSource,
+    device: &Device,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Loaded, LoadError> {
     let spec = checkpoint.spec()?;
-    let language = open_language(source, &checkpoint)?;
+    let language = open_language(source, checkpoint)?;
     let context = source.context.unwrap_or(spec.context).min(spec.context);
     let options = LoadOptions {
         quantize: source.quantize,
         dtype: source.dtype,
         context: Some(context),
+        is_headless: false,
     };
-    let decoder = Decoder::load(&checkpoint, device, &options, progress)?;
+    let decoder = Decoder::load(checkpoint, device, &options, progress)?;
     let pages = pages(
         source.cache,
         context,
@@ -113,6 +164,7 @@ pub fn load_decoder(
         .map_err(|error| LoadError::Device(model::plain(&error)))?;
     let info = ModelInfo {
         name: String::new(),
+        purpose: Purpose::Generate,
         vocabulary: spec.vocab_size,
         context: context.min(pages * PAGE_TOKENS),
         weight_bytes,
@@ -122,9 +174,11 @@ pub fn load_decoder(
     };
     let defaults = language.defaults.clone();
     Ok(Loaded {
-        model: Box::new(model),
+        network: LoadedNetwork::Text {
+            model: Box::new(model),
+            pages,
+        },
         language,
-        pages,
         info,
         defaults,
     })
@@ -170,9 +224,9 @@ fn pages(room: CacheRoom, context: usize, bytes_per_token: u64) -> Result<usize,
     }
 }
 
-/// A loader for [`Engine`](super::engine::Engine) that puts decoders on this device.
+/// A loader for [`Engine`](super::engine::Engine) that puts models on this device.
 pub fn loader(device: Device) -> super::engine::Loader {
-    Box::new(move |source, progress| load_decoder(source, &device, progress))
+    Box::new(move |source, progress| load_model(source, &device, progress))
 }
 
 #[cfg(test)]

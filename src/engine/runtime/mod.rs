@@ -3,6 +3,7 @@
 //!
 //! A [`TextRequest`] becomes a [`Generation`]: a stream of [`Event`]s. Dropping the generation is cancellation.
 
+mod encode;
 mod engine;
 mod footprint;
 pub mod grammar;
@@ -21,6 +22,8 @@ pub mod text;
 use std::fmt::Display;
 use std::sync::Arc;
 
+pub use crate::networks::encoder::Sequence;
+pub use encode::{Purpose, Shorter, Vectors, normalize};
 pub use footprint::Footprint;
 pub use grammar::Grammar;
 pub use handle::{Generation, Runtime};
@@ -254,6 +257,7 @@ impl Default for EngineLimits {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelInfo {
     pub name: String,
+    pub purpose: Purpose,
     pub vocabulary: usize,
     /// The most tokens of one sequence here, prompt and answer together.
     pub context: usize,

@@ -107,7 +107,7 @@ fn max_tokens(asked: Option<usize>, prompt: usize, context: usize) -> Result<usi
     }
 }
 
-fn check_ids(what: &str, ids: &[u32], vocabulary: usize) -> Result<(), Failure> {
+pub fn check_ids(what: &str, ids: &[u32], vocabulary: usize) -> Result<(), Failure> {
     match ids.iter().find(|&&id| id as usize >= vocabulary) {
         Some(id) => Err(Failure::BadRequest(format!(
             "{what} has token {id}, but the vocabulary has {vocabulary} tokens"

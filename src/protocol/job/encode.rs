@@ -40,15 +40,15 @@ pub enum EncodeRequest {
 /// The result of a job, whole.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Encoded {
-    Tokens(EncodedTokens),
+pub enum EncodeResult {
+    Tokens(TokenList),
     Text(String),
     Vectors(Vec<Vector>),
     Scores(Vec<f32>),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EncodedTokens {
+pub struct TokenList {
     pub ids: Vec<u32>,
     /// Where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,8 +58,8 @@ pub struct EncodedTokens {
     pub context: u32,
 }
 
-/// An embedding. It crosses the wire as its bytes in hexadecimal digits: as numbers a batch would have more values
-/// than a frame may have.
+/// An embedding, whose serde form is its bytes in hexadecimal digits: as numbers a batch would have more values than a
+/// frame may have.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Vector(pub Vec<f32>);
 
@@ -99,7 +99,7 @@ impl EncodeRequest {
     }
 }
 
-impl Encoded {
+impl EncodeResult {
     /// About as many bytes as it takes in memory.
     pub fn weight(&self) -> usize {
         match self {
@@ -155,7 +155,7 @@ impl<'de> Deserialize<'de> for Vector {
 mod tests {
     use serde_json::json;
 
-    use super::{Encoded, Vector};
+    use super::{EncodeResult, Vector};
 
     #[test]
     fn a_vector_crosses_the_wire_bit_for_bit() {
@@ -163,9 +163,12 @@ mod tests {
             Vector(vec![0.1, -2.5, f32::MIN_POSITIVE]),
             Vector::default(),
         ];
-        let encoded = Encoded::Vectors(vectors);
+        let encoded = EncodeResult::Vectors(vectors);
         let text = serde_json::to_string(&encoded).unwrap();
-        assert_eq!(serde_json::from_str::<Encoded>(&text).unwrap(), encoded);
+        assert_eq!(
+            serde_json::from_str::<EncodeResult>(&text).unwrap(),
+            encoded
+        );
         let one = serde_json::to_value(Vector(vec![1.0])).unwrap();
         assert_eq!(one, json!("0000803f"));
     }

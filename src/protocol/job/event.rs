@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Encoded, Failure, Media, Note};
+use super::{EncodeResult, Failure, Media, Note};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
@@ -26,7 +26,7 @@ pub enum Event {
     /// About the text that comes.
     Note(Note),
     /// The whole result of a job that reads and does not write.
-    Encoded(Box<Encoded>),
+    Encoded(Box<EncodeResult>),
     /// The worker's count so far.
     Usage(Usage),
     Done {

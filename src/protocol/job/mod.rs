@@ -17,7 +17,7 @@ mod product;
 mod text;
 
 pub use capabilities::Capabilities;
-pub use encode::{EncodeRequest, Encoded, EncodedTokens, Vector};
+pub use encode::{EncodeRequest, EncodeResult, TokenList, Vector};
 pub use event::{
     Channel, Event, FinishReason, Progress, TokenEvent, TokenLogprob, ToolCallEvent, Usage,
 };

@@ -16,7 +16,7 @@ use super::{
     About, Done, ErrorFrame, FrameError, MOST_VALUES, Output, Registration, SMALL_FRAME, State,
     write_tokens,
 };
-use crate::job::{Encoded, Event, FinishReason, TokenEvent, Usage};
+use crate::job::{EncodeResult, Event, FinishReason, TokenEvent, Usage};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum FromWorker {
@@ -33,7 +33,7 @@ pub enum FromWorker {
     /// The whole result of a job that reads and does not write.
     Encoded {
         about: About,
-        result: Box<Encoded>,
+        result: Box<EncodeResult>,
     },
     /// The worker's count so far.
     Usage {
@@ -96,12 +96,12 @@ struct StartedJson {
 }
 
 #[derive(Deserialize)]
-struct EncodedJson {
+struct EncodedFrameJson {
     #[serde(default)]
     id: LooseId,
     att: Option<u32>,
     seq: Option<u64>,
-    result: Encoded,
+    result: EncodeResult,
 }
 
 #[derive(Deserialize)]
@@ -213,7 +213,7 @@ impl FromWorker {
             }),
             Some("error") => or_unknown(read::<ErrorJson>("error", text)?.read(), Self::Error),
             Some("started") => read::<StartedJson>("started", text)?.into(),
-            Some("encoded") => read::<EncodedJson>("encoded", text)?.into(),
+            Some("encoded") => read::<EncodedFrameJson>("encoded", text)?.into(),
             Some("usage") => read::<CountJson>("usage", text)?.into(),
             Some("raw") => read::<RawJson>("raw", text)?.into(),
             Some("progress") => read::<ProgressJson>("progress", text)?.into(),
@@ -365,8 +365,8 @@ impl From<StartedJson> for FromWorker {
     }
 }
 
-impl From<EncodedJson> for FromWorker {
-    fn from(json: EncodedJson) -> Self {
+impl From<EncodedFrameJson> for FromWorker {
+    fn from(json: EncodedFrameJson) -> Self {
         let result = Box::new(json.result);
         or_unknown(about(json.id, json.att, json.seq), |about| Self::Encoded {
             about,

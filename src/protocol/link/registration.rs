@@ -92,7 +92,7 @@ impl Task {
         }
     }
 
-    /// Names that nobody here knows are left out.
+    /// Unknown names are left out.
     fn named(names: Vec<Loose<String>>) -> Vec<Self> {
         let names: Vec<String> = names.into_iter().filter_map(|name| name.0).collect();
         let known = Self::ALL.into_iter();

@@ -15,11 +15,12 @@ use super::look::{Look, set_status};
 use super::summary::{self, Activity, Counters};
 use crate::link::legacy::{self, Polling};
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
-use muster_engine::runtime::{Failure, ModelInfo, Runtime};
+use muster_engine::runtime::{Failure, ModelInfo, Purpose, Runtime};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::Formats;
 use muster_protocol::link::{
-    Ability, Capacity, Extensions, LARGEST_FRAME, ModelCapacity, Registration, VERSION, Wanted,
+    Ability, Capacity, Extensions, LARGEST_FRAME, ModelCapacity, Registration, Task, VERSION,
+    Wanted,
 };
 
 /// What the farewells of the lines may take beyond the time that jobs have.
@@ -236,7 +237,7 @@ fn abilities(runtime: &Runtime, served: &Served) -> Vec<Ability> {
         let language = runtime.language(&info.name);
         language.is_ok_and(|language| language.markup.tools.is_some())
     };
-    let tools = served.models.iter().all(calls).then_some(Ability::Tools);
+    let tools = served.writing().all(calls).then_some(Ability::Tools);
     let others = [
         Ability::Logprobs,
         Ability::Continue,
@@ -248,10 +249,17 @@ fn abilities(runtime: &Runtime, served: &Served) -> Vec<Ability> {
 }
 
 impl Served {
-    /// The context that every one of the models has.
+    /// Models that write text.
+    fn writing(&self) -> impl Iterator<Item = &Arc<ModelInfo>> {
+        let models = self.models.iter();
+        models.filter(|info| info.purpose == Purpose::Generate)
+    }
+
+    /// The context that every one of the models that write has; of all, where none does.
     fn context(&self) -> u32 {
-        let contexts = self.models.iter().map(|info| small(info.context));
-        contexts.min().unwrap_or(0)
+        let contexts = self.writing().map(|info| small(info.context));
+        let all = self.models.iter().map(|info| small(info.context));
+        contexts.min().or(all.min()).unwrap_or(0)
     }
 
     fn to_those_polled(&self, jobs: usize) -> legacy::Served {
@@ -263,7 +271,7 @@ impl Served {
             names.into_iter().map(move |name| (name, here.clone()))
         };
         legacy::Served {
-            models: self.models.iter().flat_map(names).collect(),
+            models: self.writing().flat_map(names).collect(),
             jobs: jobs.min(self.slots).max(1),
             context: self.context(),
         }
@@ -277,7 +285,7 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
         name: info.name.clone(),
         max: small(served.slots),
         context: Some(small(info.context)),
-        tasks: Vec::new(),
+        tasks: tasks(&info.purpose),
     };
     Registration {
         formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
@@ -295,6 +303,15 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
             models: served.models.iter().map(capacity).collect(),
         }),
         ..Registration::new(&post.key, &post.name, names)
+    }
+}
+
+/// A model of which nothing is said writes text.
+fn tasks(purpose: &Purpose) -> Vec<Task> {
+    match purpose {
+        Purpose::Generate => Vec::new(),
+        Purpose::Embed(_) => vec![Task::Embed],
+        Purpose::Rerank => vec![Task::Rerank],
     }
 }
 

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::session::{Slot, Work};
-use muster_protocol::job::{Encoded, Event, Failure, FailureKind, FinishReason, Usage};
+use muster_protocol::job::{EncodeResult, Event, Failure, FailureKind, FinishReason, Usage};
 
 /// One coordinator's line, for as long as the worker runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -32,7 +32,7 @@ pub enum Said {
     /// Tokens and pieces of tool calls that belong together: they arrive all or none.
     Output(Vec<Event>),
     /// The whole result of a job that reads and does not write.
-    Encoded(Box<Encoded>),
+    Encoded(Box<EncodeResult>),
     Done {
         finish: FinishReason,
         usage: Usage,

@@ -99,6 +99,7 @@ const NOWHERE: &[(&str, &[&str])] = &[
 const DERIVES_SERDE: &[&str] = &[
     "cli",
     "config",
+    "engine/networks/encoder",
     "engine/networks/text",
     "engine/networks/weights",
     "engine/runtime/text",

@@ -21,8 +21,8 @@ use crate::modes::{ModeSet, Modes};
 use crate::state::DoorSettings;
 use crate::switchboard::{Delivery, JobStream, ModelOnline, Switchboard};
 use muster_protocol::job::{
-    Body, Capabilities, EncodeRequest, Encoded, EncodedTokens, Event, Failure, FailureKind,
-    Formats, Job, JobId, Kind, Limits, ModelChoice, Privacy, TextInput, UnixMillis, Usage,
+    Body, Capabilities, EncodeRequest, EncodeResult, Event, Failure, FailureKind, Formats, Job,
+    JobId, Kind, Limits, ModelChoice, Privacy, TextInput, TokenList, UnixMillis, Usage,
 };
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::encode::TokenizeRequest;
@@ -51,8 +51,8 @@ pub struct Encoding {
 
 /// A result and the tokens that were read for it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Finished {
-    pub encoded: Encoded,
+pub struct EncodeReply {
+    pub encoded: EncodeResult,
     pub usage: Usage,
     pub job: JobId,
 }
@@ -97,7 +97,7 @@ where
 
 impl Encoder {
     /// Waits for the result. Dropped before, the job is cancelled.
-    pub async fn run(&self, encoding: Encoding) -> Result<Finished, ApiError> {
+    pub async fn run(&self, encoding: Encoding) -> Result<EncodeReply, ApiError> {
         let Encoding {
             model,
             request,
@@ -130,7 +130,7 @@ impl Encoder {
             param: (failure.kind == FailureKind::ContextLengthExceeded).then_some(param.into()),
             ..failure.into()
         })?;
-        Ok(Finished {
+        Ok(EncodeReply {
             encoded,
             usage,
             job,
@@ -138,10 +138,7 @@ impl Encoder {
     }
 
     /// The tokens of a prompt: as many as its `prompt_tokens` would be, were it answered.
-    pub async fn tokenize(
-        &self,
-        request: TokenizeRequest,
-    ) -> Result<(EncodedTokens, JobId), ApiError> {
+    pub async fn tokenize(&self, request: TokenizeRequest) -> Result<(TokenList, JobId), ApiError> {
         let param = match request.input {
             TextInput::Chat(_) => "messages",
             TextInput::Prompt(_) | TextInput::Tokens(_) => "prompt",
@@ -152,9 +149,9 @@ impl Encoder {
             request: request.encode(),
             param,
         };
-        let Finished { encoded, job, .. } = self.run(encoding).await?;
+        let EncodeReply { encoded, job, .. } = self.run(encoding).await?;
         match encoded {
-            Encoded::Tokens(tokens) => Ok((tokens, job)),
+            EncodeResult::Tokens(tokens) => Ok((tokens, job)),
             _ => Err(unexpected()),
         }
     }
@@ -256,7 +253,7 @@ pub fn unexpected() -> ApiError {
     )
 }
 
-async fn result(stream: &mut JobStream) -> Result<(Encoded, Usage), Failure> {
+async fn result(stream: &mut JobStream) -> Result<(EncodeResult, Usage), Failure> {
     let mut encoded = None;
     while let Some(delivery) = stream.next().await {
         match delivery {
@@ -269,7 +266,10 @@ async fn result(stream: &mut JobStream) -> Result<(Encoded, Usage), Failure> {
     Err(shutting_down())
 }
 
-fn ended(outcome: &Outcome, encoded: Option<Encoded>) -> Result<(Encoded, Usage), Failure> {
+fn ended(
+    outcome: &Outcome,
+    encoded: Option<EncodeResult>,
+) -> Result<(EncodeResult, Usage), Failure> {
     if let Some(failure) = outcome.failure() {
         return Err(failure);
     }

@@ -6,13 +6,13 @@ use axum::response::Response;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use super::encode::{Encoder, Encoding, Finished, unexpected};
+use super::encode::{EncodeReply, Encoder, Encoding, unexpected};
 use crate::error::ApiError;
 use crate::http::body::Whole;
 use crate::http::entrance::JOB_ID;
 use crate::http::reply;
 use crate::http::room::Memory;
-use muster_protocol::job::{Capabilities, EncodeRequest, Encoded, FailureKind, JobId};
+use muster_protocol::job::{Capabilities, EncodeRequest, EncodeResult, FailureKind, JobId};
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::encode::{
     DetokenizeRequest, TokenizeRequest, text_reply, tokens_reply,
@@ -54,9 +54,9 @@ pub async fn detokenize(
         })
         .await?;
     drop(kept);
-    let Finished { encoded, job, .. } = finished;
+    let EncodeReply { encoded, job, .. } = finished;
     match encoded {
-        Encoded::Text(text) => answer(&memory, job, &text_reply(text)).await,
+        EncodeResult::Text(text) => answer(&memory, job, &text_reply(text)).await,
         _ => Err(unexpected()),
     }
 }

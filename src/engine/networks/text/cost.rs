@@ -24,7 +24,11 @@ impl Decoder {
 
     fn step_bytes(&self, spans: &[Span], logit_rows: usize, kv_dtype: DType) -> u64 {
         let weights: u64 = self.layers.iter().map(Layer::bytes).sum();
-        let head = if logit_rows > 0 { self.head.bytes() } else { 0 };
+        let head = if logit_rows > 0 {
+            self.head.as_ref().map_or(0, |head| head.bytes())
+        } else {
+            0
+        };
         let tokens = spans
             .iter()
             .map(|span| span.past_tokens + 2 * span.new_tokens);

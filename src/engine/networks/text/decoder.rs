@@ -20,7 +20,8 @@ pub struct Decoder {
     pub(super) embedding: Embedding,
     pub(super) layers: Vec<Layer>,
     pub(super) norm: RmsNorm,
-    pub(super) head: Weight,
+    /// None of one whose hidden states are wanted alone.
+    pub(super) head: Option<Weight>,
 }
 
 pub(super) struct Layer {
@@ -65,7 +66,8 @@ impl Decoder {
     /// its rows stay in the file.
     pub fn weight_bytes(&self) -> u64 {
         let layers = self.layers.iter().map(Layer::bytes).sum::<u64>();
-        layers + self.head.bytes() + self.embedding.device_bytes()
+        let head = self.head.as_ref().map_or(0, Weight::bytes);
+        layers + head + self.embedding.device_bytes()
     }
 
     /// The type that keys and values are kept in unless somebody wants another.
@@ -101,10 +103,46 @@ impl Decoder {
             let rows = is_last.then_some(&asked);
             state = self.through_layer(index, state, &positions, pages, rows)?;
         }
-        match batch.logit_rows.is_empty() {
-            true => Tensor::zeros((0, self.spec.vocab_size), DType::F32, &self.device),
-            false => self.head.product(&state.normed)?.to_dtype(DType::F32),
+        match (&self.head, batch.logit_rows.is_empty()) {
+            (_, true) => Tensor::zeros((0, self.spec.vocab_size), DType::F32, &self.device),
+            (Some(head), false) => head.product(&state.normed)?.to_dtype(DType::F32),
+            (None, false) => bail!("the decoder was loaded without the way to logits"),
         }
+    }
+
+    /// The last hidden state `[sequences, hidden]` of each sequence's last token, in f32.
+    pub fn last_states(&self, sequences: &[&[u32]]) -> Result<Tensor> {
+        let mut batch = Batch::default();
+        let mut pages = 0_u32;
+        for tokens in sequences {
+            let count = tokens.len().div_ceil(PAGE_TOKENS) as u32;
+            batch.tokens.extend_from_slice(tokens);
+            batch
+                .logit_rows
+                .push((batch.tokens.len() as u32).saturating_sub(1));
+            batch.spans.push(Span {
+                new_tokens: tokens.len(),
+                past_tokens: 0,
+                pages: (pages..pages + count).collect(),
+            });
+            pages += count;
+        }
+        if sequences.iter().any(|tokens| tokens.is_empty()) {
+            bail!("hidden states need at least one token");
+        }
+        self.check(&batch)?;
+        let plan = AttentionPlan::new(batch.spans, &self.device)?;
+        let positions = self.positions(&plan);
+        let asked = Tensor::new(batch.logit_rows.as_slice(), &self.device)?;
+        // Each layer writes all it reads, so that one layer's pages do for all.
+        let mut scratch = self.layer_pages(pages as usize, self.kv_dtype())?;
+        let mut state = self.first_state(&batch.tokens)?;
+        for index in 0..self.layers.len() {
+            let is_last = index + 1 == self.layers.len();
+            let rows = is_last.then_some(&asked);
+            state = self.through_layer(index, state, &positions, &mut scratch, rows)?;
+        }
+        state.normed.to_dtype(DType::F32)
     }
 
     /// The hidden states `[tokens, hidden]` of one sequence, numbered as the reference numbers them: 0 are the

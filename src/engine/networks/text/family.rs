@@ -84,6 +84,8 @@ pub enum Part {
 pub enum Naming {
     /// The Hugging Face hub's.
     Hub,
+    /// The same of a network that was saved without the model around it.
+    Bare,
     Gguf,
 }
 
@@ -112,6 +114,12 @@ impl Naming {
 
     fn stem(self, role: Role) -> String {
         match (self, role) {
+            (Self::Bare, Role::Head) => "lm_head".to_owned(),
+            (Self::Bare, role) => {
+                let stem = Self::Hub.stem(role);
+                stem.strip_prefix("model.")
+                    .map_or(stem.clone(), str::to_owned)
+            }
             (Self::Hub, Role::Embedding) => "model.embed_tokens".to_owned(),
             (Self::Hub, Role::FinalNorm) => "model.norm".to_owned(),
             (Self::Hub, Role::Head) => "lm_head".to_owned(),

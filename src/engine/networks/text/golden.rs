@@ -154,3 +154,17 @@ fn hidden_states_are_those_of_the_reference() {
         }
     }
 }
+
+#[test]
+fn last_states_are_those_of_the_reference_whatever_is_beside_them() {
+    for name in FAMILIES {
+        let golden = Golden::open(name);
+        let decoder = load(&format!("golden/{name}"), Some(DType::F32));
+        let prompt = golden.tokens("prompt");
+        let states = decoder.last_states(&[&prompt[..7], &prompt]).unwrap();
+        let wanted = golden.tensor("hidden.2");
+        let last = wanted.narrow(0, prompt.len() - 1, 1).unwrap();
+        let gap = gap(&states.narrow(0, 1, 1).unwrap(), &last);
+        assert!(gap < 1e-4, "{name}: {gap}");
+    }
+}

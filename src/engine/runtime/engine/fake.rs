@@ -8,12 +8,12 @@ use candle_core::{Device, Result, Tensor, bail};
 
 use super::Loader;
 use crate::networks::text::Batch;
-use crate::runtime::load::{CacheRoom, Loaded};
+use crate::runtime::load::{CacheRoom, Loaded, LoadedNetwork};
 use crate::runtime::model::Model;
 use crate::runtime::text::{
     Language, Markup, Reader, TextError, Tokenizer, Vocabulary, VocabularyKind,
 };
-use crate::runtime::{ModelInfo, Sampling};
+use crate::runtime::{ModelInfo, Purpose, Sampling};
 use muster_kernels::PAGE_TOKENS;
 
 /// One token per byte, and the end.
@@ -88,9 +88,11 @@ impl Fake {
                 vocabulary: vocabulary(),
             };
             Ok(Loaded {
-                model: Box::new(model),
+                network: LoadedNetwork::Text {
+                    model: Box::new(model),
+                    pages,
+                },
                 language: language()?,
-                pages,
                 info: info(pages),
                 defaults: source.defaults.clone(),
             })
@@ -101,6 +103,7 @@ impl Fake {
 fn info(pages: usize) -> ModelInfo {
     ModelInfo {
         name: String::new(),
+        purpose: Purpose::Generate,
         vocabulary: VOCABULARY,
         context: CONTEXT.min(pages * PAGE_TOKENS),
         weight_bytes: 0,

@@ -7,15 +7,18 @@
 mod resident;
 mod work;
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::load::{LoadError, Loaded, ModelSource};
+use super::encode::Encode;
+use super::load::{LoadError, Loaded, LoadedNetwork, ModelSource};
+use super::model::plain;
 use super::scheduler::{Limits, SequenceId};
 use super::sequence::Job;
 use super::shared::Shared;
-use super::{Failure, ModelInfo};
+use super::{Failure, ModelInfo, Sequence};
 use muster_process::memory;
 use resident::Resident;
 use work::{Queue, Work, entry_level, next_work};
@@ -23,6 +26,8 @@ use work::{Queue, Work, entry_level, next_work};
 /// What others may ask of the thread.
 pub enum Command {
     Run(Box<Job>),
+    /// Encode these sequences in one step.
+    Encode(EncodeBatch),
     Load {
         name: String,
         source: Box<ModelSource>,
@@ -40,6 +45,13 @@ pub enum Command {
     Wake,
 }
 
+/// Sequences that a model encodes in one step, and who waits for them.
+pub struct EncodeBatch {
+    pub model: String,
+    pub sequences: Vec<Sequence>,
+    pub reply: oneshot::Sender<Result<Vec<Vec<f32>>, Failure>>,
+}
+
 /// Told how many bytes of a model are loaded, and how many there are.
 pub type Progress = Box<dyn FnMut(u64, u64) + Send>;
 
@@ -49,6 +61,9 @@ pub type Loader =
 
 pub struct Engine {
     residents: Vec<Resident>,
+    encoders: BTreeMap<String, Box<dyn Encode>>,
+    /// The first is encoded between two steps, so that texts flow on.
+    batches: VecDeque<EncodeBatch>,
     loader: Loader,
     limits: Limits,
     shared: Arc<Shared>,
@@ -63,8 +78,10 @@ pub fn run(mut engine: Engine, mut inbox: mpsc::Receiver<Command>) {
         }
         engine.retire_abandoned();
         engine.report();
+        engine.encode_next();
         match engine.next_work() {
             Work::Step(index) => engine.residents[index].step(),
+            Work::Wait if !engine.batches.is_empty() => {}
             Work::Wait => match inbox.blocking_recv() {
                 Some(command) => engine.obey(command),
                 None => return engine.stop(),
@@ -77,6 +94,8 @@ impl Engine {
     pub fn new(loader: Loader, limits: Limits, shared: Arc<Shared>) -> Self {
         Self {
             residents: Vec::new(),
+            encoders: BTreeMap::new(),
+            batches: VecDeque::new(),
             loader,
             limits,
             shared,
@@ -100,6 +119,7 @@ impl Engine {
         // Whoever asked may be gone; what was asked is done all the same.
         match command {
             Command::Run(job) => self.admit(*job),
+            Command::Encode(batch) => self.batches.push_back(batch),
             Command::Load {
                 name,
                 source,
@@ -153,6 +173,28 @@ impl Engine {
         resident.admit(id, job, level);
     }
 
+    fn encode_next(&mut self) {
+        let wanted = |batch: &EncodeBatch| !batch.reply.is_closed();
+        while let Some(batch) = self.batches.pop_front() {
+            if wanted(&batch) {
+                let encoded = self.encode(&batch.model, &batch.sequences);
+                let _ = batch.reply.send(encoded);
+                return;
+            }
+        }
+    }
+
+    fn encode(&mut self, model: &str, batch: &[Sequence]) -> Result<Vec<Vec<f32>>, Failure> {
+        if self.is_paused {
+            return Err(Failure::Paused);
+        }
+        let Some(network) = self.encoders.get_mut(model) else {
+            return Err(self.shared.not_loaded(model));
+        };
+        let encoded = network.encode(batch);
+        encoded.map_err(|error| Failure::internal(plain(&error)))
+    }
+
     fn retire_abandoned(&mut self) {
         self.residents
             .iter_mut()
@@ -165,17 +207,14 @@ impl Engine {
         source: &ModelSource,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Arc<ModelInfo>, LoadError> {
-        if self
-            .residents
-            .iter()
-            .any(|resident| resident.info.name == name)
+        let mut residents = self.residents.iter();
+        if residents.any(|resident| resident.info.name == name) || self.encoders.contains_key(&name)
         {
             return Err(LoadError::AlreadyLoaded { name });
         }
         let Loaded {
-            model,
+            network,
             language,
-            pages,
             mut info,
             defaults,
         } = (self.loader)(source, progress)?;
@@ -183,19 +222,28 @@ impl Engine {
         let (info, language) = (Arc::new(info), Arc::new(language));
         self.shared
             .enlist(Arc::clone(&info), Arc::clone(&language), defaults);
-        self.residents.push(Resident::new(
-            Arc::clone(&info),
-            model,
-            language,
-            self.limits,
-            pages,
-        ));
+        match network {
+            LoadedNetwork::Text { model, pages } => self.residents.push(Resident::new(
+                Arc::clone(&info),
+                model,
+                language,
+                self.limits,
+                pages,
+            )),
+            LoadedNetwork::Encoder(network) => {
+                self.encoders.insert(info.name.clone(), network);
+            }
+        }
         Ok(info)
     }
 
     fn unload(&mut self, name: &str) -> Result<(), Failure> {
         self.shared.delist(name);
         let failure = self.shared.not_loaded(name);
+        if self.encoders.remove(name).is_some() {
+            memory::give_back();
+            return Ok(());
+        }
         let Some(index) = self
             .residents
             .iter()

@@ -230,6 +230,16 @@ impl Language {
         })
     }
 
+    /// Two texts as one sequence: tokens, and which of the two each is of.
+    pub fn pair(&self, first: &str, second: &str) -> Result<(Vec<u32>, Vec<u32>), Failure> {
+        match &self.reader {
+            Reader::Local { tokenizer, .. } => tokenizer
+                .encode_pair(first, second)
+                .map_err(|error| Failure::BadRequest(error.to_string())),
+            Reader::Isolated(isolated) => isolated.pair(first, second),
+        }
+    }
+
     /// What the vocabulary calls these tokens; empty for ids past it.
     pub fn names(&self, ids: &[u32]) -> Result<Vec<String>, Failure> {
         match &self.reader {

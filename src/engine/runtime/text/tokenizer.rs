@@ -38,6 +38,21 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
+    /// Two texts that belong together, with what the tokenizer puts between and around them, and which of the two
+    /// each token is of.
+    pub fn encode_pair(
+        &self,
+        first: &str,
+        second: &str,
+    ) -> Result<(Vec<u32>, Vec<u32>), TextError> {
+        let encoding = self.inner.encode((first, second), true);
+        let encoding = encoding.map_err(|error| TextError::broken("the tokenizer", error))?;
+        Ok((
+            encoding.get_ids().to_vec(),
+            encoding.get_type_ids().to_vec(),
+        ))
+    }
+
     pub fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
     }
@@ -71,16 +86,19 @@ enum Spelling {
     ByteLevel,
     /// `▁` is a space, `<0xE2>` a byte.
     SentencePiece { strips_first_space: bool },
+    /// BERT's: `##` goes on with the word before, every other token begins one.
+    WordPiece,
 }
 
 fn pieces_of(tokenizer: &tokenizers::Tokenizer) -> Result<Pieces, TextError> {
     let decoder = serde_json::to_value(tokenizer.get_decoder());
     let decoder = decoder.map_err(|error| TextError::broken("the tokenizer's decoder", error))?;
     let spelling = spelling(&decoder)?;
-    let strips = spelling
-        == Spelling::SentencePiece {
-            strips_first_space: true,
-        };
+    let strips = match spelling {
+        Spelling::ByteLevel => false,
+        Spelling::SentencePiece { strips_first_space } => strips_first_space,
+        Spelling::WordPiece => true,
+    };
     let added = tokenizer.get_added_tokens_decoder();
     let vocabulary = tokenizer.get_vocab(true);
     let size = vocabulary
@@ -138,6 +156,9 @@ fn spelling(decoder: &serde_json::Value) -> Result<Spelling, TextError> {
     if part("ByteLevel").is_some() {
         return Ok(Spelling::ByteLevel);
     }
+    if part("WordPiece").is_some_and(|part| part["prefix"] == "##") {
+        return Ok(Spelling::WordPiece);
+    }
     if let Some(metaspace) = part("Metaspace") {
         let strips_first_space = metaspace["prepend_scheme"] != "never";
         return Ok(Spelling::SentencePiece { strips_first_space });
@@ -150,7 +171,8 @@ fn spelling(decoder: &serde_json::Value) -> Result<Spelling, TextError> {
     Err(TextError::Unsupported {
         what: "the tokenizer's decoder".to_owned(),
         found,
-        known: "ByteLevel, Metaspace, and sequences with Replace and ByteFallback".to_owned(),
+        known: "ByteLevel, Metaspace, WordPiece, and sequences with Replace and ByteFallback"
+            .to_owned(),
     })
 }
 
@@ -164,6 +186,10 @@ fn bytes_of(token: &str, spelling: Spelling, table: &[Option<u8>; 512]) -> Vec<u
         Spelling::SentencePiece { .. } => match fallback_byte(token) {
             Some(byte) => vec![byte],
             None => token.replace('▁', " ").into_bytes(),
+        },
+        Spelling::WordPiece => match token.strip_prefix("##") {
+            Some(rest) => rest.as_bytes().to_vec(),
+            None => format!(" {token}").into_bytes(),
         },
     }
 }

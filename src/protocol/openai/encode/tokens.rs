@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{list, model, never, only, read, text, token_ids};
-use crate::job::{Capabilities, EncodeRequest, EncodedTokens, TextInput};
+use crate::job::{Capabilities, EncodeRequest, TextInput, TokenList};
 use crate::openai::chat::ChatRequest;
 use crate::openai::field::Field;
 use crate::openai::{Problem, Shape, Strictness};
@@ -203,7 +203,7 @@ impl DetokenizeRequest {
 }
 
 /// The reply of `/tokenize`.
-pub fn tokens_reply(tokens: EncodedTokens) -> Value {
+pub fn tokens_reply(tokens: TokenList) -> Value {
     let mut reply = json!({
         "count": tokens.ids.len(),
         "max_model_len": tokens.context,

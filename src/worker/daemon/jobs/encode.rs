@@ -1,7 +1,7 @@
-//! A job that reads and does not write: tokens of texts, texts of tokens.
+//! A job that reads and does not write: tokens of texts, texts of tokens, vectors, scores.
 //!
 //! Prompts go through the same template and tokenizer as those of texts that are written, so a count of tokens is the
-//! `prompt_tokens` of the same prompt. No sequence of the engine is taken.
+//! `prompt_tokens` of the same prompt. Tokens alone take no sequence of the engine.
 
 use std::sync::Arc;
 
@@ -10,13 +10,11 @@ use super::request::{check_template, prompt_of};
 use crate::daemon::worker::small;
 use crate::link::Said;
 use muster_engine::runtime::text::Language;
-use muster_engine::runtime::{Failure, Runtime};
+use muster_engine::runtime::{Failure, ModelInfo, Purpose, Runtime, Sequence, normalize};
 use muster_protocol::job::{
-    self, EncodeRequest, Encoded, EncodedTokens, FailureKind, FinishReason, TextInput, Usage,
+    self, EncodeRequest, EncodeResult, FailureKind, FinishReason, TextInput, TokenList, Usage,
+    Vector,
 };
-
-/// The result and the tokens that were read for it.
-type Read = (Encoded, usize);
 
 /// The result of a job and its last word.
 pub async fn run(
@@ -26,36 +24,46 @@ pub async fn run(
 ) -> Result<(Said, Said), Said> {
     let info = runtime.info(&model).map_err(blame::said)?;
     let language = runtime.language(&model).map_err(blame::said)?;
-    let read = match request {
+    let (result, count) = match request {
         EncodeRequest::Tokenize {
             input,
             add_special_tokens,
             with_strings,
         } => {
             let context = small(info.context);
-            let read = move || {
+            beside(move || {
                 let tokens = tokenize(&language, input, add_special_tokens, with_strings)?;
                 let count = tokens.ids.len();
-                let tokens = EncodedTokens { context, ..tokens };
-                Ok((Encoded::Tokens(tokens), count))
-            };
-            beside(read).await?
+                Ok((EncodeResult::Tokens(TokenList { context, ..tokens }), count))
+            })
+            .await?
         }
         EncodeRequest::Detokenize { tokens } => {
             let vocabulary = info.vocabulary;
             beside(move || detokenize(&language, &tokens, vocabulary)).await?
         }
-        EncodeRequest::Embed { .. } => return Err(unable(&model, "embeddings")),
-        EncodeRequest::Rerank { .. } => return Err(unable(&model, "reranking")),
+        EncodeRequest::Embed { inputs, dimensions } => {
+            let dimensions = dimensions_of(&info, dimensions).map_err(Said::Failed)?;
+            let limits = info.clone();
+            let sequences = beside(move || sequences(&language, inputs, &limits)).await?;
+            embed(&info, sequences, dimensions, runtime).await?
+        }
+        EncodeRequest::Rerank { query, documents } => {
+            if info.purpose != Purpose::Rerank {
+                return Err(Said::Failed(unable(&info, "reranking")));
+            }
+            let limits = info.clone();
+            let pairs = beside(move || pairs(&language, &query, &documents, &limits)).await?;
+            rerank(&info, pairs, runtime).await?
+        }
     };
-    let (encoded, count) = read;
     let usage = Usage {
         prompt_tokens: small(count),
         ..Usage::default()
     };
     let finish = FinishReason::Stop;
     Ok((
-        Said::Encoded(Box::new(encoded)),
+        Said::Encoded(Box::new(result)),
         Said::Done { finish, usage },
     ))
 }
@@ -68,36 +76,183 @@ async fn beside<T: Send + 'static>(
     done.map_err(|_| blame::broken())?
 }
 
-fn unable(model: &str, what: &str) -> Said {
-    let message = format!("the model {model} does not support {what}");
-    let failure = job::Failure::new(FailureKind::UnsupportedValue, message);
-    Said::Failed(failure)
-}
-
 fn tokenize(
     language: &Arc<Language>,
     input: TextInput,
     add_special_tokens: Option<bool>,
     with_strings: bool,
-) -> Result<EncodedTokens, Said> {
+) -> Result<TokenList, Said> {
     check_template(&input, language).map_err(Said::Failed)?;
     let prefix = add_special_tokens.unwrap_or(!matches!(input, TextInput::Chat(_)));
     let ids = language.read(&prompt_of(input), prefix);
     let ids = ids.map_err(blame::said)?;
     let strings = with_strings.then(|| language.names(&ids)).transpose();
     let strings = strings.map_err(blame::said)?;
-    Ok(EncodedTokens {
+    Ok(TokenList {
         ids,
         strings,
         context: 0,
     })
 }
 
-fn detokenize(language: &Language, tokens: &[u32], vocabulary: usize) -> Result<Read, Said> {
+fn detokenize(
+    language: &Language,
+    tokens: &[u32],
+    vocabulary: usize,
+) -> Result<(EncodeResult, usize), Said> {
     if let Some(id) = tokens.iter().find(|&&id| id as usize >= vocabulary) {
         let message = format!("tokens has {id}, but the vocabulary has {vocabulary} tokens");
         return Err(blame::said(Failure::BadRequest(message)));
     }
     let text = language.decode(tokens).map_err(blame::said)?;
-    Ok((Encoded::Text(text), tokens.len()))
+    Ok((EncodeResult::Text(text), tokens.len()))
+}
+
+/// How many numbers a vector keeps, where the client wants fewer than the model computes.
+fn dimensions_of(info: &ModelInfo, wanted: Option<u32>) -> Result<Option<usize>, job::Failure> {
+    let Purpose::Embed(vectors) = &info.purpose else {
+        return Err(unable(info, "embeddings"));
+    };
+    let wanted = wanted.map(|wanted| wanted as usize);
+    match wanted.filter(|wanted| !vectors.can_have(*wanted)) {
+        None => Ok(wanted),
+        Some(wanted) => {
+            let (model, whole) = (&info.name, vectors.dimensions);
+            let message = format!(
+                "vectors of {model} have {whole} dimensions and cannot be shortened to {wanted}"
+            );
+            Err(job::Failure::new(FailureKind::UnsupportedValue, message))
+        }
+    }
+}
+
+fn unable(info: &ModelInfo, what: &str) -> job::Failure {
+    let message = format!("the model {} does not support {what}", info.name);
+    job::Failure::new(FailureKind::UnsupportedValue, message)
+}
+
+fn sequences(
+    language: &Language,
+    inputs: Vec<TextInput>,
+    info: &ModelInfo,
+) -> Result<Vec<Sequence>, Said> {
+    let read = inputs.into_iter().enumerate().map(|(index, input)| {
+        let tokens = language.read(&prompt_of(input), true);
+        let tokens = tokens.map_err(blame::said)?;
+        check_length(&format!("input[{index}]"), tokens.len(), info)?;
+        Ok(Sequence::from(tokens))
+    });
+    read.collect()
+}
+
+fn pairs(
+    language: &Language,
+    query: &str,
+    documents: &[String],
+    info: &ModelInfo,
+) -> Result<Vec<Sequence>, Said> {
+    let read = documents.iter().enumerate().map(|(index, document)| {
+        let (tokens, types) = language.pair(query, document).map_err(blame::said)?;
+        let place = format!("query with documents[{index}]");
+        check_length(&place, tokens.len(), info)?;
+        Ok(Sequence { tokens, types })
+    });
+    read.collect()
+}
+
+/// No text is cut in silence: its vector would be that of another text.
+fn check_length(place: &str, found: usize, info: &ModelInfo) -> Result<(), Said> {
+    let (model, most) = (&info.name, info.context);
+    if found <= most {
+        return Ok(());
+    }
+    let message = format!(
+        "{place} has {found} tokens, but {model} reads at most {most}: shorten it by {}",
+        found - most
+    );
+    let failure = job::Failure::new(FailureKind::ContextLengthExceeded, message);
+    Err(Said::Failed(failure))
+}
+
+async fn embed(
+    info: &ModelInfo,
+    sequences: Vec<Sequence>,
+    dimensions: Option<usize>,
+    runtime: &Runtime,
+) -> Result<(EncodeResult, usize), Said> {
+    let count = sequences.iter().map(|one| one.tokens.len()).sum();
+    let vectors = runtime.encode(&info.name, sequences).await;
+    let vectors = vectors.map_err(blame::said)?.into_iter().map(|mut vector| {
+        if let Some(dimensions) = dimensions.filter(|&kept| kept < vector.len()) {
+            vector.truncate(dimensions);
+            normalize(&mut vector);
+        }
+        Vector(vector)
+    });
+    Ok((EncodeResult::Vectors(vectors.collect()), count))
+}
+
+async fn rerank(
+    info: &ModelInfo,
+    pairs: Vec<Sequence>,
+    runtime: &Runtime,
+) -> Result<(EncodeResult, usize), Said> {
+    let count = pairs.iter().map(|one| one.tokens.len()).sum();
+    let logits = runtime.encode(&info.name, pairs).await;
+    let logits = logits.map_err(blame::said)?;
+    let scores = logits.into_iter().map(|row| {
+        let logit = row.first().copied().unwrap_or(f32::NEG_INFINITY);
+        // As the references of rerankers do, so that scores of different models compare.
+        1.0 / (1.0 + (-logit).exp())
+    });
+    Ok((EncodeResult::Scores(scores.collect()), count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check_length, dimensions_of};
+    use crate::link::Said;
+    use muster_engine::runtime::{ModelInfo, Purpose, Shorter, Vectors};
+
+    fn info(shorter: Shorter) -> ModelInfo {
+        ModelInfo {
+            name: "m".to_owned(),
+            purpose: Purpose::Embed(Vectors {
+                dimensions: 8,
+                shorter,
+            }),
+            vocabulary: 100,
+            context: 16,
+            weight_bytes: 0,
+            cache_bytes: 0,
+            cache_tokens: 0,
+            can_chat: false,
+        }
+    }
+
+    #[test]
+    fn vectors_are_shortened_only_where_the_model_allows_it() {
+        let fixed = info(Shorter::Never);
+        assert_eq!(dimensions_of(&fixed, None), Ok(None));
+        assert_eq!(dimensions_of(&fixed, Some(8)), Ok(Some(8)));
+        let refused = dimensions_of(&fixed, Some(4)).unwrap_err();
+        assert!(refused.message.contains("have 8 dimensions"), "{refused}");
+        assert_eq!(dimensions_of(&info(Shorter::ToAny), Some(4)), Ok(Some(4)));
+        let writes = ModelInfo {
+            purpose: Purpose::Generate,
+            ..fixed
+        };
+        assert!(dimensions_of(&writes, None).is_err());
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_refused_with_the_arithmetic() {
+        let info = info(Shorter::Never);
+        assert_eq!(check_length("input[0]", 16, &info), Ok(()));
+        let Err(Said::Failed(failure)) = check_length("input[3]", 20, &info) else {
+            panic!("expected a failure");
+        };
+        let wanted = "input[3] has 20 tokens, but m reads at most 16: shorten it by 4";
+        assert_eq!(failure.message, wanted);
+    }
 }

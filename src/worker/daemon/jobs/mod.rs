@@ -65,10 +65,10 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
         prepared = prepare(work, line, &shop.runtime) => prepared,
     };
     let ended = match prepared {
-        Ok(Prepared::Text(generation, asked)) => {
+        Ok(JobStart::Text(generation, asked)) => {
             listen(*generation, *asked, began, &mut shop, &mut reply, &stop).await
         }
-        Ok(Prepared::Encoded(result, done)) => {
+        Ok(JobStart::Encoded(result, done)) => {
             reply.say(result).await;
             done
         }
@@ -101,18 +101,18 @@ async fn pause(paused: &mut watch::Receiver<bool>) {
 }
 
 /// How far a job comes before its words are waited for.
-enum Prepared {
-    /// Its generation has begun.
+enum JobStart {
+    /// The generation has begun.
     Text(Box<Generation>, Box<Asked>),
     /// All of it is done: the result, and the last word.
     Encoded(Said, Said),
 }
 
 /// The job, begun; or the last word already.
-async fn prepare(work: Work, line: LineId, runtime: &Runtime) -> Result<Prepared, Said> {
+async fn prepare(work: Work, line: LineId, runtime: &Runtime) -> Result<JobStart, Said> {
     if let Payload::Encode(request) = work.payload {
         let (result, done) = encode::run(work.model, *request, runtime).await?;
-        return Ok(Prepared::Encoded(result, done));
+        return Ok(JobStart::Encoded(result, done));
     }
     if has_text_without_tokens(&work) {
         return Err(Said::Busy {
@@ -126,7 +126,7 @@ async fn prepare(work: Work, line: LineId, runtime: &Runtime) -> Result<Prepared
     let asked = asked.map_err(Said::Failed)?;
     let generation = runtime.generate(asked.request.clone()).await;
     let generation = generation.map_err(blame::said)?;
-    Ok(Prepared::Text(Box::new(generation), Box::new(asked)))
+    Ok(JobStart::Text(Box::new(generation), Box::new(asked)))
 }
 
 /// What was delivered of it came from a worker that told no tokens: somebody else may be able to go on.

@@ -27,6 +27,8 @@ pub struct LoadOptions {
     pub dtype: Option<DType>,
     /// The most tokens of one sequence, when less than the model could.
     pub context: Option<usize>,
+    /// Leave out the way to logits: hidden states are wanted alone.
+    pub is_headless: bool,
 }
 
 /// Told how many bytes of the weights are on the device, and how many there are.
@@ -42,8 +44,15 @@ impl Checkpoint {
         spec.map_err(|flaw| flaw.in_file(self.path()))
     }
 
+    /// Whether the network was saved by itself, without the model around it.
+    fn is_bare(&self) -> bool {
+        let is_there = |naming: Naming| self.tensor(&naming.weight(Role::Embedding)).is_some();
+        is_there(Naming::Bare) && !is_there(Naming::Hub)
+    }
+
     pub(super) fn naming(&self) -> Naming {
         match self.description() {
+            Description::Config(_) if self.is_bare() => Naming::Bare,
             Description::Config(_) => Naming::Hub,
             Description::Gguf(_) => Naming::Gguf,
         }
@@ -92,7 +101,10 @@ impl Loader<'_> {
         } else {
             Role::Head
         };
-        let head = self.matrix(role, (spec.vocab_size, spec.hidden_size), true)?;
+        let head = match self.is_headless() {
+            true => None,
+            false => Some(self.matrix(role, (spec.vocab_size, spec.hidden_size), true)?),
+        };
         self.report_all();
         Ok(Decoder {
             rope: spec.rope_table(self.device)?,

@@ -150,6 +150,10 @@ impl<'a> Loader<'a> {
         (self.progress)(self.done, self.total);
     }
 
+    pub fn is_headless(&self) -> bool {
+        self.options.is_headless
+    }
+
     pub fn weights_are_f32(&self) -> bool {
         let name = self.naming.weight(Role::Layer(0, Part::Query));
         let stored = self.source.header(&name).map(|header| header.dtype);
@@ -163,7 +167,8 @@ impl<'a> Loader<'a> {
     /// A tensor that nobody asked for belongs to a network that computes something else.
     pub fn check_nothing_was_ignored(&self, spec: &DecoderSpec) -> Result<(), Flaw> {
         let harmless = |name: &str| {
-            let tied = spec.tied_embeddings && name == self.naming.weight(Role::Head);
+            let needs_no_head = spec.tied_embeddings || self.options.is_headless;
+            let tied = needs_no_head && name == self.naming.weight(Role::Head);
             tied || name.ends_with("rotary_emb.inv_freq") || name == gguf::ROPE_FACTORS
         };
         let names = self

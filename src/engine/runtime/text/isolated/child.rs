@@ -104,6 +104,10 @@ fn answer(language: &Language, request: Request) -> Reply {
         Request::OpensThought(text) => with_chat(&text, &|chat| {
             Reply::OpensThought(language.opens_thought(&chat))
         }),
+        Request::Pair { first, second } => match language.pair(&first, &second) {
+            Ok((tokens, types)) => Reply::Pair { tokens, types },
+            Err(failure) => Reply::BadRequest(failure.to_string()),
+        },
         Request::Names(ids) => match language.names(&ids) {
             Ok(names) => Reply::Names(names),
             Err(failure) => Reply::BadRequest(failure.to_string()),

@@ -36,6 +36,11 @@ pub enum Request {
     OpensThought(String),
     /// What the vocabulary calls these tokens.
     Names(Vec<u32>),
+    /// Two texts as one sequence.
+    Pair {
+        first: String,
+        second: String,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -45,6 +50,7 @@ pub enum Reply {
     Tokens(Vec<u32>),
     OpensThought(bool),
     Names(Vec<String>),
+    Pair { tokens: Vec<u32>, types: Vec<u32> },
     BadRequest(String),
     BrokenTemplate(String),
 }

@@ -154,6 +154,17 @@ impl Isolated {
         self.tokens(&Request::Chat { text, prefix })
     }
 
+    /// Two texts as one sequence.
+    pub fn pair(&self, first: &str, second: &str) -> Result<(Vec<u32>, Vec<u32>), Failure> {
+        check_length(first.len().saturating_add(second.len()))?;
+        let (first, second) = (first.to_owned(), second.to_owned());
+        match self.ask(&Request::Pair { first, second })? {
+            Reply::Pair { tokens, types } if tokens.len() == types.len() => Ok((tokens, types)),
+            Reply::BadRequest(reason) => Err(Failure::BadRequest(reason)),
+            _ => Err(self.broken("unexpected reply")),
+        }
+    }
+
     /// What the vocabulary calls these tokens.
     pub fn names(&self, ids: &[u32]) -> Result<Vec<String>, Failure> {
         match self.ask(&Request::Names(ids.to_vec()))? {

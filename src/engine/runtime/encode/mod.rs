@@ -1,0 +1,140 @@
+//! Models that read and do not write: what they are for, and how the inference thread runs them.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `sentence` | pooling and length as the files of sentence-transformers state them |
+//! | `load` | files to a network that encodes |
+
+mod load;
+mod sentence;
+
+pub use load::{Encoding, encoder_footprint, open};
+
+use candle_core::{Result, Tensor};
+
+use super::model::to_host;
+use crate::networks::encoder::{Encoder, Pooling, Sequence, Task};
+use crate::networks::text::Decoder;
+
+/// What a model is for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// Writing text.
+    #[default]
+    Generate,
+    /// Vectors of texts.
+    Embed(Vectors),
+    /// Scores of documents by a query.
+    Rerank,
+}
+
+/// The vectors of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vectors {
+    pub dimensions: usize,
+    pub shorter: Shorter,
+}
+
+/// To how many numbers a vector may be cut: models are trained for it (Matryoshka), or their vectors lose their
+/// meaning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shorter {
+    Never,
+    ToAny,
+    To(Vec<usize>),
+}
+
+impl Vectors {
+    pub fn can_have(&self, dimensions: usize) -> bool {
+        dimensions == self.dimensions
+            || match &self.shorter {
+                Shorter::Never => false,
+                Shorter::ToAny => (1..self.dimensions).contains(&dimensions),
+                Shorter::To(sizes) => sizes.contains(&dimensions),
+            }
+    }
+}
+
+/// A network that reads sequences whole.
+pub trait Encode: Send {
+    /// For each sequence a vector, or one score.
+    fn encode(&mut self, batch: &[Sequence]) -> Result<Vec<Vec<f32>>>;
+}
+
+/// BERT and its kin.
+struct Bidirectional {
+    encoder: Encoder,
+    pooling: Pooling,
+    normalizes: bool,
+}
+
+/// A decoder whose last hidden state is the vector.
+struct LastState {
+    decoder: Decoder,
+    normalizes: bool,
+}
+
+impl Encode for Bidirectional {
+    fn encode(&mut self, batch: &[Sequence]) -> Result<Vec<Vec<f32>>> {
+        match self.encoder.spec().task {
+            Task::Embed => rows(&self.encoder.pooled(batch, self.pooling)?, self.normalizes),
+            Task::Score => rows(&self.encoder.scores(batch)?, false),
+        }
+    }
+}
+
+impl Encode for LastState {
+    fn encode(&mut self, batch: &[Sequence]) -> Result<Vec<Vec<f32>>> {
+        let tokens: Vec<&[u32]> = batch.iter().map(|one| one.tokens.as_slice()).collect();
+        rows(&self.decoder.last_states(&tokens)?, self.normalizes)
+    }
+}
+
+fn rows(states: &Tensor, normalizes: bool) -> Result<Vec<Vec<f32>>> {
+    let (_, width) = states.dims2()?;
+    let numbers = to_host(states)?;
+    let rows = numbers.chunks_exact(width).map(|row| {
+        let mut row = row.to_vec();
+        if normalizes {
+            normalize(&mut row);
+        }
+        row
+    });
+    Ok(rows.collect())
+}
+
+/// To length 1. What has no length stays as it is.
+pub fn normalize(vector: &mut [f32]) {
+    let square: f64 = vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+    let length = square.sqrt().max(1e-12);
+    for number in vector {
+        *number = (f64::from(*number) / length) as f32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Shorter, Vectors, normalize};
+
+    #[test]
+    fn a_vector_is_cut_only_where_its_model_allows_it() {
+        let of = |shorter| Vectors {
+            dimensions: 8,
+            shorter,
+        };
+        assert!(of(Shorter::Never).can_have(8) && !of(Shorter::Never).can_have(4));
+        assert!(of(Shorter::ToAny).can_have(3) && !of(Shorter::ToAny).can_have(9));
+        assert!(!of(Shorter::ToAny).can_have(0));
+        assert!(of(Shorter::To(vec![4])).can_have(4) && !of(Shorter::To(vec![4])).can_have(3));
+    }
+
+    #[test]
+    fn a_vector_is_brought_to_length_one() {
+        let mut vector = [3.0, 4.0];
+        normalize(&mut vector);
+        assert_eq!(vector, [0.6, 0.8]);
+        let mut nothing = [0.0, 0.0];
+        normalize(&mut nothing);
+        assert_eq!(nothing, [0.0, 0.0]);
+    }
+}
