@@ -34,6 +34,11 @@ pub trait Dialect: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// The name of a field whose text no filter can examine, if there is one.
+    fn unexamined(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The client's name for a field of the chat body.
     fn param<'a>(&self, chat: &'a str) -> Cow<'a, str> {
         chat.into()

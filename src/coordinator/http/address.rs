@@ -40,7 +40,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Routes of `/v1` by which a service may ask for its own users.
-const PROXIED: [&str; 2] = [openai::CHAT, MESSAGES];
+const PROXIED: [&str; 3] = [openai::CHAT, openai::COMPLETIONS, MESSAGES];
 
 impl Address {
     pub fn of(extensions: &Extensions, headers: &HeaderMap, proxies: &[Network]) -> Self {

@@ -143,8 +143,9 @@ pub const ROUTES: &[Route] = &[
     Route::post("/v1/tokenize",              SUBMIT,      Json,    "Tokenize a text or a chat, as the model would read it.", || post(openai::tokens::tokenize)),
     Route::post("/detokenize",               SUBMIT,      Json,    "Turn tokens into text.", || post(openai::tokens::detokenize)),
     Route::post("/v1/detokenize",            SUBMIT,      Json,    "Turn tokens into text.", || post(openai::tokens::detokenize)),
-
+    Route::post("/v1/completions",           SUBMIT,      Stream,  "Complete a prompt, streamed or not.", || post(openai::completions::complete)),
     Route::post("/v1/messages",              SUBMIT,      Stream,  "Create a message (Anthropic Messages API), streamed or not.", || post(anthropic::messages::create)),
+    Route::post("/v1/messages/count_tokens", SUBMIT,      Json,    "Count the input tokens of a message.", || post(anthropic::messages::count_tokens)),
 
     Route::post("/v1/responses",             SUBMIT,      Unbuilt, "Create a response (OpenAI Responses API).", || post(unbuilt::answer)),
     Route::post("/v1/images/generations",    SUBMIT,      Unbuilt, "Generate images.", || post(unbuilt::answer)),

@@ -28,3 +28,4 @@ pub use fields::{FIELDS, Purpose, read};
 
 /// Where its endpoints are.
 pub const MESSAGES: &str = "/v1/messages";
+pub const COUNT_TOKENS: &str = "/v1/messages/count_tokens";

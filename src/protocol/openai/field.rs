@@ -17,6 +17,15 @@ pub struct Field<D> {
     pub take: fn(&mut D, Value) -> Result<(), Problem>,
 }
 
+impl<D> Field<D> {
+    /// Its value as JSON Schema.
+    pub fn schema(&self) -> Value {
+        let mut schema = self.shape.schema();
+        schema["description"] = self.about.into();
+        schema
+    }
+}
+
 /// Reads every entry of the body by its field. An entry that is null counts as not there.
 pub fn read<D>(
     fields: &[Field<D>],
@@ -100,11 +109,7 @@ pub fn nothing_but(
 pub fn schema<D>(fields: &[Field<D>], required: &[&str]) -> Value {
     let properties: Map<String, Value> = fields
         .iter()
-        .map(|field| {
-            let mut schema = field.shape.schema();
-            schema["description"] = field.about.into();
-            (field.name.to_owned(), schema)
-        })
+        .map(|field| (field.name.to_owned(), field.schema()))
         .collect();
     json!({
         "type": "object",

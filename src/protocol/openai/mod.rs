@@ -3,6 +3,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | [`chat`] | chat completions |
+//! | [`completions`] | completions of prompts without roles |
 //! | [`encode`] | tokens and texts of tokens |
 //! | [`json`] | untrusted bytes to JSON, with what is wrong said |
 //! | [`error`] | a failure in OpenAI's shape |
@@ -11,6 +12,7 @@
 //! | `text` | JSON strings written straight into a buffer |
 
 pub mod chat;
+pub mod completions;
 pub mod encode;
 pub mod error;
 pub mod json;

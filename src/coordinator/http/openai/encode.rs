@@ -7,7 +7,6 @@ use std::time::SystemTime;
 use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
 
-use crate::http::text::auto::Auto;
 use crate::accounts::Caller;
 use crate::dispatch::{Missing, Outcome, Refusal, Submission};
 use crate::error::ApiError;
@@ -16,6 +15,7 @@ use crate::http::auth::Admitted;
 use crate::http::entrance::Arrival;
 use crate::http::models;
 use crate::http::open::KnownModels;
+use crate::http::text::auto::Auto;
 use crate::moderation::Moderation;
 use crate::modes::{ModeSet, Modes};
 use crate::state::DoorSettings;

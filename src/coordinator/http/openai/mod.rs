@@ -3,12 +3,15 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `chat` | chat completions |
+//! | `completions` | completions of prompts without roles |
 //! | `encode` | jobs that read and do not write, for every dialect |
 //! | `tokens` | tokens of texts, and texts of tokens |
 
 /// The route of chat completions.
 pub const CHAT: &str = "/v1/chat/completions";
+pub const COMPLETIONS: &str = "/v1/completions";
 
 pub mod chat;
+pub mod completions;
 pub mod encode;
 pub mod tokens;

@@ -2,11 +2,13 @@
 
 use serde_json::{Value, json};
 
+use crate::http::openai::COMPLETIONS;
 use crate::http::route::{Answers, Route};
 use muster_protocol::anthropic;
-use muster_protocol::anthropic::MESSAGES;
 use muster_protocol::anthropic::schema as messages;
+use muster_protocol::anthropic::{COUNT_TOKENS, MESSAGES};
 use muster_protocol::openai::chat::schema as chat;
+use muster_protocol::openai::completions::schema as completions;
 use muster_protocol::openai::encode::schema as encode;
 use muster_protocol::openai::error;
 
@@ -65,10 +67,18 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
                 Content::of("text/event-stream", events),
             ])
         }
+        ("POST", COMPLETIONS) => {
+            let events = json!({"anyOf": [reference("Completion"), reference("Error")]});
+            success(vec![
+                Content::json(reference("Completion")),
+                Content::of("text/event-stream", events),
+            ])
+        }
         ("POST", MESSAGES) => success(vec![
             Content::json(reference("Message")),
             Content::of("text/event-stream", reference("MessageEvent")),
         ]),
+        ("POST", COUNT_TOKENS) => json("TokenCount"),
         ("POST", "/tokenize" | "/v1/tokenize") => json("Tokens"),
         ("POST", "/detokenize" | "/v1/detokenize") => json("TokenText"),
         ("POST", "/api/v2/dev/test-user") => json("TestUser"),
@@ -101,7 +111,8 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
                 "Address of the end user; for services, with their passkey in Proxy-Authorization.";
             parameters.push(header("Proxied-For", about));
         }
-        ("POST", MESSAGES) => {
+        ("POST", COMPLETIONS) => body.push(Content::json(reference("CompletionRequest"))),
+        ("POST", MESSAGES | COUNT_TOKENS) => {
             let mut content = Content::json(reference("MessageRequest"));
             content.example = Some(messages::example());
             body.push(content);
@@ -136,6 +147,7 @@ fn binary(kind: &'static str) -> Content {
 /// Schemas by their names.
 pub fn schemas() -> Vec<(&'static str, Value)> {
     let mut schemas = chat::schemas();
+    schemas.extend(completions::schemas());
     schemas.extend(messages::schemas());
     schemas.extend(encode::schemas());
     schemas.extend([

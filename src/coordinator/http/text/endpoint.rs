@@ -190,6 +190,15 @@ impl TextEndpoint {
         Ok(response)
     }
 
+    /// A request that is read and not served.
+    pub async fn read(
+        &self,
+        incoming: Incoming<Value>,
+        read: impl FnOnce(Value, &IgnoredFields) -> Result<Reading, Problem> + Send + 'static,
+    ) -> Result<ChatRequest, ApiError> {
+        Ok(self.accept(incoming, read).await?.request)
+    }
+
     async fn accept(
         &self,
         incoming: Incoming<Value>,
@@ -210,6 +219,11 @@ impl TextEndpoint {
             mut ignored,
         } = reading;
         if self.moderation.may_object(who.roles) {
+            if let Some(name) = dialect.unexamined() {
+                let message =
+                    format!("{name} cannot be examined by this service's filters: send text");
+                return Err(Problem::unsupported(name, message).into());
+            }
             room.cover(size.saturating_mul(LOOKED_AT))?;
             moderate(&mut chat, &self.moderation, &who).await?;
         }

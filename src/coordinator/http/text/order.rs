@@ -110,7 +110,7 @@ impl Order {
             deadline: self.now.after(self.settings.lifetime),
             durable: false,
             prefixes,
-            original: Some(Original {
+            original: is_chat(request).then(|| Original {
                 format: Formats::OPENAI_CHAT,
                 body: original.clone(),
             }),
@@ -139,10 +139,17 @@ impl Order {
     }
 }
 
+fn is_chat(request: &ChatRequest) -> bool {
+    matches!(request.text.input, TextInput::Chat(_))
+}
+
 /// Workers that poll are told what the client said, or do not get it. (A seed that the door has drawn is not of the
 /// client: nobody goes on with what they have written.)
 fn formats(request: &ChatRequest) -> Formats {
-    let ours = Formats::NEUTRAL.with(Formats::OPENAI_CHAT);
+    let ours = match is_chat(request) {
+        true => Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
+        false => Formats::NEUTRAL,
+    };
     match only_for_our_workers(&request.text).is_empty() {
         true => ours.with(Formats::LEGACY),
         false => ours,

@@ -33,13 +33,15 @@ pub mod schema;
 mod tools;
 mod usage;
 
+pub(crate) use usage::{Total, shown};
+
 #[cfg(test)]
 mod tests;
 
 pub use chunks::ChunkWriter;
 pub use dialect::ChatDialect;
 pub use fields::for_strangers;
-pub use head::{Ending, Grid, Head, Routing};
+pub use head::{Ending, Grid, Head, Routing, finish_word};
 pub use reply::Reply;
 
 use std::borrow::Cow;
@@ -48,7 +50,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::job::{Capabilities, TextRequest};
+use crate::job::{Capabilities, TextInput, TextRequest};
+use crate::openai::Problem;
 
 /// A request that has been read.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,8 +59,10 @@ pub struct ChatRequest {
     pub model: Arc<str>,
     /// The first choice; the others differ in `choice` only.
     pub text: TextRequest,
-    /// How many choices were asked for.
+    /// How many choices were asked for: of all prompts together, where there are several.
     pub choices: u32,
+    /// Where there are several prompts: each has the same number of choices, in this order.
+    pub prompts: Vec<TextInput>,
     /// None for one reply at the end.
     pub stream: Option<StreamOptions>,
     /// What not every worker can do.
@@ -124,6 +129,21 @@ pub enum CallStyle {
     Function,
 }
 
+/// Holds a field of another dialect against the field of this one that it becomes.
+pub(crate) fn check_field(name: &str, value: &Value) -> Result<(), Problem> {
+    match fields::FIELDS.iter().find(|field| field.name == name) {
+        Some(field) => field.shape.check(name, value),
+        None => Ok(()),
+    }
+}
+
+/// The schemas of some fields, for dialects that have them too.
+pub(crate) fn field_schemas<'a>(names: &'a [&str]) -> impl Iterator<Item = (&'static str, Value)> {
+    let fields = fields::FIELDS.iter();
+    let fields = fields.filter(move |field| names.contains(&field.name));
+    fields.map(|field| (field.name, field.schema()))
+}
+
 impl ChatRequest {
     /// Everything a worker must be able to do.
     pub fn requires(&self) -> Capabilities {
@@ -145,10 +165,17 @@ impl ChatRequest {
 
     /// The job of one choice.
     pub fn choice(&self, choice: u32) -> TextRequest {
-        TextRequest {
-            choice,
-            ..self.text.clone()
+        let count = u32::try_from(self.prompts.len()).unwrap_or(u32::MAX).max(1);
+        let each = (self.choices / count).max(1);
+        let prompt = self.prompts.get((choice / each) as usize);
+        let mut text = self.text.clone();
+        text.choice = choice % each;
+        if let Some(prompt) = prompt {
+            text.input = prompt.clone();
+        } else {
+            text.choice = choice;
         }
+        text
     }
 
     /// A number of tokens the prompt hardly falls below, whatever the tokenizer.

@@ -157,6 +157,7 @@ impl Draft {
             model: self.model.into(),
             text: self.text,
             choices: self.choices.unwrap_or(1),
+            prompts: Vec::new(),
             stream,
             demands: self.demands,
             calls,

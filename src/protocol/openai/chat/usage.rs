@@ -22,6 +22,10 @@ impl Total {
         all.reasoning_tokens = all.reasoning_tokens.saturating_add(usage.reasoning_tokens);
     }
 
+    pub fn usage(self) -> Usage {
+        self.0
+    }
+
     pub fn body(self) -> Value {
         let Usage {
             prompt_tokens,
@@ -68,7 +72,7 @@ fn entry(bytes: &[u8], logprob: f32) -> Value {
 }
 
 /// A token as text; bytes that are no character are written `\\x9f`, as OpenAI does.
-fn shown(bytes: &[u8]) -> Cow<'_, str> {
+pub fn shown(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return text.into();
     }

@@ -1,0 +1,205 @@
+//! Every field of a request: its own, and those of the chat API that mean the same here.
+
+use serde_json::{Map, Value, json};
+
+use crate::dialect::Reading;
+use crate::openai::chat::{IgnoredFields, check_field};
+use crate::openai::field::{self, Field};
+use crate::openai::shape::{kind, whole};
+use crate::openai::{Problem, Shape, Strictness};
+
+use super::dialect::CompletionsDialect;
+use super::prompts::{self, Prompts};
+
+/// The request so far.
+#[derive(Default)]
+pub struct Draft {
+    chat: Map<String, Value>,
+    prompts: Option<Prompts>,
+    choices: Option<i64>,
+    best_of: Option<i64>,
+    echo: bool,
+    has_logprobs: bool,
+}
+
+/// As OpenAI's API has it.
+const DEFAULT_TOKENS: u32 = 16;
+const MOST_TOKENS: i64 = u32::MAX as i64;
+const MOST_CHOICES: i64 = 16;
+/// Choices of all prompts together.
+const MOST_ANSWERS: usize = 64;
+
+/// Fields of the chat API that mean the same here.
+pub const SHARED: &[&str] = &[
+    "frequency_penalty",
+    "guided_choice",
+    "guided_grammar",
+    "guided_json",
+    "guided_regex",
+    "ignore_eos",
+    "logit_bias",
+    "metadata",
+    "min_p",
+    "min_tokens",
+    "presence_penalty",
+    "repeat_penalty",
+    "repetition_penalty",
+    "response_format",
+    "safety_identifier",
+    "seed",
+    "service_tier",
+    "stop",
+    "stop_token_ids",
+    "store",
+    "stream",
+    "stream_options",
+    "structured_outputs",
+    "temperature",
+    "top_k",
+    "top_p",
+    "typical_p",
+    "user",
+];
+
+const fn field(
+    name: &'static str,
+    shape: Shape,
+    about: &'static str,
+    take: fn(&mut Draft, Value) -> Result<(), Problem>,
+) -> Field<Draft> {
+    Field {
+        name,
+        about,
+        shape,
+        take,
+    }
+}
+
+#[rustfmt::skip]
+pub const FIELDS: &[Field<Draft>] = &[
+    field("model", Shape::Text, "Model name as listed by /v1/models.", |draft, value| draft.put("model", value)),
+    field("prompt", Shape::Either(&[Shape::Text, Shape::List]), "A string, an array of strings, an array of token ids, or an array of such arrays.", |draft, value| {
+        draft.prompts = Some(prompts::read(value)?);
+        Ok(())
+    }),
+    field("max_tokens", Shape::Integer(1..=MOST_TOKENS), "Maximum number of generated tokens; 16 if absent.", |draft, value| {
+        draft.put("max_tokens", value)
+    }),
+    field("n", Shape::Integer(1..=MOST_CHOICES), "Number of choices for each prompt.", |draft, value| {
+        draft.choices = whole(&value);
+        Ok(())
+    }),
+    field("best_of", Shape::Integer(1..=MOST_CHOICES), "Only the value of n: every choice that is generated is returned.", |draft, value| {
+        draft.best_of = whole(&value);
+        Ok(())
+    }),
+    field("echo", Shape::Flag, "Return the prompt before the completion; not with token ids or logprobs.", |draft, value| {
+        draft.echo = value == true;
+        Ok(())
+    }),
+    field("logprobs", Shape::Integer(0..=20), "Return the log probability of each generated token, and so many alternatives.", |draft, value| {
+        draft.has_logprobs = true;
+        draft.put("logprobs", true.into())?;
+        draft.put("top_logprobs", value)
+    }),
+    field("suffix", Shape::Text, "Not supported: no model here is known to have infill tokens.", |_, value| {
+        match value == "" {
+            true => Ok(()),
+            false => Err(Problem::unsupported("suffix", "suffix is not supported here: models are not asked to fill in text")),
+        }
+    }),
+];
+
+pub fn read(body: Value, wanted: &IgnoredFields) -> Result<Reading, Problem> {
+    let is_known =
+        |name: &str| SHARED.contains(&name) || FIELDS.iter().any(|field| field.name == name);
+    let ((chat, dialect), _, ignored) = field::leniently(body, wanted, is_known, read_strictly)?;
+    Ok(Reading {
+        chat,
+        dialect: Box::new(dialect),
+        ignored,
+    })
+}
+
+fn read_strictly(body: Value) -> Result<(Value, CompletionsDialect), Problem> {
+    let Value::Object(entries) = body else {
+        let found = kind(&body);
+        let message = format!("the body must be a JSON object, found {found}");
+        return Err(Problem::malformed(message));
+    };
+    let mut draft = Draft::default();
+    let mut own = Map::new();
+    for (name, value) in entries {
+        if !SHARED.contains(&name.as_str()) {
+            own.insert(name, value);
+        } else if !value.is_null() {
+            check_field(&name, &value)?;
+            draft.chat.insert(name, value);
+        }
+    }
+    let names = || {
+        FIELDS
+            .iter()
+            .map(|field| field.name)
+            .chain(SHARED.iter().copied())
+    };
+    if let Some(name) = own.keys().find(|name| !names().any(|known| known == *name)) {
+        return Err(field::unknown("", name, names()));
+    }
+    field::read(FIELDS, own, Strictness::Refuse, &mut draft)?;
+    draft.finish()
+}
+
+impl Draft {
+    fn put(&mut self, name: &str, value: Value) -> Result<(), Problem> {
+        self.chat.insert(name.to_owned(), value);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(Value, CompletionsDialect), Problem> {
+        let prompts = self.prompts.take().ok_or_else(|| {
+            Problem::invalid(
+                "prompt",
+                "prompt is missing: send a string, or an array of them",
+            )
+        })?;
+        let choices = self.choices.unwrap_or(1);
+        if let Some(best_of) = self.best_of.filter(|best_of| *best_of != choices) {
+            let message = format!(
+                "best_of must be {choices}, the value of n, found {best_of}: every choice that is generated is returned"
+            );
+            return Err(Problem::unsupported("best_of", message));
+        }
+        let each = usize::try_from(choices).unwrap_or(1);
+        if prompts.len() * each > MOST_ANSWERS {
+            let message = format!(
+                "prompt must ask for at most {MOST_ANSWERS} completions in all, found {}",
+                prompts.len() * each
+            );
+            return Err(Problem::invalid("prompt", message));
+        }
+        if self.echo && self.has_logprobs {
+            let message = "echo is not supported with logprobs: the prompt's tokens have none";
+            return Err(Problem::unsupported("echo", message));
+        }
+        let echoed = match (&prompts, self.echo) {
+            (_, false) => Vec::new(),
+            (Prompts::Texts(texts), true) => texts.clone(),
+            (Prompts::Tokens(_), true) => {
+                let message = "echo is not supported with token ids: send the prompt as text";
+                return Err(Problem::unsupported("echo", message));
+            }
+        };
+        let messages = prompts.messages();
+        self.put("messages", messages.into())?;
+        self.chat
+            .entry("max_tokens")
+            .or_insert_with(|| json!(DEFAULT_TOKENS));
+        let dialect = CompletionsDialect {
+            tokens: prompts.into_tokens(),
+            echoed,
+            each: u32::try_from(each).unwrap_or(1),
+        };
+        Ok((Value::Object(self.chat), dialect))
+    }
+}

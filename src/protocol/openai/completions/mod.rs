@@ -1,0 +1,26 @@
+//! Completions, the older API of prompts without roles: a body to jobs, their events to a reply or to chunks.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `fields` | every field of a request, declared once or shared with the chat API |
+//! | `prompts` | texts and token ids to go on from |
+//! | `dialect` | the API as a [`Dialect`](crate::dialect::Dialect) |
+//! | `reply` | one reply at the end |
+//! | `chunks` | the chunks of a stream |
+//! | `logprobs` | log probabilities in this API's shape |
+//! | `usage` | tokens of several prompts together |
+//! | [`schema`] | all of it as JSON Schema |
+
+mod chunks;
+mod dialect;
+mod fields;
+mod logprobs;
+mod prompts;
+mod reply;
+pub mod schema;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+pub use dialect::CompletionsDialect;
+pub use fields::{FIELDS, SHARED, read};
