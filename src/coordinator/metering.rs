@@ -236,7 +236,9 @@ fn count_prompt(job: &Job) -> (u32, u32) {
             EncodeRequest::Embed { inputs, .. } => inputs
                 .iter()
                 .for_each(|input| gather_input(input, &mut text, &mut tokens)),
-            EncodeRequest::Rerank { query, documents } => documents.iter().for_each(|document| {
+            EncodeRequest::Rerank {
+                query, documents, ..
+            } => documents.iter().for_each(|document| {
                 text.push(query);
                 text.push(document);
             }),

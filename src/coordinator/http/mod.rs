@@ -146,6 +146,9 @@ pub const ROUTES: &[Route] = &[
     Route::post("/v1/completions",           SUBMIT,      Stream,  "Complete a prompt, streamed or not.", || post(openai::completions::complete)),
     Route::post("/v1/messages",              SUBMIT,      Stream,  "Create a message (Anthropic Messages API), streamed or not.", || post(anthropic::messages::create)),
     Route::post("/v1/messages/count_tokens", SUBMIT,      Json,    "Count the input tokens of a message.", || post(anthropic::messages::count_tokens)),
+    Route::post("/v1/embeddings",            SUBMIT,      Json,    "Turn texts into vectors.", || post(openai::embeddings::embed)),
+    Route::post("/rerank",                   SUBMIT,      Json,    "Order documents by how well they answer a query.", || post(openai::rerank::rerank)),
+    Route::post("/v1/rerank",                SUBMIT,      Json,    "Order documents by how well they answer a query.", || post(openai::rerank::rerank)),
 
     Route::post("/v1/responses",             SUBMIT,      Unbuilt, "Create a response (OpenAI Responses API).", || post(unbuilt::answer)),
     Route::post("/v1/images/generations",    SUBMIT,      Unbuilt, "Generate images.", || post(unbuilt::answer)),

@@ -26,6 +26,9 @@ pub enum EncodeRequest {
     /// One vector for each input.
     Embed {
         inputs: Vec<TextInput>,
+        /// The place of the first among the inputs of the request, for errors.
+        #[serde(default)]
+        first: usize,
         /// Shorten vectors to so many numbers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dimensions: Option<u32>,
@@ -34,6 +37,9 @@ pub enum EncodeRequest {
     Rerank {
         query: String,
         documents: Vec<String>,
+        /// The place of the first among the documents of the request, for errors.
+        #[serde(default)]
+        first: usize,
     },
 }
 
@@ -78,7 +84,9 @@ impl EncodeRequest {
             Self::Tokenize { input: one, .. } => input(one),
             Self::Detokenize { tokens } => 4 * tokens.len(),
             Self::Embed { inputs, .. } => inputs.iter().map(input).sum(),
-            Self::Rerank { query, documents } => documents
+            Self::Rerank {
+                query, documents, ..
+            } => documents
                 .iter()
                 .map(|document| query.len() + document.len())
                 .sum(),

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`chat`] | chat completions |
 //! | [`completions`] | completions of prompts without roles |
-//! | [`encode`] | tokens and texts of tokens |
+//! | [`encode`] | requests that read and do not write |
 //! | [`json`] | untrusted bytes to JSON, with what is wrong said |
 //! | [`error`] | a failure in OpenAI's shape |
 //! | `field`, [`shape`], [`nearest`] | fields declared once: reading, refusing and describing them |

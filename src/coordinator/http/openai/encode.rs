@@ -52,7 +52,7 @@ pub struct Encoding {
 /// A result and the tokens that were read for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EncodeReply {
-    pub encoded: EncodeResult,
+    pub result: EncodeResult,
     pub usage: Usage,
     pub job: JobId,
 }
@@ -126,15 +126,11 @@ impl Encoder {
         };
         let job = stream.job();
         let result = result(stream).await;
-        let (encoded, usage) = result.map_err(|failure| ApiError {
+        let (result, usage) = result.map_err(|failure| ApiError {
             param: (failure.kind == FailureKind::ContextLengthExceeded).then_some(param.into()),
             ..failure.into()
         })?;
-        Ok(EncodeReply {
-            encoded,
-            usage,
-            job,
-        })
+        Ok(EncodeReply { result, usage, job })
     }
 
     /// The tokens of a prompt: as many as its `prompt_tokens` would be, were it answered.
@@ -149,8 +145,8 @@ impl Encoder {
             request: request.encode(),
             param,
         };
-        let EncodeReply { encoded, job, .. } = self.run(encoding).await?;
-        match encoded {
+        let EncodeReply { result, job, .. } = self.run(encoding).await?;
+        match result {
             EncodeResult::Tokens(tokens) => Ok((tokens, job)),
             _ => Err(unexpected()),
         }

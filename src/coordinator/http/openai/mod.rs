@@ -6,6 +6,7 @@
 //! | `completions` | completions of prompts without roles |
 //! | `encode` | jobs that read and do not write, for every dialect |
 //! | `tokens` | tokens of texts, and texts of tokens |
+//! | `embeddings`, `rerank` | vectors of texts, scores of documents |
 
 /// The route of chat completions.
 pub const CHAT: &str = "/v1/chat/completions";
@@ -13,5 +14,7 @@ pub const COMPLETIONS: &str = "/v1/completions";
 
 pub mod chat;
 pub mod completions;
+pub mod embeddings;
 pub mod encode;
+pub mod rerank;
 pub mod tokens;

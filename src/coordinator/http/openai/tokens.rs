@@ -11,7 +11,7 @@ use crate::error::ApiError;
 use crate::http::body::Whole;
 use crate::http::entrance::JOB_ID;
 use crate::http::reply;
-use crate::http::room::Memory;
+use crate::http::room::{Memory, Room};
 use muster_protocol::job::{Capabilities, EncodeRequest, EncodeResult, FailureKind, JobId};
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::encode::{
@@ -22,7 +22,7 @@ use muster_protocol::openai::json;
 /// A body of more bytes is read beside the tasks that relay tokens.
 const LARGE: usize = 128 << 10;
 /// Copies of a body that exist while its job runs: as JSON, as the job, and as the frame of a worker.
-const COPIES: usize = 3;
+pub const COPIES: usize = 3;
 
 pub async fn tokenize(
     encoder: Result<Encoder, ApiError>,
@@ -34,7 +34,8 @@ pub async fn tokenize(
     let request = read(whole, TokenizeRequest::read).await?;
     let (tokens, job) = encoder.tokenize(request).await?;
     drop(kept);
-    answer(&memory, job, &tokens_reply(tokens)).await
+    let text = tokens_reply(tokens).to_string();
+    answer(memory.room_to_tell(), Some(job), text).await
 }
 
 pub async fn detokenize(
@@ -54,9 +55,12 @@ pub async fn detokenize(
         })
         .await?;
     drop(kept);
-    let EncodeReply { encoded, job, .. } = finished;
-    match encoded {
-        EncodeResult::Text(text) => answer(&memory, job, &text_reply(text)).await,
+    let EncodeReply { result, job, .. } = finished;
+    match result {
+        EncodeResult::Text(text) => {
+            let text = text_reply(text).to_string();
+            answer(memory.room_to_tell(), Some(job), text).await
+        }
         _ => Err(unexpected()),
     }
 }
@@ -82,12 +86,15 @@ pub async fn read<T: Send + 'static>(
 }
 
 /// A reply that waits for memory rather than being lost: its work is done.
-pub async fn answer(memory: &Memory, job: JobId, reply: &Value) -> Result<Response, ApiError> {
-    let text = reply.to_string();
-    let mut room = memory.room_to_tell();
+pub async fn answer(
+    mut room: Room,
+    job: Option<JobId>,
+    text: String,
+) -> Result<Response, ApiError> {
     room.cover_in_time(text.len()).await?;
     let mut response = reply::text_in(room, StatusCode::OK, text.into());
-    if let Ok(id) = HeaderValue::try_from(job.to_string()) {
+    let id = job.and_then(|job| HeaderValue::try_from(job.to_string()).ok());
+    if let Some(id) = id {
         response.headers_mut().insert(JOB_ID, id);
     }
     Ok(response)

@@ -278,7 +278,10 @@ fn of_other(route: &Route, failures: &mut Failures) {
 /// Whether workers answer it without writing text.
 fn is_encoding(path: &str) -> bool {
     let path = path.strip_prefix("/v1").unwrap_or(path);
-    matches!(path, "/tokenize" | "/detokenize" | "/messages/count_tokens")
+    matches!(
+        path,
+        "/tokenize" | "/detokenize" | "/embeddings" | "/rerank" | "/messages/count_tokens"
+    )
 }
 
 /// Too slow, too large, or encoded.

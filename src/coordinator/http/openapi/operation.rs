@@ -12,7 +12,7 @@ const NOT_IMPLEMENTED: &str = "Not implemented";
 
 #[rustfmt::skip]
 pub const TAGS: &[(&str, &str)] = &[
-    ("OpenAI API", "Chat completions and models, for OpenAI libraries."),
+    ("OpenAI API", "Chat completions, embeddings, reranking, tokens and models, for OpenAI libraries."),
     ("Workers", "Connected workers and the WebSocket of workers."),
     ("AI Horde: text", "Text requests and text jobs."),
     ("AI Horde: images", "Image requests and image jobs."),
@@ -35,6 +35,7 @@ const TAG_OF: &[(&str, &str)] = &[
     ("/v1/", "OpenAI API"),
     ("/tokenize", "OpenAI API"),
     ("/detokenize", "OpenAI API"),
+    ("/rerank", "OpenAI API"),
     ("/api/v2/generate/text/", "AI Horde: text"),
     ("/api/v2/generate/", "AI Horde: images"),
     ("/api/v2/interrogate/", "AI Horde: interrogation"),

@@ -81,6 +81,8 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
         ("POST", COUNT_TOKENS) => json("TokenCount"),
         ("POST", "/tokenize" | "/v1/tokenize") => json("Tokens"),
         ("POST", "/detokenize" | "/v1/detokenize") => json("TokenText"),
+        ("POST", "/v1/embeddings") => json("Embeddings"),
+        ("POST", "/rerank" | "/v1/rerank") => json("Reranking"),
         ("POST", "/api/v2/dev/test-user") => json("TestUser"),
         ("PUT", "/media/{*id}") => json("MediaUpload"),
         _ => match route.answers {
@@ -122,6 +124,12 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
         }
         ("POST", "/detokenize" | "/v1/detokenize") => {
             body.push(Content::json(reference("DetokenizeRequest")));
+        }
+        ("POST", "/v1/embeddings") => {
+            body.push(Content::json(reference("EmbeddingsRequest")));
+        }
+        ("POST", "/rerank" | "/v1/rerank") => {
+            body.push(Content::json(reference("RerankRequest")));
         }
         ("POST", "/api/v2/dev/test-user") => {
             body.push(Content::json(reference("TestUserInput")));

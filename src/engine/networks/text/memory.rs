@@ -119,6 +119,7 @@ mod tests {
                         quantize,
                         dtype,
                         context: None,
+                        is_headless: false,
                     };
                     let told = checkpoint.weight_bytes(true, &options).unwrap();
                     let progress = &mut |_, _| {};

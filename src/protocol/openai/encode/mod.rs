@@ -1,10 +1,16 @@
-//! Requests that read and do not write, in the shapes of OpenAI, vLLM and Jina: tokens and texts of tokens.
+//! Requests that read and do not write, in the shapes of OpenAI, vLLM and Jina: tokens, texts of tokens, vectors and scores.
 //!
 //! | file | routes |
 //! | --- | --- |
 //! | `tokens` | `/tokenize`, `/detokenize` |
+//! | [`embeddings`] | `/v1/embeddings` |
+//! | [`rerank`] | `/rerank` |
+//! | `base64` | the bytes of vectors |
 //! | [`schema`] | all of it as JSON Schema |
 
+mod base64;
+pub mod embeddings;
+pub mod rerank;
 pub mod schema;
 mod tokens;
 
@@ -16,7 +22,22 @@ use serde_json::{Map, Value};
 
 use super::field::{self, Field};
 use super::shape::{kind, whole};
-use super::{Problem, Strictness};
+use super::{Problem, Shape, Strictness};
+
+/// One field of a request.
+const fn field<D>(
+    name: &'static str,
+    shape: Shape,
+    about: &'static str,
+    take: fn(&mut D, Value) -> Result<(), Problem>,
+) -> Field<D> {
+    Field {
+        name,
+        about,
+        shape,
+        take,
+    }
+}
 
 /// The entries of a body, read by their fields.
 fn read<D: Default>(fields: &[Field<D>], body: Value) -> Result<D, Problem> {

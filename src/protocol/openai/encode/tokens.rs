@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{list, model, never, only, read, text, token_ids};
+use super::{field, list, model, never, only, read, text, token_ids};
 use crate::job::{Capabilities, EncodeRequest, TextInput, TokenList};
 use crate::openai::chat::ChatRequest;
 use crate::openai::field::Field;
@@ -43,20 +43,6 @@ pub(super) struct TokenizeDraft {
 pub(super) struct DetokenizeDraft {
     model: String,
     tokens: Option<Vec<u32>>,
-}
-
-const fn field<D>(
-    name: &'static str,
-    shape: Shape,
-    about: &'static str,
-    take: fn(&mut D, Value) -> Result<(), Problem>,
-) -> Field<D> {
-    Field {
-        name,
-        about,
-        shape,
-        take,
-    }
 }
 
 #[rustfmt::skip]

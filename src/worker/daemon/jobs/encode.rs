@@ -42,18 +42,27 @@ pub async fn run(
             let vocabulary = info.vocabulary;
             beside(move || detokenize(&language, &tokens, vocabulary)).await?
         }
-        EncodeRequest::Embed { inputs, dimensions } => {
+        EncodeRequest::Embed {
+            inputs,
+            first,
+            dimensions,
+        } => {
             let dimensions = dimensions_of(&info, dimensions).map_err(Said::Failed)?;
             let limits = info.clone();
-            let sequences = beside(move || sequences(&language, inputs, &limits)).await?;
+            let sequences = beside(move || sequences(&language, inputs, first, &limits)).await?;
             embed(&info, sequences, dimensions, runtime).await?
         }
-        EncodeRequest::Rerank { query, documents } => {
+        EncodeRequest::Rerank {
+            query,
+            documents,
+            first,
+        } => {
             if info.purpose != Purpose::Rerank {
                 return Err(Said::Failed(unable(&info, "reranking")));
             }
             let limits = info.clone();
-            let pairs = beside(move || pairs(&language, &query, &documents, &limits)).await?;
+            let pairs =
+                beside(move || pairs(&language, &query, (first, &documents), &limits)).await?;
             rerank(&info, pairs, runtime).await?
         }
     };
@@ -134,9 +143,10 @@ fn unable(info: &ModelInfo, what: &str) -> job::Failure {
 fn sequences(
     language: &Language,
     inputs: Vec<TextInput>,
+    first: usize,
     info: &ModelInfo,
 ) -> Result<Vec<Sequence>, Said> {
-    let read = inputs.into_iter().enumerate().map(|(index, input)| {
+    let read = (first..).zip(inputs).map(|(index, input)| {
         let tokens = language.read(&prompt_of(input), true);
         let tokens = tokens.map_err(blame::said)?;
         check_length(&format!("input[{index}]"), tokens.len(), info)?;
@@ -148,10 +158,10 @@ fn sequences(
 fn pairs(
     language: &Language,
     query: &str,
-    documents: &[String],
+    (first, documents): (usize, &[String]),
     info: &ModelInfo,
 ) -> Result<Vec<Sequence>, Said> {
-    let read = documents.iter().enumerate().map(|(index, document)| {
+    let read = (first..).zip(documents).map(|(index, document)| {
         let (tokens, types) = language.pair(query, document).map_err(blame::said)?;
         let place = format!("query with documents[{index}]");
         check_length(&place, tokens.len(), info)?;

@@ -1,0 +1,62 @@
+//! `POST /v1/embeddings`
+
+use axum::extract::State;
+use axum::response::Response;
+
+use super::encode::{Encoder, Encoding, unexpected};
+use super::tokens::{COPIES, answer, read};
+use crate::error::ApiError;
+use crate::http::body::Whole;
+use crate::http::room::Memory;
+use muster_protocol::job::{Capabilities, EncodeRequest, EncodeResult, FailureKind, Usage, Vector};
+use muster_protocol::openai::encode::embeddings::{EmbeddingsRequest, reply};
+
+/// Inputs of one job: a worker keeps 8 MiB of a job until they have arrived.
+const AT_ONCE: usize = 64;
+/// Bytes of a number in a reply, at most, and in memory.
+const NUMBER: usize = 16;
+
+pub async fn embed(
+    encoder: Result<Encoder, ApiError>,
+    State(memory): State<Memory>,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, ApiError> {
+    let (whole, encoder) = (whole?, encoder?);
+    let kept = whole.room.keep(whole.bytes.len().saturating_mul(COPIES))?;
+    let request = read(whole, EmbeddingsRequest::read).await?;
+    let mut room = memory.room_to_tell();
+    let (mut vectors, mut usage) = (Vec::<Vector>::new(), Usage::default());
+    let mut last = None;
+    for inputs in request.inputs.chunks(AT_ONCE) {
+        let encoding = Encoding {
+            model: request.model.clone(),
+            request: EncodeRequest::Embed {
+                inputs: inputs.to_vec(),
+                first: vectors.len(),
+                dimensions: request.dimensions,
+            },
+            requires: Capabilities::default(),
+            param: "input",
+        };
+        let found = encoder.run(encoding).await?;
+        usage.prompt_tokens = usage
+            .prompt_tokens
+            .saturating_add(found.usage.prompt_tokens);
+        last = Some(found.job);
+        match found.result {
+            EncodeResult::Vectors(more) if more.len() == inputs.len() => vectors.extend(more),
+            _ => return Err(unexpected()),
+        }
+        let numbers: usize = vectors.iter().map(|vector| vector.0.len()).sum();
+        room.cover_in_time(numbers.saturating_mul(NUMBER)).await?;
+    }
+    drop(kept);
+    let mut numbers = vectors.iter().flat_map(|vector| &vector.0);
+    if !numbers.all(|number| number.is_finite()) {
+        let message = "the worker sent a vector with a number that is not finite";
+        return Err(ApiError::new(FailureKind::WorkerFailed, message));
+    }
+    let text = reply(&request.model, &vectors, request.format, usage);
+    drop(vectors);
+    answer(room, last, text).await
+}
