@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 use super::problem::{ConfigError, Problem};
 use super::raw::Raw;
-use super::sections;
+use super::{repeated_sections, sections};
 
 /// The tables of a file. The empty document stands for no file at all.
 #[derive(Debug, Default)]
@@ -69,9 +69,8 @@ impl Document {
 }
 
 fn is_section(name: &str) -> bool {
-    let mut first = sections()
-        .into_iter()
-        .filter_map(|settings| settings.first());
+    let all = sections().into_iter().chain(repeated_sections());
+    let mut first = all.filter_map(|settings| settings.first());
     first.any(|setting| setting.section == name)
 }
 
@@ -85,6 +84,10 @@ impl Table {
 struct Lines<'a> {
     file: &'a Path,
     text: &'a str,
+}
+
+fn is_tables(items: &DeArray<'_>) -> bool {
+    !items.is_empty() && items.iter().all(|item| item.get_ref().is_table())
 }
 
 type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
@@ -102,7 +105,7 @@ impl Lines<'_> {
                 self.nested(name, table, self.line(&key.span()), into);
             }
             DeValue::Array(items)
-                if items.iter().all(|item| item.get_ref().is_table()) && !items.is_empty() =>
+                if is_tables(items) =>
             {
                 for item in items {
                     let line = self.line(&item.span());
@@ -123,13 +126,23 @@ impl Lines<'_> {
         let mut own = self.table(name, table, line, false);
         for (key, value) in table {
             let inside = format!("{name}.{}", key.get_ref());
-            if let DeValue::Table(inner) = value.get_ref()
-                && is_section(&inside)
-            {
-                own.entries
-                    .retain(|entry| entry.key != key.get_ref().as_ref());
-                self.nested(&inside, inner, self.line(&key.span()), into);
+            if !is_section(&inside) {
+                continue;
             }
+            match value.get_ref() {
+                DeValue::Table(inner) => {
+                    self.nested(&inside, inner, self.line(&key.span()), into);
+                }
+                DeValue::Array(items) if is_tables(items) => {
+                    into.extend(items.iter().filter_map(|item| {
+                        let table = item.get_ref().as_table()?;
+                        Some(self.table(&inside, table, self.line(&item.span()), true))
+                    }));
+                }
+                _ => continue,
+            }
+            own.entries
+                .retain(|entry| entry.key != key.get_ref().as_ref());
         }
         into.push(own);
     }

@@ -2,15 +2,15 @@
 
 use super::{
     CoordinatorConfig, EngineConfig, HubConfig, MediaConfig, ModelsConfig, OwnerConfig,
-    ServeConfig, Setting, WorkerConfig,
+    PriceConfig, ServeConfig, Setting, WorkerConfig,
 };
 
 const PREFACE: &str = "\
 # Every setting of worker.toml with its default. To change a setting, remove the # before it.
 # A command-line flag overrides an environment variable, and a variable MUSTER_<SECTION>_<KEY>
 # (MUSTER_ENGINE_THREADS=4) overrides this file. A variable holds a list as written here or separated by commas
-# (MUSTER_MODELS_SERVE=qwen3-0.6b,./tiny.gguf). Settings of [[coordinator]], which can repeat, come from this file
-# only; a key may be \"env:NAME\". `worker config check` shows the values in use.
+# (MUSTER_MODELS_SERVE=qwen3-0.6b,./tiny.gguf). Settings of [[serve.price]] and [[coordinator]], which can
+# repeat, come from this file only; a key may be \"env:NAME\". `worker config check` shows the values in use.
 # Relative paths start at the folder of this file; ~ is your home folder.
 ";
 
@@ -25,6 +25,11 @@ pub fn example() -> String {
         ("[owner]", OwnerConfig::ABOUT, OwnerConfig::SETTINGS),
         ("[serve]", ServeConfig::ABOUT, ServeConfig::SETTINGS),
         ("[serve.media]", MediaConfig::ABOUT, MediaConfig::SETTINGS),
+        (
+            "# [[serve.price]]",
+            PriceConfig::ABOUT,
+            PriceConfig::SETTINGS,
+        ),
         (
             "# [[coordinator]]",
             CoordinatorConfig::ABOUT,

@@ -26,6 +26,7 @@ mod models;
 mod nearest;
 mod network;
 mod owner;
+mod price;
 mod problem;
 mod raw;
 mod reader;
@@ -49,9 +50,10 @@ pub use models::{ModelsConfig, Quantization, Served, is_path};
 pub use nearest::nearest;
 pub use network::Networks;
 pub use owner::OwnerConfig;
+pub use price::{PriceConfig, Usd};
 pub use problem::{ConfigError, Problem};
 pub use secret::Secret;
-pub use serve::ServeConfig;
+pub use serve::{Charging, ServeConfig};
 pub use setting::{Found, Origin, Setting};
 pub use sources::{Environment, Flag, Sources};
 pub use units::{Size, parse_duration, show_duration};
@@ -70,6 +72,7 @@ pub struct Config {
     pub owner: OwnerConfig,
     pub serve: ServeConfig,
     pub media: MediaConfig,
+    pub prices: Vec<PriceConfig>,
     pub coordinators: Vec<CoordinatorConfig>,
 }
 
@@ -99,7 +102,7 @@ impl Loaded {
     }
 }
 
-/// The sections that stand once in a file, and the ones that may be repeated.
+/// The sections that stand once in a file.
 pub fn sections() -> [&'static [Setting]; 7] {
     [
         WorkerConfig::SETTINGS,
@@ -110,6 +113,11 @@ pub fn sections() -> [&'static [Setting]; 7] {
         ServeConfig::SETTINGS,
         MediaConfig::SETTINGS,
     ]
+}
+
+/// The sections that may be repeated.
+fn repeated_sections() -> [&'static [Setting]; 2] {
+    [PriceConfig::SETTINGS, CoordinatorConfig::SETTINGS]
 }
 
 impl Config {
@@ -133,6 +141,13 @@ impl Config {
         let owner = OwnerConfig::read(reader);
         let serve = ServeConfig::read_whole(reader);
         let media = MediaConfig::read_whole(reader);
+        let prices = reader.each(PriceConfig::SECTION, PriceConfig::read_one);
+        if let Some(name) = prices.as_deref().and_then(price::priced_twice) {
+            reader.problem_about(
+                "serve.price",
+                format!("{name} has two prices in [[serve.price]]: keep one"),
+            );
+        }
         let coordinators = reader.each(CoordinatorConfig::SECTION, CoordinatorConfig::read_one);
         Some(Self {
             worker: worker?,
@@ -142,6 +157,7 @@ impl Config {
             owner: owner?,
             serve: serve?,
             media: media?,
+            prices: prices?,
             coordinators: coordinators?,
         })
     }

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use url::Url;
 
+use super::choice::choice;
 use super::network::Networks;
+use super::price::Usd;
 use super::reader::Reader;
 use super::secret::Secret;
 use super::setting::settings;
@@ -53,6 +55,16 @@ settings! {
         requests_per_minute: Option<usize> where (1..=1_000_000); unset "no limit",
         /// Maximum waiting and running jobs per account. Set it when strangers have keys.
         jobs_in_flight: Option<usize> where (1..=1_000_000); unset "no limit",
+        /// Whether requests cost credits: "off", "allowlist" for charged_accounts only, or "on" for all accounts. Set it when users pay.
+        charging: Charging = "off",
+        /// Accounts that pay with charging = "allowlist", by login.
+        charged_accounts: Vec<String> = [],
+        /// Version of the prices, as /v1/pricing shows it. Change it with each change of a price.
+        price_version: Option<String>; unset "a digest of the prices",
+        /// Accepted /v1 generation requests per account and UTC day for accounts without paid credits. Set it when strangers have keys.
+        free_requests_per_day: Option<usize> where (1..=1_000_000); unset "no limit",
+        /// Free credits in USD per account and UTC day, spent before paid ones. They do not add up.
+        free_credits_per_day_usd: Usd = 0,
         /// Fields of chat requests to ignore instead of refusing the request, by name, or "all"; the header x-ignored-fields lists the ignored fields. Set it when clients insist on unsupported fields.
         ignored_fields: Vec<String> = [],
         /// Whether to remove keys, tokens and passwords from prompts before public workers see them.
@@ -74,6 +86,11 @@ settings! {
         /// Days to keep finished jobs and their ledger entries; balances stay. Lower it to save disk space.
         retention_days: usize where (1..=36_500) = 90,
     }
+}
+
+choice! {
+    /// Which accounts pay for requests.
+    pub enum Charging { Off = "off", Allowlist = "allowlist", On = "on" }
 }
 
 /// A setting by its name, and what is wrong with it.

@@ -5,7 +5,7 @@ use super::nearest::nearest;
 use super::problem::Problem;
 use super::reader::Reader;
 use super::setting::Setting;
-use super::{CoordinatorConfig, sections};
+use super::{repeated_sections, sections};
 
 /// What our variables begin with. `MUSTER_CONFIG` names the file itself.
 const OURS: &str = "MUSTER_";
@@ -22,13 +22,12 @@ impl Reader<'_> {
     fn refuse_unknown_in(&mut self, table: &Table) {
         let here = self.document.place(table.line);
         let Some(settings) = known(&table.name) else {
-            let names = sections()
-                .into_iter()
-                .filter_map(|settings| Some(settings.first()?.section));
-            let meant = nearest(&table.name, names.chain([CoordinatorConfig::SECTION]));
+            let all = sections().into_iter().chain(repeated_sections());
+            let names = all.filter_map(|settings| Some(settings.first()?.section));
+            let meant = nearest(&table.name, names);
             return self.problem(here, unknown("section", &table.name, meant));
         };
-        if table.repeated != (table.name == CoordinatorConfig::SECTION) {
+        if table.repeated != is_repeated(&table.name) {
             return self.problem(here, wrong_brackets(table));
         }
         for entry in &table.entries {
@@ -71,8 +70,15 @@ impl Reader<'_> {
     }
 }
 
+fn is_repeated(section: &str) -> bool {
+    let mut first = repeated_sections()
+        .into_iter()
+        .filter_map(|settings| settings.first());
+    first.any(|setting| setting.section == section)
+}
+
 fn known(section: &str) -> Option<&'static [Setting]> {
-    let mut all = sections().into_iter().chain([CoordinatorConfig::SETTINGS]);
+    let mut all = sections().into_iter().chain(repeated_sections());
     all.find(|settings| {
         settings
             .first()
