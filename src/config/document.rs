@@ -104,9 +104,7 @@ impl Lines<'_> {
                 let name = key.get_ref().as_ref();
                 self.nested(name, table, self.line(&key.span()), into);
             }
-            DeValue::Array(items)
-                if is_tables(items) =>
-            {
+            DeValue::Array(items) if is_tables(items) => {
                 for item in items {
                     let line = self.line(&item.span());
                     into.extend(

@@ -27,6 +27,7 @@
 //! | [`secrets`] | credentials in prompts, which strangers do not get |
 //! | [`profanity`] | words that no public name or note may hold |
 //! | [`kudos`] | what a job costs, how an ended job becomes a settled one, and what else moves kudos |
+//! | [`billing`] | what requests cost in money |
 //! | [`sharing`] | keys that users hand to others |
 //! | [`styles`] | prompts and parameters that users make for each other |
 //! | [`stats`] | what was made, lately and ever |
@@ -52,6 +53,7 @@ static ALLOCATOR: muster_process::memory::Allocator = muster_process::memory::AL
 
 pub mod accounts;
 pub mod address;
+pub mod billing;
 pub mod clock;
 pub mod condition;
 pub mod dispatch;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::accounts::{Accounts, Caller};
 use super::address::{Network, Networks};
+use super::billing::PriceBook;
 use super::condition::Condition;
 use super::documents::Documents;
 use super::kudos::Prices;
@@ -72,6 +73,7 @@ impl LiveSettings {
             known_image_models_only: new.known_image_models_only,
             scrub_secrets: new.scrub_secrets,
             polled_texts: new.polled_texts,
+            price_book: new.price_book,
             ..DoorSettings::clone(&settings)
         });
     }
@@ -112,6 +114,8 @@ pub struct DoorSettings {
     pub names: Names,
     /// How large they are, by their ids: what `auto` goes by.
     pub sizes: Prices,
+    /// What models cost in money.
+    pub price_book: PriceBook,
     /// Fields of chat requests that are left aside where they would be refused.
     pub ignored_fields: IgnoredFields,
     /// Whether prompts go to strangers' workers without the credentials in them.
@@ -179,6 +183,7 @@ impl Default for DoorSettings {
             requests_per_minute: None,
             names: Names::default(),
             sizes: Prices::default(),
+            price_book: PriceBook::default(),
             ignored_fields: IgnoredFields::None,
             scrub_secrets: true,
             polled_texts: 30,

@@ -5,9 +5,10 @@ use std::time::Duration;
 use super::{certificate, documents};
 use crate::catalog::Catalog;
 use crate::cli::{Exit, Failure};
-use crate::config::{Config, Networks};
+use crate::config::{Config, Networks, Usd};
 use crate::coordinator::accounts::{ANONYMOUS, SecretSource};
 use crate::coordinator::address::Network;
+use crate::coordinator::billing::{MicroUsd, PriceBook, Rates};
 use crate::coordinator::media::{BucketSettings, MediaSettings, PlaceSettings};
 use crate::coordinator::names::Names;
 use crate::coordinator::rigs::Quotas;
@@ -65,6 +66,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             scrub_secrets: serve.scrub_secrets,
             names: Names::of(names(&catalog)),
             sizes: prices(&catalog),
+            price_book: price_book(config),
             polled_texts: serve.polled_texts,
             worker_quotas: Some(Quotas::default()),
             anonymous: serve.anonymous,
@@ -128,6 +130,27 @@ fn prices(catalog: &Catalog) -> kudos::Prices {
         let names = entry.all_names();
         names.fold(prices, |prices, name| prices.with(name, billions))
     })
+}
+
+/// What models cost in money.
+fn price_book(config: &Config) -> PriceBook {
+    let rate = |usd: Option<Usd>| usd.map(micro_usd);
+    let book = PriceBook::new(config.serve.price_version.clone());
+    config.prices.iter().fold(book, |book, price| {
+        let rates = Rates {
+            input_per_mtok: rate(price.input_per_mtok_usd),
+            output_per_mtok: rate(price.output_per_mtok_usd),
+            per_image: rate(price.per_image_usd),
+            per_video_second: rate(price.per_video_second_usd),
+            per_audio_second: rate(price.per_audio_second_usd),
+        };
+        let aliases = price.aliases.iter().map(String::as_str);
+        book.with(&price.model, aliases, rates)
+    })
+}
+
+fn micro_usd(usd: Usd) -> MicroUsd {
+    MicroUsd(i64::try_from(usd.micro).unwrap_or(i64::MAX))
 }
 
 /// Where results and source images are.

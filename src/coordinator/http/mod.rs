@@ -14,6 +14,7 @@
 //! | `descriptor`, `health`, `status`, `metrics`, `openapi` | the service about itself |
 //! | `models`, `workers` | who is online |
 //! | `openai`, `anthropic` | routes of OpenAI's and Anthropic's API |
+//! | `pricing` | the prices of models |
 //! | `text` | text requests of every dialect, from the body to the reply |
 //! | `legacy` | the poll API |
 //! | `media` | what links of the media store lead to |
@@ -38,6 +39,7 @@ mod openai;
 mod openapi;
 mod origin;
 mod page;
+mod pricing;
 mod rates;
 mod reply;
 mod route;
@@ -157,7 +159,7 @@ pub const ROUTES: &[Route] = &[
     Route::post("/v1/generate",              SUBMIT,      Unbuilt, "Generate an image with few settings.", || post(unbuilt::answer)),
     Route::get("/v1/media/results",          SUBMIT,      Unbuilt, "Get a media result again.", || get(unbuilt::answer)),
     Route::get("/v1/progress/{token}",       Who::Anyone, Unbuilt, "Get the progress of a media request.", || get(unbuilt::answer)),
-    Route::get("/v1/pricing",                Who::Anyone, Unbuilt, "Get prices.", || get(unbuilt::answer)),
+    Route::get("/v1/pricing",                Who::Anyone, Json,    "List the prices of models in USD.", || get(pricing::show)),
     Route::get("/v1/styles",                 Who::Anyone, Unbuilt, "List styles.", || get(unbuilt::answer)),
     Route::get("/v1/status/models",          Who::Anyone, Unbuilt, "Get statistics of each model.", || get(unbuilt::answer)),
     Route::get("/v1/status/network",         Who::Anyone, Unbuilt, "Get statistics of the network.", || get(unbuilt::answer)),

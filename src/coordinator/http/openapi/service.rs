@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::http::openai::COMPLETIONS;
+use crate::http::pricing;
 use crate::http::route::{Answers, Route};
 use muster_protocol::anthropic;
 use muster_protocol::anthropic::schema as messages;
@@ -60,6 +61,7 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
         ("GET", "/v1/status") => json("ServiceStatus"),
         ("GET", "/v1/workers") => json("WorkerList"),
         ("GET", "/v1/workers/check") => json("WorkerCheck"),
+        ("GET", "/v1/pricing") => json("PriceList"),
         ("POST", "/v1/chat/completions") => {
             let events = json!({"anyOf": [reference("ChatCompletionChunk"), reference("Error")]});
             success(vec![
@@ -176,6 +178,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("WorkerList", worker_list()),
         ("Worker", worker()),
         ("WorkerCheck", worker_check()),
+        ("PriceList", price_list()),
         ("MediaUpload", object(json!({"bytes": count()}), &["bytes"])),
         ("TestUserInput", test_user_input()),
         ("TestUser", test_user()),
@@ -376,6 +379,67 @@ fn worker_check() -> Value {
             "reason": text(),
         }),
         &["accepted"],
+    )
+}
+
+fn price_list() -> Value {
+    let rate = || json!({"type": ["number", "null"], "minimum": 0});
+    let rates = object(
+        json!({
+            "input_per_mtok_usd": rate(),
+            "output_per_mtok_usd": rate(),
+            "per_image_usd": rate(),
+            "per_video_second_usd": rate(),
+            "per_audio_second_usd": rate(),
+            "per_3d_generation_usd": rate(),
+        }),
+        &[
+            "input_per_mtok_usd",
+            "output_per_mtok_usd",
+            "per_image_usd",
+            "per_video_second_usd",
+            "per_audio_second_usd",
+            "per_3d_generation_usd",
+        ],
+    );
+    let model = object(
+        json!({"model": text(), "rates": rates}),
+        &["model", "rates"],
+    );
+    let book = object(
+        json!({
+            "version": {"type": "string", "description": "Changes with the prices."},
+            "availability": text(),
+            "models": list(&model),
+            "aliases": {"type": "object", "additionalProperties": text()},
+        }),
+        &["version", "availability", "models", "aliases"],
+    );
+    let evidence = object(
+        json!({
+            "status": word(&["not_yet_valid", "current", "stale"]),
+            "as_of": {"type": ["string", "null"]},
+            "valid_until": {"type": ["string", "null"]},
+            "items": list(&json!({"type": "object"})),
+            "scope": text(),
+        }),
+        &["status", "as_of", "valid_until", "items", "scope"],
+    );
+    object(
+        json!({
+            "schema": word(&[pricing::SCHEMA]),
+            "currency": word(&["USD"]),
+            "ledger_unit": word(&["micro_usd"]),
+            "price_book": book,
+            "comparison_evidence": evidence,
+        }),
+        &[
+            "schema",
+            "currency",
+            "ledger_unit",
+            "price_book",
+            "comparison_evidence",
+        ],
     )
 }
 

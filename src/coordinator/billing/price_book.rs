@@ -1,0 +1,151 @@
+//! The prices of models. A model is found by its name or an alias, in any case.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
+
+use super::MicroUsd;
+
+/// What a model costs; none where it has no price for that kind of output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rates {
+    pub input_per_mtok: Option<MicroUsd>,
+    pub output_per_mtok: Option<MicroUsd>,
+    pub per_image: Option<MicroUsd>,
+    pub per_video_second: Option<MicroUsd>,
+    pub per_audio_second: Option<MicroUsd>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PriceBook {
+    version: Option<String>,
+    models: BTreeMap<String, Rates>,
+    /// Other names to the names in `models`.
+    aliases: BTreeMap<String, String>,
+}
+
+const MILLION: i128 = 1_000_000;
+
+impl Rates {
+    /// Of a prompt and its reply in tokens, rounded up; none without both rates.
+    pub fn text(&self, prompt: u64, output: u64) -> Option<MicroUsd> {
+        let (input_rate, output_rate) = (self.input_per_mtok?, self.output_per_mtok?);
+        let scaled = i128::from(input_rate.0) * i128::from(prompt)
+            + i128::from(output_rate.0) * i128::from(output);
+        let micro = (scaled + MILLION - 1) / MILLION;
+        Some(MicroUsd(i64::try_from(micro).unwrap_or(i64::MAX)))
+    }
+}
+
+impl PriceBook {
+    pub fn new(version: Option<String>) -> Self {
+        Self {
+            version,
+            ..Self::default()
+        }
+    }
+
+    #[must_use]
+    pub fn with<'a>(
+        mut self,
+        model: &str,
+        aliases: impl IntoIterator<Item = &'a str>,
+        rates: Rates,
+    ) -> Self {
+        let model = model.to_lowercase();
+        for alias in aliases {
+            self.aliases.insert(alias.to_lowercase(), model.clone());
+        }
+        self.models.insert(model, rates);
+        self
+    }
+
+    /// The price of the model that is called one of these names.
+    pub fn rates<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Option<&Rates> {
+        let mut names = names.into_iter().map(str::to_lowercase);
+        names.find_map(|name| {
+            let model = self.aliases.get(&name).unwrap_or(&name);
+            self.models.get(model)
+        })
+    }
+
+    pub fn models(&self) -> impl Iterator<Item = (&str, &Rates)> {
+        let models = self.models.iter();
+        models.map(|(name, rates)| (name.as_str(), rates))
+    }
+
+    pub fn aliases(&self) -> impl Iterator<Item = (&str, &str)> {
+        let aliases = self.aliases.iter();
+        aliases.map(|(alias, model)| (alias.as_str(), model.as_str()))
+    }
+
+    /// The operator's version, or a digest that changes with the prices.
+    pub fn version(&self) -> String {
+        if let Some(version) = &self.version {
+            return version.clone();
+        }
+        let text = format!("{:?} {:?}", self.models, self.aliases);
+        let digest = Sha256::digest(text.as_bytes());
+        let start = digest.iter().take(6);
+        start.map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MicroUsd, PriceBook, Rates};
+
+    fn rates(input: i64, output: i64) -> Rates {
+        Rates {
+            input_per_mtok: Some(MicroUsd(input)),
+            output_per_mtok: Some(MicroUsd(output)),
+            ..Rates::default()
+        }
+    }
+
+    #[test]
+    fn text_cost_is_rounded_up_once() {
+        let rates = rates(50_000, 150_000);
+        let check = |prompt, output, micro| {
+            let cost = rates.text(prompt, output);
+            assert_eq!(cost, Some(MicroUsd(micro)), "{prompt} and {output}");
+        };
+        check(0, 0, 0);
+        check(1, 0, 1);
+        check(10, 10, 2);
+        check(20, 0, 1);
+        check(21, 0, 2);
+        check(1_000_000, 1_000_000, 200_000);
+        check(u64::MAX, u64::MAX, i64::MAX);
+    }
+
+    #[test]
+    fn text_without_both_rates_has_no_price() {
+        let free = rates(0, 0);
+        assert_eq!(free.text(100, 100), Some(MicroUsd(0)));
+        let half = Rates {
+            output_per_mtok: None,
+            ..free
+        };
+        assert_eq!(half.text(1, 1), None);
+    }
+
+    #[test]
+    fn price_is_found_by_name_or_alias_in_any_case() {
+        let book = PriceBook::new(None).with("Demo-8B", ["demo-fp8"], rates(1, 2));
+        for name in ["demo-8b", "DEMO-8B", "Demo-FP8"] {
+            assert!(book.rates([name]).is_some(), "{name}");
+        }
+        assert!(book.rates(["other"]).is_none());
+        assert!(book.rates(["other", "demo-8b"]).is_some());
+    }
+
+    #[test]
+    fn version_changes_with_the_prices() {
+        let one = PriceBook::new(None).with("a", [], rates(1, 2));
+        let other = PriceBook::new(None).with("a", [], rates(1, 3));
+        assert_ne!(one.version(), other.version());
+        let named = PriceBook::new(Some("7".to_owned()));
+        assert_eq!(named.version(), "7");
+    }
+}
