@@ -1,7 +1,9 @@
 //! What was made lately and ever, by kind and model: totals for everybody to see, and how fast models are. The counting is
 //! in the store; here is the look at it, which is shared by all who ask, and the folding of what has been added.
 
-use std::sync::Arc;
+mod figures;
+
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -13,13 +15,16 @@ use super::storage::{StorageError, Store};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::Kind;
 
-pub use super::storage::{Made, MadeBy};
+pub use super::storage::{Made, MadeBy, RecentJob};
 
 /// All of it. Clones share their looks.
 #[derive(Debug, Clone)]
 pub struct Stats {
     store: Store,
-    last: Arc<Mutex<Option<Look>>>,
+    last: Arc<RwLock<Option<Look>>>,
+    /// Held by the caller who looks; the others are shown the last look meanwhile.
+    looking: Arc<Mutex<()>>,
+    recent: Arc<Mutex<Option<Latest>>>,
 }
 
 /// What was made, in windows that end now.
@@ -43,6 +48,18 @@ struct Look {
     picture: Arc<Picture>,
 }
 
+/// The jobs that were delivered last, as they were read.
+#[derive(Debug)]
+struct Latest {
+    read: Instant,
+    jobs: Arc<Vec<RecentJob>>,
+}
+
+/// Jobs that are listed at most.
+pub const MOST_RECENT: u32 = 100;
+/// The list of recent jobs is at most this old.
+const RECENT_AGE: Duration = Duration::from_secs(2);
+
 /// A look is at most this old, unless looking has become dear: it may take a part of the time.
 const FRESH: Duration = Duration::from_millis(500);
 const SHARE: u32 = 20;
@@ -50,9 +67,6 @@ const SHARE: u32 = 20;
 /// What was added is folded this often, and in steps with a pause when there is much.
 const FOLD: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// Less work says nothing about a model's speed.
-const LEAST_SECONDS: f64 = 0.05;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -66,18 +80,62 @@ impl Stats {
         Self {
             store,
             last: Arc::default(),
+            looking: Arc::default(),
+            recent: Arc::default(),
         }
     }
 
-    /// While the store does not answer: as it was last.
+    /// While the store does not answer, or another caller looks: as it was last.
     pub async fn picture(&self) -> Result<Arc<Picture>, StorageError> {
-        let mut last = self.last.lock().await;
-        if let Some(look) = last.as_ref().filter(|look| look.is_fresh()) {
-            return Ok(look.picture.clone());
+        if let Some(fresh) = self.last(Look::is_fresh) {
+            return Ok(fresh);
         }
-        match (self.look().await, last.as_ref()) {
-            (Ok(look), _) => Ok(last.insert(look).picture.clone()),
-            (Err(_), Some(look)) => Ok(look.picture.clone()),
+        let _looking = match (self.looking.try_lock(), self.last(|_| true)) {
+            (Ok(looking), _) => looking,
+            (Err(_), Some(last)) => return Ok(last),
+            (Err(_), None) => self.looking.lock().await,
+        };
+        // The caller before may have looked.
+        if let Some(fresh) = self.last(Look::is_fresh) {
+            return Ok(fresh);
+        }
+        match (self.look().await, self.last(|_| true)) {
+            (Ok(look), _) => {
+                let picture = look.picture.clone();
+                let mut last = self.last.write().unwrap_or_else(PoisonError::into_inner);
+                *last = Some(look);
+                Ok(picture)
+            }
+            (Err(_), Some(last)) => Ok(last),
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    /// The last look, if it will do.
+    fn last(&self, will_do: impl Fn(&Look) -> bool) -> Option<Arc<Picture>> {
+        let last = self.last.read().unwrap_or_else(PoisonError::into_inner);
+        let look = last.as_ref().filter(|look| will_do(look));
+        look.map(|look| look.picture.clone())
+    }
+
+    /// The jobs that were delivered last, the newest first. While the store does not answer: as they were last.
+    pub async fn recent(&self) -> Result<Arc<Vec<RecentJob>>, StorageError> {
+        let mut latest = self.recent.lock().await;
+        let fresh = latest.as_ref().filter(|it| it.read.elapsed() < RECENT_AGE);
+        if let Some(fresh) = fresh {
+            return Ok(fresh.jobs.clone());
+        }
+        let read = Instant::now();
+        match (self.store.recent_jobs(MOST_RECENT).await, latest.as_ref()) {
+            (Ok(jobs), _) => {
+                let jobs = Arc::new(jobs);
+                *latest = Some(Latest {
+                    read,
+                    jobs: jobs.clone(),
+                });
+                Ok(jobs)
+            }
+            (Err(_), Some(known)) => Ok(known.jobs.clone()),
             (Err(error), None) => Err(error),
         }
     }
@@ -118,11 +176,20 @@ impl Window {
         self.0.iter().filter(move |by| by.kind == kind)
     }
 
+    /// Of every kind and model.
+    pub fn all(&self) -> impl Iterator<Item = &MadeBy> {
+        self.0.iter()
+    }
+
+    /// Of one model; nothing made of one that has done nothing.
+    pub fn made(&self, kind: Kind, model: &str) -> Made {
+        let by = self.of(kind).find(|by| by.model == model);
+        by.map(|by| by.made).unwrap_or_default()
+    }
+
     /// What one job of this model gets done in a second, if any was done.
     pub fn speed(&self, kind: Kind, model: &str) -> Option<f64> {
-        let by = self.of(kind).find(|by| by.model == model)?;
-        let seconds = by.made.busy_millis as f64 / 1000.0;
-        (by.made.done > 0 && seconds >= LEAST_SECONDS).then(|| by.made.done as f64 / seconds)
+        self.made(kind, model).speed()
     }
 }
 

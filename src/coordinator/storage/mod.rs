@@ -7,7 +7,7 @@
 //! | `alone` | that a database has one coordinator |
 //! | `writer`, `work`, `write` | the one writer; what it writes under one commit; a write as a value |
 //! | `script`, `values`, `rows` | many rows in one statement and many statements in one call, and what comes out of them |
-//! | `settlements`, `entries`, `postings`, `fees`, `holds`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `budgets`, `workers`, `rigs`, `teams`, `messages`, `ledger` | one file a noun |
+//! | `settlements`, `entries`, `postings`, `fees`, `holds`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `budgets`, `workers`, `rigs`, `teams`, `messages`, `ledger`, `recent` | one file a noun |
 //! | `styles`, `collections`, `named` | styles of users, collections of them, and what both have in common |
 //! | `pulse`, `revisions`, `modes` | whether the store answers, and what another process has changed |
 //! | `file` | whether the file that is open still has its name |
@@ -48,6 +48,7 @@ mod people;
 mod postings;
 mod pulse;
 mod ratings;
+mod recent;
 mod records;
 mod requests;
 mod retention;
@@ -89,6 +90,7 @@ pub use people::{
     Promotion, Records,
 };
 pub use ratings::RatingRow;
+pub use recent::RecentJob;
 pub use requests::{Dues, OpenRequest, RequestRow, ResultRow, Wanted};
 pub use revisions::Topic;
 pub use rigs::{

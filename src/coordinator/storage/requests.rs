@@ -13,7 +13,6 @@ use muster_protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, SharedKeyId
 
 use super::fees::Fee;
 use super::script::{Column, Script, Table, Verb};
-use super::settlements::kind_word;
 use super::values::Values;
 use super::write::{Change, Write};
 use super::{StorageError, Store};
@@ -203,7 +202,7 @@ fn row(accepted: &&Accept, values: &mut Values) {
     let request = &accepted.request;
     values.text(&request.id.to_string());
     values.number(request.account.0);
-    values.text(kind_word(request.kind));
+    values.text(request.kind.word());
     values.whole_text(&request.body);
     values.number(request.accepted_at.0);
     values.number(request.expires_at.0);
@@ -261,7 +260,7 @@ fn request(row: &AnyRow) -> Result<RequestRow, StorageError> {
         account: AccountId(row.try_get("account")?),
         kind: Kind::ALL
             .into_iter()
-            .find(|it| kind_word(*it) == kind)
+            .find(|it| it.word() == kind)
             .ok_or_else(|| {
                 StorageError::Broken(format!("a request has the unknown kind {kind}"))
             })?,

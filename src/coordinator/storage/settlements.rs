@@ -9,7 +9,7 @@ use sqlx::Row;
 use sqlx::{Any, AssertSqlSafe, Executor};
 
 use crate::kudos::{Settlement, State};
-use muster_protocol::job::{JobId, Kind, Kudos};
+use muster_protocol::job::{AccountId, JobId, Kind, Kudos};
 
 use super::entries::Forgiven;
 use super::script::{Column, Script, Table, Verb};
@@ -29,6 +29,18 @@ impl Store {
         reward(job, &self.readers).await
     }
 
+    /// How a job of this account ended, in the word of the store; none if it is not settled.
+    pub async fn settled_state(
+        &self,
+        job: JobId,
+        account: AccountId,
+    ) -> Result<Option<String>, StorageError> {
+        let row = sqlx::query("SELECT state FROM settled WHERE job = $1 AND account = $2");
+        let row = row.bind(job.to_string()).bind(account.0);
+        let row = row.fetch_optional(&self.readers).await?;
+        Ok(row.map(|row| row.try_get(0)).transpose()?)
+    }
+
     /// Whether the one of these jobs that there is of this kind was delivered; nothing, if it has not ended.
     pub async fn delivered(
         &self,
@@ -43,7 +55,7 @@ impl Store {
         );
         let row = sqlx::query(AssertSqlSafe(text));
         let row = jobs.iter().fold(row, |row, job| row.bind(job.to_string()));
-        let row = row.bind(kind_word(kind)).fetch_optional(&self.readers);
+        let row = row.bind(kind.word()).fetch_optional(&self.readers);
         let row = row.await?;
         let state: Option<String> = row.map(|row| row.try_get(0)).transpose()?;
         Ok(state.map(|state| state == State::Delivered.word()))
@@ -132,7 +144,7 @@ fn settled_row(settlement: &&Settlement, values: &mut Values) {
     values.text(&settlement.request.to_string());
     values.number(settlement.account.0);
     values.maybe(settlement.worker.map(|worker| worker.0));
-    values.text(kind_word(settlement.kind));
+    values.text(settlement.kind.word());
     values.text(&settlement.model);
     values.text(settlement.state.word());
     values.text(settlement.reason);
@@ -162,17 +174,6 @@ fn result_row((settlement, output): &(&Settlement, &str), values: &mut Values) {
 fn forgiven_row((job, sum): &(JobId, Kudos), values: &mut Values) {
     values.text(&job.to_string());
     values.number(sum.0);
-}
-
-pub fn kind_word(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Text => "text",
-        Kind::Image => "image",
-        Kind::Video => "video",
-        Kind::Audio => "audio",
-        Kind::Mesh => "3d",
-        Kind::Interrogation => "interrogation",
-    }
 }
 
 fn millis(time: Duration) -> i64 {

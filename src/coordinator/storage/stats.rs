@@ -3,17 +3,17 @@
 //! that it is neither late nor lost, and the records of jobs may go.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
-use crate::kudos::Settlement;
-use muster_protocol::job::{Kind, UnixMillis};
+use crate::kudos::{Settlement, State};
+use muster_protocol::job::{Blame, FailureKind, Kind, UnixMillis};
 
 use super::rows::{Stored, all};
 use super::script::{Column, Script, Table, Verb, insert};
-use super::settlements::kind_word;
 use super::values::{Values, storable};
 use super::write::Change;
 use super::{StorageError, Store};
@@ -28,6 +28,17 @@ pub struct Made {
     pub done: u64,
     /// How long workers had them.
     pub busy_millis: u64,
+    /// Thousandths of kudos that workers were paid.
+    pub reward: u64,
+    /// Jobs that were delivered.
+    pub delivered: u64,
+    /// Jobs that workers failed.
+    pub failed: u64,
+    /// Delivered jobs whose first output was seen, and how long these waited for it.
+    pub firsts: u64,
+    pub first_millis: u64,
+    /// How long delivered jobs took from their acceptance.
+    pub total_millis: u64,
 }
 
 /// The same with whose it is.
@@ -51,6 +62,19 @@ const SPANS: [(i64, i64, i64); 4] = [
     (10 * MINUTE, 25 * HOUR, HOUR),
     (HOUR, 31 * 24 * HOUR, EVER),
 ];
+/// The columns of [`Made`].
+const COUNTS: [&str; 10] = [
+    "outputs",
+    "size",
+    "done",
+    "busy_ms",
+    "reward",
+    "delivered",
+    "failed",
+    "firsts",
+    "first_ms",
+    "total_ms",
+];
 /// Lines that are folded in one step: a few hundredths of a second of the writer.
 const STEP: i64 = 2000;
 
@@ -64,6 +88,12 @@ static MADE: Table = Table {
         Column::Number("size"),
         Column::Number("done"),
         Column::Number("busy_ms"),
+        Column::Number("reward"),
+        Column::Number("delivered"),
+        Column::Number("failed"),
+        Column::Number("firsts"),
+        Column::Number("first_ms"),
+        Column::Number("total_ms"),
     ],
     tail: "",
 };
@@ -78,20 +108,52 @@ static ROLLUPS: Table = Table {
         Column::Number("size"),
         Column::Number("done"),
         Column::Number("busy_ms"),
+        Column::Number("reward"),
+        Column::Number("delivered"),
+        Column::Number("failed"),
+        Column::Number("firsts"),
+        Column::Number("first_ms"),
+        Column::Number("total_ms"),
     ],
     tail: "ON CONFLICT (kind, model, span, at) DO UPDATE SET outputs = rollups.outputs + excluded.outputs, \
            size = rollups.size + excluded.size, done = rollups.done + excluded.done, \
-           busy_ms = rollups.busy_ms + excluded.busy_ms",
+           busy_ms = rollups.busy_ms + excluded.busy_ms, reward = rollups.reward + excluded.reward, \
+           delivered = rollups.delivered + excluded.delivered, failed = rollups.failed + excluded.failed, \
+           firsts = rollups.firsts + excluded.firsts, first_ms = rollups.first_ms + excluded.first_ms, \
+           total_ms = rollups.total_ms + excluded.total_ms",
 };
-const SINCE: &str = "SELECT kind, model, CAST(SUM(outputs) AS BIGINT) AS outputs, CAST(SUM(size) AS BIGINT) AS size, \
-                     CAST(SUM(done) AS BIGINT) AS done, CAST(SUM(busy_ms) AS BIGINT) AS busy_ms FROM (\
-                     SELECT kind, model, outputs, size, done, busy_ms FROM rollups WHERE at >= $1 \
-                     UNION ALL SELECT kind, model, outputs, size, done, busy_ms FROM made WHERE at >= $2\
-                     ) AS both_tables GROUP BY kind, model";
-const LINES: &str = "DELETE FROM made WHERE id IN (SELECT id FROM made ORDER BY id LIMIT $1) \
-                     RETURNING kind, model, at, outputs, size, done, busy_ms";
-const OLD: &str = "DELETE FROM rollups WHERE span = $1 AND at < $2 \
-                   RETURNING kind, model, at, outputs, size, done, busy_ms";
+/// The columns that are counted, after what follows `head` and before what follows `tail`.
+macro_rules! counts {
+    ($head:literal, $tail:literal) => {
+        concat!(
+            $head,
+            " outputs, size, done, busy_ms, reward, delivered, failed, firsts, first_ms, total_ms ",
+            $tail
+        )
+    };
+}
+
+const SINCE: &str = concat!(
+    "SELECT kind, model, CAST(SUM(outputs) AS BIGINT) AS outputs, CAST(SUM(size) AS BIGINT) AS size, \
+     CAST(SUM(done) AS BIGINT) AS done, CAST(SUM(busy_ms) AS BIGINT) AS busy_ms, \
+     CAST(SUM(reward) AS BIGINT) AS reward, CAST(SUM(delivered) AS BIGINT) AS delivered, \
+     CAST(SUM(failed) AS BIGINT) AS failed, CAST(SUM(firsts) AS BIGINT) AS firsts, \
+     CAST(SUM(first_ms) AS BIGINT) AS first_ms, CAST(SUM(total_ms) AS BIGINT) AS total_ms FROM (",
+    counts!(
+        "SELECT kind, model,",
+        "FROM rollups WHERE at >= $1 UNION ALL "
+    ),
+    counts!("SELECT kind, model,", "FROM made WHERE at >= $2"),
+    ") AS both_tables GROUP BY kind, model"
+);
+const LINES: &str = counts!(
+    "DELETE FROM made WHERE id IN (SELECT id FROM made ORDER BY id LIMIT $1) RETURNING kind, model, at,",
+    ""
+);
+const OLD: &str = counts!(
+    "DELETE FROM rollups WHERE span = $1 AND at < $2 RETURNING kind, model, at,",
+    ""
+);
 
 impl Store {
     /// What was made from this moment on, give or take the shortest span that is kept of that time.
@@ -103,7 +165,7 @@ impl Store {
             Some(MadeBy {
                 kind: Kind::ALL
                     .into_iter()
-                    .find(|kind| kind_word(*kind) == line.kind)?,
+                    .find(|kind| kind.word() == line.kind)?,
                 model: line.model,
                 made: line.made,
             })
@@ -137,7 +199,7 @@ pub fn note(settlements: &[&Settlement], script: &mut Script) {
         };
         let timing = settlement.timing;
         let at = floor(timing.accepted_at.after(timing.total).0, SECOND);
-        let key = (kind_word(settlement.kind), &*settlement.model, at);
+        let key = (settlement.kind.word(), &*settlement.model, at);
         let sum: &mut Made = sums.entry(key).or_default();
         sum.add(made);
     }
@@ -145,17 +207,22 @@ pub fn note(settlements: &[&Settlement], script: &mut Script) {
     script.add(&MADE, &lines, made_row);
 }
 
-/// Nothing where no worker had it, or where a text came to nothing. An image counts also where its worker failed or was
-/// told to stop.
+/// Nothing where no worker had it. A text that came to nothing is no output, an image is one even where its worker failed
+/// or was told to stop.
 fn made_of(settlement: &Settlement) -> Option<Made> {
     let was_out = settlement.worker.is_some() || settlement.attempts > 0;
-    if !was_out || settlement.kind == Kind::Text && settlement.paid_tokens == 0 {
+    if !was_out {
         return None;
+    }
+    let ending = endings(settlement);
+    if settlement.kind == Kind::Text && settlement.paid_tokens == 0 {
+        return (ending != Made::default()).then_some(ending);
     }
     let timing = settlement.timing;
     let busy = timing
         .total
         .saturating_sub(timing.queued.unwrap_or_default());
+    let earned: i64 = settlement.earned().values().map(|kudos| kudos.0).sum();
     Some(Made {
         outputs: 1,
         size: settlement.size,
@@ -164,8 +231,39 @@ fn made_of(settlement: &Settlement) -> Option<Made> {
             _ if settlement.reward.0 == 0 => 0,
             _ => settlement.size,
         },
-        busy_millis: u64::try_from(busy.as_millis()).unwrap_or(u64::MAX),
+        busy_millis: millis(busy),
+        reward: u64::try_from(earned).unwrap_or(0),
+        ..ending
     })
+}
+
+/// How it ended, and how long it took if it was delivered.
+fn endings(settlement: &Settlement) -> Made {
+    let timing = settlement.timing;
+    match settlement.state {
+        State::Delivered => Made {
+            delivered: 1,
+            firsts: timing.first_output.is_some().into(),
+            first_millis: timing.first_output.map_or(0, millis),
+            total_millis: millis(timing.total),
+            ..Made::default()
+        },
+        State::Failed => Made {
+            failed: is_by_worker(settlement.reason).into(),
+            ..Made::default()
+        },
+        State::Cancelled | State::Expired => Made::default(),
+    }
+}
+
+/// Whether a failure of this code is a worker's doing.
+fn is_by_worker(code: &str) -> bool {
+    let mut kinds = FailureKind::ALL.iter().map(|kind| kind.row());
+    kinds.any(|row| row.code == code && row.blame == Blame::Worker)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn floor(at: i64, span: i64) -> i64 {
@@ -177,16 +275,35 @@ fn floor(at: i64, span: i64) -> i64 {
 
 impl Made {
     pub fn add(&mut self, more: Self) {
-        self.outputs = self.outputs.saturating_add(more.outputs);
-        self.size = self.size.saturating_add(more.size);
-        self.done = self.done.saturating_add(more.done);
-        self.busy_millis = self.busy_millis.saturating_add(more.busy_millis);
+        for (sum, more) in self.counts_mut().into_iter().zip(more.counts()) {
+            *sum = sum.saturating_add(more);
+        }
     }
 
     fn bind(self, values: &mut Values) {
-        for number in [self.outputs, self.size, self.done, self.busy_millis] {
+        for number in self.counts() {
             values.number(i64::try_from(number).unwrap_or(i64::MAX));
         }
+    }
+
+    /// In the order of the columns.
+    fn counts(mut self) -> [u64; COUNTS.len()] {
+        self.counts_mut().map(|count| *count)
+    }
+
+    fn counts_mut(&mut self) -> [&mut u64; COUNTS.len()] {
+        [
+            &mut self.outputs,
+            &mut self.size,
+            &mut self.done,
+            &mut self.busy_millis,
+            &mut self.reward,
+            &mut self.delivered,
+            &mut self.failed,
+            &mut self.firsts,
+            &mut self.first_millis,
+            &mut self.total_millis,
+        ]
     }
 }
 
@@ -244,20 +361,16 @@ impl Line {
 
 impl Stored for Line {
     fn load(row: &AnyRow) -> Result<Self, StorageError> {
-        let count = |name| {
+        let mut made = Made::default();
+        for (count, name) in made.counts_mut().into_iter().zip(COUNTS) {
             let number: i64 = row.try_get(name)?;
-            Ok::<_, sqlx::Error>(u64::try_from(number).unwrap_or(0))
-        };
+            *count = u64::try_from(number).unwrap_or(0);
+        }
         Ok(Self {
             kind: row.try_get("kind")?,
             model: row.try_get("model")?,
             at: row.try_get("at").unwrap_or(0),
-            made: Made {
-                outputs: count("outputs")?,
-                size: count("size")?,
-                done: count("done")?,
-                busy_millis: count("busy_ms")?,
-            },
+            made,
         })
     }
 }

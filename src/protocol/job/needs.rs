@@ -92,6 +92,18 @@ impl Kind {
         Self::Mesh,
         Self::Interrogation,
     ];
+
+    /// In listings, in messages and in the database.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Image => "image",
+            Self::Video => "video",
+            Self::Audio => "audio",
+            Self::Mesh => "3d",
+            Self::Interrogation => "interrogation",
+        }
+    }
 }
 
 impl Kinds {

@@ -16,6 +16,8 @@ on_both_engines! {
     a_job_that_is_settled_twice_counts_once,
     an_image_that_a_worker_had_counts_though_it_came_to_nothing,
     totals_outlast_the_records_of_jobs,
+    times_and_failures_are_summed_by_model,
+    the_latest_delivered_jobs_are_listed,
 }
 
 const SECOND: i64 = 1000;
@@ -81,7 +83,9 @@ async fn what_was_made_is_counted_in_each_window(scratch: Scratch) {
             outputs: 1,
             size: 16,
             done: 16,
-            busy_millis: 0
+            reward: 1000,
+            delivered: 1,
+            ..Made::default()
         }
     );
 }
@@ -127,6 +131,7 @@ async fn an_image_that_a_worker_had_counts_though_it_came_to_nothing(scratch: Sc
         worker: None,
         reward: Kudos(0),
         paid_tokens: 0,
+        entries: Vec::new(),
         ..ended(SECOND, kind, "a")
     };
     let all = [State::Failed, State::Cancelled]
@@ -139,7 +144,7 @@ async fn an_image_that_a_worker_had_counts_though_it_came_to_nothing(scratch: Sc
         outputs: 2,
         size: 32,
         done: 0,
-        busy_millis: 0,
+        ..Made::default()
     };
     assert_eq!(counts, [(Kind::Image, expected)]);
 }
@@ -149,4 +154,56 @@ async fn totals_outlast_the_records_of_jobs(scratch: Scratch) {
     settle(&store, everything()).await;
     while store.forget_before(NOW).await.unwrap() > 0 {}
     assert_eq!(windows(&store, Kind::Text, "a").await, [1, 2, 3, 5, 7]);
+}
+
+async fn times_and_failures_are_summed_by_model(scratch: Scratch) {
+    let store = scratch.open().await;
+    let timed = |first, total| {
+        let mut settlement = ended(SECOND, Kind::Text, "a");
+        settlement.timing.first_output = Some(Duration::from_millis(first));
+        settlement.timing.total = Duration::from_millis(total);
+        settlement
+    };
+    let failed = |reason| Settlement {
+        state: State::Failed,
+        reason,
+        paid_tokens: 0,
+        entries: Vec::new(),
+        ..ended(SECOND, Kind::Text, "a")
+    };
+    let all = vec![
+        timed(100, 1000),
+        timed(300, 3000),
+        failed("worker_failed"),
+        failed("slow_client"),
+    ];
+    settle(&store, all).await;
+    for _ in 0..2 {
+        let made = store.made_since(UnixMillis(0)).await.unwrap();
+        let its = made.iter().find(|by| by.model == "a").unwrap().made;
+        assert_eq!((its.outputs, its.delivered, its.failed), (2, 2, 1));
+        assert_eq!(
+            (its.firsts, its.first_millis, its.total_millis),
+            (2, 400, 4000)
+        );
+        assert_eq!(its.reward, 2000);
+        store.fold_stats(NOW).await.unwrap();
+    }
+}
+
+async fn the_latest_delivered_jobs_are_listed(scratch: Scratch) {
+    let store = scratch.open().await;
+    let [old, new] = [HOUR, SECOND].map(|ago| ended(ago, Kind::Text, "a"));
+    let failed = Settlement {
+        state: State::Failed,
+        ..ended(0, Kind::Text, "a")
+    };
+    let ids = [new.job, old.job];
+    settle(&store, vec![old, new, failed]).await;
+    let recent = store.recent_jobs(10).await.unwrap();
+    let found: Vec<_> = recent.iter().map(|recent| recent.job.as_str()).collect();
+    assert_eq!(found, ids.map(|id| id.to_string()));
+    assert_eq!((recent[0].reward, recent[0].units), (Kudos(1000), 10));
+    assert_eq!(recent[0].worker, None, "the worker has no row");
+    assert_eq!(store.recent_jobs(1).await.unwrap().len(), 1);
 }

@@ -103,7 +103,8 @@ pub async fn text_models(
 fn by_model(window: &Window, kind: Kind, state: ModelState, names: &Names) -> ByModel {
     let models = window.of(kind).filter(|by| {
         let is_known = is_known(kind, &by.model, names);
-        let is_shown = !by.model.is_empty() && !by.model.starts_with(SPECIAL);
+        let is_shown =
+            by.made.outputs > 0 && !by.model.is_empty() && !by.model.starts_with(SPECIAL);
         is_shown
             && match state {
                 ModelState::All => true,

@@ -1,0 +1,65 @@
+//! The jobs that were delivered last, for the public list: nothing of their clients, their prompts or their results.
+
+use sqlx::Row;
+use sqlx::any::AnyRow;
+
+use muster_protocol::job::{Kudos, UnixMillis};
+
+use super::rows::{Stored, all};
+use super::{StorageError, Store};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecentJob {
+    pub job: String,
+    pub kind: String,
+    pub model: String,
+    /// The name of the worker; none if it was deleted.
+    pub worker: Option<String>,
+    pub reward: Kudos,
+    /// Tokens of a text; otherwise the number of outputs, which is one.
+    pub units: i64,
+    pub first_output_millis: Option<i64>,
+    pub total_millis: i64,
+    pub ended_at: UnixMillis,
+}
+
+/// However many jobs fail in a row, so many of the latest are looked at and no more.
+const MOST_LOOKED_AT: i64 = 1000;
+
+/// The index on the moment of the end gives the latest rows, and only these are joined.
+const RECENT: &str = "SELECT latest.job, latest.kind, latest.model, workers.name AS worker_name, latest.reward, \
+     latest.paid_tokens, latest.first_output_ms, latest.total_ms, latest.accepted_at FROM (\
+     SELECT job, kind, model, state, worker, reward, paid_tokens, first_output_ms, total_ms, accepted_at \
+     FROM settled ORDER BY accepted_at + total_ms DESC LIMIT $1\
+     ) AS latest LEFT JOIN workers ON workers.id = latest.worker WHERE latest.state = 'delivered' \
+     ORDER BY latest.accepted_at + latest.total_ms DESC LIMIT $2";
+
+impl Store {
+    /// The latest delivered jobs, the newest first.
+    pub async fn recent_jobs(&self, most: u32) -> Result<Vec<RecentJob>, StorageError> {
+        let rows = sqlx::query(RECENT).bind(MOST_LOOKED_AT);
+        all(rows.bind(i64::from(most)), &self.readers).await
+    }
+}
+
+impl Stored for RecentJob {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        let total_millis: i64 = row.try_get("total_ms")?;
+        let accepted_at: i64 = row.try_get("accepted_at")?;
+        let kind: String = row.try_get("kind")?;
+        Ok(Self {
+            job: row.try_get("job")?,
+            model: row.try_get("model")?,
+            worker: row.try_get("worker_name")?,
+            reward: Kudos(row.try_get("reward")?),
+            units: match kind.as_str() {
+                "text" => row.try_get("paid_tokens")?,
+                _ => 1,
+            },
+            kind,
+            first_output_millis: row.try_get("first_output_ms")?,
+            total_millis,
+            ended_at: UnixMillis(accepted_at.saturating_add(total_millis)),
+        })
+    }
+}
