@@ -43,6 +43,7 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
     ("POST", "/v1/videos/generations"),
     ("POST", "/v1/audio/generations"),
     ("POST", "/v1/generate"),
+    ("POST", "/v1/jobs/{id}/cancel"),
     ("POST", "/api/v2/generate/text/async"),
     ("DELETE", "/api/v2/generate/text/status/{id}"),
     ("POST", "/api/v2/generate/text/pop"),
@@ -98,7 +99,9 @@ fn is_admitted(route: &Route, status: StatusCode) -> bool {
         (_, path) if ENCODE.contains(&path) => StatusCode::BAD_REQUEST,
         (Answers::Socket, _) => StatusCode::UPGRADE_REQUIRED,
         (_, "/media/{*id}") => StatusCode::FORBIDDEN,
-        (_, "/v1/models/{*id}") => StatusCode::NOT_FOUND,
+        (_, "/v1/models/{*id}" | "/v1/jobs/{id}/cancel") => StatusCode::NOT_FOUND,
+        // The key is bound to no worker, and none is named.
+        (_, "/v1/workers/self") => StatusCode::BAD_REQUEST,
         _ if is_legacy => {
             return [200, 201, 400, 403, 404].contains(&status.as_u16());
         }

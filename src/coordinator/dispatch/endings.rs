@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use muster_protocol::job::{Failure, FailureKind, JobId, Kind, Usage, WorkerId};
+use muster_protocol::job::{AccountId, Failure, FailureKind, JobId, Kind, Usage, WorkerId};
 
 use super::Dispatcher;
 use super::clock::Mono;
 use super::connections::Gone;
 use super::effect::{CancelReason, CloseReason, Effect, Outcome};
-use super::jobs::{Entry, Phase, State};
+use super::jobs::{Entry, Lease, Phase, State};
 use super::timers::Alarm;
 use super::workers::{Hold, Worker};
 
@@ -32,6 +32,20 @@ enum Finding {
 }
 
 impl Dispatcher {
+    /// None where this account has no such job here. Within, the outcome if it is decided and on its way to the store.
+    pub fn decided(&self, job: JobId, account: AccountId) -> Option<Option<&Outcome>> {
+        let entry = self.jobs.get(&job);
+        let entry = entry.filter(|entry| entry.job.account == account)?;
+        Some(match &entry.state {
+            State::Settling(settling) => Some(&settling.outcome),
+            State::Running(Lease {
+                phase: Phase::Cancelling { ending, .. },
+                ..
+            }) => Some(ending),
+            State::Queued | State::Running(_) => None,
+        })
+    }
+
     pub(super) fn cancel(&mut self, job: JobId, out: &mut Vec<Effect>) {
         self.stop(job, Outcome::Cancelled, CancelReason::Client, out);
     }

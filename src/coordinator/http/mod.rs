@@ -12,10 +12,13 @@
 //! | `origin` | which pages may reach a coordinator in development mode |
 //! | `reply`, `page` | errors and JSON as responses; pages for people |
 //! | `descriptor`, `health`, `status`, `metrics`, `openapi` | the service about itself |
-//! | `models`, `workers` | who is online |
 //! | `openai`, `anthropic` | routes of OpenAI's and Anthropic's API |
 //! | `pricing` | the prices of models |
 //! | `text` | text requests of every dialect, from the body to the reply |
+//! | `models`, `params`, `workers` | who is online |
+//! | `jobs`, `progress` | one job: cancelled, and how far it is |
+//! | `statistics` | totals of delivered jobs, and the latest of them |
+//! | `public_styles` | public styles, as a list |
 //! | `legacy` | the poll API |
 //! | `media` | what links of the media store lead to |
 //! | `socket` | the upgrade of a worker's connection |
@@ -29,6 +32,7 @@ mod body;
 mod descriptor;
 mod entrance;
 mod health;
+mod jobs;
 mod legacy;
 mod limits;
 mod media;
@@ -39,12 +43,16 @@ mod openai;
 mod openapi;
 mod origin;
 mod page;
+mod params;
 mod pricing;
+mod progress;
+mod public_styles;
 mod rates;
 mod reply;
 mod route;
 pub mod serve;
 mod socket;
+mod statistics;
 mod status;
 mod text;
 mod unbuilt;
@@ -134,10 +142,20 @@ pub const ROUTES: &[Route] = &[
     Route::put("/media/{*id}",               Who::Anyone, Json,    "Upload an object by its signed link, once.", || put(media::upload)),
 
     Route::get("/v1/models",                 Who::Anyone, Json,    "List text models that are online; ?type=all lists all models.", || get(models::list)),
-    Route::get("/v1/models/{*id}",           Who::Anyone, Json,    "Get one model.", || get(models::show)),
+    Route::get("/v1/models/{*id}",           Who::Anyone, Json,    "Get one model; with /params after its name, what a request can set.", || get(models::show)),
     Route::get("/v1/status",                 Who::Anyone, Json,    "Get the status of the service: workers, models and queue.", || get(status::show)),
+    Route::get("/v1/status/models",          Who::Anyone, Json,    "List models that are online, with their speed in the last 24 hours.", || get(status::show_models)),
+    Route::get("/v1/status/network",         Who::Anyone, Json,    "Get capacity, incidents and advisories.", || get(status::show_network)),
+    Route::get("/v1/status/routing",         Who::Anyone, Json,    "Get the order in which auto chooses models.", || get(status::show_routing)),
+    Route::get("/v1/stats/totals",           Who::Anyone, Json,    "Get totals of delivered jobs by type.", || get(statistics::totals)),
+    Route::get("/v1/stats/models",           Who::Anyone, Json,    "Get totals of delivered jobs by model.", || get(statistics::models)),
+    Route::get("/v1/jobs/recent",            Who::Anyone, Json,    "List the latest delivered jobs, without their contents.", || get(statistics::recent)),
+    Route::post("/v1/jobs/{id}/cancel",      SUBMIT,      Json,    "Cancel a job of your account.", || post(jobs::cancel)),
+    Route::get("/v1/progress/{token}",       Who::Anyone, Json,    "Get the progress of a running request by its progress token.", || get(progress::show)),
+    Route::get("/v1/styles",                 Who::Anyone, Json,    "List public styles, the most used first.", || get(public_styles::list)),
     Route::get("/v1/workers",                Who::Anyone, Json,    "List connected workers.", || get(workers::list)),
     Route::get("/v1/workers/check",          KNOWN,       Json,    "Check whether a worker with this key and name would be accepted.", || get(workers::check)),
+    Route::get("/v1/workers/self",           CONNECT,     Json,    "Get the worker that this key is for.", || get(workers::show_self)),
     Route::get("/v1/workers/ws",             Who::Anyone, Socket,  "Open the WebSocket of a worker; the key is sent in the first frame.", || get(socket::upgrade)),
 
     Route::post("/v1/chat/completions",      SUBMIT,      Stream,  "Create a chat completion, streamed or not.", || post(openai::chat::complete)),
@@ -158,14 +176,7 @@ pub const ROUTES: &[Route] = &[
     Route::post("/v1/audio/generations",     SUBMIT,      Unbuilt, "Generate audio.", || post(unbuilt::answer)),
     Route::post("/v1/generate",              SUBMIT,      Unbuilt, "Generate an image with few settings.", || post(unbuilt::answer)),
     Route::get("/v1/media/results",          SUBMIT,      Unbuilt, "Get a media result again.", || get(unbuilt::answer)),
-    Route::get("/v1/progress/{token}",       Who::Anyone, Unbuilt, "Get the progress of a media request.", || get(unbuilt::answer)),
     Route::get("/v1/pricing",                Who::Anyone, Json,    "List the prices of models in USD.", || get(pricing::show)),
-    Route::get("/v1/styles",                 Who::Anyone, Unbuilt, "List styles.", || get(unbuilt::answer)),
-    Route::get("/v1/status/models",          Who::Anyone, Unbuilt, "Get statistics of each model.", || get(unbuilt::answer)),
-    Route::get("/v1/status/network",         Who::Anyone, Unbuilt, "Get statistics of the network.", || get(unbuilt::answer)),
-    Route::get("/v1/stats/totals",           Who::Anyone, Unbuilt, "Get totals of jobs.", || get(unbuilt::answer)),
-    Route::get("/v1/stats/models",           Who::Anyone, Unbuilt, "Get totals of jobs by model.", || get(unbuilt::answer)),
-    Route::get("/v1/jobs/recent",            Who::Anyone, Unbuilt, "List recent jobs, without their contents.", || get(unbuilt::answer)),
     Route::get("/v1/account",                READ,        Unbuilt, "Get your account.", || get(unbuilt::answer)),
     Route::get("/v1/account/credits",        READ,        Unbuilt, "Get your spendable credits.", || get(unbuilt::answer)),
     Route::get("/v1/account/workers",        READ,        Unbuilt, "List your workers.", || get(unbuilt::answer)),

@@ -14,8 +14,9 @@ use muster_protocol::job::FailureKind;
 
 use super::anthropic::models as anthropic;
 use super::open::KnownModels;
+use super::params;
 use super::reply::Reply;
-use super::text::auto::{AUTO, Auto, PARTICULAR};
+use super::text::auto::{AUTO, Auto, PARTICULAR, is_chat_model};
 
 /// Text models, which is what chat programs let people pick from; `?type=all` lists the others too.
 pub async fn list(
@@ -65,11 +66,19 @@ pub async fn show(
     {
         return Ok(written(auto));
     }
+    if let Some(model) = with_params(&name).and_then(|name| overview.model(&known.id(name))) {
+        return Ok(Reply(params::params(model)));
+    }
     let model = overview.model(&known.id(&name)).ok_or_else(|| {
         let online: Vec<&str> = overview.models.iter().map(|model| &*model.name).collect();
         unknown(&name, &online)
     })?;
     Ok(written(entry(model, &settings.name, &known)))
+}
+
+/// The model whose parameters are meant: names may hold slashes, so no route of its own can end with `/params`.
+fn with_params(path: &str) -> Option<&str> {
+    path.strip_suffix("/params")
 }
 
 /// A model nobody serves and nobody has heard of, and what is online.
@@ -90,11 +99,6 @@ pub fn unknown(name: &str, online: &[&str]) -> ApiError {
         param: Some("model".into()),
         ..ApiError::new(FailureKind::ModelNotFound, message)
     }
-}
-
-/// A chat with it would be answered now.
-fn is_chat_model(model: &ModelOnline) -> bool {
-    model.writes_text() && model.is_interactive()
 }
 
 /// There as long as there is a model it could become.

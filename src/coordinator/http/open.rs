@@ -17,6 +17,7 @@ use crate::passkeys::Passkeys;
 use crate::people::People;
 use crate::pictures::{Results, Sources};
 use crate::pollers::Pollers;
+use crate::progress::ProgressBoard;
 use crate::requests::Requests;
 use crate::rigs::Rigs;
 use crate::sharing::Sharing;
@@ -39,6 +40,7 @@ pub struct Open {
     limits: Arc<Limits>,
     rates: Arc<Rates>,
     models: Arc<KnownModels>,
+    progress: ProgressBoard,
     memory: Memory,
 }
 
@@ -58,6 +60,7 @@ impl Open {
         Self {
             limits: Arc::new(Limits::new(doors.settings.clone())),
             rates: Arc::new(Rates::new(doors.settings.clone())),
+            progress: ProgressBoard::default(),
             memory: doors.workers.memory().clone(),
             models: Arc::new(KnownModels {
                 names: doors.settings.current().names.clone(),
@@ -132,5 +135,6 @@ parts! {
     Arc<Limits> = |open| open.limits.clone();
     Arc<Rates> = |open| open.rates.clone();
     Arc<KnownModels> = |open| open.models.clone();
+    ProgressBoard = |open| open.progress.clone();
     Memory = |open| open.memory.clone();
 }

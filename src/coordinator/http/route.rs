@@ -23,6 +23,9 @@ const TAKE_SHARED_KEYS: [&str; 4] = [
     "/api/v2/generate/text/request/{id}",
 ];
 
+/// Ends a job, whatever becomes of the account or the store.
+const CANCEL: &str = "/cancel";
+
 /// One line of the page.
 #[derive(Debug)]
 pub struct Route {
@@ -203,13 +206,14 @@ impl Route {
     pub fn is_limited(&self) -> bool {
         let scopes = self.who.key();
         self.method == "POST"
+            && !self.path.ends_with(CANCEL)
             && scopes.is_some_and(|scopes| scopes.contains(Scopes::INFERENCE_SUBMIT))
     }
 
     /// Whether it begins something. What was begun before may be brought to its end, and transfers refuse in an order
     /// of their own.
     pub fn makes(&self) -> bool {
-        const ENDS: [&str; 3] = ["/submit", "/progress", "/transfer"];
+        const ENDS: [&str; 4] = ["/submit", "/progress", "/transfer", CANCEL];
         self.method == "POST" && !ENDS.iter().any(|end| self.path.ends_with(end))
     }
 }

@@ -4,16 +4,21 @@ use axum::extract::{RawQuery, State};
 use serde_json::{Value, json};
 
 use crate::accounts::Accounts;
+use crate::clock::rfc3339;
+use crate::error::ApiError;
 use crate::moderation::Moderation;
 use crate::rigs::Rigs;
 use crate::switchboard::{Switchboard, WorkerOnline};
 use crate::workers::{Applicant, Rejection, Workers, check as check_registration};
-use muster_protocol::job::{Kind, Kinds};
+use muster_protocol::job::{FailureKind, Kind, Kinds};
+use muster_protocol::legacy::words::Word;
 use muster_protocol::link::{GpuState, Key};
+use muster_protocol::openai::Problem;
 
 use super::address::Address;
-use super::auth::Sent;
+use super::auth::{Admitted, Sent};
 use super::reply::Reply;
+use super::statistics::parameter;
 
 pub const KINDS: [(Kind, &str); 6] = [
     (Kind::Text, "text"),
@@ -66,6 +71,55 @@ pub async fn check(
     )
 }
 
+/// The worker that the caller's key is for: by the name that the key is bound to, or by `?name=`.
+pub async fn show_self(
+    State(rigs): State<Rigs>,
+    State(board): State<Switchboard>,
+    Admitted(caller): Admitted,
+    RawQuery(query): RawQuery,
+) -> Result<Reply, ApiError> {
+    let asked = parameter(query.as_deref(), "name");
+    let bound = caller.worker_name.as_deref().map(str::to_owned);
+    let Some(name) = bound.or(asked) else {
+        let message = "this key is for any worker of its account: name one with ?name=";
+        return Err(Problem::invalid("name", message).into());
+    };
+    let rig = rigs.named(&name).await.map_err(|_| no_store())?;
+    let rig = rig.filter(|rig| rig.row.owner.account == caller.account);
+    let rig = rig.ok_or_else(|| {
+        let message = "the account of this key has no worker of this name; it is known after its first connection";
+        ApiError::new(FailureKind::InvalidRequest, message).with_status(404)
+    })?;
+    let overview = board.current().await;
+    let connected = overview.workers.iter();
+    let connected = connected.filter(|it| it.public_id == rig.row.public_id);
+    let kinds: Vec<&str> = match connected.map(|worker| worker.kinds).next() {
+        Some(kinds) => names(kinds),
+        None => vec![rig.trade.word()],
+    };
+    let seen = Some(rig.row.seen_at).filter(|seen| seen.0 > 0);
+    Ok(Reply(json!({
+        "schema": "muster.worker.self.v1",
+        "worker": {
+            "name": rig.row.name,
+            "online": rig.online,
+            "maintenance": rig.row.decided.maintenance.is_some(),
+            "last_seen": seen.map(rfc3339),
+            "models": rig.row.said.models,
+            "job_types": kinds,
+            "jobs_completed": rig.row.done.fulfilled,
+            "den_recorded": rig.row.done.earned.0 as f64 / 1000.0,
+        },
+        // Kudos are not paid out.
+        "payout": null,
+    })))
+}
+
+fn no_store() -> ApiError {
+    let message = "reading the worker failed: the database does not answer; retry later";
+    ApiError::new(FailureKind::StoreUnavailable, message)
+}
+
 fn entry(worker: &WorkerOnline) -> Value {
     let models: Vec<&str> = worker.models.iter().map(|name| &**name).collect();
     let mut entry = json!({
@@ -100,6 +154,7 @@ fn names(kinds: Kinds) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use serde_json::{Value, json};
     use uuid::Uuid;
@@ -125,6 +180,7 @@ mod tests {
             trusted: false,
             slots: 1,
             running: 0,
+            answer_time: Duration::ZERO,
             gpus: gpus.into(),
         })
     }

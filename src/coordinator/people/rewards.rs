@@ -166,6 +166,7 @@ fn presence(worker: &WorkerOnline, prices: &Prices) -> Option<Presence> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use uuid::Uuid;
 
@@ -198,6 +199,7 @@ mod tests {
             own_only: false,
             slots: 1,
             running: 0,
+            answer_time: Duration::ZERO,
             gpus: Arc::default(),
         }
     }

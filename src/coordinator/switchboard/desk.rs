@@ -24,12 +24,12 @@ use super::sessions::{Card, Sessions};
 use super::stream::JobStream;
 use super::{Drained, Shared};
 use crate::dispatch::{
-    Dispatcher, Effect, Input, Limits, Mono, Now, Outlook, Refusal, Registration, Settings,
-    Submission,
+    Dispatcher, Effect, Input, Limits, Mono, Now, Outcome, Outlook, Refusal, Registration,
+    Settings, Submission,
 };
 use crate::metering::{Counted, Meter};
 use muster_process::tasks::Tasks;
-use muster_protocol::job::{Job, JobId, Kind, Kudos, UnixMillis};
+use muster_protocol::job::{AccountId, Job, JobId, Kind, Kudos, UnixMillis};
 
 /// Messages taken in before readers are woken: each may be a hundred frames.
 const BATCH: usize = 64;
@@ -63,6 +63,11 @@ pub enum Message {
     Outlook {
         job: JobId,
         answer: oneshot::Sender<Option<Outlook>>,
+    },
+    Cancel {
+        job: JobId,
+        account: AccountId,
+        answer: oneshot::Sender<Option<Outcome>>,
     },
     Brought {
         brought: Brought,
@@ -256,6 +261,13 @@ impl Desk {
                 let _ = answer.send(self.dispatcher.waiting_among(&jobs));
             }
             Message::Pop { pop, answer } => self.pop(pop, answer),
+            Message::Cancel {
+                job,
+                account,
+                answer,
+            } => {
+                let _ = answer.send(self.cancel(job, account));
+            }
             Message::Brought { brought, answer } => self.brought(brought, answer),
             Message::Said(inputs) => {
                 let now = self.now();

@@ -8,6 +8,7 @@
 //! | `lines` | the jobs that are here |
 //! | `orders`, `sessions` | a worker's end: what its socket is to be told; which sockets there are |
 //! | `polling`, `lent` | workers that come for their jobs; jobs on their way to one |
+//! | `cancelling` | jobs that clients cancel by their ids |
 //! | `stage` | where a job is, for clients that ask |
 //! | `departures` | clients and workers that have left, and what did not reach one |
 //! | `books` | where settlements go |
@@ -18,6 +19,7 @@
 //! settled in tasks beside this one.
 
 mod books;
+mod cancelling;
 mod closing;
 mod departures;
 mod desk;

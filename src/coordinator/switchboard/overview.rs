@@ -79,6 +79,8 @@ pub struct WorkerOnline {
     pub own_only: bool,
     pub slots: usize,
     pub running: usize,
+    /// How long a typical answer takes there.
+    pub answer_time: Duration,
     pub gpus: Arc<[GpuState]>,
 }
 
@@ -229,6 +231,7 @@ impl WorkerOnline {
             own_only: worker.own_only,
             slots: worker.slots,
             running: worker.running,
+            answer_time: worker.answer_time,
             gpus: card.gpus.read(),
         }
     }

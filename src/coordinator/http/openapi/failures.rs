@@ -216,6 +216,16 @@ const CODES: &[(&str, &str, &[&[Code]])] = &[
     ("GET",    "/api/v2/stats/",                   &[&[BadRequest]]),
 ];
 
+/// Routes without a key that read the database.
+const READ_STORE: [&str; 6] = [
+    "/v1/status/models",
+    "/v1/status/routing",
+    "/v1/stats/totals",
+    "/v1/stats/models",
+    "/v1/jobs/recent",
+    "/v1/styles",
+];
+
 /// Codes that a route sends with another status than that of the table.
 const ELSEWHERE: &[(&str, Code, u16)] = &[
     ("/api/v2/sharedkeys/", InvalidApiKey, 404),
@@ -271,6 +281,11 @@ fn of_other(route: &Route, failures: &mut Failures) {
             unread_body(&mut add);
         }
         (_, _, "/v1/models/{*id}") => add(404, Kind::ModelNotFound),
+        (_, _, "/v1/workers/self" | "/v1/jobs/{id}/cancel") => {
+            add(404, Kind::InvalidRequest);
+            add(503, Kind::StoreUnavailable);
+        }
+        (_, "GET", path) if READ_STORE.contains(&path) => add(503, Kind::StoreUnavailable),
         _ => {}
     }
 }

@@ -31,6 +31,10 @@ pub const TAGS: &[(&str, &str)] = &[
 #[rustfmt::skip]
 const TAG_OF: &[(&str, &str)] = &[
     ("/v1/status", "Service"),
+    ("/v1/stats", "Service"),
+    ("/v1/jobs", "Service"),
+    ("/v1/progress", "Service"),
+    ("/v1/styles", "Service"),
     ("/v1/workers", "Workers"),
     ("/v1/", "OpenAI API"),
     ("/tokenize", "OpenAI API"),

@@ -14,13 +14,15 @@ use muster_protocol::openai::encode::schema as encode;
 use muster_protocol::openai::error;
 
 use super::operation::{Content, RouteBodies, header, query, reference};
+use super::statistics;
 
 const PAGES: &str = "text/html";
 const IMAGES: [&str; 3] = ["image/webp", "image/png", "image/jpeg"];
 
 pub fn path_parameter(route: &Route) -> String {
     let about = match route.path {
-        "/v1/models/{*id}" => "Model name.",
+        "/v1/models/{*id}" => "Model name; with /params after it, its parameters.",
+        "/v1/jobs/{id}/cancel" => "Job id, from the header X-Job-Id.",
         _ => "Object id, from a signed link.",
     };
     about.to_owned()
@@ -57,7 +59,10 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             success(vec![Content::json(json!({"type": "object"}))])
         }
         ("GET", "/v1/models") => either("ModelList", "MessageModelList"),
-        ("GET", "/v1/models/{*id}") => either("Model", "MessageModel"),
+        ("GET", "/v1/models/{*id}") => {
+            let shapes = ["Model", "ModelParams", "MessageModel"].map(reference);
+            success(vec![Content::json(json!({"anyOf": shapes}))])
+        }
         ("GET", "/v1/status") => json("ServiceStatus"),
         ("GET", "/v1/workers") => json("WorkerList"),
         ("GET", "/v1/workers/check") => json("WorkerCheck"),
@@ -87,6 +92,7 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
         ("POST", "/rerank" | "/v1/rerank") => json("Reranking"),
         ("POST", "/api/v2/dev/test-user") => json("TestUser"),
         ("PUT", "/media/{*id}") => json("MediaUpload"),
+        _ if statistics::reply(route).is_some() => statistics::reply(route).map(json)?,
         _ => match route.answers {
             Answers::Html => success(vec![Content::of(PAGES, json!({"type": "string"}))]),
             Answers::Text => success(vec![Content::of("text/plain", json!({"type": "string"}))]),
@@ -95,7 +101,7 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             _ => return None,
         },
     };
-    let (mut parameters, mut body) = (Vec::new(), Vec::new());
+    let (mut parameters, mut body) = (statistics::parameters(route), Vec::new());
     match (route.method, route.path) {
         ("GET", "/v1/models") => {
             parameters.push(query("type", "string", "all: list models of every type."));
@@ -183,6 +189,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("TestUserInput", test_user_input()),
         ("TestUser", test_user()),
     ]);
+    schemas.extend(statistics::schemas());
     schemas
 }
 
@@ -482,26 +489,26 @@ fn test_user() -> Value {
     )
 }
 
-fn object(properties: Value, required: &[&str]) -> Value {
+pub(super) fn object(properties: Value, required: &[&str]) -> Value {
     json!({"type": "object", "properties": properties, "required": required})
 }
 
-fn text() -> Value {
+pub(super) fn text() -> Value {
     json!({"type": "string"})
 }
 
-fn texts() -> Value {
+pub(super) fn texts() -> Value {
     list(&text())
 }
 
-fn count() -> Value {
+pub(super) fn count() -> Value {
     json!({"type": "integer", "minimum": 0})
 }
 
-fn word(words: &[&str]) -> Value {
+pub(super) fn word(words: &[&str]) -> Value {
     json!({"type": "string", "enum": words})
 }
 
-fn list(items: &Value) -> Value {
+pub(super) fn list(items: &Value) -> Value {
     json!({"type": "array", "items": items})
 }

@@ -1,4 +1,18 @@
 //! How much is online and how much waits.
+//!
+//! | file | route |
+//! | --- | --- |
+//! | `models` | `/v1/status/models`: the models that are online, and how fast they were today |
+//! | `network` | `/v1/status/network`: capacity and incidents |
+//! | `routing` | `/v1/status/routing`: the order in which `auto` chooses |
+
+mod models;
+mod network;
+mod routing;
+
+pub use models::show as show_models;
+pub use network::show as show_network;
+pub use routing::show as show_routing;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -75,10 +75,7 @@ impl Auto {
         online: &[ModelOnline],
         sizes: &Prices,
     ) -> Vec<Candidate> {
-        let mut models: Vec<&ModelOnline> = online
-            .iter()
-            .filter(|model| model.writes_text() && model.is_interactive())
-            .collect();
+        let mut models: Vec<&ModelOnline> = online.iter().filter(|it| is_chat_model(it)).collect();
         models.sort_by(|one, other| {
             let able = can_serve(one, request).cmp(&can_serve(other, request));
             able.then_with(|| self.compare(one, other, sizes)).reverse()
@@ -99,6 +96,13 @@ impl Auto {
             .collect()
     }
 
+    /// The text models that this mode chooses from, the best first, for a request that any of them can serve.
+    pub fn ranked<'a>(self, online: &'a [ModelOnline], sizes: &Prices) -> Vec<&'a ModelOnline> {
+        let mut models: Vec<&ModelOnline> = online.iter().filter(|it| is_chat_model(it)).collect();
+        models.sort_by(|one, other| self.compare(one, other, sizes).reverse());
+        models
+    }
+
     /// The better one is greater.
     fn compare(self, one: &ModelOnline, other: &ModelOnline, sizes: &Prices) -> Ordering {
         let size = |model: &ModelOnline| sizes.billions(&model.name);
@@ -117,6 +121,11 @@ impl Auto {
             Self::Quality => by_size.then(by_room).then(by_pace),
         }
     }
+}
+
+/// A chat with it would be answered now.
+pub fn is_chat_model(model: &ModelOnline) -> bool {
+    model.writes_text() && model.is_interactive()
 }
 
 fn can_serve(model: &ModelOnline, request: &ChatRequest) -> bool {

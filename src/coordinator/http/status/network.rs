@@ -1,0 +1,110 @@
+//! `GET /v1/status/network`: models and workers online, models with few workers, and incidents. There is no
+//! history.
+
+use axum::extract::State;
+use serde_json::{Value, json};
+
+use super::models::tasks;
+use crate::clock::{rfc3339, wall_clock};
+use crate::http::reply::Reply;
+use crate::http::workers::KINDS;
+use crate::media::Media;
+use crate::modes::{ModeSet, Modes};
+use crate::storage::Store;
+use crate::switchboard::{ModelOnline, Switchboard};
+
+/// A model with fewer workers goes offline easily.
+const REDUNDANCY_TARGET: u32 = 3;
+
+pub async fn show(
+    State(board): State<Switchboard>,
+    (State(store), State(media)): (State<Store>, State<Media>),
+    State(modes): State<Modes>,
+) -> Reply {
+    let overview = board.current().await;
+    let incidents = incidents(&store, &media);
+    let models = overview.models.iter();
+    let below = models.filter(|model| model.workers < REDUNDANCY_TARGET);
+    let below: Vec<&str> = below.map(|model| &*model.name).collect();
+    Reply(json!({
+        "schema": "muster.network.status.v1",
+        "generated_at": rfc3339(wall_clock()),
+        "status": if incidents.is_empty() { "operational" } else { "degraded" },
+        "build_commit": option_env!("MUSTER_COMMIT"),
+        "core": {"api": true, "redis": store.is_reachable()},
+        "capacity": {
+            "workers_online": overview.workers.len(),
+            "models_online": overview.models.len(),
+            "redundancy_target": REDUNDANCY_TARGET,
+            "models_below_target": below,
+            "models": overview.models.iter().flat_map(entries).collect::<Vec<_>>(),
+        },
+        // There are none of either here.
+        "validators": null,
+        "payouts": null,
+        // Requests cost kudos, and no money.
+        "charging": {"mode": "off", "global": false},
+        "incidents": incidents,
+        "incident_history_available": false,
+        "advisories": advisories(&modes),
+        "architecture": {
+            "coordinators": 1,
+            "worker_transports": ["websocket", "http_polling"],
+            "reward_unit": "kudos",
+        },
+    }))
+}
+
+fn entries(model: &ModelOnline) -> Vec<Value> {
+    let kinds = KINDS.into_iter();
+    let kinds = kinds.filter(|(kind, _)| model.kinds.contains(*kind));
+    let entry = |(kind, name)| {
+        json!({
+            "name": &*model.name,
+            "type": name,
+            "workers": model.workers,
+            "capabilities": tasks(kind, model.capabilities),
+        })
+    };
+    kinds.map(entry).collect()
+}
+
+/// The problems of this moment, in the words of `/health`.
+fn incidents(store: &Store, media: &Media) -> Vec<Value> {
+    let store = store.problem().map(|problem| problem.to_string());
+    let media = media.problem().map(str::to_owned);
+    let problems = [
+        ("store_unavailable", "store", "critical", store),
+        ("media_unavailable", "media", "major", media),
+    ];
+    let incident = |(code, component, severity, summary): (_, _, _, Option<String>)| {
+        let summary = summary?;
+        Some(json!({
+            "code": code,
+            "component": component,
+            "severity": severity,
+            "summary": summary,
+        }))
+    };
+    problems.into_iter().filter_map(incident).collect()
+}
+
+/// Modes of the service that its users notice.
+fn advisories(modes: &Modes) -> Vec<&'static str> {
+    let all = [
+        (
+            ModeSet::MAINTENANCE,
+            "maintenance: the AI Horde API takes no new requests",
+        ),
+        (
+            ModeSet::INVITE_ONLY,
+            "new workers are accepted by invitation only",
+        ),
+        (
+            ModeSet::RAID,
+            "requests from VPN or proxy addresses are refused for untrusted users",
+        ),
+    ];
+    let on = all.into_iter().filter(|(mode, _)| modes.are_on(*mode));
+    on.map(|(_, about)| about).collect()
+}
