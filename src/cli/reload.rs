@@ -24,6 +24,7 @@ pub const OF_WORKERS: &[&str] = &["worker.log_level", "worker.drain"];
 pub const OF_COORDINATORS: &[&str] = &[
     "worker.log_level",
     "worker.drain",
+    "serve.chat_messages",
     "serve.connections_per_address",
     "serve.documents",
     "serve.jobs_in_flight",
@@ -33,6 +34,7 @@ pub const OF_COORDINATORS: &[&str] = &[
     "serve.rate_limits",
     "serve.requests_per_minute",
     "serve.scrub_secrets",
+    "serve.texts_in_flight",
     "serve.tls_certificate",
     "serve.tls_key",
 ];

@@ -65,6 +65,10 @@ settings! {
         free_requests_per_day: Option<usize> where (1..=1_000_000); unset "no limit",
         /// Free credits in USD per account and UTC day, spent before paid ones. They do not add up.
         free_credits_per_day_usd: Usd = 0,
+        /// Maximum waiting and running texts per account on /v1; 0 means no such limit. Raise it for accounts of whole services.
+        texts_in_flight: usize where (0..=1_000_000) = 24,
+        /// Maximum messages of one chat request. Raise it for agents with long conversations.
+        chat_messages: usize where (1..=1_000_000) = 500,
         /// Fields of chat requests to ignore instead of refusing the request, by name, or "all"; the header x-ignored-fields lists the ignored fields. Set it when clients insist on unsupported fields.
         ignored_fields: Vec<String> = [],
         /// Whether to remove keys, tokens and passwords from prompts before public workers see them.

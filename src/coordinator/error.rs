@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::accounts::Roles;
+use super::dispatch::Refusal;
 use muster_protocol::job::{Failure, FailureKind, Retry};
 use muster_protocol::openai::Problem;
 
@@ -25,8 +26,10 @@ pub struct ApiError {
     pub lacks: Roles,
 }
 
-/// When nothing better is known.
+/// When nothing was measured: a store or a coordinator comes back soon, or not at once.
 const SOON: Duration = Duration::from_secs(5);
+/// A worker that has left reconnects after about so long, if at all.
+const RECONNECTED: Duration = Duration::from_secs(30);
 
 impl ApiError {
     pub fn new(kind: FailureKind, message: impl Into<Cow<'static, str>>) -> Self {
@@ -56,15 +59,40 @@ impl ApiError {
 
 impl From<Failure> for ApiError {
     fn from(failure: Failure) -> Self {
-        let waits = matches!(failure.status(), 429 | 503) && failure.retry == Retry::Later;
+        let waits = is_temporary(failure.status()) && failure.retry == Retry::Later;
         Self {
-            retry_after: waits.then_some(SOON),
+            retry_after: waits.then(|| usual_wait(failure.kind)),
             failure,
             param: None,
             console: None,
             status: None,
             lacks: Roles::NONE,
         }
+    }
+}
+
+/// With the wait that dispatch measured, if it did.
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        let wait = refusal.wait();
+        let error = Self::from(Failure::from(refusal));
+        Self {
+            retry_after: wait.or(error.retry_after),
+            ..error
+        }
+    }
+}
+
+/// Whether clients are told when to come back.
+pub fn is_temporary(status: u16) -> bool {
+    matches!(status, 429 | 503)
+}
+
+/// Where nothing was measured.
+pub fn usual_wait(kind: FailureKind) -> Duration {
+    match kind {
+        FailureKind::ModelOffline | FailureKind::NoWorker => RECONNECTED,
+        _ => SOON,
     }
 }
 

@@ -72,6 +72,7 @@ impl LiveSettings {
             requests_per_minute: new.requests_per_minute,
             known_image_models_only: new.known_image_models_only,
             scrub_secrets: new.scrub_secrets,
+            chat_messages: new.chat_messages,
             polled_texts: new.polled_texts,
             price_book: new.price_book,
             ..DoorSettings::clone(&settings)
@@ -120,6 +121,8 @@ pub struct DoorSettings {
     pub ignored_fields: IgnoredFields,
     /// Whether prompts go to strangers' workers without the credentials in them.
     pub scrub_secrets: bool,
+    /// Messages of one chat request.
+    pub chat_messages: usize,
     /// Texts that an account may have waiting or running, of requests that are polled for.
     pub polled_texts: usize,
     /// How many workers one owner may run; none: as many as they like.
@@ -186,6 +189,7 @@ impl Default for DoorSettings {
             price_book: PriceBook::default(),
             ignored_fields: IgnoredFields::None,
             scrub_secrets: true,
+            chat_messages: 500,
             polled_texts: 30,
             worker_quotas: None,
             anonymous: false,

@@ -340,7 +340,7 @@ async fn a_model_nobody_knows_is_404_and_one_that_is_offline_503() {
     for name in ["catalogued", "Org/Catalogued"] {
         let offline = app.chat(&body(json!({"model": name}))).await;
         assert_eq!(offline.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(offline.header("retry-after"), Some("5"));
+        assert_eq!(offline.header("retry-after"), Some("30"));
         assert_eq!(offline.json().await["error"]["code"], "model_offline");
     }
 }

@@ -55,6 +55,8 @@ mod prose;
 #[cfg(feature = "coordinator")]
 mod routes;
 #[cfg(feature = "coordinator")]
+mod service;
+#[cfg(feature = "coordinator")]
 mod structured;
 mod support;
 #[cfg(feature = "coordinator")]

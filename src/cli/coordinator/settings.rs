@@ -26,6 +26,7 @@ pub fn for_development(config: &Config) -> Result<Settings, Failure> {
     settings.doors.requests_per_minute = None;
     settings.doors.rate_limits = false;
     settings.dispatch.in_flight_limit = None;
+    settings.dispatch.direct_text_limit = None;
     settings.dispatch.keyless = None;
     settings.doors.worker_quotas = None;
     settings.doors.anonymous = true;
@@ -67,6 +68,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             names: Names::of(names(&catalog)),
             sizes: prices(&catalog),
             price_book: price_book(config),
+            chat_messages: serve.chat_messages,
             polled_texts: serve.polled_texts,
             worker_quotas: Some(Quotas::default()),
             anonymous: serve.anonymous,
@@ -77,6 +79,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             queue_limit: serve.queue,
             keyless: Some(ANONYMOUS),
             in_flight_limit: serve.jobs_in_flight,
+            direct_text_limit: Some(serve.texts_in_flight).filter(|most| *most > 0),
             ..dispatch::Settings::default()
         },
         prices: prices(&catalog),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use muster_protocol::job::{Capabilities, Job, JobId};
+use muster_protocol::job::{Capabilities, Job, JobId, Kind};
 
 use super::Dispatcher;
 use super::clock::Mono;
@@ -85,24 +85,40 @@ impl Dispatcher {
         let its = keyless.map(|account| (self.queue.waiting_of(account), most.div_ceil(2)));
         for (waiting, most) in its.into_iter().chain([all]) {
             if waiting + submission.jobs.len() > most {
-                return Err(Refusal::QueueFull { waiting });
+                let kind = submission.jobs.first().map_or(Kind::Text, |job| job.kind);
+                let over = (waiting + submission.jobs.len()).saturating_sub(most);
+                return Err(Refusal::QueueFull {
+                    waiting,
+                    wait: self.until_ended(kind, over, self.running()),
+                });
             }
         }
         Ok(())
     }
 
     fn check_in_flight(&self, submission: &Submission) -> Result<(), Refusal> {
-        let Some(most) = self.settings.in_flight_limit else {
+        let Some(first) = submission.jobs.first() else {
             return Ok(());
         };
-        let account = submission.jobs.first().map(|job| job.account);
-        let open = account.and_then(|account| self.open.get(&account));
-        let open = open.copied().unwrap_or(0);
-        match submission.jobs.len() {
-            wanted if wanted > most => Err(Refusal::TooManyJobs { wanted, most }),
-            wanted if open + wanted > most => Err(Refusal::InFlight { open, most }),
-            _ => Ok(()),
+        let all = (&self.open, self.settings.in_flight_limit);
+        let texts = (&self.direct_texts, self.settings.direct_text_limit);
+        let texts = is_direct_text(first).then_some(texts);
+        for (counts, most) in texts.into_iter().chain([all]) {
+            let Some(most) = most else {
+                continue;
+            };
+            let open = counts.get(&first.account).copied().unwrap_or(0);
+            let wanted = submission.jobs.len();
+            if wanted > most {
+                return Err(Refusal::TooManyJobs { wanted, most });
+            }
+            let over = (open + wanted).saturating_sub(most);
+            if over > 0 {
+                let wait = self.until_ended(first.kind, over, open);
+                return Err(Refusal::InFlight { open, most, wait });
+            }
         }
+        Ok(())
     }
 
     /// The lane of the job as it stands, if anybody connected serves it.
@@ -125,6 +141,9 @@ impl Dispatcher {
             self.queue.push(lane, entry.ticket);
             self.timers.set(Alarm::Job(entry.job.id), entry.gives_up());
             *self.open.entry(entry.job.account).or_default() += 1;
+            if is_direct_text(&entry.job) {
+                *self.direct_texts.entry(entry.job.account).or_default() += 1;
+            }
             self.demands.add(&entry.job);
             self.jobs.insert(entry.job.id, entry);
         }
@@ -184,6 +203,11 @@ impl Dispatcher {
             weight: Weight::of(standing),
         }
     }
+}
+
+/// A text whose client waits at an open connection.
+pub(super) fn is_direct_text(job: &Job) -> bool {
+    job.kind == Kind::Text && !job.durable
 }
 
 fn needs_the_same(one: &Job, other: &Job) -> bool {

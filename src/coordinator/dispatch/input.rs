@@ -96,6 +96,7 @@ pub enum Input {
 pub struct Limits {
     pub queue: usize,
     pub in_flight: Option<usize>,
+    pub direct_texts: Option<usize>,
 }
 
 /// A request: its jobs are accepted or refused together.

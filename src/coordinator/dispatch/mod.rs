@@ -6,7 +6,7 @@
 //! | `input`, `effect` | the words: what may happen, what may be asked for |
 //! | `fairness`, `queue` | whose job is next |
 //! | `lanes`, `workers`, `refusal` | who can serve what, and what to say when nobody can |
-//! | `admission`, `placement` | into the queue; out of it, onto a worker |
+//! | `admission`, `vacancy`, `placement` | into the queue, or when there is room; out of it, onto a worker |
 //! | `jobs`, `frames` | one accepted job; what its worker says about it |
 //! | `connections` | workers that come, go, come back, or are replaced |
 //! | `polling`, `wants` | workers that come for their jobs; what they take of them |
@@ -53,6 +53,7 @@ mod settings;
 mod settlement;
 mod terms;
 mod timers;
+mod vacancy;
 mod wants;
 mod workers;
 
@@ -102,6 +103,8 @@ pub struct Dispatcher {
     jobs: Table<JobId, Entry>,
     /// How many jobs each account has here.
     open: Table<AccountId, usize>,
+    /// Of these, the texts whose clients wait at an open connection.
+    direct_texts: Table<AccountId, usize>,
     demands: Demands,
     workers: Table<WorkerId, Worker>,
     sessions: Table<SessionId, WorkerId>,
@@ -159,6 +162,7 @@ impl Dispatcher {
             now: Now::default(),
             jobs: Table::default(),
             open: Table::default(),
+            direct_texts: Table::default(),
             demands: Demands::default(),
             workers: Table::default(),
             sessions: Table::default(),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use muster_protocol::job::{
     Capabilities, Failure, FailureKind, Formats, Kind, PromptLength, Reach,
@@ -12,11 +13,15 @@ pub enum Refusal {
     ShuttingDown,
     QueueFull {
         waiting: usize,
+        /// Until there is room, by the measured speed.
+        wait: Duration,
     },
     /// The account has as many jobs here as it may have.
     InFlight {
         open: usize,
         most: usize,
+        /// Until enough of these have ended, by the measured speed.
+        wait: Duration,
     },
     /// The request alone has more jobs than its account may have here.
     TooManyJobs {
@@ -69,6 +74,21 @@ impl From<Refusal> for Failure {
     }
 }
 
+impl Refusal {
+    /// How long the same request should wait, where that was measured.
+    pub fn wait(&self) -> Option<Duration> {
+        match self {
+            Self::QueueFull { wait, .. } | Self::InFlight { wait, .. } => Some(*wait),
+            _ => None,
+        }
+    }
+}
+
+/// At least one, as `Retry-After` says it.
+fn whole_seconds(wait: Duration) -> u128 {
+    wait.as_millis().div_ceil(1000).max(1)
+}
+
 impl Missing {
     fn failure_kind(&self) -> FailureKind {
         match self {
@@ -87,12 +107,16 @@ impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ShuttingDown => write!(formatter, "the coordinator is shutting down"),
-            Self::QueueFull { waiting } => {
-                write!(formatter, "the queue is full: {waiting} jobs are waiting")
-            }
-            Self::InFlight { open, most } => write!(
+            Self::QueueFull { waiting, wait } => write!(
                 formatter,
-                "the account has {open} jobs in flight, its limit is {most}"
+                "all workers are busy and the queue is full: {waiting} jobs are waiting; retry in about {} s",
+                whole_seconds(*wait)
+            ),
+            Self::InFlight { open, most, wait } => write!(
+                formatter,
+                "the account has {open} jobs in flight, its limit is {most}; wait for one to end, in about {} s, or \
+                 cancel one",
+                whole_seconds(*wait)
             ),
             Self::TooManyJobs { wanted, most } => write!(
                 formatter,
@@ -118,7 +142,11 @@ impl fmt::Display for Missing {
                 "no worker of {} polled recently",
                 names.join(" or ")
             ),
-            Self::Kind(kind) => write!(formatter, "no worker of this model accepts {kind:?} jobs"),
+            Self::Kind(kind) => write!(
+                formatter,
+                "no worker of this model accepts {} jobs",
+                kind.word()
+            ),
             Self::Format(formats) => {
                 let names: Vec<_> = formats.names().collect();
                 write!(

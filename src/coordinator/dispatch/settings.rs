@@ -15,6 +15,8 @@ pub struct Settings {
     pub keyless: Option<AccountId>,
     /// Jobs one account may have here at once, waiting and running; none: as many as it likes.
     pub in_flight_limit: Option<usize>,
+    /// Of these, the texts whose clients wait at an open connection; none: as many as it likes.
+    pub direct_text_limit: Option<usize>,
     /// No job lives longer than this, whatever its deadline says.
     pub longest_life: Duration,
     /// How long jobs wait while no connected worker can serve them.
@@ -65,12 +67,14 @@ impl Settings {
         Limits {
             queue: self.queue_limit,
             in_flight: self.in_flight_limit,
+            direct_texts: self.direct_text_limit,
         }
     }
 
     pub fn set_limits(&mut self, limits: Limits) {
         self.queue_limit = limits.queue;
         self.in_flight_limit = limits.in_flight;
+        self.direct_text_limit = limits.direct_texts;
     }
 
     /// A form comes back to the queue three times, as its clients know it, before one more failure is its last.
@@ -88,6 +92,7 @@ impl Default for Settings {
             queue_limit: 100_000,
             keyless: None,
             in_flight_limit: None,
+            direct_text_limit: None,
             longest_life: Duration::from_secs(3600),
             unserved_patience: Duration::from_secs(30),
             failure_limit: 3,

@@ -5,6 +5,8 @@
 use muster_protocol::job::{AccountId, Failure, FailureKind, JobId, Kudos};
 
 use super::Dispatcher;
+use super::admission::is_direct_text;
+use super::clock::Table;
 use super::effect::{Effect, Facts, Outcome};
 use super::jobs::{Lease, PendingAck, Settling, State};
 use super::retries::part;
@@ -237,7 +239,10 @@ impl Dispatcher {
     pub(super) fn forget(&mut self, job: JobId, out: &mut Vec<Effect>) {
         if let Some(entry) = self.jobs.remove(&job) {
             self.demands.remove(&entry.job);
-            self.close_one(entry.job.account);
+            if is_direct_text(&entry.job) {
+                close_one(&mut self.direct_texts, entry.job.account);
+            }
+            close_one(&mut self.open, entry.job.account);
         }
         self.timers.clear(Alarm::Job(job));
         if self.draining && self.jobs.is_empty() {
@@ -245,14 +250,14 @@ impl Dispatcher {
             out.push(Effect::Drained);
         }
     }
+}
 
-    fn close_one(&mut self, account: AccountId) {
-        let Some(open) = self.open.get_mut(&account) else {
-            return;
-        };
-        *open = open.saturating_sub(1);
-        if *open == 0 {
-            self.open.remove(&account);
-        }
+fn close_one(counts: &mut Table<AccountId, usize>, account: AccountId) {
+    let Some(open) = counts.get_mut(&account) else {
+        return;
+    };
+    *open = open.saturating_sub(1);
+    if *open == 0 {
+        counts.remove(&account);
     }
 }

@@ -3,13 +3,16 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
 use axum::response::Response;
 use serde_json::{Value, json};
 
 use crate::condition::{Condition, Phase};
+use crate::error::usual_wait;
 use crate::media::Media;
 use crate::storage::Store;
 use crate::switchboard::Switchboard;
+use muster_protocol::job::FailureKind;
 
 use super::reply::{self, Reply};
 
@@ -51,7 +54,7 @@ pub async fn ready(
     if !problems.is_empty() {
         body["problems"] = problems.into();
     }
-    reply::with_status(StatusCode::SERVICE_UNAVAILABLE, &body)
+    unavailable(&body)
 }
 
 /// Whether the process should be left running: a restart mends none of what [`ready`] tells.
@@ -73,10 +76,14 @@ pub async fn show_starting() -> Reply {
 }
 
 pub async fn starting() -> Response {
-    reply::with_status(
-        StatusCode::SERVICE_UNAVAILABLE,
-        &json!({"status": "starting"}),
-    )
+    unavailable(&json!({"status": "starting"}))
+}
+
+fn unavailable(body: &Value) -> Response {
+    let mut response = reply::with_status(StatusCode::SERVICE_UNAVAILABLE, body);
+    let wait = usual_wait(FailureKind::ShuttingDown).as_secs();
+    response.headers_mut().insert(RETRY_AFTER, wait.into());
+    response
 }
 
 /// What is wrong, each with what mends it.

@@ -13,7 +13,7 @@ use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, is_temporary, usual_wait};
 use muster_protocol::anthropic;
 use muster_protocol::job::{FailureKind, Retry};
 use muster_protocol::openai::error;
@@ -86,7 +86,9 @@ impl IntoResponse for ApiError {
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if let Some(wait) = self.retry_after {
+        let is_temporary = is_temporary(status.as_u16());
+        let usual = is_temporary.then(|| usual_wait(self.failure.kind));
+        if let Some(wait) = self.retry_after.or(usual) {
             let seconds = wait.as_millis().div_ceil(1000).max(1);
             let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
             headers.insert(RETRY_AFTER, seconds.into());

@@ -231,7 +231,7 @@ fn a_full_queue_says_so() {
         matches!(
             effect,
             Effect::Refused {
-                refusal: Refusal::QueueFull { waiting: 2 },
+                refusal: Refusal::QueueFull { waiting: 2, .. },
                 ..
             }
         )
@@ -258,7 +258,7 @@ fn who_has_no_key_leaves_half_of_the_queue_to_those_who_have_one() {
         });
         match refused {
             None => None,
-            Some(Refusal::QueueFull { waiting }) => Some(waiting),
+            Some(Refusal::QueueFull { waiting, .. }) => Some(waiting),
             Some(refusal) => panic!("expected a full queue, found {refusal}"),
         }
     };

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use tracing::debug;
 
 use crate::accounts::Roles;
-use crate::error::ApiError;
+use crate::error::{ApiError, is_temporary, usual_wait};
 use crate::http::reply::with_status;
 use crate::storage::StorageError;
 use muster_protocol::job::FailureKind;
@@ -57,7 +57,12 @@ impl IntoResponse for Refused {
         };
         let status = StatusCode::from_u16(refusal.status());
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        with_status(status, &refusal.body())
+        let mut response = with_status(status, &refusal.body());
+        if is_temporary(status.as_u16()) {
+            let wait = usual_wait(FailureKind::QueueFull).as_secs();
+            response.headers_mut().insert(RETRY_AFTER, wait.into());
+        }
+        response
     }
 }
 

@@ -226,7 +226,11 @@ mod tests {
     #[test]
     fn who_has_as_many_jobs_as_the_operator_allows_is_told_to_wait_for_them() {
         let refused = |why| refusal(&NotAccepted::Refused(why));
-        let full = refused(dispatch::Refusal::InFlight { open: 4, most: 4 });
+        let full = refused(dispatch::Refusal::InFlight {
+            open: 4,
+            most: 4,
+            wait: std::time::Duration::from_secs(1),
+        });
         assert_eq!(
             (full.status(), full.code()),
             (429, Some(Code::TooManyPrompts))

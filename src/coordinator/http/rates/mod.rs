@@ -202,7 +202,10 @@ pub async fn count(
             // A client that is still sending may never read an answer that comes too soon.
             body::discard(request.into_body()).await;
             let message = counted.limits[limit].spelled(standing.most);
-            Refused::Here(Refusal::plain(429, message)).into_response()
+            let mut refused = Refused::Here(Refusal::plain(429, message)).into_response();
+            // The end of the window is written below.
+            refused.headers_mut().remove(RETRY_AFTER);
+            refused
         }
     };
     tell(&standing, response.headers_mut());

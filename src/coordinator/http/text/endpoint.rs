@@ -218,6 +218,8 @@ impl TextEndpoint {
             dialect,
             mut ignored,
         } = reading;
+        refused::check_message_count(&chat, self.settings.chat_messages)
+            .map_err(|problem| named_for_client(problem.into(), &*dialect))?;
         if self.moderation.may_object(who.roles) {
             if let Some(name) = dialect.unexamined() {
                 let message =
@@ -322,7 +324,8 @@ impl TextEndpoint {
         let streams = match self.submit(jobs, accepted.standing).await {
             Ok(streams) => streams,
             Err(refusal) => {
-                let error = refused::explain(refusal, request, &self.models);
+                let overview = self.board.overview();
+                let error = refused::explain(refusal, request, &self.models, &overview);
                 let answer = Err(named_for_client(error, &*accepted.dialect));
                 return Ok((accepted, Try { ids: None, answer }));
             }

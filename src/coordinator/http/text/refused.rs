@@ -1,18 +1,31 @@
 //! What the queue's refusal means to the client: which field it is about, and whether waiting helps. What no worker of
 //! the model can do is the request's fault: sending it again does not help.
 
+use std::cmp::Reverse;
+
+use serde_json::Value;
+
 use crate::dispatch::{Missing, Refusal};
 use crate::error::ApiError;
 use crate::http::models;
 use crate::http::open::KnownModels;
-use muster_protocol::job::{Failure, FailureKind};
+use crate::switchboard::{ModelOnline, Overview};
+use muster_protocol::job::{Failure, FailureKind, Formats, Kind};
 use muster_protocol::legacy::text::job::only_for_our_workers;
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::chat::ChatRequest;
 
 use super::auto::Auto;
 
-pub fn explain(refusal: Refusal, request: &ChatRequest, known: &KnownModels) -> ApiError {
+/// Models named in a message.
+const MOST_NAMES: usize = 10;
+
+pub fn explain(
+    refusal: Refusal,
+    request: &ChatRequest,
+    known: &KnownModels,
+    overview: &Overview,
+) -> ApiError {
     let model = &request.model;
     match &refusal {
         Refusal::TooManyJobs { wanted, most } => {
@@ -35,20 +48,85 @@ pub fn explain(refusal: Refusal, request: &ChatRequest, known: &KnownModels) -> 
                 models::unknown(model, &online)
             }
             Missing::Kind(_) => {
-                Problem::unsupported("model", format!("{model} is not a text model")).into()
+                let texts = others(overview, model, |_| true);
+                let message = format!(
+                    "{model} is not a text model{}",
+                    remedy("text models", &texts)
+                );
+                Problem::unsupported("model", message).into()
             }
             Missing::Format(_) => match only_for_our_workers(&request.text).first() {
-                Some(name) => unsupported(field(name).to_owned(), model),
+                Some(name) => {
+                    let able = others(overview, model, |other| {
+                        other
+                            .formats
+                            .meets(Formats::NEUTRAL.with(Formats::OPENAI_CHAT))
+                    });
+                    unsupported(field(name).to_owned(), model, &able)
+                }
                 None => about(refusal, "model"),
             },
             Missing::Capability(missing) => match request.param_of(*missing) {
-                Some(param) => unsupported(param.to_owned(), model),
-                None => refusal_of(refusal),
+                Some(param) => {
+                    let able = others(overview, model, |other| {
+                        other.capabilities.contains(*missing)
+                    });
+                    unsupported(param.to_owned(), model, &able)
+                }
+                None => refusal.into(),
             },
-            Missing::Context { .. } => about(refusal, "messages"),
+            Missing::Context { wanted, .. } => {
+                let longer = others(overview, model, |other| other.context > *wanted);
+                let mut error = about(refusal, "messages");
+                if !longer.is_empty() {
+                    let said = &error.failure.message;
+                    let longer = longer.join(", ");
+                    let message = format!("{said} Models online with enough context: {longer}.");
+                    error.failure.message = message.into();
+                }
+                error
+            }
             Missing::Reach(_) | Missing::Trust => about(refusal, "model"),
         },
-        _ => refusal_of(refusal),
+        _ => refusal.into(),
+    }
+}
+
+/// A chat of more messages is refused before anything else is done with it.
+pub fn check_message_count(body: &Value, most: usize) -> Result<(), ApiError> {
+    let count = body["messages"].as_array().map_or(0, Vec::len);
+    if count <= most {
+        return Ok(());
+    }
+    let message = format!("messages must have at most {most} items, found {count}");
+    Err(ApiError {
+        param: Some("messages".into()),
+        ..ApiError::new(FailureKind::TooLarge, message)
+    })
+}
+
+/// Other chat models that are online and fit, the one with the longest context first.
+fn others<'a>(
+    overview: &'a Overview,
+    model: &str,
+    fits: impl Fn(&ModelOnline) -> bool,
+) -> Vec<&'a str> {
+    let online = overview.models.iter();
+    let is_other = |other: &&ModelOnline| {
+        let chats = other.kinds.contains(Kind::Text) && other.is_interactive();
+        chats && *other.name != *model && fits(other)
+    };
+    let mut fitting: Vec<&ModelOnline> = online.filter(is_other).collect();
+    fitting.sort_by_key(|other| Reverse(other.context));
+    let names = fitting.into_iter().map(|other| &*other.name);
+    names.take(MOST_NAMES).collect()
+}
+
+/// `; WHAT: one, other`, or nothing if there are none.
+fn remedy(what: &str, models: &[&str]) -> String {
+    match models {
+        [] => String::new(),
+        models => format!("; {what} online: {}", models.join(", ")),
     }
 }
 
@@ -61,20 +139,17 @@ pub fn failed(failure: Failure) -> ApiError {
     }
 }
 
-fn unsupported(param: String, model: &str) -> ApiError {
-    let message = format!("{param} is not supported by any worker that serves {model} now");
+fn unsupported(param: String, model: &str, able: &[&str]) -> ApiError {
+    let remedy = remedy("models that support it", able);
+    let message = format!("{param} is not supported by any worker that serves {model} now{remedy}");
     Problem::unsupported(param, message).into()
 }
 
 fn about(refusal: Refusal, param: &'static str) -> ApiError {
     ApiError {
         param: Some(param.into()),
-        ..refusal_of(refusal)
+        ..refusal.into()
     }
-}
-
-fn refusal_of(refusal: Refusal) -> ApiError {
-    Failure::from(refusal).into()
 }
 
 /// What the chat API calls a part of a text job.

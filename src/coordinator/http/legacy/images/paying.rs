@@ -11,6 +11,9 @@ use muster_protocol::legacy::words::Sampler;
 use muster_protocol::legacy::work::steps_within;
 use muster_protocol::legacy::{Code, Refusal};
 
+const STILL_WEIGHTY: &str = "not enough kudos: a request of this size must be paid upfront, and allow_downgrade cannot \
+                             reduce it with this sampler; choose another sampler";
+
 /// LoRAs that make few steps of many, by their numbers where they are published.
 const QUICK: [&str; 2] = ["195519", "216190"];
 
@@ -39,7 +42,9 @@ pub async fn upfront(
         Code::KudosUpfront.when(!asked.allow_downgrade)?;
         lighten(asked, till);
         // One sampler takes as many steps as it likes.
-        Code::KudosUpfront.when(is_weighty(asked, till))?;
+        if is_weighty(asked, till) {
+            return Err(Refusal::new(Code::KudosUpfront, STILL_WEIGHTY));
+        }
     }
     Ok(kept)
 }
