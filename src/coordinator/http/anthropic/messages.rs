@@ -43,7 +43,8 @@ pub async fn count_tokens(
     let requires = request.requires();
     let request = TokenizeRequest::of(request.model, request.text.input, requires);
     let (tokens, job) = encoder?.tokenize(request).await?;
-    answer(&memory, job, &json!({"input_tokens": tokens.ids.len()})).await
+    let reply = json!({"input_tokens": tokens.ids.len()});
+    answer(memory.room_to_tell(), Some(job), reply.to_string()).await
 }
 
 fn signer(accounts: &Accounts, caller: &Caller) -> Arc<dyn Signer> {

@@ -10,7 +10,7 @@ use axum::extract::State;
 use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
-use crate::http::openai::auto::Auto;
+use crate::http::text::auto::Auto;
 use crate::http::reply::Reply;
 use crate::http::statistics::unavailable;
 use crate::state::DoorSettings;
