@@ -168,12 +168,14 @@ async fn public_styles_are_listed_by_their_type() {
         request(Method::POST, "/api/v2/styles/image", &headers, body)
     };
     let made = app.send(create(style.clone())).await;
-    assert_eq!(made.status, StatusCode::OK, "{}", made.text().await);
+    let status = made.status;
+    assert_eq!(status, StatusCode::OK, "{}", made.text().await);
     let mut hidden = style;
     hidden["name"] = "hidden".into();
     hidden["public"] = false.into();
     let made = app.send(create(hidden)).await;
-    assert_eq!(made.status, StatusCode::OK, "{}", made.text().await);
+    let status = made.status;
+    assert_eq!(status, StatusCode::OK, "{}", made.text().await);
     let listed = read(&app, "/v1/styles?job_type=image").await;
     let styles = listed["styles"].as_array().unwrap();
     assert_eq!(styles.len(), 1, "{listed}");
