@@ -17,6 +17,60 @@ pub struct Field<D> {
     pub take: fn(&mut D, Value) -> Result<(), Problem>,
 }
 
+/// A field as the conformance page shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FieldRow {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub support: Support,
+}
+
+/// What a field does here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Support {
+    Honoured,
+    /// Only some values of the API have a meaning here; the others are refused.
+    SomeValues,
+    /// Accepted, and changes nothing, as the description says.
+    NoEffect,
+    Refused,
+}
+
+impl Support {
+    /// Descriptions begin with the word for it.
+    fn of(about: &str) -> Self {
+        match about {
+            about if about.starts_with("Not supported") => Self::Refused,
+            about if about.starts_with("Only ") => Self::SomeValues,
+            about if about.contains("no effect") || about.starts_with("No effect") => {
+                Self::NoEffect
+            }
+            _ => Self::Honoured,
+        }
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Honoured => "honoured",
+            Self::SomeValues => "some values",
+            Self::NoEffect => "no effect",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// The fields of a table, by name.
+pub fn rows<D>(fields: &[Field<D>]) -> Vec<FieldRow> {
+    let row = |field: &Field<D>| FieldRow {
+        name: field.name,
+        about: field.about,
+        support: Support::of(field.about),
+    };
+    let mut rows: Vec<FieldRow> = fields.iter().map(row).collect();
+    rows.sort_by_key(|row| row.name);
+    rows
+}
+
 impl<D> Field<D> {
     /// Its value as JSON Schema.
     pub fn schema(&self) -> Value {

@@ -5,6 +5,7 @@
 //! | [`chat`] | chat completions |
 //! | [`completions`] | completions of prompts without roles |
 //! | [`encode`] | requests that read and do not write |
+//! | [`responses`] | the Responses API |
 //! | [`json`] | untrusted bytes to JSON, with what is wrong said |
 //! | [`error`] | a failure in OpenAI's shape |
 //! | `field`, [`shape`], [`nearest`] | fields declared once: reading, refusing and describing them |
@@ -17,6 +18,7 @@ pub mod encode;
 pub mod error;
 pub mod json;
 pub mod nearest;
+pub mod responses;
 pub mod shape;
 
 pub mod field;

@@ -33,7 +33,7 @@ pub mod schema;
 mod tools;
 mod usage;
 
-pub(crate) use usage::{Total, shown};
+pub(crate) use usage::{Total, logprob, shown};
 
 #[cfg(test)]
 mod tests;
@@ -52,6 +52,7 @@ use serde_json::{Map, Value};
 
 use crate::job::{Capabilities, TextInput, TextRequest};
 use crate::openai::Problem;
+use crate::openai::field::{self, FieldRow};
 
 /// A request that has been read.
 #[derive(Debug, Clone, PartialEq)]
@@ -127,6 +128,11 @@ pub enum CallStyle {
     Tools,
     /// The old `function_call`, for requests that declared `functions`.
     Function,
+}
+
+/// Every field of a request.
+pub fn rows() -> Vec<FieldRow> {
+    field::rows(fields::FIELDS)
 }
 
 /// Holds a field of another dialect against the field of this one that it becomes.

@@ -1,0 +1,35 @@
+//! OpenAI's Responses API: a body and what came before it to a chat body, events to a response or to its stream.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `fields` | every field of a request, declared once |
+//! | `intent` | what a coordinator has to know before a body is read: which stored responses it goes on from |
+//! | `items` | input items to chat messages |
+//! | `parts` | their content |
+//! | `tools` | tools, and which of them may be called |
+//! | `dialect` | the API as a [`Dialect`](crate::dialect::Dialect) |
+//! | `output` | output items, gathered from events |
+//! | `response` | the response object, by its status |
+//! | `reply`, `stream` | one response at the end; the events of a stream |
+//! | [`schema`] | all of it as JSON Schema |
+
+mod dialect;
+mod fields;
+mod intent;
+mod items;
+mod output;
+mod parts;
+mod reply;
+mod response;
+pub mod schema;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod tools;
+
+pub use dialect::{Recorder, Sealer};
+pub use fields::{Context, read, rows};
+pub use intent::{ID_PREFIX, Intent, request_of, stored_input};
+
+/// Where its endpoints are.
+pub const RESPONSES: &str = "/v1/responses";
