@@ -33,6 +33,7 @@ pub const OF_COORDINATORS: &[&str] = &[
     "serve.queue",
     "serve.rate_limits",
     "serve.requests_per_minute",
+    "serve.responses_days",
     "serve.scrub_secrets",
     "serve.texts_in_flight",
     "serve.tls_certificate",

@@ -87,6 +87,8 @@ settings! {
         largest_request: Size where (1 << 10..=1 << 30) = "64 MiB",
         /// Maximum jobs waiting for a worker, at most half of them anonymous; more are refused at once. Lower it when memory is short.
         queue: usize where (1..=10_000_000) = 100000,
+        /// Days to keep responses of /v1/responses that clients want stored. Lower it to save disk space.
+        responses_days: usize where (1..=36_500) = 30,
         /// Days to keep finished jobs and their ledger entries; balances stay. Lower it to save disk space.
         retention_days: usize where (1..=36_500) = 90,
     }

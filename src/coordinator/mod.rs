@@ -25,6 +25,7 @@
 //! | [`modes`] | what is switched for everybody: maintenance, invitations, raids |
 //! | [`metering`] | how many tokens a job had, by our own count |
 //! | [`secrets`] | credentials in prompts, which strangers do not get |
+//! | [`responses`] | responses that are stored, or run without their client |
 //! | [`progress`] | how far running requests are, by the tokens of their clients |
 //! | [`profanity`] | words that no public name or note may hold |
 //! | [`kudos`] | what a job costs, how an ended job becomes a settled one, and what else moves kudos |
@@ -80,6 +81,7 @@ pub mod pollers;
 pub mod profanity;
 pub mod progress;
 pub mod requests;
+pub mod responses;
 pub mod rigs;
 mod room;
 pub mod secrets;

@@ -27,6 +27,7 @@ use super::people::{People, Rewards};
 use super::pictures::{Pictures, Results, Sources};
 use super::pollers::{Badges, Pollers};
 use super::requests::{Requests, UNWRITTEN};
+use super::responses::Responses;
 use super::rigs::{Records, Rigs};
 use super::room::Memory;
 use super::state::{DoorSettings, Doors, LiveSettings};
@@ -347,7 +348,9 @@ pub async fn doors(
     let guards = (rigs.clone(), moderation.clone());
     let messages = Messages::open(store.clone(), rigs.clone(), &settings.name, tasks).await?;
     let badges = Badges::new(&accounts.derived_secret("jobs that are out"));
+    let settings = LiveSettings::from(settings);
     Ok(Doors {
+        responses: Responses::start(store.clone(), settings.clone(), tasks),
         pollers: Pollers::start(switchboard.clone(), rigs.clone(), (names, badges), tasks),
         workers: Workers::new(switchboard.clone(), accounts.clone(), guards, workers),
         moderation,
@@ -365,7 +368,7 @@ pub async fn doors(
         results,
         store,
         tasks: tasks.clone(),
-        settings: settings.into(),
+        settings,
         condition: Condition::default(),
     })
 }

@@ -21,6 +21,7 @@ use super::people::People;
 use super::pictures::{Results, Sources};
 use super::pollers::Pollers;
 use super::requests::Requests;
+use super::responses::Responses;
 use super::rigs::{Quotas, Rigs};
 use super::stats::Stats;
 use super::storage::Store;
@@ -37,6 +38,7 @@ pub struct Doors {
     pub workers: Workers,
     pub pollers: Pollers,
     pub requests: Requests,
+    pub responses: Responses,
     pub media: Media,
     pub moderation: Moderation,
     pub modes: Modes,
@@ -75,6 +77,7 @@ impl LiveSettings {
             chat_messages: new.chat_messages,
             polled_texts: new.polled_texts,
             price_book: new.price_book,
+            responses_kept: new.responses_kept,
             ..DoorSettings::clone(&settings)
         });
     }
@@ -133,6 +136,8 @@ pub struct DoorSettings {
     pub submit_keys_connect_workers: bool,
     /// Set only for tests of other programs, on this machine: nobody is asked to wait, and users are made on demand.
     pub development: Option<Development>,
+    /// How long stored responses are kept.
+    pub responses_kept: Duration,
     /// A stream says that it lives after this much silence.
     pub heartbeat: Duration,
     /// How long a stream waits for its first event before it answers 200, so that a failure until then has a
@@ -195,6 +200,7 @@ impl Default for DoorSettings {
             anonymous: false,
             submit_keys_connect_workers: false,
             development: None,
+            responses_kept: Duration::from_secs(30 * 24 * 3600),
             heartbeat: Duration::from_secs(15),
             commit_after: Duration::from_secs(2),
             lifetime: Duration::from_secs(1800),

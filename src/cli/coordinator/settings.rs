@@ -69,6 +69,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             sizes: prices(&catalog),
             price_book: price_book(config),
             chat_messages: serve.chat_messages,
+            responses_kept: DAY * u32::try_from(serve.responses_days).unwrap_or(u32::MAX),
             polled_texts: serve.polled_texts,
             worker_quotas: Some(Quotas::default()),
             anonymous: serve.anonymous,

@@ -100,6 +100,19 @@ impl Caller {
         }
     }
 
+    /// Of a request that an earlier process has accepted: its key is not known any more.
+    pub fn returning(owner: AccountRow) -> Self {
+        Self {
+            account: owner.id,
+            name: owner.name.into(),
+            scopes: Scopes::INFERENCE_SUBMIT,
+            roles: owner.roles,
+            concurrency: owner.concurrency.map(jobs),
+            means: Arc::new(KnownMeans::at(owner.means)),
+            ..Self::anonymous()
+        }
+    }
+
     /// What the account brings to the queue.
     pub fn standing(&self) -> Standing {
         let kudos = self.means.look().kudos;

@@ -15,6 +15,7 @@ use crate::moderation::Moderation;
 use crate::passkeys::Passkeys;
 use muster_protocol::anthropic::MESSAGES;
 use muster_protocol::job::FailureKind;
+use muster_protocol::openai::responses::RESPONSES;
 
 use super::legacy::BASE;
 use super::openai;
@@ -40,7 +41,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Routes of `/v1` by which a service may ask for its own users.
-const PROXIED: [&str; 3] = [openai::CHAT, openai::COMPLETIONS, MESSAGES];
+const PROXIED: [&str; 4] = [openai::CHAT, openai::COMPLETIONS, MESSAGES, RESPONSES];
 
 impl Address {
     pub fn of(extensions: &Extensions, headers: &HeaderMap, proxies: &[Network]) -> Self {

@@ -73,6 +73,7 @@ use super::state::Doors;
 
 use legacy::styles::{self, OfImages, OfTexts};
 use open::Open;
+use openai::responses;
 use rates::Rate;
 use route::Answers::{Html, Json, Object, Socket, Stream, Text, Unbuilt};
 
@@ -166,11 +167,16 @@ pub const ROUTES: &[Route] = &[
     Route::post("/v1/completions",           SUBMIT,      Stream,  "Complete a prompt, streamed or not.", || post(openai::completions::complete)),
     Route::post("/v1/messages",              SUBMIT,      Stream,  "Create a message (Anthropic Messages API), streamed or not.", || post(anthropic::messages::create)),
     Route::post("/v1/messages/count_tokens", SUBMIT,      Json,    "Count the input tokens of a message.", || post(anthropic::messages::count_tokens)),
+    Route::post("/v1/responses",             SUBMIT,      Stream,  "Create a response (OpenAI Responses API), streamed or not, also in the background.", || post(responses::create::create)),
+    Route::post("/v1/responses/input_tokens", SUBMIT,     Json,    "Count the input tokens of a response.", || post(responses::create::count_tokens)),
+    Route::get("/v1/responses/{id}",         SUBMIT,      Stream,  "Get a stored response, or stream the events of a background one.", || get(responses::stored::show)),
+    Route::delete("/v1/responses/{id}",      SUBMIT,      Json,    "Delete a stored response.", || delete(responses::stored::delete)),
+    Route::get("/v1/responses/{id}/input_items", SUBMIT,  Json,    "List the input items of a stored response.", || get(responses::stored::input_items)),
+    Route::post("/v1/responses/{id}/cancel", SUBMIT,      Json,    "Cancel a background response.", || post(responses::stored::cancel)),
     Route::post("/v1/embeddings",            SUBMIT,      Json,    "Turn texts into vectors.", || post(openai::embeddings::embed)),
     Route::post("/rerank",                   SUBMIT,      Json,    "Order documents by how well they answer a query.", || post(openai::rerank::rerank)),
     Route::post("/v1/rerank",                SUBMIT,      Json,    "Order documents by how well they answer a query.", || post(openai::rerank::rerank)),
 
-    Route::post("/v1/responses",             SUBMIT,      Unbuilt, "Create a response (OpenAI Responses API).", || post(unbuilt::answer)),
     Route::post("/v1/images/generations",    SUBMIT,      Unbuilt, "Generate images.", || post(unbuilt::answer)),
     Route::post("/v1/videos/generations",    SUBMIT,      Unbuilt, "Generate videos.", || post(unbuilt::answer)),
     Route::post("/v1/audio/generations",     SUBMIT,      Unbuilt, "Generate audio.", || post(unbuilt::answer)),
@@ -302,7 +308,11 @@ pub fn router(doors: Doors) -> Router {
         Some(_) => DEVELOPMENT,
         None => &[],
     };
+    let tasks = doors.tasks.clone();
     let open = Open::new(doors);
+    let stopping = tasks.stopping();
+    let resuming = responses::background::resume(open.clone());
+    tasks.start(async move { stopping.run_until_cancelled(resuming).await });
     let routes = ROUTES.iter().chain(development);
     let routes = routes.fold(Router::new(), |router, route| {
         router.route(route.path, route.guarded(&open))

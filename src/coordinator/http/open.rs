@@ -19,6 +19,7 @@ use crate::pictures::{Results, Sources};
 use crate::pollers::Pollers;
 use crate::progress::ProgressBoard;
 use crate::requests::Requests;
+use crate::responses::Responses;
 use crate::rigs::Rigs;
 use crate::sharing::Sharing;
 use crate::state::{DoorSettings, Doors};
@@ -114,6 +115,7 @@ parts! {
     Workers = |open| open.doors.workers.clone();
     Pollers = |open| open.doors.pollers.clone();
     Requests = |open| open.doors.requests.clone();
+    Responses = |open| open.doors.responses.clone();
     People = |open| open.doors.people.clone();
     Media = |open| open.doors.media.clone();
     Moderation = |open| open.doors.moderation.clone();

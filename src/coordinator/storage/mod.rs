@@ -14,6 +14,7 @@
 //! | `stats` | what was made, by kind and model, in spans of time |
 //! | `filters`, `timeouts`, `addresses`, `suspicions` | what moderators write, and what is held against whom |
 //! | `records` | what everybody has asked for and made, ever |
+//! | `responses` | responses that clients may read again |
 //! | `passkeys` | who is believed about whom it asks for |
 //! | `secret` | the check of the server secret, and what is sealed under it |
 //! | `retention`, `expiry` | how long ended jobs are remembered, and what outlasts them; how long requests are kept |
@@ -51,6 +52,7 @@ mod ratings;
 mod recent;
 mod records;
 mod requests;
+mod responses;
 mod retention;
 mod revisions;
 mod rigs;
@@ -92,6 +94,7 @@ pub use people::{
 pub use ratings::RatingRow;
 pub use recent::RecentJob;
 pub use requests::{Dues, OpenRequest, RequestRow, ResultRow, Wanted};
+pub use responses::ResponseRow;
 pub use revisions::Topic;
 pub use rigs::{
     Crew, Decided, Decision, Owner, RigChange, RigNews, RigRow, Said, Tally, Team, TeamShare,

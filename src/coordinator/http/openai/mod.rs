@@ -6,6 +6,7 @@
 //! | `completions` | completions of prompts without roles |
 //! | `encode` | jobs that read and do not write, for every dialect |
 //! | `tokens` | tokens of texts, and texts of tokens |
+//! | [`responses`] | the Responses API |
 //! | `embeddings`, `rerank` | vectors of texts, scores of documents |
 
 /// The route of chat completions.
@@ -17,4 +18,5 @@ pub mod completions;
 pub mod embeddings;
 pub mod encode;
 pub mod rerank;
+pub mod responses;
 pub mod tokens;

@@ -12,6 +12,8 @@ use muster_protocol::openai::chat::schema as chat;
 use muster_protocol::openai::completions::schema as completions;
 use muster_protocol::openai::encode::schema as encode;
 use muster_protocol::openai::error;
+use muster_protocol::openai::responses::RESPONSES;
+use muster_protocol::openai::responses::schema as responses;
 
 use super::operation::{Content, RouteBodies, header, query, reference};
 use super::statistics;
@@ -22,6 +24,7 @@ const IMAGES: [&str; 3] = ["image/webp", "image/png", "image/jpeg"];
 pub fn path_parameter(route: &Route) -> String {
     let about = match route.path {
         "/v1/models/{*id}" => "Model name; with /params after it, its parameters.",
+        path if path.starts_with(RESPONSES) => "Response id.",
         "/v1/jobs/{id}/cancel" => "Job id, from the header X-Job-Id.",
         _ => "Object id, from a signed link.",
     };
@@ -86,6 +89,14 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             Content::of("text/event-stream", reference("MessageEvent")),
         ]),
         ("POST", COUNT_TOKENS) => json("TokenCount"),
+        ("POST", RESPONSES) | ("GET", "/v1/responses/{id}") => success(vec![
+            Content::json(reference("Response")),
+            Content::of("text/event-stream", reference("ResponseEvent")),
+        ]),
+        ("POST", "/v1/responses/{id}/cancel") => json("Response"),
+        ("DELETE", "/v1/responses/{id}") => json("ResponseDeleted"),
+        ("GET", "/v1/responses/{id}/input_items") => json("ResponseItemList"),
+        ("POST", "/v1/responses/input_tokens") => json("ResponseInputTokens"),
         ("POST", "/tokenize" | "/v1/tokenize") => json("Tokens"),
         ("POST", "/detokenize" | "/v1/detokenize") => json("TokenText"),
         ("POST", "/v1/embeddings") => json("Embeddings"),
@@ -127,6 +138,26 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             content.example = Some(messages::example());
             body.push(content);
         }
+        ("POST", RESPONSES | "/v1/responses/input_tokens") => {
+            let mut content = Content::json(reference("ResponseRequest"));
+            content.example = Some(responses::example());
+            body.push(content);
+        }
+        ("GET", "/v1/responses/{id}") => {
+            let about = "true: stream the events of a background response.";
+            parameters.push(query("stream", "boolean", about));
+            let about = "Sequence number of the last event that you have.";
+            parameters.push(query("starting_after", "integer", about));
+        }
+        ("GET", "/v1/responses/{id}/input_items") => {
+            parameters.push(query("order", "string", "asc or desc; desc if absent."));
+            parameters.push(query("limit", "integer", "1 to 100; 20 if absent."));
+            parameters.push(query(
+                "after",
+                "string",
+                "Id of the last item that you have.",
+            ));
+        }
         ("POST", "/tokenize" | "/v1/tokenize") => {
             body.push(Content::json(reference("TokenizeRequest")));
         }
@@ -166,6 +197,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
     schemas.extend(completions::schemas());
     schemas.extend(messages::schemas());
     schemas.extend(encode::schemas());
+    schemas.extend(responses::schemas());
     schemas.extend([
         ("Error", error::schema()),
         ("AnthropicError", anthropic::error_schema()),

@@ -1,6 +1,7 @@
 //! What a route of a text API calls: a body to jobs, and their events to a reply in the same dialect.
 
 use std::future::poll_fn;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ const LOOKED_AT: usize = 12;
 const START_WITHIN: Duration = Duration::from_millis(1500);
 
 /// Names the fields that were left aside, where the operator wants that.
-pub const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-ignored-fields");
+const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-ignored-fields");
 
 /// The caller of a text route, and the parts of the service that answer it.
 #[derive(Debug, Clone)]
@@ -144,6 +145,19 @@ impl Incoming<Value> {
     pub fn body(&self) -> &Value {
         &self.body
     }
+
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// What the body goes on from is read with it.
+    #[must_use]
+    pub fn with_more(self, bytes: usize) -> Self {
+        Self {
+            size: self.size.saturating_add(bytes),
+            ..self
+        }
+    }
 }
 
 impl TextEndpoint {
@@ -151,8 +165,50 @@ impl TextEndpoint {
         &self.caller
     }
 
-    pub fn settings(&self) -> &DoorSettings {
-        &self.settings
+    /// For a request that an earlier process has accepted, as that one was called.
+    pub fn resumed(open: &Open, caller: Caller, request: RequestId) -> Self {
+        Self {
+            models: FromRef::from_ref(open),
+            board: FromRef::from_ref(open),
+            settings: FromRef::from_ref(open),
+            memory: FromRef::from_ref(open),
+            moderation: FromRef::from_ref(open),
+            modes: FromRef::from_ref(open),
+            caller: Arc::new(caller),
+            address: Ok(LetIn(Ipv4Addr::LOCALHOST.into())),
+            request,
+        }
+    }
+
+    /// A stream says that it lives after so much silence.
+    pub fn heartbeat(&self) -> Duration {
+        self.settings.heartbeat
+    }
+
+    pub fn request(&self) -> RequestId {
+        self.request
+    }
+
+    /// A body that did not come with this request.
+    pub fn parsed(&self, body: Value, size: usize) -> Result<Incoming<Value>, ApiError> {
+        let LetIn(address) = self.address.clone()?;
+        let mut room = self.memory.room();
+        room.cover(size)?;
+        Ok(Incoming {
+            body,
+            size,
+            room,
+            is_hidden: self.moderation.is_hidden(address, self.caller.roles),
+            who: self.asker(address),
+        })
+    }
+
+    fn asker(&self, address: IpAddr) -> Asker {
+        Asker {
+            account: self.caller.account,
+            roles: self.caller.roles,
+            address,
+        }
     }
 
     /// Refuses clients that may not ask now.
@@ -166,11 +222,7 @@ impl TextEndpoint {
             body: bytes,
             room,
             is_hidden,
-            who: Asker {
-                account: self.caller.account,
-                roles: self.caller.roles,
-                address,
-            },
+            who: self.asker(address),
         })
     }
 

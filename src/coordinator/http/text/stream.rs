@@ -40,7 +40,7 @@ const LARGEST_FRAME: usize = 64 << 10;
 /// What a frame usually needs.
 const FRAME: usize = 4 << 10;
 
-const NOT_BUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
+pub const NOT_BUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 impl Relay {
     pub fn new(

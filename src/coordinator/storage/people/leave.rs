@@ -107,4 +107,5 @@ const FORGET: &[&str] = &[
     "DELETE FROM workers WHERE owner = $1",
     "UPDATE styles SET shared_key = NULL WHERE owner = $1",
     "DELETE FROM shared_keys WHERE owner = $1",
+    "DELETE FROM responses WHERE account = $1",
 ];

@@ -1,0 +1,152 @@
+//! Responses that run without their client. What a restart of the coordinator cuts off begins again after it.
+
+use axum::extract::FromRef;
+use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tracing::{info, warn};
+
+use crate::accounts::{Accounts, Caller};
+use crate::error::ApiError;
+use crate::http::open::Open;
+use crate::http::reply::Reply;
+use crate::http::text::{Incoming, TextEndpoint};
+use crate::responses::{Recording, Responses};
+use crate::storage::{ResponseRow, Store};
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{FailureKind, RequestId};
+use muster_protocol::openai::responses::{Context, Intent, request_of};
+
+use super::create::{context, foreground, no_store, own_input, sources};
+use super::events;
+
+/// A response that is to be written.
+pub struct Run {
+    pub endpoint: TextEndpoint,
+    pub incoming: Incoming<Value>,
+    pub context: Context,
+    pub truncates: bool,
+    pub recording: Recording,
+}
+
+/// Answers when workers were asked for it and it is on disk, or with the reason why they cannot be.
+pub async fn start(
+    run: Run,
+    responses: &Responses,
+    tasks: &Tasks,
+    is_streamed: bool,
+) -> Result<Response, ApiError> {
+    let live = run.recording.live().clone();
+    let heartbeat = run.endpoint.heartbeat();
+    let beginning = run.recording.beginning();
+    let running = tasks.start(run.to_the_end());
+    let Ok(response) = beginning.await else {
+        let refused = running.await.ok().flatten();
+        return Ok(refused.unwrap_or_else(|| internal().into_response()));
+    };
+    if responses.save(&live).await.is_err() {
+        live.delete();
+        return Err(no_store());
+    }
+    match is_streamed {
+        true => events::follow(live, 0, heartbeat),
+        false => Ok(Reply(response).into_response()),
+    }
+}
+
+impl Run {
+    /// None if it had begun; else the error of a request that cannot be served.
+    async fn to_the_end(self) -> Option<Response> {
+        let Self {
+            endpoint,
+            incoming,
+            context,
+            truncates,
+            recording,
+        } = self;
+        let cancelled = recording.live().cancelled();
+        let work = async {
+            let answer = foreground(&endpoint, incoming, context, truncates).await;
+            let response = answer.unwrap_or_else(ApiError::into_response);
+            if !recording.has_begun() {
+                recording.refuse();
+                return Some(response);
+            }
+            if let Some(error) = response.extensions().get::<ApiError>() {
+                recording.failed(error);
+            }
+            // Its events are recorded as they are written here.
+            let mut body = response.into_body();
+            while let Some(Ok(_)) = body.frame().await {}
+            None
+        };
+        match cancelled.run_until_cancelled(work).await {
+            Some(refused) => refused,
+            None => {
+                recording.cancelled();
+                None
+            }
+        }
+    }
+}
+
+/// Begins again what an earlier process has left.
+pub async fn resume(open: Open) {
+    let responses = Responses::from_ref(&open);
+    let rows = match responses.unfinished().await {
+        Ok(rows) => rows,
+        Err(error) => return warn!("reading unfinished background responses failed: {error}"),
+    };
+    if !rows.is_empty() {
+        info!("beginning {} background responses again", rows.len());
+    }
+    for row in rows {
+        let id = row.id.clone();
+        if let Err(error) = begin_again(&open, row).await {
+            warn!("beginning the background response {id} again failed: {error}");
+        }
+    }
+}
+
+async fn begin_again(open: &Open, row: ResponseRow) -> Result<(), ApiError> {
+    let (responses, tasks) = (Responses::from_ref(open), Tasks::from_ref(open));
+    let owner = Store::from_ref(open).account(row.account).await;
+    let owner = owner.map_err(|_| no_store())?.ok_or_else(internal)?;
+    let request = request_of(&row.id)
+        .and_then(|id| id.parse().ok())
+        .map(RequestId);
+    let endpoint = TextEndpoint::resumed(
+        open,
+        Caller::returning(owner),
+        request.ok_or_else(internal)?,
+    );
+    let body = row.body.unwrap_or_default();
+    let body: Value = serde_json::from_str(&body).map_err(|_| internal())?;
+    let intent = Intent::of(&body);
+    let sources = sources(&responses, &endpoint, &intent).await?;
+    let input = own_input(&endpoint, &body, &sources);
+    let recording = responses.record(row.account, &intent, input, Some(body.clone()));
+    let size = row.input.len().saturating_add(sources.bytes);
+    let mut context = context(&Accounts::from_ref(open), &endpoint, &sources);
+    context.recorder = Some(std::sync::Arc::new(recording.clone()));
+    let run = Run {
+        incoming: endpoint.parsed(body, size)?,
+        endpoint,
+        context,
+        truncates: intent.truncates,
+        recording: recording.clone(),
+    };
+    let earlier = serde_json::from_str(&row.response).unwrap_or_default();
+    tasks.start(async move {
+        if let Some(refused) = run.to_the_end().await {
+            let error = refused.extensions().get::<ApiError>().cloned();
+            recording.fail_as(earlier, &error.unwrap_or_else(internal));
+        }
+    });
+    Ok(())
+}
+
+fn internal() -> ApiError {
+    let message = "internal error; give the operator the x-request-id of this response";
+    ApiError::new(FailureKind::Internal, message)
+}

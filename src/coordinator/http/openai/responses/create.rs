@@ -1,0 +1,166 @@
+//! `POST /v1/responses` and `POST /v1/responses/input_tokens`
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use crate::accounts::Accounts;
+use crate::error::ApiError;
+use crate::http::body::Whole;
+use crate::http::openai::encode::Encoder;
+use crate::http::openai::tokens::answer;
+use crate::http::room::Memory;
+use crate::http::text::{Incoming, TextEndpoint};
+use crate::responses::{Responses, SourceError, Sources};
+use muster_process::tasks::Tasks;
+use muster_protocol::job::FailureKind;
+use muster_protocol::openai::Problem;
+use muster_protocol::openai::encode::TokenizeRequest;
+use muster_protocol::openai::responses::{self, Context, Intent, stored_input};
+
+use super::background;
+use super::thoughts::Thoughts;
+
+/// Of all items, this part is dropped at a time until the input fits the model.
+const DROPPED_PART: usize = 8;
+
+pub async fn create(
+    State(responses): State<Responses>,
+    State(accounts): State<Accounts>,
+    State(tasks): State<Tasks>,
+    endpoint: TextEndpoint,
+    body: Result<Whole, ApiError>,
+) -> Result<Response, ApiError> {
+    let incoming = endpoint.incoming(body?)?.parse().await?;
+    let intent = Intent::of(incoming.body());
+    let sources = sources(&responses, &endpoint, &intent).await?;
+    let incoming = incoming.with_more(sources.bytes);
+    let mut context = context(&accounts, &endpoint, &sources);
+    if !intent.store {
+        return foreground(&endpoint, incoming, context, intent.truncates).await;
+    }
+    let account = endpoint.caller().account;
+    let input = own_input(&endpoint, incoming.body(), &sources);
+    let body = intent.background.then(|| incoming.body().clone());
+    let recording = responses.record(account, &intent, input, body);
+    context.recorder = Some(Arc::new(recording.clone()));
+    match intent.background {
+        true => {
+            let run = background::Run {
+                endpoint,
+                incoming,
+                context,
+                truncates: intent.truncates,
+                recording,
+            };
+            background::start(run, &responses, &tasks, intent.stream).await
+        }
+        false => foreground(&endpoint, incoming, context, intent.truncates).await,
+    }
+}
+
+/// Counts the input's tokens on a worker of the model.
+pub async fn count_tokens(
+    State(responses): State<Responses>,
+    (State(accounts), State(memory)): (State<Accounts>, State<Memory>),
+    endpoint: TextEndpoint,
+    encoder: Result<Encoder, ApiError>,
+    body: Result<Whole, ApiError>,
+) -> Result<Response, ApiError> {
+    let incoming = endpoint.incoming(body?)?.parse().await?;
+    let intent = Intent::of(incoming.body());
+    let sources = sources(&responses, &endpoint, &intent).await?;
+    let incoming = incoming.with_more(sources.bytes);
+    let context = context(&accounts, &endpoint, &sources);
+    let read = move |body, wanted: &_| responses::read(body, wanted, &context);
+    let request = endpoint.read(incoming, read).await?;
+    let requires = request.requires();
+    let request = TokenizeRequest::of(request.model, request.text.input, requires);
+    let (tokens, job) = encoder?.tokenize(request).await?;
+    let reply = json!({"object": "response.input_tokens", "input_tokens": tokens.ids.len()});
+    answer(memory.room_to_tell(), Some(job), reply.to_string()).await
+}
+
+pub(super) async fn sources(
+    responses: &Responses,
+    endpoint: &TextEndpoint,
+    intent: &Intent,
+) -> Result<Sources, ApiError> {
+    let sources = responses.sources(endpoint.caller().account, intent).await;
+    sources.map_err(|error| match error {
+        SourceError::Storage(_) => no_store(),
+        error => Problem::invalid("previous_response_id", error.to_string()).into(),
+    })
+}
+
+pub(super) fn context(accounts: &Accounts, endpoint: &TextEndpoint, sources: &Sources) -> Context {
+    Context {
+        history: sources.history.clone(),
+        referenced: sources.referenced.clone(),
+        sealer: Arc::new(Thoughts::new(accounts, endpoint.caller().account)),
+        recorder: None,
+        dropped: 0,
+    }
+}
+
+/// The input as it is listed later: with ids, and with the items that it names.
+pub(super) fn own_input(endpoint: &TextEndpoint, body: &Value, sources: &Sources) -> Vec<Value> {
+    let request = endpoint.request().0.simple().to_string();
+    let items = stored_input(&body["input"], &request).into_iter();
+    let known = |item: Value| {
+        let id = item["id"].as_str().unwrap_or_default();
+        match sources.referenced.get(id) {
+            Some(known) if item["type"] == "item_reference" => known.clone(),
+            _ => item,
+        }
+    };
+    items.map(known).collect()
+}
+
+/// With `truncates`, without the oldest items where the input is too long for the model.
+pub(super) async fn foreground(
+    endpoint: &TextEndpoint,
+    incoming: Incoming<Value>,
+    mut context: Context,
+    truncates: bool,
+) -> Result<Response, ApiError> {
+    if !truncates {
+        return serve(endpoint, incoming, context).await;
+    }
+    let own = incoming.body()["input"].as_array().map_or(1, Vec::len);
+    let items = context.history.len() + own;
+    loop {
+        let again = endpoint.parsed(incoming.body().clone(), incoming.size())?;
+        let answer = serve(endpoint, again, context.clone()).await;
+        let is_last = context.dropped + 1 >= items;
+        if is_last || !is_too_long(&answer) {
+            return answer;
+        }
+        let more = items.div_ceil(DROPPED_PART);
+        context.dropped = (context.dropped + more).min(items - 1);
+    }
+}
+
+fn is_too_long(answer: &Result<Response, ApiError>) -> bool {
+    let error = match answer {
+        Ok(response) => response.extensions().get::<ApiError>(),
+        Err(error) => Some(error),
+    };
+    error.is_some_and(|error| error.failure.kind == FailureKind::ContextLengthExceeded)
+}
+
+async fn serve(
+    endpoint: &TextEndpoint,
+    incoming: Incoming<Value>,
+    context: Context,
+) -> Result<Response, ApiError> {
+    let read = move |body, wanted: &_| responses::read(body, wanted, &context);
+    endpoint.serve(incoming, read).await
+}
+
+pub(super) fn no_store() -> ApiError {
+    let message = "looking up the response failed: the database does not answer; retry later";
+    ApiError::new(FailureKind::StoreUnavailable, message)
+}

@@ -1,0 +1,96 @@
+//! The events of a background response, from any of them on: those that were, and those that come.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::HeaderValue;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::unfold;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::error::ApiError;
+use crate::http::text::NOT_BUFFERED;
+use crate::responses::{Live, LostEvents};
+use muster_protocol::job::FailureKind;
+
+/// A reader of one response's events.
+struct Reader {
+    live: Arc<Live>,
+    changes: watch::Receiver<()>,
+    /// The number of its next event.
+    next: usize,
+    heartbeat: Duration,
+    has_ended: bool,
+}
+
+pub fn follow(live: Arc<Live>, next: usize, heartbeat: Duration) -> Result<Response, ApiError> {
+    if live.events_from(next).is_err() {
+        return Err(lost());
+    }
+    let reader = Reader {
+        changes: live.changes(),
+        live,
+        next,
+        heartbeat,
+        has_ended: false,
+    };
+    let frames = unfold(reader, |mut reader| async move {
+        let frame = reader.frame().await?;
+        Some((Ok::<_, Infallible>(frame), reader))
+    });
+    let mut response = Response::new(Body::from_stream(frames));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(NOT_BUFFERED, HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+pub fn lost() -> ApiError {
+    let message = "the events of this response are not known: only background responses can be streamed again, for \
+                   ten minutes after their end; read the response without stream";
+    ApiError::new(FailureKind::InvalidRequest, message)
+}
+
+impl Reader {
+    /// Everything that is new, or a sign of life. None at the end.
+    async fn frame(&mut self) -> Option<Bytes> {
+        if self.has_ended {
+            return None;
+        }
+        loop {
+            self.changes.mark_unchanged();
+            let Ok((events, is_ended)) = self.live.events_from(self.next) else {
+                return self.end_with(LostEvents);
+            };
+            self.has_ended = is_ended;
+            if !events.is_empty() {
+                self.next += events.len();
+                let mut frame = BytesMut::new();
+                for event in &events {
+                    frame.extend_from_slice(event);
+                }
+                return Some(frame.freeze());
+            }
+            if is_ended {
+                return None;
+            }
+            if timeout(self.heartbeat, self.changes.changed())
+                .await
+                .is_err()
+            {
+                return Some(Bytes::from_static(b": keep-alive\n\n"));
+            }
+        }
+    }
+
+    fn end_with(&mut self, _: LostEvents) -> Option<Bytes> {
+        self.has_ended = true;
+        None
+    }
+}

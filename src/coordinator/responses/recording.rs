@@ -1,0 +1,119 @@
+//! What keeps a response as the dialect writes it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::Responses;
+use super::live::Live;
+use crate::error::ApiError;
+use muster_protocol::job::{Failure, FailureKind};
+use muster_protocol::openai::responses::Recorder;
+
+#[derive(Clone)]
+pub struct Recording {
+    responses: Responses,
+    live: Arc<Live>,
+    begun: Arc<Mutex<Option<oneshot::Sender<Value>>>>,
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Recording")
+    }
+}
+
+impl Recording {
+    pub(super) fn new(responses: Responses, live: Arc<Live>) -> Self {
+        Self {
+            responses,
+            live,
+            begun: Arc::default(),
+        }
+    }
+
+    pub fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+
+    /// Receives the response when workers are asked for it; nothing if they never are.
+    pub fn beginning(&self) -> oneshot::Receiver<Value> {
+        let (begun, beginning) = oneshot::channel();
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(begun);
+        beginning
+    }
+
+    /// Nobody waits for its beginning any more.
+    pub fn refuse(&self) {
+        self.begun
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+    }
+
+    pub fn has_begun(&self) -> bool {
+        self.live.response().is_some()
+    }
+
+    /// It was cancelled by its client.
+    pub fn cancelled(&self) {
+        self.end_as("cancelled", None);
+    }
+
+    /// It failed before its writer could say so.
+    pub fn failed(&self, error: &ApiError) {
+        if error.failure.kind != FailureKind::ShuttingDown {
+            let failure = &error.failure;
+            self.end_as("failed", Some(failure));
+        }
+    }
+
+    /// An earlier process had begun it as `response`, and it cannot be begun again.
+    pub fn fail_as(&self, response: Value, error: &ApiError) {
+        self.live.began(response);
+        self.failed(error);
+    }
+
+    fn end_as(&self, status: &str, failure: Option<&Failure>) {
+        let error = failure.map(|failure| (failure.code(), &*failure.message));
+        if let Some(response) = self.live.response_ending(status, error) {
+            self.ended(&response);
+        }
+    }
+}
+
+impl Recorder for Recording {
+    fn began(&self, response: &Value) {
+        self.live.began(response.clone());
+        if self.live.is_background {
+            self.responses.keep(&self.live);
+        }
+        let begun = self
+            .begun
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(begun) = begun {
+            // The client may have left.
+            let _ = begun.send(response.clone());
+        }
+    }
+
+    fn event(&self, event: &[u8]) {
+        self.live.add(event);
+    }
+
+    fn ended(&self, response: &Value) {
+        // What a restart cuts off is begun again after it.
+        let cut_off = Failure::new(FailureKind::ShuttingDown, "");
+        let is_cut_off = response["error"]["code"] == cut_off.code();
+        if self.live.is_background && is_cut_off {
+            return;
+        }
+        if self.live.end(response.clone()) {
+            self.responses.store_ended(self.live.clone());
+        }
+    }
+}
