@@ -53,6 +53,8 @@ mod operator;
 mod probe;
 mod prose;
 #[cfg(feature = "coordinator")]
+mod responses;
+#[cfg(feature = "coordinator")]
 mod routes;
 #[cfg(feature = "coordinator")]
 mod service;

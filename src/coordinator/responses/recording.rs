@@ -1,6 +1,7 @@
 //! What keeps a response as the dialect writes it.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
@@ -17,6 +18,7 @@ pub struct Recording {
     responses: Responses,
     live: Arc<Live>,
     begun: Arc<Mutex<Option<oneshot::Sender<Value>>>>,
+    has_begun: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Recording {
@@ -31,6 +33,7 @@ impl Recording {
             responses,
             live,
             begun: Arc::default(),
+            has_begun: Arc::default(),
         }
     }
 
@@ -53,8 +56,16 @@ impl Recording {
             .take();
     }
 
+    /// Workers were asked for it.
     pub fn has_begun(&self) -> bool {
-        self.live.response().is_some()
+        self.has_begun.load(Ordering::Relaxed)
+    }
+
+    /// An earlier process had begun it as `response`.
+    pub fn resume(&self, mut response: Value) {
+        response["status"] = "queued".into();
+        self.live.began(response);
+        self.responses.keep(&self.live);
     }
 
     /// It was cancelled by its client.
@@ -70,12 +81,6 @@ impl Recording {
         }
     }
 
-    /// An earlier process had begun it as `response`, and it cannot be begun again.
-    pub fn fail_as(&self, response: Value, error: &ApiError) {
-        self.live.began(response);
-        self.failed(error);
-    }
-
     fn end_as(&self, status: &str, failure: Option<&Failure>) {
         let error = failure.map(|failure| (failure.code(), &*failure.message));
         if let Some(response) = self.live.response_ending(status, error) {
@@ -86,6 +91,7 @@ impl Recording {
 
 impl Recorder for Recording {
     fn began(&self, response: &Value) {
+        self.has_begun.store(true, Ordering::Relaxed);
         self.live.began(response.clone());
         if self.live.is_background {
             self.responses.keep(&self.live);

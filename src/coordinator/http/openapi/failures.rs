@@ -261,7 +261,12 @@ fn of_other(route: &Route, failures: &mut Failures) {
     let always = always.chain(deleted.then_some(Kind::AccountDeleted));
     let always = always.chain(route.is_limited().then_some(Kind::RateLimited));
     always.for_each(|kind| add(kind.row().status, kind));
+    let is_of_response = |path: &str| path.starts_with("/v1/responses/{id}");
     match (route.answers, route.method, route.path) {
+        (_, _, path) if is_of_response(path) => {
+            add(404, Kind::InvalidRequest);
+            add(503, Kind::StoreUnavailable);
+        }
         (Answers::Stream, ..) => {
             CHAT.iter().for_each(|kind| add(kind.row().status, *kind));
             unread_body(&mut add);
@@ -295,7 +300,12 @@ fn is_encoding(path: &str) -> bool {
     let path = path.strip_prefix("/v1").unwrap_or(path);
     matches!(
         path,
-        "/tokenize" | "/detokenize" | "/embeddings" | "/rerank" | "/messages/count_tokens"
+        "/tokenize"
+            | "/detokenize"
+            | "/embeddings"
+            | "/rerank"
+            | "/messages/count_tokens"
+            | "/responses/input_tokens"
     )
 }
 

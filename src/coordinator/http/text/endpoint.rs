@@ -185,6 +185,11 @@ impl TextEndpoint {
         self.settings.heartbeat
     }
 
+    /// How long a request may take.
+    pub fn lifetime(&self) -> Duration {
+        self.settings.lifetime
+    }
+
     pub fn request(&self) -> RequestId {
         self.request
     }

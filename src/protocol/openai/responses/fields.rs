@@ -209,6 +209,25 @@ pub fn rows() -> Vec<FieldRow> {
     rows
 }
 
+/// Fields of a request that its response repeats, as JSON Schema.
+pub fn repeated() -> Vec<(String, Value)> {
+    let Value::Object(defaults) = defaults() else {
+        return Vec::new();
+    };
+    let schema = |name: &str| {
+        let field = FIELDS.iter().find(|field| field.name == name)?;
+        let mut schema = json!({"anyOf": [field.shape.schema(), {"type": "null"}]});
+        if name == "tools" {
+            schema = json!({"type": "array", "items": {"type": "object"}});
+        }
+        Some(schema)
+    };
+    let names = defaults.into_iter().map(|(name, _)| name);
+    names
+        .filter_map(|name| Some((name.clone(), schema(&name)?)))
+        .collect()
+}
+
 /// The request as JSON Schema.
 pub fn schema() -> Value {
     let mut schema = field::schema(FIELDS, &["model"]);

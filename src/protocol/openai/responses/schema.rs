@@ -62,7 +62,7 @@ fn item() -> Value {
 
 fn response() -> Value {
     let optional = |kind: &str| json!({"type": [kind, "null"]});
-    json!({
+    let mut schema = json!({
         "type": "object",
         "required": ["id", "object", "created_at", "status", "model", "output", "error", "incomplete_details", "usage"],
         "properties": {
@@ -80,7 +80,11 @@ fn response() -> Value {
             "usage": {"anyOf": [{"$ref": "#/components/schemas/ResponseUsage"}, {"type": "null"}]},
             "grid": {"$ref": "#/components/schemas/Generation"},
         },
-    })
+    });
+    for (name, repeated) in fields::repeated() {
+        schema["properties"][name] = repeated;
+    }
+    schema
 }
 
 fn usage() -> Value {
@@ -100,6 +104,7 @@ fn usage() -> Value {
 
 fn event() -> Value {
     let count = json!({"type": "integer", "minimum": 0});
+    let text = json!({"type": "string"});
     json!({
         "type": "object",
         "required": ["type", "sequence_number"],
@@ -111,7 +116,20 @@ fn event() -> Value {
             "item_id": {"type": "string"},
             "output_index": count,
             "content_index": count,
-            "delta": {"type": "string"},
+            "summary_index": count,
+            "part": {"type": "object"},
+            "delta": text,
+            "logprobs": {"type": "array", "items": {"type": "object"}},
+            "obfuscation": text,
+            "text": text,
+            "refusal": text,
+            "name": text,
+            "arguments": text,
+            "input": text,
+            "code": text,
+            "message": text,
+            "param": {"type": ["string", "null"]},
+            "error": {"type": "object"},
         },
     })
 }

@@ -1,9 +1,13 @@
 //! Responses that run without their client. What a restart of the coordinator cuts off begins again after it.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use axum::extract::FromRef;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use serde_json::Value;
+use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::accounts::{Accounts, Caller};
@@ -19,6 +23,9 @@ use muster_protocol::openai::responses::{Context, Intent, request_of};
 
 use super::create::{context, foreground, no_store, own_input, sources};
 use super::events;
+
+/// Between two looks for workers of a response that begins again.
+const RETRIED: Duration = Duration::from_secs(1);
 
 /// A response that is to be written.
 pub struct Run {
@@ -39,7 +46,15 @@ pub async fn start(
     let live = run.recording.live().clone();
     let heartbeat = run.endpoint.heartbeat();
     let beginning = run.recording.beginning();
-    let running = tasks.start(run.to_the_end());
+    let stopping = tasks.stopping();
+    // What a stop cuts off stays open on disk.
+    let running = async move {
+        stopping
+            .run_until_cancelled(run.to_the_end())
+            .await
+            .flatten()
+    };
+    let running = tasks.start(running);
     let Ok(response) = beginning.await else {
         let refused = running.await.ok().flatten();
         return Ok(refused.unwrap_or_else(|| internal().into_response()));
@@ -112,38 +127,86 @@ async fn begin_again(open: &Open, row: ResponseRow) -> Result<(), ApiError> {
     let (responses, tasks) = (Responses::from_ref(open), Tasks::from_ref(open));
     let owner = Store::from_ref(open).account(row.account).await;
     let owner = owner.map_err(|_| no_store())?.ok_or_else(internal)?;
-    let request = request_of(&row.id)
-        .and_then(|id| id.parse().ok())
-        .map(RequestId);
-    let endpoint = TextEndpoint::resumed(
-        open,
-        Caller::returning(owner),
-        request.ok_or_else(internal)?,
-    );
+    let request = request_of(&row.id).and_then(|id| id.parse().ok());
+    let request = request.map(RequestId).ok_or_else(internal)?;
+    let endpoint = TextEndpoint::resumed(open, Caller::returning(owner), request);
     let body = row.body.unwrap_or_default();
     let body: Value = serde_json::from_str(&body).map_err(|_| internal())?;
     let intent = Intent::of(&body);
     let sources = sources(&responses, &endpoint, &intent).await?;
     let input = own_input(&endpoint, &body, &sources);
     let recording = responses.record(row.account, &intent, input, Some(body.clone()));
-    let size = row.input.len().saturating_add(sources.bytes);
+    recording.resume(serde_json::from_str(&row.response).unwrap_or_default());
     let mut context = context(&Accounts::from_ref(open), &endpoint, &sources);
-    context.recorder = Some(std::sync::Arc::new(recording.clone()));
-    let run = Run {
-        incoming: endpoint.parsed(body, size)?,
+    context.recorder = Some(Arc::new(recording.clone()));
+    let again = Again {
+        size: row.input.len().saturating_add(sources.bytes),
         endpoint,
+        body,
         context,
         truncates: intent.truncates,
-        recording: recording.clone(),
+        recording,
     };
-    let earlier = serde_json::from_str(&row.response).unwrap_or_default();
-    tasks.start(async move {
-        if let Some(refused) = run.to_the_end().await {
-            let error = refused.extensions().get::<ApiError>().cloned();
-            recording.fail_as(earlier, &error.unwrap_or_else(internal));
-        }
-    });
+    let stopping = tasks.stopping();
+    tasks.start(async move { stopping.run_until_cancelled(again.until_served()).await });
     Ok(())
+}
+
+/// A response that begins again.
+struct Again {
+    endpoint: TextEndpoint,
+    body: Value,
+    size: usize,
+    context: Context,
+    truncates: bool,
+    recording: Recording,
+}
+
+impl Again {
+    /// Workers of the model may come back later than the coordinator.
+    async fn until_served(self) {
+        let began = Instant::now();
+        while let Err(error) = self.once().await {
+            if !is_worth_waiting(&error) || began.elapsed() > self.endpoint.lifetime() {
+                return self.recording.failed(&error);
+            }
+            let cancelled = self.recording.live().cancelled();
+            if cancelled
+                .run_until_cancelled(sleep(RETRIED))
+                .await
+                .is_none()
+            {
+                return self.recording.cancelled();
+            }
+        }
+    }
+
+    async fn once(&self) -> Result<(), ApiError> {
+        let run = Run {
+            endpoint: self.endpoint.clone(),
+            incoming: self.endpoint.parsed(self.body.clone(), self.size)?,
+            context: self.context.clone(),
+            truncates: self.truncates,
+            recording: self.recording.clone(),
+        };
+        match run.to_the_end().await {
+            None => Ok(()),
+            Some(refused) => {
+                let error = refused.extensions().get::<ApiError>().cloned();
+                Err(error.unwrap_or_else(internal))
+            }
+        }
+    }
+}
+
+fn is_worth_waiting(error: &ApiError) -> bool {
+    matches!(
+        error.failure.kind,
+        FailureKind::ModelNotFound
+            | FailureKind::ModelOffline
+            | FailureKind::NoWorker
+            | FailureKind::QueueFull
+    )
 }
 
 fn internal() -> ApiError {

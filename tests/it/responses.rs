@@ -1,0 +1,317 @@
+//! OpenAI's Responses API: stored, gone on from, in the background, and after a restart.
+
+use axum::body::Body;
+use axum::http::{Method, StatusCode};
+use muster::coordinator::accounts::{Roles, Scopes};
+use muster::protocol::job::{Body as JobBody, FailureKind, FinishReason, TextInput};
+use serde_json::{Value, json};
+
+use crate::support::app::{Answer, App, request};
+use crate::support::puppet::{Puppet, done, failed, started, text};
+
+const ROUTE: &str = "/v1/responses";
+
+fn with(fields: Value) -> Value {
+    let mut body = json!({"model": "tiny", "input": "hi"});
+    for (name, value) in fields.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    body
+}
+
+async fn call_as(app: &App, key: &str, method: Method, path: &str, body: &Value) -> Answer {
+    let bearer = format!("Bearer {key}");
+    let headers = [("authorization", bearer.as_str())];
+    let body = match method {
+        Method::POST => Body::from(body.to_string()),
+        _ => Body::empty(),
+    };
+    app.send(request(method, path, &headers, body)).await
+}
+
+async fn post(app: &App, body: &Value) -> Answer {
+    call_as(app, &app.key, Method::POST, ROUTE, body).await
+}
+
+async fn get(app: &App, path: &str) -> Answer {
+    let path = format!("{ROUTE}/{path}");
+    call_as(app, &app.key, Method::GET, &path, &Value::Null).await
+}
+
+async fn read(app: &App, path: &str) -> Value {
+    let answer = get(app, path).await;
+    assert_eq!(answer.status, StatusCode::OK, "{path}");
+    answer.json().await
+}
+
+/// A response that the worker answered with this text.
+async fn answered(app: &App, rig: &Puppet, body: &Value, word: &str) -> Value {
+    let words = [word];
+    let (answer, ()) = tokio::join!(post(app, body), rig.answer(&words));
+    assert_eq!(answer.status, StatusCode::OK);
+    answer.json().await
+}
+
+fn id(response: &Value) -> &str {
+    response["id"].as_str().unwrap()
+}
+
+/// Roles and contents of a job's messages.
+fn messages(body: &JobBody) -> Vec<String> {
+    let JobBody::Text(text) = body else {
+        panic!("a text job was wanted");
+    };
+    let TextInput::Chat(chat) = &text.input else {
+        panic!("a chat was wanted");
+    };
+    let shown = |message: &Value| {
+        format!(
+            "{}: {}",
+            message["role"].as_str().unwrap(),
+            message["content"].as_str().unwrap()
+        )
+    };
+    chat.messages.iter().map(shown).collect()
+}
+
+/// Waits until a background response has this status.
+async fn until(app: &App, id: &str, status: &str) -> Value {
+    for _ in 0..2000 {
+        let response = read(app, id).await;
+        if response["status"] == status {
+            return response;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    panic!("{id} is not {status}: {}", read(app, id).await);
+}
+
+fn names(stream: &str) -> Vec<&str> {
+    stream
+        .lines()
+        .filter_map(|line| line.strip_prefix("event: "))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_stored_response_is_read_listed_and_deleted_by_its_account_alone() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let response = answered(&app, &rig, &with(json!({"metadata": {"a": "b"}})), "Hello").await;
+    let id = id(&response).to_owned();
+    assert_eq!(response["output"][0]["content"][0]["text"], "Hello");
+    assert_eq!(
+        response["usage"]["input_tokens_details"]["cached_tokens"],
+        2
+    );
+    assert_eq!(read(&app, &id).await, response);
+    let items = read(&app, &format!("{id}/input_items")).await;
+    assert_eq!(items["data"][0]["content"][0]["text"], "hi");
+    assert_eq!(items["has_more"], false);
+
+    let other = app.account_with(Roles::USER, Scopes::ALL).await;
+    let path = format!("{ROUTE}/{id}");
+    for (method, path) in [
+        (Method::GET, path.clone()),
+        (Method::GET, format!("{path}/input_items")),
+        (Method::POST, format!("{path}/cancel")),
+        (Method::DELETE, path.clone()),
+    ] {
+        let answer = call_as(&app, &other, method, &path, &Value::Null).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}");
+    }
+    let going_on = with(json!({"previous_response_id": id}));
+    let answer = call_as(&app, &other, Method::POST, ROUTE, &going_on).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        answer.json().await["error"]["param"],
+        "previous_response_id"
+    );
+
+    let answer = call_as(&app, &app.key, Method::DELETE, &path, &Value::Null).await;
+    assert_eq!(answer.json().await["deleted"], true);
+    assert_eq!(get(&app, &id).await.status, StatusCode::NOT_FOUND);
+    let answer = call_as(&app, &app.key, Method::DELETE, &path, &Value::Null).await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_response_without_store_is_not_kept() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let response = answered(&app, &rig, &with(json!({"store": false})), "x").await;
+    assert_eq!(get(&app, id(&response)).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_conversation_goes_on_from_a_stored_response_also_after_a_restart() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let first = answered(
+        &app,
+        &rig,
+        &with(json!({"instructions": "Be brief."})),
+        "one",
+    )
+    .await;
+    let body = with(json!({"previous_response_id": id(&first), "input": "more"}));
+    let second = answered(&app, &rig, &body, "two").await;
+    drop(rig);
+    let app = app.anew().await;
+    let rig = Puppet::connect(&app.board).await;
+    let reference = second["output"][0]["id"].clone();
+    let input =
+        json!([{"type": "item_reference", "id": reference}, {"role": "user", "content": "c"}]);
+    for (body, expected) in [
+        (
+            with(json!({"previous_response_id": id(&second), "input": "last"})),
+            vec![
+                "user: hi",
+                "assistant: one",
+                "user: more",
+                "assistant: two",
+                "user: last",
+            ],
+        ),
+        (
+            with(json!({"input": input})),
+            vec!["assistant: two", "user: c"],
+        ),
+    ] {
+        let (answer, offer) = tokio::join!(post(&app, &body), async {
+            let offer = rig.offer().await;
+            rig.say(&offer, [started(), text("x"), done(FinishReason::Stop)])
+                .await;
+            offer
+        });
+        assert_eq!(answer.status, StatusCode::OK);
+        assert_eq!(messages(&offer.job.body), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_is_stored_when_it_ends_and_fails_with_its_response() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let body = with(json!({"stream": true}));
+    let (answer, ()) = tokio::join!(post(&app, &body), rig.answer(&["a"]));
+    let stream = answer.text().await;
+    let (_, last) = stream.rsplit_once("data: ").unwrap();
+    let last: Value = serde_json::from_str(last.trim()).unwrap();
+    assert_eq!(read(&app, id(&last["response"])).await, last["response"]);
+
+    let (answer, ()) = tokio::join!(post(&app, &body), async {
+        let offer = rig.offer().await;
+        let end = failed(FailureKind::InvalidRequest, "no such thing");
+        rig.say(&offer, [started(), text("a"), end]).await;
+    });
+    let stream = answer.text().await;
+    let names = names(&stream);
+    assert_eq!(names[names.len() - 2..], ["response.failed", "error"]);
+}
+
+#[tokio::test]
+async fn a_background_response_is_polled_and_its_events_are_streamed_from_any_of_them_on() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let answer = post(&app, &with(json!({"background": true}))).await;
+    let response = answer.json().await;
+    assert_eq!(response["status"], "queued");
+    let id = id(&response).to_owned();
+    let offer = rig.offer().await;
+    rig.say(&offer, [started(), text("a")]).await;
+    until(&app, &id, "in_progress").await;
+    let running = get(&app, &format!("{id}?stream=true&starting_after=1")).await;
+    rig.say(&offer, [text("b"), done(FinishReason::Stop)]).await;
+    let stream = running.text().await;
+    assert_eq!(names(&stream)[0], "response.in_progress");
+    assert_eq!(*names(&stream).last().unwrap(), "response.completed");
+    let response = until(&app, &id, "completed").await;
+    assert_eq!(response["output"][0]["content"][0]["text"], "ab");
+    let ended = get(&app, &format!("{id}?stream=true")).await.text().await;
+    assert!(ended.ends_with(&stream));
+    assert_eq!(names(&ended)[..2], ["response.created", "response.queued"]);
+    assert_eq!(read(&app, &id).await["background"], true);
+}
+
+#[tokio::test]
+async fn a_background_response_is_cancelled_on_its_worker() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let response = post(&app, &with(json!({"background": true})))
+        .await
+        .json()
+        .await;
+    let offer = rig.offer().await;
+    rig.say(&offer, [started(), text("a")]).await;
+    let path = format!("{ROUTE}/{}/cancel", id(&response));
+    let cancel = call_as(&app, &app.key, Method::POST, &path, &Value::Null);
+    let (answer, ()) = tokio::join!(cancel, rig.cancelled(&offer));
+    assert_eq!(answer.json().await["status"], "cancelled");
+    assert_eq!(read(&app, id(&response)).await["status"], "cancelled");
+    let again = call_as(&app, &app.key, Method::POST, &path, &Value::Null).await;
+    assert_eq!(again.json().await["status"], "cancelled");
+
+    let response = answered(&app, &rig, &with(json!({})), "x").await;
+    let path = format!("{ROUTE}/{}/cancel", id(&response));
+    let answer = call_as(&app, &app.key, Method::POST, &path, &Value::Null).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_background_response_begins_again_after_a_restart() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let response = post(&app, &with(json!({"background": true})))
+        .await
+        .json()
+        .await;
+    let offer = rig.offer().await;
+    rig.say(&offer, [started(), text("lost")]).await;
+    drop(rig);
+    let app = app.anew().await;
+    // It waits for the workers to come back.
+    until(&app, id(&response), "queued").await;
+    let rig = Puppet::connect(&app.board).await;
+    rig.answer(&["Hello"]).await;
+    let response = until(&app, id(&response), "completed").await;
+    assert_eq!(response["output"][0]["content"][0]["text"], "Hello");
+}
+
+#[tokio::test]
+async fn a_background_request_that_nobody_can_serve_is_refused_at_once() {
+    let app = App::start().await;
+    let _rig = Puppet::connect(&app.board).await;
+    let answer = post(&app, &with(json!({"background": true, "model": "other"}))).await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+    let answer = post(&app, &with(json!({"background": true, "store": false}))).await;
+    assert_eq!(answer.json().await["error"]["param"], "background");
+}
+
+#[tokio::test]
+async fn truncation_drops_the_oldest_items_until_the_input_fits() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let long = "word ".repeat(5000);
+    let mut input = vec![json!({"role": "user", "content": long})];
+    input.extend((0..4).map(|index| json!({"role": "user", "content": format!("{index}")})));
+    let body = with(json!({"input": input}));
+    let answer = post(&app, &body).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        answer.json().await["error"]["code"],
+        "context_length_exceeded"
+    );
+    let body = with(json!({"input": input, "truncation": "auto"}));
+    let (answer, offer) = tokio::join!(post(&app, &body), async {
+        let offer = rig.offer().await;
+        rig.say(&offer, [started(), text("x"), done(FinishReason::Stop)])
+            .await;
+        offer
+    });
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(
+        messages(&offer.job.body),
+        ["user: 0", "user: 1", "user: 2", "user: 3"]
+    );
+}
