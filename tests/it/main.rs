@@ -6,6 +6,8 @@
 )]
 
 #[cfg(feature = "coordinator")]
+mod account;
+#[cfg(feature = "coordinator")]
 mod accounts;
 mod bench;
 #[cfg(feature = "coordinator")]

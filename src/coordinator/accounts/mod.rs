@@ -302,6 +302,11 @@ impl Accounts {
         self.inner.store.keys().await
     }
 
+    /// Those of one account, the oldest first.
+    pub async fn keys_of(&self, account: AccountId) -> Result<Vec<KeyRow>, StorageError> {
+        self.inner.store.keys_of(account).await
+    }
+
     /// Whether anybody holds a key that opens something now.
     pub async fn has_good_key(&self) -> Result<bool, StorageError> {
         let now = wall_clock();

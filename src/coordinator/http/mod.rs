@@ -14,6 +14,7 @@
 //! | `descriptor`, `health`, `status`, `metrics`, `openapi` | the service about itself |
 //! | `openai`, `anthropic` | routes of OpenAI's and Anthropic's API |
 //! | `pricing` | the prices of models |
+//! | `account` | an account, its keys, workers and jobs |
 //! | `text` | text requests of every dialect, from the body to the reply |
 //! | `models`, `params`, `workers` | who is online |
 //! | `jobs`, `progress` | one job: cancelled, and how far it is |
@@ -25,6 +26,7 @@
 //! | `unbuilt` | what comes later, and says so |
 //! | [`serve`] | connections: accepting, TLS, slow peers, draining |
 
+mod account;
 mod address;
 mod anthropic;
 mod auth;
@@ -82,6 +84,8 @@ const SUBMIT: Who = Who::Key(Scopes::INFERENCE_SUBMIT);
 const KNOWN: Who = Who::Key(Scopes::NONE);
 const CONNECT: Who = Who::Key(Scopes::WORKER_CONNECT);
 const READ: Who = Who::Key(Scopes::ACCOUNT_READ);
+/// Routes that create and revoke keys of an account.
+const KEYS: Who = Who::Key(Scopes::ACCOUNT_MANAGE);
 /// Routes that change money, users, shared keys, workers, teams, styles, collections or messages.
 const MANAGE: Who = Who::Key(Scopes::INFERENCE_SUBMIT.with(Scopes::ACCOUNT_MANAGE));
 const MODERATE: Who = Who::Role(
@@ -183,9 +187,13 @@ pub const ROUTES: &[Route] = &[
     Route::post("/v1/generate",              SUBMIT,      Unbuilt, "Generate an image with few settings.", || post(unbuilt::answer)),
     Route::get("/v1/media/results",          SUBMIT,      Unbuilt, "Get a media result again.", || get(unbuilt::answer)),
     Route::get("/v1/pricing",                Who::Anyone, Json,    "List the prices of models in USD.", || get(pricing::show)),
-    Route::get("/v1/account",                READ,        Unbuilt, "Get your account.", || get(unbuilt::answer)),
+    Route::get("/v1/account",                READ,        Json,    "Get your account.", || get(account::show)),
+    Route::get("/v1/account/keys",           READ,        Json,    "List the keys of your account.", || get(account::keys::list)),
+    Route::post("/v1/account/keys",          KEYS,        Json,    "Create a key of your account.", || post(account::keys::create)),
+    Route::delete("/v1/account/keys/{id}",   KEYS,        Json,    "Revoke a key of your account.", || delete(account::keys::revoke)),
+    Route::get("/v1/account/workers",        READ,        Json,    "List your workers.", || get(account::workers::list)),
+    Route::get("/v1/account/jobs",           READ,        Json,    "List the latest ended jobs of your account.", || get(account::jobs::list)),
     Route::get("/v1/account/credits",        READ,        Unbuilt, "Get your spendable credits.", || get(unbuilt::answer)),
-    Route::get("/v1/account/workers",        READ,        Unbuilt, "List your workers.", || get(unbuilt::answer)),
 
     Route::post("/api/v2/generate/text/async",          SUBMIT,      Json,    "Submit a text request.", || post(legacy::ask)).at_most(ASKING),
     Route::get("/api/v2/generate/text/status/{id}",     Who::Anyone, Json,    "Get the status and results of a text request.", || get(legacy::status)).at_most(TEXTS),

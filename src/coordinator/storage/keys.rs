@@ -98,6 +98,12 @@ impl Store {
         all(sqlx::query(select_keys!("ORDER BY keys.id")), &self.readers).await
     }
 
+    /// All keys of an account, the oldest first.
+    pub async fn keys_of(&self, account: AccountId) -> Result<Vec<KeyRow>, StorageError> {
+        let rows = sqlx::query(select_keys!("WHERE keys.account = $1 ORDER BY keys.id"));
+        all(rows.bind(account.0), &self.readers).await
+    }
+
     /// The next keys that changed after this revision, in the order of their changes.
     pub async fn keys_changed_after(&self, revision: i64) -> Result<Vec<KeyRow>, StorageError> {
         let rows = sqlx::query(select_keys!(

@@ -92,7 +92,7 @@ pub use people::{
     Promotion, Records,
 };
 pub use ratings::RatingRow;
-pub use recent::RecentJob;
+pub use recent::{AccountJob, RecentJob};
 pub use requests::{Dues, OpenRequest, RequestRow, ResultRow, Wanted};
 pub use responses::ResponseRow;
 pub use revisions::Topic;

@@ -1,9 +1,10 @@
-//! The jobs that were delivered last, for the public list: nothing of their clients, their prompts or their results.
+//! The latest jobs, without prompts and results: those that were delivered, for the public list, and those of an
+//! account, for its owner.
 
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use muster_protocol::job::{Kudos, UnixMillis};
+use muster_protocol::job::{AccountId, JobId, Kudos, UnixMillis};
 
 use super::rows::{Stored, all};
 use super::{StorageError, Store};
@@ -39,6 +40,60 @@ impl Store {
     pub async fn recent_jobs(&self, most: u32) -> Result<Vec<RecentJob>, StorageError> {
         let rows = sqlx::query(RECENT).bind(MOST_LOOKED_AT);
         all(rows.bind(i64::from(most)), &self.readers).await
+    }
+}
+
+/// An ended job as its account sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountJob {
+    pub job: String,
+    pub kind: String,
+    pub model: String,
+    pub state: String,
+    pub reason: String,
+    pub prompt_tokens: i64,
+    pub completion_tokens: i64,
+    pub charge: Kudos,
+    pub accepted_at: UnixMillis,
+    pub total_millis: i64,
+}
+
+/// Job ids begin with their moment, so that they order jobs of one millisecond.
+const OF_ACCOUNT: &str = "SELECT job, kind, model, state, reason, prompt_tokens, completion_tokens, charge, \
+     accepted_at, total_ms FROM settled WHERE account = $1 \
+     AND ($2 = '' OR accepted_at < COALESCE((SELECT accepted_at FROM settled WHERE job = $2), 0) \
+     OR (accepted_at = COALESCE((SELECT accepted_at FROM settled WHERE job = $2), 0) AND job < $2)) \
+     ORDER BY accepted_at DESC, job DESC LIMIT $3";
+
+impl Store {
+    /// The latest ended jobs of an account, the newest first, or those that come after one of them. Nothing comes
+    /// after a job that is not remembered.
+    pub async fn jobs_of(
+        &self,
+        account: AccountId,
+        before: Option<JobId>,
+        most: u32,
+    ) -> Result<Vec<AccountJob>, StorageError> {
+        let before = before.map(|job| job.to_string()).unwrap_or_default();
+        let rows = sqlx::query(OF_ACCOUNT).bind(account.0).bind(before);
+        all(rows.bind(i64::from(most)), &self.readers).await
+    }
+}
+
+impl Stored for AccountJob {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        Ok(Self {
+            job: row.try_get("job")?,
+            kind: row.try_get("kind")?,
+            model: row.try_get("model")?,
+            state: row.try_get("state")?,
+            reason: row.try_get("reason")?,
+            prompt_tokens: row.try_get("prompt_tokens")?,
+            completion_tokens: row.try_get("completion_tokens")?,
+            charge: Kudos(row.try_get("charge")?),
+            accepted_at: UnixMillis(row.try_get("accepted_at")?),
+            total_millis: row.try_get("total_ms")?,
+        })
     }
 }
 

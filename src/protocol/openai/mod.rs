@@ -6,12 +6,14 @@
 //! | [`completions`] | completions of prompts without roles |
 //! | [`encode`] | requests that read and do not write |
 //! | [`responses`] | the Responses API |
+//! | [`account`] | bodies of account routes |
 //! | [`json`] | untrusted bytes to JSON, with what is wrong said |
 //! | [`error`] | a failure in OpenAI's shape |
 //! | `field`, [`shape`], [`nearest`] | fields declared once: reading, refusing and describing them |
 //! | `problem` | what is wrong with a request, and where |
 //! | `text` | JSON strings written straight into a buffer |
 
+pub mod account;
 pub mod chat;
 pub mod completions;
 pub mod encode;

@@ -281,6 +281,11 @@ fn of_other(route: &Route, failures: &mut Failures) {
             add(409, Kind::InvalidRequest);
             add(503, Kind::StoreUnavailable);
         }
+        (_, "POST", "/v1/account/keys") => {
+            unread_body(&mut add);
+            add(409, Kind::InvalidRequest);
+        }
+        (_, _, "/v1/account/keys/{id}") => add(404, Kind::InvalidRequest),
         (_, "POST", path) if is_encoding(path) => {
             CHAT.iter().for_each(|kind| add(kind.row().status, *kind));
             unread_body(&mut add);

@@ -5,10 +5,12 @@
 //! | `operation` | one route as an OpenAPI operation: tag, parameters, body, replies |
 //! | `service` | bodies and replies of `/v1` and of the service routes |
 //! | `statistics` | the same for status, statistics, jobs and styles |
+//! | `account` | the same for accounts |
 //! | `horde` | the same for `/api/v2`, from the tables of that API |
 //! | `failures` | statuses and stable codes of each route |
 //! | `docs.html` | a page that reads the document and sends requests |
 
+mod account;
 mod failures;
 mod horde;
 mod operation;

@@ -7,12 +7,14 @@ use serde_json::{Map, Value, json};
 use crate::http::route::{Answers, Route, Who};
 
 use super::{failures, horde, service};
+use muster_protocol::anthropic::{COUNT_TOKENS, MESSAGES};
 
 const NOT_IMPLEMENTED: &str = "Not implemented";
 
 #[rustfmt::skip]
 pub const TAGS: &[(&str, &str)] = &[
     ("OpenAI API", "Chat completions, embeddings, reranking, tokens and models, for OpenAI libraries."),
+    ("Account", "The account of a key: its keys, workers and jobs."),
     ("Workers", "Connected workers and the WebSocket of workers."),
     ("AI Horde: text", "Text requests and text jobs."),
     ("AI Horde: images", "Image requests and image jobs."),
@@ -30,6 +32,7 @@ pub const TAGS: &[(&str, &str)] = &[
 /// The first prefix that fits decides.
 #[rustfmt::skip]
 const TAG_OF: &[(&str, &str)] = &[
+    ("/v1/account", "Account"),
     ("/v1/status", "Service"),
     ("/v1/stats", "Service"),
     ("/v1/jobs", "Service"),
@@ -272,7 +275,7 @@ fn contents(all: Vec<Content>) -> Value {
 fn failure(route: &Route, status: u16, codes: &BTreeSet<&'static str>) -> Value {
     let schema = match route.path {
         _ if route.is_legacy() => "HordeError",
-        muster_protocol::anthropic::MESSAGES => "AnthropicError",
+        MESSAGES | COUNT_TOKENS => "AnthropicError",
         _ => "Error",
     };
     let mut failure = json!({

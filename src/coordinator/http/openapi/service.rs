@@ -16,7 +16,7 @@ use muster_protocol::openai::responses::RESPONSES;
 use muster_protocol::openai::responses::schema as responses;
 
 use super::operation::{Content, RouteBodies, header, query, reference};
-use super::statistics;
+use super::{account, statistics};
 
 const PAGES: &str = "text/html";
 const IMAGES: [&str; 3] = ["image/webp", "image/png", "image/jpeg"];
@@ -25,6 +25,7 @@ pub fn path_parameter(route: &Route) -> String {
     let about = match route.path {
         "/v1/models/{*id}" => "Model name; with /params after it, its parameters.",
         path if path.starts_with(RESPONSES) => "Response id.",
+        "/v1/account/keys/{id}" => "Key id, as the list of keys shows it.",
         "/v1/jobs/{id}/cancel" => "Job id, from the header X-Job-Id.",
         _ => "Object id, from a signed link.",
     };
@@ -103,6 +104,7 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
         ("POST", "/rerank" | "/v1/rerank") => json("Reranking"),
         ("POST", "/api/v2/dev/test-user") => json("TestUser"),
         ("PUT", "/media/{*id}") => json("MediaUpload"),
+        _ if account::reply(route).is_some() => account::reply(route).map(json)?,
         _ if statistics::reply(route).is_some() => statistics::reply(route).map(json)?,
         _ => match route.answers {
             Answers::Html => success(vec![Content::of(PAGES, json!({"type": "string"}))]),
@@ -113,6 +115,8 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
         },
     };
     let (mut parameters, mut body) = (statistics::parameters(route), Vec::new());
+    parameters.extend(account::parameters(route));
+    body.extend(account::body(route).map(|name| Content::json(reference(name))));
     match (route.method, route.path) {
         ("GET", "/v1/models") => {
             parameters.push(query("type", "string", "all: list models of every type."));
@@ -222,6 +226,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("TestUser", test_user()),
     ]);
     schemas.extend(statistics::schemas());
+    schemas.extend(account::schemas());
     schemas
 }
 

@@ -260,7 +260,7 @@ fn model_params() -> Value {
 }
 
 /// Every property is always there.
-fn all(properties: Value) -> Value {
+pub(super) fn all(properties: Value) -> Value {
     all_but(&[], properties)
 }
 
@@ -274,12 +274,12 @@ fn all_but(optional: &[&str], properties: Value) -> Value {
     object(properties.clone(), &names)
 }
 
-fn about(mut schema: Value, description: &str) -> Value {
+pub(super) fn about(mut schema: Value, description: &str) -> Value {
     schema["description"] = description.into();
     schema
 }
 
-fn number() -> Value {
+pub(super) fn number() -> Value {
     json!({"type": "number"})
 }
 
@@ -287,6 +287,6 @@ fn amount() -> Value {
     json!({"type": ["number", "null"]})
 }
 
-fn flag() -> Value {
+pub(super) fn flag() -> Value {
     json!({"type": "boolean"})
 }

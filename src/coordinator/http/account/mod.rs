@@ -1,0 +1,74 @@
+//! `/v1/account`: what the owner of a key sees and changes of the account. Every reply to a key is `no-store`
+//! (`entrance`).
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `keys` | the keys of the account: listed, created, revoked |
+//! | `workers` | its workers |
+//! | `jobs` | its latest jobs, without their contents |
+
+pub mod jobs;
+pub mod keys;
+pub mod workers;
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use serde_json::{Value, json};
+
+use super::auth::Admitted;
+use super::reply::Reply;
+use crate::accounts::{Accounts, Caller};
+use crate::error::ApiError;
+use crate::state::DoorSettings;
+use crate::storage::{StorageError, Store};
+use muster_protocol::job::FailureKind;
+
+/// The caller of an account route. Keys that are bound to a worker lie in its configuration, so they see nothing here.
+pub struct Member(pub Arc<Caller>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Member {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Admitted(caller) = Admitted::from_request_parts(parts, state).await?;
+        if caller.worker_name.is_none() {
+            return Ok(Self(caller));
+        }
+        let message = "a key that is bound to a worker does not open the account: use another key";
+        Err(ApiError::new(FailureKind::AccessDenied, message))
+    }
+}
+
+/// `GET /v1/account`
+pub async fn show(
+    State(accounts): State<Accounts>,
+    State(store): State<Store>,
+    State(settings): State<Arc<DoorSettings>>,
+    Member(caller): Member,
+) -> Result<Reply, ApiError> {
+    let kudos = store.balance(caller.account).await.map_err(unavailable)?;
+    let keys = accounts.keys_of(caller.account).await;
+    let keys: Vec<Value> = keys.map_err(unavailable)?.iter().map(keys::entry).collect();
+    Ok(Reply(json!({
+        "account_id": caller.account.0.to_string(),
+        "username": &*caller.name,
+        "kudos": kudos.0 as f64 / 1000.0,
+        // Kudos are not paid out, and nobody signs in by other services.
+        "wallet": null,
+        "payout_wallet": null,
+        "identities": [],
+        "payout": null,
+        "keys": keys,
+        "limits": {
+            "requests_per_minute": settings.requests_per_minute,
+            "chat_messages": settings.chat_messages,
+        },
+    })))
+}
+
+pub fn unavailable(_: StorageError) -> ApiError {
+    let message = "reading the account failed: the database does not answer; retry later";
+    ApiError::new(FailureKind::StoreUnavailable, message)
+}

@@ -1,0 +1,157 @@
+//! Bodies and replies of account routes.
+
+use serde_json::{Value, json};
+
+use super::operation::query;
+use super::service::{count, list, text, texts, word};
+use super::statistics::{about, all, flag, number};
+use crate::http::route::Route;
+use muster_protocol::openai::account::KEY_FIELDS;
+use muster_protocol::openai::field;
+
+/// The schema of the reply of a route that is described here.
+pub fn reply(route: &Route) -> Option<&'static str> {
+    Some(match (route.method, route.path) {
+        ("GET", "/v1/account") => "Account",
+        ("GET", "/v1/account/keys") => "AccountKeys",
+        ("POST", "/v1/account/keys") => "NewAccountKey",
+        ("DELETE", "/v1/account/keys/{id}") => "RevokedKey",
+        ("GET", "/v1/account/workers") => "AccountWorkers",
+        ("GET", "/v1/account/jobs") => "AccountJobs",
+        _ => return None,
+    })
+}
+
+/// The schema of the body that it takes.
+pub fn body(route: &Route) -> Option<&'static str> {
+    Some(match (route.method, route.path) {
+        ("POST", "/v1/account/keys") => "AccountKeyRequest",
+        _ => return None,
+    })
+}
+
+pub fn parameters(route: &Route) -> Vec<Value> {
+    match (route.method, route.path) {
+        ("GET", "/v1/account/jobs") => {
+            let mut limit = query("limit", "integer", "Number of jobs.");
+            limit["schema"] =
+                json!({"type": "integer", "minimum": 1, "maximum": 200, "default": 50});
+            let before = "Job id: list the jobs accepted before it; next_before of the last page.";
+            vec![limit, query("before", "string", before)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+pub fn schemas() -> Vec<(&'static str, Value)> {
+    vec![
+        ("Account", account()),
+        (
+            "AccountKeys",
+            all(json!({"count": count(), "keys": list(&key())})),
+        ),
+        ("AccountKeyRequest", field::schema(KEY_FIELDS, &[])),
+        ("NewAccountKey", new_key()),
+        ("RevokedKey", revoked_key()),
+        ("AccountWorkers", workers()),
+        ("AccountJobs", jobs()),
+    ]
+}
+
+fn account() -> Value {
+    let none = || json!({"type": "null"});
+    all(json!({
+        "account_id": text(),
+        "username": about(text(), "Display name."),
+        "kudos": number(),
+        "wallet": none(),
+        "payout_wallet": none(),
+        "identities": list(&json!({})),
+        "payout": none(),
+        "keys": list(&key()),
+        "limits": all(json!({
+            "requests_per_minute": about(maybe_count(), "Generation requests per key; null: no limit."),
+            "chat_messages": about(count(), "Messages of one chat request."),
+        })),
+    }))
+}
+
+fn key() -> Value {
+    all(json!({
+        "id": about(text(), "Not a secret."),
+        "label": text(),
+        "scopes": texts(),
+        "worker": about(maybe_text(), "Name of the only worker that the key connects."),
+        "created": text(),
+        "last_used": about(json!({"type": "null"}), "Not recorded."),
+        "expires": maybe_text(),
+        "revoked": flag(),
+    }))
+}
+
+fn new_key() -> Value {
+    all(json!({
+        "api_key": about(text(), "The key; shown once."),
+        "id": text(),
+        "label": text(),
+        "purpose": word(&["inference"]),
+        "scopes": texts(),
+        "worker": maybe_text(),
+        "expires": maybe_text(),
+    }))
+}
+
+fn revoked_key() -> Value {
+    all(json!({
+        "id": text(),
+        "revoked": flag(),
+        "count": about(count(), "Keys that this request revoked: 0 if it was revoked before."),
+    }))
+}
+
+fn workers() -> Value {
+    let worker = all(json!({
+        "name": text(),
+        "type": text(),
+        "models": texts(),
+        "den_earned": about(number(), "Kudos."),
+        "jobs_completed": count(),
+        "last_seen": maybe_text(),
+        "maintenance": flag(),
+        "online": flag(),
+    }));
+    all(json!({
+        "count": count(),
+        "online": count(),
+        "den_earned": about(number(), "Kudos."),
+        "jobs_completed": count(),
+        "workers": list(&worker),
+    }))
+}
+
+fn jobs() -> Value {
+    let job = all(json!({
+        "id": text(),
+        "model": text(),
+        "kind": text(),
+        "state": word(&["delivered", "failed", "cancelled", "expired"]),
+        "reason": about(text(), "Finish reason, or code of the failure."),
+        "prompt_tokens": count(),
+        "completion_tokens": count(),
+        "kudos": about(number(), "What the job cost in kudos."),
+        "created": text(),
+        "duration_s": number(),
+    }));
+    all(json!({
+        "jobs": list(&job),
+        "next_before": about(maybe_text(), "before of the next page; null at the end."),
+    }))
+}
+
+fn maybe_text() -> Value {
+    json!({"type": ["string", "null"]})
+}
+
+fn maybe_count() -> Value {
+    json!({"type": ["integer", "null"], "minimum": 0})
+}
