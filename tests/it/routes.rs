@@ -30,6 +30,7 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
     // A signed link to one object stands for the key.
     ("PUT", "/media/{*id}"),
     ("POST", "/v1/chat/completions"),
+    ("POST", "/v1/completions"),
     ("POST", "/tokenize"),
     ("POST", "/v1/tokenize"),
     ("POST", "/detokenize"),
@@ -42,6 +43,7 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
     ("DELETE", "/v1/responses/{id}"),
     ("POST", "/v1/responses/{id}/cancel"),
     ("POST", "/v1/messages"),
+    ("POST", "/v1/messages/count_tokens"),
     ("POST", "/v1/images/generations"),
     ("POST", "/v1/videos/generations"),
     ("POST", "/v1/audio/generations"),
@@ -64,7 +66,8 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
 ];
 
 /// A body that says nothing is a bad request.
-const ENCODE: [&str; 7] = [
+const ENCODE: [&str; 8] = [
+    "/v1/messages/count_tokens",
     "/tokenize",
     "/v1/tokenize",
     "/detokenize",
@@ -491,7 +494,14 @@ async fn the_descriptor_names_endpoints_that_work() {
     );
     let endpoints = descriptor["endpoints"].as_object().unwrap();
     let names: Vec<&str> = endpoints.keys().map(String::as_str).collect();
-    let expected = ["openai", "models", "worker_ws", "health"];
+    let expected = [
+        "openai",
+        "anthropic",
+        "models",
+        "pricing",
+        "worker_ws",
+        "health",
+    ];
     assert_eq!(names, expected);
     for endpoint in endpoints.values() {
         let (method, path) = endpoint.as_str().unwrap().split_once(' ').unwrap();

@@ -67,18 +67,17 @@ pub async fn pass(
         request.extensions_mut().insert(proxied);
     }
     let is_own = is_for_one(request.headers());
+    let is_anthropic = is_anthropic(request.uri().path());
     let mut response = if let Some(why) = refused_origin(&settings, &request) {
         unbuilt::refuse(403, why.to_owned(), request.uri().path())
     } else if is_preflight(&request) {
         preflight(request.headers())
     } else {
-        let is_anthropic = is_anthropic(request.uri().path());
-        let response = run(request, next, &name).await;
-        match is_anthropic {
-            true => reply::in_anthropics_envelope(response, &name),
-            false => response,
-        }
+        run(request, next, &name).await
     };
+    if is_anthropic {
+        response = reply::in_anthropics_envelope(response, &name);
+    }
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, name);
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, ANY);
