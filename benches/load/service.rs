@@ -41,7 +41,9 @@ impl Service {
             ])
             .arg(folder.path())
             .args(more)
-            .env("MUSTER_SERVE_QUEUE", "200000");
+            .env("MUSTER_SERVE_QUEUE", "200000")
+            // All clients have one key.
+            .env("MUSTER_SERVE_TEXTS_IN_FLIGHT", "0");
         if std::env::args().any(|word| word == "postgres") {
             command.env("MUSTER_SERVE_DATABASE", database());
         }
