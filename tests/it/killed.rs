@@ -159,6 +159,8 @@ pub struct Stream {
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
     child: Process,
     text: String,
+    /// Of a tool call.
+    arguments: String,
     usage: Value,
 }
 
@@ -170,6 +172,7 @@ impl Stream {
             lines,
             child,
             text: String::new(),
+            arguments: String::new(),
             usage: Value::Null,
         }
     }
@@ -189,6 +192,10 @@ impl Stream {
             self.text += chunk["choices"][0]["delta"]["content"]
                 .as_str()
                 .unwrap_or_default();
+            self.arguments +=
+                chunk["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"]
+                    .as_str()
+                    .unwrap_or_default();
             if chunk["usage"].is_object() {
                 self.usage = chunk["usage"].clone();
             }
@@ -201,6 +208,18 @@ impl Stream {
         while self.text.len() < 20 {
             assert!(self.read(), "it ended with {:?}", self.text);
         }
+    }
+
+    pub fn read_some_arguments(&mut self) {
+        while self.arguments.len() < 20 {
+            assert!(self.read(), "it ended with {:?}", self.arguments);
+        }
+    }
+
+    pub fn read_all_arguments(mut self) -> String {
+        while self.read() {}
+        let _ = self.child.0.wait();
+        self.arguments
     }
 
     pub fn read_all(mut self) -> (String, Value) {

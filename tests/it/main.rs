@@ -30,6 +30,8 @@ mod extensions;
 mod fit;
 #[cfg(feature = "coordinator")]
 mod hostile_sockets;
+#[cfg(feature = "coordinator")]
+mod hostile_texts;
 mod hub;
 mod isolation;
 #[cfg(feature = "coordinator")]

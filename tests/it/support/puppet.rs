@@ -120,6 +120,22 @@ impl Puppet {
         }
     }
 
+    /// The same for many, in any order.
+    pub async fn cancelled_all(&self, offers: &[Offer]) {
+        let mut left: Vec<&Offer> = offers.iter().collect();
+        while !left.is_empty() {
+            match self.order().await {
+                Order::Cancel { job, .. } => {
+                    let place = left.iter().position(|offer| offer.job.id == job);
+                    let offer = left.swap_remove(place.unwrap());
+                    self.say(offer, [done(FinishReason::Cancelled)]).await;
+                }
+                Order::Ack { .. } | Order::Got { .. } => {}
+                other => panic!("a cancel was wanted, found {other:?}"),
+            }
+        }
+    }
+
     pub async fn say(&self, offer: &Offer, said: impl IntoIterator<Item = Event>) {
         let inputs = said.into_iter().map(|event| {
             Input::Frame(Frame {

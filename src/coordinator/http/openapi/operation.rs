@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::http::route::{Answers, Route, Who};
+use muster_protocol::anthropic::{COUNT_TOKENS, MESSAGES};
 
 use super::{failures, horde, service};
 use muster_protocol::anthropic::{COUNT_TOKENS, MESSAGES};

@@ -1,8 +1,11 @@
 //! Tools, which of them may or must be called, and the older functions, which become the same.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use crate::job::{Capabilities, ToolChoice};
+use crate::openai::nearest::shortened;
 use crate::openai::shape::kind;
 use crate::openai::{Problem, Shape, field};
 
@@ -39,6 +42,8 @@ pub fn settle(tools: Vec<Value>, choice: Option<Value>) -> Result<Settled, Probl
     for (index, tool) in tools.iter().enumerate() {
         demands.extend(check_tool(&format!("tools[{index}]"), tool)?);
     }
+    let functions = tools.iter().map(|tool| &tool["function"]);
+    check_names(functions, |index| format!("tools[{index}].function.name"))?;
     agree(tools, choice, demands, ["tools", "tool_choice"])
 }
 
@@ -46,6 +51,7 @@ pub fn settle_functions(functions: Vec<Value>, choice: Option<Choice>) -> Result
     for (index, function) in functions.iter().enumerate() {
         check_function(&format!("functions[{index}]"), function)?;
     }
+    check_names(&functions, |index| format!("functions[{index}].name"))?;
     let tools = functions
         .into_iter()
         .map(|function| json!({"type": "function", "function": function}));
@@ -55,6 +61,23 @@ pub fn settle_functions(functions: Vec<Value>, choice: Option<Choice>) -> Result
         Vec::new(),
         ["functions", "function_call"],
     )
+}
+
+/// A call could be of either of two functions with one name.
+fn check_names<'a>(
+    functions: impl IntoIterator<Item = &'a Value>,
+    param: impl Fn(usize) -> String,
+) -> Result<(), Problem> {
+    let mut seen = HashSet::new();
+    for (index, function) in functions.into_iter().enumerate() {
+        let name = function["name"].as_str().unwrap_or_default();
+        if !seen.insert(name) {
+            let param = param(index);
+            let message = format!("{param}: another function is called {:?}", shortened(name));
+            return Err(Problem::invalid(param, message));
+        }
+    }
+    Ok(())
 }
 
 /// `"auto"`, `"none"` or `{"name": …}`
