@@ -63,7 +63,7 @@ settings! {
         price_version: Option<String>; unset "a digest of the prices",
         /// Accepted /v1 generation requests per account and UTC day for accounts without paid credits. Set it when strangers have keys.
         free_requests_per_day: Option<usize> where (1..=1_000_000); unset "no limit",
-        /// Free credits in USD per account and UTC day, spent before paid ones. They do not add up.
+        /// Free credits in USD per account and UTC day, spent before paid ones; unspent ones expire.
         free_credits_per_day_usd: Usd = 0,
         /// Maximum waiting and running texts per account on /v1; 0 means no such limit. Raise it for accounts of whole services.
         texts_in_flight: usize where (0..=1_000_000) = 24,

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use muster::config::{
-    Config, ConfigError, CoordinatorConfig, Environment, Flag, Loaded, Quantization, Setting,
-    Sources, example, sections,
+    Config, ConfigError, CoordinatorConfig, Environment, Flag, Loaded, PriceConfig, Quantization,
+    Setting, Sources, example, sections,
 };
 
 use proptest::prelude::*;
@@ -118,6 +118,7 @@ fn every_setting_is_in_the_example_and_every_line_of_it_is_a_setting() {
     let known = sections()
         .into_iter()
         .flatten()
+        .chain(PriceConfig::SETTINGS)
         .chain(CoordinatorConfig::SETTINGS);
     assert_eq!(
         in_example,
@@ -137,6 +138,7 @@ fn every_setting_says_what_it_is() {
     for setting in sections()
         .into_iter()
         .flatten()
+        .chain(PriceConfig::SETTINGS)
         .chain(CoordinatorConfig::SETTINGS)
     {
         assert!(

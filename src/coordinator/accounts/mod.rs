@@ -6,6 +6,7 @@
 //! | `login`, `lookup` | by what an operator names an account, and which account is meant |
 //! | `key` | how a key looks, and the digest that is stored in its place |
 //! | `server_secret`, `seal` | the secret of this server, and what is sealed under it |
+//! | `thoughts` | thoughts of models that clients keep, signed or sealed |
 //! | `caller` | who has been let in |
 //! | `means` | what accounts have, as far as the callers in memory need it |
 //! | `cache` | the callers in memory, so that no request costs a query |
@@ -25,6 +26,7 @@ mod roles;
 mod scopes;
 mod seal;
 mod server_secret;
+mod thoughts;
 
 #[cfg(test)]
 mod tests;
@@ -38,6 +40,7 @@ pub use roles::{Rank, Roles};
 pub use scopes::Scopes;
 pub use seal::{Seal, Sealed};
 pub use server_secret::{OpenError, SecretError, SecretSource};
+pub use thoughts::Thoughts;
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use serde_json::json;
 
-use crate::accounts::{Accounts, Caller};
+use crate::accounts::{Accounts, Caller, Thoughts};
 use crate::error::ApiError;
 use crate::http::body::Whole;
 use crate::http::openai::encode::Encoder;
@@ -15,8 +15,6 @@ use crate::http::room::Memory;
 use crate::http::text::TextEndpoint;
 use muster_protocol::anthropic::{self, Purpose, Signer};
 use muster_protocol::openai::encode::TokenizeRequest;
-
-use super::signatures::Signatures;
 
 pub async fn create(
     State(accounts): State<Accounts>,
@@ -48,5 +46,5 @@ pub async fn count_tokens(
 }
 
 fn signer(accounts: &Accounts, caller: &Caller) -> Arc<dyn Signer> {
-    Arc::new(Signatures::new(accounts, caller.account))
+    Arc::new(Thoughts::new(accounts, caller.account))
 }

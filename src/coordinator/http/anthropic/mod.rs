@@ -4,8 +4,6 @@
 //! | --- | --- |
 //! | `messages` | messages |
 //! | `models` | the list of models for Anthropic's clients |
-//! | `signatures` | signatures of thoughts |
 
 pub mod messages;
 pub mod models;
-mod signatures;

@@ -8,7 +8,6 @@ use crate::http::route::{Answers, Route, Who};
 use muster_protocol::anthropic::{COUNT_TOKENS, MESSAGES};
 
 use super::{failures, horde, service};
-use muster_protocol::anthropic::{COUNT_TOKENS, MESSAGES};
 
 const NOT_IMPLEMENTED: &str = "Not implemented";
 

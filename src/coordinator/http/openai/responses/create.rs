@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use crate::accounts::Accounts;
+use crate::accounts::{Accounts, Thoughts};
 use crate::error::ApiError;
 use crate::http::body::Whole;
 use crate::http::openai::encode::Encoder;
@@ -21,7 +21,6 @@ use muster_protocol::openai::encode::TokenizeRequest;
 use muster_protocol::openai::responses::{self, Context, Intent, stored_input};
 
 use super::background;
-use super::thoughts::Thoughts;
 
 /// Of all items, this part is dropped at a time until the input fits the model.
 const DROPPED_PART: usize = 8;

@@ -6,10 +6,8 @@
 //! | `background` | those that run without their client, and go on after a restart |
 //! | `events` | the events of a background response, from any of them on |
 //! | `stored` | responses that are read, listed, cancelled and deleted |
-//! | `thoughts` | reasoning that only its account can give back |
 
 pub mod background;
 pub mod create;
 mod events;
 pub mod stored;
-mod thoughts;
