@@ -128,6 +128,7 @@ impl Network {
             durable: false,
             prefixes: vec![self.issued as u64 % 1000],
             original: None,
+            price: None,
         };
         self.put(Input::Submit(Submission {
             jobs: vec![Arc::new(job)],

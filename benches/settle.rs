@@ -146,6 +146,7 @@ fn settlement() -> Settlement {
         paid_tokens: 100,
         reward: Kudos(970),
         charge: Kudos(970 + FEE.0),
+        cost: None,
         timing: Timing {
             accepted_at: UnixMillis(1_800_000_000_000),
             queued: Some(Duration::from_millis(1)),

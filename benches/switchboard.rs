@@ -258,6 +258,7 @@ fn job() -> Job {
         durable: false,
         prefixes: Vec::new(),
         original: None,
+        price: None,
     }
 }
 

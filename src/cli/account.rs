@@ -1,4 +1,4 @@
-//! `worker account`: who has accounts with a coordinator and what they may do, also while it runs.
+//! `worker account`: who has accounts with a coordinator, what they may do and what they can spend, also while it runs.
 
 use clap::Subcommand;
 use serde::Serialize;
@@ -6,19 +6,23 @@ use serde::Serialize;
 use super::coordinator::open::{Missing, StoreArgs};
 use super::table::Table;
 use super::{Exit, Failure, Root, output};
+use crate::config::Usd;
 use crate::coordinator::accounts::{Accounts, Lookup, Roles};
+use crate::coordinator::billing::MicroUsd;
+use crate::coordinator::clock::wall_clock;
 use crate::coordinator::display_name::{FORBIDDEN, is_readable};
 use crate::coordinator::people::Alias;
-use crate::coordinator::storage::{AccountRow, RoleChange};
+use crate::coordinator::storage::{AccountRow, CreditGrant, CreditKind, RoleChange, Store};
 use crate::protocol::job::AccountId;
 
 const EXAMPLES: &str = "\
 Examples:
   worker account list                         logins, names, roles and kudos of all accounts
   worker account roles alice user moderator   make the account with the login alice a moderator
-  worker account roles bob#7 user             the same for account 7, display name bob";
+  worker account roles bob#7 user             the same for account 7, display name bob
+  worker account credit alice 5               add 5 USD of paid credits to the account with the login alice";
 
-/// List the accounts of a coordinator and set their roles.
+/// List the accounts of a coordinator, set their roles and add credits.
 ///
 /// An account has a login and a display name. The operator chooses the login, which is unique and never changes. The
 /// user may change the display name at any time, and several accounts may share one. Commands take a login, name#id
@@ -37,6 +41,7 @@ pub struct Args {
 enum Command {
     List(ListArgs),
     Roles(RolesArgs),
+    Credit(CreditArgs),
 }
 
 /// List all accounts.
@@ -56,6 +61,32 @@ struct RolesArgs {
     roles: Vec<Roles>,
 }
 
+/// Add credits to an account.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  worker account credit alice 5\n  worker account credit alice 0.50 --promotional"
+)]
+struct CreditArgs {
+    /// The account: a login, name#id or #id.
+    #[arg(value_name = "ACCOUNT", value_parser = account_name)]
+    account: String,
+    /// Amount in USD, with at most six decimal places.
+    #[arg(value_name = "USD", value_parser = amount)]
+    amount: MicroUsd,
+    /// Add promotional credits, which are spent before paid ones.
+    #[arg(long)]
+    promotional: bool,
+}
+
+/// What an account can spend.
+#[derive(Serialize)]
+struct CreditReport {
+    id: i64,
+    login: Option<String>,
+    paid_usd: f64,
+    promotional_usd: f64,
+}
+
 #[derive(Serialize)]
 struct AccountReport {
     id: i64,
@@ -68,13 +99,15 @@ struct AccountReport {
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let json = args.store.json;
-    args.store
-        .with(root, Missing::Refused, async |_, accounts| {
-            match &args.command {
-                Command::List(_) => list(accounts, json).await,
-                Command::Roles(args) => change(args, accounts, json).await,
-            }
-        })
+    args.store.with(
+        root,
+        Missing::Refused,
+        async |store, accounts| match &args.command {
+            Command::List(_) => list(accounts, json).await,
+            Command::Roles(args) => change(args, accounts, json).await,
+            Command::Credit(args) => credit(args, store, accounts, json).await,
+        },
+    )
 }
 
 async fn list(accounts: &Accounts, json: bool) -> Result<(), Failure> {
@@ -106,6 +139,42 @@ async fn change(args: &RolesArgs, accounts: &Accounts, json: bool) -> Result<(),
         }
         RoleChange::Done => output::line(format!("{name} now has the roles {}", listed(roles))),
     }
+}
+
+async fn credit(
+    args: &CreditArgs,
+    store: &Store,
+    accounts: &Accounts,
+    json: bool,
+) -> Result<(), Failure> {
+    let Some(account) = find(&args.account, accounts).await? else {
+        return Err(no_account(&args.account));
+    };
+    let grant = CreditGrant {
+        account: account.id,
+        amount: args.amount,
+        kind: match args.promotional {
+            true => CreditKind::Promotional,
+            false => CreditKind::Paid,
+        },
+        now: wall_clock(),
+    };
+    let now = store.add_credits(grant).await?;
+    let report = CreditReport {
+        id: account.id.0,
+        paid_usd: now.paid.usd(),
+        promotional_usd: now.promotional.usd(),
+        login: account.login.clone(),
+    };
+    if json {
+        return output::json(&report);
+    }
+    output::line(format!(
+        "{} now has {} USD of paid and {} USD of promotional credits",
+        shown(&account),
+        report.paid_usd,
+        report.promotional_usd
+    ))
 }
 
 /// The account that was named, none if there is none, and a refusal where only a display name was given.
@@ -168,6 +237,15 @@ pub fn account_name(text: &str) -> Result<String, String> {
 
 /// Longer ones are cut in the store.
 const LONGEST_NAME: usize = 200;
+
+fn amount(text: &str) -> Result<MicroUsd, String> {
+    let amount = Usd::parse(text).filter(|amount| amount.micro > 0);
+    let micro = amount.and_then(|amount| i64::try_from(amount.micro).ok());
+    micro.map(MicroUsd).ok_or_else(|| {
+        "must be an amount in USD from 0.000001 to 1000000 with at most six decimal places, such as 2.50"
+            .to_owned()
+    })
+}
 
 pub fn role(text: &str) -> Result<Roles, String> {
     Roles::named(text).ok_or_else(|| format!("known roles: {}", listed(Roles::ALL)))

@@ -148,6 +148,11 @@ impl Config {
                 format!("{name} has two prices in [[serve.price]]: keep one"),
             );
         }
+        let is_charging = |serve: &ServeConfig| serve.charging != Charging::Off;
+        if serve.as_ref().is_some_and(is_charging) && prices.as_ref().is_some_and(Vec::is_empty) {
+            let what = "serve.charging needs prices: without [[serve.price]] every request that is charged is refused";
+            reader.problem_about("serve.charging", what.to_owned());
+        }
         let coordinators = reader.each(CoordinatorConfig::SECTION, CoordinatorConfig::read_one);
         Some(Self {
             worker: worker?,

@@ -61,9 +61,9 @@ settings! {
         charged_accounts: Vec<String> = [],
         /// Version of the prices, as /v1/pricing shows it. Change it with each change of a price.
         price_version: Option<String>; unset "a digest of the prices",
-        /// Accepted /v1 generation requests per account and UTC day for accounts without paid credits. Set it when strangers have keys.
-        free_requests_per_day: Option<usize> where (1..=1_000_000); unset "no limit",
-        /// Free credits in USD per account and UTC day, spent before paid ones; unspent ones expire.
+        /// Accepted /v1 generation requests per account and UTC day for accounts without paid credits; 0 means no such limit. Set it when strangers have keys.
+        free_requests_per_day: Option<usize> where (0..=1_000_000); unset "200 with charging, otherwise no limit",
+        /// Free credits in USD per account and UTC day, spent before paid ones; unused credits end with the day.
         free_credits_per_day_usd: Usd = 0,
         /// Maximum waiting and running texts per account on /v1; 0 means no such limit. Raise it for accounts of whole services.
         texts_in_flight: usize where (0..=1_000_000) = 24,
@@ -111,6 +111,8 @@ impl ServeConfig {
             serve.two_certificates(),
             serve.strange_database(),
             serve.nameless_client(),
+            serve.idle_allowlist(),
+            serve.free_without_charging(),
         ];
         let mut is_right = true;
         for (name, what) in wrong.into_iter().flatten() {
@@ -160,6 +162,28 @@ impl ServeConfig {
             "serve.blocked_clients must contain \"name\" or \"name:version\", found {client:?}"
         );
         Some(("serve.blocked_clients", what))
+    }
+
+    /// An empty allowlist, or a list that no mode reads.
+    fn idle_allowlist(&self) -> Option<Wrong> {
+        let what = match (self.charging, self.charged_accounts.is_empty()) {
+            (Charging::Allowlist, true) => {
+                "serve.charging is allowlist and serve.charged_accounts is empty: list accounts or choose off"
+            }
+            (Charging::Off | Charging::On, false) => {
+                "serve.charged_accounts needs serve.charging = \"allowlist\""
+            }
+            _ => return None,
+        };
+        Some(("serve.charged_accounts", what.to_owned()))
+    }
+
+    fn free_without_charging(&self) -> Option<Wrong> {
+        let is_idle = self.charging == Charging::Off && self.free_credits_per_day_usd.micro > 0;
+        is_idle.then(|| {
+            let what = "serve.free_credits_per_day_usd needs serve.charging: without it requests cost no credits";
+            ("serve.free_credits_per_day_usd", what.to_owned())
+        })
     }
 
     /// The certificate chain and its key, where both are set.

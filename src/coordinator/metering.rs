@@ -151,6 +151,16 @@ impl Meter {
     }
 }
 
+/// Tokens of a job's prompt, as they are counted at its end.
+pub async fn count_of_prompt(job: Arc<Job>) -> u32 {
+    if is_short(&job, &Output::default()) && TABLES.get().is_some() {
+        return count_prompt(&job).0;
+    }
+    let counting = spawn_blocking(move || count_prompt(&job).0);
+    // A panic there leaves it uncounted.
+    counting.await.unwrap_or_default()
+}
+
 /// Loads the tables, which takes a while, on a thread of its own.
 pub fn warm_up() {
     spawn_blocking(|| count(""));

@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 use tracing::{info, warn};
 
 use super::accounts::{Accounts, NewKey, NoAdministrator, OpenError, SecretError, SecretSource};
+use super::billing::release_lost;
 use super::condition::{Condition, Phase};
 use super::dispatch::Facts;
 use super::egress::Egress;
@@ -344,6 +345,7 @@ pub async fn doors(
     let webhooks = Webhooks::start(Egress::new(), store.clone(), media.clone(), tasks);
     let requests = Requests::start(switchboard.clone(), store.clone(), webhooks, tasks);
     requests.restore(&names, &media, UNWRITTEN).await?;
+    release_lost(store.clone(), settings.lifetime, tasks).await?;
     let moderation = Moderation::open(store.clone(), rules, tasks).await?;
     let guards = (rigs.clone(), moderation.clone());
     let messages = Messages::open(store.clone(), rigs.clone(), &settings.name, tasks).await?;

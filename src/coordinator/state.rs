@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::accounts::{Accounts, Caller};
 use super::address::{Network, Networks};
-use super::billing::PriceBook;
+use super::billing::{Charging, MicroUsd, PriceBook};
 use super::condition::Condition;
 use super::documents::Documents;
 use super::kudos::Prices;
@@ -120,6 +120,12 @@ pub struct DoorSettings {
     pub sizes: Prices,
     /// What models cost in money.
     pub price_book: PriceBook,
+    /// Which accounts pay for their requests.
+    pub charging: Charging,
+    /// Free credits of an account and UTC day.
+    pub free_credits_per_day: MicroUsd,
+    /// Requests of an account without paid credits in a UTC day.
+    pub free_requests_per_day: Option<u32>,
     /// Fields of chat requests that are left aside where they would be refused.
     pub ignored_fields: IgnoredFields,
     /// Whether prompts go to strangers' workers without the credentials in them.
@@ -192,6 +198,9 @@ impl Default for DoorSettings {
             names: Names::default(),
             sizes: Prices::default(),
             price_book: PriceBook::default(),
+            charging: Charging::Off,
+            free_credits_per_day: MicroUsd(0),
+            free_requests_per_day: None,
             ignored_fields: IgnoredFields::None,
             scrub_secrets: true,
             chat_messages: 500,

@@ -3,10 +3,19 @@
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{KeyOrder, Roles, Scopes};
+use muster::coordinator::billing::{Charging, MicroUsd, PriceBook, Rates};
+use muster::coordinator::clock::wall_clock;
+use muster::coordinator::state::DoorSettings;
+use muster::coordinator::storage::{
+    CreditGrant, CreditHold, CreditKind, CreditOutcome, RequestCount,
+};
+use muster::protocol::job::{
+    Capabilities, EncodeResult, Event, FailureKind, FinishReason, JobId, UnixMillis, Vector,
+};
 use serde_json::{Value, json};
 
-use super::support::app::{Answer, App, request};
-use super::support::puppet::Puppet;
+use super::support::app::{Answer, App, PATIENCE, request};
+use super::support::puppet::{Puppet, done, failed, started, text};
 
 async fn call(app: &App, key: &str, method: Method, path: &str, body: Option<Value>) -> Answer {
     let body = body.map_or(Body::empty(), |body| body.to_string().into());
@@ -30,6 +39,11 @@ fn chat(fields: Value) -> Value {
         body[name] = value.clone();
     }
     body
+}
+
+async fn post_chat(app: &App, key: &str, body: &Value) -> Answer {
+    let path = "/v1/chat/completions";
+    call(app, key, Method::POST, path, Some(body.clone())).await
 }
 
 #[tokio::test]
@@ -185,4 +199,273 @@ async fn an_account_lists_its_own_jobs_page_by_page() {
     }
     let workers = get(&app, &app.key, "/v1/account/workers").await;
     assert_eq!(workers["count"], 0);
+}
+
+/// Prices of the only model: 1 USD per million prompt tokens, and 2 of the output.
+fn charging() -> DoorSettings {
+    let usd = |usd: i64| Some(MicroUsd(usd * 1_000_000));
+    let rates = Rates {
+        input_per_mtok: usd(1),
+        output_per_mtok: usd(2),
+        per_image: usd(1),
+        ..Rates::default()
+    };
+    DoorSettings {
+        charging: Charging::On,
+        price_book: PriceBook::new(None).with("tiny", ["small"], rates),
+        ..DoorSettings::default()
+    }
+}
+
+/// Adds paid credits to the account of this key.
+async fn pay(app: &App, key: &str, micro: i64) {
+    let grant = CreditGrant {
+        account: app.accounts.authenticate(key).await.unwrap().account,
+        amount: MicroUsd(micro),
+        kind: CreditKind::Paid,
+        now: wall_clock(),
+    };
+    app.store.add_credits(grant).await.unwrap();
+}
+
+/// The paid balance and the sum of holds.
+async fn money(app: &App, key: &str) -> (i64, i64) {
+    let credits = get(app, key, "/v1/account/credits").await;
+    let micro = |value: &Value| value.as_i64().unwrap();
+    (
+        micro(&credits["paid"]["balance_micro"]),
+        micro(&credits["held_micro"]),
+    )
+}
+
+#[tokio::test]
+async fn a_text_costs_its_tokens_and_the_rest_of_the_hold_is_given_back() {
+    let app = App::with(charging()).await;
+    let rig = Puppet::connect(&app.board).await;
+    let key = app.account_with(Roles::USER, Scopes::ALL).await;
+    pay(&app, &key, 1000).await;
+    let body = chat(json!({"max_tokens": 100}));
+    let (answer, ()) = tokio::join!(post_chat(&app, &key, &body), async {
+        let offer = rig.offer().await;
+        let (paid, held) = money(&app, &key).await;
+        // The prompt is some tokens long, the output at most a hundred.
+        assert!((201..230).contains(&held), "{held}");
+        assert_eq!(paid + held, 1000);
+        rig.say(
+            &offer,
+            [text("hello"), text(" world"), done(FinishReason::Stop)],
+        )
+        .await;
+    });
+    assert_eq!(answer.status, StatusCode::OK);
+    let jobs = get(&app, &key, "/v1/account/jobs").await;
+    let cost = jobs["jobs"][0]["cost_micro"].as_i64().unwrap();
+    assert!((5..34).contains(&cost), "{cost}");
+    assert_eq!(money(&app, &key).await, (1000 - cost, 0));
+}
+
+#[tokio::test]
+async fn a_request_without_the_credits_is_402_in_every_dialect() {
+    let app = App::with(charging()).await;
+    let _rig = Puppet::connect(&app.board).await;
+    let key = app.account_with(Roles::USER, Scopes::ALL).await;
+    pay(&app, &key, 10).await;
+    let message = json!({"model": "tiny", "max_tokens": 100, "messages": [{"role": "user", "content": "hi"}]});
+    let prompt = json!({"model": "tiny", "max_tokens": 100, "prompt": "hi"});
+    for (path, body) in [
+        ("/v1/chat/completions", &message),
+        ("/v1/completions", &prompt),
+        ("/v1/messages", &message),
+    ] {
+        let refused = call(&app, &key, Method::POST, path, Some(body.clone())).await;
+        assert_eq!(refused.status, StatusCode::PAYMENT_REQUIRED, "{path}");
+        let refused = refused.json().await;
+        assert_eq!(refused["error"]["code"], "insufficient_credits", "{path}");
+        assert_eq!(refused["error"]["type"], "billing_error", "{path}");
+        let is_anthropic = refused.get("type").is_some();
+        assert_eq!(is_anthropic, path == "/v1/messages");
+    }
+    assert_eq!(money(&app, &key).await, (10, 0));
+}
+
+#[tokio::test]
+async fn a_model_without_a_price_is_402_while_it_is_online_and_charged() {
+    let app = App::with(charging()).await;
+    let _rig = Puppet::serving(&app.board, "rare", Capabilities::default()).await;
+    let key = app.account_with(Roles::USER, Scopes::ALL).await;
+    pay(&app, &key, 1000).await;
+    let mut body = chat(json!({}));
+    body["model"] = "rare".into();
+    let refused = post_chat(&app, &key, &body).await;
+    assert_eq!(refused.status, StatusCode::PAYMENT_REQUIRED);
+    body["model"] = "unknown".into();
+    let refused = post_chat(&app, &key, &body).await;
+    assert_eq!(refused.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_failed_or_refused_text_costs_nothing() {
+    let app = App::with(charging()).await;
+    let key = app.account_with(Roles::USER, Scopes::ALL).await;
+    pay(&app, &key, 1000).await;
+    let body = chat(json!({"max_tokens": 10}));
+    let refused = post_chat(&app, &key, &body).await;
+    assert!(refused.status.is_client_error() || refused.status.is_server_error());
+    assert_eq!(money(&app, &key).await, (1000, 0));
+    let rig = Puppet::connect(&app.board).await;
+    let (answer, ()) = tokio::join!(post_chat(&app, &key, &body), async {
+        let offer = rig.offer().await;
+        let failure = failed(FailureKind::ContextLengthExceeded, "too long");
+        rig.say(&offer, [failure]).await;
+    });
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert_eq!(money(&app, &key).await, (1000, 0));
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_pays_for_what_it_got() {
+    let app = App::with(charging()).await;
+    let rig = Puppet::connect(&app.board).await;
+    let key = app.account_with(Roles::USER, Scopes::ALL).await;
+    pay(&app, &key, 1000).await;
+    let body = chat(json!({"max_tokens": 100, "stream": true}));
+    let (answer, offer) = tokio::join!(post_chat(&app, &key, &body), async {
+        let offer = rig.offer().await;
+        rig.say(&offer, [started(), text("one"), text(" two")])
+            .await;
+        offer
+    });
+    drop(answer);
+    rig.cancelled(&offer).await;
+    let settled = async {
+        loop {
+            let (paid, held) = money(&app, &key).await;
+            if held == 0 {
+                return 1000 - paid;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let cost = tokio::time::timeout(PATIENCE, settled).await.unwrap();
+    assert!((5..34).contains(&cost), "{cost}");
+}
+
+#[tokio::test]
+async fn embeddings_cost_their_prompt_and_tokens_nothing() {
+    let app = App::with(charging()).await;
+    let key = app.account_with(Roles::USER, Scopes::ALL).await;
+    let rig = Puppet::serving(
+        &app.board,
+        "tiny",
+        Capabilities::EMBED.with(Capabilities::TOKENIZE),
+    )
+    .await;
+    let body = json!({"model": "tiny", "input": "hello world"});
+    let path = "/v1/embeddings";
+    let refused = call(&app, &key, Method::POST, path, Some(body.clone())).await;
+    assert_eq!(refused.status, StatusCode::PAYMENT_REQUIRED);
+    pay(&app, &key, 1000).await;
+    let vector = Event::Encoded(Box::new(EncodeResult::Vectors(vec![Vector(vec![1.0])])));
+    let (answer, ()) = tokio::join!(call(&app, &key, Method::POST, path, Some(body)), async {
+        let offer = rig.offer().await;
+        rig.say(&offer, [vector, done(FinishReason::Stop)]).await;
+    });
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(money(&app, &key).await, (998, 0));
+}
+
+#[tokio::test]
+async fn without_charging_nothing_is_held_or_charged() {
+    let app = App::with(DoorSettings {
+        charging: Charging::allowlist(["alice"]),
+        ..charging()
+    })
+    .await;
+    let rig = Puppet::connect(&app.board).await;
+    let body = chat(json!({}));
+    let (answer, ()) = tokio::join!(app.chat(&body), rig.answer(&["hello"]));
+    assert_eq!(answer.status, StatusCode::OK);
+    let jobs = get(&app, &app.key, "/v1/account/jobs").await;
+    assert_eq!(jobs["jobs"][0]["cost_micro"], Value::Null);
+    let credits = get(&app, &app.key, "/v1/account/credits").await;
+    assert_eq!(credits["charging_enabled"], false);
+    assert_eq!(credits["charging_mode"], "allowlist");
+    let account = get(&app, &app.key, "/v1/account").await;
+    assert_eq!(account["charging"]["charged"], false);
+}
+
+#[tokio::test]
+async fn a_quote_says_what_a_request_costs_and_who_pays_for_it() {
+    let app = App::with(DoorSettings {
+        free_credits_per_day: MicroUsd(100),
+        ..charging()
+    })
+    .await;
+    pay(&app, &app.key, 1_000_000).await;
+    let quote = async |body: Value| {
+        let path = "/v1/account/credits/quote";
+        let answer = call(&app, &app.key, Method::POST, path, Some(body)).await;
+        assert_eq!(answer.status, StatusCode::OK);
+        answer.json().await
+    };
+    let text = quote(json!({"model": "small", "prompt_tokens": 100, "max_tokens": 50})).await;
+    assert_eq!(text["estimate"]["cost_micro"], 200);
+    assert_eq!(text["estimate"]["from_daily_micro"], 100);
+    assert_eq!(text["estimate"]["from_paid_micro"], 100);
+    assert_eq!(text["estimate"]["balance_sufficient"], true);
+    let images = quote(json!({"model": "tiny", "modality": "image", "n": 4})).await;
+    assert_eq!(images["estimate"]["cost_usd"], 4.0);
+    assert_eq!(images["estimate"]["shortfall_micro"], 2_999_900);
+    assert_eq!(images["estimate"]["balance_sufficient"], false);
+    for unpriced in [
+        json!({"model": "other"}),
+        json!({"model": "tiny", "modality": "3d"}),
+    ] {
+        let estimate = &quote(unpriced).await["estimate"];
+        assert_eq!(estimate["priced"], false);
+        assert_eq!(estimate["reason"], "no_price");
+    }
+}
+
+#[tokio::test]
+async fn free_requests_of_a_day_end_with_429_until_midnight() {
+    let app = App::with(DoorSettings {
+        free_requests_per_day: Some(1),
+        ..DoorSettings::default()
+    })
+    .await;
+    let key = app.account_with(Roles::USER, Scopes::ALL).await;
+    let body = chat(json!({}));
+    // What no worker takes is not counted.
+    assert!(!post_chat(&app, &key, &body).await.status.is_success());
+    let rig = Puppet::connect(&app.board).await;
+    let (answer, ()) = tokio::join!(post_chat(&app, &key, &body), rig.answer(&["hello"]));
+    assert_eq!(answer.status, StatusCode::OK);
+    let refused = post_chat(&app, &key, &body).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+    let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=86_400).contains(&wait), "{wait}");
+    let credits = get(&app, &key, "/v1/account/credits").await;
+    assert_eq!(credits["free_requests"]["remaining"], 0);
+    pay(&app, &key, 1).await;
+    let (answer, ()) = tokio::join!(post_chat(&app, &key, &body), rig.answer(&["hello"]));
+    assert_eq!(answer.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn credits_that_were_held_when_the_process_died_are_released_at_the_next_start() {
+    let app = App::with(charging()).await;
+    pay(&app, &app.key, 1000).await;
+    let account = app.accounts.authenticate(&app.key).await.unwrap().account;
+    let hold = CreditHold {
+        account,
+        jobs: vec![(JobId::random(), MicroUsd(400))],
+        allowance: MicroUsd(0),
+        count: RequestCount::Uncounted,
+        now: UnixMillis(wall_clock().0 - 1),
+    };
+    assert_eq!(app.store.hold_credits(hold).await, Ok(CreditOutcome::Held));
+    assert_eq!(money(&app, &app.key).await, (600, 400));
+    let app = app.anew().await;
+    assert_eq!(money(&app, &app.key).await, (1000, 0));
 }

@@ -40,6 +40,35 @@ fn the_roles_of_an_account_are_shown_and_changed() {
 }
 
 #[test]
+fn credits_are_added_to_an_account() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    run(folder, &["key", "create", "--account", "alice"]).ok();
+    let said = run(folder, &["account", "credit", "alice", "2.5"]).ok();
+    assert_eq!(
+        said,
+        "alice#1 now has 2.5 USD of paid and 0 USD of promotional credits\n"
+    );
+    let more = [
+        "account",
+        "credit",
+        "alice",
+        "0.000001",
+        "--promotional",
+        "--json",
+    ];
+    let said: Value = serde_json::from_str(&run(folder, &more).ok()).unwrap();
+    let wanted = json!({"id": 1, "login": "alice", "paid_usd": 2.5, "promotional_usd": 0.000001});
+    assert_eq!(said, wanted);
+    for wrong in ["0", "0.0000001", "much"] {
+        let wrong = ["account", "credit", "--promotional", "alice", wrong];
+        run(folder, &wrong).fails(2, "amount in USD");
+    }
+    run(folder, &["account", "credit", "bob", "1"])
+        .fails(66, "no account has the login or number bob");
+}
+
+#[test]
 fn misuse_of_accounts_is_refused_with_advice() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -285,6 +285,31 @@ fn a_wrong_value_is_named_with_its_line_and_what_was_wanted() {
 }
 
 #[test]
+fn charging_that_would_do_nothing_or_refuse_everything_is_refused() {
+    check(
+        "[serve]\ncharging = \"on\"\n",
+        "worker.toml:2: serve.charging needs prices: without [[serve.price]] every request that is charged is refused",
+    );
+    let price =
+        "[[serve.price]]\nmodel = \"tiny\"\ninput_per_mtok_usd = 1\noutput_per_mtok_usd = 2\n";
+    check(
+        &format!("[serve]\ncharging = \"allowlist\"\n{price}"),
+        "worker.toml: serve.charging is allowlist and serve.charged_accounts is empty: list accounts or choose off",
+    );
+    check(
+        &format!("[serve]\ncharging = \"on\"\ncharged_accounts = [\"alice\"]\n{price}"),
+        "worker.toml:3: serve.charged_accounts needs serve.charging = \"allowlist\"",
+    );
+    check(
+        "[serve]\nfree_credits_per_day_usd = 0.5\n",
+        "worker.toml:2: serve.free_credits_per_day_usd needs serve.charging: without it requests cost no credits",
+    );
+    let allowed =
+        format!("[serve]\ncharging = \"allowlist\"\ncharged_accounts = [\"alice\"]\n{price}");
+    assert!(load(&allowed, &[], &[]).is_ok());
+}
+
+#[test]
 fn a_quantization_is_a_word_that_the_catalog_knows_in_any_case() {
     let known: Vec<&str> = muster::catalog::quantizations().collect();
     assert_eq!(Quantization::WORDS, known);

@@ -49,6 +49,7 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
     ("POST", "/v1/audio/generations"),
     ("POST", "/v1/generate"),
     ("POST", "/v1/jobs/{id}/cancel"),
+    ("POST", "/v1/account/credits/quote"),
     ("POST", "/api/v2/generate/text/async"),
     ("DELETE", "/api/v2/generate/text/status/{id}"),
     ("POST", "/api/v2/generate/text/pop"),
@@ -108,7 +109,9 @@ fn is_admitted(route: &Route, status: StatusCode) -> bool {
         (_, "/v1/models/{*id}" | "/v1/jobs/{id}/cancel" | "/v1/account/keys/{id}") => {
             StatusCode::NOT_FOUND
         }
-        (_, "/v1/account/keys") if route.method == "POST" => StatusCode::BAD_REQUEST,
+        (_, "/v1/account/keys" | "/v1/account/credits/quote") if route.method == "POST" => {
+            StatusCode::BAD_REQUEST
+        }
         // The key is bound to no worker, and none is named.
         (_, "/v1/workers/self") => StatusCode::BAD_REQUEST,
         _ if is_legacy => {

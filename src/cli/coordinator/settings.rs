@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::{certificate, documents};
 use crate::catalog::Catalog;
 use crate::cli::{Exit, Failure};
-use crate::config::{Config, Networks, Usd};
+use crate::config::{Charging as Mode, Config, Networks, ServeConfig, Usd};
 use crate::coordinator::accounts::{ANONYMOUS, SecretSource};
 use crate::coordinator::address::Network;
-use crate::coordinator::billing::{MicroUsd, PriceBook, Rates};
+use crate::coordinator::billing::{Charging, MicroUsd, PriceBook, Rates};
 use crate::coordinator::media::{BucketSettings, MediaSettings, PlaceSettings};
 use crate::coordinator::names::Names;
 use crate::coordinator::rigs::Quotas;
@@ -18,12 +18,16 @@ use crate::coordinator::{Settings, TlsFiles, dispatch, kudos};
 use crate::protocol::job::Kudos;
 use crate::protocol::openai::chat::IgnoredFields;
 
+/// Of an account and UTC day, where users pay.
+const USUAL_FREE_REQUESTS: usize = 200;
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// What goes for tests of other programs: no limits, and users on demand.
 pub fn for_development(config: &Config) -> Result<Settings, Failure> {
     let mut settings = of(config)?;
     settings.doors.requests_per_minute = None;
+    settings.doors.charging = Charging::Off;
+    settings.doors.free_requests_per_day = None;
     settings.doors.rate_limits = false;
     settings.dispatch.in_flight_limit = None;
     settings.dispatch.direct_text_limit = None;
@@ -68,6 +72,9 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             names: Names::of(names(&catalog)),
             sizes: prices(&catalog),
             price_book: price_book(config),
+            charging: charging(serve),
+            free_credits_per_day: micro_usd(serve.free_credits_per_day_usd),
+            free_requests_per_day: free_requests(serve),
             chat_messages: serve.chat_messages,
             responses_kept: DAY * u32::try_from(serve.responses_days).unwrap_or(u32::MAX),
             polled_texts: serve.polled_texts,
@@ -151,6 +158,25 @@ fn price_book(config: &Config) -> PriceBook {
         let aliases = price.aliases.iter().map(String::as_str);
         book.with(&price.model, aliases, rates)
     })
+}
+
+fn charging(serve: &ServeConfig) -> Charging {
+    match serve.charging {
+        Mode::Off => Charging::Off,
+        Mode::Allowlist => Charging::allowlist(serve.charged_accounts.iter().map(String::as_str)),
+        Mode::On => Charging::On,
+    }
+}
+
+/// Where users pay there is a limit unless the operator takes it away.
+fn free_requests(serve: &ServeConfig) -> Option<u32> {
+    let usual = match serve.charging {
+        Mode::Off => 0,
+        Mode::Allowlist | Mode::On => USUAL_FREE_REQUESTS,
+    };
+    let requests = serve.free_requests_per_day.unwrap_or(usual);
+    let requests = u32::try_from(requests).unwrap_or(u32::MAX);
+    (requests > 0).then_some(requests)
 }
 
 fn micro_usd(usd: Usd) -> MicroUsd {

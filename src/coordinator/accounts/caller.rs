@@ -32,6 +32,8 @@ pub enum NoOwner {
 pub struct Caller {
     pub account: AccountId,
     pub name: Arc<str>,
+    /// By what operators name the account.
+    pub login: Option<Arc<str>>,
     pub key: KeyId,
     pub scopes: Scopes,
     pub roles: Roles,
@@ -54,6 +56,7 @@ impl Caller {
         Self {
             account: row.account,
             name: row.account_name.into(),
+            login: row.account_login.map(Into::into),
             key: row.id,
             scopes: row.scopes,
             roles: row.roles,
@@ -72,6 +75,7 @@ impl Caller {
         Self {
             account: ANONYMOUS,
             name: Arc::from("anonymous"),
+            login: None,
             key: KeyId(0),
             scopes: Scopes::INFERENCE_SUBMIT.with(Scopes::WORKER_CONNECT),
             roles: Roles::default(),
@@ -90,6 +94,7 @@ impl Caller {
         Self {
             account: owner.id,
             name: owner.name.into(),
+            login: owner.login.map(Into::into),
             // Nobody's own, and the same for all the owner's shared keys.
             key: KeyId(owner.id.0.saturating_neg()),
             roles: owner.roles,

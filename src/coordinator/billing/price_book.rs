@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
-use super::MicroUsd;
+use super::{JobPrice, MicroUsd};
 
 /// What a model costs; none where it has no price for that kind of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,15 +24,48 @@ pub struct PriceBook {
     aliases: BTreeMap<String, String>,
 }
 
-const MILLION: i128 = 1_000_000;
+/// What kind of output a price is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Modality {
+    Text,
+    Image,
+    Video,
+    Audio,
+    Mesh,
+}
+
+impl Modality {
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "text" => Self::Text,
+            "image" => Self::Image,
+            "video" => Self::Video,
+            "audio" => Self::Audio,
+            "3d" => Self::Mesh,
+            _ => return None,
+        })
+    }
+}
 
 impl Rates {
-    /// Of a prompt and its reply in tokens, rounded up; none without both rates.
-    pub fn text(&self, prompt: u64, output: u64) -> Option<MicroUsd> {
-        let (input_rate, output_rate) = (self.input_per_mtok?, self.output_per_mtok?);
-        let scaled = i128::from(input_rate.0) * i128::from(prompt)
-            + i128::from(output_rate.0) * i128::from(output);
-        let micro = (scaled + MILLION - 1) / MILLION;
+    /// The rates of a text, with nothing held; none without both of them.
+    pub fn text(&self) -> Option<JobPrice> {
+        Some(JobPrice {
+            input_per_mtok: self.input_per_mtok?,
+            output_per_mtok: self.output_per_mtok?,
+            ..JobPrice::default()
+        })
+    }
+
+    /// One output of a kind that is not text, of so many milliseconds where its length is paid, rounded up.
+    pub fn output(&self, modality: Modality, millis: u64) -> Option<MicroUsd> {
+        let per_second = match modality {
+            Modality::Image => return self.per_image,
+            Modality::Video => self.per_video_second?,
+            Modality::Audio => self.per_audio_second?,
+            Modality::Text | Modality::Mesh => return None,
+        };
+        let micro = (i128::from(per_second.0) * i128::from(millis) + 999) / 1000;
         Some(MicroUsd(i64::try_from(micro).unwrap_or(i64::MAX)))
     }
 }
@@ -93,7 +126,7 @@ impl PriceBook {
 
 #[cfg(test)]
 mod tests {
-    use super::{MicroUsd, PriceBook, Rates};
+    use super::{MicroUsd, Modality, PriceBook, Rates};
 
     fn rates(input: i64, output: i64) -> Rates {
         Rates {
@@ -107,8 +140,8 @@ mod tests {
     fn text_cost_is_rounded_up_once() {
         let rates = rates(50_000, 150_000);
         let check = |prompt, output, micro| {
-            let cost = rates.text(prompt, output);
-            assert_eq!(cost, Some(MicroUsd(micro)), "{prompt} and {output}");
+            let cost = rates.text().unwrap().of_tokens(prompt, output);
+            assert_eq!(cost, MicroUsd(micro), "{prompt} and {output}");
         };
         check(0, 0, 0);
         check(1, 0, 1);
@@ -116,18 +149,30 @@ mod tests {
         check(20, 0, 1);
         check(21, 0, 2);
         check(1_000_000, 1_000_000, 200_000);
-        check(u64::MAX, u64::MAX, i64::MAX);
     }
 
     #[test]
     fn text_without_both_rates_has_no_price() {
         let free = rates(0, 0);
-        assert_eq!(free.text(100, 100), Some(MicroUsd(0)));
+        assert_eq!(free.text().unwrap().of_tokens(100, 100), MicroUsd(0));
         let half = Rates {
             output_per_mtok: None,
             ..free
         };
-        assert_eq!(half.text(1, 1), None);
+        assert_eq!(half.text(), None);
+    }
+
+    #[test]
+    fn the_length_of_videos_and_audio_is_paid_and_of_images_their_number() {
+        let rates = Rates {
+            per_image: Some(MicroUsd(7)),
+            per_audio_second: Some(MicroUsd(10)),
+            ..Rates::default()
+        };
+        assert_eq!(rates.output(Modality::Image, 0), Some(MicroUsd(7)));
+        assert_eq!(rates.output(Modality::Audio, 1501), Some(MicroUsd(16)));
+        assert_eq!(rates.output(Modality::Video, 1000), None);
+        assert_eq!(rates.output(Modality::Mesh, 1000), None);
     }
 
     #[test]

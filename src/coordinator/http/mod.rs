@@ -13,7 +13,7 @@
 //! | `reply`, `page` | errors and JSON as responses; pages for people |
 //! | `descriptor`, `health`, `status`, `metrics`, `openapi` | the service about itself |
 //! | `openai`, `anthropic` | routes of OpenAI's and Anthropic's API |
-//! | `pricing` | the prices of models |
+//! | `pricing`, `cashier` | the prices of models; holds for jobs before they are queued |
 //! | `account` | an account, its keys, workers and jobs |
 //! | `text` | text requests of every dialect, from the body to the reply |
 //! | `models`, `params`, `workers` | who is online |
@@ -31,6 +31,7 @@ mod address;
 mod anthropic;
 mod auth;
 mod body;
+mod cashier;
 mod descriptor;
 mod entrance;
 mod health;
@@ -193,7 +194,8 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/v1/account/keys/{id}",   KEYS,        Json,    "Revoke a key of your account.", || delete(account::keys::revoke)),
     Route::get("/v1/account/workers",        READ,        Json,    "List your workers.", || get(account::workers::list)),
     Route::get("/v1/account/jobs",           READ,        Json,    "List the latest ended jobs of your account.", || get(account::jobs::list)),
-    Route::get("/v1/account/credits",        READ,        Unbuilt, "Get your spendable credits.", || get(unbuilt::answer)),
+    Route::get("/v1/account/credits",        READ,        Json,    "Get your spendable credits.", || get(account::credits::show)),
+    Route::post("/v1/account/credits/quote", READ,        Json,    "Estimate what a request costs.", || post(account::credits::quote)),
 
     Route::post("/api/v2/generate/text/async",          SUBMIT,      Json,    "Submit a text request.", || post(legacy::ask)).at_most(ASKING),
     Route::get("/api/v2/generate/text/status/{id}",     Who::Anyone, Json,    "Get the status and results of a text request.", || get(legacy::status)).at_most(TEXTS),

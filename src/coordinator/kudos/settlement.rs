@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::dispatch::{Facts, Outcome, Part, Timing};
 use crate::metering::Counted;
 use muster_protocol::job::{
-    AccountId, Body, EncodeRequest, FailureKind, FinishReason, JobId, Kind, Kudos, RequestId,
-    SharedKeyId, Usage, WorkerId,
+    AccountId, Body, EncodeRequest, FailureKind, FinishReason, JobId, Kind, Kudos, MicroUsd,
+    RequestId, SharedKeyId, Usage, WorkerId,
 };
 
 use super::drawn::{self, Worth};
@@ -46,6 +46,8 @@ pub struct Settlement {
     pub reward: Kudos,
     /// What the requester pays.
     pub charge: Kudos,
+    /// What the account pays in money; none where the job has no price.
+    pub cost: Option<MicroUsd>,
     pub timing: Timing,
     pub entries: Vec<Entry>,
     /// What it brought, kept for a request on disk whatever its end.
@@ -114,6 +116,7 @@ impl Settlement {
             paid_tokens: bill.tokens,
             reward: bill.told,
             charge: charge(&entries),
+            cost: cost(facts, counted),
             timing: facts.timing,
             entries,
             result: facts.output.clone(),
@@ -208,6 +211,22 @@ impl Bill {
             tokens: metered.output_tokens,
         }
     }
+}
+
+/// In money, by the coordinator's own count of tokens, whatever the worker says. Nothing where nothing was delivered.
+fn cost(facts: &Facts, counted: Counted) -> Option<MicroUsd> {
+    let price = facts.job.price?;
+    let has_output = facts.parts.iter().any(|part| part.events > 0);
+    let is_delivered = match &facts.outcome {
+        Outcome::Delivered { .. } => !drawn::is_hidden(&facts.outcome),
+        outcome => is_paid(outcome) && has_output,
+    };
+    if !is_delivered {
+        return Some(MicroUsd(0));
+    }
+    let longest = facts.job.limits.output_tokens.unwrap_or(u32::MAX);
+    let output = counted.output_tokens.min(longest);
+    Some(price.cost(counted.prompt_tokens.into(), output.into()))
 }
 
 /// A client that leaves, or reads too slowly to go on, pays for what it got.

@@ -7,9 +7,9 @@ use super::{Entry, FEE, HOUSE, Prices, Reason, Settlement, State, estimate_text,
 use crate::dispatch::{Facts, Outcome, Part, Timing};
 use crate::metering::Counted;
 use muster_protocol::job::{
-    AccountId, Body, Failure, FailureKind, FinishReason, ImageRequest, Job, JobId, Kind, Kudos,
-    Limits, ModelChoice, Privacy, RequestId, StopRules, TextInput, TextRequest, UnixMillis, Usage,
-    WorkerId,
+    AccountId, Body, Failure, FailureKind, FinishReason, ImageRequest, Job, JobId, JobPrice, Kind,
+    Kudos, Limits, MicroUsd, ModelChoice, Privacy, RequestId, StopRules, TextInput, TextRequest,
+    UnixMillis, Usage, WorkerId,
 };
 
 const CLIENT: AccountId = AccountId(1);
@@ -296,6 +296,51 @@ fn an_own_worker_earns_what_its_owner_pays() {
     assert_eq!(own, -FEE.0);
 }
 
+fn priced(outcome: Outcome, parts: Vec<Part>) -> Facts {
+    let price = JobPrice {
+        input_per_mtok: MicroUsd(1_000_000),
+        output_per_mtok: MicroUsd(2_000_000),
+        held: MicroUsd(2000),
+        ..JobPrice::default()
+    };
+    let facts = facts(outcome, parts);
+    let job = Job {
+        price: Some(price),
+        limits: Limits {
+            output_tokens: Some(100),
+            ..Limits::default()
+        },
+        ..Job::clone(&facts.job)
+    };
+    Facts {
+        job: Arc::new(job),
+        ..facts
+    }
+}
+
+#[test]
+fn a_text_costs_what_the_coordinator_counts_and_no_more_than_was_asked_for() {
+    let parts = || vec![part(AccountId(2), 50)];
+    let slow = || Outcome::Failed(Failure::new(FailureKind::SlowClient, ""));
+    let lost = || Outcome::Failed(Failure::new(FailureKind::WorkerLost, ""));
+    for (outcome, parts, ours, cost) in [
+        (delivered(50), parts(), 50, 1124),
+        // Whatever its worker says.
+        (delivered(5000), parts(), 50, 1124),
+        (delivered(500), parts(), 500, 1224),
+        // What reached the client is paid.
+        (Outcome::Cancelled, parts(), 10, 1044),
+        (slow(), parts(), 10, 1044),
+        (Outcome::Cancelled, Vec::new(), 0, 0),
+        (lost(), parts(), 10, 0),
+        (Outcome::Expired, parts(), 10, 0),
+    ] {
+        let settled = settle(&priced(outcome.clone(), parts), ours);
+        assert_eq!(settled.cost, Some(MicroUsd(cost)), "{outcome:?}");
+    }
+    assert_eq!(settle(&facts(delivered(50), parts()), 50).cost, None);
+}
+
 proptest::proptest! {
     #[test]
     fn every_settlement_sums_to_zero_and_pays_only_workers_of_the_job(
@@ -417,6 +462,7 @@ fn job() -> Job {
         durable: false,
         prefixes: Vec::new(),
         original: None,
+        price: None,
     }
 }
 

@@ -328,6 +328,7 @@ mod tests {
             durable: true,
             prefixes: Vec::new(),
             original: None,
+            price: None,
         }
     }
 

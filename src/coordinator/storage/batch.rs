@@ -8,6 +8,7 @@ use muster_protocol::job::AccountId;
 
 use super::StorageError;
 use super::budgets::{Charge, spend};
+use super::credits;
 use super::entries::{Booked, Forgiven, book};
 use super::fees;
 use super::records::note_records;
@@ -50,6 +51,7 @@ impl<'a> Batch<'a> {
         stats::note(&self.settled, &mut script);
         let entries = self.entries();
         let fallen = book(&entries, script, connection).await?;
+        credits::settle(&self.settled, connection).await?;
         let beyond = spend(self.charges(), connection).await?;
         // First, so that nothing of a charge is forgiven twice.
         let entries = [beyond.clone(), entries].concat();

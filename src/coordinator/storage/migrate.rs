@@ -42,6 +42,7 @@ pub const ALL: &[&str] = &[
     include_str!("migrations/0021_worker_numbers.sql"),
     include_str!("migrations/0022_logins.sql"),
     include_str!("migrations/0023_seals.sql"),
+    include_str!("migrations/0024_credits.sql"),
     include_str!("migrations/0025_responses.sql"),
     include_str!("migrations/0026_job_figures.sql"),
 ];

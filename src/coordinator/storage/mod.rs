@@ -7,7 +7,7 @@
 //! | `alone` | that a database has one coordinator |
 //! | `writer`, `work`, `write` | the one writer; what it writes under one commit; a write as a value |
 //! | `script`, `values`, `rows` | many rows in one statement and many statements in one call, and what comes out of them |
-//! | `settlements`, `entries`, `postings`, `fees`, `holds`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `budgets`, `workers`, `rigs`, `teams`, `messages`, `ledger`, `recent` | one file a noun |
+//! | `settlements`, `entries`, `postings`, `fees`, `holds`, `credits`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `budgets`, `workers`, `rigs`, `teams`, `messages`, `ledger`, `recent` | one file a noun |
 //! | `styles`, `collections`, `named` | styles of users, collections of them, and what both have in common |
 //! | `pulse`, `revisions`, `modes` | whether the store answers, and what another process has changed |
 //! | `file` | whether the file that is open still has its name |
@@ -29,6 +29,7 @@ mod alone;
 mod batch;
 mod budgets;
 mod collections;
+mod credits;
 mod dialect;
 mod entries;
 mod error;
@@ -79,6 +80,10 @@ pub use accounts::{AccountRow, RoleChange};
 pub use addresses::WorkerAddress;
 pub use alone::have_alone;
 pub use collections::{CollectionChange, NewCollection};
+pub use credits::{
+    AccountCredits, CreditGrant, CreditHold, CreditKind, CreditOutcome, CreditRelease, CreditRow,
+    RequestCount,
+};
 pub use error::StorageError;
 pub use filters::{FilterChange, FilterChanged, FilterMade, FilterRow, MOST_FILTERS, NewFilter};
 pub use holds::{Hold, Purse};

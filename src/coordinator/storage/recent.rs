@@ -4,7 +4,7 @@
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use muster_protocol::job::{AccountId, JobId, Kudos, UnixMillis};
+use muster_protocol::job::{AccountId, JobId, Kudos, MicroUsd, UnixMillis};
 
 use super::rows::{Stored, all};
 use super::{StorageError, Store};
@@ -54,12 +54,14 @@ pub struct AccountJob {
     pub prompt_tokens: i64,
     pub completion_tokens: i64,
     pub charge: Kudos,
+    /// None where the account did not pay in money.
+    pub cost: Option<MicroUsd>,
     pub accepted_at: UnixMillis,
     pub total_millis: i64,
 }
 
 /// Job ids begin with their moment, so that they order jobs of one millisecond.
-const OF_ACCOUNT: &str = "SELECT job, kind, model, state, reason, prompt_tokens, completion_tokens, charge, \
+const OF_ACCOUNT: &str = "SELECT job, kind, model, state, reason, prompt_tokens, completion_tokens, charge, cost, \
      accepted_at, total_ms FROM settled WHERE account = $1 \
      AND ($2 = '' OR accepted_at < COALESCE((SELECT accepted_at FROM settled WHERE job = $2), 0) \
      OR (accepted_at = COALESCE((SELECT accepted_at FROM settled WHERE job = $2), 0) AND job < $2)) \
@@ -91,6 +93,7 @@ impl Stored for AccountJob {
             prompt_tokens: row.try_get("prompt_tokens")?,
             completion_tokens: row.try_get("completion_tokens")?,
             charge: Kudos(row.try_get("charge")?),
+            cost: row.try_get::<Option<i64>, _>("cost")?.map(MicroUsd),
             accepted_at: UnixMillis(row.try_get("accepted_at")?),
             total_millis: row.try_get("total_ms")?,
         })

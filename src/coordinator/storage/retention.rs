@@ -100,6 +100,9 @@ impl Change for Forgetting {
             let jobs = jobs.bind(until).execute(&mut *connection).await?;
             let postings = sqlx::query("DELETE FROM postings WHERE at <= $1");
             let postings = postings.bind(until).execute(&mut *connection).await?;
+            let costs = "DELETE FROM credit_entries WHERE job IS NOT NULL AND at <= $1";
+            let costs = sqlx::query(costs).bind(until);
+            costs.execute(&mut *connection).await?;
             let messages = sqlx::query("DELETE FROM worker_messages WHERE expires_at < $1");
             let messages = messages.bind(self.before.0);
             messages.execute(&mut *connection).await?;

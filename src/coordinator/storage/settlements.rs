@@ -87,6 +87,7 @@ static SETTLED: Table = Table {
         Column::Number("queued_ms"),
         Column::Number("first_output_ms"),
         Column::Number("total_ms"),
+        Column::Number("cost"),
     ],
     tail: "",
 };
@@ -158,6 +159,7 @@ fn settled_row(settlement: &&Settlement, values: &mut Values) {
     values.maybe(timing.queued.map(millis));
     values.maybe(timing.first_output.map(millis));
     values.number(millis(timing.total));
+    values.maybe(settlement.cost.map(|cost| cost.0));
 }
 
 fn result_row((settlement, output): &(&Settlement, &str), values: &mut Values) {

@@ -262,6 +262,7 @@ mod tests {
                 format: Formats::OPENAI_CHAT,
                 body: Arc::new(body),
             }),
+            price: None,
         }
     }
 

@@ -516,6 +516,7 @@ mod tests {
             durable: true,
             prefixes: Vec::new(),
             original: None,
+            price: None,
         }
     }
 

@@ -42,6 +42,7 @@ pub enum FailureKind {
     ContextLengthExceeded,
     ContentRefused,
     InvalidKey,
+    InsufficientCredits,
     AccessDenied,
     AccountDeleted,
     TooLarge,
@@ -118,7 +119,7 @@ impl FailureKind {
     #[rustfmt::skip]
     pub const ALL: &[Self] = &[
         Self::InvalidRequest, Self::UnsupportedValue, Self::ContextLengthExceeded, Self::ContentRefused,
-        Self::InvalidKey, Self::AccessDenied, Self::AccountDeleted, Self::TooLarge, Self::ModelNotFound,
+        Self::InvalidKey, Self::InsufficientCredits, Self::AccessDenied, Self::AccountDeleted, Self::TooLarge, Self::ModelNotFound,
         Self::ModelOffline, Self::NotBuilt, Self::RateLimited, Self::InFlightLimit, Self::QueueFull,
         Self::ShuttingDown, Self::StoreUnavailable, Self::NoWorker, Self::WorkerFailed, Self::WorkerLost,
         Self::EmptyResult, Self::BadJob, Self::Stalled, Self::Expired, Self::SlowClient, Self::Cancelled,
@@ -136,6 +137,7 @@ impl FailureKind {
             Self::ContextLengthExceeded => (400, "context_length_exceeded", Client,  Never),
             Self::ContentRefused        => (400, "content_policy_violation", Client, Never),
             Self::InvalidKey            => (401, "invalid_api_key",         Client,  Never),
+            Self::InsufficientCredits   => (402, "insufficient_credits",    Client,  Never),
             Self::AccessDenied          => (403, "access_denied",           Client,  Never),
             Self::AccountDeleted        => (403, "account_deleted",         Client,  Never),
             Self::ModelNotFound         => (404, "model_not_found",         Client,  Never),

@@ -13,6 +13,7 @@ mod ids;
 mod image;
 mod legacy;
 mod needs;
+mod price;
 mod product;
 mod text;
 
@@ -29,6 +30,7 @@ pub use ids::{
 pub use image::{ImageRequest, Lora, SourceImage};
 pub use legacy::LegacySampling;
 pub use needs::{Formats, Kind, Kinds, Reach, Targets};
+pub use price::{JobPrice, MicroUsd};
 pub use product::{Hidden, Media, Note, Product, Remark, Text};
 pub use text::{Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest, ToolChoice};
 
@@ -58,6 +60,8 @@ pub struct Job {
     /// them may still have it cached.
     pub prefixes: Vec<u64>,
     pub original: Option<Original>,
+    /// None where its account does not pay in money.
+    pub price: Option<JobPrice>,
 }
 
 /// Whose computed prompts a job may find: those of the same owner, never another's. What is found shows in

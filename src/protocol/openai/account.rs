@@ -18,6 +18,7 @@ pub struct KeyRequest {
 }
 
 const MAX_LABEL: usize = 100;
+const MAX_MODEL_NAME: usize = 256;
 const MAX_WORKER_NAME: usize = 200;
 /// Ten years.
 const MAX_LIFETIME_SECS: i64 = 315_360_000;
@@ -42,6 +43,79 @@ pub const KEY_FIELDS: &[Field<KeyRequest>] = &[
         Ok(())
     }),
 ];
+
+/// A request whose cost is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuoteRequest {
+    pub model: String,
+    /// `text`, `image`, `video`, `audio` or `3d`.
+    pub modality: &'static str,
+    pub prompt_tokens: u64,
+    /// None: as long as the context of the model allows.
+    pub max_tokens: Option<u64>,
+    pub outputs: i64,
+    /// Length of a video or of audio.
+    pub millis: u64,
+}
+
+const MODALITIES: [&str; 5] = ["text", "image", "video", "audio", "3d"];
+const MAX_TOKENS: i64 = 100_000_000;
+const MAX_SECONDS: f64 = 86_400.0;
+
+#[rustfmt::skip]
+pub const QUOTE_FIELDS: &[Field<QuoteRequest>] = &[
+    field("model", Shape::Text, "Model name as listed by /v1/pricing.", |request, value| {
+        request.model = short_text("model", value, MAX_MODEL_NAME)?;
+        Ok(())
+    }),
+    field("modality", Shape::Word(&MODALITIES), "Kind of output; default: text.", |request, value| {
+        let found = MODALITIES.into_iter().find(|word| value == *word);
+        request.modality = found.unwrap_or(request.modality);
+        Ok(())
+    }),
+    field("prompt_tokens", Shape::Integer(0..=MAX_TOKENS), "Tokens of the prompt of a text.", |request, value| {
+        request.prompt_tokens = whole(&value).and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or(0);
+        Ok(())
+    }),
+    field("max_tokens", Shape::Integer(0..=MAX_TOKENS), "Longest output of a text; default: what the context of the model leaves.", |request, value| {
+        request.max_tokens = whole(&value).and_then(|tokens| u64::try_from(tokens).ok());
+        Ok(())
+    }),
+    field("n", Shape::Integer(1..=16), "Number of outputs.", |request, value| {
+        request.outputs = whole(&value).unwrap_or(1);
+        Ok(())
+    }),
+    field("seconds", Shape::Number(0.0..=MAX_SECONDS), "Length of a video or of audio.", |request, value| {
+        request.millis = (value.as_f64().unwrap_or(0.0) * 1000.0).ceil() as u64;
+        Ok(())
+    }),
+];
+
+impl Default for QuoteRequest {
+    fn default() -> Self {
+        Self {
+            model: String::new(),
+            modality: "text",
+            prompt_tokens: 0,
+            max_tokens: None,
+            outputs: 1,
+            millis: 0,
+        }
+    }
+}
+
+impl QuoteRequest {
+    pub fn read(body: Value) -> Result<Self, Problem> {
+        let request: Self = read(QUOTE_FIELDS, body)?;
+        match request.model.is_empty() {
+            true => {
+                let message = "model is missing: use a name listed by /v1/pricing";
+                Err(Problem::invalid("model", message))
+            }
+            false => Ok(request),
+        }
+    }
+}
 
 impl KeyRequest {
     pub fn read(body: Value) -> Result<Self, Problem> {
@@ -104,7 +178,29 @@ fn texts(name: &'static str, value: &Value) -> Result<Vec<String>, Problem> {
 mod tests {
     use serde_json::json;
 
-    use super::KeyRequest;
+    use super::{KeyRequest, QuoteRequest};
+
+    #[test]
+    fn a_quote_request_is_for_one_text_unless_it_says_otherwise() {
+        let request = QuoteRequest::read(json!({"model": "tiny", "max_tokens": 5})).unwrap();
+        let wanted = QuoteRequest {
+            model: "tiny".to_owned(),
+            max_tokens: Some(5),
+            ..QuoteRequest::default()
+        };
+        assert_eq!(request, wanted);
+        let video = json!({"model": "v", "modality": "video", "n": 2, "seconds": 1.5});
+        let video = QuoteRequest::read(video).unwrap();
+        assert_eq!((video.outputs, video.millis), (2, 1500));
+        for wrong in [
+            json!({}),
+            json!({"model": "v", "n": 17}),
+            json!({"model": "v", "modality": "smell"}),
+            json!({"model": "v", "seconds": -1}),
+        ] {
+            assert!(QuoteRequest::read(wrong).is_err());
+        }
+    }
 
     #[test]
     fn a_key_request_is_read_by_its_fields() {

@@ -53,6 +53,7 @@ fn kind(status: u16) -> &'static str {
     match status {
         // Clients that go by the type (litellm) take every "invalid_request_error" for a bad request.
         401 => "authentication_error",
+        402 => "billing_error",
         403 => "permission_error",
         429 => "rate_limit_error",
         400..=498 => "invalid_request_error",

@@ -62,7 +62,10 @@ impl Puppet {
             models: vec![ServedModel {
                 name: model.into(),
                 slots: 64,
-                tasks: Capabilities::GENERATE,
+                tasks: Capabilities::GENERATE.with_if(
+                    capabilities.contains(Capabilities::EMBED),
+                    Capabilities::EMBED,
+                ),
             }],
             slots: 64,
             extensions: Extensions {

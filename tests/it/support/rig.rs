@@ -222,6 +222,7 @@ pub fn job(words: &str) -> Job {
             format: Formats::OPENAI_CHAT,
             body: Arc::new(body),
         }),
+        price: None,
     }
 }
 

@@ -143,6 +143,7 @@ impl Desk {
             durable: false,
             prefixes: Vec::new(),
             original: None,
+            price: None,
         }
     }
 

@@ -9,7 +9,7 @@ use crate::error::ApiError;
 use crate::http::reply::Reply;
 use crate::http::statistics::parameter;
 use crate::storage::{AccountJob, Store};
-use muster_protocol::job::JobId;
+use muster_protocol::job::{JobId, MicroUsd};
 use muster_protocol::openai::Problem;
 
 const USUAL_LIMIT: u32 = 50;
@@ -47,6 +47,8 @@ fn entry(job: &AccountJob) -> Value {
         "prompt_tokens": job.prompt_tokens,
         "completion_tokens": job.completion_tokens,
         "kudos": job.charge.0 as f64 / 1000.0,
+        "cost_micro": job.cost.map(|cost| cost.0),
+        "cost_usd": job.cost.map(MicroUsd::usd),
         "created": rfc3339(job.accepted_at),
         "duration_s": job.total_millis as f64 / 1000.0,
     })

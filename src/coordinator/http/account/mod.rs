@@ -1,4 +1,4 @@
-//! `/v1/account`: what the owner of a key sees and changes of the account. Every reply to a key is `no-store`
+//! `/v1/account`: the account of a key. Every reply to a key is `no-store`
 //! (`entrance`).
 //!
 //! | file | what it is |
@@ -6,7 +6,9 @@
 //! | `keys` | the keys of the account: listed, created, revoked |
 //! | `workers` | its workers |
 //! | `jobs` | its latest jobs, without their contents |
+//! | `credits` | its money, and quotes for requests |
 
+pub mod credits;
 pub mod jobs;
 pub mod keys;
 pub mod workers;
@@ -55,15 +57,20 @@ pub async fn show(
         "account_id": caller.account.0.to_string(),
         "username": &*caller.name,
         "kudos": kudos.0 as f64 / 1000.0,
-        // Kudos are not paid out, and nobody signs in by other services.
+        // Kudos are not paid out, and accounts have no identities of other services.
         "wallet": null,
         "payout_wallet": null,
         "identities": [],
         "payout": null,
         "keys": keys,
+        "charging": {
+            "mode": settings.charging.mode(),
+            "charged": settings.charging.includes(caller.login.as_deref()),
+        },
         "limits": {
             "requests_per_minute": settings.requests_per_minute,
             "chat_messages": settings.chat_messages,
+            "free_requests_per_day": settings.free_requests_per_day,
         },
     })))
 }

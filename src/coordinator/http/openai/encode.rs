@@ -12,6 +12,7 @@ use crate::dispatch::{Missing, Outcome, Refusal, Submission};
 use crate::error::ApiError;
 use crate::http::address::LetIn;
 use crate::http::auth::Admitted;
+use crate::http::cashier::{Cashier, PendingHold};
 use crate::http::entrance::Arrival;
 use crate::http::models;
 use crate::http::open::KnownModels;
@@ -19,7 +20,9 @@ use crate::http::text::auto::Auto;
 use crate::moderation::Moderation;
 use crate::modes::{ModeSet, Modes};
 use crate::state::DoorSettings;
+use crate::storage::Store;
 use crate::switchboard::{Delivery, JobStream, ModelOnline, Switchboard};
+use muster_process::tasks::Tasks;
 use muster_protocol::job::{
     Body, Capabilities, EncodeRequest, EncodeResult, Event, Failure, FailureKind, Formats, Job,
     JobId, Kind, Limits, ModelChoice, Privacy, TextInput, TokenList, UnixMillis, Usage,
@@ -34,6 +37,7 @@ pub struct Encoder {
     settings: Arc<DoorSettings>,
     caller: Arc<Caller>,
     arrival: Arrival,
+    cashier: Cashier,
     privacy: Privacy,
 }
 
@@ -68,6 +72,8 @@ where
     Arc<DoorSettings>: FromRef<S>,
     Moderation: FromRef<S>,
     Modes: FromRef<S>,
+    Store: FromRef<S>,
+    Tasks: FromRef<S>,
 {
     type Rejection = ApiError;
 
@@ -87,6 +93,7 @@ where
             settings: Arc::from_ref(state),
             caller,
             arrival,
+            cashier: Cashier::from_request_parts(parts, state).await?,
             privacy: match is_hidden {
                 true => Privacy::Trusted,
                 false => Privacy::Anyone,
@@ -111,15 +118,27 @@ impl Encoder {
             return Err(Problem::unsupported("model", message).into());
         }
         let task = task(&request);
-        let job = self.job(&model, request, requires.with(task));
+        let is_computed = request.is_computed();
+        let mut jobs = vec![Arc::new(self.job(&model, request, requires.with(task)))];
+        // Tokens and texts of tokens cost nothing: no network computes them.
+        let held = match is_computed {
+            true => Some(self.cashier.hold(&mut jobs).await?),
+            false => None,
+        };
         let submission = Submission {
-            jobs: vec![Arc::new(job)],
+            jobs,
             standing: self.caller.standing(),
         };
         let mut streams = match self.board.submit(submission).await {
             Ok(streams) => streams,
-            Err(refusal) => return Err(self.explain(refusal, &model, task, param).await),
+            Err(refusal) => {
+                if let Some(held) = held {
+                    held.release().await;
+                }
+                return Err(self.explain(refusal, &model, task, param).await);
+            }
         };
+        held.map_or(Ok(()), PendingHold::queued)?;
         self.models.learn(&self.models.id(&model));
         let Some(stream) = streams.first_mut() else {
             return Err(shutting_down().into());
@@ -174,6 +193,7 @@ impl Encoder {
             durable: false,
             prefixes: Vec::new(),
             original: None,
+            price: None,
         }
     }
 

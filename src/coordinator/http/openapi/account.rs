@@ -6,7 +6,7 @@ use super::operation::query;
 use super::service::{count, list, text, texts, word};
 use super::statistics::{about, all, flag, number};
 use crate::http::route::Route;
-use muster_protocol::openai::account::KEY_FIELDS;
+use muster_protocol::openai::account::{KEY_FIELDS, QUOTE_FIELDS};
 use muster_protocol::openai::field;
 
 /// The schema of the reply of a route that is described here.
@@ -18,6 +18,8 @@ pub fn reply(route: &Route) -> Option<&'static str> {
         ("DELETE", "/v1/account/keys/{id}") => "RevokedKey",
         ("GET", "/v1/account/workers") => "AccountWorkers",
         ("GET", "/v1/account/jobs") => "AccountJobs",
+        ("GET", "/v1/account/credits") => "AccountCredits",
+        ("POST", "/v1/account/credits/quote") => "CreditQuote",
         _ => return None,
     })
 }
@@ -26,6 +28,7 @@ pub fn reply(route: &Route) -> Option<&'static str> {
 pub fn body(route: &Route) -> Option<&'static str> {
     Some(match (route.method, route.path) {
         ("POST", "/v1/account/keys") => "AccountKeyRequest",
+        ("POST", "/v1/account/credits/quote") => "CreditQuoteRequest",
         _ => return None,
     })
 }
@@ -55,6 +58,12 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("RevokedKey", revoked_key()),
         ("AccountWorkers", workers()),
         ("AccountJobs", jobs()),
+        ("AccountCredits", all(credits())),
+        (
+            "CreditQuoteRequest",
+            field::schema(QUOTE_FIELDS, &["model"]),
+        ),
+        ("CreditQuote", quote()),
     ]
 }
 
@@ -69,9 +78,14 @@ fn account() -> Value {
         "identities": list(&json!({})),
         "payout": none(),
         "keys": list(&key()),
+        "charging": all(json!({
+            "mode": charging_mode(),
+            "charged": about(flag(), "Whether requests of this account cost credits."),
+        })),
         "limits": all(json!({
             "requests_per_minute": about(maybe_count(), "Generation requests per key; null: no limit."),
             "chat_messages": about(count(), "Messages of one chat request."),
+            "free_requests_per_day": about(maybe_count(), "Requests per UTC day without paid credits; null: no limit."),
         })),
     }))
 }
@@ -139,6 +153,8 @@ fn jobs() -> Value {
         "prompt_tokens": count(),
         "completion_tokens": count(),
         "kudos": about(number(), "What the job cost in kudos."),
+        "cost_micro": about(maybe_count(), "What the job cost in micro-USD; null if it was not charged."),
+        "cost_usd": {"type": ["number", "null"]},
         "created": text(),
         "duration_s": number(),
     }));
@@ -146,6 +162,62 @@ fn jobs() -> Value {
         "jobs": list(&job),
         "next_before": about(maybe_text(), "before of the next page; null at the end."),
     }))
+}
+
+fn charging_mode() -> Value {
+    word(&["off", "allowlist", "on"])
+}
+
+fn credits() -> Value {
+    let micro = || json!({"type": "integer", "description": "Micro-USD."});
+    let midnight = || word(&["utc-midnight"]);
+    json!({
+        "account_id": text(),
+        "promotional": all(json!({
+            "remaining_micro": micro(), "remaining_usd": number(), "active": flag(),
+        })),
+        "free": all(json!({
+            "daily_cap_micro": micro(),
+            "daily_cap_usd": number(),
+            "remaining_micro": micro(),
+            "remaining_usd": number(),
+            "resets": midnight(),
+            "active": flag(),
+        })),
+        "paid": all(json!({"balance_micro": micro(), "balance_usd": number()})),
+        "held_micro": about(micro(), "Held for open jobs; not in the other amounts."),
+        "held_usd": number(),
+        "total_spendable_micro": micro(),
+        "total_spendable_usd": number(),
+        "free_requests": all(json!({
+            "daily_cap": about(maybe_count(), "Requests per UTC day without paid credits; null: no limit."),
+            "remaining": maybe_count(),
+            "resets": midnight(),
+        })),
+        "charging_enabled": about(flag(), "Whether requests of this account cost credits."),
+        "charging_mode": charging_mode(),
+        "charging_global": flag(),
+    })
+}
+
+fn quote() -> Value {
+    let micro = || json!({"type": "integer", "description": "Micro-USD."});
+    let mut quote = credits();
+    quote["estimate"] = all(json!({
+        "priced": flag(),
+        "reason": about(maybe_text(), "no_price: the model has no price for this kind of output."),
+        "base_cost_micro": micro(),
+        "discount_bps": count(),
+        "cost_micro": micro(),
+        "cost_usd": number(),
+        "balance_sufficient": flag(),
+        "from_promotional_micro": micro(),
+        "from_daily_micro": micro(),
+        "from_paid_micro": micro(),
+        "shortfall_micro": micro(),
+        "shortfall_usd": number(),
+    }));
+    all(quote)
 }
 
 fn maybe_text() -> Value {

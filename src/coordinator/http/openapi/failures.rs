@@ -20,7 +20,7 @@ pub type Failures = BTreeMap<u16, BTreeSet<&'static str>>;
 const CHAT: &[FailureKind] = {
     use FailureKind as Kind;
     &[
-        Kind::UnsupportedValue, Kind::ContextLengthExceeded, Kind::ContentRefused, Kind::ModelNotFound,
+        Kind::InsufficientCredits, Kind::RateLimited, Kind::UnsupportedValue, Kind::ContextLengthExceeded, Kind::ContentRefused, Kind::ModelNotFound,
         Kind::InFlightLimit, Kind::Cancelled, Kind::SlowClient, Kind::WorkerFailed, Kind::WorkerLost, Kind::EmptyResult,
         Kind::Stalled, Kind::BadJob, Kind::ModelOffline, Kind::NoWorker, Kind::QueueFull, Kind::Expired,
     ]
@@ -285,6 +285,7 @@ fn of_other(route: &Route, failures: &mut Failures) {
             unread_body(&mut add);
             add(409, Kind::InvalidRequest);
         }
+        (_, "POST", "/v1/account/credits/quote") => unread_body(&mut add),
         (_, _, "/v1/account/keys/{id}") => add(404, Kind::InvalidRequest),
         (_, "POST", path) if is_encoding(path) => {
             CHAT.iter().for_each(|kind| add(kind.row().status, *kind));
@@ -388,6 +389,9 @@ fn meaning(kind: FailureKind) -> &'static str {
         FailureKind::ContextLengthExceeded => "the prompt is longer than the context of the model",
         FailureKind::ContentRefused => "the filters of the service refuse the prompt",
         FailureKind::InvalidKey => "the key is missing or unknown",
+        FailureKind::InsufficientCredits => {
+            "the account lacks credits for the request, or the model has no price"
+        }
         FailureKind::AccessDenied => {
             "the key lacks a scope, the account a role, or the address is blocked"
         }
@@ -396,7 +400,9 @@ fn meaning(kind: FailureKind) -> &'static str {
         FailureKind::ModelNotFound => "the model does not exist",
         FailureKind::ModelOffline => "no worker of the model is online",
         FailureKind::NotBuilt => "the route is not implemented",
-        FailureKind::RateLimited => "the key sends too many requests per minute",
+        FailureKind::RateLimited => {
+            "the key sends too many requests per minute, or the account too many free ones per day"
+        }
         FailureKind::InFlightLimit => "the account has too many open jobs",
         FailureKind::QueueFull => "the service is busy",
         FailureKind::ShuttingDown => "the service is starting or shutting down",
@@ -418,6 +424,7 @@ pub fn about(status: u16) -> &'static str {
     match status {
         400 => "Bad request.",
         401 => "Missing or unknown key.",
+        402 => "Not enough credits.",
         403 => "Not permitted.",
         404 => "Not found.",
         408 => "Request body too slow.",

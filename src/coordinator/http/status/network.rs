@@ -1,15 +1,19 @@
 //! `GET /v1/status/network`: models and workers online, models with few workers, and incidents. There is no
 //! history.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use serde_json::{Value, json};
 
 use super::models::tasks;
+use crate::billing::Charging;
 use crate::clock::{rfc3339, wall_clock};
 use crate::http::reply::Reply;
 use crate::http::workers::KINDS;
 use crate::media::Media;
 use crate::modes::{ModeSet, Modes};
+use crate::state::DoorSettings;
 use crate::storage::Store;
 use crate::switchboard::{ModelOnline, Switchboard};
 
@@ -20,6 +24,7 @@ pub async fn show(
     State(board): State<Switchboard>,
     (State(store), State(media)): (State<Store>, State<Media>),
     State(modes): State<Modes>,
+    State(settings): State<Arc<DoorSettings>>,
 ) -> Reply {
     let overview = board.current().await;
     let incidents = incidents(&store, &media);
@@ -42,8 +47,10 @@ pub async fn show(
         // There are none of either here.
         "validators": null,
         "payouts": null,
-        // Requests cost kudos, and no money.
-        "charging": {"mode": "off", "global": false},
+        "charging": {
+            "mode": settings.charging.mode(),
+            "global": settings.charging == Charging::On,
+        },
         "incidents": incidents,
         "incident_history_available": false,
         "advisories": advisories(&modes),

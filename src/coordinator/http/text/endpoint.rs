@@ -19,6 +19,7 @@ use crate::error::ApiError;
 use crate::http::address::LetIn;
 use crate::http::auth::Admitted;
 use crate::http::body::Whole;
+use crate::http::cashier::Cashier;
 use crate::http::entrance::{Arrival, JOB_ID};
 use crate::http::open::{KnownModels, Open};
 use crate::http::reply;
@@ -64,6 +65,7 @@ pub struct TextEndpoint {
     memory: Memory,
     moderation: Moderation,
     modes: Modes,
+    cashier: Cashier,
     caller: Arc<Caller>,
     address: Result<LetIn, ApiError>,
     request: RequestId,
@@ -101,6 +103,15 @@ struct Try {
     answer: Result<Response, ApiError>,
 }
 
+impl Try {
+    fn refused(error: ApiError) -> Self {
+        Self {
+            ids: None,
+            answer: Err(error),
+        }
+    }
+}
+
 impl FromRequestParts<Open> for TextEndpoint {
     type Rejection = ApiError;
 
@@ -114,6 +125,7 @@ impl FromRequestParts<Open> for TextEndpoint {
             memory: FromRef::from_ref(open),
             moderation: FromRef::from_ref(open),
             modes: FromRef::from_ref(open),
+            cashier: Cashier::from_request_parts(parts, open).await?,
             address: LetIn::from_request_parts(parts, open).await,
             caller,
             request: id,
@@ -369,7 +381,7 @@ impl TextEndpoint {
         routing: Option<Routing>,
         start_within: Option<Duration>,
     ) -> Result<(Accepted, Try), ApiError> {
-        let (accepted, jobs) = beside(accepted.size, move || {
+        let (accepted, mut jobs) = beside(accepted.size, move || {
             let mut jobs = accepted.order.jobs(&accepted.request, &accepted.original);
             for job in &mut jobs {
                 Arc::make_mut(job).limits.start_within = start_within;
@@ -378,13 +390,21 @@ impl TextEndpoint {
         })
         .await?;
         let request = &accepted.request;
+        let held = match self.cashier.hold(&mut jobs).await {
+            Ok(held) => held,
+            Err(error) => return Ok((accepted, Try::refused(error))),
+        };
         let streams = match self.submit(jobs, accepted.standing).await {
-            Ok(streams) => streams,
+            Ok(streams) => match held.queued() {
+                Ok(()) => streams,
+                Err(error) => return Ok((accepted, Try::refused(error))),
+            },
             Err(refusal) => {
+                held.release().await;
                 let overview = self.board.overview();
                 let error = refused::explain(refusal, request, &self.models, &overview);
-                let answer = Err(named_for_client(error, &*accepted.dialect));
-                return Ok((accepted, Try { ids: None, answer }));
+                let error = named_for_client(error, &*accepted.dialect);
+                return Ok((accepted, Try::refused(error)));
             }
         };
         self.models.learn(&request.model);
@@ -449,6 +469,8 @@ fn is_of_the_model(error: &ApiError) -> bool {
     matches!(
         error.failure.kind,
         FailureKind::UnsupportedValue
+            // Another model may cost less.
+            | FailureKind::InsufficientCredits
             | FailureKind::ContextLengthExceeded
             | FailureKind::ModelNotFound
             | FailureKind::ModelOffline

@@ -114,6 +114,7 @@ impl Order {
                 format: Formats::OPENAI_CHAT,
                 body: original.clone(),
             }),
+            price: None,
         }
     }
 

@@ -283,6 +283,7 @@ impl Order {
             durable: true,
             prefixes: Vec::new(),
             original,
+            price: None,
         }
     }
 }

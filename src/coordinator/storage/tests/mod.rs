@@ -2,6 +2,7 @@
 
 mod books;
 mod budgets;
+mod credits;
 mod fees;
 mod forgetting;
 mod holds;

@@ -77,6 +77,7 @@ pub fn settlement(job: JobId, kudos: i64) -> Settlement {
         paid_tokens: 10,
         reward: Kudos(reward),
         charge: Kudos(charge),
+        cost: None,
         timing: Timing {
             accepted_at: UnixMillis(1_700_000_000_000),
             queued: Some(Duration::from_millis(1)),

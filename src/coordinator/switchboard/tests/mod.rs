@@ -182,6 +182,7 @@ fn job(prompt: &str) -> Job {
         durable: false,
         prefixes: Vec::new(),
         original: None,
+        price: None,
     }
 }
 

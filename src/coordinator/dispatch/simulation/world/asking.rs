@@ -77,6 +77,7 @@ impl World {
                 durable,
                 prefixes: vec![self.issued % 7, self.issued % 50],
                 original: None,
+                price: None,
             });
         }
         self.requests

@@ -1,0 +1,44 @@
+//! Holds whose jobs are gone: those of an earlier process, and those of jobs that could not be settled.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tracing::{debug, info};
+
+use crate::clock::wall_clock;
+use crate::storage::{StorageError, Store};
+use muster_process::tasks::Tasks;
+
+const EVERY: Duration = Duration::from_secs(600);
+/// How long after its lifetime a job may still be settled.
+const SETTLED_BY: Duration = Duration::from_secs(3600);
+
+/// Jobs that hold credits do not outlive their process: at the start all holds are given back, and later those of jobs
+/// that are older than they can become.
+pub async fn release_lost(
+    store: Store,
+    lifetime: Duration,
+    tasks: &Tasks,
+) -> Result<(), StorageError> {
+    let released = store.release_credits_before(wall_clock()).await?;
+    if released > 0 {
+        info!("released the credits held for {released} jobs of an earlier process");
+    }
+    let stopping = tasks.stopping();
+    tasks.start(async move {
+        let releasing = release_now_and_then(store, lifetime + SETTLED_BY);
+        stopping.run_until_cancelled(releasing).await
+    });
+    Ok(())
+}
+
+async fn release_now_and_then(store: Store, age: Duration) {
+    loop {
+        sleep(EVERY).await;
+        match store.release_credits_before(wall_clock().before(age)).await {
+            Ok(0) => {}
+            Ok(released) => info!("released the credits held for {released} lost jobs"),
+            Err(error) => debug!("releasing credits of lost jobs failed, retrying later: {error}"),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Before jobs of `/v1` are queued, the request is counted and the most that its jobs may cost is held. Holds of jobs that
+//! the queue refuses are released here, the others when their jobs are settled.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::extract::{FromRef, FromRequestParts};
+use axum::http::request::Parts;
+use tracing::debug;
+
+use super::auth::Admitted;
+use super::open::KnownModels;
+use crate::accounts::{Caller, Roles};
+use crate::billing::{JobPrice, MicroUsd, Modality, Rates};
+use crate::clock::wall_clock;
+use crate::error::ApiError;
+use crate::metering;
+use crate::state::DoorSettings;
+use crate::storage::{CreditHold, CreditOutcome, CreditRelease, RequestCount, StorageError, Store};
+use crate::switchboard::Switchboard;
+use muster_process::tasks::Tasks;
+use muster_protocol::job::{Body, FailureKind, Job, JobId, UnixMillis};
+
+/// Charges the account of one HTTP request.
+#[derive(Debug, Clone)]
+pub struct Cashier {
+    store: Store,
+    settings: Arc<DoorSettings>,
+    models: Arc<KnownModels>,
+    board: Switchboard,
+    tasks: Tasks,
+    caller: Arc<Caller>,
+    /// A request counts once, however many models or jobs it is tried with.
+    is_counted: Arc<AtomicBool>,
+}
+
+/// The hold of jobs on their way to the queue. Dropped before they are queued, it is released.
+#[derive(Debug)]
+pub struct PendingHold {
+    cashier: Option<Cashier>,
+    jobs: Vec<JobId>,
+    was_counted: bool,
+    now: UnixMillis,
+    /// Why the jobs must not run, should the queue take them.
+    refusal: Option<ApiError>,
+}
+
+const DAY_MILLIS: i64 = 86_400_000;
+/// Administrators, and services that send requests of others.
+const UNCOUNTED: [Roles; 2] = [Roles::ADMIN, Roles::SERVICE];
+
+impl<S> FromRequestParts<S> for Cashier
+where
+    S: Send + Sync,
+    Store: FromRef<S>,
+    Arc<DoorSettings>: FromRef<S>,
+    Arc<KnownModels>: FromRef<S>,
+    Switchboard: FromRef<S>,
+    Tasks: FromRef<S>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Admitted(caller) = Admitted::from_request_parts(parts, state).await?;
+        Ok(Self {
+            store: FromRef::from_ref(state),
+            settings: FromRef::from_ref(state),
+            models: FromRef::from_ref(state),
+            board: FromRef::from_ref(state),
+            tasks: FromRef::from_ref(state),
+            caller,
+            is_counted: Arc::default(),
+        })
+    }
+}
+
+impl Cashier {
+    /// Puts a price on the jobs, all of one model, where their account pays.
+    pub async fn hold(&self, jobs: &mut [Arc<Job>]) -> Result<PendingHold, ApiError> {
+        let pays = self
+            .settings
+            .charging
+            .includes(self.caller.login.as_deref());
+        let count = self.count();
+        if !pays && count == RequestCount::Uncounted {
+            return Ok(PendingHold::nothing(None));
+        }
+        if pays && let Err(unpriced) = self.put_prices(jobs).await {
+            return match self.is_online(jobs).await {
+                true => Err(unpriced),
+                // The queue says more about a model that is not there.
+                false => Ok(PendingHold::nothing(Some(unpriced))),
+            };
+        }
+        let priced = jobs
+            .iter()
+            .filter_map(|job| Some((job.id, job.price?.held)));
+        let priced: Vec<(JobId, MicroUsd)> = priced.collect();
+        let held = PendingHold {
+            cashier: Some(self.clone()),
+            jobs: priced.iter().map(|(job, _)| *job).collect(),
+            was_counted: count != RequestCount::Uncounted,
+            now: wall_clock(),
+            refusal: None,
+        };
+        let hold = CreditHold {
+            account: self.caller.account,
+            jobs: priced,
+            allowance: self.settings.free_credits_per_day,
+            count,
+            now: held.now,
+        };
+        match self.store.hold_credits(hold).await.map_err(unavailable)? {
+            CreditOutcome::Held => {
+                self.is_counted
+                    .fetch_or(held.was_counted, Ordering::Relaxed);
+                Ok(held)
+            }
+            CreditOutcome::Missing(missing) => {
+                held.forget();
+                Err(too_little(missing))
+            }
+            CreditOutcome::NoRequests => {
+                let now = held.now;
+                held.forget();
+                Err(self.used_up(now))
+            }
+        }
+    }
+
+    fn count(&self) -> RequestCount {
+        let is_exempt = UNCOUNTED
+            .iter()
+            .any(|role| self.caller.roles.contains(*role));
+        let is_counted = self.is_counted.load(Ordering::Relaxed);
+        match self.settings.free_requests_per_day {
+            Some(most) if !is_exempt && !is_counted => RequestCount::UpTo(most),
+            _ => RequestCount::Uncounted,
+        }
+    }
+
+    async fn put_prices(&self, jobs: &mut [Arc<Job>]) -> Result<(), ApiError> {
+        let Some(first) = jobs.first() else {
+            return Ok(());
+        };
+        let name = first.model.0.first().cloned().unwrap_or_default();
+        let others = self.models.other_names(&name).iter().map(|name| &**name);
+        let names = std::iter::once(&*name).chain(others);
+        let rates = self.settings.price_book.rates(names);
+        let price = rates.and_then(|rates| rates_of(rates, first));
+        let price = price.ok_or_else(|| unpriced(&name))?;
+        // The jobs of a request differ in the seed alone.
+        let prompt = metering::count_of_prompt(first.clone()).await;
+        let output = self.longest_output(first, prompt).await;
+        let held = price.of_tokens(prompt.into(), output.into());
+        for job in jobs {
+            Arc::make_mut(job).price = Some(JobPrice { held, ..price });
+        }
+        Ok(())
+    }
+
+    /// Where the client names no limit, what the context of the model leaves.
+    async fn longest_output(&self, job: &Job, prompt: u32) -> u32 {
+        match (&job.body, job.limits.output_tokens) {
+            (Body::Text(_), Some(most)) => most,
+            (Body::Text(_), None) => self.context(job).await.saturating_sub(prompt),
+            _ => 0,
+        }
+    }
+
+    async fn context(&self, job: &Job) -> u32 {
+        let overview = self.board.current().await;
+        let models = overview.models.iter();
+        let models = models.filter(|model| job.model.0.contains(&model.name));
+        models.map(|model| model.context).max().unwrap_or_default()
+    }
+
+    async fn is_online(&self, jobs: &[Arc<Job>]) -> bool {
+        let overview = self.board.current().await;
+        let mut models = overview.models.iter();
+        models.any(|model| jobs.iter().any(|job| job.model.0.contains(&model.name)))
+    }
+
+    fn used_up(&self, now: UnixMillis) -> ApiError {
+        let most = self.settings.free_requests_per_day.unwrap_or_default();
+        let message = format!(
+            "the account has used its {most} free requests of this UTC day; add credits or retry after midnight UTC"
+        );
+        ApiError::new(FailureKind::RateLimited, message).after(until_midnight(now))
+    }
+
+    async fn release(&self, jobs: Vec<JobId>, was_counted: bool, now: UnixMillis) {
+        if was_counted {
+            self.is_counted.store(false, Ordering::Relaxed);
+        }
+        let release = CreditRelease {
+            account: self.caller.account,
+            jobs,
+            was_counted,
+            now,
+        };
+        if let Err(error) = self.store.release_credits(release).await {
+            debug!("releasing credits failed, they are released later: {error}");
+        }
+    }
+}
+
+impl PendingHold {
+    fn nothing(refusal: Option<ApiError>) -> Self {
+        Self {
+            cashier: None,
+            jobs: Vec::new(),
+            was_counted: false,
+            now: UnixMillis::default(),
+            refusal,
+        }
+    }
+
+    /// The jobs are queued, and their settlements release the hold. With an error the jobs must not run: the caller drops
+    /// their streams.
+    pub fn queued(mut self) -> Result<(), ApiError> {
+        self.cashier = None;
+        self.refusal.take().map_or(Ok(()), Err)
+    }
+
+    /// The jobs are not queued.
+    pub async fn release(mut self) {
+        if let Some(cashier) = self.cashier.take() {
+            let jobs = std::mem::take(&mut self.jobs);
+            cashier.release(jobs, self.was_counted, self.now).await;
+        }
+    }
+
+    fn forget(mut self) {
+        self.cashier = None;
+    }
+}
+
+/// The client has left while the jobs were on their way to the queue.
+impl Drop for PendingHold {
+    fn drop(&mut self) {
+        if let Some(cashier) = self.cashier.take() {
+            let (jobs, was_counted, now) =
+                (std::mem::take(&mut self.jobs), self.was_counted, self.now);
+            let tasks = cashier.tasks.clone();
+            tasks.start(async move { cashier.release(jobs, was_counted, now).await });
+        }
+    }
+}
+
+/// None where the model has no price for this kind of job.
+fn rates_of(rates: &Rates, job: &Job) -> Option<JobPrice> {
+    match &job.body {
+        Body::Text(_) | Body::Encode(_) => rates.text(),
+        Body::Image(_) => rates.output(Modality::Image, 0).map(|fixed| JobPrice {
+            fixed,
+            ..JobPrice::default()
+        }),
+        Body::Form(_) => None,
+    }
+}
+
+/// How long until the next UTC day.
+fn until_midnight(now: UnixMillis) -> Duration {
+    let left = DAY_MILLIS - now.0.rem_euclid(DAY_MILLIS);
+    Duration::from_millis(u64::try_from(left).unwrap_or_default())
+}
+
+fn unpriced(model: &str) -> ApiError {
+    let message = format!(
+        "the account pays for requests and the model {model} has no price: use a model listed by /v1/pricing"
+    );
+    ApiError::new(FailureKind::InsufficientCredits, message)
+}
+
+fn too_little(missing: MicroUsd) -> ApiError {
+    let message = format!(
+        "the account lacks {} USD of credits for this request: add credits or send a smaller max_tokens",
+        missing.usd()
+    );
+    ApiError::new(FailureKind::InsufficientCredits, message)
+}
+
+fn unavailable(_: StorageError) -> ApiError {
+    let message = "holding credits failed: the database does not answer; retry later";
+    ApiError::new(FailureKind::StoreUnavailable, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::until_midnight;
+    use muster_protocol::job::UnixMillis;
+
+    #[test]
+    fn the_day_ends_at_midnight_utc() {
+        let check = |now, seconds| {
+            assert_eq!(until_midnight(UnixMillis(now)).as_secs(), seconds);
+        };
+        check(0, 86_400);
+        check(86_399_000, 1);
+        check(1_700_000_000_000, 6_400);
+    }
+}

@@ -1,0 +1,434 @@
+//! Money of accounts in micro-USD: balances, holds for open jobs, and costs of ended ones. A hold takes its amount from the
+//! balance; the transaction that settles the job gives back the difference to the cost.
+
+use futures_util::future::BoxFuture;
+use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Row};
+
+use crate::billing::{Funds, MicroUsd};
+use crate::kudos::Settlement;
+use muster_protocol::job::{AccountId, JobId, UnixMillis};
+
+use super::rows::{Stored, all, first};
+use super::write::Change;
+use super::{StorageError, Store};
+
+/// What an account has, on one UTC day.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CreditRow {
+    pub paid: MicroUsd,
+    pub promotional: MicroUsd,
+    /// Of the free credits of the day.
+    pub free_used: MicroUsd,
+    /// Requests of the day that were counted.
+    pub requests: u32,
+}
+
+/// The credits of an account and the sum of its holds, read together: a settlement moves credits between them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AccountCredits {
+    pub row: CreditRow,
+    pub held: MicroUsd,
+}
+
+/// A request for credits, before its jobs are queued.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreditHold {
+    pub account: AccountId,
+    /// With the most that each may cost.
+    pub jobs: Vec<(JobId, MicroUsd)>,
+    /// Free credits of a day.
+    pub allowance: MicroUsd,
+    pub count: RequestCount,
+    pub now: UnixMillis,
+}
+
+/// Whether the request counts towards the requests of the day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestCount {
+    Uncounted,
+    /// No more than so many, unless the account has paid credits.
+    UpTo(u32),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CreditOutcome {
+    Held,
+    /// So much is missing.
+    Missing(MicroUsd),
+    /// The requests of the day are used up.
+    NoRequests,
+}
+
+/// Jobs that were not queued: their holds are given back, and the request is not counted.
+#[derive(Debug, Clone)]
+pub struct CreditRelease {
+    pub account: AccountId,
+    pub jobs: Vec<JobId>,
+    pub was_counted: bool,
+    pub now: UnixMillis,
+}
+
+/// Credits that the operator adds.
+#[derive(Debug, Clone, Copy)]
+pub struct CreditGrant {
+    pub account: AccountId,
+    pub amount: MicroUsd,
+    pub kind: CreditKind,
+    pub now: UnixMillis,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CreditKind {
+    Paid,
+    /// Spent first.
+    Promotional,
+}
+
+/// Holds that were made before a moment are given back: their jobs are gone.
+#[derive(Debug)]
+struct ReleaseBefore(UnixMillis);
+
+/// A hold that was removed.
+struct ReleasedHold {
+    account: AccountId,
+    funds: Funds,
+    day: i64,
+}
+
+const DAY_MILLIS: i64 = 86_400_000;
+
+const CREDITS: &str = "SELECT paid, promotional, CASE WHEN day = $1 THEN free_used ELSE 0 END AS free_used, \
+     CASE WHEN day = $1 THEN requests ELSE 0 END AS requests, \
+     CAST((SELECT COALESCE(SUM(promotional + free + paid), 0) FROM credit_holds WHERE account = $2) AS BIGINT) AS held \
+     FROM credits WHERE account = $2";
+
+/// Begins the day if it is a new one, and keeps others from changing the row.
+const BEGIN_DAY: &str = "INSERT INTO credits (account, paid, promotional, day, free_used, requests) \
+     VALUES ($1, 0, 0, $2, 0, 0) ON CONFLICT (account) DO UPDATE SET \
+     free_used = CASE WHEN credits.day = excluded.day THEN credits.free_used ELSE 0 END, \
+     requests = CASE WHEN credits.day = excluded.day THEN credits.requests ELSE 0 END, \
+     day = excluded.day RETURNING paid, promotional, free_used, requests";
+const TAKE: &str = "UPDATE credits SET promotional = promotional - $1, free_used = free_used + $2, \
+     paid = paid - $3, requests = requests + $4 WHERE account = $5";
+const GIVE_BACK: &str = "UPDATE credits SET promotional = promotional + $1, \
+     free_used = free_used - CASE WHEN day = $2 THEN $3 ELSE 0 END, paid = paid + $4 WHERE account = $5";
+const INSERT_HOLD: &str = "INSERT INTO credit_holds (job, account, promotional, free, paid, day, at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7)";
+const REMOVE_HOLD: &str =
+    "DELETE FROM credit_holds WHERE job = $1 RETURNING account, promotional, free, paid, day";
+const REMOVE_OLD: &str =
+    "DELETE FROM credit_holds WHERE at < $1 RETURNING account, promotional, free, paid, day";
+const INSERT_ENTRY: &str = "INSERT INTO credit_entries (account, job, promotional, free, paid, at) \
+     VALUES ($1, $2, $3, $4, $5, $6)";
+
+impl Store {
+    pub async fn credits(
+        &self,
+        account: AccountId,
+        now: UnixMillis,
+    ) -> Result<AccountCredits, StorageError> {
+        let row = sqlx::query(CREDITS).bind(day(now)).bind(account.0);
+        Ok(first(row, &self.readers).await?.unwrap_or_default())
+    }
+
+    /// All of it, or nothing.
+    pub async fn hold_credits(&self, hold: CreditHold) -> Result<CreditOutcome, StorageError> {
+        self.change(hold).await
+    }
+
+    pub async fn release_credits(&self, release: CreditRelease) -> Result<(), StorageError> {
+        self.change(release).await
+    }
+
+    /// How many holds were given back.
+    pub async fn release_credits_before(&self, before: UnixMillis) -> Result<usize, StorageError> {
+        self.change(ReleaseBefore(before)).await
+    }
+
+    /// What the account has then.
+    pub async fn add_credits(&self, grant: CreditGrant) -> Result<CreditRow, StorageError> {
+        self.change(grant).await
+    }
+}
+
+/// Turns the holds of these jobs into their costs. A hold that is gone was given back: nothing is charged then.
+pub async fn settle(
+    settlements: &[&Settlement],
+    connection: &mut AnyConnection,
+) -> Result<(), StorageError> {
+    for settlement in settlements {
+        let Some(cost) = settlement.cost else {
+            continue;
+        };
+        let Some(hold) = remove(settlement.job, connection).await? else {
+            continue;
+        };
+        let spent = hold.funds.part(cost);
+        let rest = ReleasedHold {
+            funds: hold.funds.minus(spent),
+            ..hold
+        };
+        give_back(&rest, connection).await?;
+        if spent.total().0 > 0 {
+            let entry = CreditEntry {
+                account: hold.account,
+                job: Some(settlement.job),
+                amount: Funds::default().minus(spent),
+                at: settlement.timing.accepted_at.after(settlement.timing.total),
+            };
+            entry.append(connection).await?;
+        }
+    }
+    Ok(())
+}
+
+struct CreditEntry {
+    account: AccountId,
+    job: Option<JobId>,
+    amount: Funds,
+    at: UnixMillis,
+}
+
+impl CreditEntry {
+    async fn append(&self, connection: &mut AnyConnection) -> Result<(), StorageError> {
+        let row = sqlx::query(INSERT_ENTRY).bind(self.account.0);
+        let row = row
+            .bind(self.job.map(|job| job.to_string()))
+            .bind(self.amount.promotional.0)
+            .bind(self.amount.free.0)
+            .bind(self.amount.paid.0)
+            .bind(self.at.0);
+        row.execute(connection).await?;
+        Ok(())
+    }
+}
+
+impl CreditRow {
+    /// What can be spent, with so many free credits a day.
+    pub fn funds(&self, allowance: MicroUsd) -> Funds {
+        Funds {
+            promotional: self.promotional,
+            free: MicroUsd((allowance.0 - self.free_used.0).max(0)),
+            paid: self.paid,
+        }
+    }
+}
+
+impl Change for CreditHold {
+    type Answer = CreditOutcome;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<CreditOutcome, StorageError>> {
+        Box::pin(async move {
+            let row = begin_day(self.account, self.now, connection).await?;
+            if let RequestCount::UpTo(most) = self.count
+                && row.paid.0 <= 0
+                && row.requests >= most
+            {
+                return Ok(CreditOutcome::NoRequests);
+            }
+            let funds = row.funds(self.allowance);
+            let wanted: MicroUsd = self.jobs.iter().map(|(_, amount)| *amount).sum();
+            if wanted > funds.total() {
+                let missing = wanted.0.saturating_sub(funds.total().0);
+                return Ok(CreditOutcome::Missing(MicroUsd(missing)));
+            }
+            self.take(funds.part(wanted), connection).await?;
+            self.insert_holds(funds, connection).await?;
+            Ok(CreditOutcome::Held)
+        })
+    }
+}
+
+impl CreditHold {
+    async fn take(&self, part: Funds, connection: &mut AnyConnection) -> Result<(), StorageError> {
+        let counted = self.count != RequestCount::Uncounted;
+        let taken = sqlx::query(TAKE)
+            .bind(part.promotional.0)
+            .bind(part.free.0)
+            .bind(part.paid.0)
+            .bind(i64::from(counted))
+            .bind(self.account.0);
+        taken.execute(connection).await?;
+        Ok(())
+    }
+
+    async fn insert_holds(
+        &self,
+        mut funds: Funds,
+        connection: &mut AnyConnection,
+    ) -> Result<(), StorageError> {
+        for (job, amount) in &self.jobs {
+            let part = funds.part(*amount);
+            funds = funds.minus(part);
+            let row = sqlx::query(INSERT_HOLD)
+                .bind(job.to_string())
+                .bind(self.account.0)
+                .bind(part.promotional.0)
+                .bind(part.free.0)
+                .bind(part.paid.0)
+                .bind(day(self.now))
+                .bind(self.now.0);
+            row.execute(&mut *connection).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Change for CreditRelease {
+    type Answer = ();
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<(), StorageError>> {
+        Box::pin(async move {
+            for job in &self.jobs {
+                if let Some(removed) = remove(*job, connection).await? {
+                    give_back(&removed, connection).await?;
+                }
+            }
+            if self.was_counted {
+                let uncount = "UPDATE credits SET requests = requests - 1 \
+                               WHERE account = $1 AND day = $2 AND requests > 0";
+                let uncount = sqlx::query(uncount).bind(self.account.0);
+                let uncount = uncount.bind(day(self.now));
+                uncount.execute(connection).await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Change for CreditGrant {
+    type Answer = CreditRow;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<CreditRow, StorageError>> {
+        Box::pin(async move {
+            begin_day(self.account, self.now, connection).await?;
+            let amount = match self.kind {
+                CreditKind::Paid => Funds {
+                    paid: self.amount,
+                    ..Funds::default()
+                },
+                CreditKind::Promotional => Funds {
+                    promotional: self.amount,
+                    ..Funds::default()
+                },
+            };
+            let added = ReleasedHold {
+                account: self.account,
+                funds: amount,
+                day: day(self.now),
+            };
+            give_back(&added, connection).await?;
+            let entry = CreditEntry {
+                account: self.account,
+                job: None,
+                amount,
+                at: self.now,
+            };
+            entry.append(connection).await?;
+            begin_day(self.account, self.now, connection).await
+        })
+    }
+}
+
+impl Change for ReleaseBefore {
+    type Answer = usize;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<usize, StorageError>> {
+        Box::pin(async move {
+            let old = sqlx::query(REMOVE_OLD).bind(self.0.0);
+            let old: Vec<ReleasedHold> = all(old, &mut *connection).await?;
+            for removed in &old {
+                give_back(removed, connection).await?;
+            }
+            Ok(old.len())
+        })
+    }
+}
+
+async fn begin_day(
+    account: AccountId,
+    now: UnixMillis,
+    connection: &mut AnyConnection,
+) -> Result<CreditRow, StorageError> {
+    let row = sqlx::query(BEGIN_DAY).bind(account.0).bind(day(now));
+    let row = row.fetch_one(connection).await?;
+    CreditRow::load(&row)
+}
+
+async fn remove(
+    job: JobId,
+    connection: &mut AnyConnection,
+) -> Result<Option<ReleasedHold>, StorageError> {
+    let row = sqlx::query(REMOVE_HOLD).bind(job.to_string());
+    first(row, connection).await
+}
+
+/// Free credits of a day that is over are not given back: there are new ones.
+async fn give_back(
+    removed: &ReleasedHold,
+    connection: &mut AnyConnection,
+) -> Result<(), StorageError> {
+    let given = sqlx::query(GIVE_BACK)
+        .bind(removed.funds.promotional.0)
+        .bind(removed.day)
+        .bind(removed.funds.free.0)
+        .bind(removed.funds.paid.0)
+        .bind(removed.account.0);
+    given.execute(connection).await?;
+    Ok(())
+}
+
+/// UTC days since 1970-01-01.
+fn day(now: UnixMillis) -> i64 {
+    now.0.div_euclid(DAY_MILLIS)
+}
+
+impl Stored for CreditRow {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        let amount = |name| row.try_get(name).map(MicroUsd);
+        let requests: i64 = row.try_get("requests")?;
+        Ok(Self {
+            paid: amount("paid")?,
+            promotional: amount("promotional")?,
+            free_used: amount("free_used")?,
+            requests: u32::try_from(requests).unwrap_or(0),
+        })
+    }
+}
+
+impl Stored for AccountCredits {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        Ok(Self {
+            row: CreditRow::load(row)?,
+            held: MicroUsd(row.try_get("held")?),
+        })
+    }
+}
+
+impl Stored for ReleasedHold {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        let amount = |name| row.try_get(name).map(MicroUsd);
+        Ok(Self {
+            account: AccountId(row.try_get("account")?),
+            funds: Funds {
+                promotional: amount("promotional")?,
+                free: amount("free")?,
+                paid: amount("paid")?,
+            },
+            day: row.try_get("day")?,
+        })
+    }
+}
