@@ -469,3 +469,81 @@ async fn credits_that_were_held_when_the_process_died_are_released_at_the_next_s
     let app = app.anew().await;
     assert_eq!(money(&app, &app.key).await, (1000, 0));
 }
+
+async fn post_with_key(app: &App, idempotency_key: &str, body: &Value) -> Answer {
+    let headers = [
+        ("apikey", app.key.as_str()),
+        ("idempotency-key", idempotency_key),
+    ];
+    let path = "/v1/chat/completions";
+    app.send(request(
+        Method::POST,
+        path,
+        &headers,
+        body.to_string().into(),
+    ))
+    .await
+}
+
+#[tokio::test]
+async fn a_request_that_is_sent_again_with_its_key_gets_the_stored_reply() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let body = chat(json!({}));
+    let (first, ()) = tokio::join!(post_with_key(&app, "one", &body), rig.answer(&["hello"]));
+    assert_eq!(first.header("idempotent-replayed"), None);
+    let job = first.header("x-job-id").unwrap().to_owned();
+    let first = first.json().await;
+    let again = post_with_key(&app, "one", &body).await;
+    assert_eq!(again.status, StatusCode::OK);
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    assert_eq!(again.header("x-job-id"), Some(job.as_str()));
+    assert_eq!(again.json().await, first);
+    let other = post_with_key(&app, "one", &chat(json!({"max_tokens": 5}))).await;
+    assert_eq!(other.status, StatusCode::UNPROCESSABLE_ENTITY);
+    // The key of another account is another key.
+    let key = app.account_with(Roles::USER, Scopes::ALL).await;
+    let headers = [("apikey", key.as_str()), ("idempotency-key", "one")];
+    let request = request(
+        Method::POST,
+        "/v1/chat/completions",
+        &headers,
+        body.to_string().into(),
+    );
+    let (answer, ()) = tokio::join!(app.send(request), rig.answer(&["hello"]));
+    assert_eq!(answer.header("idempotent-replayed"), None);
+    let long = "k".repeat(256);
+    let refused = post_with_key(&app, &long, &body).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_key_is_taken_while_its_request_runs_and_free_again_after_a_failure() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let body = chat(json!({}));
+    let (failure, ()) = tokio::join!(post_with_key(&app, "one", &body), async {
+        let offer = rig.offer().await;
+        let refused = post_with_key(&app, "one", &body).await;
+        assert_eq!(refused.status, StatusCode::CONFLICT);
+        let failure = failed(FailureKind::ContextLengthExceeded, "too long");
+        rig.say(&offer, [failure]).await;
+    });
+    assert_eq!(failure.status, StatusCode::BAD_REQUEST);
+    let streamed = chat(json!({"stream": true}));
+    let (first, offer) = tokio::join!(post_with_key(&app, "one", &streamed), async {
+        let offer = rig.offer().await;
+        rig.say(&offer, [started(), text("hello")]).await;
+        offer
+    });
+    let refused = post_with_key(&app, "one", &streamed).await;
+    assert_eq!(refused.status, StatusCode::CONFLICT);
+    rig.say(&offer, [done(FinishReason::Stop)]).await;
+    first.chunks().await;
+    let (again, ()) = tokio::join!(
+        post_with_key(&app, "one", &streamed),
+        rig.answer(&["hello"])
+    );
+    assert_eq!(again.status, StatusCode::OK);
+    assert_eq!(again.header("idempotent-replayed"), None);
+}

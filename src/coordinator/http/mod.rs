@@ -7,6 +7,7 @@
 //! | `entrance` | what happens to every request: its id, CORS, a panic that stays its own |
 //! | `address` | from where a request comes, through proxies too |
 //! | `auth`, `limits`, `body` | who asks, how often, and how much |
+//! | `idempotency` | requests that are sent again with the same key |
 //! | `rates` | how often an address may ask for one thing, by the poll API |
 //! | `open` | what handlers extract their parts from |
 //! | `origin` | which pages may reach a coordinator in development mode |
@@ -35,6 +36,7 @@ mod cashier;
 mod descriptor;
 mod entrance;
 mod health;
+mod idempotency;
 mod jobs;
 mod legacy;
 mod limits;

@@ -31,6 +31,7 @@ use crate::teams::Teams;
 use crate::workers::Workers;
 use muster_process::tasks::Tasks;
 
+use super::idempotency::Replays;
 use super::limits::Limits;
 use super::rates::Rates;
 use super::room::Memory;
@@ -40,6 +41,7 @@ pub struct Open {
     doors: Arc<Doors>,
     limits: Arc<Limits>,
     rates: Arc<Rates>,
+    replays: Arc<Replays>,
     models: Arc<KnownModels>,
     progress: ProgressBoard,
     memory: Memory,
@@ -61,6 +63,7 @@ impl Open {
         Self {
             limits: Arc::new(Limits::new(doors.settings.clone())),
             rates: Arc::new(Rates::new(doors.settings.clone())),
+            replays: Arc::new(Replays::new(doors.settings.clone())),
             progress: ProgressBoard::default(),
             memory: doors.workers.memory().clone(),
             models: Arc::new(KnownModels {
@@ -136,6 +139,7 @@ parts! {
     Condition = |open| open.doors.condition.clone();
     Arc<Limits> = |open| open.limits.clone();
     Arc<Rates> = |open| open.rates.clone();
+    Arc<Replays> = |open| open.replays.clone();
     Arc<KnownModels> = |open| open.models.clone();
     ProgressBoard = |open| open.progress.clone();
     Memory = |open| open.memory.clone();

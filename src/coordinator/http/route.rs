@@ -10,6 +10,7 @@ use tower::ServiceBuilder;
 use crate::accounts::{Accounts, Roles, Scopes};
 
 use super::auth::Guard;
+use super::idempotency::{self, Replays};
 use super::limits::{self, Limits};
 use super::open::Open;
 use super::rates::{self, Counted, Rate, Rates};
@@ -155,6 +156,10 @@ impl Route {
                     .map(|guard| from_fn_with_state(guard, auth::admit)),
             )
             .option_layer(
+                self.replayed(open)
+                    .map(|replays| from_fn_with_state(replays, idempotency::replay)),
+            )
+            .option_layer(
                 self.limited(open)
                     .map(|limits| from_fn_with_state(limits, limits::count)),
             )
@@ -200,6 +205,17 @@ impl Route {
     /// What makes something is asked for a number of times.
     fn limited(&self, open: &Open) -> Option<Arc<Limits>> {
         self.is_limited().then(|| Arc::<Limits>::from_ref(open))
+    }
+
+    /// A reply that is sent again does not count as a request.
+    fn replayed(&self, open: &Open) -> Option<Arc<Replays>> {
+        self.takes_idempotency_key()
+            .then(|| Arc::<Replays>::from_ref(open))
+    }
+
+    /// Whether a client may send it again without making it twice.
+    pub fn takes_idempotency_key(&self) -> bool {
+        !self.is_legacy() && self.is_limited()
     }
 
     /// Whether the requests of a key are counted.

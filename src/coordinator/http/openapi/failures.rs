@@ -262,6 +262,10 @@ fn of_other(route: &Route, failures: &mut Failures) {
     let always = always.chain(route.is_limited().then_some(Kind::RateLimited));
     always.for_each(|kind| add(kind.row().status, kind));
     let is_of_response = |path: &str| path.starts_with("/v1/responses/{id}");
+    if route.takes_idempotency_key() {
+        add(409, Kind::InvalidRequest);
+        add(422, Kind::InvalidRequest);
+    }
     match (route.answers, route.method, route.path) {
         (_, _, path) if is_of_response(path) => {
             add(404, Kind::InvalidRequest);
@@ -428,9 +432,10 @@ pub fn about(status: u16) -> &'static str {
         403 => "Not permitted.",
         404 => "Not found.",
         408 => "Request body too slow.",
-        409 => "Already used.",
+        409 => "Already used, or still running.",
         413 => "Request body too large.",
         415 => "Unsupported content type or content encoding.",
+        422 => "Idempotency-Key used for another request.",
         423 => "Locked.",
         426 => "Not a WebSocket upgrade.",
         429 => "Too many requests.",

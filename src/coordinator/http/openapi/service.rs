@@ -116,6 +116,10 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
     };
     let (mut parameters, mut body) = (statistics::parameters(route), Vec::new());
     parameters.extend(account::parameters(route));
+    if route.takes_idempotency_key() {
+        let about = "A second request with the same key and body within 24 hours gets the stored reply, with Idempotent-Replayed: true.";
+        parameters.push(header("Idempotency-Key", about));
+    }
     body.extend(account::body(route).map(|name| Content::json(reference(name))));
     match (route.method, route.path) {
         ("GET", "/v1/models") => {

@@ -1,0 +1,429 @@
+//! `Idempotency-Key` on routes that make something: a request that is sent again with the same key and the same body gets
+//! the stored reply, for 24 hours.
+//!
+//! Replies are kept in the memory of this process, so a restart forgets them. Streams and errors are not kept: they run
+//! again once the first request has ended. The oldest replies go when the kept ones take too many bytes.
+
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::{Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Frame, SizeHint};
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use super::auth::Admitted;
+use super::body::{self, Patience};
+use super::entrance::JOB_ID;
+use super::reply::Told;
+use super::text::IGNORED_FIELDS;
+use crate::error::ApiError;
+use crate::state::LiveSettings;
+use muster_protocol::job::{AccountId, FailureKind};
+
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+const LIFETIME: Duration = Duration::from_secs(24 * 3600);
+const MAX_KEY: usize = 255;
+/// A longer reply is not kept.
+const MAX_REPLY_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 64 << 20;
+/// What a reply takes besides its body.
+const OVERHEAD: usize = 1 << 10;
+/// Headers of a reply that are part of it.
+const KEPT_HEADERS: [HeaderName; 3] = [CONTENT_TYPE, JOB_ID, IGNORED_FIELDS];
+
+/// Requests with a key that run or have run.
+#[derive(Debug)]
+pub struct Replays {
+    settings: LiveSettings,
+    cache: Mutex<ReplyCache>,
+}
+
+#[derive(Debug, Default)]
+struct ReplyCache {
+    slots: HashMap<ReplayKey, Slot>,
+    /// Stored ones, the oldest first.
+    order: VecDeque<ReplayKey>,
+    bytes: usize,
+}
+
+/// The digest of the client's key, so that all are of one size.
+type ReplayKey = (AccountId, [u8; 32]);
+
+#[derive(Debug)]
+enum Slot {
+    Running,
+    Stored(Arc<StoredReply>),
+}
+
+#[derive(Debug)]
+struct StoredReply {
+    /// Of the path and the body of the request.
+    request: [u8; 32],
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+    at: Instant,
+}
+
+enum KeyState {
+    New(RunningRequest),
+    Running,
+    Stored(Arc<StoredReply>),
+}
+
+/// The first request with a key. Dropped without a reply to keep, the next one runs.
+struct RunningRequest {
+    replays: Arc<Replays>,
+    key: ReplayKey,
+}
+
+/// A request body whose digest is known when it was read.
+struct HashingBody {
+    body: Body,
+    digest: Arc<Mutex<Sha256>>,
+}
+
+/// A streamed reply, while which its key is taken.
+struct StreamBody {
+    body: Body,
+    _running: RunningRequest,
+}
+
+/// Before a route that makes something, behind its guard.
+pub async fn replay(
+    State(replays): State<Arc<Replays>>,
+    Admitted(caller): Admitted,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Some(key) = request.headers().get(IDEMPOTENCY_KEY) else {
+        return next.run(request).await;
+    };
+    let answer = match replay_key(caller.account, key) {
+        Ok(key) => match replays.begin(key) {
+            KeyState::New(running) => return running.run(request, next).await,
+            KeyState::Stored(stored) => return replays.again(&stored, request).await,
+            KeyState::Running => conflict(409, "a request with this Idempotency-Key is running"),
+        },
+        Err(error) => error,
+    };
+    // A client that is still sending may never read an answer that comes too soon.
+    body::discard(request.into_body()).await;
+    answer.into_response()
+}
+
+fn replay_key(account: AccountId, key: &HeaderValue) -> Result<ReplayKey, ApiError> {
+    let is_sound = (1..=MAX_KEY).contains(&key.len());
+    match is_sound {
+        true => Ok((account, Sha256::digest(key.as_bytes()).into())),
+        false => {
+            let message = format!("Idempotency-Key must have 1 to {MAX_KEY} bytes");
+            Err(ApiError::new(FailureKind::InvalidRequest, message))
+        }
+    }
+}
+
+impl Replays {
+    pub fn new(settings: LiveSettings) -> Self {
+        Self {
+            settings,
+            cache: Mutex::default(),
+        }
+    }
+
+    fn begin(self: &Arc<Self>, key: ReplayKey) -> KeyState {
+        let mut cache = self.lock();
+        cache.forget_old();
+        match cache.slots.get(&key) {
+            Some(Slot::Running) => KeyState::Running,
+            Some(Slot::Stored(stored)) => KeyState::Stored(stored.clone()),
+            None => {
+                cache.slots.insert(key, Slot::Running);
+                KeyState::New(RunningRequest {
+                    replays: self.clone(),
+                    key,
+                })
+            }
+        }
+    }
+
+    /// The stored reply, to the same request.
+    async fn again(&self, stored: &StoredReply, request: Request) -> Response {
+        let mut digest = begun_digest(&request);
+        let settings = self.settings.current();
+        let mut patience = Patience::new(settings.body_patience);
+        let mut body = request.into_body();
+        let mut length = 0;
+        loop {
+            match patience.next(&mut body).await {
+                Ok(Some(piece)) => {
+                    length += piece.len();
+                    if length > settings.largest_request {
+                        body::discard(body).await;
+                        break;
+                    }
+                    digest.update(&piece);
+                }
+                Ok(None) => break,
+                Err(broken) => return ApiError::from(broken).into_response(),
+            }
+        }
+        let digest: [u8; 32] = digest.finalize().into();
+        match digest == stored.request {
+            true => stored.response(),
+            false => {
+                let message = "this Idempotency-Key was used for another request: send a new key";
+                conflict(422, message).into_response()
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ReplyCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ReplyCache {
+    fn forget_old(&mut self) {
+        let now = Instant::now();
+        while let Some(oldest) = self.order.front() {
+            let stored = match self.slots.get(oldest) {
+                Some(Slot::Stored(stored)) => Some(stored),
+                _ => None,
+            };
+            if stored.is_some_and(|it| it.at + LIFETIME > now) && self.bytes <= MAX_BYTES {
+                return;
+            }
+            self.bytes -= stored.map_or(0, |it| it.size());
+            if let Some(oldest) = self.order.pop_front() {
+                self.slots.remove(&oldest);
+            }
+        }
+    }
+
+    fn keep(&mut self, key: ReplayKey, reply: StoredReply) {
+        self.bytes += reply.size();
+        self.slots.insert(key, Slot::Stored(Arc::new(reply)));
+        self.order.push_back(key);
+        self.forget_old();
+    }
+}
+
+impl RunningRequest {
+    async fn run(self, request: Request, next: Next) -> Response {
+        let digest = Arc::new(Mutex::new(begun_digest(&request)));
+        let request = request.map(|body| {
+            Body::new(HashingBody {
+                body,
+                digest: digest.clone(),
+            })
+        });
+        let response = next.run(request).await;
+        if !response.status().is_success() {
+            return response;
+        }
+        let size = response.body().size_hint().exact();
+        if size.is_none() {
+            return response.map(|body| {
+                Body::new(StreamBody {
+                    body,
+                    _running: self,
+                })
+            });
+        }
+        match size.is_some_and(|size| size <= MAX_REPLY_BYTES as u64) {
+            true => self.kept(response, &digest).await,
+            false => response,
+        }
+    }
+
+    async fn kept(self, response: Response, digest: &Mutex<Sha256>) -> Response {
+        let (mut parts, body) = response.into_parts();
+        let Ok(collected) = body.collect().await else {
+            let message = "internal error: reading the reply failed";
+            return ApiError::new(FailureKind::Internal, message).into_response();
+        };
+        let body = collected.to_bytes();
+        parts.extensions.remove::<Told>();
+        let digest = digest.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = KEPT_HEADERS.into_iter().filter_map(|name| {
+            let value = parts.headers.get(&name)?.clone();
+            Some((name, value))
+        });
+        let reply = StoredReply {
+            request: digest.clone().finalize().into(),
+            status: parts.status,
+            headers: kept.collect(),
+            body: body.clone(),
+            at: Instant::now(),
+        };
+        self.replays.lock().keep(self.key, reply);
+        Response::from_parts(parts, body.into())
+    }
+}
+
+/// Only where no reply was kept.
+impl Drop for RunningRequest {
+    fn drop(&mut self) {
+        let mut cache = self.replays.lock();
+        if let Some(Slot::Running) = cache.slots.get(&self.key) {
+            cache.slots.remove(&self.key);
+        }
+    }
+}
+
+impl StoredReply {
+    fn size(&self) -> usize {
+        self.body.len() + OVERHEAD
+    }
+
+    fn response(&self) -> Response {
+        let mut response = Response::new(Body::from(self.body.clone()));
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers.clone();
+        let replayed = HeaderValue::from_static("true");
+        response.headers_mut().insert(REPLAYED, replayed);
+        response
+    }
+}
+
+/// The same body means another request on another route.
+fn begun_digest(request: &Request) -> Sha256 {
+    Sha256::new()
+        .chain_update(request.uri().path().as_bytes())
+        .chain_update([0])
+}
+
+fn conflict(status: u16, message: &'static str) -> ApiError {
+    ApiError::new(FailureKind::InvalidRequest, message).with_status(status)
+}
+
+impl HttpBody for HashingBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(piece) = frame.data_ref()
+        {
+            let mut digest = self.digest.lock().unwrap_or_else(PoisonError::into_inner);
+            digest.update(piece);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl HttpBody for StreamBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::http::{HeaderMap, StatusCode};
+    use bytes::Bytes;
+    use tokio::time::{Instant, advance};
+
+    use super::{KeyState, LIFETIME, MAX_BYTES, MAX_REPLY_BYTES, Replays, StoredReply};
+    use crate::state::DoorSettings;
+    use muster_protocol::job::AccountId;
+
+    fn replays() -> Arc<Replays> {
+        Arc::new(Replays::new(DoorSettings::default().into()))
+    }
+
+    fn reply(bytes: usize) -> StoredReply {
+        StoredReply {
+            request: [0; 32],
+            status: StatusCode::OK,
+            headers: HeaderMap::new(),
+            body: Bytes::from(vec![b'x'; bytes]),
+            at: Instant::now(),
+        }
+    }
+
+    fn is_new(begun: &KeyState) -> bool {
+        matches!(begun, KeyState::New(_))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_is_taken_while_its_request_runs_and_for_a_day_after_its_reply() {
+        let (replays, key) = (replays(), (AccountId(1), [1; 32]));
+        let first = replays.begin(key);
+        assert!(is_new(&first));
+        assert!(matches!(replays.begin(key), KeyState::Running));
+        assert!(is_new(&replays.begin((AccountId(2), [1; 32]))));
+        drop(first);
+        let KeyState::New(second) = replays.begin(key) else {
+            panic!("the first request left no reply");
+        };
+        replays.lock().keep(key, reply(10));
+        drop(second);
+        assert!(matches!(replays.begin(key), KeyState::Stored(_)));
+        advance(LIFETIME).await;
+        assert!(is_new(&replays.begin(key)));
+        assert_eq!(replays.lock().bytes, 0);
+    }
+
+    #[tokio::test]
+    async fn the_oldest_replies_go_when_there_are_too_many_bytes() {
+        let replays = replays();
+        let key = |number: usize| {
+            let mut key = [0; 32];
+            key[..8].copy_from_slice(&number.to_le_bytes());
+            (AccountId(1), key)
+        };
+        let most = MAX_BYTES / MAX_REPLY_BYTES;
+        for number in 0..2 * most {
+            replays.lock().keep(key(number), reply(MAX_REPLY_BYTES));
+        }
+        assert!(replays.lock().bytes <= MAX_BYTES);
+        assert!(is_new(&replays.begin(key(0))));
+        assert!(matches!(
+            replays.begin(key(2 * most - 1)),
+            KeyState::Stored(_)
+        ));
+    }
+}
