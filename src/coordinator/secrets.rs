@@ -62,8 +62,19 @@ pub fn scrub_messages(body: &mut Value) {
     }
 }
 
+/// The same of a whole body in another API than that of chats.
+pub fn scrub_body(body: &mut Value) {
+    for (name, value) in body.as_object_mut().into_iter().flatten() {
+        if name != "model" {
+            scrub(value);
+        }
+    }
+}
+
 fn scrub(value: &mut Value) {
     match value {
+        // A file, as Anthropic's clients send it.
+        Value::Object(entries) if entries.get("type").is_some_and(|it| it == "base64") => {}
         Value::String(text) if text.starts_with("data:") => {}
         Value::String(text) => {
             if let Some(clean) = scrubbed(text) {

@@ -10,7 +10,7 @@ use std::fmt;
 use bytes::{BufMut, BytesMut};
 use serde_json::Value;
 
-use crate::job::Event;
+use crate::job::{Event, FinishReason, NativeBody, Usage};
 use crate::openai::Problem;
 use crate::openai::chat::{ChatRequest, Ending, Grid, Head};
 
@@ -22,6 +22,8 @@ pub struct Reading {
     pub dialect: Box<dyn Dialect>,
     /// Names of fields that the operator has the service ignore.
     pub ignored: Vec<String>,
+    /// The client's body without what tells who asks, where public workers may speak its API.
+    pub native: Option<NativeBody>,
 }
 
 /// One request's API: how to answer it.
@@ -78,4 +80,31 @@ pub trait ReplyBuilder: fmt::Debug + Send {
     fn end(&mut self, choice: u32, ending: Ending);
 
     fn render(self: Box<Self>, grid: &Grid) -> Value;
+}
+
+/// Reads what a worker replies in the client's own API.
+pub trait NativeReader: fmt::Debug + Send {
+    /// One event of the stream.
+    fn event(&mut self, data: &str, out: &mut Vec<Event>);
+
+    /// The reply of a worker that does not stream.
+    fn reply(&mut self, reply: &Value, out: &mut Vec<Event>);
+
+    fn end(self: Box<Self>) -> NativeEnd;
+}
+
+/// How a native reply ended, as far as it told.
+#[derive(Debug, Default, PartialEq)]
+pub struct NativeEnd {
+    pub finish: Option<FinishReason>,
+    pub usage: Option<Usage>,
+    pub error: Option<NativeError>,
+}
+
+/// Why a native reply is no result.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NativeError {
+    pub message: String,
+    /// The request is at fault.
+    pub is_clients: bool,
 }

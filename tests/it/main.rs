@@ -49,6 +49,8 @@ mod link;
 mod media;
 mod models;
 #[cfg(feature = "coordinator")]
+mod native_workers;
+#[cfg(feature = "coordinator")]
 mod offer;
 #[cfg(feature = "coordinator")]
 mod openapi;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_protocol::job::{
-    AccountId, Event, Failure, FailureKind, FinishReason, Job, JobId, Kudos, RequestId, UnixMillis,
-    Usage, WorkerId,
+    AccountId, Event, Failure, FailureKind, FinishReason, Formats, Job, JobId, Kudos, RequestId,
+    UnixMillis, Usage, WorkerId,
 };
 
 use super::input::SessionId;
@@ -97,6 +97,8 @@ pub struct Offer {
     pub attempt: u32,
     /// The name under which the worker serves it.
     pub model: Arc<str>,
+    /// The format in which the worker gets it.
+    pub format: Formats,
     /// What the client already has: go on after it, exactly.
     pub prefill: Option<Box<Prefill>>,
     /// How long it may be kept without a word, if its limits say so or its worker polls.

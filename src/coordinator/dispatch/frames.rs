@@ -115,6 +115,7 @@ impl Dispatcher {
             Said::Busy { retry_after } => self.handed_back(job, worker, retry_after, out),
             Said::Event(Event::Done { finish, usage }) => self.done(job, finish, usage, out),
             Said::Event(Event::Failed(failure)) => self.attempt_failed(job, failure, out),
+            Said::Broken(failure) => self.attempt_failed_with_ack(job, failure, out),
             Said::Event(event) => self.relay(job, worker, event, out),
         }
     }
@@ -266,6 +267,7 @@ impl Dispatcher {
                 self.done(job, finish, usage, out);
             }
             Said::Event(Event::Done { usage, .. }) => self.cancel_confirmed(job, Some(usage), out),
+            Said::Broken(_) => self.cancel_confirmed(job, Some(Usage::default()), out),
             Said::Event(Event::Failed(_)) => self.cancel_confirmed(job, None, out),
             Said::Busy { retry_after } => {
                 self.cancel_confirmed(job, None, out);
@@ -303,9 +305,13 @@ impl Dispatcher {
             ref said,
             ..
         } = *frame;
-        let Said::Event(event) = said else { return };
-        match event {
-            Event::Done { .. } if !worker.polls() => {
+        let is_terminal = match said {
+            Said::Event(event) => event.is_terminal(),
+            Said::Broken(_) => true,
+            Said::Alive | Said::Busy { .. } => return,
+        };
+        match said {
+            Said::Broken(_) | Said::Event(Event::Done { .. }) if !worker.polls() => {
                 out.push(Effect::Ack {
                     session,
                     job,
@@ -313,7 +319,7 @@ impl Dispatcher {
                     reward: Kudos(0),
                 });
             }
-            Event::Failed(_) if !worker.polls() => {}
+            Said::Event(Event::Failed(_)) if !worker.polls() => {}
             _ => {
                 if let (true, Some(attempt)) = (worker.extensions.multi, attempt) {
                     out.push(Effect::Drop {
@@ -324,7 +330,7 @@ impl Dispatcher {
                 }
             }
         }
-        if event.is_terminal() {
+        if is_terminal {
             unmute(worker, job);
             self.touched.workers.push(id);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_protocol::job::{
-    AccountId, Capabilities, Event, Formats, Job, JobId, Kinds, Kudos, Reach, WorkerId,
+    AccountId, Capabilities, Event, Failure, Formats, Job, JobId, Kinds, Kudos, Reach, WorkerId,
 };
 
 use super::fairness::Standing;
@@ -197,6 +197,8 @@ impl Frame {
 #[derive(Debug)]
 pub enum Said {
     Event(Event),
+    /// The worker has finished, and its output is no result; a peer waits for an ack.
+    Broken(Failure),
     /// Still at it.
     Alive,
     /// Not now: a refusal, or the owner wants the machine back. Nobody's fault.

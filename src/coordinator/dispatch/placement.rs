@@ -283,6 +283,7 @@ fn lease(
         job: entry.job.clone(),
         attempt,
         model: worker.models[model].name.clone(),
+        format: entry.job.format_for(worker.profile.formats),
         prefill: entry.prefill(),
         patience: patience(entry, worker),
         remaining: entry.expires.since(now),

@@ -198,6 +198,7 @@ impl Dispatcher {
             job: entry.job.clone(),
             attempt: 1,
             model: worker.models[model].name.clone(),
+            format: entry.job.format_for(worker.profile.formats),
             prefill: None,
             patience: patience(entry, worker),
             remaining: entry.expires.since(self.now.mono),

@@ -25,6 +25,8 @@ impl Dispatcher {
             return self.bad_request(job, failure, out);
         }
         let polls = self.polls(lease.worker);
+        let known = self.workers.get(&lease.worker);
+        let known = known.map_or_else(Formats::default, |worker| worker.profile.formats);
         let Some(entry) = self.jobs.get_mut(&job) else {
             return;
         };
@@ -32,7 +34,7 @@ impl Dispatcher {
             worker: lease.worker,
             at: self.now.mono,
             by_worker: failure.blame == Blame::Worker,
-            strikes: failure.blame == Blame::Worker && !polls && counts_as_strike(entry),
+            strikes: failure.blame == Blame::Worker && !polls && counts_as_strike(entry, known),
         });
         match verdict(entry, &failure, self.settings.failures_of(entry.job.kind)) {
             Some(last) => self.settle(job, Outcome::Failed(last), None, out),
@@ -317,7 +319,7 @@ fn verdict(entry: &Entry, failure: &Failure, limit: usize) -> Option<Failure> {
 
 /// The public network strikes for chat jobs only; so do we, because a media or raw job fails for many reasons. A worker
 /// that polls is given its owner's jobs only when it has dropped too many, which its record says and nobody here.
-fn counts_as_strike(entry: &Entry) -> bool {
+fn counts_as_strike(entry: &Entry, known: Formats) -> bool {
     let chat = Formats::NEUTRAL.with(Formats::OPENAI_CHAT);
-    entry.job.kind == Kind::Text && entry.job.limits.formats.meets(chat)
+    entry.job.kind == Kind::Text && entry.job.format_for(known).meets(chat)
 }

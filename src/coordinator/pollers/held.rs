@@ -283,8 +283,8 @@ mod tests {
     use super::{Held, NotTaken};
     use crate::dispatch::{Offer, SessionId};
     use muster_protocol::job::{
-        AccountId, Body, FormRequest, Job, JobId, Kind, Limits, ModelChoice, Privacy, RequestId,
-        UnixMillis,
+        AccountId, Body, FormRequest, Formats, Job, JobId, Kind, Limits, ModelChoice, Privacy,
+        RequestId, UnixMillis,
     };
 
     const SESSION: SessionId = SessionId(1);
@@ -300,6 +300,7 @@ mod tests {
             job: Arc::new(job()),
             attempt: 1,
             model: "caption".into(),
+            format: Formats::LEGACY,
             prefill: None,
             patience: Some(secs(patience)),
             remaining: secs(600),

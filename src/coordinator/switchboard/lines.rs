@@ -12,7 +12,7 @@ use super::stream::{Delivery, JobStream};
 use crate::clock::wall_clock;
 use crate::dispatch::{Facts, Offer, Outcome, Timing};
 use crate::metering::{Counted, Output};
-use muster_protocol::job::{Event, Job, JobId, Note, Product, Text, Usage};
+use muster_protocol::job::{Event, Formats, Job, JobId, Note, Product, Text, Usage};
 
 use std::task::Waker;
 
@@ -28,6 +28,8 @@ pub struct Line {
     output: Output,
     /// Whoever has it, or had it last.
     worker: Option<Arc<str>>,
+    /// In which format.
+    format: Formats,
     public: bool,
     counted: Option<Counted>,
     timing: Timing,
@@ -85,6 +87,7 @@ impl Lines {
     pub fn offered(&mut self, offer: &Offer, card: &Card) {
         if let Some(line) = self.open.get_mut(&offer.job.id) {
             line.worker = Some(card.name.clone());
+            line.format = offer.format;
             line.public = card.public;
             if let Some(whereabouts) = &line.whereabouts {
                 let stage = Stage::Running {
@@ -156,6 +159,7 @@ impl Lines {
             outcome,
             timing: line.timing,
             worker: line.worker,
+            format: line.format,
         });
         Some((line.timing, waker))
     }

@@ -12,7 +12,7 @@ use super::departures::{Departure, Departures};
 use super::pipe::Pipe;
 use super::stage::{JobWatch, Whereabouts};
 use crate::dispatch::{Outcome, Timing};
-use muster_protocol::job::{Event, JobId};
+use muster_protocol::job::{Event, Formats, JobId};
 
 /// One thing a client hears of its job.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +25,8 @@ pub enum Delivery {
         timing: Timing,
         /// The name of the worker that ended it.
         worker: Option<Arc<str>>,
+        /// The format in which that worker had it; none before any did.
+        format: Formats,
     },
 }
 
@@ -132,7 +134,7 @@ mod tests {
     use crate::dispatch::{Outcome, Timing};
     use crate::switchboard::departures::{Departure, Departures};
     use crate::switchboard::pipe::{CLIENT_BUFFER, Overflow, Pipe};
-    use muster_protocol::job::{Event, JobId, TokenEvent};
+    use muster_protocol::job::{Event, Formats, JobId, TokenEvent};
 
     fn text(length: usize) -> Event {
         Event::Token(TokenEvent {
@@ -146,6 +148,7 @@ mod tests {
             outcome: Outcome::Cancelled,
             timing: Timing::default(),
             worker: None,
+            format: Formats::default(),
         }
     }
 

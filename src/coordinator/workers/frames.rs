@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::payload;
-use muster_protocol::job::{Body, Capabilities, Job, TextInput};
+use muster_protocol::job::{Body, Capabilities, Formats, Job, TextInput};
 use muster_protocol::link::PUBLIC_FRAME;
 
 /// Keys, ids and numbers around the texts.
@@ -31,7 +31,10 @@ fn is_large(job: &Job) -> bool {
         _ => return false,
     };
     let guess = match (&job.original, &request.input) {
-        (Some(original), _) => weight(&original.body),
+        (Some(original), _) => {
+            let native = original.native.as_ref();
+            weight(&original.body).max(native.map_or(0, |native| weight(&native.body)))
+        }
         (None, TextInput::Prompt(text)) => text.len(),
         (None, TextInput::Tokens(tokens)) => 11 * tokens.len(),
         (None, TextInput::Chat(chat)) => {
@@ -48,13 +51,17 @@ fn is_large(job: &Job) -> bool {
         return true;
     }
     let model = job.model.0.first().map_or("", |name| name);
-    match payload::chat(job, request, model, 0) {
-        Ok(payload) => {
-            let text = serde_json::to_string(&payload).unwrap_or_default();
-            text.len() + ENVELOPE > PUBLIC_FRAME
-        }
-        Err(_) => true,
-    }
+    let native = job.native().map(|native| native.format);
+    let mut formats = [Some(Formats::OPENAI_CHAT), native].into_iter().flatten();
+    formats.any(
+        |format| match payload::public(job, request, format, model, 0) {
+            Ok(payload) => {
+                let text = serde_json::to_string(&payload).unwrap_or_default();
+                text.len() + ENVELOPE > PUBLIC_FRAME
+            }
+            Err(_) => true,
+        },
+    )
 }
 
 fn weight(value: &Value) -> usize {

@@ -8,6 +8,7 @@
 //! | `agreement` | what a peer negotiated; nothing, if it is of the public network |
 //! | `session` | the conversation: frames to inputs for dispatch, orders to frames; no socket, no clock |
 //! | `payload`, `flat`, `drawing`, `wording` | jobs, errors and the like in the words of the wire |
+//! | `native` | jobs in the client's own API, passed on to a worker's inference server |
 //! | `uploads` | images that were uploaded, looked at before dispatch hears of them |
 //! | `socket` | the shell: one task that reads, writes and pings |
 //! | `farewell` | how a socket ends: for the peer and for the log |
@@ -23,6 +24,7 @@ mod flat;
 pub(super) mod frames;
 mod gate;
 mod message_room;
+mod native;
 mod payload;
 mod salts;
 mod session;

@@ -1,10 +1,10 @@
-//! A job as its worker's frames carry it: the neutral request for our own, the client's dialect for public ones, with
-//! the defaults public coordinators fill in.
+//! A job as its worker's frames carry it: the neutral request for our own, chat or the client's own API for public ones,
+//! with the defaults public coordinators fill in.
 
 use serde_json::{Map, Value, json};
 
 use super::agreement::Peer;
-use super::flat;
+use super::{flat, native};
 use crate::dispatch::Offer;
 use muster_protocol::job::{
     Body, Chat, Failure, FailureKind, Formats, Job, Original, OutputFormat, TextInput, TextRequest,
@@ -20,13 +20,12 @@ const UNNAMED_CONTEXT: u32 = 2048;
 /// An output is given at least so much room.
 const LEAST_TOKENS: u32 = 16;
 
-/// In the first format both sides know.
+/// In the format of the offer.
 pub fn of(offer: &Offer, peer: &Peer) -> Result<Payload, Failure> {
     let job = &*offer.job;
-    let both = |format| peer.formats.meets(format) && job.limits.formats.meets(format);
     let request = match &job.body {
         Body::Text(request) => request,
-        Body::Encode(request) if both(Formats::NEUTRAL) => {
+        Body::Encode(request) if offer.format == Formats::NEUTRAL => {
             return Ok(Payload::Encode(request.clone()));
         }
         _ => {
@@ -34,11 +33,28 @@ pub fn of(offer: &Offer, peer: &Peer) -> Result<Payload, Failure> {
             return Err(Failure::new(FailureKind::UnsupportedValue, message));
         }
     };
-    if both(Formats::NEUTRAL) {
+    if offer.format == Formats::NEUTRAL {
         return Ok(Payload::Neutral(Box::new(neutral(job, request))));
     }
     let model = peer.own_name(&offer.model);
-    chat(job, request, model, peer.context).map(Payload::Public)
+    public(job, request, offer.format, model, peer.context).map(Payload::Public)
+}
+
+/// For public peers, in this format. The model is named as they call it.
+pub fn public(
+    job: &Job,
+    request: &TextRequest,
+    format: Formats,
+    model: &str,
+    context: u32,
+) -> Result<Map<String, Value>, Failure> {
+    match job.native().filter(|native| native.format == format) {
+        Some(native) => {
+            let most = max_tokens(job, request, context);
+            Ok(native::payload(native, model, most))
+        }
+        None => chat(job, request, model, context),
+    }
 }
 
 /// As it is, with a seed: every attempt has to draw from the same one, so that another worker can go on.
@@ -48,8 +64,8 @@ fn neutral(job: &Job, request: &TextRequest) -> TextRequest {
     request
 }
 
-/// `openai-chat`, for public peers. The model is named as they call it.
-pub fn chat(
+/// `openai-chat`.
+fn chat(
     job: &Job,
     request: &TextRequest,
     model: &str,
@@ -88,14 +104,8 @@ fn from_original(original: &Original) -> Map<String, Value> {
 
 /// What is always there, whoever asked. A job is one output, whatever the request had.
 fn fill_in(wanted: &mut Map<String, Value>, job: &Job, request: &TextRequest, context: u32) {
-    let most = room(context, job.limits.prompt_tokens);
-    let max_tokens = match request.max_tokens {
-        // Its backend may refuse more than its context has room for.
-        Some(asked) if context != UNNAMED_CONTEXT => asked.min(most),
-        Some(asked) => asked,
-        None => most,
-    };
-    let fixed = [("n", json!(1)), ("max_tokens", json!(max_tokens))];
+    let most = max_tokens(job, request, context);
+    let fixed = [("n", json!(1)), ("max_tokens", json!(most))];
     for (key, value) in fixed {
         wanted.insert(key.into(), value);
     }
@@ -111,6 +121,16 @@ fn fill_in(wanted: &mut Map<String, Value>, job: &Job, request: &TextRequest, co
     // A seed below zero comes back as it was: backends read 64 bits with a sign.
     let seed = seed(job, request).cast_signed();
     wanted.insert("seed".into(), json!(seed));
+}
+
+fn max_tokens(job: &Job, request: &TextRequest, context: u32) -> u32 {
+    let most = room(context, job.limits.prompt_tokens);
+    match request.max_tokens {
+        // Its backend may refuse more than its context has room for.
+        Some(asked) if context != UNNAMED_CONTEXT => asked.min(most),
+        Some(asked) => asked,
+        None => most,
+    }
 }
 
 /// The whole context where the worker named one, as far as the prompt leaves it.
@@ -261,6 +281,7 @@ mod tests {
             original: original.map(|body| Original {
                 format: Formats::OPENAI_CHAT,
                 body: Arc::new(body),
+                native: None,
             }),
             price: None,
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::agreement::Peer;
 use super::drawing::{self, Untold};
+use super::native::{NativeOutcome, NativeReply};
 use super::payload;
 use super::salts::CacheSalts;
 use super::uploads::Upload;
@@ -58,6 +59,8 @@ struct Running {
     streamed: bool,
     called: bool,
     finish: Option<FinishReason>,
+    /// What a raw job has been answered.
+    native: Option<NativeReply>,
     /// Where its image goes, and how large it is.
     image: Option<(Key, Drawn)>,
 }
@@ -171,10 +174,8 @@ impl Session {
                     Said::Event(Event::Progress(Progress::percent(percent))),
                 ));
             }
-            // No job of a passed-through format is given out, so these belong to none.
-            FromWorker::Raw { about, .. } | FromWorker::Alive { about, .. } => {
-                inputs.push(self.frame(about, Said::Alive));
-            }
+            FromWorker::Raw { about, data, .. } => self.raw(about, &data, inputs),
+            FromWorker::Alive { about, .. } => inputs.push(self.frame(about, Said::Alive)),
             FromWorker::State(state) if self.peer.uses(Extension::State) => {
                 inputs.push(self.report(&state));
             }
@@ -258,13 +259,32 @@ impl Session {
         }
     }
 
-    fn done(&mut self, done: Done, inputs: &mut Vec<Input>) {
+    /// An event of the worker's inference server; it means nothing in a job of another format.
+    fn raw(&mut self, about: About, data: &str, inputs: &mut Vec<Input>) {
+        let running = self.jobs.get_mut(&about.job);
+        let native = running.and_then(|running| running.native.as_mut());
+        let events = native.map_or_else(Vec::new, |native| native.read(data));
+        let output = Output {
+            about,
+            events,
+            finish: None,
+        };
+        self.output(output, inputs);
+    }
+
+    fn done(&mut self, mut done: Done, inputs: &mut Vec<Input>) {
         let about = done.about;
         let known = self.jobs.remove(&about.job);
         if self.peer.is_public() {
             self.unacked = Some(about.job);
         }
-        let running = known.unwrap_or_default();
+        let mut running = known.unwrap_or_default();
+        if let Some(native) = running.native.take()
+            && let Some(failure) = self.native_end(native, &mut running, &mut done, inputs)
+        {
+            inputs.push(self.frame(about, Said::Broken(failure)));
+            return;
+        }
         let image = running.image;
         let media = image.and_then(|(key, _)| drawing::brought(key, &done.results));
         if image.is_none() && !running.streamed && about.seq.is_none() {
@@ -287,6 +307,30 @@ impl Session {
             said: vec![media, done],
             otherwise: self.bare_frame(about, Said::Alive),
         });
+    }
+
+    /// Writes into `done` what the reply has told; says why it is no result.
+    fn native_end(
+        &self,
+        mut native: NativeReply,
+        running: &mut Running,
+        done: &mut Done,
+        inputs: &mut Vec<Input>,
+    ) -> Option<Failure> {
+        if !running.streamed {
+            let events = native.read_whole(done);
+            running.streamed = !events.is_empty();
+            let events = events.into_iter().map(Said::Event);
+            inputs.extend(events.map(|said| self.frame(done.about, said)));
+        }
+        let NativeOutcome {
+            finish,
+            usage,
+            failure,
+        } = native.end(done.about);
+        done.finish = finish.or(done.finish.take());
+        done.usage = usage.or(done.usage);
+        failure.filter(|_| !done.cancelled)
     }
 
     /// What has been uploaded since this was last asked.
@@ -378,7 +422,10 @@ impl Session {
                 why,
             }))
         };
-        let mut running = Running::default();
+        let mut running = Running {
+            native: NativeReply::of(offer.format),
+            ..Running::default()
+        };
         let mut upload = Vec::new();
         let payload = match &offer.job.body {
             Body::Image(image) => {
@@ -490,8 +537,8 @@ mod tests {
     use crate::workers::agreement::Peer;
     use muster_process::tasks::Tasks;
     use muster_protocol::job::{
-        AccountId, Body, Event, ImageRequest, Job, JobId, Kind, Limits, ModelChoice, Privacy,
-        RequestId, UnixMillis,
+        AccountId, Body, Event, Formats, ImageRequest, Job, JobId, Kind, Limits, ModelChoice,
+        Privacy, RequestId, UnixMillis,
     };
     use muster_protocol::link::Registration;
 
@@ -541,6 +588,7 @@ mod tests {
             job: Arc::new(image()),
             attempt: 1,
             model: "tiny".into(),
+            format: Formats::OPENAI_CHAT,
             prefill: None,
             patience: None,
             remaining: Duration::from_secs(600),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::Reading;
+use crate::job::{Formats, NativeBody};
 use crate::openai::chat::IgnoredFields;
 use crate::openai::field::{self, Field};
 use crate::openai::shape::kind;
@@ -124,12 +125,24 @@ pub fn read(
 ) -> Result<Reading, Problem> {
     let is_known = |name: &str| FIELDS.iter().any(|field| field.name == name);
     let read = |body: Value| read_strictly(body, purpose, &**signer);
-    let ((chat, places), _, ignored) = field::leniently(body, wanted, is_known, read)?;
+    let ((chat, places), body, ignored) = field::leniently(body, wanted, is_known, read)?;
     Ok(Reading {
         chat,
         dialect: Box::new(MessagesDialect::new(places, Arc::clone(signer))),
         ignored,
+        native: Some(NativeBody {
+            format: Formats::ANTHROPIC,
+            body: Arc::new(for_strangers(body)),
+        }),
     })
+}
+
+/// The body as a worker of the public network may see it: without its nulls, and without what tells who asks.
+fn for_strangers(mut body: Value) -> Value {
+    if let Value::Object(fields) = &mut body {
+        fields.retain(|name, value| name != "metadata" && !value.is_null());
+    }
+    body
 }
 
 /// The chat body, and of each of its messages the index of the client's.

@@ -8,6 +8,7 @@
 //! | `dialect` | the API as a [`Dialect`](crate::dialect::Dialect) |
 //! | `message` | one message at the end |
 //! | `stream` | the events of a stream |
+//! | `native` | what a public worker replies in this API, as events |
 //! | `error` | failures in Anthropic's envelope |
 //! | [`schema`] | all of it as JSON Schema |
 
@@ -16,6 +17,7 @@ mod dialect;
 mod error;
 mod fields;
 mod message;
+mod native;
 pub mod schema;
 mod stream;
 #[cfg(test)]
@@ -25,6 +27,7 @@ mod tools;
 pub use dialect::{MessagesDialect, Signer};
 pub use error::{error_body, error_schema};
 pub use fields::{FIELDS, Purpose, read};
+pub use native::MessageReader;
 
 /// Where its endpoints are.
 pub const MESSAGES: &str = "/v1/messages";

@@ -87,6 +87,25 @@ impl Job {
         CacheOwner::of(self.account, self.shared_key, self.request)
     }
 
+    /// The client's body in its own API, if public workers may have it.
+    pub fn native(&self) -> Option<&NativeBody> {
+        self.original.as_ref()?.native.as_ref()
+    }
+
+    /// The format in which a worker that knows these gets the job: the neutral one first, then the client's own, then
+    /// a translation. Empty if there is none.
+    pub fn format_for(&self, known: Formats) -> Formats {
+        let native = self.native().map(|native| native.format);
+        let formats = [
+            Some(Formats::NEUTRAL),
+            native,
+            Some(Formats::OPENAI_CHAT),
+            Some(Formats::LEGACY),
+        ];
+        let both = |format: &Formats| known.meets(*format) && self.limits.formats.meets(*format);
+        formats.into_iter().flatten().find(both).unwrap_or_default()
+    }
+
     /// How much work it is as people count it: tokens that may be written, pixelsteps, or one form.
     pub fn size(&self) -> u64 {
         match &self.body {
@@ -175,6 +194,15 @@ pub enum Privacy {
 /// The client's body as it came, scrubbed of credentials, for a public peer that speaks the same dialect.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Original {
+    pub format: Formats,
+    pub body: Arc<Value>,
+    /// The body before it was translated to this format, for public peers that speak the client's own API.
+    pub native: Option<NativeBody>,
+}
+
+/// A body in one of the APIs that public workers pass on to their inference servers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NativeBody {
     pub format: Formats,
     pub body: Arc<Value>,
 }

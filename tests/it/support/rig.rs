@@ -221,6 +221,7 @@ pub fn job(words: &str) -> Job {
         original: Some(Original {
             format: Formats::OPENAI_CHAT,
             body: Arc::new(body),
+            native: None,
         }),
         price: None,
     }

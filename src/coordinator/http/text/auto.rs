@@ -11,7 +11,6 @@ use std::time::Duration;
 use crate::kudos::Prices;
 use crate::switchboard::ModelOnline;
 use muster_protocol::job::{Capabilities, Formats};
-use muster_protocol::legacy::text::job::only_for_our_workers;
 use muster_protocol::openai::chat::ChatRequest;
 
 /// What the best one is.
@@ -72,17 +71,18 @@ impl Auto {
     pub fn candidates(
         self,
         request: &ChatRequest,
+        formats: Formats,
         online: &[ModelOnline],
         sizes: &Prices,
     ) -> Vec<Candidate> {
         let mut models: Vec<&ModelOnline> = online.iter().filter(|it| is_chat_model(it)).collect();
         models.sort_by(|one, other| {
-            let able = can_serve(one, request).cmp(&can_serve(other, request));
+            let able = can_serve(one, request, formats).cmp(&can_serve(other, request, formats));
             able.then_with(|| self.compare(one, other, sizes)).reverse()
         });
         let able = models
             .iter()
-            .take_while(|model| can_serve(model, request))
+            .take_while(|model| can_serve(model, request, formats))
             .count();
         models.truncate(able.clamp(1, MOST_TRIED));
         let room: Vec<bool> = models.iter().map(|model| model.free > 0).collect();
@@ -128,15 +128,12 @@ pub fn is_chat_model(model: &ModelOnline) -> bool {
     model.writes_text() && model.is_interactive()
 }
 
-fn can_serve(model: &ModelOnline, request: &ChatRequest) -> bool {
-    let is_polled_only = !model
-        .formats
-        .meets(Formats::NEUTRAL.with(Formats::OPENAI_CHAT));
-    model
-        .capabilities
-        .contains(request.requires().with(Capabilities::GENERATE))
+fn can_serve(model: &ModelOnline, request: &ChatRequest, formats: Formats) -> bool {
+    model.formats.meets(formats)
+        && model
+            .capabilities
+            .contains(request.requires().with(Capabilities::GENERATE))
         && model.context > request.least_prompt_tokens()
-        && (!is_polled_only || only_for_our_workers(&request.text).is_empty())
 }
 
 fn is_comfortable(model: &ModelOnline) -> bool {
@@ -156,6 +153,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Auto, Candidate};
+    use crate::http::text::order::formats;
     use crate::kudos::Prices;
     use crate::switchboard::ModelOnline;
     use muster_protocol::job::{Capabilities, Formats, Kind, Kinds};
@@ -193,7 +191,8 @@ mod tests {
         }
         let request = ChatRequest::read(body, Strictness::Refuse).unwrap();
         let sizes = Prices::default().with("small", 0.5).with("middle", 3.0);
-        auto.candidates(&request, models, &sizes.with("large", 8.0))
+        let formats = formats(&request, None);
+        auto.candidates(&request, formats, models, &sizes.with("large", 8.0))
     }
 
     #[test]

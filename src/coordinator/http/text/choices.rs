@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use crate::dispatch::{Outcome, Timing};
 use crate::http::room::Room;
 use crate::switchboard::{Delivery, JobStream};
-use muster_protocol::job::{Event, Failure, FailureKind};
+use muster_protocol::job::{Event, Failure, FailureKind, Formats};
 use muster_protocol::openai::chat::{Ending, Grid, Routing};
 
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub struct Choices {
     turn: usize,
     seed: u64,
     routing: Option<Routing>,
+    /// The client's API, where public workers may speak it.
+    api: Option<Formats>,
     /// Bytes of text that have come.
     size: usize,
     /// What the request takes as long as its jobs may need it.
@@ -40,6 +42,7 @@ impl Choices {
         streams: Vec<JobStream>,
         seed: u64,
         routing: Option<Routing>,
+        api: Option<Formats>,
         kept: Arc<Room>,
     ) -> Self {
         Self {
@@ -47,6 +50,7 @@ impl Choices {
             turn: 0,
             seed,
             routing,
+            api,
             size: 0,
             _kept: kept,
         }
@@ -91,9 +95,12 @@ impl Choices {
                 outcome,
                 timing,
                 worker,
+                format,
             }) => {
                 self.streams[choice] = None;
                 let (seed, routing) = (self.seed, self.routing.clone());
+                let translated = self.api.filter(|_| is_translation(format));
+                let translated = translated.and_then(|api| api.names().next());
                 ended(index, outcome, |tokens| {
                     let Timing {
                         first_output,
@@ -103,6 +110,7 @@ impl Choices {
                     let seed = seed.cast_signed();
                     Grid {
                         routing,
+                        translated,
                         ..Grid::new(worker, total, first_output, tokens, seed)
                     }
                 })
@@ -113,6 +121,11 @@ impl Choices {
             )),
         }
     }
+}
+
+/// What our own workers get says all that the client's body does.
+fn is_translation(format: Formats) -> bool {
+    format.meets(Formats::OPENAI_CHAT.with(Formats::LEGACY))
 }
 
 fn size(event: &Event) -> usize {

@@ -29,7 +29,7 @@ use crate::modes::{ModeSet, Modes};
 use crate::state::DoorSettings;
 use crate::switchboard::{JobStream, Switchboard};
 use muster_protocol::dialect::{Dialect, Reading, ReplyBuilder};
-use muster_protocol::job::{Failure, FailureKind, Formats, Job, RequestId};
+use muster_protocol::job::{Failure, FailureKind, Formats, Job, Original, RequestId};
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::chat::{
     ChatRequest, Grid, Head, IgnoredFields, Lenient, Routing, for_strangers,
@@ -40,7 +40,7 @@ use muster_protocol::openai::nearest::shortened;
 use super::auto::{Auto, Candidate};
 use super::choices::{Choices, Next};
 use super::moderated::moderate;
-use super::order::{Order, clamp};
+use super::order::{Order, clamp, formats};
 use super::refused;
 use super::stream::Relay;
 
@@ -88,7 +88,9 @@ struct Accepted {
     request: ChatRequest,
     dialect: Box<dyn Dialect>,
     /// As workers of the public network may see it.
-    original: Arc<Value>,
+    original: Original,
+    /// The client's API, where public workers may speak it.
+    api: Option<Formats>,
     order: Order,
     standing: Standing,
     size: usize,
@@ -286,7 +288,9 @@ impl TextEndpoint {
             mut chat,
             dialect,
             mut ignored,
+            mut native,
         } = reading;
+        let api = native.as_ref().map(|native| native.format);
         refused::check_message_count(&chat, self.settings.chat_messages)
             .map_err(|problem| named_for_client(problem.into(), &*dialect))?;
         if self.moderation.may_object(who.roles) {
@@ -296,7 +300,10 @@ impl TextEndpoint {
                 return Err(Problem::unsupported(name, message).into());
             }
             room.cover(size.saturating_mul(LOOKED_AT))?;
-            moderate(&mut chat, &self.moderation, &who).await?;
+            if moderate(&mut chat, &self.moderation, &who).await? {
+                // Only the chat body was rewritten.
+                native = None;
+            }
         }
         let order = Order::new(self.request, self.caller.account, self.settings.clone());
         let order = order.hidden(is_hidden);
@@ -312,9 +319,11 @@ impl TextEndpoint {
             dialect.complete(&mut request).map_err(of_client)?;
             ignored.extend(more);
             // As the client wrote it, for strangers' workers, and for each choice.
-            let kept = room.keep(size.saturating_mul(2 + request.choices as usize))?;
+            let copies = 2 + usize::from(native.is_some()) + request.choices as usize;
+            let kept = room.keep(size.saturating_mul(copies))?;
             Ok(Accepted {
-                original: order.original(for_strangers(body)),
+                original: order.original(for_strangers(body), native),
+                api,
                 request,
                 dialect,
                 order,
@@ -330,8 +339,9 @@ impl TextEndpoint {
     /// With `auto`, by the first model that can start; only what fails before the client hears anything is tried again.
     async fn answer(&self, mut accepted: Accepted) -> Result<Response, ApiError> {
         let requested = accepted.request.model.clone();
+        let formats = formats(&accepted.request, accepted.original.native.as_ref());
         let mut candidates = self
-            .candidates(&accepted.request)
+            .candidates(&accepted.request, formats)
             .await
             .into_iter()
             .peekable();
@@ -361,11 +371,11 @@ impl TextEndpoint {
         }
     }
 
-    async fn candidates(&self, request: &ChatRequest) -> Vec<Candidate> {
+    async fn candidates(&self, request: &ChatRequest, formats: Formats) -> Vec<Candidate> {
         let candidates = match Auto::called(&request.model) {
             Some(auto) => {
                 let overview = self.board.current().await;
-                auto.candidates(request, &overview.models, &self.settings.sizes)
+                auto.candidates(request, formats, &overview.models, &self.settings.sizes)
             }
             None => Vec::new(),
         };
@@ -418,7 +428,7 @@ impl TextEndpoint {
             request.model.clone(),
         );
         let seed = accepted.order.seed_of(request);
-        let choices = Choices::new(streams, seed, routing, accepted.kept.clone());
+        let choices = Choices::new(streams, seed, routing, accepted.api, accepted.kept.clone());
         let answer = match request.stream {
             Some(_) => {
                 let writer = dialect.stream(request, &head);

@@ -11,19 +11,20 @@ use muster_protocol::job::FailureKind;
 /// A name that says something is longer, and a word of the protocol is not.
 const LONGEST_NAME: usize = 16;
 
-/// Leaves the body as it may be served.
+/// Leaves the body as it may be served; true if that is not as it was.
 pub async fn moderate(
     body: &mut Value,
     moderation: &Moderation,
     who: &Asker,
-) -> Result<(), ApiError> {
+) -> Result<bool, ApiError> {
     let models = models(body);
     let examined = moderation.examine_talk(pieces(body), &models, who).await;
     let rewritten = examined.map_err(explain)?;
-    if !rewritten.is_empty() {
+    let is_rewritten = rewritten.iter().any(Option::is_some);
+    if is_rewritten {
         replace(body, rewritten);
     }
-    Ok(())
+    Ok(is_rewritten)
 }
 
 /// The model that is asked for; none, if it is left to us.

@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::secrets;
 use crate::state::DoorSettings;
 use muster_protocol::job::{
-    AccountId, Body, CacheOwner, Formats, Job, JobId, Kind, Limits, ModelChoice, Original, Privacy,
-    Reach, RequestId, TextInput, TextRequest, UnixMillis,
+    AccountId, Body, CacheOwner, Formats, Job, JobId, Kind, Limits, ModelChoice, NativeBody,
+    Original, Privacy, Reach, RequestId, TextInput, TextRequest, UnixMillis,
 };
 use muster_protocol::legacy::text::job::only_for_our_workers;
 use muster_protocol::openai::chat::ChatRequest;
@@ -63,16 +63,24 @@ impl Order {
         request.text.sampling.seed.unwrap_or(self.seed)
     }
 
-    /// What workers of the public network may see of the body.
-    pub fn original(&self, mut body: Value) -> Arc<Value> {
+    /// What workers of the public network may see of the body: as a chat body, and in the client's own API.
+    pub fn original(&self, mut body: Value, native: Option<NativeBody>) -> Original {
+        let native = native.map(|native| match self.settings.scrub_secrets {
+            true => scrubbed(native),
+            false => native,
+        });
         if self.settings.scrub_secrets {
             secrets::scrub_messages(&mut body);
         }
-        Arc::new(body)
+        Original {
+            format: Formats::OPENAI_CHAT,
+            body: Arc::new(body),
+            native,
+        }
     }
 
     /// One for each choice.
-    pub fn jobs(&self, request: &ChatRequest, original: &Arc<Value>) -> Vec<Arc<Job>> {
+    pub fn jobs(&self, request: &ChatRequest, original: &Original) -> Vec<Arc<Job>> {
         let prefixes = self.prefixes(request);
         let job = |choice| {
             let mut text = request.choice(choice);
@@ -86,7 +94,7 @@ impl Order {
         &self,
         request: &ChatRequest,
         text: TextRequest,
-        original: &Arc<Value>,
+        original: &Original,
         prefixes: Vec<u64>,
     ) -> Job {
         Job {
@@ -97,7 +105,7 @@ impl Order {
             kind: Kind::Text,
             model: ModelChoice(vec![request.model.clone()]),
             limits: Limits {
-                formats: formats(request),
+                formats: formats(request, original.native.as_ref()),
                 requires: request.requires(),
                 prompt_tokens: request.least_prompt_tokens(),
                 output_tokens: text.max_tokens,
@@ -110,10 +118,7 @@ impl Order {
             deadline: self.now.after(self.settings.lifetime),
             durable: false,
             prefixes,
-            original: is_chat(request).then(|| Original {
-                format: Formats::OPENAI_CHAT,
-                body: original.clone(),
-            }),
+            original: is_chat(request).then(|| original.clone()),
             price: None,
         }
     }
@@ -140,17 +145,27 @@ impl Order {
     }
 }
 
+fn scrubbed(native: NativeBody) -> NativeBody {
+    let mut body = Arc::unwrap_or_clone(native.body);
+    secrets::scrub_body(&mut body);
+    NativeBody {
+        body: Arc::new(body),
+        ..native
+    }
+}
+
 fn is_chat(request: &ChatRequest) -> bool {
     matches!(request.text.input, TextInput::Chat(_))
 }
 
-/// Workers that poll are told what the client said, or do not get it. (A seed that the door has drawn is not of the
+/// The formats in which workers may get the request. Workers that poll are told what the client said, or do not get it. (A seed that the door has drawn is not of the
 /// client: nobody goes on with what they have written.)
-fn formats(request: &ChatRequest) -> Formats {
+pub fn formats(request: &ChatRequest, native: Option<&NativeBody>) -> Formats {
     let ours = match is_chat(request) {
         true => Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
         false => Formats::NEUTRAL,
     };
+    let ours = native.map_or(ours, |native| ours.with(native.format));
     match only_for_our_workers(&request.text).is_empty() {
         true => ours.with(Formats::LEGACY),
         false => ours,
@@ -191,7 +206,7 @@ mod tests {
     fn jobs(settings: &Arc<DoorSettings>, body: Value) -> Vec<Arc<Job>> {
         let request = ChatRequest::read(body.clone(), Strictness::Refuse).unwrap();
         let order = Order::new(RequestId::random(), AccountId(1), settings.clone());
-        order.jobs(&request, &order.original(body))
+        order.jobs(&request, &order.original(body, None))
     }
 
     fn seed(job: &Job) -> Option<u64> {

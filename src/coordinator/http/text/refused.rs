@@ -64,7 +64,13 @@ pub fn explain(
                     });
                     unsupported(field(name).to_owned(), model, &able)
                 }
-                None => about(refusal, "model"),
+                None => match overview.model(model).and_then(only_route) {
+                    Some(route) => {
+                        let message = format!("the workers of {model} serve only {route} now");
+                        Problem::unsupported("model", message).into()
+                    }
+                    None => about(refusal, "model"),
+                },
             },
             Missing::Capability(missing) => match request.param_of(*missing) {
                 Some(param) => {
@@ -89,6 +95,15 @@ pub fn explain(
             Missing::Reach(_) | Missing::Trust => about(refusal, "model"),
         },
         _ => refusal.into(),
+    }
+}
+
+/// The one route of a model whose workers speak one API and no other.
+fn only_route(model: &ModelOnline) -> Option<&'static str> {
+    match model.formats {
+        Formats::ANTHROPIC => Some("/v1/messages"),
+        Formats::OPENAI_RESPONSES => Some("/v1/responses"),
+        _ => None,
     }
 }
 

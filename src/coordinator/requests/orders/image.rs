@@ -132,6 +132,7 @@ impl ImageAsked {
             original: Some(Original {
                 format: Formats::LEGACY,
                 body: self.original.clone(),
+                native: None,
             }),
         }
     }

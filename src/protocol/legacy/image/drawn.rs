@@ -117,6 +117,7 @@ mod tests {
             original: Some(Original {
                 format: Formats::LEGACY,
                 body: Arc::new(json!({"params": params})),
+                native: None,
             }),
         }
     }

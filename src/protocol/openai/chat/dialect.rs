@@ -15,6 +15,7 @@ impl ChatDialect {
             chat: body,
             dialect: Box::new(Self),
             ignored: Vec::new(),
+            native: None,
         }
     }
 }

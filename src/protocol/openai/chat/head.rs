@@ -31,6 +31,8 @@ pub struct Grid {
     pub seed: i64,
     /// Where the client left the choice of the model to us.
     pub routing: Option<Routing>,
+    /// The API of the request, where its worker got a translation of it.
+    pub translated: Option<&'static str>,
 }
 
 /// What was asked for in place of a model, and which one it became.
@@ -86,6 +88,7 @@ impl Grid {
             tokens_per_s: (speed > 0.0).then(|| rounded(speed)),
             seed,
             routing: None,
+            translated: None,
         }
     }
 
@@ -107,6 +110,9 @@ impl Grid {
                 "requested": &**requested,
                 "resolved_model": &**resolved,
             });
+        }
+        if let Some(api) = self.translated {
+            body["translated"] = api.into();
         }
         body
     }

@@ -369,6 +369,11 @@ fn generation() -> Value {
             "tokens_per_s": {"type": ["number", "null"]},
             "seed": {"type": "integer"},
             "routing": routing,
+            "translated": {
+                "type": "string",
+                "enum": ["anthropic", "openai-responses"],
+                "description": "The API of the request, if a worker of the public network got it as a chat request.",
+            },
         }),
         &["worker", "gen_time", "ttft", "tokens_per_s", "seed"],
     )

@@ -118,6 +118,7 @@ pub fn read(body: Value, wanted: &IgnoredFields) -> Result<Reading, Problem> {
         chat,
         dialect: Box::new(dialect),
         ignored,
+        native: None,
     })
 }
 

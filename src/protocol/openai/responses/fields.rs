@@ -247,6 +247,7 @@ pub fn read(body: Value, wanted: &IgnoredFields, context: &Context) -> Result<Re
         chat,
         dialect: Box::new(dialect),
         ignored,
+        native: None,
     })
 }
 

@@ -68,6 +68,7 @@ fn grid() -> Grid {
         tokens_per_s: Some(66.8),
         seed: 41,
         routing: None,
+        translated: None,
     }
 }
 
