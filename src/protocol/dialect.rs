@@ -108,3 +108,13 @@ pub struct NativeError {
     /// The request is at fault.
     pub is_clients: bool,
 }
+
+impl NativeError {
+    /// A reply in another form than that of its API.
+    pub fn unreadable(error: &serde_json::Error) -> Self {
+        Self {
+            message: format!("the worker sent an event that cannot be read: {error}"),
+            is_clients: false,
+        }
+    }
+}

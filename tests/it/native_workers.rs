@@ -1,4 +1,4 @@
-//! Public workers whose inference servers speak Anthropic's API: they get the client's own body, and what they pass on
+//! Public workers whose inference servers speak the API of the client: they get its own body, and what they pass on
 //! becomes the reply.
 
 use axum::body::Body;
@@ -399,4 +399,97 @@ async fn what_the_filters_rewrite_goes_to_no_native_worker() {
         assert_eq!(rig.frame().await["type"], "ack");
     });
     assert_eq!(reply.json().await["grid"]["translated"], "anthropic");
+}
+
+async fn respond(app: &App, body: &Value) -> Answer {
+    let body = Body::from(body.to_string());
+    let headers = [("x-api-key", app.key.as_str())];
+    app.send(request(Method::POST, "/v1/responses", &headers, body))
+        .await
+}
+
+/// Takes the next job and answers it with a response that is streamed; returns the job's frame.
+async fn answer_response(rig: &mut Rig) -> Value {
+    let job = rig.job().await;
+    let call = json!({"type": "function_call", "id": "fc_theirs", "call_id": "call_1", "name": "look", "arguments": ""});
+    let usage = json!({"input_tokens": 9, "output_tokens": 4, "total_tokens": 13});
+    let whole = json!({"id": "resp_theirs", "status": "completed", "usage": usage, "output": []});
+    let delta = |kind: &str, index: u32, delta: &str| json!({"type": format!("response.{kind}.delta"), "output_index": index, "delta": delta});
+    for event in [
+        json!({"type": "response.created", "response": {"status": "in_progress", "output": []}}),
+        delta("reasoning_text", 0, "hm"),
+        delta("output_text", 1, "Let me "),
+        delta("output_text", 1, "look."),
+        json!({"type": "response.output_item.added", "output_index": 2, "item": call}),
+        delta("function_call_arguments", 2, "{\"at\":1}"),
+        json!({"type": "response.completed", "response": whole}),
+    ] {
+        pass(rig, &job, event).await;
+    }
+    finish(rig, &job).await;
+    job
+}
+
+#[tokio::test]
+async fn a_native_worker_of_responses_gets_all_that_a_response_goes_on_from() {
+    let app = App::start().await;
+    let mut rig = connect(&app, "native", &["openai-responses"]).await;
+    let tool = json!({"type": "function", "name": "look", "parameters": {"type": "object"}});
+    let first = json!({"model": "tiny", "input": "hi", "user": "ann", "tools": [tool], "max_output_tokens": 50});
+    let (reply, job) = tokio::join!(respond(&app, &first), answer_response(&mut rig));
+    let payload = &job["payload"];
+    assert_eq!(payload["api_format"], "openai-responses");
+    let wanted = &payload["request"];
+    assert_eq!(
+        (&wanted["input"], &wanted["tools"][0]),
+        (&json!("hi"), &tool)
+    );
+    assert_eq!(
+        (&wanted["stream"], &wanted["store"]),
+        (&json!(true), &json!(false))
+    );
+    assert_eq!(wanted["max_output_tokens"], 50);
+    assert!(wanted.get("user").is_none(), "{wanted}");
+    let reply = reply.json().await;
+    assert_eq!(reply["status"], "completed", "{reply}");
+    let output = reply["output"].as_array().unwrap();
+    let kinds: Vec<_> = output
+        .iter()
+        .map(|item| item["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["reasoning", "message", "function_call"]);
+    assert_eq!(output[1]["content"][0]["text"], "Let me look.");
+    assert_eq!(output[2]["arguments"], "{\"at\":1}");
+    assert_eq!(reply["grid"]["worker"], "native");
+    assert!(reply["grid"].get("translated").is_none(), "{reply}");
+
+    let result = json!({"type": "function_call_output", "call_id": "call_1", "output": "a cat"});
+    let next = json!({"model": "tiny", "input": [result], "previous_response_id": reply["id"], "stream": true});
+    let (stream, job) = tokio::join!(respond(&app, &next), answer_response(&mut rig));
+    let wanted = &job["payload"]["request"];
+    assert!(wanted.get("previous_response_id").is_none(), "{wanted}");
+    let items = wanted["input"].as_array().unwrap();
+    assert_eq!(items.len(), 5, "{wanted}");
+    assert_eq!(items[0]["content"][0]["text"], "hi");
+    assert_eq!(items[3]["call_id"], "call_1");
+    assert_eq!(items[4], result);
+    let text = stream.text().await;
+    assert!(text.contains("event: response.completed"), "{text}");
+}
+
+#[tokio::test]
+async fn tools_that_take_text_go_to_workers_that_chat() {
+    let app = App::start().await;
+    let mut rig = connect(&app, "both", &["openai-chat", "openai-responses"]).await;
+    let tool = json!({"type": "custom", "name": "note"});
+    let asked = json!({"model": "tiny", "input": "hi", "tools": [tool], "store": false});
+    let (reply, ()) = tokio::join!(respond(&app, &asked), async {
+        let job = rig.job().await;
+        assert_eq!(job["payload"]["api_format"], "openai-chat");
+        rig.token(&job, "Hey").await;
+        rig.done(&job).await;
+        assert_eq!(rig.frame().await["type"], "ack");
+    });
+    let reply = reply.json().await;
+    assert_eq!(reply["grid"]["translated"], "openai-responses", "{reply}");
 }

@@ -6,6 +6,7 @@ use muster_protocol::anthropic::MessageReader;
 use muster_protocol::dialect::{NativeEnd, NativeReader};
 use muster_protocol::job::{Event, Failure, FinishReason, Formats, NativeBody, Usage};
 use muster_protocol::link::{About, Done, ErrorFrame};
+use muster_protocol::openai::responses::ResponseReader;
 
 use super::wording;
 
@@ -29,6 +30,7 @@ impl NativeReply {
     pub fn of(format: Formats) -> Option<Self> {
         let reader: Box<dyn NativeReader> = match format {
             Formats::ANTHROPIC => Box::new(MessageReader::default()),
+            Formats::OPENAI_RESPONSES => Box::new(ResponseReader::default()),
             _ => return None,
         };
         Some(Self { reader })

@@ -282,10 +282,7 @@ impl MessageReader {
     }
 
     fn fail(&mut self, error: &serde_json::Error) {
-        self.error = Some(NativeError {
-            message: format!("the worker sent an event that cannot be read: {error}"),
-            is_clients: false,
-        });
+        self.error = Some(NativeError::unreadable(error));
     }
 }
 

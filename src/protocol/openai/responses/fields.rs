@@ -14,7 +14,7 @@ use crate::openai::{Problem, Shape, Strictness, chat};
 use super::dialect::{Recorder, ResponsesDialect, Sealer};
 use super::items::{Conversation, Place};
 use super::output::OutputOptions;
-use super::tools;
+use super::{native_body, tools};
 
 /// What a request has besides its body.
 #[derive(Debug, Clone)]
@@ -242,12 +242,12 @@ pub fn read(body: Value, wanted: &IgnoredFields, context: &Context) -> Result<Re
     let is_known =
         |name: &str| SHARED.contains(&name) || FIELDS.iter().any(|field| field.name == name);
     let read = |body: Value| read_strictly(body, context);
-    let ((chat, dialect), _, ignored) = field::leniently(body, wanted, is_known, read)?;
+    let ((chat, dialect), body, ignored) = field::leniently(body, wanted, is_known, read)?;
     Ok(Reading {
         chat,
         dialect: Box::new(dialect),
         ignored,
-        native: None,
+        native: native_body::native(body, context),
     })
 }
 

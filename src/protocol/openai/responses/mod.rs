@@ -10,6 +10,7 @@
 //! | `dialect` | the API as a [`Dialect`](crate::dialect::Dialect) |
 //! | `output` | output items, gathered from events |
 //! | `response` | the response object, by its status |
+//! | `native`, `native_body` | for public workers that speak this API: what they reply, as events; the body that they get |
 //! | `reply`, `stream` | one response at the end; the events of a stream |
 //! | [`schema`] | all of it as JSON Schema |
 
@@ -17,6 +18,8 @@ mod dialect;
 mod fields;
 mod intent;
 mod items;
+mod native;
+mod native_body;
 mod output;
 mod parts;
 mod reply;
@@ -30,6 +33,7 @@ mod tools;
 pub use dialect::{Recorder, Sealer};
 pub use fields::{Context, read, rows};
 pub use intent::{ID_PREFIX, Intent, request_of, stored_input};
+pub use native::ResponseReader;
 
 /// Where its endpoints are.
 pub const RESPONSES: &str = "/v1/responses";
