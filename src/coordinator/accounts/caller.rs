@@ -109,6 +109,7 @@ impl Caller {
     pub fn returning(owner: AccountRow) -> Self {
         Self {
             account: owner.id,
+            login: owner.login.map(Into::into),
             name: owner.name.into(),
             scopes: Scopes::INFERENCE_SUBMIT,
             roles: owner.roles,

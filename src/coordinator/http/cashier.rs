@@ -10,7 +10,7 @@ use axum::http::request::Parts;
 use tracing::debug;
 
 use super::auth::Admitted;
-use super::open::KnownModels;
+use super::open::{KnownModels, Open};
 use crate::accounts::{Caller, Roles};
 use crate::billing::{JobPrice, MicroUsd, Modality, Rates};
 use crate::clock::wall_clock;
@@ -63,7 +63,20 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let Admitted(caller) = Admitted::from_request_parts(parts, state).await?;
-        Ok(Self {
+        Ok(Self::new(state, caller))
+    }
+}
+
+impl Cashier {
+    fn new<S>(state: &S, caller: Arc<Caller>) -> Self
+    where
+        Store: FromRef<S>,
+        Arc<DoorSettings>: FromRef<S>,
+        Arc<KnownModels>: FromRef<S>,
+        Switchboard: FromRef<S>,
+        Tasks: FromRef<S>,
+    {
+        Self {
             store: FromRef::from_ref(state),
             settings: FromRef::from_ref(state),
             models: FromRef::from_ref(state),
@@ -71,11 +84,17 @@ where
             tasks: FromRef::from_ref(state),
             caller,
             is_counted: Arc::default(),
-        })
+        }
     }
-}
 
-impl Cashier {
+    /// For a request that an earlier process has counted.
+    pub fn resumed(open: &Open, caller: Arc<Caller>) -> Self {
+        Self {
+            is_counted: Arc::new(AtomicBool::new(true)),
+            ..Self::new(open, caller)
+        }
+    }
+
     /// Puts a price on the jobs, all of one model, where their account pays.
     pub async fn hold(&self, jobs: &mut [Arc<Job>]) -> Result<PendingHold, ApiError> {
         let pays = self

@@ -71,6 +71,7 @@ mod tests {
             durable: true,
             prefixes: Vec::new(),
             original: None,
+            price: None,
         }
     }
 

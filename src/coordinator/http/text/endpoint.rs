@@ -54,7 +54,7 @@ const LOOKED_AT: usize = 12;
 const START_WITHIN: Duration = Duration::from_millis(1500);
 
 /// Names the fields that were left aside, where the operator wants that.
-const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-ignored-fields");
+pub const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-ignored-fields");
 
 /// The caller of a text route, and the parts of the service that answer it.
 #[derive(Debug, Clone)]
@@ -181,14 +181,16 @@ impl TextEndpoint {
 
     /// For a request that an earlier process has accepted, as that one was called.
     pub fn resumed(open: &Open, caller: Caller, request: RequestId) -> Self {
+        let caller = Arc::new(caller);
         Self {
+            cashier: Cashier::resumed(open, caller.clone()),
             models: FromRef::from_ref(open),
             board: FromRef::from_ref(open),
             settings: FromRef::from_ref(open),
             memory: FromRef::from_ref(open),
             moderation: FromRef::from_ref(open),
             modes: FromRef::from_ref(open),
-            caller: Arc::new(caller),
+            caller,
             address: Ok(LetIn(Ipv4Addr::LOCALHOST.into())),
             request,
         }

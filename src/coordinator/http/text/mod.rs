@@ -18,5 +18,5 @@ mod order;
 mod refused;
 mod stream;
 
-pub use endpoint::{Incoming, TextEndpoint};
+pub use endpoint::{IGNORED_FIELDS, Incoming, TextEndpoint};
 pub use stream::NOT_BUFFERED;

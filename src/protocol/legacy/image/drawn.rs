@@ -119,6 +119,7 @@ mod tests {
                 body: Arc::new(json!({"params": params})),
                 native: None,
             }),
+            price: None,
         }
     }
 
