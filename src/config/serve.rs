@@ -166,16 +166,18 @@ impl ServeConfig {
 
     /// An empty allowlist, or a list that no mode reads.
     fn idle_allowlist(&self) -> Option<Wrong> {
-        let what = match (self.charging, self.charged_accounts.is_empty()) {
-            (Charging::Allowlist, true) => {
-                "serve.charging is allowlist and serve.charged_accounts is empty: list accounts or choose off"
-            }
-            (Charging::Off | Charging::On, false) => {
-                "serve.charged_accounts needs serve.charging = \"allowlist\""
-            }
+        let (name, what) = match (self.charging, self.charged_accounts.is_empty()) {
+            (Charging::Allowlist, true) => (
+                "serve.charging",
+                "serve.charging is allowlist and serve.charged_accounts is empty: list accounts or choose off",
+            ),
+            (Charging::Off | Charging::On, false) => (
+                "serve.charged_accounts",
+                "serve.charged_accounts needs serve.charging = \"allowlist\"",
+            ),
             _ => return None,
         };
-        Some(("serve.charged_accounts", what.to_owned()))
+        Some((name, what.to_owned()))
     }
 
     fn free_without_charging(&self) -> Option<Wrong> {

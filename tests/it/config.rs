@@ -294,7 +294,7 @@ fn charging_that_would_do_nothing_or_refuse_everything_is_refused() {
         "[[serve.price]]\nmodel = \"tiny\"\ninput_per_mtok_usd = 1\noutput_per_mtok_usd = 2\n";
     check(
         &format!("[serve]\ncharging = \"allowlist\"\n{price}"),
-        "worker.toml: serve.charging is allowlist and serve.charged_accounts is empty: list accounts or choose off",
+        "worker.toml:2: serve.charging is allowlist and serve.charged_accounts is empty: list accounts or choose off",
     );
     check(
         &format!("[serve]\ncharging = \"on\"\ncharged_accounts = [\"alice\"]\n{price}"),

@@ -305,7 +305,7 @@ impl Accounts {
         self.inner.store.keys().await
     }
 
-    /// Those of one account, the oldest first.
+    /// The keys of one account, the oldest first.
     pub async fn keys_of(&self, account: AccountId) -> Result<Vec<KeyRow>, StorageError> {
         self.inner.store.keys_of(account).await
     }

@@ -97,10 +97,8 @@ impl Cashier {
 
     /// Puts a price on the jobs, all of one model, where their account pays.
     pub async fn hold(&self, jobs: &mut [Arc<Job>]) -> Result<PendingHold, ApiError> {
-        let pays = self
-            .settings
-            .charging
-            .includes(self.caller.login.as_deref());
+        let login = self.caller.login.as_deref();
+        let pays = self.settings.charging.includes(login);
         let count = self.count();
         if !pays && count == RequestCount::Uncounted {
             return Ok(PendingHold::nothing(None));
@@ -112,40 +110,42 @@ impl Cashier {
                 false => Ok(PendingHold::nothing(Some(unpriced))),
             };
         }
-        let priced = jobs
-            .iter()
-            .filter_map(|job| Some((job.id, job.price?.held)));
-        let priced: Vec<(JobId, MicroUsd)> = priced.collect();
-        let held = PendingHold {
+        let amounts = jobs.iter();
+        let amounts = amounts.filter_map(|job| Some((job.id, job.price?.held)));
+        self.hold_amounts(amounts.collect(), count).await
+    }
+
+    async fn hold_amounts(
+        &self,
+        jobs: Vec<(JobId, MicroUsd)>,
+        count: RequestCount,
+    ) -> Result<PendingHold, ApiError> {
+        let now = wall_clock();
+        let pending = PendingHold {
             cashier: Some(self.clone()),
-            jobs: priced.iter().map(|(job, _)| *job).collect(),
+            jobs: jobs.iter().map(|(job, _)| *job).collect(),
             was_counted: count != RequestCount::Uncounted,
-            now: wall_clock(),
+            now,
             refusal: None,
         };
         let hold = CreditHold {
             account: self.caller.account,
-            jobs: priced,
+            jobs,
             allowance: self.settings.free_credits_per_day,
             count,
-            now: held.now,
+            now,
         };
-        match self.store.hold_credits(hold).await.map_err(unavailable)? {
+        let refusal = match self.store.hold_credits(hold).await.map_err(unavailable)? {
             CreditOutcome::Held => {
                 self.is_counted
-                    .fetch_or(held.was_counted, Ordering::Relaxed);
-                Ok(held)
+                    .fetch_or(pending.was_counted, Ordering::Relaxed);
+                return Ok(pending);
             }
-            CreditOutcome::Missing(missing) => {
-                held.forget();
-                Err(too_little(missing))
-            }
-            CreditOutcome::NoRequests => {
-                let now = held.now;
-                held.forget();
-                Err(self.used_up(now))
-            }
-        }
+            CreditOutcome::Missing(missing) => too_little(missing),
+            CreditOutcome::NoRequests => self.used_up(now),
+        };
+        pending.forget();
+        Err(refusal)
     }
 
     fn count(&self) -> RequestCount {
@@ -251,6 +251,7 @@ impl PendingHold {
         }
     }
 
+    /// Nothing was held.
     fn forget(mut self) {
         self.cashier = None;
     }
