@@ -3,6 +3,7 @@
 //! | folder | what it is |
 //! | --- | --- |
 //! | [`anthropic`] | errors in Anthropic's envelope |
+//! | [`conformance`] | every field of every dialect |
 //! | [`dialect`] | what every text API implements: reading a body, writing events |
 //! | [`job`] | the neutral job and its events, which every dialect maps to and from |
 //! | [`legacy`] | the poll API: its bodies, replies and errors |
@@ -15,6 +16,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a panic fails the test"))]
 
 pub mod anthropic;
+pub mod conformance;
 pub mod dialect;
 pub mod job;
 pub mod legacy;

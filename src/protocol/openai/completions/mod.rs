@@ -23,4 +23,16 @@ mod tests;
 mod usage;
 
 pub use dialect::CompletionsDialect;
-pub use fields::{FIELDS, SHARED, read};
+pub use fields::read;
+
+use crate::openai::chat;
+use crate::openai::field::{FieldRow, rows as rows_of};
+
+/// Every field of a request, those that the chat API has too among them.
+pub fn rows() -> Vec<FieldRow> {
+    let mut rows = rows_of(fields::FIELDS);
+    let shared = chat::rows().into_iter();
+    rows.extend(shared.filter(|row| fields::SHARED.contains(&row.name)));
+    rows.sort_by_key(|row| row.name);
+    rows
+}

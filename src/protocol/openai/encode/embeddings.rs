@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{base64, field, list, model, read, text, token_ids};
 use crate::job::{TextInput, Usage, Vector};
-use crate::openai::field::Field;
+use crate::openai::field::{Field, FieldRow};
 use crate::openai::shape::whole;
 use crate::openai::{Problem, Shape};
 
@@ -65,6 +65,11 @@ pub(super) const FIELDS: &[Field<EmbeddingsDraft>] = &[
     }),
     field("user", Shape::Text, "Your identifier of the end user; no effect.", |_, _| Ok(())),
 ];
+
+/// Every field of a request.
+pub fn rows() -> Vec<FieldRow> {
+    crate::openai::field::rows(FIELDS)
+}
 
 impl EmbeddingsRequest {
     pub fn read(body: Value) -> Result<Self, Problem> {
@@ -155,7 +160,8 @@ fn write_numbers(numbers: &[f32], out: &mut String) {
     out.push('[');
     for (index, number) in numbers.iter().enumerate() {
         let comma = if index > 0 { "," } else { "" };
-        let _ = write!(out, "{comma}{number}");
+        // With a fraction, also where it is whole: some clients take no integers here.
+        let _ = write!(out, "{comma}{number:?}");
     }
     out.push(']');
 }

@@ -20,9 +20,19 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::field::{self, Field};
+use super::field::{self, Field, FieldRow};
 use super::shape::{kind, whole};
 use super::{Problem, Shape, Strictness};
+
+/// Every field of `/tokenize`.
+pub fn tokenize_rows() -> Vec<FieldRow> {
+    field::rows(tokens::TOKENIZE)
+}
+
+/// Every field of `/detokenize`.
+pub fn detokenize_rows() -> Vec<FieldRow> {
+    field::rows(tokens::DETOKENIZE)
+}
 
 /// One field of a request.
 const fn field<D>(

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{field, list, model, read, text};
 use crate::job::Usage;
-use crate::openai::field::Field;
+use crate::openai::field::{Field, FieldRow};
 use crate::openai::shape::whole;
 use crate::openai::{Problem, Shape, field as entries};
 
@@ -57,6 +57,11 @@ pub(super) const FIELDS: &[Field<RerankDraft>] = &[
     }),
     field("user", Shape::Text, "Your identifier of the end user; no effect.", |_, _| Ok(())),
 ];
+
+/// Every field of a request.
+pub fn rows() -> Vec<FieldRow> {
+    crate::openai::field::rows(FIELDS)
+}
 
 impl RerankRequest {
     pub fn read(body: Value) -> Result<Self, Problem> {

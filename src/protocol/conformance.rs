@@ -1,0 +1,19 @@
+//! Every field of every dialect, for the page that lists them and the test that tries them.
+
+use crate::anthropic;
+use crate::openai::field::{FieldRow, rows};
+use crate::openai::{chat, completions, encode, responses};
+
+/// The routes of `/v1` that take a body, and their fields by name.
+pub fn routes() -> Vec<(&'static str, Vec<FieldRow>)> {
+    vec![
+        ("/v1/chat/completions", chat::rows()),
+        ("/v1/completions", completions::rows()),
+        ("/v1/responses", responses::rows()),
+        ("/v1/messages", rows(anthropic::FIELDS)),
+        ("/v1/embeddings", encode::embeddings::rows()),
+        ("/v1/rerank", encode::rerank::rows()),
+        ("/v1/tokenize", encode::tokenize_rows()),
+        ("/v1/detokenize", encode::detokenize_rows()),
+    ]
+}
