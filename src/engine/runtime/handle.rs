@@ -15,7 +15,9 @@ use super::prepare::{check_ids, prepare};
 use super::scheduler::Limits;
 use super::shared::Shared;
 use super::text::Language;
-use super::{DeviceChoice, EngineLimits, Event, Failure, ModelInfo, Sequence, Status, TextRequest};
+use super::{
+    DeviceChoice, EncoderInput, EngineLimits, Event, Failure, ModelInfo, Status, TextRequest,
+};
 
 /// Commands besides jobs that may wait for the thread, which never leaves them waiting longer than a step.
 const INBOX_SPARE: usize = 64;
@@ -160,12 +162,12 @@ impl Runtime {
         }
     }
 
-    /// Encodes sequences: a vector of each, or one score. They run in batches of so many tokens as a step of a prompt
+    /// Encodes sequences: a vector of each, or one score. Batches have as many tokens as a step of a prompt
     /// has, so that texts flow on meanwhile.
     pub async fn encode(
         &self,
         model: &str,
-        sequences: Vec<Sequence>,
+        sequences: Vec<EncoderInput>,
     ) -> Result<Vec<Vec<f32>>, Failure> {
         let info = self.info(model)?;
         check(&info, &sequences)?;
@@ -218,7 +220,7 @@ impl Runtime {
 }
 
 /// Refuses what the network cannot take in, with the arithmetic.
-fn check(info: &ModelInfo, sequences: &[Sequence]) -> Result<(), Failure> {
+fn check(info: &ModelInfo, sequences: &[EncoderInput]) -> Result<(), Failure> {
     for sequence in sequences {
         let (found, limit) = (sequence.tokens.len(), info.context);
         if found > limit {
@@ -234,8 +236,8 @@ fn check(info: &ModelInfo, sequences: &[Sequence]) -> Result<(), Failure> {
 }
 
 /// In their order, each batch of at most so many tokens or one sequence.
-fn batches(sequences: Vec<Sequence>, most_tokens: usize) -> Vec<Vec<Sequence>> {
-    let (mut batches, mut tokens) = (Vec::<Vec<Sequence>>::new(), 0);
+fn batches(sequences: Vec<EncoderInput>, most_tokens: usize) -> Vec<Vec<EncoderInput>> {
+    let (mut batches, mut tokens) = (Vec::<Vec<EncoderInput>>::new(), 0);
     for sequence in sequences {
         tokens += sequence.tokens.len();
         match batches.last_mut() {

@@ -22,7 +22,7 @@ pub mod text;
 use std::fmt::Display;
 use std::sync::Arc;
 
-pub use crate::networks::encoder::Sequence;
+pub use crate::networks::encoder::EncoderInput;
 pub use encode::{Purpose, Shorter, Vectors, normalize};
 pub use footprint::Footprint;
 pub use grammar::Grammar;

@@ -43,7 +43,7 @@ pub enum Task {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
     Gelu,
-    /// Its approximation by a hyperbolic tangent.
+    /// Approximates GELU by a hyperbolic tangent.
     GeluTanh,
     Relu,
 }

@@ -6,18 +6,18 @@ use std::path::PathBuf;
 use candle_core::{DType, Device, Tensor};
 use safetensors::SafeTensors;
 
-use super::{Encoder, Pooling, Sequence};
+use super::{Encoder, EncoderInput, Pooling};
 use crate::networks::weights::Checkpoint;
 
 /// In parts of the largest number wanted.
 const TOLERANCE: f32 = 1e-4;
 
-struct Golden {
+struct EncoderGolden {
     bytes: Vec<u8>,
     encoder: Encoder,
 }
 
-impl Golden {
+impl EncoderGolden {
     fn open(name: &str) -> Self {
         let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let folder = root.join("tests/fixtures/golden").join(name);
@@ -41,8 +41,8 @@ impl Golden {
         Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), &Device::Cpu).unwrap()
     }
 
-    fn sequences(&self) -> Vec<Sequence> {
-        let sequence = |index| Sequence {
+    fn sequences(&self) -> Vec<EncoderInput> {
+        let sequence = |index| EncoderInput {
             tokens: self.ids(&format!("ids.{index}")),
             types: self.ids(&format!("types.{index}")),
         };
@@ -64,7 +64,7 @@ impl Golden {
 #[test]
 fn hidden_states_are_those_of_the_reference() {
     for name in ["bert", "roberta"] {
-        let golden = Golden::open(name);
+        let golden = EncoderGolden::open(name);
         let sequences = golden.sequences();
         let states = golden.encoder.forward(&sequences).unwrap();
         let first = sequences[0].tokens.len();
@@ -77,7 +77,7 @@ fn hidden_states_are_those_of_the_reference() {
 #[test]
 fn vectors_are_those_of_the_reference() {
     for (name, pooling) in [("bert", Pooling::Mean), ("roberta", Pooling::First)] {
-        let golden = Golden::open(name);
+        let golden = EncoderGolden::open(name);
         let pooled = golden.encoder.pooled(&golden.sequences(), pooling).unwrap();
         let length = pooled
             .sqr()
@@ -93,7 +93,7 @@ fn vectors_are_those_of_the_reference() {
 #[test]
 fn scores_are_those_of_the_reference() {
     for name in ["bert-score", "roberta-score"] {
-        let golden = Golden::open(name);
+        let golden = EncoderGolden::open(name);
         let logits = golden.encoder.scores(&golden.sequences()).unwrap();
         golden.check(&logits, "logits");
     }
@@ -101,7 +101,7 @@ fn scores_are_those_of_the_reference() {
 
 #[test]
 fn a_sequence_is_alone_whatever_is_beside_it() {
-    let golden = Golden::open("bert");
+    let golden = EncoderGolden::open("bert");
     let sequences = golden.sequences();
     let together = golden.encoder.pooled(&sequences, Pooling::Last).unwrap();
     let alone = golden
@@ -115,9 +115,9 @@ fn a_sequence_is_alone_whatever_is_beside_it() {
 
 #[test]
 fn a_sequence_that_is_too_long_or_empty_is_refused() {
-    let golden = Golden::open("roberta");
+    let golden = EncoderGolden::open("roberta");
     let refused = |length| {
-        let sequences = [Sequence::from(vec![5; length])];
+        let sequences = [EncoderInput::from(vec![5; length])];
         golden.encoder.forward(&sequences).unwrap_err().to_string()
     };
     assert!(refused(0).contains("0 tokens"));

@@ -47,7 +47,7 @@ pub(super) struct LayerNorm {
 
 /// One text, or two that belong together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sequence {
+pub struct EncoderInput {
     pub tokens: Vec<u32>,
     /// Which of two texts each token is of; empty where there is one.
     pub types: Vec<u32>,
@@ -69,7 +69,7 @@ pub enum Pooling {
 /// Scores of one piece of attention, all heads together, in numbers: 64 MiB.
 const MOST_SCORES: usize = 16 << 20;
 
-impl From<Vec<u32>> for Sequence {
+impl From<Vec<u32>> for EncoderInput {
     fn from(tokens: Vec<u32>) -> Self {
         let types = Vec::new();
         Self { tokens, types }
@@ -82,7 +82,7 @@ impl Encoder {
     }
 
     /// The last hidden states of all tokens, one sequence after the other: `[tokens, hidden]`.
-    pub fn forward(&self, batch: &[Sequence]) -> Result<Tensor> {
+    pub fn forward(&self, batch: &[EncoderInput]) -> Result<Tensor> {
         self.check(batch)?;
         let lengths: Vec<usize> = batch.iter().map(|one| one.tokens.len()).collect();
         let mut state = self.embed(batch)?;
@@ -93,7 +93,7 @@ impl Encoder {
     }
 
     /// One vector for each sequence: `[sequences, hidden]`.
-    pub fn pooled(&self, batch: &[Sequence], pooling: Pooling) -> Result<Tensor> {
+    pub fn pooled(&self, batch: &[EncoderInput], pooling: Pooling) -> Result<Tensor> {
         let states = self.forward(batch)?;
         let mut start = 0;
         let pooled = batch.iter().map(|sequence| {
@@ -111,7 +111,7 @@ impl Encoder {
     }
 
     /// One logit for each sequence: `[sequences, 1]`.
-    pub fn scores(&self, batch: &[Sequence]) -> Result<Tensor> {
+    pub fn scores(&self, batch: &[EncoderInput]) -> Result<Tensor> {
         let Some(head) = &self.head else {
             bail!("the encoder has no head that scores");
         };
@@ -119,7 +119,7 @@ impl Encoder {
         head.scores.forward(&head.dense.forward(&first)?.tanh()?)
     }
 
-    fn check(&self, batch: &[Sequence]) -> Result<()> {
+    fn check(&self, batch: &[EncoderInput]) -> Result<()> {
         let most = self.spec.context();
         for sequence in batch {
             let (tokens, types) = (sequence.tokens.len(), sequence.types.len());
@@ -136,7 +136,7 @@ impl Encoder {
         }
     }
 
-    fn embed(&self, batch: &[Sequence]) -> Result<Tensor> {
+    fn embed(&self, batch: &[EncoderInput]) -> Result<Tensor> {
         let (mut words, mut positions, mut types) = (Vec::new(), Vec::new(), Vec::new());
         for sequence in batch {
             words.extend(&sequence.tokens);

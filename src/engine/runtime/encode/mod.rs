@@ -13,7 +13,7 @@ pub use load::{Encoding, encoder_footprint, open};
 use candle_core::{Result, Tensor};
 
 use super::model::to_host;
-use crate::networks::encoder::{Encoder, Pooling, Sequence, Task};
+use crate::networks::encoder::{Encoder, EncoderInput, Pooling, Task};
 use crate::networks::text::Decoder;
 
 /// What a model is for.
@@ -58,7 +58,7 @@ impl Vectors {
 /// A network that reads sequences whole.
 pub trait Encode: Send {
     /// For each sequence a vector, or one score.
-    fn encode(&mut self, batch: &[Sequence]) -> Result<Vec<Vec<f32>>>;
+    fn encode(&mut self, batch: &[EncoderInput]) -> Result<Vec<Vec<f32>>>;
 }
 
 /// BERT and its kin.
@@ -75,7 +75,7 @@ struct LastState {
 }
 
 impl Encode for Bidirectional {
-    fn encode(&mut self, batch: &[Sequence]) -> Result<Vec<Vec<f32>>> {
+    fn encode(&mut self, batch: &[EncoderInput]) -> Result<Vec<Vec<f32>>> {
         match self.encoder.spec().task {
             Task::Embed => rows(&self.encoder.pooled(batch, self.pooling)?, self.normalizes),
             Task::Score => rows(&self.encoder.scores(batch)?, false),
@@ -84,7 +84,7 @@ impl Encode for Bidirectional {
 }
 
 impl Encode for LastState {
-    fn encode(&mut self, batch: &[Sequence]) -> Result<Vec<Vec<f32>>> {
+    fn encode(&mut self, batch: &[EncoderInput]) -> Result<Vec<Vec<f32>>> {
         let tokens: Vec<&[u32]> = batch.iter().map(|one| one.tokens.as_slice()).collect();
         rows(&self.decoder.last_states(&tokens)?, self.normalizes)
     }
@@ -103,7 +103,7 @@ fn rows(states: &Tensor, normalizes: bool) -> Result<Vec<Vec<f32>>> {
     Ok(rows.collect())
 }
 
-/// To length 1. What has no length stays as it is.
+/// Scales to length 1; a zero vector stays as it is.
 pub fn normalize(vector: &mut [f32]) {
     let square: f64 = vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
     let length = square.sqrt().max(1e-12);

@@ -18,7 +18,7 @@ use super::model::plain;
 use super::scheduler::{Limits, SequenceId};
 use super::sequence::Job;
 use super::shared::Shared;
-use super::{Failure, ModelInfo, Sequence};
+use super::{EncoderInput, Failure, ModelInfo};
 use muster_process::memory;
 use resident::Resident;
 use work::{Queue, Work, entry_level, next_work};
@@ -48,7 +48,7 @@ pub enum Command {
 /// Sequences that a model encodes in one step, and who waits for them.
 pub struct EncodeBatch {
     pub model: String,
-    pub sequences: Vec<Sequence>,
+    pub sequences: Vec<EncoderInput>,
     pub reply: oneshot::Sender<Result<Vec<Vec<f32>>, Failure>>,
 }
 
@@ -184,7 +184,7 @@ impl Engine {
         }
     }
 
-    fn encode(&mut self, model: &str, batch: &[Sequence]) -> Result<Vec<Vec<f32>>, Failure> {
+    fn encode(&mut self, model: &str, batch: &[EncoderInput]) -> Result<Vec<Vec<f32>>, Failure> {
         if self.is_paused {
             return Err(Failure::Paused);
         }

@@ -10,7 +10,7 @@ use super::request::{check_template, prompt_of};
 use crate::daemon::worker::small;
 use crate::link::Said;
 use muster_engine::runtime::text::Language;
-use muster_engine::runtime::{Failure, ModelInfo, Purpose, Runtime, Sequence, normalize};
+use muster_engine::runtime::{EncoderInput, Failure, ModelInfo, Purpose, Runtime, normalize};
 use muster_protocol::job::{
     self, EncodeRequest, EncodeResult, FailureKind, FinishReason, TextInput, TokenList, Usage,
     Vector,
@@ -145,12 +145,12 @@ fn sequences(
     inputs: Vec<TextInput>,
     first: usize,
     info: &ModelInfo,
-) -> Result<Vec<Sequence>, Said> {
+) -> Result<Vec<EncoderInput>, Said> {
     let read = (first..).zip(inputs).map(|(index, input)| {
         let tokens = language.read(&prompt_of(input), true);
         let tokens = tokens.map_err(blame::said)?;
         check_length(&format!("input[{index}]"), tokens.len(), info)?;
-        Ok(Sequence::from(tokens))
+        Ok(EncoderInput::from(tokens))
     });
     read.collect()
 }
@@ -160,12 +160,12 @@ fn pairs(
     query: &str,
     (first, documents): (usize, &[String]),
     info: &ModelInfo,
-) -> Result<Vec<Sequence>, Said> {
+) -> Result<Vec<EncoderInput>, Said> {
     let read = (first..).zip(documents).map(|(index, document)| {
         let (tokens, types) = language.pair(query, document).map_err(blame::said)?;
         let place = format!("query with documents[{index}]");
         check_length(&place, tokens.len(), info)?;
-        Ok(Sequence { tokens, types })
+        Ok(EncoderInput { tokens, types })
     });
     read.collect()
 }
@@ -186,7 +186,7 @@ fn check_length(place: &str, found: usize, info: &ModelInfo) -> Result<(), Said>
 
 async fn embed(
     info: &ModelInfo,
-    sequences: Vec<Sequence>,
+    sequences: Vec<EncoderInput>,
     dimensions: Option<usize>,
     runtime: &Runtime,
 ) -> Result<(EncodeResult, usize), Said> {
@@ -204,7 +204,7 @@ async fn embed(
 
 async fn rerank(
     info: &ModelInfo,
-    pairs: Vec<Sequence>,
+    pairs: Vec<EncoderInput>,
     runtime: &Runtime,
 ) -> Result<(EncodeResult, usize), Said> {
     let count = pairs.iter().map(|one| one.tokens.len()).sum();
