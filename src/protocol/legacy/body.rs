@@ -20,7 +20,7 @@ pub trait Body: Sized {
     fn take(entries: &mut Entries<'_>) -> Option<Self>;
 
     fn read(value: Value) -> Result<Self, Refusal> {
-        let mut reading = Reading::default();
+        let mut reading = ReadState::default();
         let body = inner().read(value, &mut reading);
         reading.finish(body)
     }
@@ -44,19 +44,19 @@ fn broken(problem: &Problem) -> Refusal {
 /// The entries of one object, taken out one by one.
 pub struct Entries<'a> {
     left: Map<String, Value>,
-    reading: &'a mut Reading,
+    reading: &'a mut ReadState,
 }
 
 /// Where in the body we are, and what was wrong so far.
 #[derive(Debug, Default)]
-pub struct Reading {
+pub struct ReadState {
     path: String,
     errors: Vec<(String, String)>,
     holds_nul: bool,
 }
 
 impl<'a> Entries<'a> {
-    pub fn new(left: Map<String, Value>, reading: &'a mut Reading) -> Self {
+    pub fn new(left: Map<String, Value>, reading: &'a mut ReadState) -> Self {
         Self { left, reading }
     }
 
@@ -102,7 +102,7 @@ fn plain(name: &str) -> &str {
     name.trim_start_matches("r#")
 }
 
-impl Reading {
+impl ReadState {
     /// Reads something inside: a field, or an item of a list.
     pub fn within<T>(&mut self, part: impl Display, read: impl FnOnce(&mut Self) -> T) -> T {
         let outside = self.path.len();

@@ -8,14 +8,14 @@ use serde_json::{Map, Value};
 use crate::openai::nearest::shortened;
 use crate::openai::shape::whole as whole_number;
 
-use super::body::{Body, Entries, Reading};
+use super::body::{Body, Entries, ReadState};
 use super::words::{self, Word};
 
 /// Items of a list of which nothing else is said. What is read of each is asked of others, some of it of everybody.
 const MOST_ITEMS: usize = 1000;
 
 pub trait Rule<T> {
-    fn read(&self, value: Value, reading: &mut Reading) -> Option<T>;
+    fn read(&self, value: Value, reading: &mut ReadState) -> Option<T>;
 
     /// In words: `an integer from 1 to 500`.
     fn wanted(&self) -> String;
@@ -155,7 +155,7 @@ impl<R> List<R> {
 }
 
 impl Rule<bool> for Flag {
-    fn read(&self, value: Value, reading: &mut Reading) -> Option<bool> {
+    fn read(&self, value: Value, reading: &mut ReadState) -> Option<bool> {
         let flag = value.as_bool();
         if flag.is_none() {
             reading.refuse(&value, Rule::<bool>::wanted(self));
@@ -169,7 +169,7 @@ impl Rule<bool> for Flag {
 }
 
 impl Rule<String> for Text {
-    fn read(&self, value: Value, reading: &mut Reading) -> Option<String> {
+    fn read(&self, value: Value, reading: &mut ReadState) -> Option<String> {
         let Value::String(text) = value else {
             reading.refuse(&value, self.wanted());
             return None;
@@ -208,7 +208,7 @@ impl Text {
 }
 
 impl<N: TryFrom<i64>> Rule<N> for Whole {
-    fn read(&self, value: Value, reading: &mut Reading) -> Option<N> {
+    fn read(&self, value: Value, reading: &mut ReadState) -> Option<N> {
         let number = whole_number(&value)
             .filter(|number| (self.least..=self.most).contains(number))
             .filter(|number| number % self.step == 0)
@@ -234,7 +234,7 @@ impl<N: TryFrom<i64>> Rule<N> for Whole {
 }
 
 impl Rule<f64> for Number {
-    fn read(&self, value: Value, reading: &mut Reading) -> Option<f64> {
+    fn read(&self, value: Value, reading: &mut ReadState) -> Option<f64> {
         let number = value
             .as_f64()
             .filter(|number| (self.least..=self.most).contains(number));
@@ -254,7 +254,7 @@ impl Rule<f64> for Number {
 }
 
 impl<W: Word> Rule<W> for OneOf {
-    fn read(&self, value: Value, reading: &mut Reading) -> Option<W> {
+    fn read(&self, value: Value, reading: &mut ReadState) -> Option<W> {
         let word = value.as_str().and_then(words::named);
         match (&word, &value) {
             (Some(_), _) => {}
@@ -276,7 +276,7 @@ impl<W: Word> Rule<W> for OneOf {
 }
 
 impl<T, R: Rule<T>> Rule<Vec<T>> for List<R> {
-    fn read(&self, value: Value, reading: &mut Reading) -> Option<Vec<T>> {
+    fn read(&self, value: Value, reading: &mut ReadState) -> Option<Vec<T>> {
         let Value::Array(items) = value else {
             reading.refuse(&value, self.wanted());
             return None;
@@ -315,7 +315,7 @@ fn stands_twice(items: &[Value]) -> bool {
 }
 
 impl Rule<Map<String, Value>> for Free {
-    fn read(&self, value: Value, reading: &mut Reading) -> Option<Map<String, Value>> {
+    fn read(&self, value: Value, reading: &mut ReadState) -> Option<Map<String, Value>> {
         let Value::Object(object) = value else {
             reading.refuse(&value, self.wanted());
             return None;
@@ -333,7 +333,7 @@ impl Rule<Map<String, Value>> for Free {
 }
 
 impl Rule<Value> for TextOrFree {
-    fn read(&self, value: Value, reading: &mut Reading) -> Option<Value> {
+    fn read(&self, value: Value, reading: &mut ReadState) -> Option<Value> {
         if !value.is_string() && !value.is_object() {
             reading.refuse(&value, self.wanted());
             return None;
@@ -348,7 +348,7 @@ impl Rule<Value> for TextOrFree {
 }
 
 /// As deep as the JSON is, and that ends somewhere.
-fn look_for_nul(value: &Value, reading: &mut Reading) {
+fn look_for_nul(value: &Value, reading: &mut ReadState) {
     match value {
         Value::String(text) => reading.look_for_nul(text),
         Value::Array(items) => items.iter().for_each(|item| look_for_nul(item, reading)),
@@ -361,7 +361,7 @@ fn look_for_nul(value: &Value, reading: &mut Reading) {
 }
 
 impl<B: Body> Rule<B> for Inner {
-    fn read(&self, value: Value, reading: &mut Reading) -> Option<B> {
+    fn read(&self, value: Value, reading: &mut ReadState) -> Option<B> {
         match value {
             Value::Object(entries) => B::take(&mut Entries::new(entries, reading)),
             other => {

@@ -72,7 +72,7 @@ pub fn rows<D>(fields: &[Field<D>]) -> Vec<FieldRow> {
 }
 
 impl<D> Field<D> {
-    /// Its value as JSON Schema.
+    /// The value as JSON Schema.
     pub fn schema(&self) -> Value {
         let mut schema = self.shape.schema();
         schema["description"] = self.about.into();

@@ -144,7 +144,7 @@ pub(crate) fn check_field(name: &str, value: &Value) -> Result<(), Problem> {
 }
 
 /// The schemas of some fields, for dialects that have them too.
-pub(crate) fn field_schemas<'a>(names: &'a [&str]) -> impl Iterator<Item = (&'static str, Value)> {
+pub(crate) fn field_schemas(names: &[&str]) -> impl Iterator<Item = (&'static str, Value)> {
     let fields = fields::FIELDS.iter();
     let fields = fields.filter(move |field| names.contains(&field.name));
     fields.map(|field| (field.name, field.schema()))

@@ -13,7 +13,7 @@ use super::prompts::{self, Prompts};
 
 /// The request so far.
 #[derive(Default)]
-pub struct Draft {
+pub struct CompletionDraft {
     chat: Map<String, Value>,
     prompts: Option<Prompts>,
     choices: Option<i64>,
@@ -65,8 +65,8 @@ const fn field(
     name: &'static str,
     shape: Shape,
     about: &'static str,
-    take: fn(&mut Draft, Value) -> Result<(), Problem>,
-) -> Field<Draft> {
+    take: fn(&mut CompletionDraft, Value) -> Result<(), Problem>,
+) -> Field<CompletionDraft> {
     Field {
         name,
         about,
@@ -76,7 +76,7 @@ const fn field(
 }
 
 #[rustfmt::skip]
-pub const FIELDS: &[Field<Draft>] = &[
+pub const FIELDS: &[Field<CompletionDraft>] = &[
     field("model", Shape::Text, "Model name as listed by /v1/models.", |draft, value| draft.put("model", value)),
     field("prompt", Shape::Either(&[Shape::Text, Shape::List]), "A string, an array of strings, an array of token ids, or an array of such arrays.", |draft, value| {
         draft.prompts = Some(prompts::read(value)?);
@@ -128,7 +128,7 @@ fn read_strictly(body: Value) -> Result<(Value, CompletionsDialect), Problem> {
         let message = format!("the body must be a JSON object, found {found}");
         return Err(Problem::malformed(message));
     };
-    let mut draft = Draft::default();
+    let mut draft = CompletionDraft::default();
     let mut own = Map::new();
     for (name, value) in entries {
         if !SHARED.contains(&name.as_str()) {
@@ -151,7 +151,7 @@ fn read_strictly(body: Value) -> Result<(Value, CompletionsDialect), Problem> {
     draft.finish()
 }
 
-impl Draft {
+impl CompletionDraft {
     fn put(&mut self, name: &str, value: Value) -> Result<(), Problem> {
         self.chat.insert(name.to_owned(), value);
         Ok(())

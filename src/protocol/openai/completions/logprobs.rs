@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::job::TokenLogprob;
 use crate::openai::chat::shown;
 
-/// Those of one choice, with the characters before each token.
+/// The log probabilities of one choice, with the characters before each token.
 #[derive(Debug, Default)]
 pub struct Logprobs {
     tokens: Vec<Value>,

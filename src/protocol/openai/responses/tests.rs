@@ -282,7 +282,7 @@ fn stream(context: &Context, body: Value, events: &[Event]) -> Vec<Value> {
         writer.event(0, event, &mut out);
     }
     writer.end(0, ending(FinishReason::Stop), &Grid::default(), &mut out);
-    parsed(&String::from_utf8(out.to_vec()).unwrap())
+    parsed(std::str::from_utf8(&out).unwrap())
 }
 
 fn parsed(text: &str) -> Vec<Value> {
