@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::dialect::{Dialect, ReplyBuilder, StreamWriter};
 use crate::job::{FinishReason, Usage};
-use crate::openai::chat::{ChatRequest, Head};
+use crate::openai::chat::{ChatRequest, Ending, Head};
 
 use super::message::MessageBuilder;
-use super::stream::EventWriter;
+use super::stream::MessageEventWriter;
 
 /// Signs thoughts, so that only unchanged ones of this service come back.
 pub trait Signer: fmt::Debug + Send + Sync {
@@ -23,13 +23,26 @@ pub trait Signer: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct MessagesDialect {
     /// Of each chat message, the index of the client's.
-    places: Vec<Option<usize>>,
-    signer: Arc<dyn Signer>,
+    pub(super) places: Vec<Option<usize>>,
+    pub(super) hides_thinking: bool,
+    pub(super) signer: Arc<dyn Signer>,
+}
+
+/// What the answer to a request depends on besides its events.
+#[derive(Debug, Clone)]
+pub(super) struct AnswerOptions {
+    pub signer: Arc<dyn Signer>,
+    pub hides_thinking: bool,
+    pub max_tokens: Option<u32>,
 }
 
 impl MessagesDialect {
-    pub fn new(places: Vec<Option<usize>>, signer: Arc<dyn Signer>) -> Self {
-        Self { places, signer }
+    fn options(&self, request: &ChatRequest) -> AnswerOptions {
+        AnswerOptions {
+            signer: Arc::clone(&self.signer),
+            hides_thinking: self.hides_thinking,
+            max_tokens: request.text.max_tokens,
+        }
     }
 
     /// `messages[2].content[0]` of the chat body is `messages.1` or `system` of the client's.
@@ -73,24 +86,57 @@ impl Dialect for MessagesDialect {
         }
     }
 
-    fn stream(&self, _: &ChatRequest, head: &Head) -> Box<dyn StreamWriter> {
-        Box::new(EventWriter::new(head, Arc::clone(&self.signer)))
+    fn stream(&self, request: &ChatRequest, head: &Head) -> Box<dyn StreamWriter> {
+        Box::new(MessageEventWriter::new(head, self.options(request)))
     }
 
-    fn reply(&self, _: &ChatRequest, head: &Head) -> Box<dyn ReplyBuilder> {
-        Box::new(MessageBuilder::new(head, Arc::clone(&self.signer)))
+    fn reply(&self, request: &ChatRequest, head: &Head) -> Box<dyn ReplyBuilder> {
+        Box::new(MessageBuilder::new(head, self.options(request)))
     }
 }
 
-/// `stop_reason` and `stop_sequence`.
-pub(super) fn stop(finish: &FinishReason, has_calls: bool) -> (&'static str, Option<&str>) {
-    match finish {
-        FinishReason::Length => ("max_tokens", None),
-        FinishReason::ContentFilter | FinishReason::Unlawful => ("refusal", None),
-        _ if has_calls => ("tool_use", None),
-        FinishReason::StopString(stop) => ("stop_sequence", Some(stop)),
-        FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Cancelled => {
-            ("end_turn", None)
+/// Why an answer ended, as a message and the last delta of a stream say it.
+#[derive(Debug)]
+pub(super) struct Stop<'a> {
+    pub reason: &'static str,
+    pub sequence: Option<&'a str>,
+}
+
+impl<'a> Stop<'a> {
+    pub fn of(ending: &'a Ending, max_tokens: Option<u32>, has_calls: bool) -> Self {
+        let reason = match &ending.finish {
+            FinishReason::Length => match max_tokens {
+                // The prompt left less room than was asked for.
+                Some(limit) if ending.usage.completion_tokens < limit => {
+                    "model_context_window_exceeded"
+                }
+                _ => "max_tokens",
+            },
+            FinishReason::ContentFilter | FinishReason::Unlawful => "refusal",
+            _ if has_calls => "tool_use",
+            FinishReason::StopString(_) => "stop_sequence",
+            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Cancelled => "end_turn",
+        };
+        let sequence = match &ending.finish {
+            FinishReason::StopString(stop) if reason == "stop_sequence" => Some(&**stop),
+            _ => None,
+        };
+        Self { reason, sequence }
+    }
+
+    /// The model itself has refused.
+    pub fn refused() -> Self {
+        Self {
+            reason: "refusal",
+            sequence: None,
+        }
+    }
+
+    /// A refusal has details, though nothing is known about its category.
+    pub fn details(&self) -> Value {
+        match self.reason {
+            "refusal" => json!({"type": "refusal", "category": null, "explanation": null}),
+            _ => Value::Null,
         }
     }
 }
@@ -102,6 +148,8 @@ pub(super) fn usage(usage: Usage) -> Value {
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": usage.cached_tokens,
         "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
+        "service_tier": "standard",
     })
 }
 

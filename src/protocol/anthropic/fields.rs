@@ -11,17 +11,26 @@ use crate::openai::field::{self, Field};
 use crate::openai::shape::kind;
 use crate::openai::{Problem, Shape, Strictness};
 
-use super::blocks::{self, Conversation};
+use super::conversation::{self, ChatMessages};
 use super::dialect::{MessagesDialect, Signer};
+use super::thinking::Thinking;
 use super::tools;
 
 /// The request so far, as a chat body.
 #[derive(Default)]
-pub struct Draft {
+pub struct MessageDraft {
     chat: Map<String, Value>,
     system: Option<Value>,
     messages: Option<Value>,
-    thinking: Option<bool>,
+    thinking: Option<Thinking>,
+}
+
+/// A body as the chat API would have it.
+struct ChatBody {
+    chat: Value,
+    /// Of each of its messages, the index of the client's.
+    places: Vec<Option<usize>>,
+    hides_thinking: bool,
 }
 
 /// What a body asks for.
@@ -32,16 +41,14 @@ pub enum Purpose {
     Count,
 }
 
-/// Of the thinking budget, in tokens: below it the effort is low, and medium below the second.
-const EFFORT_STEPS: [u64; 2] = [4096, 16_384];
-const MOST_TOKENS: i64 = u32::MAX as i64;
+pub const MOST_TOKENS: i64 = u32::MAX as i64;
 
 const fn field(
     name: &'static str,
     shape: Shape,
     about: &'static str,
-    take: fn(&mut Draft, Value) -> Result<(), Problem>,
-) -> Field<Draft> {
+    take: fn(&mut MessageDraft, Value) -> Result<(), Problem>,
+) -> Field<MessageDraft> {
     Field {
         name,
         about,
@@ -51,9 +58,9 @@ const fn field(
 }
 
 #[rustfmt::skip]
-pub const FIELDS: &[Field<Draft>] = &[
+pub const FIELDS: &[Field<MessageDraft>] = &[
     field("model", Shape::Text, "Model name as listed by /v1/models.", |draft, value| draft.put("model", value)),
-    field("messages", Shape::List, "Conversation so far; ends with a user message.", |draft, value| {
+    field("messages", Shape::List, "Conversation so far; ends with a user or system message.", |draft, value| {
         draft.messages = Some(value);
         Ok(())
     }),
@@ -88,8 +95,9 @@ pub const FIELDS: &[Field<Draft>] = &[
             false => Ok(()),
         }
     }),
-    field("thinking", Shape::Object, "enabled, adaptive or disabled. budget_tokens becomes the template's reasoning effort; thinking counts towards max_tokens.", |draft, value| {
-        draft.think(&value)
+    field("thinking", Shape::Object, "enabled, adaptive or disabled. budget_tokens becomes the template's reasoning effort; thinking counts towards max_tokens; display omitted returns its signature alone.", |draft, value| {
+        draft.thinking = Some(Thinking::read(&value)?);
+        Ok(())
     }),
     field("output_config", Shape::Object, "effort, and format: a JSON schema that the answer keeps to.", |draft, value| {
         draft.output_config(value)
@@ -104,6 +112,10 @@ pub const FIELDS: &[Field<Draft>] = &[
         check_cache_control("cache_control", &value)
     }),
     field("service_tier", Shape::Word(&["auto", "standard_only"]), "No effect: one tier exists.", |_, _| Ok(())),
+    field("speed", Shape::Word(&["standard", "fast"]), "Only standard.", |_, value| match value == "standard" {
+        true => Ok(()),
+        false => Err(Problem::unsupported("speed", "speed must be \"standard\" here")),
+    }),
 
     field("container", Shape::Either(&[Shape::Text, Shape::Object]), "Not supported: no code execution.", |_, _| never("container")),
     field("mcp_servers", Shape::List, "Not supported: connect to MCP servers in your client.", |_, value| {
@@ -113,7 +125,10 @@ pub const FIELDS: &[Field<Draft>] = &[
         }
     }),
     field("context_management", Shape::Object, "Not supported: messages are used as they are sent.", |_, _| never("context_management")),
+    field("diagnostics", Shape::Object, "Not supported: earlier prompts are not kept.", |_, _| never("diagnostics")),
     field("inference_geo", Shape::Text, "Not supported.", |_, _| never("inference_geo")),
+    field("user_profile_id", Shape::Text, "Not supported: there are no user profiles.", |_, _| never("user_profile_id")),
+    field("workspace_id", Shape::Text, "Not supported: a key belongs to one account.", |_, _| never("workspace_id")),
 ];
 
 /// A body of `/v1/messages`, or of its `count_tokens`.
@@ -125,10 +140,14 @@ pub fn read(
 ) -> Result<Reading, Problem> {
     let is_known = |name: &str| FIELDS.iter().any(|field| field.name == name);
     let read = |body: Value| read_strictly(body, purpose, &**signer);
-    let ((chat, places), body, ignored) = field::leniently(body, wanted, is_known, read)?;
+    let (read, body, ignored) = field::leniently(body, wanted, is_known, read)?;
     Ok(Reading {
-        chat,
-        dialect: Box::new(MessagesDialect::new(places, Arc::clone(signer))),
+        chat: read.chat,
+        dialect: Box::new(MessagesDialect {
+            places: read.places,
+            hides_thinking: read.hides_thinking,
+            signer: Arc::clone(signer),
+        }),
         ignored,
         native: Some(NativeBody {
             format: Formats::ANTHROPIC,
@@ -145,18 +164,13 @@ fn for_strangers(mut body: Value) -> Value {
     body
 }
 
-/// The chat body, and of each of its messages the index of the client's.
-fn read_strictly(
-    body: Value,
-    purpose: Purpose,
-    signer: &dyn Signer,
-) -> Result<(Value, Vec<Option<usize>>), Problem> {
+fn read_strictly(body: Value, purpose: Purpose, signer: &dyn Signer) -> Result<ChatBody, Problem> {
     let Value::Object(entries) = body else {
         let found = kind(&body);
         let message = format!("the body must be a JSON object, found {found}");
         return Err(Problem::malformed(message));
     };
-    let mut draft = Draft::default();
+    let mut draft = MessageDraft::default();
     field::read(FIELDS, entries, Strictness::Refuse, &mut draft)?;
     if purpose == Purpose::Count {
         for name in ["stream", "max_tokens"] {
@@ -166,50 +180,10 @@ fn read_strictly(
     draft.finish(signer)
 }
 
-impl Draft {
+impl MessageDraft {
     fn put(&mut self, name: &str, value: Value) -> Result<(), Problem> {
         self.chat.insert(name.to_owned(), value);
         Ok(())
-    }
-
-    fn think(&mut self, value: &Value) -> Result<(), Problem> {
-        let entries = value.as_object().into_iter().flatten();
-        for (name, value) in entries {
-            match name.as_str() {
-                "type" | "budget_tokens" => {}
-                "display" => Shape::Word(&["summarized"]).check("thinking.display", value)?,
-                _ => {
-                    return Err(field::unknown(
-                        "thinking.",
-                        name,
-                        ["type", "budget_tokens", "display"],
-                    ));
-                }
-            }
-        }
-        Shape::Word(&["enabled", "disabled", "adaptive"]).check("thinking.type", &value["type"])?;
-        if value["type"] == "disabled" {
-            self.thinking = Some(false);
-            return Ok(());
-        }
-        self.thinking = Some(true);
-        match &value["budget_tokens"] {
-            Value::Null => Ok(()),
-            budget => {
-                Shape::Integer(1..=MOST_TOKENS).check("thinking.budget_tokens", budget)?;
-                let budget = budget.as_u64().unwrap_or_default();
-                let [low, medium] = EFFORT_STEPS;
-                let effort = match budget {
-                    budget if budget < low => "low",
-                    budget if budget < medium => "medium",
-                    _ => "high",
-                };
-                self.chat
-                    .entry("reasoning_effort")
-                    .or_insert_with(|| effort.into());
-                Ok(())
-            }
-        }
     }
 
     fn output_config(&mut self, value: Value) -> Result<(), Problem> {
@@ -250,21 +224,33 @@ impl Draft {
         )
     }
 
-    fn finish(mut self, signer: &dyn Signer) -> Result<(Value, Vec<Option<usize>>), Problem> {
+    fn finish(mut self, signer: &dyn Signer) -> Result<ChatBody, Problem> {
         let messages = self.messages.take().ok_or_else(|| {
             Problem::invalid("messages", "messages is missing: send at least one")
         })?;
-        let mut conversation = Conversation::default();
+        let mut conversation = ChatMessages::default();
         if let Some(system) = self.system.take() {
             conversation.system(system)?;
         }
-        blocks::read(messages, signer, &mut conversation)?;
-        if let Some(is_thinking) = self.thinking {
-            self.put("enable_thinking", is_thinking.into())?;
+        conversation::read(messages, signer, &mut conversation)?;
+        let hides_thinking = self
+            .thinking
+            .as_ref()
+            .is_some_and(|thinking| thinking.is_hidden);
+        if let Some(thinking) = self.thinking.take() {
+            self.put("enable_thinking", thinking.is_on.into())?;
+            if let Some(effort) = thinking.effort {
+                let known = self.chat.entry("reasoning_effort");
+                known.or_insert_with(|| effort.into());
+            }
         }
-        let Conversation { messages, places } = conversation;
+        let ChatMessages { messages, places } = conversation;
         self.put("messages", messages.into())?;
-        Ok((Value::Object(self.chat), places))
+        Ok(ChatBody {
+            chat: Value::Object(self.chat),
+            places,
+            hides_thinking,
+        })
     }
 }
 

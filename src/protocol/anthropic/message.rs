@@ -8,27 +8,27 @@ use crate::dialect::ReplyBuilder;
 use crate::job::{Channel, Event, FinishReason, Usage};
 use crate::openai::chat::{Ending, Grid, Head};
 
-use super::dialect::{Signer, call_id, stop, usage};
+use super::dialect::{AnswerOptions, Stop, call_id, usage};
 
 #[derive(Debug)]
 pub struct MessageBuilder {
     id: String,
     model: Arc<str>,
-    signer: Arc<dyn Signer>,
-    content: Content,
+    options: AnswerOptions,
+    content: MessageContent,
     ending: Option<Ending>,
 }
 
 #[derive(Debug, Default)]
-struct Content {
+struct MessageContent {
     thinking: String,
     text: String,
-    calls: Vec<Call>,
+    calls: Vec<ToolUse>,
     is_refused: bool,
 }
 
 #[derive(Debug, Default)]
-struct Call {
+struct ToolUse {
     index: u32,
     id: Option<String>,
     name: String,
@@ -36,12 +36,12 @@ struct Call {
 }
 
 impl MessageBuilder {
-    pub fn new(head: &Head, signer: Arc<dyn Signer>) -> Self {
+    pub fn new(head: &Head, options: AnswerOptions) -> Self {
         Self {
             id: head.id.clone(),
             model: Arc::clone(&head.model),
-            signer,
-            content: Content::default(),
+            options,
+            content: MessageContent::default(),
             ending: None,
         }
     }
@@ -65,9 +65,9 @@ impl ReplyBuilder for MessageBuilder {
                     .iter()
                     .position(|call| call.index == piece.index);
                 let place = known.unwrap_or_else(|| {
-                    content.calls.push(Call {
+                    content.calls.push(ToolUse {
                         index: piece.index,
-                        ..Call::default()
+                        ..ToolUse::default()
                     });
                     content.calls.len() - 1
                 });
@@ -82,7 +82,7 @@ impl ReplyBuilder for MessageBuilder {
     }
 
     fn restart(&mut self, _: u32) {
-        self.content = Content::default();
+        self.content = MessageContent::default();
     }
 
     fn end(&mut self, _: u32, ending: Ending) {
@@ -90,27 +90,29 @@ impl ReplyBuilder for MessageBuilder {
     }
 
     fn render(self: Box<Self>, grid: &Grid) -> Value {
-        let Ending {
-            finish,
-            usage: tokens,
-        } = self.ending.unwrap_or(Ending {
+        let ending = self.ending.unwrap_or(Ending {
             finish: FinishReason::Stop,
             usage: Usage::default(),
         });
-        let Content {
+        let MessageContent {
             thinking,
             text,
             calls,
             is_refused,
         } = self.content;
-        let (reason, sequence) = stop(&finish, !calls.is_empty());
+        let stop = match is_refused {
+            true => Stop::refused(),
+            false => Stop::of(&ending, self.options.max_tokens, !calls.is_empty()),
+        };
         let mut blocks = Vec::new();
         if !thinking.is_empty() {
-            let signature = self.signer.sign(&thinking);
+            let shown = !self.options.hides_thinking;
+            let thinking = if shown { thinking } else { String::new() };
+            let signature = self.options.signer.sign(&thinking);
             blocks.push(json!({"type": "thinking", "thinking": thinking, "signature": signature}));
         }
         if !text.is_empty() {
-            blocks.push(json!({"type": "text", "text": text, "citations": null}));
+            blocks.push(json!({"type": "text", "text": text}));
         }
         for call in calls {
             let id = call.id.unwrap_or_else(|| call_id(&self.id, call.index));
@@ -124,9 +126,10 @@ impl ReplyBuilder for MessageBuilder {
             "role": "assistant",
             "model": &*self.model,
             "content": blocks,
-            "stop_reason": if is_refused { "refusal" } else { reason },
-            "stop_sequence": sequence,
-            "usage": usage(tokens),
+            "stop_reason": stop.reason,
+            "stop_sequence": stop.sequence,
+            "stop_details": stop.details(),
+            "usage": usage(ending.usage),
             "grid": grid.body(),
         })
     }

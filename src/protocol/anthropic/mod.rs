@@ -3,7 +3,9 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `fields` | every field of a request, declared once |
-//! | `blocks` | messages and their content blocks to chat messages |
+//! | `conversation` | messages to chat messages |
+//! | `blocks` | one content block |
+//! | `thinking` | whether the model thinks, and who sees it |
 //! | `tools` | tools, and which of them may be used |
 //! | `dialect` | the API as a [`Dialect`](crate::dialect::Dialect) |
 //! | `message` | one message at the end |
@@ -13,6 +15,7 @@
 //! | [`schema`] | all of it as JSON Schema |
 
 mod blocks;
+mod conversation;
 mod dialect;
 mod error;
 mod fields;
@@ -22,6 +25,7 @@ pub mod schema;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod thinking;
 mod tools;
 
 pub use dialect::{MessagesDialect, Signer};

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::openai::field;
 
+use super::error::error_schema;
 use super::fields::FIELDS;
 
 /// Schemas by the name they have under `#/components/schemas`.
@@ -47,7 +48,7 @@ fn input() -> Value {
         "type": "object",
         "required": ["role", "content"],
         "properties": {
-            "role": {"type": "string", "enum": ["user", "assistant"]},
+            "role": {"type": "string", "enum": ["user", "assistant", "system"]},
             "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": block}]},
         },
     })
@@ -65,9 +66,13 @@ fn message() -> Value {
             "content": {"type": "array", "items": {"$ref": "#/components/schemas/MessageBlock"}},
             "stop_reason": {
                 "type": ["string", "null"],
-                "enum": ["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal", null],
+                "enum": [
+                    "end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal",
+                    "model_context_window_exceeded", null,
+                ],
             },
             "stop_sequence": {"type": ["string", "null"]},
+            "stop_details": {"type": ["object", "null"]},
             "usage": {"$ref": "#/components/schemas/MessageUsage"},
             "grid": {"$ref": "#/components/schemas/Generation"},
         },
@@ -81,7 +86,6 @@ fn block() -> Value {
         "properties": {
             "type": {"type": "string", "enum": ["text", "thinking", "tool_use"]},
             "text": {"type": "string"},
-            "citations": {"type": "null"},
             "thinking": {"type": "string"},
             "signature": {"type": "string", "description": "Proves that this service wrote the thought."},
             "id": {"type": "string"},
@@ -101,11 +105,22 @@ fn usage() -> Value {
             "cache_creation_input_tokens": count,
             "cache_read_input_tokens": count,
             "output_tokens": count,
+            "output_tokens_details": {"type": "object", "properties": {"thinking_tokens": count}},
+            "service_tier": {"type": "string", "enum": ["standard"]},
         },
     })
 }
 
 fn event() -> Value {
+    let mut schema = message_event();
+    let failure = error_schema();
+    for name in ["error", "detail", "request_id"] {
+        schema["properties"][name] = failure["properties"][name].clone();
+    }
+    schema
+}
+
+fn message_event() -> Value {
     json!({
         "type": "object",
         "required": ["type"],
@@ -137,7 +152,7 @@ fn model() -> Value {
     let count = json!({"type": "integer", "minimum": 0});
     json!({
         "type": "object",
-        "required": ["type", "id", "display_name", "created_at"],
+        "required": ["type", "id", "display_name", "created_at", "lifecycle", "capabilities"],
         "properties": {
             "type": {"type": "string", "enum": ["model"]},
             "id": {"type": "string"},
@@ -145,6 +160,15 @@ fn model() -> Value {
             "created_at": {"type": "string"},
             "max_input_tokens": count,
             "max_tokens": count,
+            "lifecycle": {"type": "string", "enum": ["active"]},
+            "deprecated_at": {"type": "null"},
+            "retires_at": {"type": "null"},
+            "line": {"type": "null"},
+            "capabilities": {
+                "type": "object",
+                "description": "Each capability has \"supported\".",
+                "additionalProperties": {"type": "object", "required": ["supported"]},
+            },
         },
     })
 }

@@ -13,14 +13,14 @@ use crate::openai::chat::{Ending, Grid, Head};
 use crate::openai::error::body;
 use crate::openai::text::put_escaped;
 
-use super::dialect::{Signer, call_id, stop, usage};
+use super::dialect::{AnswerOptions, Stop, call_id, usage};
 use super::error_body;
 
 #[derive(Debug)]
-pub struct EventWriter {
+pub struct MessageEventWriter {
     id: String,
     model: Arc<str>,
-    signer: Arc<dyn Signer>,
+    options: AnswerOptions,
     has_begun: bool,
     /// Blocks that were opened.
     count: usize,
@@ -38,12 +38,12 @@ enum Block {
     Tool,
 }
 
-impl EventWriter {
-    pub fn new(head: &Head, signer: Arc<dyn Signer>) -> Self {
+impl MessageEventWriter {
+    pub fn new(head: &Head, options: AnswerOptions) -> Self {
         Self {
             id: head.id.clone(),
             model: Arc::clone(&head.model),
-            signer,
+            options,
             has_begun: false,
             count: 0,
             open: None,
@@ -66,6 +66,7 @@ impl EventWriter {
             "content": [],
             "stop_reason": null,
             "stop_sequence": null,
+            "stop_details": null,
             "usage": usage(prompt),
         });
         put(
@@ -93,7 +94,7 @@ impl EventWriter {
         };
         let index = self.count - 1;
         if open == Block::Thinking {
-            let signature = self.signer.sign(&self.thinking);
+            let signature = self.options.signer.sign(&self.thinking);
             self.thinking.clear();
             let delta = json!({"type": "signature_delta", "signature": signature});
             let event = json!({"type": "content_block_delta", "index": index, "delta": delta});
@@ -121,6 +122,9 @@ impl EventWriter {
             self.block(block, &content, out);
         }
         if block == Block::Thinking {
+            if self.options.hides_thinking {
+                return;
+            }
             self.thinking.push_str(&token.text);
         }
         delta(self.count - 1, kind, key, &token.text, out);
@@ -154,7 +158,7 @@ impl EventWriter {
     }
 }
 
-impl StreamWriter for EventWriter {
+impl StreamWriter for MessageEventWriter {
     fn open(&mut self, _: u32, _: &mut BytesMut) {}
 
     fn event(&mut self, _: u32, event: &Event, out: &mut BytesMut) {
@@ -179,11 +183,17 @@ impl StreamWriter for EventWriter {
     fn end(&mut self, _: u32, ending: Ending, grid: &Grid, out: &mut BytesMut) {
         self.begin(ending.usage, out);
         self.close(out);
-        let (reason, sequence) = stop(&ending.finish, !self.calls.is_empty());
-        let reason = if self.is_refused { "refusal" } else { reason };
+        let stop = match self.is_refused {
+            true => Stop::refused(),
+            false => Stop::of(&ending, self.options.max_tokens, !self.calls.is_empty()),
+        };
         let event = json!({
             "type": "message_delta",
-            "delta": {"stop_reason": reason, "stop_sequence": sequence},
+            "delta": {
+                "stop_reason": stop.reason,
+                "stop_sequence": stop.sequence,
+                "stop_details": stop.details(),
+            },
             "usage": usage(ending.usage),
             "grid": grid.body(),
         });

@@ -14,9 +14,9 @@ use crate::openai::chat::{ChatRequest, Ending, Grid, Head, IgnoredFields};
 
 /// Signs with the length.
 #[derive(Debug)]
-struct Lengths;
+struct LengthSigner;
 
-impl Signer for Lengths {
+impl Signer for LengthSigner {
     fn sign(&self, thinking: &str) -> String {
         thinking.len().to_string()
     }
@@ -27,7 +27,7 @@ impl Signer for Lengths {
 }
 
 fn reading(body: Value) -> Result<Reading, Problem> {
-    let signer: Arc<dyn Signer> = Arc::new(Lengths);
+    let signer: Arc<dyn Signer> = Arc::new(LengthSigner);
     read(body, Purpose::Message, &IgnoredFields::None, &signer)
 }
 
@@ -94,6 +94,21 @@ fn turns_are_joined_and_tool_results_are_messages() {
 }
 
 #[test]
+fn a_system_message_may_stand_anywhere() {
+    let messages = chat(json!([
+        {"role": "user", "content": "a"},
+        {"role": "system", "content": [{"type": "text", "text": "Be brief."}]},
+        {"role": "user", "content": "b"},
+    ]));
+    let expected = json!([
+        {"role": "user", "content": "a"},
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "b"},
+    ]);
+    assert_eq!(messages, expected);
+}
+
+#[test]
 fn documents_and_images_are_read() {
     let document = json!({"type": "document", "title": "T", "source": {"type": "text", "media_type": "text/plain", "data": "x"}});
     let image = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}});
@@ -128,7 +143,7 @@ fn refusals_name_the_place() {
         "messages.0",
     );
     refused(
-        with(json!([{"role": "system", "content": "x"}])),
+        with(json!([{"role": "tool", "content": "x"}])),
         "messages.0.role",
     );
     let forged = json!({"type": "thinking", "thinking": "hm", "signature": "3"});
@@ -146,6 +161,36 @@ fn refusals_name_the_place() {
     );
     let tool = json!({"name": "look", "input_schema": {"type": "object"}});
     refused(tools(json!([tool, tool])), "tools.1.name");
+    for (name, value) in [
+        ("defer_loading", json!(true)),
+        ("allowed_callers", json!(["code_execution_20260120"])),
+    ] {
+        let mut tool = tool.clone();
+        tool[name] = value;
+        refused(tools(json!([tool])), &format!("tools.0.{name}"));
+    }
+    for (name, value, param) in [
+        ("speed", json!("fast"), "speed"),
+        (
+            "diagnostics",
+            json!({"previous_message_id": null}),
+            "diagnostics",
+        ),
+        (
+            "thinking",
+            json!({"type": "between_tools"}),
+            "thinking.type",
+        ),
+        (
+            "thinking",
+            json!({"type": "enabled", "display": "loud"}),
+            "thinking.display",
+        ),
+    ] {
+        let mut body = with(json!([{"role": "user", "content": "x"}]));
+        body[name] = value;
+        refused(body, param);
+    }
     let mut body = with(json!([{"role": "user", "content": "x"}]));
     body["temprature"] = 1.into();
     refused(body, "temprature");
@@ -214,8 +259,11 @@ fn ending(finish: FinishReason) -> Ending {
 }
 
 fn started() -> (Box<dyn Dialect>, ChatRequest, Head) {
-    let Reading { chat, dialect, .. } =
-        reading(with(json!([{"role": "user", "content": "x"}]))).unwrap();
+    started_with(with(json!([{"role": "user", "content": "x"}])))
+}
+
+fn started_with(body: Value) -> (Box<dyn Dialect>, ChatRequest, Head) {
+    let Reading { chat, dialect, .. } = reading(body).unwrap();
     let request = ChatRequest::read(chat, Strictness::Refuse).unwrap();
     let head = Head::new("msg_", RequestId(uuid::Uuid::nil()), 0, "tiny".into());
     (dialect, request, head)
@@ -236,19 +284,53 @@ fn a_message_has_its_blocks_and_reason() {
         message["content"],
         json!([
             {"type": "thinking", "thinking": "hm", "signature": "2"},
-            {"type": "text", "text": "He\"y", "citations": null},
+            {"type": "text", "text": "He\"y"},
             {"type": "tool_use", "id": id(0), "name": "look", "input": {"at": 1}},
             {"type": "tool_use", "id": id(1), "name": "look", "input": {}},
         ])
     );
     assert_eq!(message["stop_reason"], "tool_use");
     assert_eq!(message["usage"]["input_tokens"], 7);
+    assert_eq!(
+        message["usage"]["output_tokens_details"]["thinking_tokens"],
+        1
+    );
     let stopped = replied(
         vec![said(Channel::Content, "a")],
         FinishReason::StopString("x".into()),
     );
     assert_eq!(stopped["stop_reason"], "stop_sequence");
     assert_eq!(stopped["stop_sequence"], "x");
+    let full = replied(vec![said(Channel::Content, "a")], FinishReason::Length);
+    assert_eq!(full["stop_reason"], "model_context_window_exceeded");
+    let refused = replied(vec![said(Channel::Refusal, "no")], FinishReason::Stop);
+    assert_eq!(refused["stop_details"]["type"], "refusal");
+}
+
+#[test]
+fn thinking_that_is_omitted_has_a_signature_alone() {
+    let mut body = with(json!([{"role": "user", "content": "x"}]));
+    body["thinking"] = json!({"type": "adaptive", "display": "omitted"});
+    let (dialect, request, head) = started_with(body);
+    let mut reply = dialect.reply(&request, &head);
+    let mut writer = dialect.stream(&request, &head);
+    let mut out = BytesMut::new();
+    for event in events() {
+        writer.event(0, &event, &mut out);
+        reply.event(0, event);
+    }
+    let message = reply.render(&Grid::default());
+    let hidden = json!({"type": "thinking", "thinking": "", "signature": "0"});
+    assert_eq!(message["content"][0], hidden);
+    let text = String::from_utf8(out.to_vec()).unwrap();
+    assert!(!text.contains("thinking_delta"), "{text}");
+    assert!(text.contains(r#""signature":"0""#), "{text}");
+    let talk = json!([
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": [hidden, {"type": "text", "text": "y"}]},
+        {"role": "user", "content": "z"},
+    ]);
+    assert_eq!(chat(talk)[1], json!({"role": "assistant", "content": "y"}));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::openai::{Problem, Shape, field};
 use super::fields::check_cache_control;
 
 /// What `tool_choice` becomes.
-pub struct Choice {
+pub struct ToolPolicy {
     pub choice: Value,
     /// At most one call.
     pub is_single: bool,
@@ -47,6 +47,8 @@ fn one(place: &str, tool: Value) -> Result<Value, Problem> {
         "cache_control",
         "input_examples",
         "eager_input_streaming",
+        "allowed_callers",
+        "defer_loading",
     ];
     Shape::Object.check(place, &tool)?;
     let Value::Object(mut tool) = tool else {
@@ -67,6 +69,8 @@ fn one(place: &str, tool: Value) -> Result<Value, Problem> {
         let message = format!("{param} is not supported here: put examples into the description");
         return Err(Problem::unsupported(param, message));
     }
+    check_callers(place, tool.get("allowed_callers"))?;
+    check_loading(place, tool.get("defer_loading"))?;
     if let Some(value) = tool.get("cache_control") {
         check_cache_control(&format!("{place}.cache_control"), value)?;
     }
@@ -92,7 +96,36 @@ fn one(place: &str, tool: Value) -> Result<Value, Problem> {
     Ok(json!({"type": "function", "function": function}))
 }
 
-pub fn choice(value: &Value) -> Result<Choice, Problem> {
+/// Only the model itself calls tools: no code is executed here.
+fn check_callers(place: &str, callers: Option<&Value>) -> Result<(), Problem> {
+    match callers {
+        None => Ok(()),
+        Some(callers) if *callers == json!(["direct"]) => Ok(()),
+        Some(_) => {
+            let param = format!("{place}.allowed_callers");
+            let message = format!("{param} must be [\"direct\"] here: no code is executed");
+            Err(Problem::unsupported(param, message))
+        }
+    }
+}
+
+/// There is no search that could load a tool later.
+fn check_loading(place: &str, is_deferred: Option<&Value>) -> Result<(), Problem> {
+    let Some(is_deferred) = is_deferred else {
+        return Ok(());
+    };
+    let param = format!("{place}.defer_loading");
+    Shape::Flag.check(&param, is_deferred)?;
+    match *is_deferred == Value::Bool(true) {
+        true => {
+            let message = format!("{param} must be false here: there is no tool search");
+            Err(Problem::unsupported(param, message))
+        }
+        false => Ok(()),
+    }
+}
+
+pub fn choice(value: &Value) -> Result<ToolPolicy, Problem> {
     const KEYS: &[&str] = &["type", "name", "disable_parallel_tool_use"];
     if let Value::Object(entries) = value {
         field::nothing_but(KEYS, "tool_choice", entries)?;
@@ -111,7 +144,7 @@ pub fn choice(value: &Value) -> Result<Choice, Problem> {
         }
         _ => "auto".into(),
     };
-    Ok(Choice {
+    Ok(ToolPolicy {
         choice,
         is_single: *single == Value::Bool(true),
     })
