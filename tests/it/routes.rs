@@ -500,6 +500,12 @@ async fn the_descriptor_names_endpoints_that_work() {
     let expected = [
         "openai",
         "anthropic",
+        "responses",
+        "completions",
+        "embeddings",
+        "rerank",
+        "tokenize",
+        "detokenize",
         "models",
         "pricing",
         "worker_ws",

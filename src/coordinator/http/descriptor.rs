@@ -18,6 +18,12 @@ pub const API_VERSION: &str = "1.0.0";
 const ENDPOINTS: &[(&str, &str)] = &[
     ("openai", "POST /v1/chat/completions"),
     ("anthropic", "POST /v1/messages"),
+    ("responses", "POST /v1/responses"),
+    ("completions", "POST /v1/completions"),
+    ("embeddings", "POST /v1/embeddings"),
+    ("rerank", "POST /v1/rerank"),
+    ("tokenize", "POST /v1/tokenize"),
+    ("detokenize", "POST /v1/detokenize"),
     ("images", "POST /v1/images/generations"),
     ("audio", "POST /v1/audio/generations"),
     ("models", "GET /v1/models"),

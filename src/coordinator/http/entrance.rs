@@ -39,7 +39,7 @@ pub struct Arrival {
 
 const ANY: HeaderValue = HeaderValue::from_static("*");
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "x-request-id, x-job-id, x-should-retry, x-ignored-fields, idempotent-replayed, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, \
+    "x-request-id, request-id, x-job-id, x-should-retry, x-ignored-fields, idempotent-replayed, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, \
      x-ratelimit-reset-requests, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, horde-node",
 );
 /// `*` does not stand for this one.
@@ -76,7 +76,7 @@ pub async fn pass(
         run(request, next, &name).await
     };
     if is_anthropic {
-        response = reply::in_anthropics_envelope(response, &name);
+        response = for_anthropic(response, &name);
     }
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, name);
@@ -92,6 +92,14 @@ pub async fn pass(
 fn refused_origin(settings: &DoorSettings, request: &Request) -> Option<&'static str> {
     settings.development.as_ref()?;
     origin::refusal(request.method(), request.uri(), request.headers())
+}
+
+/// With the request's id where Anthropic's clients look for it.
+fn for_anthropic(response: Response, name: &HeaderValue) -> Response {
+    let mut response = reply::in_anthropics_envelope(response, name);
+    let headers = response.headers_mut();
+    headers.insert(reply::ANTHROPIC_ID, name.clone());
+    response
 }
 
 fn is_anthropic(path: &str) -> bool {

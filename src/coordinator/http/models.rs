@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::error::ApiError;
 use crate::state::DoorSettings;
 use crate::switchboard::{ModelOnline, Overview, Switchboard};
-use muster_protocol::job::FailureKind;
+use muster_protocol::job::{Capabilities, FailureKind};
 
 use super::anthropic::models as anthropic;
 use super::open::KnownModels;
@@ -33,13 +33,17 @@ pub async fn list(
         .models
         .iter()
         .filter(|model| all || is_chat_model(model));
-    let listed = listed.map(|model| entry(model, &settings.name, &known));
+    let listed = listed.map(|model| {
+        let entry = entry(model, &settings.name, &known);
+        (entry, model.capabilities)
+    });
     let auto = auto(&overview, &settings.name);
-    let data: Vec<_> = auto.into_iter().chain(listed).collect();
-    match anthropic::is_client(&headers) {
-        true => Reply(anthropic::list(&data)),
-        false => Reply(json!({"object": "list", "data": data})),
+    let models: Vec<_> = auto.into_iter().chain(listed).collect();
+    if anthropic::is_client(&headers) {
+        return Reply(anthropic::list(&models));
     }
+    let data: Vec<Value> = models.into_iter().map(|(entry, _)| entry).collect();
+    Reply(json!({"object": "list", "data": data}))
 }
 
 /// By any of its names, which may hold slashes.
@@ -50,8 +54,8 @@ pub async fn show(
     headers: HeaderMap,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Reply, ApiError> {
-    let written = |model: Value| match anthropic::is_client(&headers) {
-        true => Reply(anthropic::entry(&model)),
+    let written = |model: Value, can| match anthropic::is_client(&headers) {
+        true => Reply(anthropic::entry(&model, can)),
         false => Reply(model),
     };
     let Path(name) = id.map_err(|_| {
@@ -62,9 +66,9 @@ pub async fn show(
     })?;
     let overview = board.current().await;
     if Auto::called(&name).is_some()
-        && let Some(auto) = auto(&overview, &settings.name)
+        && let Some((auto, can)) = auto(&overview, &settings.name)
     {
-        return Ok(written(auto));
+        return Ok(written(auto, can));
     }
     if let Some(model) = with_params(&name).and_then(|name| overview.model(&known.id(name))) {
         return Ok(Reply(params::params(model)));
@@ -73,7 +77,8 @@ pub async fn show(
         let online: Vec<&str> = overview.models.iter().map(|model| &*model.name).collect();
         unknown(&name, &online)
     })?;
-    Ok(written(entry(model, &settings.name, &known)))
+    let entry = entry(model, &settings.name, &known);
+    Ok(written(entry, model.capabilities))
 }
 
 /// The model whose parameters are meant: names may hold slashes, so no route of its own can end with `/params`.
@@ -101,12 +106,15 @@ pub fn unknown(name: &str, online: &[&str]) -> ApiError {
     }
 }
 
-/// There as long as there is a model it could become.
-fn auto(overview: &Overview, owner: &str) -> Option<Value> {
+/// There as long as there is a model it could become, with what any of them can do.
+fn auto(overview: &Overview, owner: &str) -> Option<(Value, Capabilities)> {
     let models = overview.models.iter();
-    let texts = models.filter(|model| is_chat_model(model));
-    let longest = texts.map(|model| model.context).max()?;
-    Some(json!({
+    let texts = || models.clone().filter(|model| is_chat_model(model));
+    let longest = texts().map(|model| model.context).max()?;
+    let can = texts().fold(Capabilities::default(), |can, model| {
+        can.with(model.capabilities)
+    });
+    let entry = json!({
         "id": AUTO,
         "object": "model",
         "created": 0,
@@ -114,7 +122,8 @@ fn auto(overview: &Overview, owner: &str) -> Option<Value> {
         "input_modalities": ["text"],
         "max_context_length": longest,
         "aliases": PARTICULAR,
-    }))
+    });
+    Some((entry, can))
 }
 
 fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {

@@ -22,7 +22,7 @@ use super::room::{LetGo, Room, Transit};
 use super::serve::PIECE;
 
 /// Where Anthropic's clients look for the request's id.
-const ANTHROPIC_ID: HeaderName = HeaderName::from_static("request-id");
+pub const ANTHROPIC_ID: HeaderName = HeaderName::from_static("request-id");
 
 /// OpenAI's and Anthropic's clients retry 408, 409, 429 and every 5xx unless this says `false`.
 pub const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -56,13 +56,12 @@ impl IntoResponse for Reply {
 
 /// An error as Anthropic's clients read it; any other response as it is.
 pub fn in_anthropics_envelope(response: Response, request_id: &HeaderValue) -> Response {
-    let (mut parts, body) = response.into_parts();
+    let (parts, body) = response.into_parts();
     let Some(error) = parts.extensions.get::<ApiError>() else {
         return Response::from_parts(parts, body);
     };
     let id = request_id.to_str().unwrap_or_default();
     let body = anthropic::error_body(error_body(error), parts.status.as_u16(), id);
-    parts.headers.insert(ANTHROPIC_ID, request_id.clone());
     Response::from_parts(parts, body.to_string().into())
 }
 

@@ -1,7 +1,9 @@
-//! Models as Anthropic's clients read them. They say who they are by a header.
+//! Models as Anthropic's clients read them. A header tells those clients from others.
 
 use axum::http::{HeaderMap, HeaderName};
 use serde_json::{Value, json};
+
+use muster_protocol::job::Capabilities;
 
 const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 /// Models have no date here.
@@ -13,7 +15,7 @@ pub fn is_client(headers: &HeaderMap) -> bool {
 }
 
 /// A model of `/v1/models` in Anthropic's shape.
-pub fn entry(model: &Value) -> Value {
+pub fn entry(model: &Value, can: Capabilities) -> Value {
     json!({
         "type": "model",
         "id": model["id"],
@@ -21,12 +23,39 @@ pub fn entry(model: &Value) -> Value {
         "created_at": EPOCH,
         "max_input_tokens": model["max_context_length"],
         "max_tokens": model["max_context_length"],
+        "lifecycle": "active",
+        "deprecated_at": null,
+        "retires_at": null,
+        "line": null,
+        "capabilities": capabilities(can),
+    })
+}
+
+/// What requests to the model may contain. Thinking and effort are passed to every model's chat template.
+fn capabilities(can: Capabilities) -> Value {
+    let has = |supported: bool| json!({"supported": supported});
+    let (yes, no) = (has(true), has(false));
+    json!({
+        "batch": no,
+        "citations": no,
+        "code_execution": no,
+        "context_management": no,
+        "effort": {"supported": true, "low": yes, "medium": yes, "high": yes, "xhigh": yes, "max": yes},
+        "image_input": has(can.contains(Capabilities::IMAGE_INPUT)),
+        "pdf_input": no,
+        "server_tools": {"supported": false, "code_execution": no, "web_search": no},
+        "structured_outputs": has(can.contains(Capabilities::GRAMMAR)),
+        "thinking": {
+            "supported": true,
+            "types": {"adaptive": yes, "between_tools": no, "disabled": yes, "enabled": yes},
+        },
     })
 }
 
 /// One page with all of them.
-pub fn list(models: &[Value]) -> Value {
-    let data: Vec<Value> = models.iter().map(entry).collect();
+pub fn list(models: &[(Value, Capabilities)]) -> Value {
+    let entries = models.iter().map(|(model, can)| entry(model, *can));
+    let data: Vec<Value> = entries.collect();
     json!({
         "first_id": data.first().map(|model| &model["id"]),
         "last_id": data.last().map(|model| &model["id"]),
