@@ -154,7 +154,7 @@ def what_is_not_implemented_is_not_retried():
     patient = openai.OpenAI(base_url=f"{URL}/v1", api_key=KEY, max_retries=5)
     began = time.monotonic()
     try:
-        patient.responses.create(model=MODEL, input="x")
+        patient.images.generate(model=MODEL, prompt="x")
     except openai.APIStatusError as error:
         assert error.status_code == 501, error
     else:
@@ -166,10 +166,14 @@ def sixty_four_streams_do_not_mix():
     prompts = [f"Repeat after me: {WORDS[i % 8]} {WORDS[i // 8]}" for i in range(64)]
     alone = [ask(prompt, temperature=0, max_tokens=24).choices[0].message.content for prompt in prompts]
 
+    # As many at once as an account may have open.
+    room = asyncio.Semaphore(24)
+
     async def stream(prompt):
         messages = [{"role": "user", "content": prompt}]
-        pieces = await streaming.chat.completions.create(model=MODEL, messages=messages, temperature=0, max_tokens=24, stream=True)
-        return "".join([choice.delta.content or "" async for chunk in pieces for choice in chunk.choices])
+        async with room:
+            pieces = await streaming.chat.completions.create(model=MODEL, messages=messages, temperature=0, max_tokens=24, stream=True)
+            return "".join([choice.delta.content or "" async for chunk in pieces for choice in chunk.choices])
 
     async def together():
         return await asyncio.gather(*map(stream, prompts))

@@ -48,25 +48,30 @@ def check_outlines_keeps_types():
     assert isinstance(Person.model_validate_json(model("Who are you?", Person, max_tokens=300)), Person)
 
 
-def check_pydantic_ai_runs_an_agent_with_a_tool():
-    provider = OpenAIProvider(base_url=f"{URL}/v1", api_key=KEY)
-    theirs = AnthropicProvider(anthropic_client=anthropic.AsyncAnthropic(base_url=URL, api_key=KEY, max_retries=0))
-    for model in (
-        OpenAIChatModel(MODEL, provider=provider),
-        OpenAIResponsesModel(MODEL, provider=provider),
-        AnthropicModel(MODEL, provider=theirs),
-    ):
-        asked = []
-        agent = Agent(model, model_settings={"temperature": 0, "max_tokens": 200})
+def pydantic_agent(model):
+    asked = []
+    agent = Agent(model, model_settings={"temperature": 0, "max_tokens": 200})
 
-        @agent.tool_plain
-        def get_weather(city: str) -> str:
-            """The weather in a city."""
-            asked.append(city)
-            return REPORT
+    @agent.tool_plain
+    def get_weather(city: str) -> str:
+        """The weather in a city."""
+        asked.append(city)
+        return REPORT
 
-        answer = agent.run_sync(QUESTION).output
-        assert asked and "Paris" in asked[0] and answer, (model, asked, answer)
+    answer = agent.run_sync(QUESTION).output
+    assert asked and "Paris" in asked[0] and answer, (model, asked, answer)
+
+
+OURS = OpenAIProvider(base_url=f"{URL}/v1", api_key=KEY)
+
+
+def check_pydantic_ai_runs_an_agent_on_our_openai_side():
+    pydantic_agent(OpenAIChatModel(MODEL, provider=OURS))
+
+
+def check_pydantic_ai_runs_an_agent_on_our_anthropic_side():
+    theirs = anthropic.AsyncAnthropic(base_url=URL, api_key=KEY, max_retries=0)
+    pydantic_agent(AnthropicModel(MODEL, provider=AnthropicProvider(anthropic_client=theirs)))
 
 
 @tool
@@ -91,13 +96,9 @@ def check_langchain_works_with_our_openai_side():
     langchain(ChatOpenAI(model=MODEL, base_url=f"{URL}/v1", api_key=KEY, temperature=0, max_retries=0, max_tokens=300))
 
 
-def check_langchain_works_with_our_responses():
-    model = ChatOpenAI(model=MODEL, base_url=f"{URL}/v1", api_key=KEY, temperature=0, max_retries=0, use_responses_api=True)
-    assert model.invoke("Hello!").text
-
-
 def check_langchain_works_with_our_anthropic_side():
-    langchain(ChatAnthropic(model=MODEL, base_url=URL, api_key=KEY, temperature=0, max_retries=0, max_tokens=300))
+    greedy = {"extra_body": {"temperature": 0}}
+    langchain(ChatAnthropic(model=MODEL, base_url=URL, api_key=KEY, model_kwargs=greedy, max_retries=0, max_tokens=300))
 
 
 def check_litellm_speaks_both():
@@ -112,9 +113,11 @@ def check_litellm_speaks_both():
 def check_llm_prompts_from_the_command_line():
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "extra-openai-models.yaml"), "w") as file:
-            json.dump([{"model_id": "ours", "model_name": MODEL, "api_base": f"{URL}/v1", "can_stream": True}], file)
+            json.dump([{"model_id": "ours", "model_name": MODEL, "api_base": f"{URL}/v1", "api_key_name": "ours"}], file)
+        with open(os.path.join(folder, "keys.json"), "w") as file:
+            json.dump({"ours": KEY}, file)
         command = [os.path.join(os.path.dirname(sys.executable), "llm"), "-m", "ours", "Hello!"]
-        out = subprocess.run(command, env=os.environ | {"LLM_USER_PATH": folder, "OPENAI_API_KEY": KEY}, capture_output=True, text=True)
+        out = subprocess.run(command, env=os.environ | {"LLM_USER_PATH": folder}, capture_output=True, text=True)
         assert out.returncode == 0 and out.stdout.strip(), out
 
 
@@ -136,6 +139,15 @@ def check_an_agent_loop_ends_with_an_answer():
             messages.append({"role": "tool", "tool_call_id": call.id, "content": REPORT})
     assert called and called[0][0] == "get_weather" and "Paris" in called[0][1]["city"], called
     assert "21" in message.content or "sunny" in message.content, message
+
+
+def check_langchain_works_with_our_responses():
+    model = ChatOpenAI(model=MODEL, base_url=f"{URL}/v1", api_key=KEY, temperature=0, max_retries=0, use_responses_api=True)
+    assert model.invoke("Hello!").text
+
+
+def check_pydantic_ai_runs_an_agent_on_our_responses():
+    pydantic_agent(OpenAIResponsesModel(MODEL, provider=OURS))
 
 
 run(globals())

@@ -8,8 +8,12 @@ TOOL = {"name": "get_weather", "description": "The weather in a city.", "input_s
 EVENTS = {"message_start", "content_block_start", "ping", "content_block_delta", "content_block_stop", "message_delta", "message_stop"}
 
 
+# The client has no parameters for sampling.
+GREEDY = {"temperature": 0}
+
+
 def ask(content, **options):
-    options = {"max_tokens": 200, "temperature": 0} | options
+    options = {"max_tokens": 200, "extra_body": GREEDY} | options
     messages = content if isinstance(content, list) else [{"role": "user", "content": content}]
     return client.messages.create(model=MODEL, messages=messages, **options)
 
@@ -43,7 +47,7 @@ def check_events_come_in_order():
 
 
 def check_the_stream_helper_puts_a_message_together():
-    with client.messages.stream(model=MODEL, max_tokens=200, temperature=0, messages=[{"role": "user", "content": "Hello!"}]) as stream:
+    with client.messages.stream(model=MODEL, max_tokens=200, extra_body=GREEDY, messages=[{"role": "user", "content": "Hello!"}]) as stream:
         pieces = "".join(stream.text_stream)
         final = stream.get_final_message()
     assert pieces == text(final) and final.stop_reason == "end_turn"

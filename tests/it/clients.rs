@@ -42,13 +42,11 @@ async fn what_is_not_implemented_is_not_retried() {
     let app = App::start().await;
     let bearer = format!("Bearer {}", app.key);
     let headers = [("authorization", bearer.as_str())];
-    for path in ["/v1/responses", "/v1/messages", "/v1/images/generations"] {
+    for path in ["/v1/images/generations", "/v1/videos/generations"] {
         let answer = call(&app, Method::POST, path, &headers).await;
         assert_eq!(answer.status, StatusCode::NOT_IMPLEMENTED);
         assert_eq!(answer.header("x-should-retry"), Some("false"), "{path}");
     }
-    let answer = app.get("/v1/pricing").await;
-    assert_eq!(answer.header("x-should-retry"), Some("false"));
     let offline = app.chat(&body(json!({}))).await;
     assert_eq!(offline.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(offline.header("x-should-retry"), None);
@@ -69,7 +67,13 @@ async fn errors_of_messages_have_anthropics_envelope() {
             401,
             "authentication_error",
         ),
-        (Method::POST, "/v1/messages", true, 501, "api_error"),
+        (
+            Method::POST,
+            "/v1/messages",
+            true,
+            400,
+            "invalid_request_error",
+        ),
         (Method::POST, "/v1/messages", true, 429, "rate_limit_error"),
         (
             Method::GET,
@@ -82,8 +86,8 @@ async fn errors_of_messages_have_anthropics_envelope() {
             Method::POST,
             "/v1/messages/count_tokens",
             true,
-            404,
-            "not_found_error",
+            429,
+            "rate_limit_error",
         ),
         (
             Method::POST,
@@ -363,4 +367,15 @@ async fn fields_are_ignored_where_the_operator_wants_it_and_named() {
     let app = App::start().await;
     let refused = app.chat(&body(json!({"mirostat": 2}))).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn prices_are_in_the_shape_that_clients_know() {
+    let app = App::start().await;
+    let answer = app.get("/v1/pricing").await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.header("cache-control"), Some("public, max-age=300"));
+    let prices = answer.json().await;
+    assert_eq!(prices["currency"], "USD");
+    assert_eq!(prices["price_book"]["models"], json!([]));
 }

@@ -18,6 +18,8 @@ mod cli;
 #[cfg(feature = "coordinator")]
 mod clients;
 mod config;
+#[cfg(feature = "coordinator")]
+mod conformance;
 mod demo;
 mod documents;
 #[cfg(feature = "coordinator")]
@@ -47,6 +49,8 @@ mod legacy;
 mod link;
 #[cfg(feature = "coordinator")]
 mod media;
+#[cfg(feature = "coordinator")]
+mod messages;
 mod models;
 #[cfg(feature = "coordinator")]
 mod native_workers;
@@ -58,6 +62,8 @@ mod openapi;
 mod operator;
 mod probe;
 mod prose;
+#[cfg(feature = "coordinator")]
+mod real_clients;
 #[cfg(feature = "coordinator")]
 mod responses;
 #[cfg(feature = "coordinator")]

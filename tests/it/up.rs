@@ -16,7 +16,7 @@ pub struct Up {
     child: Child,
     pub url: String,
     pub key: String,
-    models: Vec<String>,
+    pub models: Vec<String>,
     took: Duration,
 }
 
@@ -355,45 +355,6 @@ fn jobs_that_the_end_cuts_short_are_admitted() {
     stderr.read_to_string(&mut said).unwrap();
     assert!(said.contains("with unfinished jobs"), "{said}");
     curl.wait().unwrap();
-}
-
-#[test]
-fn the_official_python_client_works_against_up() {
-    let folder = tempfile::tempdir().unwrap();
-    let up = up(folder.path());
-    let check = clients().join("check.py");
-    client(Command::new(tool("MUSTER_TEST_PYTHON")).arg(check), &up);
-}
-
-#[test]
-fn the_official_node_client_works_against_up() {
-    let folder = tempfile::tempdir().unwrap();
-    let up = up(folder.path());
-    // Modules are looked for beside the file that asks for them.
-    let check = folder.path().join("check.mjs");
-    fs::copy(clients().join("check.mjs"), &check).unwrap();
-    let modules = tool("MUSTER_TEST_NODE_MODULES");
-    std::os::unix::fs::symlink(modules, folder.path().join("node_modules")).unwrap();
-    client(Command::new("node").arg(check), &up);
-}
-
-#[track_caller]
-fn client(command: &mut Command, up: &Up) {
-    let out = command
-        .args([&up.url, &up.key, &up.models[0]])
-        .output()
-        .unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        out.status.success(),
-        "{}{}",
-        text(&out.stdout),
-        text(&out.stderr)
-    );
-}
-
-fn clients() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
 }
 
 /// What `./test` has installed for us.

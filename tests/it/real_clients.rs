@@ -1,0 +1,74 @@
+//! Public clients and libraries, unmodified, against the service that a newcomer starts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::up::{Up, tool, up};
+
+#[test]
+fn the_official_python_client_works_against_up() {
+    python("MUSTER_TEST_PYTHON", "check.py");
+}
+
+#[test]
+fn the_official_python_client_makes_responses() {
+    python("MUSTER_TEST_PYTHON", "check_responses.py");
+}
+
+#[test]
+fn anthropics_python_client_makes_messages() {
+    python("MUSTER_TEST_PYTHON", "check_messages.py");
+}
+
+#[test]
+fn public_python_libraries_work_against_up() {
+    python("MUSTER_TEST_LIBRARIES", "check_libraries.py");
+}
+
+#[test]
+fn the_official_node_client_works_against_up() {
+    node("check.mjs");
+}
+
+#[test]
+fn node_clients_of_every_dialect_work_against_up() {
+    node("check_dialects.mjs");
+}
+
+fn python(variable: &str, check: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let up = up(folder.path());
+    let check = clients().join(check);
+    client(Command::new(tool(variable)).arg(check), &up);
+}
+
+fn node(name: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let up = up(folder.path());
+    // Modules are looked for beside the file that asks for them.
+    let check = folder.path().join(name);
+    fs::copy(clients().join(name), &check).unwrap();
+    let modules = tool("MUSTER_TEST_NODE_MODULES");
+    std::os::unix::fs::symlink(modules, folder.path().join("node_modules")).unwrap();
+    client(Command::new("node").arg(check), &up);
+}
+
+#[track_caller]
+fn client(command: &mut Command, up: &Up) {
+    let out = command
+        .args([&up.url, &up.key, &up.models[0]])
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        out.status.success(),
+        "{}{}",
+        text(&out.stdout),
+        text(&out.stderr)
+    );
+}
+
+fn clients() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
+}
