@@ -3,22 +3,24 @@
 //!
 //! Replies are kept in the memory of this process, so a restart forgets them. Streams and errors are not kept: they run
 //! again once the first request has ended. The oldest replies go when the kept ones take too many bytes.
+//!
+//! | file | what it owns |
+//! | --- | --- |
+//! | `cache` | stored replies |
+//! | `bodies` | a request that is hashed as it is read; a stream that keeps its key |
 
-use std::collections::{HashMap, VecDeque};
-use std::pin::Pin;
+mod bodies;
+mod cache;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use http_body_util::BodyExt;
-use hyper::body::{Frame, SizeHint};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
@@ -29,18 +31,15 @@ use super::reply::Told;
 use super::text::IGNORED_FIELDS;
 use crate::error::ApiError;
 use crate::state::LiveSettings;
+use bodies::{HashingBody, StreamBody};
+use cache::{ReplayKey, ReplyCache, Slot, StoredReply};
 use muster_protocol::job::{AccountId, FailureKind};
 
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 const MAX_KEY: usize = 255;
 /// A longer reply is not kept.
 const MAX_REPLY_BYTES: usize = 1 << 20;
-const MAX_BYTES: usize = 64 << 20;
-/// What a reply takes besides its body.
-const OVERHEAD: usize = 1 << 10;
 /// Headers of a reply that are part of it.
 const KEPT_HEADERS: [HeaderName; 3] = [CONTENT_TYPE, JOB_ID, IGNORED_FIELDS];
 
@@ -51,33 +50,6 @@ pub struct Replays {
     cache: Mutex<ReplyCache>,
 }
 
-#[derive(Debug, Default)]
-struct ReplyCache {
-    slots: HashMap<ReplayKey, Slot>,
-    /// Stored ones, the oldest first.
-    order: VecDeque<ReplayKey>,
-    bytes: usize,
-}
-
-/// The digest of the client's key, so that all are of one size.
-type ReplayKey = (AccountId, [u8; 32]);
-
-#[derive(Debug)]
-enum Slot {
-    Running,
-    Stored(Arc<StoredReply>),
-}
-
-#[derive(Debug)]
-struct StoredReply {
-    /// Of the path and the body of the request.
-    request: [u8; 32],
-    status: StatusCode,
-    headers: HeaderMap,
-    body: Bytes,
-    at: Instant,
-}
-
 enum KeyState {
     New(RunningRequest),
     Running,
@@ -85,21 +57,9 @@ enum KeyState {
 }
 
 /// The first request with a key. Dropped without a reply to keep, the next one runs.
-struct RunningRequest {
+pub struct RunningRequest {
     replays: Arc<Replays>,
     key: ReplayKey,
-}
-
-/// A request body whose digest is known when it was read.
-struct HashingBody {
-    body: Body,
-    digest: Arc<Mutex<Sha256>>,
-}
-
-/// A streamed reply, while which its key is taken.
-struct StreamBody {
-    body: Body,
-    _running: RunningRequest,
 }
 
 /// Before a route that makes something, behind its guard.
@@ -196,32 +156,6 @@ impl Replays {
     }
 }
 
-impl ReplyCache {
-    fn forget_old(&mut self) {
-        let now = Instant::now();
-        while let Some(oldest) = self.order.front() {
-            let stored = match self.slots.get(oldest) {
-                Some(Slot::Stored(stored)) => Some(stored),
-                _ => None,
-            };
-            if stored.is_some_and(|it| it.at + LIFETIME > now) && self.bytes <= MAX_BYTES {
-                return;
-            }
-            self.bytes -= stored.map_or(0, |it| it.size());
-            if let Some(oldest) = self.order.pop_front() {
-                self.slots.remove(&oldest);
-            }
-        }
-    }
-
-    fn keep(&mut self, key: ReplayKey, reply: StoredReply) {
-        self.bytes += reply.size();
-        self.slots.insert(key, Slot::Stored(Arc::new(reply)));
-        self.order.push_back(key);
-        self.forget_old();
-    }
-}
-
 impl RunningRequest {
     async fn run(self, request: Request, next: Next) -> Response {
         let digest = Arc::new(Mutex::new(begun_digest(&request)));
@@ -285,21 +219,6 @@ impl Drop for RunningRequest {
     }
 }
 
-impl StoredReply {
-    fn size(&self) -> usize {
-        self.body.len() + OVERHEAD
-    }
-
-    fn response(&self) -> Response {
-        let mut response = Response::new(Body::from(self.body.clone()));
-        *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers.clone();
-        let replayed = HeaderValue::from_static("true");
-        response.headers_mut().insert(REPLAYED, replayed);
-        response
-    }
-}
-
 /// The same body means another request on another route.
 fn begun_digest(request: &Request) -> Sha256 {
     Sha256::new()
@@ -311,53 +230,6 @@ fn conflict(status: u16, message: &'static str) -> ApiError {
     ApiError::new(FailureKind::InvalidRequest, message).with_status(status)
 }
 
-impl HttpBody for HashingBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        if let Poll::Ready(Some(Ok(frame))) = &polled
-            && let Some(piece) = frame.data_ref()
-        {
-            let mut digest = self.digest.lock().unwrap_or_else(PoisonError::into_inner);
-            digest.update(piece);
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl HttpBody for StreamBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -366,7 +238,8 @@ mod tests {
     use bytes::Bytes;
     use tokio::time::{Instant, advance};
 
-    use super::{KeyState, LIFETIME, MAX_BYTES, MAX_REPLY_BYTES, Replays, StoredReply};
+    use super::cache::LIFETIME;
+    use super::{KeyState, Replays, StoredReply};
     use crate::state::DoorSettings;
     use muster_protocol::job::AccountId;
 
@@ -374,18 +247,18 @@ mod tests {
         Arc::new(Replays::new(DoorSettings::default().into()))
     }
 
-    fn reply(bytes: usize) -> StoredReply {
+    fn reply() -> StoredReply {
         StoredReply {
             request: [0; 32],
             status: StatusCode::OK,
             headers: HeaderMap::new(),
-            body: Bytes::from(vec![b'x'; bytes]),
+            body: Bytes::from("{}"),
             at: Instant::now(),
         }
     }
 
-    fn is_new(begun: &KeyState) -> bool {
-        matches!(begun, KeyState::New(_))
+    fn is_new(state: &KeyState) -> bool {
+        matches!(state, KeyState::New(_))
     }
 
     #[tokio::test(start_paused = true)]
@@ -399,31 +272,10 @@ mod tests {
         let KeyState::New(second) = replays.begin(key) else {
             panic!("the first request left no reply");
         };
-        replays.lock().keep(key, reply(10));
+        replays.lock().keep(key, reply());
         drop(second);
         assert!(matches!(replays.begin(key), KeyState::Stored(_)));
         advance(LIFETIME).await;
         assert!(is_new(&replays.begin(key)));
-        assert_eq!(replays.lock().bytes, 0);
-    }
-
-    #[tokio::test]
-    async fn the_oldest_replies_go_when_there_are_too_many_bytes() {
-        let replays = replays();
-        let key = |number: usize| {
-            let mut key = [0; 32];
-            key[..8].copy_from_slice(&number.to_le_bytes());
-            (AccountId(1), key)
-        };
-        let most = MAX_BYTES / MAX_REPLY_BYTES;
-        for number in 0..2 * most {
-            replays.lock().keep(key(number), reply(MAX_REPLY_BYTES));
-        }
-        assert!(replays.lock().bytes <= MAX_BYTES);
-        assert!(is_new(&replays.begin(key(0))));
-        assert!(matches!(
-            replays.begin(key(2 * most - 1)),
-            KeyState::Stored(_)
-        ));
     }
 }
