@@ -1,5 +1,13 @@
 //! Money of accounts in micro-USD: balances, holds for open jobs, and costs of ended ones. A hold takes its amount from the
 //! balance; the transaction that settles the job gives back the difference to the cost.
+//!
+//! | file | what it owns |
+//! | --- | --- |
+//! | `holds` | holds: made, and released where jobs do not run |
+
+mod holds;
+
+pub use holds::{CreditHold, CreditOutcome, CreditRelease, RequestCount};
 
 use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
@@ -9,9 +17,10 @@ use crate::billing::{Funds, MicroUsd};
 use crate::kudos::Settlement;
 use muster_protocol::job::{AccountId, JobId, UnixMillis};
 
-use super::rows::{Stored, all, first};
+use super::rows::{Stored, first};
 use super::write::Change;
 use super::{StorageError, Store};
+use holds::ReleaseBefore;
 
 /// What an account has, on one UTC day.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,44 +40,6 @@ pub struct AccountCredits {
     pub held: MicroUsd,
 }
 
-/// A request for credits, before its jobs are queued.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CreditHold {
-    pub account: AccountId,
-    /// With the most that each may cost.
-    pub jobs: Vec<(JobId, MicroUsd)>,
-    /// Free credits of a day.
-    pub allowance: MicroUsd,
-    pub count: RequestCount,
-    pub now: UnixMillis,
-}
-
-/// Whether the request counts towards the requests of the day.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestCount {
-    Uncounted,
-    /// No more than so many, unless the account has paid credits.
-    UpTo(u32),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CreditOutcome {
-    Held,
-    /// So much is missing.
-    Missing(MicroUsd),
-    /// The requests of the day are used up.
-    NoRequests,
-}
-
-/// Jobs that were not queued: their holds are given back, and the request is not counted.
-#[derive(Debug, Clone)]
-pub struct CreditRelease {
-    pub account: AccountId,
-    pub jobs: Vec<JobId>,
-    pub was_counted: bool,
-    pub now: UnixMillis,
-}
-
 /// Credits that the operator adds.
 #[derive(Debug, Clone, Copy)]
 pub struct CreditGrant {
@@ -84,10 +55,6 @@ pub enum CreditKind {
     /// Spent first.
     Promotional,
 }
-
-/// Holds that were made before a moment are given back: their jobs are gone.
-#[derive(Debug)]
-struct ReleaseBefore(UnixMillis);
 
 /// A hold that was removed.
 struct ReleasedHold {
@@ -109,16 +76,10 @@ const BEGIN_DAY: &str = "INSERT INTO credits (account, paid, promotional, day, f
      free_used = CASE WHEN credits.day = excluded.day THEN credits.free_used ELSE 0 END, \
      requests = CASE WHEN credits.day = excluded.day THEN credits.requests ELSE 0 END, \
      day = excluded.day RETURNING paid, promotional, free_used, requests";
-const TAKE: &str = "UPDATE credits SET promotional = promotional - $1, free_used = free_used + $2, \
-     paid = paid - $3, requests = requests + $4 WHERE account = $5";
 const GIVE_BACK: &str = "UPDATE credits SET promotional = promotional + $1, \
      free_used = free_used - CASE WHEN day = $2 THEN $3 ELSE 0 END, paid = paid + $4 WHERE account = $5";
-const INSERT_HOLD: &str = "INSERT INTO credit_holds (job, account, promotional, free, paid, day, at) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7)";
 const REMOVE_HOLD: &str =
     "DELETE FROM credit_holds WHERE job = $1 RETURNING account, promotional, free, paid, day";
-const REMOVE_OLD: &str =
-    "DELETE FROM credit_holds WHERE at < $1 RETURNING account, promotional, free, paid, day";
 const INSERT_ENTRY: &str = "INSERT INTO credit_entries (account, job, promotional, free, paid, at) \
      VALUES ($1, $2, $3, $4, $5, $6)";
 
@@ -215,94 +176,6 @@ impl CreditRow {
     }
 }
 
-impl Change for CreditHold {
-    type Answer = CreditOutcome;
-
-    fn apply<'a>(
-        &'a self,
-        connection: &'a mut AnyConnection,
-    ) -> BoxFuture<'a, Result<CreditOutcome, StorageError>> {
-        Box::pin(async move {
-            let row = begin_day(self.account, self.now, connection).await?;
-            if let RequestCount::UpTo(most) = self.count
-                && row.paid.0 <= 0
-                && row.requests >= most
-            {
-                return Ok(CreditOutcome::NoRequests);
-            }
-            let funds = row.funds(self.allowance);
-            let wanted: MicroUsd = self.jobs.iter().map(|(_, amount)| *amount).sum();
-            if wanted > funds.total() {
-                let missing = wanted.0.saturating_sub(funds.total().0);
-                return Ok(CreditOutcome::Missing(MicroUsd(missing)));
-            }
-            self.take(funds.part(wanted), connection).await?;
-            self.insert_holds(funds, connection).await?;
-            Ok(CreditOutcome::Held)
-        })
-    }
-}
-
-impl CreditHold {
-    async fn take(&self, part: Funds, connection: &mut AnyConnection) -> Result<(), StorageError> {
-        let counted = self.count != RequestCount::Uncounted;
-        let taken = sqlx::query(TAKE)
-            .bind(part.promotional.0)
-            .bind(part.free.0)
-            .bind(part.paid.0)
-            .bind(i64::from(counted))
-            .bind(self.account.0);
-        taken.execute(connection).await?;
-        Ok(())
-    }
-
-    async fn insert_holds(
-        &self,
-        mut funds: Funds,
-        connection: &mut AnyConnection,
-    ) -> Result<(), StorageError> {
-        for (job, amount) in &self.jobs {
-            let part = funds.part(*amount);
-            funds = funds.minus(part);
-            let row = sqlx::query(INSERT_HOLD)
-                .bind(job.to_string())
-                .bind(self.account.0)
-                .bind(part.promotional.0)
-                .bind(part.free.0)
-                .bind(part.paid.0)
-                .bind(day(self.now))
-                .bind(self.now.0);
-            row.execute(&mut *connection).await?;
-        }
-        Ok(())
-    }
-}
-
-impl Change for CreditRelease {
-    type Answer = ();
-
-    fn apply<'a>(
-        &'a self,
-        connection: &'a mut AnyConnection,
-    ) -> BoxFuture<'a, Result<(), StorageError>> {
-        Box::pin(async move {
-            for job in &self.jobs {
-                if let Some(removed) = remove(*job, connection).await? {
-                    give_back(&removed, connection).await?;
-                }
-            }
-            if self.was_counted {
-                let uncount = "UPDATE credits SET requests = requests - 1 \
-                               WHERE account = $1 AND day = $2 AND requests > 0";
-                let uncount = sqlx::query(uncount).bind(self.account.0);
-                let uncount = uncount.bind(day(self.now));
-                uncount.execute(connection).await?;
-            }
-            Ok(())
-        })
-    }
-}
-
 impl Change for CreditGrant {
     type Answer = CreditRow;
 
@@ -336,24 +209,6 @@ impl Change for CreditGrant {
             };
             entry.append(connection).await?;
             begin_day(self.account, self.now, connection).await
-        })
-    }
-}
-
-impl Change for ReleaseBefore {
-    type Answer = usize;
-
-    fn apply<'a>(
-        &'a self,
-        connection: &'a mut AnyConnection,
-    ) -> BoxFuture<'a, Result<usize, StorageError>> {
-        Box::pin(async move {
-            let old = sqlx::query(REMOVE_OLD).bind(self.0.0);
-            let old: Vec<ReleasedHold> = all(old, &mut *connection).await?;
-            for removed in &old {
-                give_back(removed, connection).await?;
-            }
-            Ok(old.len())
         })
     }
 }

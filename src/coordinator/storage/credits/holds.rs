@@ -1,0 +1,166 @@
+//! Holds: made before jobs are queued, and released where the jobs do not run.
+
+use futures_util::future::BoxFuture;
+use sqlx::AnyConnection;
+
+use super::{ReleasedHold, begin_day, day, give_back, remove};
+use crate::billing::{Funds, MicroUsd};
+use crate::storage::StorageError;
+use crate::storage::rows::all;
+use crate::storage::write::Change;
+use muster_protocol::job::{AccountId, JobId, UnixMillis};
+
+/// A request for credits, before its jobs are queued.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreditHold {
+    pub account: AccountId,
+    /// With the most that each may cost.
+    pub jobs: Vec<(JobId, MicroUsd)>,
+    /// Free credits of a day.
+    pub allowance: MicroUsd,
+    pub count: RequestCount,
+    pub now: UnixMillis,
+}
+
+/// Whether the request counts towards the requests of the day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestCount {
+    Uncounted,
+    /// No more than so many, unless the account has paid credits.
+    UpTo(u32),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CreditOutcome {
+    Held,
+    /// So much is missing.
+    Missing(MicroUsd),
+    /// The requests of the day are used up.
+    NoRequests,
+}
+
+/// Jobs that were not queued: their holds are given back, and the request is not counted.
+#[derive(Debug, Clone)]
+pub struct CreditRelease {
+    pub account: AccountId,
+    pub jobs: Vec<JobId>,
+    pub was_counted: bool,
+    pub now: UnixMillis,
+}
+
+/// Holds that were made before a moment are given back: their jobs are gone.
+#[derive(Debug)]
+pub struct ReleaseBefore(pub UnixMillis);
+
+const TAKE: &str = "UPDATE credits SET promotional = promotional - $1, free_used = free_used + $2, \
+     paid = paid - $3, requests = requests + $4 WHERE account = $5";
+const INSERT_HOLD: &str = "INSERT INTO credit_holds (job, account, promotional, free, paid, day, at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7)";
+const REMOVE_OLD: &str =
+    "DELETE FROM credit_holds WHERE at < $1 RETURNING account, promotional, free, paid, day";
+
+impl Change for CreditHold {
+    type Answer = CreditOutcome;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<CreditOutcome, StorageError>> {
+        Box::pin(async move {
+            let row = begin_day(self.account, self.now, connection).await?;
+            if let RequestCount::UpTo(most) = self.count
+                && row.paid.0 <= 0
+                && row.requests >= most
+            {
+                return Ok(CreditOutcome::NoRequests);
+            }
+            let funds = row.funds(self.allowance);
+            let wanted: MicroUsd = self.jobs.iter().map(|(_, amount)| *amount).sum();
+            if wanted > funds.total() {
+                let missing = wanted.0.saturating_sub(funds.total().0);
+                return Ok(CreditOutcome::Missing(MicroUsd(missing)));
+            }
+            self.take(funds.part(wanted), connection).await?;
+            self.insert_holds(funds, connection).await?;
+            Ok(CreditOutcome::Held)
+        })
+    }
+}
+
+impl CreditHold {
+    async fn take(&self, part: Funds, connection: &mut AnyConnection) -> Result<(), StorageError> {
+        let counted = self.count != RequestCount::Uncounted;
+        let taken = sqlx::query(TAKE)
+            .bind(part.promotional.0)
+            .bind(part.free.0)
+            .bind(part.paid.0)
+            .bind(i64::from(counted))
+            .bind(self.account.0);
+        taken.execute(connection).await?;
+        Ok(())
+    }
+
+    async fn insert_holds(
+        &self,
+        mut funds: Funds,
+        connection: &mut AnyConnection,
+    ) -> Result<(), StorageError> {
+        for (job, amount) in &self.jobs {
+            let part = funds.part(*amount);
+            funds = funds.minus(part);
+            let row = sqlx::query(INSERT_HOLD)
+                .bind(job.to_string())
+                .bind(self.account.0)
+                .bind(part.promotional.0)
+                .bind(part.free.0)
+                .bind(part.paid.0)
+                .bind(day(self.now))
+                .bind(self.now.0);
+            row.execute(&mut *connection).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Change for CreditRelease {
+    type Answer = ();
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<(), StorageError>> {
+        Box::pin(async move {
+            for job in &self.jobs {
+                if let Some(removed) = remove(*job, connection).await? {
+                    give_back(&removed, connection).await?;
+                }
+            }
+            if self.was_counted {
+                let uncount = "UPDATE credits SET requests = requests - 1 \
+                               WHERE account = $1 AND day = $2 AND requests > 0";
+                let uncount = sqlx::query(uncount).bind(self.account.0);
+                let uncount = uncount.bind(day(self.now));
+                uncount.execute(connection).await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Change for ReleaseBefore {
+    type Answer = usize;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<usize, StorageError>> {
+        Box::pin(async move {
+            let old = sqlx::query(REMOVE_OLD).bind(self.0.0);
+            let old: Vec<ReleasedHold> = all(old, &mut *connection).await?;
+            for removed in &old {
+                give_back(removed, connection).await?;
+            }
+            Ok(old.len())
+        })
+    }
+}
