@@ -10,7 +10,7 @@ use std::fmt;
 use bytes::{BufMut, BytesMut};
 use serde_json::Value;
 
-use crate::job::{Event, FinishReason, NativeBody, Usage};
+use crate::job::{Event, FinishReason, Formats, NativeBody, Usage};
 use crate::openai::Problem;
 use crate::openai::chat::{ChatRequest, Ending, Grid, Head};
 
@@ -30,6 +30,11 @@ pub struct Reading {
 pub trait Dialect: fmt::Debug + Send + Sync {
     /// The prefix of its reply's id.
     fn id_prefix(&self) -> &'static str;
+
+    /// The format of its bodies, where public workers may speak it besides chat.
+    fn native_format(&self) -> Option<Formats> {
+        None
+    }
 
     /// Adds what a chat body cannot say.
     fn complete(&self, _request: &mut ChatRequest) -> Result<(), Problem> {

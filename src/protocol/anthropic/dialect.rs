@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::dialect::{Dialect, ReplyBuilder, StreamWriter};
-use crate::job::{FinishReason, Usage};
+use crate::job::{FinishReason, Formats, Usage};
 use crate::openai::chat::{ChatRequest, Ending, Head};
 
 use super::message::MessageBuilder;
@@ -59,6 +59,10 @@ impl MessagesDialect {
 impl Dialect for MessagesDialect {
     fn id_prefix(&self) -> &'static str {
         "msg_"
+    }
+
+    fn native_format(&self) -> Option<Formats> {
+        Some(Formats::ANTHROPIC)
     }
 
     fn param<'a>(&self, chat: &'a str) -> Cow<'a, str> {

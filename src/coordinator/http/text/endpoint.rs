@@ -89,8 +89,6 @@ struct Accepted {
     dialect: Box<dyn Dialect>,
     /// As workers of the public network may see it.
     original: Original,
-    /// The client's API, where public workers may speak it.
-    api: Option<Formats>,
     order: Order,
     standing: Standing,
     size: usize,
@@ -292,7 +290,6 @@ impl TextEndpoint {
             mut ignored,
             mut native,
         } = reading;
-        let api = native.as_ref().map(|native| native.format);
         refused::check_message_count(&chat, self.settings.chat_messages)
             .map_err(|problem| named_for_client(problem.into(), &*dialect))?;
         if self.moderation.may_object(who.roles) {
@@ -325,7 +322,6 @@ impl TextEndpoint {
             let kept = room.keep(size.saturating_mul(copies))?;
             Ok(Accepted {
                 original: order.original(for_strangers(body), native),
-                api,
                 request,
                 dialect,
                 order,
@@ -430,7 +426,13 @@ impl TextEndpoint {
             request.model.clone(),
         );
         let seed = accepted.order.seed_of(request);
-        let choices = Choices::new(streams, seed, routing, accepted.api, accepted.kept.clone());
+        let choices = Choices::new(
+            streams,
+            seed,
+            routing,
+            dialect.native_format(),
+            accepted.kept.clone(),
+        );
         let answer = match request.stream {
             Some(_) => {
                 let writer = dialect.stream(request, &head);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::dialect::{Dialect, ReplyBuilder, StreamWriter};
+use crate::job::Formats;
 use crate::openai::chat::{ChatRequest, Head};
 
 use super::intent::ID_PREFIX;
@@ -67,6 +68,10 @@ impl ResponsesDialect {
 impl Dialect for ResponsesDialect {
     fn id_prefix(&self) -> &'static str {
         ID_PREFIX
+    }
+
+    fn native_format(&self) -> Option<Formats> {
+        Some(Formats::OPENAI_RESPONSES)
     }
 
     fn param<'a>(&self, chat: &'a str) -> Cow<'a, str> {
