@@ -115,6 +115,19 @@ pub struct NativeError {
 }
 
 impl NativeError {
+    /// Output items of one reply.
+    pub const MOST_ITEMS: usize = 1024;
+
+    pub fn endless() -> Self {
+        Self {
+            message: format!(
+                "the worker sent more than {} output items",
+                Self::MOST_ITEMS
+            ),
+            is_clients: false,
+        }
+    }
+
     /// A reply in another form than that of its API.
     pub fn unreadable(error: &serde_json::Error) -> Self {
         Self {

@@ -18,6 +18,7 @@ use crate::killed::{Service, Stream, serve};
 
 const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
+const RESPONSES: &str = "/v1/responses";
 
 fn user(content: impl Into<Value>) -> Value {
     json!([{"role": "user", "content": content.into()}])
@@ -34,6 +35,14 @@ fn with(mut body: Value, fields: Value) -> Value {
 fn body(fields: Value) -> Value {
     let plain = json!({"model": "tiny", "max_tokens": 50, "messages": user("hi")});
     with(plain, fields)
+}
+
+/// The least that this route takes.
+fn plain(path: &str) -> Value {
+    match path {
+        RESPONSES => json!({"model": "tiny", "input": "hi"}),
+        _ => body(json!({})),
+    }
 }
 
 async fn post_as(app: &App, key: &str, path: &str, body: impl Into<Body>) -> Answer {
@@ -178,6 +187,7 @@ async fn two_tools_of_one_name_are_refused_by_their_name() {
     let names = ["look", "listen", "look"];
     let tools = names.map(|name| json!({"type": "function", "function": function(name)}));
     let messages = names.map(|name| json!({"name": name, "input_schema": {"type": "object"}}));
+    let responses = names.map(|name| json!({"type": "function", "name": name, "parameters": {}}));
     for (path, fields, param) in [
         (CHAT, json!({"tools": tools}), "tools[2].function.name"),
         (
@@ -186,8 +196,10 @@ async fn two_tools_of_one_name_are_refused_by_their_name() {
             "functions[2].name",
         ),
         (MESSAGES, json!({"tools": messages}), "tools.2.name"),
+        (RESPONSES, json!({"tools": responses}), "tools[2].name"),
     ] {
-        let error = bad_request(post(&app, path, &body(fields)).await, path).await;
+        let asked = with(plain(path), fields);
+        let error = bad_request(post(&app, path, &asked).await, path).await;
         assert_eq!(error["param"], param, "{error}");
         assert!(error["message"].as_str().unwrap().contains("\"look\""));
     }
@@ -202,13 +214,16 @@ async fn ten_thousand_messages_are_413() {
         json!({"role": role, "content": "hi"})
     };
     let turns: Vec<Value> = (0..10_001).map(turn).collect();
-    for (path, kind) in [
-        (CHAT, "invalid_request_error"),
-        (MESSAGES, "request_too_large"),
+    for (path, kind, param) in [
+        (CHAT, "invalid_request_error", "messages"),
+        (MESSAGES, "request_too_large", "messages"),
+        (RESPONSES, "invalid_request_error", "input"),
     ] {
-        let answer = post(&app, path, &body(json!({"messages": turns}))).await;
+        let mut asked = plain(path);
+        asked[param] = turns.clone().into();
+        let answer = post(&app, path, &asked).await;
         let error = refusal(answer, path, StatusCode::PAYLOAD_TOO_LARGE, kind).await;
-        assert_eq!(error["param"], "messages", "{error}");
+        assert_eq!(error["param"], param, "{error}");
         let message = error["message"].as_str().unwrap();
         assert!(message.contains("at most 500"), "{message}");
     }
@@ -218,10 +233,11 @@ async fn ten_thousand_messages_are_413() {
 async fn half_a_character_is_400_in_every_api() {
     let app = App::start().await;
     let _rig = Puppet::connect(&app.board).await;
-    for path in [CHAT, MESSAGES, "/v1/messages/count_tokens"] {
+    for path in [CHAT, MESSAGES, "/v1/messages/count_tokens", RESPONSES] {
         for half in ["\\ud83d", "\\ude00", "\\ud83d\\ud83d"] {
-            let text = body(json!({"messages": user("HALF")})).to_string();
-            let text = text.replace("HALF", half);
+            let text = plain(path)
+                .to_string()
+                .replace("\"hi\"", &format!("\"{half}\""));
             let answer = post_as(&app, &app.key, path, text).await;
             assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path} {half}");
             let refused = answer.json().await;
@@ -248,6 +264,12 @@ async fn content_blocks_that_nobody_knows_are_refused_by_their_place() {
         assert_eq!(error["param"], "messages.0.content.1.type", "{error}");
         let message = error["message"].as_str().unwrap();
         assert!(message.contains(kind), "{message}");
+    }
+    for kind in ["hologram", "web_search_call", "computer_call"] {
+        let item = json!({"role": "user", "content": "hi"});
+        let asked = json!({"model": "tiny", "input": [item, {"type": kind, "id": "x"}]});
+        let error = bad_request(post(&app, RESPONSES, &asked).await, RESPONSES).await;
+        assert_eq!(error["param"], "input[1].type", "{error}");
     }
 }
 

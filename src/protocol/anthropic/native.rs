@@ -126,10 +126,13 @@ struct ErrorDetailJson {
 
 impl NativeReader for MessageReader {
     fn event(&mut self, data: &str, out: &mut Vec<Event>) {
-        if self.error.is_none()
-            && let Err(error) = self.read(data, out)
-        {
+        if self.error.is_some() {
+            return;
+        }
+        if let Err(error) = self.read(data, out) {
             self.fail(&error);
+        } else if self.calls.len() > NativeError::MOST_ITEMS {
+            self.error = Some(NativeError::endless());
         }
     }
 

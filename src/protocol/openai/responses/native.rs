@@ -123,10 +123,13 @@ struct OutputDetailsJson {
 
 impl NativeReader for ResponseReader {
     fn event(&mut self, data: &str, out: &mut Vec<Event>) {
-        if self.end.error.is_none()
-            && let Err(error) = self.read(data, out)
-        {
+        if self.end.error.is_some() {
+            return;
+        }
+        if let Err(error) = self.read(data, out) {
             self.unreadable(&error);
+        } else if self.items.len() > NativeError::MOST_ITEMS {
+            self.end.error = Some(NativeError::endless());
         }
     }
 
@@ -468,6 +471,10 @@ mod tests {
         );
         let (_, end) = failed(json!({"type": "error", "code": "invalid_prompt", "message": "bad"}));
         assert!(end.error.unwrap().is_clients);
+        let items: Vec<_> = (0..2000)
+            .map(|index| delta("output_text", index, ""))
+            .collect();
+        assert!(read(&items).1.error.is_some(), "each is found by its index");
         let (_, end) = failed(json!({"type": "response.output_text.delta", "delta": 1}));
         assert!(end.error.unwrap().message.contains("cannot be read"));
     }
