@@ -7,26 +7,26 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::Found;
+use super::StoredResponse;
 use crate::storage::ResponseRow;
 use muster_protocol::job::{AccountId, UnixMillis};
 use muster_protocol::openai::responses::Intent;
 
 #[derive(Debug)]
-pub struct Live {
+pub struct LiveResponse {
     pub account: AccountId,
     pub is_background: bool,
     previous: Option<String>,
     input: Vec<Value>,
     body: Option<Value>,
-    state: Mutex<State>,
+    state: Mutex<LiveState>,
     changed: watch::Sender<()>,
     /// Ends what writes it.
     cancel: CancellationToken,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LiveState {
     /// None until workers are asked for it.
     response: Option<Value>,
     events: Vec<Bytes>,
@@ -47,7 +47,7 @@ const MOST_EVENTS: usize = 64 << 20;
 /// Events of a response that waits for a worker.
 const QUEUED_EVENTS: usize = 2;
 
-impl Live {
+impl LiveResponse {
     pub fn new(
         account: AccountId,
         intent: &Intent,
@@ -76,8 +76,8 @@ impl Live {
         self.lock().response.clone()
     }
 
-    pub fn found(&self) -> Option<Found> {
-        Some(Found {
+    pub fn found(&self) -> Option<StoredResponse> {
+        Some(StoredResponse {
             response: self.response()?,
             input: self.input.clone(),
             previous: self.previous.clone(),
@@ -189,7 +189,7 @@ impl Live {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LiveState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

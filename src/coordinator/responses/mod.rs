@@ -26,9 +26,9 @@ use muster_process::tasks::Tasks;
 use muster_protocol::job::AccountId;
 use muster_protocol::openai::responses::Intent;
 
-pub use live::{Live, LostEvents};
+pub use live::{LiveResponse, LostEvents};
 pub use recording::Recording;
-pub use sources::{SourceError, Sources};
+pub use sources::{EarlierResponses, LinkError};
 
 /// How long the events of a background response can be streamed again after its end.
 const EVENTS_KEPT: Duration = Duration::from_secs(600);
@@ -40,13 +40,13 @@ const EVERY: Duration = Duration::from_secs(600);
 pub struct Responses {
     store: Store,
     settings: LiveSettings,
-    live: Arc<Mutex<HashMap<String, Arc<Live>>>>,
+    live: Arc<Mutex<HashMap<String, Arc<LiveResponse>>>>,
     tasks: Tasks,
 }
 
 /// A response that was found.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct StoredResponse {
     pub response: Value,
     /// Items of its own input.
     pub input: Vec<Value>,
@@ -74,25 +74,29 @@ impl Responses {
         input: Vec<Value>,
         body: Option<Value>,
     ) -> Recording {
-        let live = Live::new(account, intent, input, body);
+        let live = LiveResponse::new(account, intent, input, body);
         Recording::new(self.clone(), Arc::new(live))
     }
 
     /// None for one of another account, too.
-    pub async fn find(&self, id: &str, account: AccountId) -> Result<Option<Found>, StorageError> {
+    pub async fn find(
+        &self,
+        id: &str,
+        account: AccountId,
+    ) -> Result<Option<StoredResponse>, StorageError> {
         if let Some(live) = self.live(id, account) {
             return Ok(live.found());
         }
         let row = self.store.response(id, account).await?;
-        Ok(row.map(|row| Found {
+        Ok(row.map(|row| StoredResponse {
             response: serde_json::from_str(&row.response).unwrap_or_default(),
             input: serde_json::from_str(&row.input).unwrap_or_default(),
             previous: row.previous,
         }))
     }
 
-    /// One that runs, or whose events are still known.
-    pub fn live(&self, id: &str, account: AccountId) -> Option<Arc<Live>> {
+    /// A response that runs, or whose events are still known.
+    pub fn live(&self, id: &str, account: AccountId) -> Option<Arc<LiveResponse>> {
         let live = self.lock().get(id).cloned()?;
         (live.account == account && !live.is_deleted()).then_some(live)
     }
@@ -114,7 +118,7 @@ impl Responses {
     }
 
     /// On disk when this returns.
-    pub async fn save(&self, live: &Live) -> Result<(), StorageError> {
+    pub async fn save(&self, live: &LiveResponse) -> Result<(), StorageError> {
         let expires_at = wall_clock().after(self.settings.current().responses_kept);
         match live.row(expires_at) {
             Some(row) => self.store.save_response(row).await,
@@ -122,14 +126,14 @@ impl Responses {
         }
     }
 
-    fn keep(&self, live: &Arc<Live>) {
+    fn keep(&self, live: &Arc<LiveResponse>) {
         if let Some(id) = live.id() {
             self.lock().insert(id, live.clone());
         }
     }
 
-    /// It has ended: stored, and forgotten here when its events need no longer be known.
-    fn store_ended(&self, live: Arc<Live>) {
+    /// Stores a response that has ended, and forgets it here when its events need no longer be known.
+    fn store_ended(&self, live: Arc<LiveResponse>) {
         self.keep(&live);
         let responses = self.clone();
         let stopping = self.tasks.stopping();
@@ -146,7 +150,7 @@ impl Responses {
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Live>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<LiveResponse>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

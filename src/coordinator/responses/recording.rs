@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::Responses;
-use super::live::Live;
+use super::live::LiveResponse;
 use crate::error::ApiError;
 use muster_protocol::job::{Failure, FailureKind};
 use muster_protocol::openai::responses::Recorder;
@@ -16,7 +16,7 @@ use muster_protocol::openai::responses::Recorder;
 #[derive(Clone)]
 pub struct Recording {
     responses: Responses,
-    live: Arc<Live>,
+    live: Arc<LiveResponse>,
     begun: Arc<Mutex<Option<oneshot::Sender<Value>>>>,
     has_begun: Arc<AtomicBool>,
 }
@@ -28,7 +28,7 @@ impl fmt::Debug for Recording {
 }
 
 impl Recording {
-    pub(super) fn new(responses: Responses, live: Arc<Live>) -> Self {
+    pub(super) fn new(responses: Responses, live: Arc<LiveResponse>) -> Self {
         Self {
             responses,
             live,
@@ -37,7 +37,7 @@ impl Recording {
         }
     }
 
-    pub fn live(&self) -> &Arc<Live> {
+    pub fn live(&self) -> &Arc<LiveResponse> {
         &self.live
     }
 
@@ -48,7 +48,7 @@ impl Recording {
         beginning
     }
 
-    /// Nobody waits for its beginning any more.
+    /// Forgets the client that waits for the first event.
     pub fn refuse(&self) {
         self.begun
             .lock()
@@ -68,12 +68,12 @@ impl Recording {
         self.responses.keep(&self.live);
     }
 
-    /// It was cancelled by its client.
+    /// The client cancelled the response.
     pub fn cancelled(&self) {
         self.end_as("cancelled", None);
     }
 
-    /// It failed before its writer could say so.
+    /// The response failed before its writer could say so.
     pub fn failed(&self, error: &ApiError) {
         if error.failure.kind != FailureKind::ShuttingDown {
             let failure = &error.failure;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Found, Responses};
+use super::{Responses, StoredResponse};
 use crate::storage::StorageError;
 use muster_protocol::job::AccountId;
 use muster_protocol::openai::responses::{ID_PREFIX, Intent, request_of};
 
 #[derive(Debug, Clone, Default)]
-pub struct Sources {
+pub struct EarlierResponses {
     /// Items of the responses before this one, the oldest first.
     pub history: Arc<Vec<Value>>,
     /// Items that the request names by their ids.
@@ -22,7 +22,7 @@ pub struct Sources {
 
 /// Why a request cannot go on from what it names.
 #[derive(Debug, thiserror::Error)]
-pub enum SourceError {
+pub enum LinkError {
     #[error(
         "no stored response of your account has the id {0:?}: it may have been deleted, have expired, or not been stored"
     )]
@@ -44,19 +44,19 @@ impl Responses {
         &self,
         account: AccountId,
         intent: &Intent,
-    ) -> Result<Sources, SourceError> {
-        let mut sources = Sources::default();
+    ) -> Result<EarlierResponses, LinkError> {
+        let mut sources = EarlierResponses::default();
         let mut responses = Vec::new();
         let mut next = intent.previous.clone();
         while let Some(id) = next.take() {
             let found = self.known(&id, account, &mut sources).await?;
             if responses.is_empty() && is_unfinished(&found.response) {
-                return Err(SourceError::Unfinished(id));
+                return Err(LinkError::Unfinished(id));
             }
             next.clone_from(&found.previous);
             responses.push(found);
             if responses.len() > MOST_RESPONSES {
-                return Err(SourceError::TooLong);
+                return Err(LinkError::TooLong);
             }
         }
         let mut history = Vec::new();
@@ -69,14 +69,14 @@ impl Responses {
         Ok(sources)
     }
 
-    /// Those that are found: reading the body refuses the others by their places.
+    /// The referenced items that exist; reading the body refuses the others by their places.
     async fn referenced(
         &self,
         account: AccountId,
         intent: &Intent,
-        sources: &mut Sources,
-    ) -> Result<HashMap<String, Value>, SourceError> {
-        let mut responses: HashMap<String, Option<Found>> = HashMap::new();
+        sources: &mut EarlierResponses,
+    ) -> Result<HashMap<String, Value>, LinkError> {
+        let mut responses: HashMap<String, Option<StoredResponse>> = HashMap::new();
         let mut referenced = HashMap::new();
         for id in &intent.references {
             let Some(request) = request_of(id) else {
@@ -85,7 +85,7 @@ impl Responses {
             let response = format!("{ID_PREFIX}{request}");
             if !responses.contains_key(&response) {
                 let found = match self.known(&response, account, sources).await {
-                    Err(SourceError::Unknown(_)) => None,
+                    Err(LinkError::Unknown(_)) => None,
                     found => Some(found?),
                 };
                 responses.insert(response.clone(), found);
@@ -105,14 +105,14 @@ impl Responses {
         &self,
         id: &str,
         account: AccountId,
-        sources: &mut Sources,
-    ) -> Result<Found, SourceError> {
+        sources: &mut EarlierResponses,
+    ) -> Result<StoredResponse, LinkError> {
         let found = self.find(id, account).await?;
-        let found = found.ok_or_else(|| SourceError::Unknown(id.to_owned()))?;
+        let found = found.ok_or_else(|| LinkError::Unknown(id.to_owned()))?;
         let items = found.input.iter().chain(output(&found.response));
         sources.bytes += items.map(|item| item.to_string().len()).sum::<usize>();
         match sources.bytes > MOST_BYTES {
-            true => Err(SourceError::TooLong),
+            true => Err(LinkError::TooLong),
             false => Ok(found),
         }
     }

@@ -26,13 +26,13 @@ pub struct ResponseRow {
 }
 
 #[derive(Debug)]
-struct Deleted {
+struct ResponseDeletion {
     id: String,
     account: AccountId,
 }
 
 #[derive(Debug)]
-struct Expired(UnixMillis);
+struct ExpiryDeletion(UnixMillis);
 
 impl Store {
     /// Written anew if it is there.
@@ -62,12 +62,12 @@ impl Store {
         id: String,
         account: AccountId,
     ) -> Result<bool, StorageError> {
-        self.change(Deleted { id, account }).await
+        self.change(ResponseDeletion { id, account }).await
     }
 
     /// Deletes those that have expired.
     pub async fn expire_responses(&self, now: UnixMillis) -> Result<(), StorageError> {
-        self.change(Expired(now)).await
+        self.change(ExpiryDeletion(now)).await
     }
 }
 
@@ -108,7 +108,7 @@ impl Change for ResponseRow {
     }
 }
 
-impl Change for Deleted {
+impl Change for ResponseDeletion {
     type Answer = bool;
 
     fn apply<'a>(
@@ -123,7 +123,7 @@ impl Change for Deleted {
     }
 }
 
-impl Change for Expired {
+impl Change for ExpiryDeletion {
     type Answer = ();
 
     fn apply<'a>(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use serde_json::{Value, json};
 
-use super::{Member, unavailable};
+use super::{AccountCaller, unavailable};
 use crate::accounts::Caller;
 use crate::billing::{Charging, Funds, MicroUsd, Modality, Rates};
 use crate::clock::wall_clock;
@@ -30,7 +30,7 @@ struct Credits {
 pub async fn show(
     State(store): State<Store>,
     State(settings): State<Arc<DoorSettings>>,
-    Member(caller): Member,
+    AccountCaller(caller): AccountCaller,
 ) -> Result<Reply, ApiError> {
     let credits = Credits::of(&caller, &store, &settings).await?;
     Ok(Reply(credits.summary(&caller, &settings)))
@@ -40,10 +40,10 @@ pub async fn quote(
     State(store): State<Store>,
     State(settings): State<Arc<DoorSettings>>,
     (State(models), State(board)): (State<Arc<KnownModels>>, State<Switchboard>),
-    member: Result<Member, ApiError>,
+    member: Result<AccountCaller, ApiError>,
     whole: Result<Whole, ApiError>,
 ) -> Result<Reply, ApiError> {
-    let (whole, Member(caller)) = (whole?, member?);
+    let (whole, AccountCaller(caller)) = (whole?, member?);
     let request = read(whole, QuoteRequest::read).await?;
     let model = models.id(&request.model);
     let overview = board.current().await;

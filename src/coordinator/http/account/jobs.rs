@@ -3,7 +3,7 @@
 use axum::extract::{RawQuery, State};
 use serde_json::{Value, json};
 
-use super::{Member, unavailable};
+use super::{AccountCaller, unavailable};
 use crate::clock::rfc3339;
 use crate::error::ApiError;
 use crate::http::reply::Reply;
@@ -17,7 +17,7 @@ const MAX_LIMIT: u32 = 200;
 
 pub async fn list(
     State(store): State<Store>,
-    Member(caller): Member,
+    AccountCaller(caller): AccountCaller,
     RawQuery(query): RawQuery,
 ) -> Result<Reply, ApiError> {
     let limit = match parameter(query.as_deref(), "limit") {

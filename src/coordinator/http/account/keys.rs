@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use serde_json::{Value, json};
 
-use super::{Member, unavailable};
+use super::{AccountCaller, unavailable};
 use crate::accounts::{Accounts, Caller, KeyOrder, Scopes};
 use crate::clock::{rfc3339, wall_clock};
 use crate::error::ApiError;
@@ -22,7 +22,7 @@ const MAX_KEYS: usize = 100;
 
 pub async fn list(
     State(accounts): State<Accounts>,
-    Member(caller): Member,
+    AccountCaller(caller): AccountCaller,
 ) -> Result<Reply, ApiError> {
     let keys = accounts.keys_of(caller.account).await;
     let keys: Vec<Value> = keys.map_err(unavailable)?.iter().map(entry).collect();
@@ -31,10 +31,10 @@ pub async fn list(
 
 pub async fn create(
     State(accounts): State<Accounts>,
-    member: Result<Member, ApiError>,
+    member: Result<AccountCaller, ApiError>,
     whole: Result<Whole, ApiError>,
 ) -> Result<Reply, ApiError> {
-    let (whole, Member(caller)) = (whole?, member?);
+    let (whole, AccountCaller(caller)) = (whole?, member?);
     let request = read(whole, KeyRequest::read).await?;
     let order = order(request, &caller)?;
     let keys = accounts.keys_of(caller.account).await;
@@ -59,7 +59,7 @@ pub async fn create(
 
 pub async fn revoke(
     State(accounts): State<Accounts>,
-    Member(caller): Member,
+    AccountCaller(caller): AccountCaller,
     Path(id): Path<String>,
 ) -> Result<Reply, ApiError> {
     let keys = accounts.keys_of(caller.account).await;

@@ -28,9 +28,9 @@ use crate::storage::{StorageError, Store};
 use muster_protocol::job::FailureKind;
 
 /// The caller of an account route. Keys that are bound to a worker lie in its configuration, so they see nothing here.
-pub struct Member(pub Arc<Caller>);
+pub struct AccountCaller(pub Arc<Caller>);
 
-impl<S: Send + Sync> FromRequestParts<S> for Member {
+impl<S: Send + Sync> FromRequestParts<S> for AccountCaller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
@@ -48,7 +48,7 @@ pub async fn show(
     State(accounts): State<Accounts>,
     State(store): State<Store>,
     State(settings): State<Arc<DoorSettings>>,
-    Member(caller): Member,
+    AccountCaller(caller): AccountCaller,
 ) -> Result<Reply, ApiError> {
     let kudos = store.balance(caller.account).await.map_err(unavailable)?;
     let keys = accounts.keys_of(caller.account).await;

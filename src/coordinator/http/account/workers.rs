@@ -3,14 +3,17 @@
 use axum::extract::State;
 use serde_json::{Value, json};
 
-use super::{Member, unavailable};
+use super::{AccountCaller, unavailable};
 use crate::clock::rfc3339;
 use crate::error::ApiError;
 use crate::http::reply::Reply;
 use crate::rigs::{Rig, Rigs};
 use muster_protocol::legacy::words::Word;
 
-pub async fn list(State(rigs): State<Rigs>, Member(caller): Member) -> Result<Reply, ApiError> {
+pub async fn list(
+    State(rigs): State<Rigs>,
+    AccountCaller(caller): AccountCaller,
+) -> Result<Reply, ApiError> {
     let rigs = rigs.of(caller.account).await.map_err(unavailable)?;
     let workers: Vec<Value> = rigs.iter().map(entry).collect();
     let jobs: i64 = rigs.iter().map(|rig| rig.row.done.fulfilled).sum();

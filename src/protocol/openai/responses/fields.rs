@@ -31,7 +31,7 @@ pub struct Context {
 
 /// The request so far.
 #[derive(Default)]
-pub struct Draft {
+pub struct ResponseDraft {
     chat: Map<String, Value>,
     /// What the response repeats.
     echo: Map<String, Value>,
@@ -99,8 +99,8 @@ const fn field(
     name: &'static str,
     shape: Shape,
     about: &'static str,
-    take: fn(&mut Draft, Value) -> Result<(), Problem>,
-) -> Field<Draft> {
+    take: fn(&mut ResponseDraft, Value) -> Result<(), Problem>,
+) -> Field<ResponseDraft> {
     Field {
         name,
         about,
@@ -110,7 +110,7 @@ const fn field(
 }
 
 #[rustfmt::skip]
-const FIELDS: &[Field<Draft>] = &[
+const FIELDS: &[Field<ResponseDraft>] = &[
     field("model", Shape::Text, "Model name as listed by /v1/models.", |draft, value| draft.put("model", value)),
     field("input", Shape::Either(&[Shape::Text, Shape::List]), "A string, or items: messages, calls of tools and their outputs, reasoning, references to stored items.", |draft, value| {
         draft.input = Some(value);
@@ -257,7 +257,7 @@ fn read_strictly(body: Value, context: &Context) -> Result<(Value, ResponsesDial
         let message = format!("the body must be a JSON object, found {found}");
         return Err(Problem::malformed(message));
     };
-    let mut draft = Draft::default();
+    let mut draft = ResponseDraft::default();
     let mut own = Map::new();
     for (name, value) in entries {
         if !SHARED.contains(&name.as_str()) {
@@ -276,7 +276,7 @@ fn read_strictly(body: Value, context: &Context) -> Result<(Value, ResponsesDial
     draft.finish(context)
 }
 
-impl Draft {
+impl ResponseDraft {
     fn put(&mut self, name: &str, value: Value) -> Result<(), Problem> {
         self.chat.insert(name.to_owned(), value);
         Ok(())

@@ -26,7 +26,7 @@ pub struct OutputOptions {
 
 /// All items of one response.
 #[derive(Debug)]
-pub struct Output {
+pub struct OutputItems {
     /// The unique part of every id.
     request: String,
     options: OutputOptions,
@@ -35,16 +35,16 @@ pub struct Output {
 
 #[derive(Debug)]
 pub struct Item {
-    pub kind: Kind,
+    pub kind: ItemKind,
     pub id: String,
     /// Of a message or a thought, or the arguments of a call.
     pub text: String,
     pub logprobs: Vec<Value>,
-    pub call: Option<Call>,
+    pub call: Option<FunctionCall>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ItemKind {
     Reasoning,
     Text,
     Refusal,
@@ -53,7 +53,7 @@ pub enum Kind {
 }
 
 #[derive(Debug)]
-pub struct Call {
+pub struct FunctionCall {
     index: u32,
     pub id: String,
     pub name: String,
@@ -61,12 +61,12 @@ pub struct Call {
 
 /// An item that an event belongs to, and whether it begins with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Added {
+pub struct ItemUpdate {
     pub index: usize,
     pub is_new: bool,
 }
 
-impl Output {
+impl OutputItems {
     /// `response` is the response's id.
     pub fn new(response: &str, options: OutputOptions) -> Self {
         Self {
@@ -85,14 +85,14 @@ impl Output {
     }
 
     /// None for an event without text.
-    pub fn token(&mut self, token: &TokenEvent) -> Option<Added> {
+    pub fn token(&mut self, token: &TokenEvent) -> Option<ItemUpdate> {
         if token.text.is_empty() && (!self.options.logprobs || token.logprobs.is_empty()) {
             return None;
         }
         let kind = match token.channel {
-            Channel::Reasoning => Kind::Reasoning,
-            Channel::Content => Kind::Text,
-            Channel::Refusal => Kind::Refusal,
+            Channel::Reasoning => ItemKind::Reasoning,
+            Channel::Content => ItemKind::Text,
+            Channel::Refusal => ItemKind::Refusal,
         };
         let is_new = self.items.last().is_none_or(|item| item.kind != kind);
         if is_new {
@@ -101,13 +101,13 @@ impl Output {
         let index = self.items.len() - 1;
         let item = &mut self.items[index];
         item.text.push_str(&token.text);
-        if self.options.logprobs && kind == Kind::Text {
+        if self.options.logprobs && kind == ItemKind::Text {
             item.logprobs.extend(token.logprobs.iter().map(logprob));
         }
-        Some(Added { index, is_new })
+        Some(ItemUpdate { index, is_new })
     }
 
-    pub fn call(&mut self, piece: &ToolCallEvent) -> Added {
+    pub fn call(&mut self, piece: &ToolCallEvent) -> ItemUpdate {
         let known = self.items.iter().position(|item| {
             item.call
                 .as_ref()
@@ -116,12 +116,12 @@ impl Output {
         let index = known.unwrap_or_else(|| {
             let name = piece.name.clone().unwrap_or_default();
             let kind = match self.options.custom.contains(&name) {
-                true => Kind::Custom,
-                false => Kind::Function,
+                true => ItemKind::Custom,
+                false => ItemKind::Function,
             };
             let made_up = || format!("call_{}_{}", self.request, piece.index);
             let id = piece.id.clone().unwrap_or_else(made_up);
-            let call = Call {
+            let call = FunctionCall {
                 index: piece.index,
                 id,
                 name,
@@ -130,13 +130,13 @@ impl Output {
             self.items.len() - 1
         });
         self.items[index].text.push_str(&piece.arguments);
-        Added {
+        ItemUpdate {
             index,
             is_new: known.is_none(),
         }
     }
 
-    fn push(&mut self, kind: Kind, call: Option<Call>) {
+    fn push(&mut self, kind: ItemKind, call: Option<FunctionCall>) {
         let prefix = prefix_of(kind.word());
         self.items.push(Item {
             kind,
@@ -162,7 +162,7 @@ impl Output {
     pub fn render(&self, item: &Item, status: &str) -> Value {
         let is_open = status == "in_progress";
         match item.kind {
-            Kind::Reasoning => {
+            ItemKind::Reasoning => {
                 let mut value =
                     json!({"id": item.id, "type": "reasoning", "summary": [], "status": status});
                 if !is_open {
@@ -179,14 +179,14 @@ impl Output {
                 }
                 value
             }
-            Kind::Text | Kind::Refusal => {
+            ItemKind::Text | ItemKind::Refusal => {
                 let content = match is_open {
                     true => json!([]),
                     false => json!([self.part(item)]),
                 };
                 json!({"id": item.id, "type": "message", "role": "assistant", "status": status, "content": content})
             }
-            Kind::Function | Kind::Custom => {
+            ItemKind::Function | ItemKind::Custom => {
                 let key = item.kind.argument();
                 let mut value = json!({"id": item.id, "type": item.kind.word(), "status": status});
                 if let Some(call) = &item.call {
@@ -206,11 +206,11 @@ impl Output {
     /// The one part of an item's content.
     pub fn part(&self, item: &Item) -> Value {
         match item.kind {
-            Kind::Reasoning if self.options.summary => {
+            ItemKind::Reasoning if self.options.summary => {
                 json!({"type": "summary_text", "text": item.text})
             }
-            Kind::Reasoning => json!({"type": "reasoning_text", "text": item.text}),
-            Kind::Refusal => json!({"type": "refusal", "refusal": item.text}),
+            ItemKind::Reasoning => json!({"type": "reasoning_text", "text": item.text}),
+            ItemKind::Refusal => json!({"type": "refusal", "refusal": item.text}),
             _ => {
                 json!({"type": "output_text", "text": item.text, "annotations": [], "logprobs": item.logprobs})
             }
@@ -222,7 +222,7 @@ impl Item {
     /// The arguments of a function, or the text of a custom tool. What the limit has cut off is no JSON: the client gets
     /// what there is of it.
     pub fn argument(&self) -> String {
-        if self.kind != Kind::Custom {
+        if self.kind != ItemKind::Custom {
             return self.text.clone();
         }
         let arguments: Value = serde_json::from_str(&self.text).unwrap_or_default();
@@ -233,7 +233,7 @@ impl Item {
     }
 }
 
-impl Kind {
+impl ItemKind {
     /// The item's type.
     pub fn word(self) -> &'static str {
         match self {

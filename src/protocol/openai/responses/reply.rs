@@ -9,13 +9,13 @@ use crate::job::{Event, FinishReason, Usage};
 use crate::openai::chat::{Ending, Grid};
 
 use super::dialect::Recorder;
-use super::output::{Output, OutputOptions};
+use super::output::{OutputItems, OutputOptions};
 use super::response::Frame;
 
 #[derive(Debug)]
 pub struct ResponseBuilder {
     frame: Frame,
-    output: Output,
+    output: OutputItems,
     ending: Option<Ending>,
     recorder: Option<Arc<dyn Recorder>>,
 }
@@ -23,7 +23,7 @@ pub struct ResponseBuilder {
 impl ResponseBuilder {
     pub fn new(frame: Frame, options: OutputOptions, recorder: Option<Arc<dyn Recorder>>) -> Self {
         Self {
-            output: Output::new(&frame.id, options),
+            output: OutputItems::new(&frame.id, options),
             frame,
             ending: None,
             recorder,

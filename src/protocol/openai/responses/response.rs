@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::job::{Failure, FinishReason, Usage};
 use crate::openai::chat::{Ending, Grid, Head};
 
-use super::output::Output;
+use super::output::OutputItems;
 
 /// A response without its output.
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ impl Frame {
         self.with_status("in_progress")
     }
 
-    pub fn ended(&self, output: &Output, ending: &Ending, grid: &Grid) -> Value {
+    pub fn ended(&self, output: &OutputItems, ending: &Ending, grid: &Grid) -> Value {
         let (status, reason) = match ending.finish {
             FinishReason::Length => ("incomplete", Some("max_output_tokens")),
             FinishReason::ContentFilter | FinishReason::Unlawful => {
@@ -75,7 +75,7 @@ impl Frame {
         body
     }
 
-    pub fn failed(&self, output: &Output, failure: &Failure) -> Value {
+    pub fn failed(&self, output: &OutputItems, failure: &Failure) -> Value {
         let mut body = self.with_status("failed");
         body["error"] = json!({"code": failure.code(), "message": failure.message});
         body["output"] = output.rendered(false).into();

@@ -13,13 +13,13 @@ use crate::openai::chat::{Ending, Grid, logprob};
 use crate::openai::text::put_escaped;
 
 use super::dialect::Recorder;
-use super::output::{Added, Kind, Output, OutputOptions};
+use super::output::{ItemKind, ItemUpdate, OutputItems, OutputOptions};
 use super::response::Frame;
 
 #[derive(Debug)]
 pub struct EventWriter {
     frame: Frame,
-    output: Output,
+    output: OutputItems,
     logprobs: bool,
     pub obfuscation: bool,
     sequence: u64,
@@ -27,7 +27,7 @@ pub struct EventWriter {
     /// The item that is being written.
     open: Option<usize>,
     recorder: Option<Arc<dyn Recorder>>,
-    /// Its events are recorded, and sent from the record.
+    /// Events are recorded, and sent from the record.
     is_background: bool,
 }
 
@@ -38,7 +38,7 @@ impl EventWriter {
     pub fn new(frame: Frame, options: OutputOptions) -> Self {
         Self {
             logprobs: options.logprobs,
-            output: Output::new(&frame.id, options),
+            output: OutputItems::new(&frame.id, options),
             frame,
             obfuscation: false,
             sequence: 0,
@@ -108,18 +108,18 @@ impl EventWriter {
         let event = json!({"output_index": index, "item": value});
         self.put("response.output_item.added", event, out);
         let part = match kind {
-            Kind::Text => {
+            ItemKind::Text => {
                 json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []})
             }
-            Kind::Refusal => json!({"type": "refusal", "refusal": ""}),
-            Kind::Reasoning if self.output.shows_summary() => {
+            ItemKind::Refusal => json!({"type": "refusal", "refusal": ""}),
+            ItemKind::Reasoning if self.output.shows_summary() => {
                 let part = json!({"type": "summary_text", "text": ""});
                 let event =
                     json!({"item_id": id, "output_index": index, "summary_index": 0, "part": part});
                 return self.put("response.reasoning_summary_part.added", event, out);
             }
-            Kind::Reasoning => json!({"type": "reasoning_text", "text": ""}),
-            Kind::Function | Kind::Custom => return,
+            ItemKind::Reasoning => json!({"type": "reasoning_text", "text": ""}),
+            ItemKind::Function | ItemKind::Custom => return,
         };
         let event = json!({"item_id": id, "output_index": index, "content_index": 0, "part": part});
         self.put("response.content_part.added", event, out);
@@ -141,30 +141,30 @@ impl EventWriter {
             event
         };
         match kind {
-            Kind::Text => {
+            ItemKind::Text => {
                 let mut event = place("content_index");
                 event["text"] = text.into();
                 event["logprobs"] = part["logprobs"].clone();
                 self.put("response.output_text.done", event, out);
             }
-            Kind::Refusal => {
+            ItemKind::Refusal => {
                 let mut event = place("content_index");
                 event["refusal"] = text.into();
                 self.put("response.refusal.done", event, out);
             }
-            Kind::Reasoning => {
+            ItemKind::Reasoning => {
                 let (name, key) = self.thinking("done");
                 let mut event = place(key);
                 event["text"] = text.into();
                 self.put(name, event, out);
             }
-            Kind::Function => {
+            ItemKind::Function => {
                 let name = value["name"].clone();
                 let event =
                     json!({"item_id": id, "output_index": index, "name": name, "arguments": text});
                 self.put("response.function_call_arguments.done", event, out);
             }
-            Kind::Custom => {
+            ItemKind::Custom => {
                 let delta = json!({"item_id": id, "output_index": index, "delta": text});
                 self.put("response.custom_tool_call_input.delta", delta, out);
                 let event = json!({"item_id": id, "output_index": index, "input": text});
@@ -172,12 +172,12 @@ impl EventWriter {
             }
         }
         let (name, key) = match kind {
-            Kind::Reasoning if self.output.shows_summary() => {
+            ItemKind::Reasoning if self.output.shows_summary() => {
                 ("response.reasoning_summary_part.done", "summary_index")
             }
             _ => ("response.content_part.done", "content_index"),
         };
-        if !matches!(kind, Kind::Function | Kind::Custom) {
+        if !matches!(kind, ItemKind::Function | ItemKind::Custom) {
             let mut event = place(key);
             event["part"] = part;
             self.put(name, event, out);
@@ -197,15 +197,15 @@ impl EventWriter {
     }
 
     fn token(&mut self, token: &TokenEvent, out: &mut BytesMut) {
-        let Some(Added { index, is_new }) = self.output.token(token) else {
+        let Some(ItemUpdate { index, is_new }) = self.output.token(token) else {
             return;
         };
         if is_new {
             self.open_item(index, out);
         }
         let (name, key) = match self.output.items[index].kind {
-            Kind::Reasoning => self.thinking("delta"),
-            Kind::Refusal => ("response.refusal.delta", "content_index"),
+            ItemKind::Reasoning => self.thinking("delta"),
+            ItemKind::Refusal => ("response.refusal.delta", "content_index"),
             _ => ("response.output_text.delta", "content_index"),
         };
         let logprobs = match name == "response.output_text.delta" {
@@ -217,12 +217,12 @@ impl EventWriter {
     }
 
     fn call(&mut self, piece: &ToolCallEvent, out: &mut BytesMut) {
-        let Added { index, is_new } = self.output.call(piece);
+        let ItemUpdate { index, is_new } = self.output.call(piece);
         if is_new {
             self.open_item(index, out);
         }
         // The input of a custom tool is read from its arguments, which have to be whole.
-        let is_function = self.output.items[index].kind == Kind::Function;
+        let is_function = self.output.items[index].kind == ItemKind::Function;
         if is_function && !piece.arguments.is_empty() {
             let name = "response.function_call_arguments.delta";
             self.delta((name, None), index, &piece.arguments, None, out);

@@ -8,7 +8,7 @@ use crate::openai::{Problem, Shape, field};
 
 /// Tools as the chat API declares them.
 #[derive(Debug, Default)]
-pub struct Declared {
+pub struct ToolDeclarations {
     pub tools: Vec<Value>,
     /// Names of those that take text instead of JSON.
     pub custom: Vec<String>,
@@ -17,8 +17,8 @@ pub struct Declared {
 /// The one argument of a custom tool.
 pub const INPUT: &str = "input";
 
-pub fn declared(tools: &Value) -> Result<Declared, Problem> {
-    let mut declared = Declared::default();
+pub fn declared(tools: &Value) -> Result<ToolDeclarations, Problem> {
+    let mut declared = ToolDeclarations::default();
     for (index, tool) in tools.as_array().into_iter().flatten().enumerate() {
         let place = format!("tools[{index}]");
         Shape::Object.check(&place, tool)?;

@@ -90,7 +90,7 @@ impl Run {
             if let Some(error) = response.extensions().get::<ApiError>() {
                 recording.failed(error);
             }
-            // Its events are recorded as they are written here.
+            // Reading the body records the events as they are written.
             let mut body = response.into_body();
             while let Some(Ok(_)) = body.frame().await {}
             None
@@ -139,7 +139,7 @@ async fn begin_again(open: &Open, row: ResponseRow) -> Result<(), ApiError> {
     recording.resume(serde_json::from_str(&row.response).unwrap_or_default());
     let mut context = context(&Accounts::from_ref(open), &endpoint, &sources);
     context.recorder = Some(Arc::new(recording.clone()));
-    let again = Again {
+    let again = Resumption {
         size: row.input.len().saturating_add(sources.bytes),
         endpoint,
         body,
@@ -153,7 +153,7 @@ async fn begin_again(open: &Open, row: ResponseRow) -> Result<(), ApiError> {
 }
 
 /// A response that begins again.
-struct Again {
+struct Resumption {
     endpoint: TextEndpoint,
     body: Value,
     size: usize,
@@ -162,7 +162,7 @@ struct Again {
     recording: Recording,
 }
 
-impl Again {
+impl Resumption {
     /// Workers of the model may come back later than the coordinator.
     async fn until_served(self) {
         let began = Instant::now();

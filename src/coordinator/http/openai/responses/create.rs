@@ -13,7 +13,7 @@ use crate::http::openai::encode::Encoder;
 use crate::http::openai::tokens::answer;
 use crate::http::room::Memory;
 use crate::http::text::{Incoming, TextEndpoint};
-use crate::responses::{Responses, SourceError, Sources};
+use crate::responses::{EarlierResponses, LinkError, Responses};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::FailureKind;
 use muster_protocol::openai::Problem;
@@ -86,15 +86,19 @@ pub(super) async fn sources(
     responses: &Responses,
     endpoint: &TextEndpoint,
     intent: &Intent,
-) -> Result<Sources, ApiError> {
+) -> Result<EarlierResponses, ApiError> {
     let sources = responses.sources(endpoint.caller().account, intent).await;
     sources.map_err(|error| match error {
-        SourceError::Storage(_) => no_store(),
+        LinkError::Storage(_) => no_store(),
         error => Problem::invalid("previous_response_id", error.to_string()).into(),
     })
 }
 
-pub(super) fn context(accounts: &Accounts, endpoint: &TextEndpoint, sources: &Sources) -> Context {
+pub(super) fn context(
+    accounts: &Accounts,
+    endpoint: &TextEndpoint,
+    sources: &EarlierResponses,
+) -> Context {
     Context {
         history: sources.history.clone(),
         referenced: sources.referenced.clone(),
@@ -105,7 +109,11 @@ pub(super) fn context(accounts: &Accounts, endpoint: &TextEndpoint, sources: &So
 }
 
 /// The input as it is listed later: with ids, and with the items that it names.
-pub(super) fn own_input(endpoint: &TextEndpoint, body: &Value, sources: &Sources) -> Vec<Value> {
+pub(super) fn own_input(
+    endpoint: &TextEndpoint,
+    body: &Value,
+    sources: &EarlierResponses,
+) -> Vec<Value> {
     let request = endpoint.request().0.simple().to_string();
     let items = stored_input(&body["input"], &request).into_iter();
     let known = |item: Value| {

@@ -15,12 +15,12 @@ use tokio::time::timeout;
 
 use crate::error::ApiError;
 use crate::http::text::NOT_BUFFERED;
-use crate::responses::{Live, LostEvents};
+use crate::responses::{LiveResponse, LostEvents};
 use muster_protocol::job::FailureKind;
 
 /// A reader of one response's events.
-struct Reader {
-    live: Arc<Live>,
+struct EventReader {
+    live: Arc<LiveResponse>,
     changes: watch::Receiver<()>,
     /// The number of its next event.
     next: usize,
@@ -28,11 +28,15 @@ struct Reader {
     has_ended: bool,
 }
 
-pub fn follow(live: Arc<Live>, next: usize, heartbeat: Duration) -> Result<Response, ApiError> {
+pub fn follow(
+    live: Arc<LiveResponse>,
+    next: usize,
+    heartbeat: Duration,
+) -> Result<Response, ApiError> {
     if live.events_from(next).is_err() {
         return Err(lost());
     }
-    let reader = Reader {
+    let reader = EventReader {
         changes: live.changes(),
         live,
         next,
@@ -57,7 +61,7 @@ pub fn lost() -> ApiError {
     ApiError::new(FailureKind::InvalidRequest, message)
 }
 
-impl Reader {
+impl EventReader {
     /// Everything that is new, or a sign of life. None at the end.
     async fn frame(&mut self) -> Option<Bytes> {
         if self.has_ended {

@@ -10,7 +10,7 @@ use crate::error::ApiError;
 use crate::http::auth::Admitted;
 use crate::http::reply::Reply;
 use crate::http::statistics::parameter;
-use crate::responses::{Found, Responses};
+use crate::responses::{Responses, StoredResponse};
 use crate::state::DoorSettings;
 use muster_protocol::job::{AccountId, FailureKind};
 use muster_protocol::openai::Problem;
@@ -134,7 +134,11 @@ fn deleted_reply(id: &str) -> Value {
     json!({"id": id, "object": "response.deleted", "deleted": true})
 }
 
-async fn find(responses: &Responses, id: &str, account: AccountId) -> Result<Found, ApiError> {
+async fn find(
+    responses: &Responses,
+    id: &str,
+    account: AccountId,
+) -> Result<StoredResponse, ApiError> {
     let found = responses.find(id, account).await;
     found.map_err(|_| no_store())?.ok_or_else(|| unknown(id))
 }
