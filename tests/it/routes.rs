@@ -67,8 +67,9 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
 ];
 
 /// A body that says nothing is a bad request.
-const ENCODE: [&str; 8] = [
+const ENCODE: [&str; 9] = [
     "/v1/messages/count_tokens",
+    "/v1/responses/input_tokens",
     "/tokenize",
     "/v1/tokenize",
     "/detokenize",
