@@ -133,6 +133,22 @@ def schemas_are_kept_and_parsed():
         assert isinstance(call.function.parsed_arguments, Person), call
 
 
+def completions_continue_prompts():
+    def complete(prompt, **options):
+        return client.completions.create(model=MODEL, prompt=prompt, **{"temperature": 0, "max_tokens": 8} | options)
+
+    whole = complete("Hello", extra_body={"ignore_eos": True})
+    assert whole.object == "text_completion" and whole.usage.completion_tokens == 8, whole
+    assert whole.choices[0].finish_reason == "length" and whole.choices[0].text
+    chunks = complete("Hello", stream=True, extra_body={"ignore_eos": True})
+    assert "".join(choice.text for chunk in chunks for choice in chunk.choices) == whole.choices[0].text
+    several = complete(["Hello", "What"], n=2, temperature=1, seed=1, echo=True).choices
+    assert [choice.index for choice in several] == [0, 1, 2, 3]
+    assert [choice.text.startswith(start) for choice, start in zip(several, ["Hello", "Hello", "What", "What"])] == [True] * 4
+    likely = complete("Hello", logprobs=2, extra_body={"ignore_eos": True}).choices[0].logprobs
+    assert len(likely.tokens) == 8 and all(len(top) == 2 for top in likely.top_logprobs), likely
+
+
 def mistakes_have_their_own_errors():
     def fails(kind, word, call):
         try:
