@@ -1,6 +1,9 @@
 """The official Python client of Anthropic's API."""
 
+import json
+
 import anthropic
+import pydantic
 from harness import KEY, MODEL, URL, WEATHER, fails, run
 
 client = anthropic.Anthropic(base_url=URL, api_key=KEY, max_retries=0)
@@ -73,6 +76,27 @@ def check_a_tool_is_used_and_its_result_read():
     assert after.stop_reason == "end_turn" and text(after), after
     forced = ask("Hello!", tools=[TOOL], tool_choice={"type": "tool", "name": "get_weather", "disable_parallel_tool_use": True})
     assert [block.name for block in forced.content if block.type == "tool_use"] == ["get_weather"]
+
+
+def check_a_streamed_tool_use_is_put_together():
+    asked = [{"role": "user", "content": "What is the weather in Paris?"}]
+    whole = ask(asked, tools=[TOOL])
+    with client.messages.stream(model=MODEL, max_tokens=200, extra_body=GREEDY, messages=asked, tools=[TOOL]) as stream:
+        pieces = "".join(event.partial_json for event in stream if event.type == "input_json")
+        final = stream.get_final_message()
+    (use,) = [block for block in final.content if block.type == "tool_use"]
+    assert json.loads(pieces) == use.input and final.stop_reason == "tool_use", (pieces, final)
+    assert [block.input for block in whole.content if block.type == "tool_use"] == [use.input]
+
+
+def check_a_schema_is_kept_and_parsed():
+    class Person(pydantic.BaseModel):
+        name: str = pydantic.Field(max_length=20)
+        age: int = pydantic.Field(ge=0, le=150)
+
+    messages = [{"role": "user", "content": "Who are you?"}]
+    answer = client.messages.parse(model=MODEL, max_tokens=300, extra_body=GREEDY, messages=messages, output_format=Person)
+    assert isinstance(answer.parsed_output, Person), answer
 
 
 def check_tokens_are_counted_as_they_are_billed():
