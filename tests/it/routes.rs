@@ -103,6 +103,7 @@ fn is_admitted(route: &Route, status: StatusCode) -> bool {
     let is_legacy = route.path.starts_with("/api/v2/");
     let expected = match (route.answers, route.path) {
         (Answers::Unbuilt, _) => StatusCode::NOT_IMPLEMENTED,
+        (_, path) if path.starts_with("/v1/responses/{id}") => StatusCode::NOT_FOUND,
         (Answers::Stream, _) => StatusCode::BAD_REQUEST,
         (_, path) if ENCODE.contains(&path) => StatusCode::BAD_REQUEST,
         (Answers::Socket, _) => StatusCode::UPGRADE_REQUIRED,
