@@ -1,4 +1,4 @@
-//! `worker account`: who has accounts with a coordinator, what they may do and what they can spend, also while it runs.
+//! `worker account`: accounts of a coordinator, their roles and their credits, also while it runs.
 
 use clap::Subcommand;
 use serde::Serialize;

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{KeyOrder, Roles, Scopes};
-use muster::coordinator::billing::{Charging, MicroUsd, PriceBook, Rates};
+use muster::coordinator::billing::{Charging, MicroUsd, ModelRates, PriceBook};
 use muster::coordinator::clock::wall_clock;
 use muster::coordinator::state::DoorSettings;
 use muster::coordinator::storage::{
@@ -204,11 +204,11 @@ async fn an_account_lists_its_own_jobs_page_by_page() {
 /// Prices of the only model: 1 USD per million prompt tokens, and 2 of the output.
 fn charging() -> DoorSettings {
     let usd = |usd: i64| Some(MicroUsd(usd * 1_000_000));
-    let rates = Rates {
+    let rates = ModelRates {
         input_per_mtok: usd(1),
         output_per_mtok: usd(2),
         per_image: usd(1),
-        ..Rates::default()
+        ..ModelRates::default()
     };
     DoorSettings {
         charging: Charging::On,

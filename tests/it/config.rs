@@ -147,7 +147,7 @@ fn every_setting_says_what_it_is() {
             setting.name(),
             setting.doc
         );
-        let is_required = ["url", "key"].contains(&setting.key);
+        let is_required = ["url", "key", "model"].contains(&setting.key);
         let is_explained = setting.default.is_some() || !setting.unset.is_empty() || is_required;
         assert!(
             is_explained,

@@ -8,7 +8,7 @@ use crate::cli::{Exit, Failure};
 use crate::config::{Charging as Mode, Config, Networks, ServeConfig, Usd};
 use crate::coordinator::accounts::{ANONYMOUS, SecretSource};
 use crate::coordinator::address::Network;
-use crate::coordinator::billing::{Charging, MicroUsd, PriceBook, Rates};
+use crate::coordinator::billing::{Charging, MicroUsd, ModelRates, PriceBook};
 use crate::coordinator::media::{BucketSettings, MediaSettings, PlaceSettings};
 use crate::coordinator::names::Names;
 use crate::coordinator::rigs::Quotas;
@@ -148,7 +148,7 @@ fn price_book(config: &Config) -> PriceBook {
     let rate = |usd: Option<Usd>| usd.map(micro_usd);
     let book = PriceBook::new(config.serve.price_version.clone());
     config.prices.iter().fold(book, |book, price| {
-        let rates = Rates {
+        let rates = ModelRates {
             input_per_mtok: rate(price.input_per_mtok_usd),
             output_per_mtok: rate(price.output_per_mtok_usd),
             per_image: rate(price.per_image_usd),

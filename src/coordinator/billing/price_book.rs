@@ -8,7 +8,7 @@ use super::{JobPrice, MicroUsd};
 
 /// What a model costs; none where it has no price for that kind of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Rates {
+pub struct ModelRates {
     pub input_per_mtok: Option<MicroUsd>,
     pub output_per_mtok: Option<MicroUsd>,
     pub per_image: Option<MicroUsd>,
@@ -19,7 +19,7 @@ pub struct Rates {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PriceBook {
     version: Option<String>,
-    models: BTreeMap<String, Rates>,
+    models: BTreeMap<String, ModelRates>,
     /// Other names to the names in `models`.
     aliases: BTreeMap<String, String>,
 }
@@ -47,7 +47,7 @@ impl Modality {
     }
 }
 
-impl Rates {
+impl ModelRates {
     /// The rates of a text, with nothing held; none without both of them.
     pub fn text(&self) -> Option<JobPrice> {
         Some(JobPrice {
@@ -83,7 +83,7 @@ impl PriceBook {
         mut self,
         model: &str,
         aliases: impl IntoIterator<Item = &'a str>,
-        rates: Rates,
+        rates: ModelRates,
     ) -> Self {
         let model = model.to_lowercase();
         for alias in aliases {
@@ -94,7 +94,7 @@ impl PriceBook {
     }
 
     /// The price of the model that is called one of these names.
-    pub fn rates<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Option<&Rates> {
+    pub fn rates<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Option<&ModelRates> {
         let mut names = names.into_iter().map(str::to_lowercase);
         names.find_map(|name| {
             let model = self.aliases.get(&name).unwrap_or(&name);
@@ -102,7 +102,7 @@ impl PriceBook {
         })
     }
 
-    pub fn models(&self) -> impl Iterator<Item = (&str, &Rates)> {
+    pub fn models(&self) -> impl Iterator<Item = (&str, &ModelRates)> {
         let models = self.models.iter();
         models.map(|(name, rates)| (name.as_str(), rates))
     }
@@ -126,13 +126,13 @@ impl PriceBook {
 
 #[cfg(test)]
 mod tests {
-    use super::{MicroUsd, Modality, PriceBook, Rates};
+    use super::{MicroUsd, Modality, ModelRates, PriceBook};
 
-    fn rates(input: i64, output: i64) -> Rates {
-        Rates {
+    fn rates(input: i64, output: i64) -> ModelRates {
+        ModelRates {
             input_per_mtok: Some(MicroUsd(input)),
             output_per_mtok: Some(MicroUsd(output)),
-            ..Rates::default()
+            ..ModelRates::default()
         }
     }
 
@@ -155,7 +155,7 @@ mod tests {
     fn text_without_both_rates_has_no_price() {
         let free = rates(0, 0);
         assert_eq!(free.text().unwrap().of_tokens(100, 100), MicroUsd(0));
-        let half = Rates {
+        let half = ModelRates {
             output_per_mtok: None,
             ..free
         };
@@ -164,10 +164,10 @@ mod tests {
 
     #[test]
     fn the_length_of_videos_and_audio_is_paid_and_of_images_their_number() {
-        let rates = Rates {
+        let rates = ModelRates {
             per_image: Some(MicroUsd(7)),
             per_audio_second: Some(MicroUsd(10)),
-            ..Rates::default()
+            ..ModelRates::default()
         };
         assert_eq!(rates.output(Modality::Image, 0), Some(MicroUsd(7)));
         assert_eq!(rates.output(Modality::Audio, 1501), Some(MicroUsd(16)));

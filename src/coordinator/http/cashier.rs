@@ -12,7 +12,7 @@ use tracing::debug;
 use super::auth::Admitted;
 use super::open::{KnownModels, Open};
 use crate::accounts::{Caller, Roles};
-use crate::billing::{JobPrice, MicroUsd, Modality, Rates};
+use crate::billing::{JobPrice, MicroUsd, Modality, ModelRates};
 use crate::clock::wall_clock;
 use crate::error::ApiError;
 use crate::metering;
@@ -270,7 +270,7 @@ impl Drop for PendingHold {
 }
 
 /// None where the model has no price for this kind of job.
-fn rates_of(rates: &Rates, job: &Job) -> Option<JobPrice> {
+fn rates_of(rates: &ModelRates, job: &Job) -> Option<JobPrice> {
     match &job.body {
         Body::Text(_) | Body::Encode(_) => rates.text(),
         Body::Image(_) => rates.output(Modality::Image, 0).map(|fixed| JobPrice {

@@ -17,7 +17,7 @@
 //! | `pricing`, `cashier` | the prices of models; holds for jobs before they are queued |
 //! | `account` | an account, its keys, workers and jobs |
 //! | `text` | text requests of every dialect, from the body to the reply |
-//! | `models`, `params`, `workers` | who is online |
+//! | `models`, `params`, `workers` | models and workers that are online |
 //! | `jobs`, `progress` | one job: cancelled, and how far it is |
 //! | `statistics` | totals of delivered jobs, and the latest of them |
 //! | `public_styles` | public styles, as a list |

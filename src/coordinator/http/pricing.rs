@@ -8,7 +8,7 @@ use axum::http::header::CACHE_CONTROL;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
-use crate::billing::{MicroUsd, Rates};
+use crate::billing::{MicroUsd, ModelRates};
 use crate::state::DoorSettings;
 
 use super::reply::Reply;
@@ -47,7 +47,7 @@ pub async fn show(State(settings): State<Arc<DoorSettings>>) -> Response {
     response
 }
 
-fn rates_of(rates: &Rates) -> Value {
+fn rates_of(rates: &ModelRates) -> Value {
     let usd = |rate: Option<MicroUsd>| rate.map(MicroUsd::usd);
     json!({
         "input_per_mtok_usd": usd(rates.input_per_mtok),

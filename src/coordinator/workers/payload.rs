@@ -126,7 +126,7 @@ fn fill_in(wanted: &mut Map<String, Value>, job: &Job, request: &TextRequest, co
 fn max_tokens(job: &Job, request: &TextRequest, context: u32) -> u32 {
     let most = room(context, job.limits.prompt_tokens);
     match request.max_tokens {
-        // Its backend may refuse more than its context has room for.
+        // The backend may refuse more than its context has room for.
         Some(asked) if context != UNNAMED_CONTEXT => asked.min(most),
         Some(asked) => asked,
         None => most,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{AccountCaller, unavailable};
 use crate::accounts::Caller;
-use crate::billing::{Charging, Funds, MicroUsd, Modality, Rates};
+use crate::billing::{Charging, Funds, MicroUsd, Modality, ModelRates};
 use crate::clock::wall_clock;
 use crate::error::ApiError;
 use crate::http::body::Whole;
@@ -60,7 +60,7 @@ pub async fn quote(
 }
 
 /// None where the model has no price for this kind of output.
-fn cost(rates: &Rates, request: &QuoteRequest, context: u32) -> Option<MicroUsd> {
+fn cost(rates: &ModelRates, request: &QuoteRequest, context: u32) -> Option<MicroUsd> {
     let of_one = match Modality::named(request.modality)? {
         Modality::Text => {
             let rest = u64::from(context).saturating_sub(request.prompt_tokens);

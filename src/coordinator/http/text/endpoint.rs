@@ -84,7 +84,7 @@ pub struct Incoming<B> {
 }
 
 /// A request that was read, and the memory all of it takes until its jobs have ended.
-struct Accepted {
+struct AcceptedRequest {
     request: ChatRequest,
     dialect: Box<dyn Dialect>,
     /// As workers of the public network may see it.
@@ -274,7 +274,7 @@ impl TextEndpoint {
         &self,
         incoming: Incoming<Value>,
         read: impl FnOnce(Value, &IgnoredFields) -> Result<Reading, Problem> + Send + 'static,
-    ) -> Result<Accepted, ApiError> {
+    ) -> Result<AcceptedRequest, ApiError> {
         let Incoming {
             body,
             size,
@@ -320,7 +320,7 @@ impl TextEndpoint {
             // As the client wrote it, for strangers' workers, and for each choice.
             let copies = 2 + usize::from(native.is_some()) + request.choices as usize;
             let kept = room.keep(size.saturating_mul(copies))?;
-            Ok(Accepted {
+            Ok(AcceptedRequest {
                 original: order.original(for_strangers(body), native),
                 request,
                 dialect,
@@ -335,7 +335,7 @@ impl TextEndpoint {
     }
 
     /// With `auto`, by the first model that can start; only what fails before the client hears anything is tried again.
-    async fn answer(&self, mut accepted: Accepted) -> Result<Response, ApiError> {
+    async fn answer(&self, mut accepted: AcceptedRequest) -> Result<Response, ApiError> {
         let requested = accepted.request.model.clone();
         let formats = formats(&accepted.request, accepted.original.native.as_ref());
         let mut candidates = self
@@ -385,10 +385,10 @@ impl TextEndpoint {
 
     async fn try_one(
         &self,
-        accepted: Accepted,
+        accepted: AcceptedRequest,
         routing: Option<Routing>,
         start_within: Option<Duration>,
-    ) -> Result<(Accepted, Try), ApiError> {
+    ) -> Result<(AcceptedRequest, Try), ApiError> {
         let (accepted, mut jobs) = beside(accepted.size, move || {
             let mut jobs = accepted.order.jobs(&accepted.request, &accepted.original);
             for job in &mut jobs {
@@ -558,8 +558,8 @@ async fn beside<T: Send + 'static>(
     })
 }
 
-/// The whole reply at the end. Dropped with its connection, and all jobs with it. What is made is paid for: it waits for
-/// room rather than being lost.
+/// The whole reply at the end. Dropped with its connection, and all jobs with it. A finished reply is paid for, so it waits
+/// for memory rather than being lost.
 async fn gather(
     mut reply: Box<dyn ReplyBuilder>,
     mut choices: Choices,
