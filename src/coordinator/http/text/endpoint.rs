@@ -291,7 +291,7 @@ impl TextEndpoint {
             mut native,
         } = reading;
         refused::check_message_count(&chat, self.settings.chat_messages)
-            .map_err(|problem| named_for_client(problem.into(), &*dialect))?;
+            .map_err(|problem| named_for_client(problem, &*dialect))?;
         if self.moderation.may_object(who.roles) {
             if let Some(name) = dialect.unexamined() {
                 let message =

@@ -48,12 +48,7 @@ pub async fn start(
     let beginning = run.recording.beginning();
     let stopping = tasks.stopping();
     // What a stop cuts off stays open on disk.
-    let running = async move {
-        stopping
-            .run_until_cancelled(run.to_the_end())
-            .await
-            .flatten()
-    };
+    let running = async move { stopping.run_until_cancelled(run.finish()).await.flatten() };
     let running = tasks.start(running);
     let Ok(response) = beginning.await else {
         let refused = running.await.ok().flatten();
@@ -71,7 +66,7 @@ pub async fn start(
 
 impl Run {
     /// None if it had begun; else the error of a request that cannot be served.
-    async fn to_the_end(self) -> Option<Response> {
+    async fn finish(self) -> Option<Response> {
         let Self {
             endpoint,
             incoming,
@@ -189,7 +184,7 @@ impl Resumption {
             truncates: self.truncates,
             recording: self.recording.clone(),
         };
-        match run.to_the_end().await {
+        match run.finish().await {
             None => Ok(()),
             Some(refused) => {
                 let error = refused.extensions().get::<ApiError>().cloned();
