@@ -124,7 +124,9 @@ pub const FIELDS: &[Field<MessageDraft>] = &[
             false => never("mcp_servers"),
         }
     }),
-    field("context_management", Shape::Object, "Not supported: messages are used as they are sent.", |_, _| never("context_management")),
+    field("context_management", Shape::Object, "Only edits that keep all thinking: messages are used as they are sent.", |_, value| {
+        check_context_management(&value)
+    }),
     field("diagnostics", Shape::Object, "Not supported: earlier prompts are not kept.", |_, _| never("diagnostics")),
     field("inference_geo", Shape::Text, "Not supported.", |_, _| never("inference_geo")),
     field("user_profile_id", Shape::Text, "Not supported: there are no user profiles.", |_, _| never("user_profile_id")),
@@ -264,6 +266,25 @@ pub fn check_cache_control(place: &str, value: &Value) -> Result<(), Problem> {
         field::nothing_but(&["type", "ttl"], place, entries)?;
     }
     Shape::Word(&["ephemeral"]).check(&format!("{place}.type"), &value["type"])
+}
+
+/// Coding agents ask for all thinking to be kept, as it is here.
+fn check_context_management(value: &Value) -> Result<(), Problem> {
+    const PLACE: &str = "context_management";
+    if let Value::Object(entries) = value {
+        field::nothing_but(&["edits"], PLACE, entries)?;
+    }
+    for (index, edit) in value["edits"].as_array().into_iter().flatten().enumerate() {
+        let keeps_all = edit["keep"] == "all" || edit["keep"]["type"] == "all";
+        if edit["type"] != "clear_thinking_20251015" || !keeps_all {
+            let param = format!("{PLACE}.edits.{index}");
+            let message = format!(
+                "{param} is not supported here: messages are used as they are sent, with all of their thinking"
+            );
+            return Err(Problem::unsupported(param, message));
+        }
+    }
+    Ok(())
 }
 
 fn check_metadata(value: &Value) -> Result<(), Problem> {

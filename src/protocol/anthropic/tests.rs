@@ -386,3 +386,23 @@ fn a_stream_has_its_events_in_order() {
         ]
     );
 }
+
+#[test]
+fn context_management_may_keep_all_thinking_and_nothing_else() {
+    let body = |edits: Value| {
+        let mut body = with(json!([{"role": "user", "content": "hi"}]));
+        body["context_management"] = json!({"edits": edits});
+        body
+    };
+    let thinking = "clear_thinking_20251015";
+    for kept in [json!("all"), json!({"type": "all"})] {
+        assert!(reading(body(json!([{"type": thinking, "keep": kept}]))).is_ok());
+    }
+    assert!(reading(body(json!([]))).is_ok());
+    for edit in [
+        json!({"type": thinking, "keep": {"type": "thinking_turns", "value": 1}}),
+        json!({"type": "clear_tool_uses_20250919"}),
+    ] {
+        refused(body(json!([edit])), "context_management.edits.0");
+    }
+}
