@@ -201,7 +201,8 @@ impl Coordinator {
         let workers = doors.workers.clone();
         let live_settings = doors.settings.clone();
         let router = http::router(doors);
-        until_started.stopping().cancel();
+        // Both listeners are one socket: a connection that the first one accepts now would be told to come back.
+        until_started.stop(HANDED_OVER).await;
         let household_limit = serve(listener, router, tls, connections, tasks);
         if let Some(certificates) = &certificates {
             certificates.watch(tasks);
@@ -375,6 +376,8 @@ pub async fn doors(
     })
 }
 
+/// Replies to clients that came before the start, until the router takes over.
+const HANDED_OVER: Duration = Duration::from_secs(1);
 /// Settlements, ends of streams and closing frames, when every job has ended.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
