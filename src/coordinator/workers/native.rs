@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use muster_protocol::anthropic::MessageReader;
-use muster_protocol::dialect::{NativeEnd, NativeReader};
+use muster_protocol::dialect::{NativeEnd, NativeError, NativeReader};
 use muster_protocol::job::{Event, Failure, FinishReason, Formats, NativeBody, Usage};
 use muster_protocol::link::{About, Done, ErrorFrame};
 use muster_protocol::openai::responses::ResponseReader;
@@ -14,7 +14,12 @@ use super::wording;
 #[derive(Debug)]
 pub struct NativeReply {
     reader: Box<dyn NativeReader>,
+    /// An event was larger than those of a reply can be.
+    is_too_large: bool,
 }
+
+/// One event, in bytes. The last one of a response repeats the request's instructions and tools.
+const LARGEST_EVENT: usize = 8 << 20;
 
 /// How the reply ended.
 #[derive(Debug)]
@@ -33,13 +38,19 @@ impl NativeReply {
             Formats::OPENAI_RESPONSES => Box::new(ResponseReader::default()),
             _ => return None,
         };
-        Some(Self { reader })
+        Some(Self {
+            reader,
+            is_too_large: false,
+        })
     }
 
     /// One event of the stream.
     pub fn read(&mut self, data: &str) -> Vec<Event> {
         let mut events = Vec::with_capacity(1);
-        self.reader.event(data, &mut events);
+        self.is_too_large |= data.len() > LARGEST_EVENT;
+        if !self.is_too_large {
+            self.reader.event(data, &mut events);
+        }
         events
     }
 
@@ -58,6 +69,11 @@ impl NativeReply {
             usage,
             error,
         } = self.reader.end();
+        let too_large = || NativeError {
+            message: format!("the worker sent an event of more than {LARGEST_EVENT} bytes"),
+            is_clients: false,
+        };
+        let error = error.or_else(|| self.is_too_large.then(too_large));
         let failure = error.map(|error| {
             wording::failure(&ErrorFrame {
                 about,

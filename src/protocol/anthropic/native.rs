@@ -200,6 +200,10 @@ impl MessageReader {
                 cached_tokens: usage.cached_tokens,
             });
         }
+        if message.content.len() > NativeError::MOST_ITEMS {
+            self.error = Some(NativeError::endless());
+            return;
+        }
         for (index, block) in (0..).zip(message.content) {
             self.begin(index, block, out);
             self.close(index, out);
@@ -255,8 +259,12 @@ impl MessageReader {
     }
 
     fn call(&mut self, block: u64) -> Option<(u32, &mut NativeCall)> {
-        let mut calls = (0..).zip(&mut self.calls);
-        calls.find(|(_, call)| call.block == block)
+        // Some servers use an index again: the last block is meant.
+        let place = self.calls.iter().rposition(|call| call.block == block)?;
+        Some((
+            u32::try_from(place).unwrap_or(u32::MAX),
+            &mut self.calls[place],
+        ))
     }
 
     fn count(&mut self, usage: Option<MessageUsageJson>) {
@@ -326,7 +334,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::MessageReader;
-    use crate::dialect::{NativeEnd, NativeReader};
+    use crate::dialect::{NativeEnd, NativeError, NativeReader};
     use crate::job::{Channel, Event, FinishReason, TokenEvent, ToolCallEvent, Usage};
 
     fn read(events: &[Value]) -> (Vec<Event>, NativeEnd) {
@@ -455,6 +463,15 @@ mod tests {
         let end = reader.end();
         assert_eq!(end.finish, Some(FinishReason::StopString("x".into())));
         assert_eq!(end.usage, Some(USAGE));
+    }
+
+    #[test]
+    fn a_message_of_too_many_blocks_is_an_error() {
+        let block = json!({"type": "tool_use", "id": "t", "name": "f", "input": {}});
+        let blocks = vec![block; NativeError::MOST_ITEMS + 1];
+        let message = json!({"type": "message_start", "message": {"content": blocks}});
+        let (events, end) = read(&[message]);
+        assert!(events.is_empty() && end.error.is_some());
     }
 
     #[test]

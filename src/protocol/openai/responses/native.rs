@@ -283,6 +283,10 @@ impl ResponseReader {
     }
 
     fn ended(&mut self, response: NativeResponseJson, out: &mut Vec<Event>) {
+        if response.output.len() > NativeError::MOST_ITEMS {
+            self.end.error = Some(NativeError::endless());
+            return;
+        }
         for (index, item) in (0..).zip(response.output) {
             self.whole(index, item, out);
         }

@@ -29,13 +29,18 @@ const OURS_ALONE: [&str; 16] = [
     "user",
 ];
 
-/// None for a request that only the translation can say: items were dropped, thoughts are sealed, or tools take text.
+/// None for a request that only the translation can say: items were dropped, thoughts are sealed, tools take text, or
+/// log probabilities are wanted.
 pub fn native(mut body: Value, context: &Context) -> Option<NativeBody> {
     let fields = body.as_object_mut()?;
     let has_custom_tools = |tools: &Value| {
         let mut tools = tools.as_array().into_iter().flatten();
         tools.any(|tool| tool["type"] != "function")
     };
+    let has = |name: &str| fields.get(name).is_some_and(|value| !value.is_null());
+    if has("include") || has("top_logprobs") {
+        return None;
+    }
     if context.dropped > 0 || fields.get("tools").is_some_and(has_custom_tools) {
         return None;
     }
