@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 
+use crate::secrets::is_data_url;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{Body, EncodeRequest, Event, Job, TextInput};
 use muster_protocol::legacy::written::MOST_KEPT;
@@ -282,7 +283,7 @@ fn gather_input(input: &TextInput, text: &mut Text, tokens: &mut usize) {
 /// The words of a message: its strings, without those that are whole files.
 fn gather(value: &Value, into: &mut Text) {
     match value {
-        Value::String(text) if text.starts_with("data:") => {}
+        Value::String(text) if is_data_url(text) => {}
         Value::String(text) => {
             into.push(text);
             into.push("\n");

@@ -47,6 +47,9 @@ const FORMS: &[&str] = &[
     r"(?i)((?-u:\b)[a-z][a-z0-9+.-]{1,30}://[^\s:/@]*:)[^\s/@]+(@)",
 ];
 
+/// Of a data URL, before its data.
+const LONGEST_HEAD: usize = 256;
+
 static ANY: LazyLock<RegexSet> = LazyLock::new(|| RegexSet::new(FORMS).unwrap_or_default());
 static EACH: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     FORMS
@@ -73,18 +76,45 @@ pub fn scrub_body(body: &mut Value) {
 
 fn scrub(value: &mut Value) {
     match value {
-        // A file, as Anthropic's clients send it.
-        Value::Object(entries) if entries.get("type").is_some_and(|it| it == "base64") => {}
-        Value::String(text) if text.starts_with("data:") => {}
+        Value::String(text) if is_data_url(text) => {}
         Value::String(text) => {
             if let Some(clean) = scrubbed(text) {
                 *text = clean;
             }
         }
         Value::Array(values) => values.iter_mut().for_each(scrub),
-        Value::Object(entries) => entries.values_mut().for_each(scrub),
+        Value::Object(entries) => {
+            // A file, as Anthropic's clients send it.
+            let is_file = entries.get("type").is_some_and(|it| it == "base64");
+            for (name, value) in entries {
+                match value {
+                    Value::String(data) if is_file && name == "data" && is_base64(data) => {}
+                    value => scrub(value),
+                }
+            }
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// Whether a text is a whole file: `data:image/png;base64,…`.
+pub fn is_data_url(text: &str) -> bool {
+    let Some((head, data)) = text
+        .strip_prefix("data:")
+        .and_then(|rest| rest.split_once(','))
+    else {
+        return false;
+    };
+    let is_head = |byte: u8| byte.is_ascii_alphanumeric() || b"/.+-;=_".contains(&byte);
+    head.ends_with(";base64")
+        && head.len() <= LONGEST_HEAD
+        && head.bytes().all(is_head)
+        && is_base64(data)
+}
+
+fn is_base64(data: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte);
+    data.bytes().all(is_part)
 }
 
 /// The text without its secrets, if it has any.
@@ -103,11 +133,32 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{ANY, EACH, FORMS, scrub_messages, scrubbed};
+    use super::{ANY, EACH, FORMS, is_data_url, scrub_messages, scrubbed};
 
     #[test]
     fn every_form_can_be_read() {
         assert_eq!((ANY.len(), EACH.len()), (FORMS.len(), FORMS.len()));
+    }
+
+    #[test]
+    fn files_stay_and_text_that_looks_like_one_does_not() {
+        assert!(is_data_url("data:image/png;base64,aGk="));
+        for text in [
+            "data: x",
+            "data:image/png;base64,a b",
+            "data:text/plain,hi",
+            "data:",
+        ] {
+            assert!(!is_data_url(text), "{text}");
+        }
+        let secret = format!("data: ghp_{}", "A1b2".repeat(9));
+        let mut body = json!({"messages": [
+            {"content": secret}, {"type": "base64", "data": "aGk=", "note": secret},
+        ]});
+        scrub_messages(&mut body);
+        assert_eq!(body["messages"][0]["content"], "data: [redacted]");
+        assert_eq!(body["messages"][1]["note"], "data: [redacted]");
+        assert_eq!(body["messages"][1]["data"], "aGk=");
     }
 
     #[test]
