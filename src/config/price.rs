@@ -16,11 +16,11 @@ settings! {
         input_per_mtok_usd: Option<Usd>; unset "no price for texts",
         /// USD per million generated tokens.
         output_per_mtok_usd: Option<Usd>; unset "no price for texts",
-        /// USD per image.
+        /// USD per image. Clients see the price; requests are not charged by it yet.
         per_image_usd: Option<Usd>; unset "no price for images",
-        /// USD per second of video.
+        /// USD per second of video. Clients see the price; requests are not charged by it yet.
         per_video_second_usd: Option<Usd>; unset "no price for videos",
-        /// USD per second of audio.
+        /// USD per second of audio. Clients see the price; requests are not charged by it yet.
         per_audio_second_usd: Option<Usd>; unset "no price for audio",
     }
 }

@@ -19,6 +19,7 @@ use crate::metering;
 use crate::state::DoorSettings;
 use crate::storage::{CreditHold, CreditOutcome, CreditRelease, RequestCount, StorageError, Store};
 use crate::switchboard::Switchboard;
+use crate::workers::output_room;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{Body, FailureKind, Job, JobId, UnixMillis};
 
@@ -121,10 +122,11 @@ impl Cashier {
         count: RequestCount,
     ) -> Result<PendingHold, ApiError> {
         let now = wall_clock();
-        let pending = PendingHold {
+        let mut pending = PendingHold {
             cashier: Some(self.clone()),
             jobs: jobs.iter().map(|(job, _)| *job).collect(),
-            was_counted: count != RequestCount::Uncounted,
+            // Unless it is known to be counted, an aborted request costs one of the day.
+            was_counted: false,
             now,
             refusal: None,
         };
@@ -137,6 +139,7 @@ impl Cashier {
         };
         let refusal = match self.store.hold_credits(hold).await.map_err(unavailable)? {
             CreditOutcome::Held => {
+                pending.was_counted = count != RequestCount::Uncounted;
                 self.is_counted
                     .fetch_or(pending.was_counted, Ordering::Relaxed);
                 return Ok(pending);
@@ -174,7 +177,13 @@ impl Cashier {
         let output = self.longest_output(first, prompt).await;
         let held = price.of_tokens(prompt.into(), output.into());
         for job in jobs {
-            Arc::make_mut(job).price = Some(JobPrice { held, ..price });
+            let job = Arc::make_mut(job);
+            job.price = Some(JobPrice { held, ..price });
+            // No more is written than is paid for.
+            if let Body::Text(text) = &mut job.body {
+                job.limits.output_tokens = Some(output);
+                text.max_tokens = Some(output);
+            }
         }
         Ok(())
     }
@@ -183,7 +192,7 @@ impl Cashier {
     async fn longest_output(&self, job: &Job, prompt: u32) -> u32 {
         match (&job.body, job.limits.output_tokens) {
             (Body::Text(_), Some(most)) => most,
-            (Body::Text(_), None) => self.context(job).await.saturating_sub(prompt),
+            (Body::Text(_), None) => output_room(self.context(job).await, prompt),
             _ => 0,
         }
     }

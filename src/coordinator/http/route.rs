@@ -26,6 +26,7 @@ const TAKE_SHARED_KEYS: [&str; 4] = [
 
 /// Ends a job, whatever becomes of the account or the store.
 const CANCEL: &str = "/cancel";
+const ACCOUNT: &str = "/v1/account/";
 
 /// One line of the page.
 #[derive(Debug)]
@@ -215,7 +216,7 @@ impl Route {
 
     /// Whether a client may send it again without making it twice.
     pub fn takes_idempotency_key(&self) -> bool {
-        !self.is_legacy() && self.is_limited()
+        !self.is_legacy() && self.is_limited() && !self.path.starts_with(ACCOUNT)
     }
 
     /// Whether the requests of a key are counted.
@@ -223,7 +224,9 @@ impl Route {
         let scopes = self.who.key();
         self.method == "POST"
             && !self.path.ends_with(CANCEL)
-            && scopes.is_some_and(|scopes| scopes.contains(Scopes::INFERENCE_SUBMIT))
+            && scopes.is_some_and(|scopes| {
+                scopes.contains(Scopes::INFERENCE_SUBMIT) || self.path.starts_with(ACCOUNT)
+            })
     }
 
     /// Whether it begins something. What was begun before may be brought to its end, and transfers refuse in an order

@@ -35,6 +35,7 @@ mod wording;
 
 pub use admission::Rejection;
 pub use gate::{Admitted, Applicant, ConnectScopes, Denial, Gate, Notices, Revoked, check};
+pub use payload::output_room;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -124,7 +124,7 @@ fn fill_in(wanted: &mut Map<String, Value>, job: &Job, request: &TextRequest, co
 }
 
 fn max_tokens(job: &Job, request: &TextRequest, context: u32) -> u32 {
-    let most = room(context, job.limits.prompt_tokens);
+    let most = output_room(context, job.limits.prompt_tokens);
     match request.max_tokens {
         // The backend may refuse more than its context has room for.
         Some(asked) if context != UNNAMED_CONTEXT => asked.min(most),
@@ -133,8 +133,9 @@ fn max_tokens(job: &Job, request: &TextRequest, context: u32) -> u32 {
     }
 }
 
-/// The whole context where the worker named one, as far as the prompt leaves it.
-fn room(context: u32, prompt_tokens: u32) -> u32 {
+/// The longest output of a job without a limit: the whole context where the worker named one, as far as the prompt leaves
+/// it.
+pub fn output_room(context: u32, prompt_tokens: u32) -> u32 {
     if context == UNNAMED_CONTEXT {
         return MAX_TOKENS;
     }

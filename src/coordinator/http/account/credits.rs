@@ -18,6 +18,7 @@ use crate::http::reply::Reply;
 use crate::state::DoorSettings;
 use crate::storage::{AccountCredits, CreditRow, Store};
 use crate::switchboard::Switchboard;
+use crate::workers::output_room;
 use muster_protocol::openai::account::QuoteRequest;
 
 /// The money of an account.
@@ -63,7 +64,8 @@ pub async fn quote(
 fn cost(rates: &ModelRates, request: &QuoteRequest, context: u32) -> Option<MicroUsd> {
     let of_one = match Modality::named(request.modality)? {
         Modality::Text => {
-            let rest = u64::from(context).saturating_sub(request.prompt_tokens);
+            let prompt = u32::try_from(request.prompt_tokens).unwrap_or(u32::MAX);
+            let rest = output_room(context, prompt).into();
             let output = request.max_tokens.unwrap_or(rest);
             rates.text()?.of_tokens(request.prompt_tokens, output)
         }

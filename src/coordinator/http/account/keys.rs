@@ -19,6 +19,8 @@ use muster_protocol::openai::account::KeyRequest;
 
 /// Keys of one account that are neither revoked nor expired.
 const MAX_KEYS: usize = 100;
+/// Keys of one account, revoked and expired ones included: they stay for the record.
+const MAX_ROWS: usize = 10_000;
 
 pub async fn list(
     State(accounts): State<Accounts>,
@@ -41,6 +43,10 @@ pub async fn create(
     let keys = keys.map_err(unavailable)?;
     if keys.iter().filter(|key| is_valid(key)).count() >= MAX_KEYS {
         let message = format!("the account has {MAX_KEYS} valid keys: revoke some first");
+        return Err(ApiError::new(FailureKind::InvalidRequest, message).with_status(409));
+    }
+    if keys.len() >= MAX_ROWS {
+        let message = format!("the account has had {MAX_ROWS} keys: ask the operator for more");
         return Err(ApiError::new(FailureKind::InvalidRequest, message).with_status(409));
     }
     let expires = order.lifetime.map(|lifetime| wall_clock().after(lifetime));

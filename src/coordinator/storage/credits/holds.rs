@@ -1,7 +1,7 @@
 //! Holds: made before jobs are queued, and released where the jobs do not run.
 
 use futures_util::future::BoxFuture;
-use sqlx::AnyConnection;
+use sqlx::{AnyConnection, Row};
 
 use super::{ReleasedHold, begin_day, day, give_back, remove};
 use crate::billing::{Funds, MicroUsd};
@@ -56,6 +56,8 @@ const TAKE: &str = "UPDATE credits SET promotional = promotional - $1, free_used
      paid = paid - $3, requests = requests + $4 WHERE account = $5";
 const INSERT_HOLD: &str = "INSERT INTO credit_holds (job, account, promotional, free, paid, day, at) \
      VALUES ($1, $2, $3, $4, $5, $6, $7)";
+const PAID_HOLDS: &str =
+    "SELECT CAST(COALESCE(SUM(paid), 0) AS BIGINT) FROM credit_holds WHERE account = $1";
 const REMOVE_OLD: &str =
     "DELETE FROM credit_holds WHERE at < $1 RETURNING account, promotional, free, paid, day";
 
@@ -69,8 +71,12 @@ impl Change for CreditHold {
         Box::pin(async move {
             let row = begin_day(self.account, self.now, connection).await?;
             if let RequestCount::UpTo(most) = self.count
-                && row.paid.0 <= 0
                 && row.requests >= most
+                && row
+                    .paid
+                    .0
+                    .saturating_add(paid_holds(self.account, connection).await?)
+                    <= 0
             {
                 return Ok(CreditOutcome::NoRequests);
             }
@@ -85,6 +91,15 @@ impl Change for CreditHold {
             Ok(CreditOutcome::Held)
         })
     }
+}
+
+/// Paid credits that open jobs hold.
+async fn paid_holds(
+    account: AccountId,
+    connection: &mut AnyConnection,
+) -> Result<i64, StorageError> {
+    let sum = sqlx::query(PAID_HOLDS).bind(account.0);
+    Ok(sum.fetch_one(connection).await?.try_get(0)?)
 }
 
 impl CreditHold {

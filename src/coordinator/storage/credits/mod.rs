@@ -123,6 +123,9 @@ pub async fn settle(
             continue;
         };
         let Some(hold) = remove(settlement.job, connection).await? else {
+            let free = sqlx::query("UPDATE settled SET cost = 0 WHERE job = $1");
+            let free = free.bind(settlement.job.to_string());
+            free.execute(&mut *connection).await?;
             continue;
         };
         let spent = hold.funds.part(cost);
