@@ -235,6 +235,40 @@ async fn a_background_response_is_polled_and_its_events_are_streamed_from_any_of
 }
 
 #[tokio::test]
+async fn a_background_stream_that_fails_before_its_first_token_ends_with_the_failed_response() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let body = with(json!({"background": true, "stream": true}));
+    let (answer, ()) = tokio::join!(post(&app, &body), async {
+        let offer = rig.offer().await;
+        let end = failed(FailureKind::InvalidRequest, "no such thing");
+        rig.say(&offer, [end]).await;
+    });
+    let stream = answer.text().await;
+    assert_eq!(*names(&stream).last().unwrap(), "response.failed");
+    let (_, last) = stream.rsplit_once("data: ").unwrap();
+    let last: Value = serde_json::from_str(last.trim()).unwrap();
+    assert_eq!(last["sequence_number"], names(&stream).len() - 1);
+    assert_eq!(read(&app, id(&last["response"])).await["status"], "failed");
+}
+
+#[tokio::test]
+async fn a_background_response_whose_beginning_was_deleted_fails_after_a_restart() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let first = answered(&app, &rig, &with(json!({})), "one").await;
+    let body = with(json!({"background": true, "previous_response_id": id(&first)}));
+    let second = post(&app, &body).await.json().await;
+    rig.offer().await;
+    let path = format!("{ROUTE}/{}", id(&first));
+    call_as(&app, &app.key, Method::DELETE, &path, &Value::Null).await;
+    drop(rig);
+    let app = app.anew().await;
+    let response = until(&app, id(&second), "failed").await;
+    assert_eq!(response["error"]["code"], "invalid_request");
+}
+
+#[tokio::test]
 async fn a_background_response_is_cancelled_on_its_worker() {
     let app = App::start().await;
     let rig = Puppet::connect(&app.board).await;

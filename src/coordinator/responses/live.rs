@@ -1,5 +1,6 @@
 //! A response in memory: while it is written, and a while after.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -23,6 +24,8 @@ pub struct LiveResponse {
     changed: watch::Sender<()>,
     /// Ends what writes it.
     cancel: CancellationToken,
+    /// Held while it is stored or deleted, so that neither overtakes the other.
+    pub(super) storing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -42,8 +45,13 @@ struct LiveState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostEvents;
 
-/// Events of one response that are kept, in bytes.
-const MOST_EVENTS: usize = 64 << 20;
+/// Events that are kept, in bytes: of one response, and of all of them.
+const MOST_EVENTS: usize = 16 << 20;
+const MOST_ALL_EVENTS: usize = 256 << 20;
+/// Events are read so many bytes at a time.
+const MOST_READ: usize = 256 << 10;
+
+static ALL_EVENTS: AtomicUsize = AtomicUsize::new(0);
 /// Events of a response that waits for a worker.
 const QUEUED_EVENTS: usize = 2;
 
@@ -63,6 +71,7 @@ impl LiveResponse {
             state: Mutex::default(),
             changed: watch::Sender::new(()),
             cancel: CancellationToken::new(),
+            storing: tokio::sync::Mutex::default(),
         }
     }
 
@@ -111,34 +120,39 @@ impl LiveResponse {
         self.changed.subscribe()
     }
 
-    /// Events from this number on, and whether they are all there will be.
+    /// Some events from this number on, and whether they are all there will be.
     pub fn events_from(&self, first: usize) -> Result<(Vec<Bytes>, bool), LostEvents> {
         let state = self.lock();
         if state.is_cut {
             return Err(LostEvents);
         }
-        let events = state.events.get(first..).unwrap_or_default().to_vec();
-        Ok((events, state.is_ended))
+        let mut size = 0;
+        let left = state.events.get(first..).unwrap_or_default();
+        let events: Vec<Bytes> = left
+            .iter()
+            .take_while(|event| {
+                let is_first = size == 0;
+                size += event.len();
+                is_first || size <= MOST_READ
+            })
+            .cloned()
+            .collect();
+        let is_all = events.len() == left.len();
+        Ok((events, state.is_ended && is_all))
     }
 
     /// Events before this one are of a try that failed.
     pub(super) fn began(&self, response: Value) {
         let mut state = self.lock();
         state.response = Some(response);
-        state.events.clear();
+        state.forget_events();
+        state.is_cut = false;
     }
 
     pub(super) fn add(&self, event: &[u8]) {
         {
             let mut state = self.lock();
-            state.size += event.len();
-            if state.size > MOST_EVENTS {
-                state.is_cut = true;
-                state.events = Vec::new();
-            }
-            if !state.is_cut {
-                state.events.push(Bytes::copy_from_slice(event));
-            }
+            state.push(event);
             let is_running = state.events.len() > QUEUED_EVENTS && !state.is_ended;
             if let Some(response) = state.response.as_mut().filter(|_| is_running) {
                 response["status"] = "in_progress".into();
@@ -147,11 +161,17 @@ impl LiveResponse {
         self.changed.send_replace(());
     }
 
-    /// With its last event, if there is one to come. Whether it had not ended before.
-    pub(super) fn end(&self, response: Value) -> bool {
+    /// Whether it had not ended before. A response whose writer said nothing of its end gets its last event here.
+    pub(super) fn end(&self, response: Value, is_written: bool) -> bool {
         let mut state = self.lock();
         let ends = !std::mem::replace(&mut state.is_ended, true);
         if ends {
+            if self.is_background && !is_written && response["status"] == "failed" {
+                const NAME: &str = "response.failed";
+                let number = state.events.len();
+                let event = json!({"type": NAME, "sequence_number": number, "response": response});
+                state.push(format!("event: {NAME}\ndata: {event}\n\n").as_bytes());
+            }
             state.response = Some(response);
         }
         drop(state);
@@ -191,5 +211,34 @@ impl LiveResponse {
 
     fn lock(&self) -> MutexGuard<'_, LiveState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LiveState {
+    /// Events that would take too much memory are lost, all of them.
+    fn push(&mut self, event: &[u8]) {
+        if self.is_cut {
+            return;
+        }
+        let all = ALL_EVENTS.fetch_add(event.len(), Ordering::Relaxed) + event.len();
+        self.size += event.len();
+        if self.size > MOST_EVENTS || all > MOST_ALL_EVENTS {
+            self.is_cut = true;
+            self.forget_events();
+        } else {
+            self.events.push(Bytes::copy_from_slice(event));
+        }
+    }
+
+    fn forget_events(&mut self) {
+        self.events = Vec::new();
+        ALL_EVENTS.fetch_sub(self.size, Ordering::Relaxed);
+        self.size = 0;
+    }
+}
+
+impl Drop for LiveState {
+    fn drop(&mut self) {
+        self.forget_events();
     }
 }

@@ -32,6 +32,8 @@ pub use sources::{EarlierResponses, LinkError};
 
 /// How long the events of a background response can be streamed again after its end.
 const EVENTS_KEPT: Duration = Duration::from_secs(600);
+/// Between two tries to store a response.
+const AGAIN: Duration = Duration::from_secs(5);
 /// Between two looks for those that have expired.
 const EVERY: Duration = Duration::from_secs(600);
 
@@ -66,7 +68,7 @@ impl Responses {
         responses
     }
 
-    /// A new one. `body` is kept while it runs in the background, so that it can be begun again.
+    /// A new one. `body` is stored while it runs in the background, so that it can be begun again.
     pub fn record(
         &self,
         account: AccountId,
@@ -104,7 +106,9 @@ impl Responses {
     /// Ends it if it runs. Whether it was there.
     pub async fn delete(&self, id: &str, account: AccountId) -> Result<bool, StorageError> {
         let live = self.live(id, account);
+        let mut _storing = None;
         if let Some(live) = &live {
+            _storing = Some(live.storing.lock().await);
             live.delete();
             self.lock().remove(id);
         }
@@ -117,8 +121,15 @@ impl Responses {
         self.store.open_responses().await
     }
 
+    /// Whether a response that an earlier process has left open still is.
+    pub async fn is_open(&self, id: &str, account: AccountId) -> Result<bool, StorageError> {
+        let row = self.store.response(id, account).await?;
+        Ok(row.is_some_and(|row| row.body.is_some()))
+    }
+
     /// On disk when this returns.
     pub async fn save(&self, live: &LiveResponse) -> Result<(), StorageError> {
+        let _storing = live.storing.lock().await;
         let expires_at = wall_clock().after(self.settings.current().responses_kept);
         match live.row(expires_at) {
             Some(row) => self.store.save_response(row).await,
@@ -134,12 +145,21 @@ impl Responses {
 
     /// Stores a response that has ended, and forgets it here when its events need no longer be known.
     fn store_ended(&self, live: Arc<LiveResponse>) {
+        if live.is_deleted() {
+            return;
+        }
         self.keep(&live);
         let responses = self.clone();
         let stopping = self.tasks.stopping();
         self.tasks.start(async move {
-            if let Err(error) = responses.save(&live).await {
-                warn!("storing a response failed, it cannot be read again: {error}");
+            while let Err(error) = responses.save(&live).await {
+                warn!(
+                    "storing a response failed, retrying in {} s: {error}",
+                    AGAIN.as_secs()
+                );
+                if stopping.run_until_cancelled(sleep(AGAIN)).await.is_none() {
+                    return;
+                }
             }
             if live.is_background {
                 stopping.run_until_cancelled(sleep(EVENTS_KEPT)).await;

@@ -84,7 +84,20 @@ impl Recording {
     fn end_as(&self, status: &str, failure: Option<&Failure>) {
         let error = failure.map(|failure| (failure.code(), &*failure.message));
         if let Some(response) = self.live.response_ending(status, error) {
-            self.ended(&response);
+            self.end(&response, false);
+        }
+    }
+
+    /// `is_written`: its last event was recorded.
+    fn end(&self, response: &Value, is_written: bool) {
+        // What a restart cuts off is begun again after it.
+        let cut_off = Failure::new(FailureKind::ShuttingDown, "");
+        let is_cut_off = response["error"]["code"] == cut_off.code();
+        if self.live.is_background && is_cut_off {
+            return;
+        }
+        if self.live.end(response.clone(), is_written) {
+            self.responses.store_ended(self.live.clone());
         }
     }
 }
@@ -112,14 +125,6 @@ impl Recorder for Recording {
     }
 
     fn ended(&self, response: &Value) {
-        // What a restart cuts off is begun again after it.
-        let cut_off = Failure::new(FailureKind::ShuttingDown, "");
-        let is_cut_off = response["error"]["code"] == cut_off.code();
-        if self.live.is_background && is_cut_off {
-            return;
-        }
-        if self.live.end(response.clone()) {
-            self.responses.store_ended(self.live.clone());
-        }
+        self.end(response, true);
     }
 }

@@ -47,7 +47,6 @@ pub struct ResponseDraft {
 }
 
 const MOST_TOKENS: i64 = u32::MAX as i64;
-/// Longer conversations are refused by the chat API too.
 const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 /// Fields of the chat API that mean the same here. Not in OpenAI's API.

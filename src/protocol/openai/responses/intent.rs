@@ -59,6 +59,7 @@ fn complete(item: &mut Value, id: impl FnOnce() -> String) {
     let Value::Object(entries) = item else {
         return;
     };
+    entries.retain(|_, value| !value.is_null());
     entries.entry("type").or_insert_with(|| "message".into());
     let kind = entries["type"].as_str().unwrap_or_default();
     if kind == "message" && entries.get("content").is_some_and(Value::is_string) {

@@ -21,7 +21,7 @@ use muster_process::tasks::Tasks;
 use muster_protocol::job::{FailureKind, RequestId};
 use muster_protocol::openai::responses::{Context, Intent, request_of};
 
-use super::create::{context, foreground, no_store, own_input, sources};
+use super::create::{context, foreground, no_store, sources};
 use super::events;
 
 /// Between two looks for workers of a response that begins again.
@@ -50,16 +50,20 @@ pub async fn start(
     // What a stop cuts off stays open on disk.
     let running = async move { stopping.run_until_cancelled(run.finish()).await.flatten() };
     let running = tasks.start(running);
+    // A client that leaves before it knows the id has no response.
+    let unknown = live.cancelled().drop_guard();
     let Ok(response) = beginning.await else {
         let refused = running.await.ok().flatten();
+        unknown.disarm();
         return Ok(refused.unwrap_or_else(|| internal().into_response()));
     };
     if responses.save(&live).await.is_err() {
         live.delete();
         return Err(no_store());
     }
+    unknown.disarm();
     match is_streamed {
-        true => events::follow(live, 0, heartbeat),
+        true => events::follow(live, 0, (heartbeat, tasks.stopping())),
         false => Ok(Reply(response).into_response()),
     }
 }
@@ -128,10 +132,22 @@ async fn begin_again(open: &Open, row: ResponseRow) -> Result<(), ApiError> {
     let body = row.body.unwrap_or_default();
     let body: Value = serde_json::from_str(&body).map_err(|_| internal())?;
     let intent = Intent::of(&body);
-    let sources = sources(&responses, &endpoint, &intent).await?;
-    let input = own_input(&endpoint, &body, &sources);
+    let input = serde_json::from_str(&row.input).unwrap_or_default();
     let recording = responses.record(row.account, &intent, input, Some(body.clone()));
     recording.resume(serde_json::from_str(&row.response).unwrap_or_default());
+    // The client may have deleted or cancelled it since it was read.
+    let is_open = responses.is_open(&row.id, row.account).await;
+    if !is_open.map_err(|_| no_store())? {
+        recording.live().delete();
+        return Ok(());
+    }
+    let sources = match sources(&responses, &endpoint, &intent).await {
+        Ok(sources) => sources,
+        Err(error) => {
+            recording.failed(&error);
+            return Err(error);
+        }
+    };
     let mut context = context(&Accounts::from_ref(open), &endpoint, &sources);
     context.recorder = Some(Arc::new(recording.clone()));
     let again = Resumption {
@@ -201,6 +217,9 @@ fn is_worth_waiting(error: &ApiError) -> bool {
             | FailureKind::ModelOffline
             | FailureKind::NoWorker
             | FailureKind::QueueFull
+            | FailureKind::StoreUnavailable
+            | FailureKind::InFlightLimit
+            | FailureKind::RateLimited
     )
 }
 

@@ -10,8 +10,10 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::unfold;
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::error::ApiError;
 use crate::http::text::NOT_BUFFERED;
@@ -25,13 +27,14 @@ struct EventReader {
     /// The number of its next event.
     next: usize,
     heartbeat: Duration,
+    stopping: CancellationToken,
     has_ended: bool,
 }
 
 pub fn follow(
     live: Arc<LiveResponse>,
     next: usize,
-    heartbeat: Duration,
+    (heartbeat, stopping): (Duration, CancellationToken),
 ) -> Result<Response, ApiError> {
     if live.events_from(next).is_err() {
         return Err(lost());
@@ -41,6 +44,7 @@ pub fn follow(
         live,
         next,
         heartbeat,
+        stopping,
         has_ended: false,
     };
     let frames = unfold(reader, |mut reader| async move {
@@ -84,17 +88,21 @@ impl EventReader {
             if is_ended {
                 return None;
             }
-            if timeout(self.heartbeat, self.changes.changed())
-                .await
-                .is_err()
-            {
-                return Some(Bytes::from_static(b": keep-alive\n\n"));
+            let change = timeout(self.heartbeat, self.changes.changed());
+            match self.stopping.run_until_cancelled(change).await {
+                Some(Ok(_)) => {}
+                Some(Err(_)) => return Some(Bytes::from_static(b": keep-alive\n\n")),
+                // The response begins again after the restart.
+                None => return None,
             }
         }
     }
 
     fn end_with(&mut self, _: LostEvents) -> Option<Bytes> {
         self.has_ended = true;
-        None
+        let error = lost();
+        let message = &error.failure.message;
+        let event = json!({"type": "error", "code": error.failure.code(), "message": message, "param": null});
+        Some(format!("event: error\ndata: {event}\n\n").into())
     }
 }

@@ -12,6 +12,7 @@ use crate::http::reply::Reply;
 use crate::http::statistics::parameter;
 use crate::responses::{Responses, StoredResponse};
 use crate::state::DoorSettings;
+use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, FailureKind};
 use muster_protocol::openai::Problem;
 
@@ -24,7 +25,7 @@ const MOST_ITEMS: usize = 100;
 /// `GET /v1/responses/{id}?stream=&starting_after=`
 pub async fn show(
     State(responses): State<Responses>,
-    State(settings): State<Arc<DoorSettings>>,
+    (State(settings), State(tasks)): (State<Arc<DoorSettings>>, State<Tasks>),
     Admitted(caller): Admitted,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
@@ -49,7 +50,7 @@ pub async fn show(
     let live = live
         .filter(|live| live.is_background)
         .ok_or_else(events::lost)?;
-    events::follow(live, after, settings.heartbeat)
+    events::follow(live, after, (settings.heartbeat, tasks.stopping()))
 }
 
 /// `GET /v1/responses/{id}/input_items?order=&limit=&after=`
@@ -98,7 +99,7 @@ pub async fn input_items(
 
 /// `POST /v1/responses/{id}/cancel`: one that has ended stays as it ended.
 pub async fn cancel(
-    State(responses): State<Responses>,
+    (State(responses), State(tasks)): (State<Responses>, State<Tasks>),
     Admitted(caller): Admitted,
     Path(id): Path<String>,
 ) -> Result<Reply, ApiError> {
@@ -113,7 +114,12 @@ pub async fn cancel(
     };
     let mut changes = live.changes();
     live.cancel();
-    while !live.is_ended() && changes.changed().await.is_ok() {}
+    let ending = async { while !live.is_ended() && changes.changed().await.is_ok() {} };
+    if tasks.stopping().run_until_cancelled(ending).await.is_none() {
+        let message =
+            "the coordinator is shutting down: cancel the response again after its restart";
+        return Err(ApiError::new(FailureKind::ShuttingDown, message));
+    }
     Ok(Reply(live.response().unwrap_or(found.response)))
 }
 
