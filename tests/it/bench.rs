@@ -3,7 +3,11 @@
 use std::fs;
 use std::process::Command;
 
-use serde_json::Value;
+use muster::runtime::{
+    CacheScope, Chat, DeviceChoice, EngineLimits, Event, ModelSource, Prompt, Runtime, Sampling,
+    StopRules, TextRequest,
+};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::worker::worker;
@@ -76,6 +80,53 @@ fn a_file_written_for_a_shape_weighs_what_the_shape_weighs() {
     let of_shape = report(&["--synthetic", "tiny", "--quant", "q8_0"]);
     assert_eq!(of_file["weight_bytes"], of_shape["weight_bytes"]);
     assert_eq!(of_file["file_bytes"], fs::metadata(&file).unwrap().len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_written_for_a_shape_answers_chats() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = Runtime::start(DeviceChoice::Cpu, EngineLimits::default()).unwrap();
+    let source = ModelSource::new(written(&folder));
+    runtime.load("tiny", source, |_, _| {}).await.unwrap();
+    let chat = Chat {
+        messages: vec![json!({"role": "user", "content": "hi"})],
+        ..Chat::default()
+    };
+    let request = TextRequest {
+        model: "tiny".to_owned(),
+        prompt: Prompt::Chat(chat),
+        generated: Vec::new(),
+        sampling: Sampling::default(),
+        max_tokens: Some(4),
+        window: None,
+        stop: Vec::new(),
+        stop_rules: StopRules::default(),
+        logprobs: None,
+        grammar: None,
+        choice: 0,
+        scope: CacheScope::default(),
+    };
+    let mut generation = runtime.generate(request).await.unwrap();
+    let mut tokens_of_text = 0;
+    while let Some(event) = generation.next().await {
+        match event {
+            Event::Text { tokens, .. } => tokens_of_text += tokens.len(),
+            Event::Failed(failure) => panic!("{failure}"),
+            _ => {}
+        }
+    }
+    assert!((1..=4).contains(&tokens_of_text), "{tokens_of_text}");
+}
+
+#[test]
+fn a_quick_report_measures_one_prompt_and_one_stream() {
+    let text = bench(&["--synthetic", "tiny", "--quick", "--json"])
+        .run()
+        .ok();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["runs"].as_array().unwrap().len(), 2, "{report}");
+    let both = bench(&["--synthetic", "tiny", "--quick", "--steps", "4"]).run();
+    assert_eq!(both.code, 2);
 }
 
 #[test]

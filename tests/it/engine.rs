@@ -424,8 +424,27 @@ async fn a_gguf_file_brings_its_own_vocabulary() {
     let info = &runtime.status().models[0].info;
     assert_eq!(
         (info.vocabulary, info.context, info.can_chat),
-        (2048, 512, false)
+        (2048, 512, true)
     );
+    let reply = run(&runtime, text("hello", 10)).await;
+    assert_eq!(reply.end.unwrap().1.completion_tokens, 10);
+}
+
+#[tokio::test]
+async fn a_gguf_file_without_a_chat_template_completes_texts_and_refuses_chats() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = synthetic(folder.path(), 1);
+    // Another key of the same length.
+    let (known, other) = (b"tokenizer.chat_template", b"tokenizer.chat_nonsense");
+    let mut file = std::fs::read(&path).unwrap();
+    let place = file
+        .windows(known.len())
+        .position(|window| window == known)
+        .unwrap();
+    file[place..place + other.len()].copy_from_slice(other);
+    std::fs::write(&path, file).unwrap();
+    let runtime = runtime_of_its_own(ModelSource::new(path)).await;
+    assert!(!runtime.status().models[0].info.can_chat);
     let reply = run(&runtime, text("hello", 10)).await;
     assert_eq!(reply.end.unwrap().1.completion_tokens, 10);
     let chat = runtime

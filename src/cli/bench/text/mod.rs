@@ -23,7 +23,7 @@ use crate::networks::text::{Decoder, DecoderSpec, LoadOptions, Synthetic, Synthe
 use crate::networks::weights::{Checkpoint, CheckpointError};
 
 /// Measure text generation: tokens per second, and the share of this machine's limits.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A .gguf file, or a model folder with safetensors.
@@ -74,6 +74,9 @@ pub struct Args {
     /// Number of measurements; the report shows the median.
     #[arg(long, default_value_t = 5)]
     pub repeat: usize,
+    /// A first impression within seconds: one short prompt, one stream, few steps.
+    #[arg(long, conflicts_with_all = ["prefill", "batch", "context", "steps", "repeat", "write"])]
+    pub quick: bool,
     /// Print the report as JSON.
     #[arg(long)]
     pub json: bool,
@@ -82,10 +85,15 @@ pub struct Args {
 const EXAMPLES: &str = "\
 Examples:
   worker bench text model.gguf
+  worker bench text model.gguf --quick
   worker bench text --synthetic llama-3.2-1b --quant q8_0 --prefill 512 --batch 1,8,32
   worker bench text --synthetic llama-3.2-1b --quant q4_k_m --write model.gguf";
 
 pub fn run(args: &Args, config: &Config, is_shown: bool) -> Result<(), Failure> {
+    let args = &match args.quick {
+        true => args.clone().shortened(),
+        false => args.clone(),
+    };
     check(args)?;
     let is_shown = is_shown && !args.json;
     match (&args.synthetic, &args.write) {
@@ -94,6 +102,20 @@ pub fn run(args: &Args, config: &Config, is_shown: bool) -> Result<(), Failure> 
             write::write(made, file, args.force, is_shown)
         }
         _ => measure(args, config, is_shown),
+    }
+}
+
+impl Args {
+    /// So little that a model of a billion weights is measured in some seconds on two cores.
+    fn shortened(self) -> Self {
+        Self {
+            prefill: vec![64],
+            batch: vec![1],
+            context: 64,
+            steps: 8,
+            repeat: 3,
+            ..self
+        }
     }
 }
 

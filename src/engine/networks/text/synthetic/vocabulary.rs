@@ -1,9 +1,13 @@
 //! A vocabulary for models that nobody trained: all bytes, then every word of small letters in order, as a
-//! byte-pair encoding in GPT-2's style, so that any program that reads GGUF files can read text into it.
+//! byte-pair encoding in GPT-2's style, so that any program that reads GGUF files can read text into it and
+//! serve chats.
 
 use crate::networks::weights::{GgufValue, GgufWriter};
 
 const SPECIAL: [&str; 3] = ["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"];
+/// Roles and texts, a line each.
+const TEMPLATE: &str = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}\
+                        {% if add_generation_prompt %}assistant: {% endif %}";
 const NORMAL: i64 = 1;
 const CONTROL: i64 = 3;
 
@@ -41,6 +45,7 @@ pub fn describe(size: usize, writer: &mut GgufWriter) {
     writer.unsigned("tokenizer.ggml.bos_token_id", first_special);
     writer.unsigned("tokenizer.ggml.eos_token_id", first_special + 2);
     writer.value("tokenizer.ggml.add_bos_token", GgufValue::Bool(true));
+    writer.text("tokenizer.chat_template", TEMPLATE);
 }
 
 fn list(values: impl Iterator<Item = GgufValue>) -> GgufValue {
