@@ -52,7 +52,8 @@ use serde_json::{Map, Value};
 
 use crate::job::{Capabilities, TextInput, TextRequest};
 use crate::openai::Problem;
-use crate::openai::field::{self, FieldRow};
+use crate::openai::field::{self, Field, FieldRow};
+use crate::openai::shape::kind;
 
 /// A request that has been read.
 #[derive(Debug, Clone, PartialEq)]
@@ -135,8 +136,39 @@ pub fn rows() -> Vec<FieldRow> {
     field::rows(fields::FIELDS)
 }
 
-/// Holds a field of another dialect against the field of this one that it becomes.
-pub(crate) fn check_field(name: &str, value: &Value) -> Result<(), Problem> {
+type JsonEntries = Map<String, Value>;
+
+/// The entries of a body that another dialect reads by its own fields, and those that mean the same here, checked.
+pub(crate) fn split<D>(
+    body: Value,
+    own_fields: &[Field<D>],
+    shared: &[&'static str],
+) -> Result<(JsonEntries, JsonEntries), Problem> {
+    let Value::Object(entries) = body else {
+        let found = kind(&body);
+        let message = format!("the body must be a JSON object, found {found}");
+        return Err(Problem::malformed(message));
+    };
+    let (mut own, mut chat) = (Map::new(), Map::new());
+    for (name, value) in entries {
+        if own_fields.iter().any(|field| field.name == name) {
+            own.insert(name, value);
+        } else if !shared.contains(&name.as_str()) {
+            let names = own_fields.iter().map(|field| field.name);
+            return Err(field::unknown(
+                "",
+                &name,
+                names.chain(shared.iter().copied()),
+            ));
+        } else if !value.is_null() {
+            check_field(&name, &value)?;
+            chat.insert(name, value);
+        }
+    }
+    Ok((own, chat))
+}
+
+fn check_field(name: &str, value: &Value) -> Result<(), Problem> {
     match fields::FIELDS.iter().find(|field| field.name == name) {
         Some(field) => field.shape.check(name, value),
         None => Ok(()),

@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::dialect::Reading;
-use crate::openai::chat::{IgnoredFields, check_field};
+use crate::openai::chat::IgnoredFields;
 use crate::openai::field::{self, Field};
-use crate::openai::shape::{kind, whole};
-use crate::openai::{Problem, Shape, Strictness};
+use crate::openai::shape::whole;
+use crate::openai::{Problem, Shape, Strictness, chat};
 
 use super::dialect::CompletionsDialect;
 use super::prompts::{self, Prompts};
@@ -123,30 +123,11 @@ pub fn read(body: Value, wanted: &IgnoredFields) -> Result<Reading, Problem> {
 }
 
 fn read_strictly(body: Value) -> Result<(Value, CompletionsDialect), Problem> {
-    let Value::Object(entries) = body else {
-        let found = kind(&body);
-        let message = format!("the body must be a JSON object, found {found}");
-        return Err(Problem::malformed(message));
+    let (own, chat) = chat::split(body, FIELDS, SHARED)?;
+    let mut draft = CompletionDraft {
+        chat,
+        ..CompletionDraft::default()
     };
-    let mut draft = CompletionDraft::default();
-    let mut own = Map::new();
-    for (name, value) in entries {
-        if !SHARED.contains(&name.as_str()) {
-            own.insert(name, value);
-        } else if !value.is_null() {
-            check_field(&name, &value)?;
-            draft.chat.insert(name, value);
-        }
-    }
-    let names = || {
-        FIELDS
-            .iter()
-            .map(|field| field.name)
-            .chain(SHARED.iter().copied())
-    };
-    if let Some(name) = own.keys().find(|name| !names().any(|known| known == *name)) {
-        return Err(field::unknown("", name, names()));
-    }
     field::read(FIELDS, own, Strictness::Refuse, &mut draft)?;
     draft.finish()
 }

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::Reading;
-use crate::openai::chat::{IgnoredFields, check_field};
+use crate::openai::chat::IgnoredFields;
 use crate::openai::field::{self, Field, FieldRow};
-use crate::openai::shape::kind;
 use crate::openai::{Problem, Shape, Strictness, chat};
 
 use super::dialect::{Recorder, ResponsesDialect, Sealer};
@@ -251,26 +250,11 @@ pub fn read(body: Value, wanted: &IgnoredFields, context: &Context) -> Result<Re
 }
 
 fn read_strictly(body: Value, context: &Context) -> Result<(Value, ResponsesDialect), Problem> {
-    let Value::Object(entries) = body else {
-        let found = kind(&body);
-        let message = format!("the body must be a JSON object, found {found}");
-        return Err(Problem::malformed(message));
+    let (own, chat) = chat::split(body, FIELDS, SHARED)?;
+    let mut draft = ResponseDraft {
+        chat,
+        ..ResponseDraft::default()
     };
-    let mut draft = ResponseDraft::default();
-    let mut own = Map::new();
-    for (name, value) in entries {
-        if !SHARED.contains(&name.as_str()) {
-            own.insert(name, value);
-        } else if !value.is_null() {
-            check_field(&name, &value)?;
-            draft.chat.insert(name, value);
-        }
-    }
-    let names = || FIELDS.iter().map(|field| field.name);
-    let names = || names().chain(SHARED.iter().copied());
-    if let Some(name) = own.keys().find(|name| !names().any(|known| known == *name)) {
-        return Err(field::unknown("", name, names()));
-    }
     field::read(FIELDS, own, Strictness::Refuse, &mut draft)?;
     draft.finish(context)
 }
